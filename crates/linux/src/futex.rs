@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sleeping and waking: the futex system call.
+
+use core::sync::atomic::AtomicU32;
+use platform::{Clock, Deadline, Wait};
+
+fn timespec(deadline: Deadline) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (deadline.ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (deadline.ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
+/// `FUTEX_WAIT_BITSET`, private, absolute.
+pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+    let time = deadline.map(timespec);
+    let realtime = match deadline {
+        Some(Deadline { clock: Clock::Realtime, .. }) => libc::FUTEX_CLOCK_REALTIME,
+        _ => 0,
+    };
+    // SAFETY: the word and the timespec live across the call; the other arguments are plain numbers. errno is
+    // restored, because a pthread function must not change it.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let result = libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG | realtime,
+            expected,
+            time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref),
+            core::ptr::null::<u32>(),
+            libc::FUTEX_BITSET_MATCH_ANY,
+        );
+        let error = *errno;
+        *errno = saved;
+        match error {
+            _ if result == 0 => Wait::Woken,
+            libc::ETIMEDOUT => Wait::TimedOut,
+            libc::EINTR => Wait::Interrupted,
+            _ => Wait::Changed,
+        }
+    }
+}
+
+/// `FUTEX_WAKE`, private. Returns how many threads it woke.
+pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
+    // SAFETY: FUTEX_WAKE uses the address as a key and does not touch the memory; a bad address is an error result.
+    // errno is restored as above.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let result = libc::syscall(
+            libc::SYS_futex,
+            word,
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            count.min(i32::MAX as u32),
+        );
+        *errno = saved;
+        result.max(0) as u32
+    }
+}
+
+/// Sleeps; a signal ends it early.
+pub fn nap(ns: u64) {
+    let time = timespec(Deadline { ns, clock: Clock::Monotonic });
+    // SAFETY: the timespec lives across the call. errno is restored as above.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &time, 0);
+        *errno = saved;
+    }
+}
+
+fn now(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clocks exist on every Linux and the pointer is valid, so the call cannot fail.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub fn now_ns() -> u64 {
+    now(libc::CLOCK_MONOTONIC)
+}
+
+/// True once the deadline is past on its own clock.
+pub fn past(deadline: Deadline) -> bool {
+    deadline.ns
+        <= now(match deadline.clock {
+            Clock::Monotonic => libc::CLOCK_MONOTONIC,
+            Clock::Realtime => libc::CLOCK_REALTIME,
+        })
+}

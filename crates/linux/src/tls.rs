@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The calling thread's id, in two instructions.
+//!
+//! A `thread_local!` in a shared library goes through `__tls_get_addr`, a call per lock operation. The interposer is
+//! loaded at program start, so the initial-exec model is open to it; stable Rust cannot ask for that model, so
+//! the variable is declared and read in assembly. In an executable the linker turns the GOT load into an immediate.
+
+/// Offsets in the thread's words.
+const ID: usize = 0;
+const CLOSED: usize = 4;
+
+#[cfg(target_arch = "x86_64")]
+mod words {
+    use core::arch::{asm, global_asm};
+
+    global_asm!(
+        ".pushsection .tbss.wakeful_thread,\"awT\",@nobits",
+        ".hidden wakeful_thread",
+        ".globl wakeful_thread",
+        ".type wakeful_thread, @object",
+        ".size wakeful_thread, 8",
+        ".p2align 3",
+        "wakeful_thread: .zero 8",
+        ".popsection",
+    );
+
+    #[inline(always)]
+    pub fn get<const OFFSET: usize>() -> u32 {
+        let value: u32;
+        // SAFETY: reads this thread's own variable, which nobody else writes; clobbers nothing but its outputs.
+        unsafe {
+            asm!(
+                "mov {a}, qword ptr [rip + wakeful_thread@GOTTPOFF]",
+                "mov {v:e}, dword ptr fs:[{a} + {offset}]",
+                a = out(reg) _,
+                v = lateout(reg) value,
+                offset = const OFFSET,
+                options(nostack, preserves_flags, readonly, pure),
+            );
+        }
+        value
+    }
+
+    #[inline(always)]
+    pub fn set<const OFFSET: usize>(value: u32) {
+        // SAFETY: writes this thread's own variable.
+        unsafe {
+            asm!(
+                "mov {a}, qword ptr [rip + wakeful_thread@GOTTPOFF]",
+                "mov dword ptr fs:[{a} + {offset}], {v:e}",
+                a = out(reg) _,
+                v = in(reg) value,
+                offset = const OFFSET,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod words {
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static WORDS: [Cell<u32>; 2] = const { [Cell::new(0), Cell::new(0)] };
+    }
+
+    #[inline(always)]
+    pub fn get<const OFFSET: usize>() -> u32 {
+        WORDS.with(|words| words[OFFSET / 4].get())
+    }
+
+    #[inline(always)]
+    pub fn set<const OFFSET: usize>(value: u32) {
+        WORDS.with(|words| words[OFFSET / 4].set(value));
+    }
+}
+
+/// The index of the thread's block, 0 if it has none.
+#[inline(always)]
+pub fn id() -> u32 {
+    words::get::<ID>()
+}
+
+/// Sets the index.
+#[inline(always)]
+pub fn set_id(id: u32) {
+    words::set::<ID>(id);
+}
+
+/// True while the thread registers and after it has unregistered: it must not register (again).
+pub fn closed() -> bool {
+    words::get::<CLOSED>() != 0
+}
+
+/// Forbids or allows registering.
+pub fn set_closed(closed: bool) {
+    words::set::<CLOSED>(closed as u32);
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The unprivileged view: one software perf event a thread, whose newest context-switch record says where the thread is.
+//!
+//! The event counts nothing (`PERF_COUNT_SW_DUMMY`); it asks only for context-switch records
+//! of its own thread, written backward over one data page in overwrite mode, so that the newest record is always
+//! at `data_head`. The kernel writes one when the thread leaves a processor (preempted, or else blocked) and
+//! one when it comes back. The descriptor is closed at once: the mapping keeps the event alive, so a program that closes all
+//! descriptors does no harm.
+//!
+//! COST: two locked pages a thread, counted against `perf_event_mlock_kb` and then RLIMIT_MEMLOCK; past both, a thread
+//! has no event and reads as [`RunState::Unknown`].
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use platform::RunState;
+
+/// Bytes that a thread's event needs: the control page and one data page.
+pub const RING: usize = 2 * PAGE;
+const PAGE: usize = 4096;
+
+const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_SW_DUMMY: u64 = 9;
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HV: u64 = 1 << 6;
+const CONTEXT_SWITCH: u64 = 1 << 26;
+const WRITE_BACKWARD: u64 = 1 << 27;
+
+const PERF_RECORD_SWITCH: u32 = 14;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+
+/// Byte offset of `data_head` in `struct perf_event_mmap_page`.
+const DATA_HEAD: usize = 1024;
+
+/// `struct perf_event_attr`, first published size (64 bytes); the kernel takes the rest as zero.
+#[repr(C)]
+struct Attr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+}
+
+/// Opens the event of the calling thread and maps it over `ring`; false if the kernel will not (paranoid level, seccomp, memory limit).
+///
+/// # Safety
+/// `ring` is the start of [`RING`] bytes of address space that are ours to map over, page aligned.
+pub unsafe fn attach(ring: *mut u8) -> bool {
+    let attr = Attr {
+        kind: PERF_TYPE_SOFTWARE,
+        size: size_of::<Attr>() as u32,
+        config: PERF_COUNT_SW_DUMMY,
+        sample_period: 0,
+        sample_type: 0,
+        read_format: 0,
+        flags: EXCLUDE_KERNEL | EXCLUDE_HV | CONTEXT_SWITCH | WRITE_BACKWARD,
+        wakeup_events: 0,
+        bp_type: 0,
+        config1: 0,
+    };
+    // SAFETY: `attr` is a valid perf_event_attr of the size it states.
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC) };
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: MAP_FIXED replaces only pages that the caller owns; read-only means overwrite mode.
+    let mapped =
+        unsafe { libc::mmap(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd as i32, 0) };
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(fd as i32) };
+    if mapped == libc::MAP_FAILED {
+        // SAFETY: as the caller promised; a failed MAP_FIXED may have unmapped what was there.
+        unsafe { detach(ring) };
+        return false;
+    }
+    true
+}
+
+/// Ends the event: puts empty pages where it was, in one step, because other threads may be reading.
+///
+/// # Safety
+/// As for [`attach`].
+pub unsafe fn detach(ring: *mut u8) {
+    // SAFETY: MAP_FIXED replaces only pages that the caller owns. If it fails for want of memory the old pages stay or the
+    // range is unmapped; PROT_NONE|MAP_NORESERVE pages of a range that was mapped before cost nothing, so it does not.
+    unsafe {
+        libc::mmap(
+            ring.cast::<c_void>(),
+            RING,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+            -1,
+            0,
+        )
+    };
+}
+
+/// HINT: what the newest record says.
+///
+/// # Safety
+/// `ring` is [`RING`] readable bytes.
+#[inline]
+pub unsafe fn run_state(ring: *const u8) -> RunState {
+    // SAFETY: both offsets are inside the ring. The kernel writes these words concurrently, hence atomics. A record is
+    // 8 bytes, aligned, and `data_head` is published after it (the kernel's smp_wmb in perf_output_put_handle).
+    unsafe {
+        let head = (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Acquire);
+        if head == 0 {
+            return RunState::Running;
+        }
+        let record = (*ring.add(PAGE + (head as usize & (PAGE - 8))).cast::<AtomicU64>()).load(Relaxed);
+        let kind = record as u32;
+        let misc = (record >> 32) as u16;
+        if kind != PERF_RECORD_SWITCH {
+            RunState::Unknown
+        } else if misc & MISC_SWITCH_OUT == 0 {
+            RunState::Running
+        } else if misc & MISC_SWITCH_OUT_PREEMPT != 0 {
+            RunState::Preempted
+        } else {
+            RunState::Blocked
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The seam: what an algorithm may ask of the machine.
+//!
+//! Every algorithm of the `sync` crate is generic over [`Platform`] and uses nothing else, so that one source
+//! file runs on Linux, under the model checkers and on the simulated multiprocessor. The atomics and the cells are
+//! associated types for the same reason: a checker substitutes its own.
+//!
+//! What a platform tells about threads ([`Platform::run_state`], [`Platform::higher_preempted`]) is a
+//! *hint*: it may be stale or wrong in either direction, and an algorithm must stay safe and live whatever it says.
+#![no_std]
+
+mod atomic;
+
+pub use abi::{Priority, RunState, Wish};
+pub use atomic::{Atomic, AtomicInt};
+pub use core::sync::atomic::Ordering;
+
+/// A thread as the arena knows it: the index of its thread block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct ThreadId(pub u32);
+
+impl ThreadId {
+    /// Nobody we know: a thread that has not registered, or could not.
+    pub const NONE: Self = Self(0);
+    /// Ids are below this, so that they fit beside flags in a lock word.
+    pub const LIMIT: u32 = abi::MAX_THREADS as u32;
+}
+
+/// The clock of a [`Deadline`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Never jumps; what our own API uses.
+    Monotonic,
+    /// Jumps when somebody sets it; POSIX asks for it in `pthread_mutex_timedlock`.
+    Realtime,
+}
+
+/// An absolute moment, in nanoseconds of its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// Nanoseconds since the clock's epoch.
+    pub ns: u64,
+    /// Which clock.
+    pub clock: Clock,
+}
+
+/// Why [`Platform::wait`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Somebody called [`Platform::wake`] (or something woke us that we cannot tell from it).
+    Woken,
+    /// The word did not hold the expected value; we did not sleep.
+    Changed,
+    /// A signal was handled; nobody woke us.
+    Interrupted,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// What an algorithm may ask of the machine. All functions are associated: a platform is a name, not a value.
+pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
+    /// A 32-bit word that threads share.
+    type AtomicU32: AtomicInt<u32>;
+    /// A pointer that threads share.
+    type AtomicPtr<T: 'static>: Atomic<*mut T>;
+
+    /// The calling thread, if it has registered, else [`ThreadId::NONE`]. Costs one or two loads; fit for a fast path.
+    fn current() -> ThreadId;
+
+    /// The calling thread, registered on first use. Never allocates memory, never fails: a thread for which there is
+    /// no room stays [`ThreadId::NONE`] and merely gives and gets no hints. Fit for slow paths.
+    fn register() -> ThreadId;
+
+    /// HINT: does this thread run? [`RunState::Unknown`] for [`ThreadId::NONE`] and where no view looks.
+    fn run_state(thread: ThreadId) -> RunState;
+
+    /// HINT: has the application fewer processors than runnable threads *and* is a thread of higher user-level
+    /// priority than `than` preempted? The papers' optimal spin-or-block rule (ICPP 2001, section 4). False where no view looks.
+    fn higher_preempted(than: Priority) -> bool;
+
+    /// Gives the processor up in favour of a preempted thread of higher priority, as well as this machine can; may return at once.
+    fn hand_off();
+
+    /// The user-level priority of a thread; [`Priority::Running`] if it is not known.
+    fn priority(thread: ThreadId) -> Priority;
+
+    /// Sets the user-level priority of a thread. Relaxed: priorities publish nothing.
+    fn set_priority(thread: ThreadId, priority: Priority);
+
+    /// Changes the user-level priority of a thread if it still is `from` (ICPP 2001, figure 1, line 16).
+    fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool;
+
+    /// Sets the calling thread's KE-1 wish.
+    fn set_wish(thread: ThreadId, wish: Wish);
+
+    /// Changes a thread's KE-1 wish if it still is `from` and the thread is not known to be preempted (TR 1994,
+    /// figure 3: `compare_and_store (&cb->state, from, to)`). True for [`ThreadId::NONE`]: nothing is known against it.
+    fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool;
+
+    /// KE-2: did the kernel put a preemption of this thread off? The thread should yield at the end of its critical section.
+    fn warning(thread: ThreadId) -> bool;
+
+    /// One of the four words in a thread's block that algorithms use which queue thread ids instead of nodes. A thread waits
+    /// in one place at a time, so one set a thread is enough. `thread` is not [`ThreadId::NONE`].
+    fn queue_word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32;
+
+    /// How often this process is a forked copy, modulo 8: a lock that was copied with threads queued on it finds out by this that
+    /// they are not here.
+    fn generation() -> u32;
+
+    /// Processors that this application may use now: affinity, cpuset, quota and partition considered. At least 1.
+    fn processors() -> u32;
+
+    /// Sleeps until woken, if `*word == expected`. May return [`Wait::Woken`] with no cause.
+    fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait;
+
+    /// Wakes at most `count` threads asleep on `word`, those first who sleep longest; returns how many it woke. Only the
+    /// address is used: the word's memory may be gone already.
+    fn wake(word: *const Self::AtomicU32, count: u32) -> u32;
+
+    /// Nanoseconds of the monotonic clock.
+    fn now_ns() -> u64;
+
+    /// True once the deadline is past.
+    fn past(deadline: Deadline) -> bool;
+
+    /// One turn of a spin loop; the processor may do something else meanwhile, the thread stays on it.
+    fn pause();
+
+    /// Sleeps for about this long, or less.
+    fn nap(ns: u64);
+
+    /// Lets another runnable thread have the processor, if the machine can.
+    fn yield_now();
+}
+
+/// A platform whose words can stand in a `static`.
+pub trait StaticPlatform: Platform {
+    /// A word of value 0.
+    const ZERO_U32: Self::AtomicU32;
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every algorithm once, generic over [`platform::Platform`]: no system calls, no clocks, no std atomics.
+//!
+//! One file per algorithm; its theory statement opens it. File name = catalogue name.
+#![no_std]
+
+pub mod mutex;
+pub mod wait;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Mutual exclusion.
+
+mod wakeful;
+
+pub use wakeful::Wakeful;
+
+use platform::{Deadline, Platform};
+
+/// A mutual-exclusion lock: the word and its protocol, no data and no guard.
+///
+/// The signature is the papers': `acquire_lock (L, I)`. The node `I` is the thread's place in line; a lock that lives
+/// entirely in its own word has `Node = ()`.
+pub trait RawMutex<P: Platform>: Send + Sync {
+    /// What a thread brings to the lock and leaves there until it has released it.
+    type Node: Default;
+
+    /// A free lock.
+    fn new() -> Self;
+
+    /// Acquires the lock.
+    ///
+    /// # Safety
+    /// `node` is not in use by another acquisition and stays where it is until `unlock` has returned.
+    unsafe fn lock(&self, node: &Self::Node);
+
+    /// Acquires the lock if that is possible without waiting.
+    ///
+    /// # Safety
+    /// As for [`RawMutex::lock`], if it returns true.
+    unsafe fn try_lock(&self, node: &Self::Node) -> bool;
+
+    /// Releases the lock.
+    ///
+    /// # Safety
+    /// The caller acquired the lock with this `node` and has not released it since.
+    unsafe fn unlock(&self, node: &Self::Node);
+}
+
+/// A lock that can give up waiting.
+pub trait RawMutexTimed<P: Platform>: RawMutex<P> {
+    /// Acquires the lock unless the deadline passes first; false if it did.
+    ///
+    /// # Safety
+    /// As for [`RawMutex::lock`], if it returns true.
+    unsafe fn lock_until(&self, node: &Self::Node, deadline: Deadline) -> bool;
+}
