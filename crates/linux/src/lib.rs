@@ -10,7 +10,7 @@ pub mod view;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use abi::View;
-use platform::{Deadline, Platform, Priority, RunState, StaticPlatform, ThreadId, Wait, Wish};
+use platform::{Deadline, Platform, Priority, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
 
 /// The machine that this program runs on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +34,12 @@ impl Platform for Linux {
     type AtomicPtr<T: 'static> = AtomicPtr<T>;
 
     #[inline(always)]
-    fn current() -> ThreadId {
-        ThreadId(tls::id())
+    fn stamp() -> u32 {
+        tls::stamp()
+    }
+
+    fn set_stamp(rest: u32) {
+        tls::set_stamp(tls::stamp() & STAMP_ID | rest & !STAMP_ID);
     }
 
     fn register() -> ThreadId {
@@ -104,8 +108,8 @@ impl Platform for Linux {
     }
 
     #[inline]
-    fn queue_word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
-        registry::queue_word(thread, index)
+    fn word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
+        registry::word(thread, index)
     }
 
     fn generation() -> u32 {

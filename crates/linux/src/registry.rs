@@ -33,12 +33,12 @@ pub fn generation() -> u32 {
     SET_UPS.load(Relaxed) % 8
 }
 
-/// See [`platform::Platform::queue_word`].
+/// See [`platform::Platform::word`].
 #[inline]
-pub fn queue_word(id: ThreadId, index: usize) -> &'static AtomicU32 {
+pub fn word(id: ThreadId, index: usize) -> &'static AtomicU32 {
     // ORDER: Acquire, as in `live`; whoever has an id knows that the space is there.
     let start = NonNull::new(SPACE_START.load(Acquire)).expect("a thread id comes from a registry");
-    &Registry { start }.thread(id).queue[index]
+    &Registry { start }.thread(id).words[index]
 }
 
 /// What only this process sees; zeros in a forked child.
