@@ -25,7 +25,10 @@ pub struct Linux;
 ///
 /// HINT: too late (a thread has registered already) it changes nothing.
 pub fn init() {
+    #[cfg(feature = "bpf")]
     report::remember(registry::init());
+    #[cfg(not(feature = "bpf"))]
+    registry::init();
 }
 
 /// Unregisters the calling thread for good; it keeps working, unseen. Happens by itself when a thread exits, where the C

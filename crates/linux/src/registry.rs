@@ -74,7 +74,7 @@ struct Local {
     /// No block below this is free.
     free_from: Line<AtomicU32>,
     next_lease: AtomicU32,
-    /// Threads that got no block.
+    /// Searches for a free block that found none.
     turned_away: AtomicU32,
     /// When dead threads may be looked for again, in ns.
     reclaim_at: AtomicU64,
@@ -396,7 +396,7 @@ impl Registry {
         self.arena().partition.processors.store(count, Relaxed);
     }
 
-    /// Threads: with a block; of these, not seen by the view; without a block, ever.
+    /// Threads with a block; of these, not seen by the view; searches for a block that found none.
     pub fn census(&self) -> (u32, u32, u32) {
         let (mut registered, mut unseen) = (0, 0);
         for id in self.ids() {

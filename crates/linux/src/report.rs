@@ -40,7 +40,7 @@ pub struct Report {
     pub registered: u32,
     /// Of these, threads that the view does not see: for want of locked memory or permission.
     pub unseen: u32,
-    /// Times that a thread found no free block.
+    /// Times that a search for a free block found none; above 0, there were more threads than blocks.
     pub turned_away: u32,
     /// Processors, and where the number comes from.
     pub processors: Processors,
@@ -55,9 +55,6 @@ pub(crate) fn remember(error: Option<bpf::Error>) {
         *place = error.map(|error| error.to_string());
     }
 }
-
-#[cfg(not(feature = "bpf"))]
-pub(crate) fn remember((): ()) {}
 
 #[cfg(feature = "bpf")]
 fn init_error() -> Option<String> {
