@@ -151,8 +151,12 @@ pub struct Thread {
     pub preemptions: AtomicU64,
     /// Times blocked. Written by the kernel.
     pub blocks: AtomicU64,
+    /// Which use of the block this is: the kernel writes only under the lease that a thread enrolled with. Written by the owner.
+    pub lease: AtomicU32,
     #[doc(hidden)]
-    pub kernel_reserved: [AtomicU64; 4],
+    pub lease_reserved: AtomicU32,
+    #[doc(hidden)]
+    pub kernel_reserved: [AtomicU64; 3],
     /// Kernel thread id; 0: the block is free. Written by the owner.
     pub tid: AtomicU32,
     /// A [`Wish`]. Written by owner and other threads.
@@ -168,4 +172,4 @@ pub struct Thread {
 }
 
 const _: () = assert!(size_of::<Thread>() == 128);
-const _: () = assert!(size_of::<Arena>() % 64 == 0);
+const _: () = assert!(size_of::<Arena>().is_multiple_of(64));

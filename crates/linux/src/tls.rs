@@ -9,7 +9,8 @@ use platform::{STAMP_ID, STAMP_SHIFT};
 
 /// Offsets in the thread's words.
 const STAMP: usize = 0;
-const CLOSED: usize = 4;
+const EPOCH: usize = 4;
+const CLOSED: usize = 8;
 
 #[cfg(target_arch = "x86_64")]
 mod words {
@@ -20,9 +21,9 @@ mod words {
         ".hidden wakeful_thread",
         ".globl wakeful_thread",
         ".type wakeful_thread, @object",
-        ".size wakeful_thread, 8",
+        ".size wakeful_thread, 12",
         ".p2align 3",
-        "wakeful_thread: .zero 8",
+        "wakeful_thread: .zero 12",
         ".popsection",
     );
 
@@ -64,7 +65,7 @@ mod words {
     use core::cell::Cell;
 
     std::thread_local! {
-        static WORDS: [Cell<u32>; 2] = const { [Cell::new(0), Cell::new(0)] };
+        static WORDS: [Cell<u32>; 3] = const { [const { Cell::new(0) }; 3] };
     }
 
     #[inline(always)]
@@ -101,12 +102,23 @@ pub fn set_id(id: u32) {
     set_stamp(id << STAMP_SHIFT);
 }
 
-/// True while the thread registers and after it has unregistered: it must not register (again).
+/// The epoch of the registry in which the thread has its id; 0 if it never registered.
+#[inline(always)]
+pub fn epoch() -> u32 {
+    words::get::<EPOCH>()
+}
+
+/// Sets the epoch.
+pub fn set_epoch(epoch: u32) {
+    words::set::<EPOCH>(epoch);
+}
+
+/// True once the thread has unregistered: it must not register again.
 pub fn closed() -> bool {
     words::get::<CLOSED>() != 0
 }
 
-/// Forbids or allows registering.
-pub fn set_closed(closed: bool) {
-    words::set::<CLOSED>(closed as u32);
+/// Forbids registering.
+pub fn close() {
+    words::set::<CLOSED>(1);
 }
