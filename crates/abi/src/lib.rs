@@ -168,4 +168,4 @@ pub struct Thread {
 }
 
 const _: () = assert!(size_of::<Thread>() == 128);
-const _: () = assert!(size_of::<Arena>() % 64 == 0);
+const _: () = assert!(size_of::<Arena>().is_multiple_of(64));
