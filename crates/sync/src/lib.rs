@@ -5,4 +5,5 @@
 #![no_std]
 
 pub mod mutex;
+pub mod spin;
 pub mod wait;
