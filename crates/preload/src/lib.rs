@@ -17,6 +17,7 @@
 #![cfg(target_os = "linux")]
 
 mod choice;
+mod cond;
 mod mutex;
 mod real;
 mod spin;

@@ -52,6 +52,7 @@ macro_rules! real {
     ($($ident:ident = $name:literal, $version:expr, ($($arg:ident: $type:ty),*);)*) => {
         $(
             /// The C library's function of this name; ENOSYS if it has none.
+            #[allow(dead_code)] // those that wait are called from C, by address
             ///
             /// # Safety
             /// As the C library's.
@@ -69,6 +70,17 @@ macro_rules! real {
         mod symbols {
             use super::*;
             $(pub static $ident: Symbol = Symbol::new($name, $version);)*
+        }
+
+        /// Its address, for C; null if there is none.
+        pub mod address {
+            use super::*;
+            $(
+                #[allow(dead_code, missing_docs)]
+                pub fn $ident() -> *mut c_void {
+                    symbols::$ident.get()
+                }
+            )*
         }
 
         /// Looks all of them up.
@@ -89,6 +101,11 @@ real! {
     mutex_unlock = c"pthread_mutex_unlock", None, (mutex: *mut pthread_mutex_t);
     cond_init = c"pthread_cond_init", COND_VERSION, (cond: *mut pthread_cond_t, attr: *const pthread_condattr_t);
     cond_destroy = c"pthread_cond_destroy", COND_VERSION, (cond: *mut pthread_cond_t);
+    cond_wait = c"pthread_cond_wait", COND_VERSION, (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t);
+    cond_timedwait = c"pthread_cond_timedwait", COND_VERSION,
+        (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec);
+    cond_clockwait = c"pthread_cond_clockwait", None,
+        (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec);
     cond_signal = c"pthread_cond_signal", COND_VERSION, (cond: *mut pthread_cond_t);
     cond_broadcast = c"pthread_cond_broadcast", COND_VERSION, (cond: *mut pthread_cond_t);
 }
