@@ -138,6 +138,12 @@ impl Registry {
         &self.thread(id).priority
     }
 
+    /// How many locks it holds that raised its priority.
+    #[inline]
+    pub fn holds(&self, id: ThreadId) -> &'static AtomicU32 {
+        &self.thread(id).holds
+    }
+
     /// The KE-1 wish of a thread.
     #[inline]
     pub fn wish(&self, id: ThreadId) -> &AtomicU32 {
@@ -165,6 +171,7 @@ impl Registry {
             self.local().high_water.fetch_max(index + 1, Relaxed);
             block.priority.store(abi::Priority::Running as u32, Relaxed);
             block.wish.store(abi::Wish::Preemptable as u32, Relaxed);
+            block.holds.store(0, Relaxed);
             let seen = match self.view() {
                 // SAFETY: the ring belongs to the block, which is ours now.
                 View::Perf => unsafe { perf::attach(self.ring(id)) },

@@ -65,6 +65,9 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// A pointer that threads share.
     type AtomicPtr<T: 'static>: Atomic<*mut T>;
 
+    /// Pauses in a row that make a difference. A model checker, where each is a choice of who goes on, says 1.
+    const PAUSES: u32 = u32::MAX;
+
     /// The calling thread, if it has registered, else [`ThreadId::NONE`]. Costs one or two loads; fit for a fast path.
     fn current() -> ThreadId;
 
@@ -90,6 +93,9 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
 
     /// Changes the user-level priority of a thread if it still is `from` (ICPP 2001, figure 1, line 16).
     fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool;
+
+    /// How many locks a thread holds that raised its priority; only the thread itself writes it. `None` for [`ThreadId::NONE`].
+    fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
     /// Sets the calling thread's KE-1 wish.
     fn set_wish(thread: ThreadId, wish: Wish);
