@@ -55,13 +55,13 @@
 //! holder. Next waiter preempted: it is served all the same (first come, first served), and the releaser, who sees it, leaves its
 //! processor to it. More threads than processors: after a few such hand-overs the threads in line are those that run,
 //! the others nap or were preempted outside; a napper's return costs the line a few switches. Hint stale or inverted: a waiter sleeps, and
-//! is woken (I3), or spins, and is granted the lock; a releaser naps in vain, 1 ms at most. Killed while holding: lost.
+//! is woken (I3), or spins, and is granted the lock; a releaser naps in vain, 1 ms for each that does. Killed while holding: lost.
 //! `spin` and `block` are oblivious: in `spin` everybody waits for whoever is first in line and preempted; in `block` every hand-over is a
 //! context switch.
 //!
 //! # Fairness and space
 //!
-//! FIFO. A pointer, and a node of a cache line a waiter.
+//! FIFO. A pointer and a count, and a node of a cache line a waiter.
 //!
 //! # Rejected
 //!
@@ -97,17 +97,15 @@ pub struct McsNode<P: Platform> {
 
 impl<P: Platform> Default for McsNode<P> {
     fn default() -> Self {
-        Self {
-            next: Atomic::new(ptr::null_mut()),
-            state: P::AtomicU32::new(WAITING),
-            crowded: P::AtomicU32::new(0),
-        }
+        Self { next: Atomic::new(ptr::null_mut()), state: P::AtomicU32::new(WAITING), crowded: P::AtomicU32::new(0) }
     }
 }
 
 /// List-based queue lock, waiting as `W` says.
 pub struct Mcs<P: Platform, W> {
     tail: P::AtomicPtr<McsNode<P>>,
+    /// Threads that have handed off their processor and are not back.
+    away: P::AtomicU32,
     platform: PhantomData<(P, W)>,
 }
 
@@ -236,7 +234,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
     type Node = McsNode<P>;
 
     fn new() -> Self {
-        Self { tail: Atomic::new(ptr::null_mut()), platform: PhantomData }
+        Self { tail: Atomic::new(ptr::null_mut()), away: P::AtomicU32::new(0), platform: PhantomData }
     }
 
     #[inline]
@@ -262,8 +260,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
         Self::prepare(node, me);
         node.state.store(GRANTED | me.0 << THREAD_SHIFT, Relaxed);
         // ORDER: AcqRel, as A1.
-        let got =
-            self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
+        let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
         if got {
             self.acquired(node, me);
         }
@@ -276,11 +273,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
         let mut next = node.next.load(Acquire);
         if next.is_null() {
             // ORDER: Release (R1), pairs with A1; publishes the protected data.
-            if self
-                .tail
-                .compare_exchange(ptr::from_ref(node).cast_mut(), ptr::null_mut(), Release, Relaxed)
-                .is_ok()
-            {
+            if self.tail.compare_exchange(ptr::from_ref(node).cast_mut(), ptr::null_mut(), Release, Relaxed).is_ok() {
                 wait::left::<W, P>(if W::INFORMS { P::current() } else { ThreadId::NONE });
                 return;
             }
@@ -332,7 +325,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
         }
         // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
         if P::priority(P::current()) <= Priority::Running {
-            wait::hand_off::<P>();
+            wait::hand_off::<P>(&self.away, u32::MAX);
         }
     }
 }

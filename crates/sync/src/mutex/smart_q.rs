@@ -10,6 +10,8 @@
 //!   and wait behind itself for ever while the releaser frees the lock. We settle what is behind the node first (R3, R5).
 //! - The releaser passes over at most `SKIPS` threads. With a hint that is always wrong, the figure's releaser chases for
 //!   ever those whom it passed over and who queue again.
+//! - A waiter that sees its predecessor off its processor naps: Linux does not honour KE-1, so that it is often the holder. The releaser passes
+//!   over who naps as over who is preempted, and it queues again.
 //! - The figure's node has a field `next_done` that it never uses; it belongs to figure 2.
 //!
 //! # State
@@ -28,7 +30,7 @@
 //! # Protocol
 //!
 //! A1. Wish not to be preempted. A2. Swap the node into the tail; done if it was null. A3. Link it behind its predecessor. A4. Withdraw the wish, by
-//! compare-and-swap, unless the releaser has already replaced it by its own. A5. Spin on `status`; FAILURE: again from A1.
+//! compare-and-swap, unless the releaser has already replaced it by its own. A5. Spin on `status`, napping while the predecessor is off its processor; FAILURE: again from A1.
 //! R1. The shadow (first our own node, then the last one passed over) has a successor? R2. If not: tail from the shadow to null, and the lock is free; R3. else wait
 //! until A3 has linked it. R4. If the candidate's wish can be changed to "another wants you unpreemptable", which fails for one
 //! known to be off its processor: SUCCESS. R5. Else it becomes the shadow; the shadow before it gets FAILURE.
@@ -41,15 +43,14 @@
 //!
 //! # Under the scheduler
 //!
-//! Holder preempted: unlikely where KE-1 is honoured, for the length of KE-2's grace; else everybody spins. Next waiter preempted:
-//! passed over (R5). More threads than processors: waiters spin on, which is the figure's policy; those who
-//! run are served. Hint stale: a running thread is passed over and queues again, or a preempted one gets the
+//! Holder preempted: unlikely where KE-1 is honoured, for the length of KE-2's grace; else who is behind it sees it and naps. Next waiter preempted:
+//! passed over (R5). More threads than processors: those who run are served. Hint stale: a running thread is passed over and queues again, or a preempted one gets the
 //! lock and the queue waits for it. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
 //! FIFO among the running. A thread can starve if it is preempted each time that its turn comes, as the
-//! authors say (section 4.1). A pointer, and a node of a cache line a waiter.
+//! authors say (section 4.1). A pointer and a count, and a node of a cache line a waiter.
 //!
 //! # Rejected
 //!
@@ -61,17 +62,18 @@
 
 use core::marker::PhantomData;
 use core::ptr;
-use platform::{Atomic, Ordering::*, Platform, ThreadId, Wish};
+use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId, Wish};
 
 use super::RawMutex;
-use crate::wait;
+use crate::wait::{self, LOOK_PAUSES};
 
 const WAITING: u32 = 0;
 const SUCCESS: u32 = 1;
 const FAILURE: u32 = 2;
 
-/// COST: threads passed over in one release at most; each costs two cache misses.
-const SKIPS: u32 = 16;
+/// Threads passed over in one release at most, each at two cache misses: more than a program has waiting, because the one that is
+/// served after so many may well be off its processor too.
+const SKIPS: u32 = 1000;
 
 /// A thread's place in the queue.
 #[repr(align(64))]
@@ -83,17 +85,15 @@ pub struct SmartQNode<P: Platform> {
 
 impl<P: Platform> Default for SmartQNode<P> {
     fn default() -> Self {
-        Self {
-            next: Atomic::new(ptr::null_mut()),
-            status: P::AtomicU32::new(WAITING),
-            thread: P::AtomicU32::new(0),
-        }
+        Self { next: Atomic::new(ptr::null_mut()), status: P::AtomicU32::new(WAITING), thread: P::AtomicU32::new(0) }
     }
 }
 
 /// Smart queue lock.
 pub struct SmartQ<P: Platform> {
     tail: P::AtomicPtr<SmartQNode<P>>,
+    /// Threads that nap.
+    away: P::AtomicU32,
     platform: PhantomData<P>,
 }
 
@@ -111,7 +111,7 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
     type Node = SmartQNode<P>;
 
     fn new() -> Self {
-        Self { tail: Atomic::new(ptr::null_mut()), platform: PhantomData }
+        Self { tail: Atomic::new(ptr::null_mut()), away: P::AtomicU32::new(0), platform: PhantomData }
     }
 
     unsafe fn lock(&self, node: &SmartQNode<P>) {
@@ -129,15 +129,27 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
             if before.is_null() {
                 return;
             }
+            // SAFETY: by I2 the predecessor's node stays until somebody has seen our link.
+            let before = unsafe { &*before };
+            let predecessor = ThreadId(before.thread.load(Relaxed));
             // ORDER: Release (A3), pairs with R1 and R3; publishes the node.
-            // SAFETY: by I2 the predecessor's node stays until somebody has seen this link.
-            unsafe { (*before).next.store(ptr::from_ref(node).cast_mut(), Release) };
+            before.next.store(ptr::from_ref(node).cast_mut(), Release);
             P::change_wish(me, Wish::UnpreemptableSelf, Wish::Preemptable);
+            let mut turns = 0u32;
             let status = loop {
                 // ORDER: Acquire (A5), pairs with R4 and R5.
                 match node.status.load(Acquire) {
-                    WAITING => P::pause(),
+                    WAITING => turns = turns.wrapping_add(1),
                     status => break status,
+                }
+                // HINT: naps in vain, or spins through a slice.
+                if turns % LOOK_PAUSES.min(P::PAUSES) == 0
+                    && matches!(P::run_state(predecessor), RunState::Preempted | RunState::Blocked)
+                {
+                    wait::hand_off::<P>(&self.away, u32::MAX);
+                    turns = 1;
+                } else {
+                    P::pause();
                 }
             };
             if status == SUCCESS {
@@ -150,10 +162,7 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
         node.next.store(ptr::null_mut(), Relaxed);
         node.thread.store(P::current().0, Relaxed);
         // ORDER: AcqRel, as A2.
-        let got = self
-            .tail
-            .compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed)
-            .is_ok();
+        let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
         if got {
             P::set_wish(P::current(), Wish::UnpreemptableSelf);
         }

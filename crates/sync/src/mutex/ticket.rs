@@ -11,7 +11,7 @@
 //!
 //! # State
 //!
-//! `next`: the next ticket, modulo 2^20 in use. `serving`: bits 0-19 the ticket being served, bits 20-31 the thread that slept
+//! `next`: bits 12-31 the next ticket, bits 0-11 how many threads have handed off their processor and are not back. `serving`: bits 0-19 the ticket being served, bits 20-31 the thread that slept
 //! last, 0 if none. In a sleeper's block: BELOW, the thread that slept before it; TICKET; STATE, ASLEEP or AWAKE.
 //!
 //! | serving | change | by |
@@ -40,8 +40,8 @@
 //!
 //! # Under the scheduler
 //!
-//! As `mcs`. In addition, whether a successor that spins is preempted is not known here: only who sleeps has a name; so `informing` hands off
-//! only to sleepers.
+//! As `mcs`. But only who sleeps has a name here, so that a releaser of `informing` looks at all threads, as the paper
+//! does, for a preempted one of higher priority; it does so after the hand-over, and only if somebody waits.
 //! A thread without a block spins, giving way at each look. A copy made by `fork` while threads waited in line
 //! stays taken in the child: their tickets are never used. Hint stale: as `mcs`. Killed while holding: lost.
 //!
@@ -65,6 +65,9 @@ use crate::wait::{self, LOOK_PAUSES, Waiting};
 
 const TICKETS: u32 = (1 << TOP_SHIFT) - 1;
 const TOP_SHIFT: u32 = 20;
+const NEXT_SHIFT: u32 = 12;
+const ONE_TICKET: u32 = 1 << NEXT_SHIFT;
+const AWAY: u32 = ONE_TICKET - 1;
 
 /// Words of a thread's block, see [`Platform::queue_word`].
 const BELOW: usize = 0;
@@ -217,7 +220,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         }
         // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
         if W::INFORMS && gave && P::priority(me) <= Priority::Running {
-            wait::hand_off::<P>();
+            wait::hand_off::<P>(&self.next, AWAY);
         }
     }
 }
@@ -231,7 +234,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
 
     #[inline]
     unsafe fn lock(&self, _: &()) {
-        let ticket = self.next.fetch_add(1, Relaxed);
+        let ticket = self.next.fetch_add(ONE_TICKET, Relaxed) >> NEXT_SHIFT;
         // ORDER: Acquire (A2), pairs with R2.
         if ahead(ticket, self.serving.load(Acquire)) != 0 {
             self.wait_in_line(ticket);
@@ -243,8 +246,8 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
     unsafe fn try_lock(&self, _: &()) -> bool {
         let next = self.next.load(Relaxed);
         // ORDER: Acquire (A2), pairs with R2. If nobody takes a ticket until we do, nobody else is served either.
-        let got = ahead(next, self.serving.load(Acquire)) == 0
-            && self.next.compare_exchange(next, next.wrapping_add(1), Relaxed, Relaxed).is_ok();
+        let got = ahead(next >> NEXT_SHIFT, self.serving.load(Acquire)) == 0
+            && self.next.compare_exchange(next, next.wrapping_add(ONE_TICKET), Relaxed, Relaxed).is_ok();
         if got {
             wait::entered::<W, P>(if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE });
         }
@@ -264,8 +267,16 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
             || self.serving.compare_exchange(serving, serving.wrapping_add(1) & TICKETS, Release, Relaxed).is_err()
         {
             self.unlock_to_sleeper();
-        } else {
-            wait::left::<W, P>(if W::INFORMS { P::current() } else { ThreadId::NONE });
+        } else if W::INFORMS {
+            let me = P::current();
+            wait::left::<W, P>(me);
+            // HINT: naps in vain, or spares a nap and leaves the successor to the scheduler.
+            if ahead(self.next.load(Relaxed) >> NEXT_SHIFT, serving) > 1
+                && P::priority(me) <= Priority::Running
+                && P::higher_preempted(Priority::Running)
+            {
+                wait::hand_off::<P>(&self.next, AWAY);
+            }
         }
     }
 }

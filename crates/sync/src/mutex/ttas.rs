@@ -94,7 +94,10 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
                 continue;
             }
             turns = u32::wrapping_add(turns, 1);
-            if W::SLEEPS && (turns % LOOK_PAUSES.min(P::PAUSES) == 0 || !W::INFORMS) && !W::may_spin::<P>(Priority::LockWaiter) {
+            if W::SLEEPS
+                && (turns % LOOK_PAUSES.min(P::PAUSES) == 0 || !W::INFORMS)
+                && !W::may_spin::<P>(Priority::LockWaiter)
+            {
                 let asleep = LOCKED | SLEEPERS;
                 if word == asleep || self.word.compare_exchange(word, asleep, Relaxed, Relaxed).is_ok() {
                     P::wait(&self.word, asleep, None);

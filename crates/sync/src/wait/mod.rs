@@ -5,7 +5,7 @@
 //! once, [`Informing`] tells the kernel how much each thread matters and gives the processor up exactly when
 //! a thread that matters more is without one (section 4 of that paper).
 
-use platform::{Atomic, Ordering::*, Platform, Priority, ThreadId};
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, ThreadId};
 
 /// What a thread does while it cannot go on.
 pub trait Waiting: Send + Sync + 'static {
@@ -64,13 +64,14 @@ impl Waiting for Informing {
 /// COST: about 1 us; a hand-over between two running threads takes less, so that it never looks.
 pub const LOOK_PAUSES: u32 = 64;
 
-/// How long a thread that hands its processor off stays away from it.
+/// How long a thread that gives its processor up stays away from it, for each thread that does so at the same lock.
 ///
 /// The papers' second-level scheduler runs it again when no thread of higher priority wants the processor. Linux has no such
 /// call: `sched_yield` picks among the threads of one processor by their past, and the thread that the lock waits for is
-/// often on the other. Asleep, we are out of its way wherever it is, and we hold no place in line meanwhile.
-/// COST: about half of the slice of Linux's scheduler (3 ms on 2 processors), after which it would have run somebody else anyway.
-pub const HAND_OFF_NS: u64 = 1_000_000;
+/// often on the other. Asleep, we are out of its way wherever it is. Whoever comes back costs those at work a few switches, so
+/// the time grows with the number away: one comes back each millisecond, however many there are.
+/// COST: a third of the slice of Linux's scheduler (3 ms on 2 processors), after which it would have run somebody else anyway.
+const AWAY_NS: u64 = 1_000_000;
 
 /// Pauses `turns` times, or as often as tells this platform apart from pausing once.
 #[inline]
@@ -80,11 +81,17 @@ pub fn pause<P: Platform>(turns: u32) {
     }
 }
 
-/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42).
+/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). `away` counts, in units of 1,
+/// the threads that do so at this lock, in the bits of `mask`.
 #[cold]
 #[inline(never)]
-pub fn hand_off<P: Platform>() {
-    P::nap(HAND_OFF_NS);
+pub fn hand_off<P: Platform>(away: &P::AtomicU32, mask: u32) {
+    // Threads with a block only: there are fewer of them than the mask can count.
+    if P::current() != ThreadId::NONE {
+        let others = away.fetch_add(1, Relaxed) & mask;
+        P::nap(AWAY_NS * (others as u64 + 1));
+        away.fetch_sub(1, Relaxed);
+    }
 }
 
 /// The calling thread, known to the kernel view if the policy informs.
