@@ -6,6 +6,7 @@
 //! [`compare`] runs a whole program with and without the interposer. Results are ratios of interleaved pairs ([`stats`]).
 
 pub mod busy;
+pub mod compare;
 pub mod contender;
 pub mod harness;
 pub mod job;

@@ -2,13 +2,22 @@
 //! The `wakeful` command. One file per verb; what a verb prints, other crates have computed.
 
 mod bench;
+mod compare;
+mod completions;
+mod doctor;
 mod format;
+mod launch;
 mod library;
+mod locks;
+mod probe;
+mod program;
+mod run;
+mod sigpipe;
 mod suggest;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Exit status of our own failures, as env(1) and its kind have it.
 pub const FAILED: u8 = 125;
@@ -23,16 +32,27 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Run(run::Args),
+    Compare(compare::Args),
+    Locks(locks::Args),
     Bench(bench::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
 }
 
 fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::Run(args) => run::main(args),
+        Verb::Compare(args) => compare::main(args),
+        Verb::Locks(args) => locks::main(args),
         Verb::Bench(args) => bench::main(args),
+        Verb::Doctor(args) => doctor::main(args),
+        Verb::Completions(args) => completions::main(args, Cli::command()),
     }
 }
 
 fn main() -> ExitCode {
+    sigpipe::default();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -42,19 +62,11 @@ fn main() -> ExitCode {
     };
     match run(cli.verb) {
         Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("wakeful: {error:#}");
-            FAILED.into()
+            error.downcast_ref::<launch::CannotRun>().map_or(FAILED, |error| error.status).into()
         }
     }
-}
-
-/// Whoever read our output has seen enough.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-    })
 }
 
 #[cfg(test)]
