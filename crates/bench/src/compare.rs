@@ -38,6 +38,8 @@ pub struct Plan<'a> {
     pub timeout: Option<Duration>,
     /// What becomes of the output.
     pub output: Output,
+    /// An exit status other than 0 is a result like any other, if all runs have it.
+    pub ignore_failure: bool,
 }
 
 /// How a run ended.
@@ -192,7 +194,7 @@ fn side(runs: &[Run]) -> Side {
 }
 
 /// Judges runs that were made in pairs.
-pub fn judge(plain_runs: Vec<Run>, helped_runs: Vec<Run>) -> Comparison {
+pub fn judge(plain_runs: Vec<Run>, helped_runs: Vec<Run>, ignore_failure: bool) -> Comparison {
     let speedup = stats::paired_ratio(
         &values(&plain_runs, |run| run.wall_seconds),
         &values(&helped_runs, |run| run.wall_seconds),
@@ -207,7 +209,7 @@ pub fn judge(plain_runs: Vec<Run>, helped_runs: Vec<Run>) -> Comparison {
     let first = plain_runs[0].end;
     let verdict = if all().any(|run| run.end != first) {
         Verdict::EndsDiffer
-    } else if first != End::Exit(0) {
+    } else if first != End::Exit(0) && !(ignore_failure && matches!(first, End::Exit(_))) {
         Verdict::Failed
     } else if same_output == Some(false) {
         Verdict::OutputsDiffer
@@ -240,12 +242,16 @@ pub fn compare(plan: &Plan, mut before_run: impl FnMut()) -> io::Result<Comparis
             }
         }
     }
-    Ok(judge(plain, helped))
+    Ok(judge(plain, helped, plan.ignore_failure))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn judge(plain: Vec<Run>, helped: Vec<Run>) -> Comparison {
+        super::judge(plain, helped, false)
+    }
 
     fn runs(walls: &[f64]) -> Vec<Run> {
         let run = |&wall_seconds| Run { end: End::Exit(0), wall_seconds, usage: Usage::default(), output: None };
@@ -276,8 +282,12 @@ mod tests {
 
     #[test]
     fn failure_on_both_sides_is_no_result() {
-        let fail = |runs: Vec<Run>| runs.into_iter().map(|run| Run { end: End::Exit(3), ..run }).collect();
-        assert_eq!(judge(fail(scaled(1.0)), fail(scaled(0.5))).verdict, Verdict::Failed);
+        let fail = |factor, end| scaled(factor).into_iter().map(|run| Run { end, ..run }).collect();
+        let exit = End::Exit(3);
+        assert_eq!(judge(fail(1.0, exit), fail(0.5, exit)).verdict, Verdict::Failed);
+        assert_eq!(super::judge(fail(1.0, exit), fail(0.5, exit), true).verdict, Verdict::Faster);
+        let late = End::TimedOut;
+        assert_eq!(super::judge(fail(1.0, late), fail(1.0, late), true).verdict, Verdict::Failed);
     }
 
     #[test]

@@ -319,7 +319,7 @@ impl Show {
         let noisy = noisy.count();
         if noisy > 0 {
             eprintln!(
-                "wakeful: {noisy} ratios spread by more than 1.5 times; take more --rounds, a longer --seconds\n\
+                "wakeful: {noisy} of the ratios spread by more than 1.5 times; take more --rounds, a longer --seconds\n\
                  or a quieter machine"
             );
         } else if rounds < 5 && !summaries.is_empty() {
@@ -329,49 +329,60 @@ impl Show {
     }
 }
 
+fn threads_of(cell: &Cell) -> String {
+    match cell.work.threads() {
+        1 => "1 thread".to_string(),
+        threads => format!("{threads} threads"),
+    }
+}
+
 fn title(cell: &Cell) -> String {
     let foreign = if cell.foreign > 0 { format!(", {} foreign", cell.foreign) } else { String::new() };
     match &cell.work {
         Work::Mutex(work) | Work::Spin(work) => {
-            let unit = if matches!(work.critical, Length::Lines(_)) { " lines" } else { "" };
-            format!("{} threads, critical {}{unit}, outside {}{foreign}", work.threads, work.critical, work.outside)
+            let unit = match work.critical {
+                Length::Lines(1) => " line",
+                Length::Lines(_) => " lines",
+                Length::Time(_) => "",
+            };
+            format!("{}, critical {}{unit}, outside {}{foreign}", threads_of(cell), work.critical, work.outside)
         }
         Work::Condvar(work) => {
-            format!("{} threads, buffer of {}, outside {}{foreign}", work.threads, work.capacity, work.outside)
+            format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
         }
     }
 }
 
+/// Width of a name; a longer one loses its start.
+const NAME: usize = 16;
+
 fn text(cell: &Cell) {
     println!("\n{}", title(cell));
     let against = cell.baseline.as_ref().map_or(String::new(), |name| format!("x {name}"));
-    let waits = cell.rows.iter().any(|row| row.wait.is_some());
-    let head = if waits { "p50    p99.9      max" } else { "" };
-    println!("  {:<20} {:>6} {:>19} {:>4} {:>6} {:>4} {head}", "", "ops/s", against, "fair", "csw/s", "cpu");
+    print!("{:<NAME$} {:>6} {against:>17} {:>4} {:>5} {:>4}", "", "ops/s", "fair", "csw/s", "cpu");
+    if cell.rows.iter().any(|row| row.wait.is_some()) {
+        print!(" {:>6} {:>6} {:>6}", "p50", "p99.9", "max");
+    }
+    println!();
     for row in &cell.rows {
-        let ratio = match row.ratio {
-            Some(it) => format!("{:.2} ({:.2}-{:.2})", it.median, it.low, it.high),
-            None => String::new(),
-        };
+        let ratio = row.ratio.map_or(String::new(), |it| format!("{:.2} ({:.2}-{:.2})", it.median, it.low, it.high));
         let fair = row.fairness.map_or(String::new(), |fairness| format!("{fairness:.2}"));
         let (rate, switches) = (format::count(row.rate), format::count(row.switches));
-        let name = if row.contender.chars().count() > 20 {
-            let tail: Vec<char> = row.contender.chars().rev().take(18).collect();
-            format!("..{}", tail.into_iter().rev().collect::<String>())
-        } else {
-            row.contender.clone()
-        };
-        print!("  {name:<20} {rate:>6} {ratio:>19} {fair:>4} {switches:>6} {:>4.2}", row.processors);
+        let name = shortened(&row.contender);
+        print!("{name:<NAME$} {rate:>6} {ratio:>17} {fair:>4} {switches:>5} {:>4.2}", row.processors);
         if let Some(wait) = row.wait {
-            let [p50, p999, max] = [wait.p50_ns, wait.p999_ns, wait.max_ns].map(short_ns);
-            print!(" {p50} {p999} {max}");
+            let [p50, p999, max] = [wait.p50_ns, wait.p999_ns, wait.max_ns].map(format::ns);
+            print!(" {p50:>6} {p999:>6} {max:>6}");
         }
         println!();
     }
 }
 
-fn short_ns(ns: u64) -> String {
-    format!("{:>6}", format::ns(ns))
+fn shortened(name: &str) -> String {
+    match name.chars().count() {
+        length if length <= NAME => name.to_string(),
+        length => format!("..{}", name.chars().skip(length - NAME + 2).collect::<String>()),
+    }
 }
 
 /// A row of the table.

@@ -31,6 +31,9 @@ pub struct Args {
     /// Kill a run that takes longer, such as 90s or 10m
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
+    /// Judge also if the program ends with another exit status than 0, the same in every run
+    #[arg(short, long)]
+    ignore_failure: bool,
     /// Let the program write to our standard error
     #[arg(long, conflicts_with = "same_output")]
     show_output: bool,
@@ -41,7 +44,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     #[command(flatten)]
-    launch: launch::Args,
+    launch: launch::Target,
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
@@ -61,6 +64,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
         warm_ups: args.warm_ups.into(),
         timeout: args.timeout,
         output,
+        ignore_failure: args.ignore_failure,
     };
     let runs = 2 * (plan.pairs + plan.warm_ups);
     let bar = if std::io::stderr().is_terminal() && output != Output::Show {
@@ -212,7 +216,7 @@ fn verdict(it: &Comparison) -> String {
         Verdict::TooFewRuns => "Too few runs to judge; take at least 5 (-n 5).".to_string(),
         Verdict::Failed => format!(
             "No verdict: the program fails, with and without wakeful ({}).\n\
-             --show-output shows what it says.",
+             --show-output shows what it says; --ignore-failure judges all the same.",
             ends(&it.plain_runs)
         ),
         Verdict::EndsDiffer => format!(

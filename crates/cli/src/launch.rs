@@ -14,7 +14,7 @@ use crate::{library, suggest};
 
 /// What to run and with what.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct Target {
     /// The lock that replaces the C library's; see `wakeful locks`
     #[arg(long, value_name = "NAME", env = LOCK_VARIABLE, hide_env_values = true)]
     pub lock: Option<String>,
@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "VIEW", env = VIEW_VARIABLE, hide_env_values = true)]
     pub view: Option<String>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
 
@@ -73,7 +73,7 @@ fn capital(text: &str) -> String {
 
 impl Launch {
     /// Checks everything that can be checked before the program runs.
-    pub fn prepare(args: Args) -> Result<Self> {
+    pub fn prepare(args: Target) -> Result<Self> {
         if let Some(lock) = &args.lock {
             check_lock(lock)?;
         }

@@ -87,6 +87,8 @@ pub fn inspect(path: &Path) -> io::Result<Program> {
     let mut image = path.to_path_buf();
     for _ in 0..INTERPRETERS {
         match interpreter(&image)? {
+            // exec will fail; whoever reports that wants to know what is missing.
+            Some(next) if !next.exists() => return Ok(Program { image: next, obstacle: None, go: false }),
             Some(next) => image = next,
             None => break,
         }

@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
-    launch: launch::Args,
+    launch: launch::Target,
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
