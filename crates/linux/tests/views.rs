@@ -56,6 +56,8 @@ scenarios! {
     perf_fork_is_safe: "perf", false, || forks(false);
     root_bpf_fork_is_safe: "bpf", false, || forks(false);
     perf_raw_clone_is_safe: "perf", false, || forks(true);
+    root_bpf_is_handed_to_nobody: "bpf", false, hands_over;
+    root_bpf_ends_with_its_process: "bpf", false, ends;
     root_bpf_raw_clone_is_safe: "bpf", false, || forks(true);
     none_fork_is_safe: "none", false, || forks(true);
     perf_survives_closed_descriptors: "perf", false, closes;
@@ -230,6 +232,109 @@ fn forks(raw: bool) {
     // exec: a fresh start.
     assert!(Command::new("/bin/true").status().unwrap().success());
 }
+
+/// A child as nobody, a shell in between: it uses the inherited observer; its own child cannot.
+#[cfg(feature = "bpf")]
+fn hands_over() {
+    match std::env::var("WAKEFUL_TEST_STAGE").as_deref() {
+        Ok("child") => {
+            sees();
+            println!("the child saw");
+            return;
+        }
+        Ok("second") => {
+            linux::init();
+            Linux::register();
+            assert_eq!(linux::report().chosen, Some(View::Perf));
+            println!("the second saw");
+            return;
+        }
+        _ => {}
+    }
+    let observer = bpf::Observer::load().unwrap();
+    let handle = observer.hand_over().unwrap().to_string();
+    let test = "/proc/self/exe --exact root_bpf_is_handed_to_nobody --nocapture";
+    // /proc/self would be the shell.
+    let test = test.replace("self", &std::process::id().to_string());
+    let shell = format!("WAKEFUL_TEST_STAGE=child {test}; WAKEFUL_TEST_STAGE=second {test}");
+    let output = Command::new("/bin/sh")
+        .args(["-c", &shell])
+        .env(bpf::HANDLE_VARIABLE, handle)
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("the child saw") && text.contains("the second saw"), "{text}");
+}
+
+/// A forked child that goes on does not keep the dead parent's observer.
+#[cfg(feature = "bpf")]
+fn ends() {
+    let programs = || {
+        let output = Command::new("bpftool").args(["prog", "show"]).output().expect("bpftool");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let ids: Vec<_> =
+            text.lines().filter(|line| line.contains("name enrol ")).map(|line| line.to_owned()).collect();
+        ids
+    };
+    let before = programs();
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    let mut tell = std::fs::File::from(own(ends[1]));
+    let mut hear = std::fs::File::from(own(ends[0]));
+    // SAFETY: as in `fork`.
+    let parent = unsafe { libc::fork() };
+    if parent == 0 {
+        linux::init();
+        Linux::register();
+        // SAFETY: as in `fork`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            Linux::register();
+            // SAFETY: no arguments.
+            unsafe { libc::pause() };
+        }
+        use std::io::Write;
+        let mine: Vec<_> = programs().into_iter().filter(|line| !before.contains(line)).collect();
+        let id = mine.last().and_then(|line| line.split(':').next()).unwrap_or("0").to_owned();
+        writeln!(tell, "{child} {id}").unwrap();
+        // SAFETY: no arguments.
+        unsafe { libc::pause() };
+    }
+    let mut text = [0u8; 64];
+    let length = std::io::Read::read(&mut hear, &mut text).unwrap();
+    let text = std::str::from_utf8(&text[..length]).unwrap();
+    let (child, id) = text.trim().split_once(' ').unwrap();
+    assert_ne!(id, "0", "no program was loaded");
+    let exists = || Command::new("bpftool").args(["prog", "show", "id", id]).output().unwrap().status.success();
+    assert!(exists());
+    // SAFETY: ours.
+    unsafe {
+        libc::kill(parent, libc::SIGKILL);
+        libc::waitpid(parent, std::ptr::null_mut(), 0);
+    }
+    let start = Instant::now();
+    while exists() && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let gone = !exists();
+    // SAFETY: our grandchild.
+    unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
+    assert!(gone, "the child keeps the observer");
+}
+
+#[cfg(feature = "bpf")]
+fn own(fd: i32) -> std::os::fd::OwnedFd {
+    // SAFETY: a fresh descriptor that nobody else owns.
+    unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
+}
+
+#[cfg(not(feature = "bpf"))]
+use sees_nothing as hands_over;
+#[cfg(not(feature = "bpf"))]
+use sees_nothing as ends;
 
 fn closes() {
     linux::init();
