@@ -253,17 +253,20 @@ fn hands_over() {
     }
     let observer = bpf::Observer::load().unwrap();
     let handle = observer.hand_over().unwrap().to_string();
-    let test = "/proc/self/exe --exact root_bpf_is_handed_to_nobody --nocapture";
-    // /proc/self would be the shell.
-    let test = test.replace("self", &std::process::id().to_string());
+    // A copy that everybody may execute, which the build directory need not be.
+    let copy = std::env::temp_dir().join(format!("wakeful-views-{}", std::process::id()));
+    std::fs::copy("/proc/self/exe", &copy).unwrap();
+    let test = format!("{} --exact root_bpf_is_handed_to_nobody --nocapture", copy.display());
     let shell = format!("WAKEFUL_TEST_STAGE=child {test}; WAKEFUL_TEST_STAGE=second {test}");
     let output = Command::new("/bin/sh")
         .args(["-c", &shell])
         .env(bpf::HANDLE_VARIABLE, handle)
+        .env("WAKEFUL_VIEW", "bpf")
         .uid(65534)
         .gid(65534)
-        .output()
-        .unwrap();
+        .output();
+    std::fs::remove_file(&copy).unwrap();
+    let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("the child saw") && text.contains("the second saw"), "{text}");
 }
@@ -271,14 +274,17 @@ fn hands_over() {
 /// A forked child that goes on does not keep the dead parent's observer.
 #[cfg(feature = "bpf")]
 fn ends() {
-    let programs = || {
-        let output = Command::new("bpftool").args(["prog", "show"]).output().expect("bpftool");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let ids: Vec<_> =
-            text.lines().filter(|line| line.contains("name enrol ")).map(|line| line.to_owned()).collect();
-        ids
+    // The kernel's id of a program that this process has open.
+    let program = || {
+        let files = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+        let texts = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
+        let ids: Vec<_> = texts
+            .filter_map(|text| Some(text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().to_owned()))
+            .collect();
+        ids.first().cloned().unwrap_or("0".into())
     };
-    let before = programs();
+    // SAFETY: plain numbers; nobody outlives this process, whose death is the test's end.
+    let die_with_parent = || unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGALRM) };
     let mut ends = [0; 2];
     // SAFETY: the array has room for two.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
@@ -287,19 +293,22 @@ fn ends() {
     // SAFETY: as in `fork`.
     let parent = unsafe { libc::fork() };
     if parent == 0 {
+        die_with_parent();
         linux::init();
         Linux::register();
         // SAFETY: as in `fork`.
         let child = unsafe { libc::fork() };
         if child == 0 {
             Linux::register();
-            // SAFETY: no arguments.
-            unsafe { libc::pause() };
+            // SAFETY: plain numbers. It must outlive its parent, but not for ever.
+            unsafe {
+                libc::alarm(20);
+                libc::pause();
+            }
         }
         use std::io::Write;
-        let mine: Vec<_> = programs().into_iter().filter(|line| !before.contains(line)).collect();
-        let id = mine.last().and_then(|line| line.split(':').next()).unwrap_or("0").to_owned();
-        writeln!(tell, "{child} {id}").unwrap();
+        let id = program();
+        tell.write_all(format!("{child} {id}\n").as_bytes()).unwrap();
         // SAFETY: no arguments.
         unsafe { libc::pause() };
     }
