@@ -101,8 +101,8 @@ struct wakeful_thread {
 	__u32 wish;              /* OWNER and THREADS: enum wakeful_wish */
 	__u32 priority;          /* OWNER and THREADS: enum wakeful_priority */
 	__u32 holds;             /* OWNER: how many locks it holds that raised its priority */
-	__u32 queue[4];          /* OWNER and THREADS: links and wait word of queues of thread ids */
-	__u64 owner_reserved[4];
+	__u32 words[8];          /* OWNER and THREADS: links, wait word and memory of the algorithms */
+	__u64 owner_reserved[2];
 };
 
 #endif

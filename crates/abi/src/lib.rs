@@ -165,10 +165,10 @@ pub struct Thread {
     pub priority: AtomicU32,
     /// How many locks it holds that raised its priority. Written by the owner.
     pub holds: AtomicU32,
-    /// Links and wait word of queues of thread ids. Written by owner and other threads.
-    pub queue: [AtomicU32; 4],
+    /// Links, wait word and memory of the algorithms. Written by owner and other threads.
+    pub words: [AtomicU32; 8],
     #[doc(hidden)]
-    pub owner_reserved: [AtomicU64; 4],
+    pub owner_reserved: [AtomicU64; 2],
 }
 
 const _: () = assert!(size_of::<Thread>() == 128);

@@ -13,7 +13,7 @@ pub use report::{Report, Status, report};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-use platform::{Deadline, Platform, Priority, RunState, StaticPlatform, ThreadId, Wait, Wish};
+use platform::{Deadline, Platform, Priority, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
 
 /// The machine that this program runs on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,8 +42,12 @@ impl Platform for Linux {
     type AtomicPtr<T: 'static> = AtomicPtr<T>;
 
     #[inline(always)]
-    fn current() -> ThreadId {
-        ThreadId(tls::id())
+    fn stamp() -> u32 {
+        tls::stamp()
+    }
+
+    fn set_stamp(rest: u32) {
+        tls::set_stamp(tls::stamp() & STAMP_ID | rest & !STAMP_ID);
     }
 
     fn register() -> ThreadId {
@@ -89,6 +93,12 @@ impl Platform for Linux {
     }
 
     #[inline]
+    fn holds(thread: ThreadId) -> Option<&'static AtomicU32> {
+        let registry = registry::live()?;
+        (thread != ThreadId::NONE).then(|| registry.holds(thread))
+    }
+
+    #[inline]
     fn set_wish(thread: ThreadId, wish: Wish) {
         if thread != ThreadId::NONE
             && let Some(registry) = registry::live()
@@ -112,8 +122,8 @@ impl Platform for Linux {
     }
 
     #[inline]
-    fn queue_word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
-        registry::queue_word(thread, index)
+    fn word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
+        registry::word(thread, index)
     }
 
     fn generation() -> u32 {

@@ -251,12 +251,12 @@ pub fn generation() -> u32 {
     }
 }
 
-/// See [`platform::Platform::queue_word`]. A thread block that nobody uses if there is no memory for blocks at all.
+/// See [`platform::Platform::word`]. A thread block that nobody uses if there is no memory for blocks at all.
 #[inline]
-pub fn queue_word(id: ThreadId, index: usize) -> &'static AtomicU32 {
-    static NOWHERE: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
+pub fn word(id: ThreadId, index: usize) -> &'static AtomicU32 {
+    static NOWHERE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
     match live().or_else(ensure) {
-        Some(registry) => &registry.thread(id).queue[index],
+        Some(registry) => &registry.thread(id).words[index],
         None => &NOWHERE[index],
     }
 }
@@ -391,6 +391,12 @@ impl Registry {
     #[inline(always)]
     pub fn priority(&self, id: ThreadId) -> &'static AtomicU32 {
         &self.thread(id).priority
+    }
+
+    /// How many locks a thread holds that raised its priority.
+    #[inline(always)]
+    pub fn holds(&self, id: ThreadId) -> &'static AtomicU32 {
+        &self.thread(id).holds
     }
 
     /// The KE-1 wish of a thread.

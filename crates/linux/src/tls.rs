@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The calling thread's id, in two instructions.
+//! The calling thread's stamp, in two instructions.
 //!
 //! A `thread_local!` in a shared library goes through `__tls_get_addr`, a call per lock operation. The interposer is
 //! loaded at program start, so the initial-exec model is open to it; stable Rust cannot ask for that model, so
 //! the variable is declared and read in assembly. In an executable the linker turns the GOT load into an immediate.
 
+use platform::{STAMP_ID, STAMP_SHIFT};
+
 /// Offsets in the thread's words.
-const ID: usize = 0;
+const STAMP: usize = 0;
 const EPOCH: usize = 4;
 const CLOSED: usize = 8;
 
@@ -77,16 +79,27 @@ mod words {
     }
 }
 
+/// See [`platform::Platform::stamp`].
+#[inline(always)]
+pub fn stamp() -> u32 {
+    words::get::<STAMP>()
+}
+
+/// Sets the stamp.
+#[inline(always)]
+pub fn set_stamp(stamp: u32) {
+    words::set::<STAMP>(stamp);
+}
+
 /// The index of the thread's block, 0 if it has none.
 #[inline(always)]
 pub fn id() -> u32 {
-    words::get::<ID>()
+    (stamp() & STAMP_ID) >> STAMP_SHIFT
 }
 
 /// Sets the index.
-#[inline(always)]
 pub fn set_id(id: u32) {
-    words::set::<ID>(id);
+    set_stamp(id << STAMP_SHIFT);
 }
 
 /// The epoch of the registry in which the thread has its id; 0 if it never registered.

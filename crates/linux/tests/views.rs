@@ -172,7 +172,7 @@ fn forks(raw: bool) {
     linux::init();
     let me = Linux::register();
     let generation = Linux::generation();
-    Linux::queue_word(me, 0).store(77, Relaxed);
+    Linux::word(me, 0).store(77, Relaxed);
     Linux::set_priority(me, Priority::LockHolder);
     let ids: Vec<_> = (0..40).map(|_| std::thread::spawn(Linux::register).join().unwrap()).collect();
     assert!(ids.iter().all(|&id| id != ThreadId::NONE && id != me));
@@ -191,7 +191,7 @@ fn forks(raw: bool) {
             .collect();
         // Before anybody sets anything up: nothing is known, and nothing faults.
         let unknown = Linux::run_state(me) == RunState::Unknown && !Linux::higher_preempted(Priority::BarrierWaiter);
-        Linux::queue_word(me, 0).store(1, Relaxed);
+        Linux::word(me, 0).store(1, Relaxed);
         let id = Linux::register();
         let seen = Linux::run_state(id);
         let right = if expected() == View::None { RunState::Unknown } else { RunState::Running };
@@ -226,7 +226,7 @@ fn forks(raw: bool) {
             ids.into_iter().all(|thread| thread.join().unwrap() != mine)
         }));
     }
-    assert_eq!(Linux::queue_word(me, 0).load(Relaxed), 77, "a child wrote into the parent's arena");
+    assert_eq!(Linux::word(me, 0).load(Relaxed), 77, "a child wrote into the parent's arena");
     assert_eq!((Linux::register(), Linux::generation()), (me, generation));
     assert_eq!(Linux::priority(me), Priority::LockHolder);
     // exec: a fresh start.
@@ -397,7 +397,7 @@ fn crowd() {
         match builder.spawn(|| {
             let id = Linux::register();
             // Ids are nobody else's and good for queues, seen or not.
-            Linux::queue_word(id, 0).fetch_add(1, Relaxed);
+            Linux::word(id, 0).fetch_add(1, Relaxed);
             COME.fetch_add(1, Relaxed);
             while !GO.load(Relaxed) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -416,7 +416,7 @@ fn crowd() {
     assert_eq!(report.registered as usize, came.min(4095), "{report:?}");
     assert_eq!(came > 4095, report.turned_away > 0, "{report:?}");
     // Whoever has no id shares word 0.
-    let taken = (1..4096).filter(|&id| Linux::queue_word(ThreadId(id), 0).load(Relaxed) == 1).count();
+    let taken = (1..4096).filter(|&id| Linux::word(ThreadId(id), 0).load(Relaxed) == 1).count();
     assert_eq!(taken, came.min(4095));
     GO.store(true, Relaxed);
     for thread in threads {
