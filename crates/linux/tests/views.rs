@@ -23,11 +23,11 @@ fn scenario(name: &str, view: &str, nobody: bool, body: fn()) {
     // SAFETY: no arguments.
     let root = unsafe { libc::geteuid() } == 0;
     if name.starts_with("root_") && !root {
-        eprintln!("SKIPPED: {name} needs root");
+        skipped(&format!("{name} needs root"));
         return;
     }
     if view == "bpf" && !cfg!(feature = "bpf") {
-        eprintln!("SKIPPED: {name} needs the cargo feature bpf");
+        skipped(&format!("{name} needs the cargo feature bpf"));
         return;
     }
     let mut command = Command::new("/proc/self/exe");
@@ -541,4 +541,10 @@ fn signals() {
     println!("{} handlers, {} turned away", HANDLED.load(Relaxed), FAILED.load(Relaxed));
     assert!(FAILED.load(Relaxed) * 2 < HANDLED.load(Relaxed));
     assert!(linux::report().registered <= 2);
+}
+
+/// Says so on the terminal even though the harness keeps what a test prints.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
