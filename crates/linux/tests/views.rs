@@ -68,6 +68,7 @@ scenarios! {
     perf_forbidden_by_seccomp: "perf", false, seccomp;
     perf_reclaims_blocks_of_lost_threads: "perf", false, reclaims;
     root_bpf_reclaims_blocks_of_lost_threads: "bpf", false, reclaims;
+    perf_reclaims_blocks_without_destructors: "perf", false, late_key;
     none_sees_nothing: "none", false, sees_nothing;
     unknown_name_is_auto: "spectacles", true, sees;
     perf_keeps_errno: "perf", false, errno;
@@ -486,6 +487,36 @@ fn reclaims() {
     let report = linux::report();
     assert!(report.registered < 4095, "{report:?}");
     assert!(!Linux::higher_preempted(Priority::BarrierWaiter), "a count is left over");
+}
+
+/// A program that has used up the keys whose values need no allocation: exits go unnoticed, and the blocks are found again.
+fn late_key() {
+    for _ in 0..40 {
+        let mut key = 0;
+        // SAFETY: the pointer is valid.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, None) }, 0);
+    }
+    for _ in 0..100 {
+        assert_ne!(std::thread::spawn(Linux::register).join().unwrap(), ThreadId::NONE);
+    }
+    let left = linux::report().registered;
+    assert_eq!(left, if cfg!(target_env = "gnu") { 100 } else { 0 });
+    // Until the table is full, and past it.
+    for _ in 0..4100 {
+        std::thread::spawn(Linux::register).join().unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(150));
+    assert_ne!(std::thread::spawn(Linux::register).join().unwrap(), ThreadId::NONE);
+    // An explicit end, as an interposer gives it.
+    std::thread::spawn(|| {
+        let before = linux::report().registered;
+        assert_ne!(Linux::register(), ThreadId::NONE);
+        linux::thread_exit();
+        assert_eq!((Linux::current(), Linux::register()), (ThreadId::NONE, ThreadId::NONE));
+        assert_eq!(linux::report().registered, before);
+    })
+    .join()
+    .unwrap();
 }
 
 fn errno() {
