@@ -8,7 +8,8 @@
 //! descriptors does no harm.
 //!
 //! COST: two locked pages a thread, counted against `perf_event_mlock_kb` and then RLIMIT_MEMLOCK; past both, a thread
-//! has no event and reads as [`RunState::Unknown`].
+//! has no event and reads as [`RunState::Unknown`]. The first limit is the
+//! user's and shared with all perf sessions of that user.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::*};
