@@ -38,8 +38,6 @@ pub struct Algorithm {
     pub lock_until: unsafe fn(*const u8, Deadline) -> bool,
     /// Releases.
     pub unlock: unsafe fn(*const u8),
-    /// Bytes, for [`Algorithm::busy`].
-    size: usize,
 }
 
 /// Where `__list` is in `pthread_mutex_t`: 16 bytes that only robust mutexes use.
@@ -96,7 +94,6 @@ impl<L: RawMutex<Linux, Node = ()> + 'static> Table<L> {
         try_lock: try_lock::<L>,
         lock_until: poll_until::<L>,
         unlock: unlock::<L>,
-        size: size_of::<L>(),
     };
 
     /// Does it fit, and is it free when all its bytes are zero, as the static initialisers leave them?
@@ -173,26 +170,6 @@ pub fn algorithm() -> Option<&'static Algorithm> {
             // SAFETY: set before OTHER was published, and points to a constant.
             OTHER => return unsafe { ALGORITHM.load(Relaxed).as_ref() },
             _ => decide(),
-        }
-    }
-}
-
-impl Algorithm {
-    /// Is the lock at this address held or waited for?
-    ///
-    /// # Safety
-    /// The address is that of such a lock.
-    pub unsafe fn busy(&self, at: *const u8) -> bool {
-        // SAFETY: inside the lock. Queue tickets and the like may be nonzero in a free lock, so ask by trying.
-        unsafe {
-            if (0..self.size).all(|i| at.add(i).read_volatile() == 0) {
-                return false;
-            }
-            let free = (self.try_lock)(at);
-            if free {
-                (self.unlock)(at);
-            }
-            !free
         }
     }
 }

@@ -16,6 +16,8 @@
 
 #![cfg(target_os = "linux")]
 
+use platform::Platform;
+
 mod choice;
 mod cond;
 mod mutex;
@@ -28,6 +30,7 @@ extern "C" fn constructor() {
     real::resolve();
     tid::init();
     choice::decide();
+    linux::Linux::generation();
 }
 
 #[used]

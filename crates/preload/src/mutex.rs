@@ -152,14 +152,13 @@ impl Mutex {
         }
     }
 
+    /// Is it held, or in use by a waiter on a condition variable? Asked by trying: a free word need not be zero.
     fn busy(&self) -> bool {
-        self.users.load(Relaxed) != 0
-            || match choice::algorithm() {
-                // SAFETY: a word that is always initialised.
-                None => unsafe { (*(&raw const self.lock).cast::<AtomicU32>()).load(Relaxed) != 0 },
-                // SAFETY: as in `raw_lock`.
-                Some(other) => unsafe { other.busy(self.at(other.offset)) },
-            }
+        if self.users.load(Relaxed) != 0 || !self.raw_try_lock() {
+            return true;
+        }
+        self.raw_unlock();
+        false
     }
 
     /// One more level of a recursive mutex that is ours.
