@@ -13,7 +13,7 @@ macro_rules! model {
         use ::$checker::sync::atomic;
         use ::$checker::sync::{Condvar, Mutex};
         use ::$checker::thread;
-        use platform::{Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, RunState, ThreadId, Wait, Wish};
+        use platform::{Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
 
         use crate::{Hints, Machine, Settings};
 
@@ -50,7 +50,7 @@ macro_rules! model {
 
         struct World {
             settings: Settings,
-            queue: [[AtomicU32; 4]; THREADS],
+            queue: [[AtomicU32; 8]; THREADS],
             holds: [AtomicU32; THREADS],
             priority: [StdCell<Priority>; THREADS],
             wish: [StdCell<Wish>; THREADS],
@@ -67,6 +67,7 @@ macro_rules! model {
 
         ::$checker::thread_local! {
             static ID: StdCell<u32> = StdCell::new(0);
+            static STAMP: StdCell<u32> = StdCell::new(0);
             static CLOCK: StdCell<u64> = StdCell::new(0);
             static TURN: StdCell<u32> = StdCell::new(0);
         }
@@ -115,8 +116,12 @@ macro_rules! model {
             type AtomicPtr<T: 'static> = Word<atomic::AtomicPtr<T>>;
             const PAUSES: u32 = 1;
 
-            fn current() -> ThreadId {
-                ThreadId(Self::id())
+            fn stamp() -> u32 {
+                Self::id() << STAMP_SHIFT | STAMP.with(|stamp| stamp.get())
+            }
+
+            fn set_stamp(rest: u32) {
+                STAMP.with(|stamp| stamp.set(rest & !STAMP_ID));
             }
 
             fn register() -> ThreadId {
@@ -183,7 +188,7 @@ macro_rules! model {
                 Self::choose(RunState::Preempted)
             }
 
-            fn queue_word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
+            fn word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
                 assert_ne!(thread, ThreadId::NONE, "nobody has no queue words");
                 &world().queue[thread.0 as usize][index]
             }

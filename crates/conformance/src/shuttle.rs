@@ -45,7 +45,12 @@ pub enum Schedules {
 }
 
 /// Runs `body` under `count` schedules from a fixed seed. On failure shuttle prints the schedule; give it to [`replay`].
-pub fn explore(settings: Settings, schedules: Schedules, count: usize, body: impl Fn() + Send + Sync + 'static) -> usize {
+pub fn explore(
+    settings: Settings,
+    schedules: Schedules,
+    count: usize,
+    body: impl Fn() + Send + Sync + 'static,
+) -> usize {
     use ::shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
     let scheduler: Box<dyn Scheduler + Send> = match schedules {
         Schedules::Random => Box::new(RandomScheduler::new_from_seed(SEED, count)),

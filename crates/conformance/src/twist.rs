@@ -136,8 +136,11 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     type AtomicPtr<T: 'static> = Bent<P::AtomicPtr<T>, W>;
     const PAUSES: u32 = P::PAUSES;
 
-    fn current() -> ThreadId {
-        P::current()
+    fn stamp() -> u32 {
+        P::stamp()
+    }
+    fn set_stamp(rest: u32) {
+        P::set_stamp(rest);
     }
     fn register() -> ThreadId {
         P::register()
@@ -172,8 +175,8 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn warning(thread: ThreadId) -> bool {
         P::warning(thread) != W::lies()
     }
-    fn queue_word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32 {
-        bent(P::queue_word(thread, index))
+    fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32 {
+        bent(P::word(thread, index))
     }
     fn generation() -> u32 {
         P::generation()

@@ -69,7 +69,7 @@ const NEXT_SHIFT: u32 = 12;
 const ONE_TICKET: u32 = 1 << NEXT_SHIFT;
 const AWAY: u32 = ONE_TICKET - 1;
 
-/// Words of a thread's block, see [`Platform::queue_word`].
+/// Words of a thread's block, see [`Platform::word`].
 const BELOW: usize = 0;
 const TICKET: usize = 1;
 const STATE: usize = 3;
@@ -141,9 +141,9 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
             P::yield_now();
             return;
         }
-        let state = P::queue_word(me, STATE);
-        P::queue_word(me, BELOW).store(top(serving).0, Relaxed);
-        P::queue_word(me, TICKET).store(ticket & TICKETS, Relaxed);
+        let state = P::word(me, STATE);
+        P::word(me, BELOW).store(top(serving).0, Relaxed);
+        P::word(me, TICKET).store(ticket & TICKETS, Relaxed);
         state.store(ASLEEP, Relaxed);
         // ORDER: Release (A3), pairs with R1; publishes the three words.
         if self.serving.compare_exchange(serving, serving & TICKETS | me.0 << TOP_SHIFT, Release, Relaxed).is_ok() {
@@ -159,8 +159,8 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         let mut above = ThreadId::NONE;
         let mut thread = top(*serving);
         while thread != ThreadId::NONE {
-            let below = P::queue_word(thread, BELOW).load(Relaxed);
-            if P::queue_word(thread, TICKET).load(Relaxed) == ticket & TICKETS {
+            let below = P::word(thread, BELOW).load(Relaxed);
+            if P::word(thread, TICKET).load(Relaxed) == ticket & TICKETS {
                 if above == ThreadId::NONE {
                     let rest = *serving & TICKETS | below << TOP_SHIFT;
                     if self.serving.compare_exchange(*serving, rest, Relaxed, Relaxed).is_err() {
@@ -168,10 +168,10 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
                     }
                     *serving = rest;
                 } else {
-                    P::queue_word(above, BELOW).store(below, Relaxed);
+                    P::word(above, BELOW).store(below, Relaxed);
                 }
                 // ORDER: Release, pairs with A3's loop; we are done with its words.
-                P::queue_word(thread, STATE).store(AWAKE, Release);
+                P::word(thread, STATE).store(AWAKE, Release);
                 return Ok(thread);
             }
             above = thread;
@@ -214,7 +214,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
                 if W::INFORMS {
                     P::change_priority(thread, Priority::LockWaiter, Priority::LockImmediateWaiter);
                 }
-                P::wake(P::queue_word(thread, STATE), 1);
+                P::wake(P::word(thread, STATE), 1);
                 gave = true;
             }
         }

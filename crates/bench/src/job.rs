@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One sample, in a process of its own: the parent sends a [`Job`] as an argument, the child answers with a [`Sample`] on its
+//! standard output.
+
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Contender;
+use crate::harness::{Plan, Sample};
+use crate::process;
+use crate::workload::{condvar::Condvar, mutex::Mutex};
+
+/// What to run, without who.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "workload", rename_all = "kebab-case")]
+pub enum Work {
+    /// Critical sections under a mutex.
+    Mutex(Mutex),
+    /// Critical sections under a pthread spin lock.
+    Spin(Mutex),
+    /// A bounded buffer over pthread condition variables.
+    Condvar(Condvar),
+}
+
+impl Work {
+    /// Threads that it starts.
+    pub fn threads(&self) -> usize {
+        match self {
+            Self::Mutex(work) | Self::Spin(work) => work.threads,
+            Self::Condvar(work) => work.threads,
+        }
+    }
+}
+
+/// One sample.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// What to run.
+    pub work: Work,
+    /// Name of the lock, where the workload has a choice.
+    pub lock: String,
+    /// Runs before counting starts.
+    pub warm_up: Duration,
+    /// Counted interval.
+    pub interval: Duration,
+}
+
+/// Why there is no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// No lock of this name.
+    #[error("there is no lock `{0}`")]
+    UnknownLock(String),
+    /// The lock is broken.
+    #[error("mutual exclusion was violated: {sections} sections left their mark, {counted} ran")]
+    Exclusion {
+        /// Sections that the data shows.
+        sections: u64,
+        /// Sections that ran.
+        counted: u64,
+    },
+    /// The process could not be run.
+    #[error("cannot run the measuring process: {0}")]
+    Spawn(#[from] std::io::Error),
+    /// It hung.
+    #[error("no answer after {0:?}: a thread waits for ever, or this machine is far too slow")]
+    TimedOut(Duration),
+    /// It died.
+    #[error("the measuring process ended with {status}: {message}")]
+    Died {
+        /// How.
+        status: std::process::ExitStatus,
+        /// What it said.
+        message: String,
+    },
+    /// It said something else.
+    #[error("the measuring process answered nonsense: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// COST: how long a sample may take beyond its interval; threads that burn critical sections of 100 us finish in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Job {
+    /// Takes the sample in this process.
+    pub fn run(&self) -> Result<Sample, JobError> {
+        let threads = self.work.threads();
+        let plan = Plan { threads, counted: threads, warm_up: self.warm_up, interval: self.interval };
+        match &self.work {
+            Work::Mutex(work) => work.run(&self.lock, plan),
+            Work::Spin(work) => work.run("spin", plan),
+            Work::Condvar(work) => work.run(plan),
+        }
+    }
+
+    /// Takes the sample in a new process: `program prefix... JOB` must call [`Job::run`] and write what it returns as JSON.
+    pub fn run_in_child(&self, program: &Path, prefix: &[&str], contender: &Contender) -> Result<Sample, JobError> {
+        let (mut answer, mut complaint) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        let mut command = Command::new(program);
+        command.args(prefix).arg(serde_json::to_string(self)?);
+        command.stdin(Stdio::null()).stdout(answer.try_clone()?).stderr(complaint.try_clone()?);
+        contender.environment(&mut command);
+        let timeout = self.warm_up + self.interval + PATIENCE;
+        let finished = process::run(&mut command, Some(timeout))?;
+        if finished.timed_out {
+            return Err(JobError::TimedOut(timeout));
+        }
+        if !finished.status.success() {
+            let mut message = String::new();
+            complaint.rewind()?;
+            complaint.read_to_string(&mut message)?;
+            return Err(JobError::Died { status: finished.status, message: message.trim().to_string() });
+        }
+        answer.rewind()?;
+        Ok(serde_json::from_reader(answer)?)
+    }
+}

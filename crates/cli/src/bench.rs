@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful bench`: the microbenchmarks.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, VIEWS};
+use ::bench::job::{Job, Work};
+use ::bench::machine::{self, Machine};
+use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
+use ::bench::workload::{Length, condvar::Condvar, mutex};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::format::{self, Format};
+use crate::{library, suggest};
+
+/// Measure locks against each other in one interleaved run
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Mutex(MutexArgs),
+    Condvar(CondvarArgs),
+    Spin(SpinArgs),
+    /// Takes one sample and prints it; the other verbs start it
+    #[command(hide = true)]
+    Job {
+        job: String,
+    },
+}
+
+/// Critical sections under a mutex, work outside, all combinations
+///
+/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.2): every thread enters a critical
+/// section and then works outside it, for ever.
+///
+/// A contender is LOCK[@VIEW], interposed[:LOCK][@VIEW] or preload=PATH. LOCK is one of `wakeful locks`, or std, parking_lot or
+/// glibc; `interposed` is the C library's mutex under libwakeful_preload.so; `preload` is the same under any other library.
+#[derive(clap::Args)]
+struct MutexArgs {
+    /// Critical sections: cache lines updated, or a time such as 10us
+    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "5,20,100")]
+    critical: Vec<Length>,
+    /// Units of work outside: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100,400,2000")]
+    outside: Vec<u64>,
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "wakeful,glibc,std,parking_lot")]
+    locks: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A bounded buffer over pthread condition variables
+///
+/// A contender is glibc, interposed[:LOCK][@VIEW] or preload=PATH.
+#[derive(clap::Args)]
+struct CondvarArgs {
+    /// Items that the buffer holds
+    #[arg(long, value_delimiter = ',', value_name = "ITEMS", default_value = "16")]
+    capacity: Vec<u64>,
+    /// Units of work between two items: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100")]
+    outside: Vec<u64>,
+    /// Numbers of threads, half of which put and half take
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "glibc,interposed")]
+    locks: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Critical sections under a pthread spin lock
+///
+/// A contender is glibc, interposed[:LOCK][@VIEW] or preload=PATH.
+#[derive(clap::Args)]
+struct SpinArgs {
+    /// Critical sections: cache lines updated, or a time such as 10us
+    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "20,10us")]
+    critical: Vec<Length>,
+    /// Units of work outside: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100")]
+    outside: Vec<u64>,
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "glibc,interposed")]
+    locks: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// Foreign busy processes beside the program
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
+    foreign: Vec<usize>,
+    /// Kernel view of contenders that name none: auto, bpf, perf or none
+    #[arg(long)]
+    view: Option<String>,
+    /// Ratios are against the best of these in each cell
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "glibc")]
+    baseline: Vec<String>,
+    /// Seconds counted a sample
+    #[arg(long, default_value = "0.3", value_parser = seconds)]
+    seconds: Duration,
+    /// Seconds before counting starts
+    #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = seconds)]
+    warm_up: Duration,
+    /// How often every contender runs in every cell
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// COST: a thread is a thread of this machine; ten thousand is where starting them takes longer than measuring.
+const MOST_THREADS: usize = 10_000;
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=MOST_THREADS) => Ok(count),
+        _ => Err(format!("give a number of threads from 1 to {MOST_THREADS}")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds| (0.001..=3600.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give a number of seconds from 0.001 to 3600".to_string())
+}
+
+pub fn main(args: Args) -> Result<ExitCode> {
+    match args.what {
+        What::Mutex(args) => {
+            let (critical, outside) = (&args.critical, &args.outside);
+            let works = product(critical, outside, &args.threads, |critical, outside, threads| {
+                Work::Mutex(mutex::Mutex { critical, outside, threads })
+            });
+            let foreign = mutex::FOREIGN.iter().map(|(name, _)| *name).filter(|name| *name != "spin");
+            // The C library's comes first: it is what a preloaded library replaces.
+            let mut built_in: Vec<&str> = foreign.chain(catalog::MUTEXES.iter().map(|entry| entry.name)).collect();
+            built_in.sort_by_key(|name| *name != "glibc");
+            run(works, &args.locks, &built_in, &args.common)
+        }
+        What::Spin(args) => {
+            let works = product(&args.critical, &args.outside, &args.threads, |critical, outside, threads| {
+                Work::Spin(mutex::Mutex { critical, outside, threads })
+            });
+            run(works, &args.locks, &["glibc"], &args.common)
+        }
+        What::Condvar(args) => {
+            if args.threads.contains(&1) {
+                bail!("a bounded buffer takes two threads at least: one that puts, one that takes");
+            }
+            if args.capacity.contains(&0) {
+                bail!("a buffer that holds nothing moves nothing: give a --capacity of 1 or more");
+            }
+            let works = product(&args.capacity, &args.outside, &args.threads, |capacity, outside, threads| {
+                Work::Condvar(Condvar { capacity, outside, threads })
+            });
+            run(works, &args.locks, &["glibc"], &args.common)
+        }
+        What::Job { job } => {
+            let job: Job = serde_json::from_str(&job).context("not a job")?;
+            serde_json::to_writer(std::io::stdout(), &job.run()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn product<A: Copy>(a: &[A], b: &[u64], c: &[usize], make: impl Fn(A, u64, usize) -> Work) -> Vec<Work> {
+    let make = &make;
+    a.iter().flat_map(|&a| b.iter().flat_map(move |&b| c.iter().map(move |&c| make(a, b, c)))).collect()
+}
+
+fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
+    let found = library::find();
+    Contender::parse(text, built_in, found.as_deref().ok()).map_err(|error| match &error {
+        ContenderError::Unknown { name, known } | ContenderError::NotInPlace { name, known } => {
+            let hint = suggest::hint(name, known.iter().map(String::as_str));
+            anyhow::anyhow!("{error}; {hint}")
+        }
+        ContenderError::UnknownView { name } => {
+            anyhow::anyhow!("{error}; {}", suggest::hint(name, VIEWS.iter().copied()))
+        }
+        ContenderError::NoInterposer { .. } => match found {
+            Err(reason) => reason.context("no `interposed`"),
+            Ok(_) => error.into(),
+        },
+    })
+}
+
+fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -> Result<ExitCode> {
+    let contenders = locks.iter().map(|text| contender(text, built_in)).collect::<Result<Vec<_>>>()?;
+    for (index, contender) in contenders.iter().enumerate() {
+        if let Some(path) = contender.preload.as_ref().filter(|path| !path.is_file()) {
+            bail!("`{contender}`: {} is not a file", path.display());
+        }
+        if contenders[..index].contains(contender) {
+            bail!("`{contender}` takes part twice");
+        }
+    }
+    if let Some(view) = &common.view {
+        if !VIEWS.contains(&view.as_str()) {
+            bail!("there is no view `{view}`; {}", suggest::hint(view, VIEWS.iter().copied()));
+        }
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var(VIEW_VARIABLE, view) };
+    }
+    let defaulted = common.baseline == ["glibc"];
+    for baseline in &common.baseline {
+        if !defaulted && !locks.contains(baseline) {
+            bail!(
+                "the baseline `{baseline}` does not take part; add it to --locks, or take one of {}",
+                locks.join(", ")
+            );
+        }
+    }
+    let suite = Suite {
+        program: std::env::current_exe().context("cannot find out where this program is")?,
+        prefix: vec!["bench", "job"],
+        works,
+        foreign: common.foreign.clone(),
+        contenders,
+        baselines: common.baseline.clone(),
+        rounds: common.rounds.into(),
+        warm_up: common.warm_up,
+        interval: common.seconds,
+    };
+    let mut show = Show::new(&suite, common.format)?;
+    let cells = suite.run(&mut show)?;
+    show.end(&cells, suite.rounds)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What all the following records were measured on and with.
+#[derive(Serialize)]
+struct Head {
+    date: String,
+    command: String,
+    version: &'static str,
+    machine: Machine,
+    rounds: usize,
+    seconds: f64,
+    warm_up_seconds: f64,
+}
+
+struct Show {
+    format: Format,
+    bar: ProgressBar,
+    csv: csv::Writer<std::io::Stdout>,
+}
+
+impl Show {
+    fn new(suite: &Suite, format: Format) -> Result<Self> {
+        let head = Head {
+            date: machine::date(),
+            command: format::shell_words(std::env::args()),
+            version: env!("CARGO_PKG_VERSION"),
+            machine: Machine::here(),
+            rounds: suite.rounds,
+            seconds: suite.interval.as_secs_f64(),
+            warm_up_seconds: suite.warm_up.as_secs_f64(),
+        };
+        match format {
+            Format::Text => {
+                let Machine { model, processors, kernel, glibc, virtual_machine, .. } = &head.machine;
+                let guest = if *virtual_machine { ", virtual machine" } else { "" };
+                println!("{}, wakeful {}", head.date, head.version);
+                println!("{model}{guest}");
+                println!("{processors} processors, {kernel}, glibc {glibc}");
+                println!("{} rounds of {} s, medians", head.rounds, head.seconds);
+            }
+            Format::Json => format::json("run", &head)?,
+            Format::Csv => {}
+        }
+        let bar = if std::io::stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta} left  {msg}")?;
+            ProgressBar::new(suite.samples() as u64).with_style(style)
+        } else {
+            ProgressBar::hidden()
+        };
+        Ok(Self { format, bar, csv: csv::Writer::from_writer(std::io::stdout()) })
+    }
+
+    fn end(self, cells: &[Cell], rounds: usize) -> Result<()> {
+        self.bar.finish_and_clear();
+        let summaries = summarise(cells);
+        for summary in &summaries {
+            if self.format == Format::Json {
+                format::json("summary", summary)?;
+            }
+        }
+        if self.format == Format::Text && cells.len() > 1 && !summaries.is_empty() {
+            println!("\nover {} cells, times the baseline: geometric mean (least, greatest)", cells.len());
+            for it in &summaries {
+                println!("  {:<28} {:>6.2} ({:.2}, {:.2})", it.contender, it.mean, it.least, it.greatest);
+            }
+        }
+        // COST: a median that may be off by a quarter is no result; five rounds give the interval its name.
+        let noisy = cells.iter().flat_map(|cell| &cell.rows).filter_map(|row| row.ratio).filter(|it| it.spread() > 1.5);
+        let noisy = noisy.count();
+        if noisy > 0 {
+            eprintln!(
+                "wakeful: {noisy} of the ratios spread by more than 1.5 times; take more --rounds, a longer --seconds\n\
+                 or a quieter machine"
+            );
+        } else if rounds < 5 && !summaries.is_empty() {
+            eprintln!("wakeful: fewer than 5 rounds say little about the spread; take --rounds 5");
+        }
+        Ok(())
+    }
+}
+
+fn threads_of(cell: &Cell) -> String {
+    match cell.work.threads() {
+        1 => "1 thread".to_string(),
+        threads => format!("{threads} threads"),
+    }
+}
+
+fn title(cell: &Cell) -> String {
+    let foreign = if cell.foreign > 0 { format!(", {} foreign", cell.foreign) } else { String::new() };
+    match &cell.work {
+        Work::Mutex(work) | Work::Spin(work) => {
+            let unit = match work.critical {
+                Length::Lines(1) => " line",
+                Length::Lines(_) => " lines",
+                Length::Time(_) => "",
+            };
+            format!("{}, critical {}{unit}, outside {}{foreign}", threads_of(cell), work.critical, work.outside)
+        }
+        Work::Condvar(work) => {
+            format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
+        }
+    }
+}
+
+/// Width of a name; a longer one loses its start.
+const NAME: usize = 16;
+
+fn text(cell: &Cell) {
+    println!("\n{}", title(cell));
+    let against = cell.baseline.as_ref().map_or(String::new(), |name| format!("x {name}"));
+    print!("{:<NAME$} {:>6} {against:>17} {:>4} {:>5} {:>4}", "", "ops/s", "fair", "csw/s", "cpu");
+    if cell.rows.iter().any(|row| row.wait.is_some()) {
+        print!(" {:>6} {:>6} {:>6}", "p50", "p99.9", "max");
+    }
+    println!();
+    for row in &cell.rows {
+        let ratio = row.ratio.map_or(String::new(), |it| format!("{:.2} ({:.2}-{:.2})", it.median, it.low, it.high));
+        let fair = row.fairness.map_or(String::new(), |fairness| format!("{fairness:.2}"));
+        let (rate, switches) = (format::count(row.rate), format::count(row.switches));
+        let name = shortened(&row.contender);
+        print!("{name:<NAME$} {rate:>6} {ratio:>17} {fair:>4} {switches:>5} {:>4.2}", row.processors);
+        if let Some(wait) = row.wait {
+            let [p50, p999, max] = [wait.p50_ns, wait.p999_ns, wait.max_ns].map(format::ns);
+            print!(" {p50:>6} {p999:>6} {max:>6}");
+        }
+        println!();
+    }
+}
+
+fn shortened(name: &str) -> String {
+    match name.chars().count() {
+        length if length <= NAME => name.to_string(),
+        length => format!("..{}", name.chars().skip(length - NAME + 2).collect::<String>()),
+    }
+}
+
+/// A row of the table.
+#[derive(Serialize)]
+struct CsvRow<'a> {
+    workload: &'static str,
+    critical: Option<Length>,
+    capacity: Option<u64>,
+    outside: u64,
+    threads: usize,
+    foreign: usize,
+    contender: &'a str,
+    rate: f64,
+    baseline: Option<&'a str>,
+    ratio: Option<f64>,
+    ratio_low: Option<f64>,
+    ratio_high: Option<f64>,
+    fairness: Option<f64>,
+    switches: f64,
+    processors: f64,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
+    max_ns: Option<u64>,
+}
+
+fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
+    let (workload, critical, capacity, outside) = match &cell.work {
+        Work::Mutex(work) => ("mutex", Some(work.critical), None, work.outside),
+        Work::Spin(work) => ("spin", Some(work.critical), None, work.outside),
+        Work::Condvar(work) => ("condvar", None, Some(work.capacity), work.outside),
+    };
+    CsvRow {
+        workload,
+        critical,
+        capacity,
+        outside,
+        threads: cell.work.threads(),
+        foreign: cell.foreign,
+        contender: &row.contender,
+        rate: row.rate,
+        baseline: cell.baseline.as_deref(),
+        ratio: row.ratio.map(|it| it.median),
+        ratio_low: row.ratio.map(|it| it.low),
+        ratio_high: row.ratio.map(|it| it.high),
+        fairness: row.fairness,
+        switches: row.switches,
+        processors: row.processors,
+        p50_ns: row.wait.map(|wait| wait.p50_ns),
+        p90_ns: row.wait.map(|wait| wait.p90_ns),
+        p99_ns: row.wait.map(|wait| wait.p99_ns),
+        p999_ns: row.wait.map(|wait| wait.p999_ns),
+        max_ns: row.wait.map(|wait| wait.max_ns),
+    }
+}
+
+impl Watch for Show {
+    fn sample(&mut self, work: &Work, contender: &Contender) {
+        self.bar.set_message(format!("{} threads, {contender}", work.threads()));
+        self.bar.inc(1);
+    }
+
+    fn cell(&mut self, cell: &Cell) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        match self.format {
+            Format::Text => self.bar.suspend(|| text(cell)),
+            Format::Json => format::json("cell", cell)?,
+            Format::Csv => {
+                for row in &cell.rows {
+                    self.csv.serialize(csv_row(cell, row))?;
+                }
+                self.csv.flush()?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful compare`: a program with and without, in turns, and what that shows.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::bench::compare::{Comparison, End, Output, Plan, Run, Side, Verdict, compare};
+use ::bench::machine::{self, Machine};
+use ::bench::process;
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::format::{self, Format};
+use crate::launch::{self, Launch};
+
+/// Run a program with and without, in turns, and say what difference it makes
+///
+/// The program must do the same work in every run. Its standard input is empty. Exit status: 0 if there is a comparison, also an
+/// unfavourable one; 1 if the runs did not end alike or well; 125, 126 and 127 as for `wakeful run`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Pairs of runs
+    #[arg(short = 'n', long, default_value = "5", value_parser = clap::value_parser!(u16).range(1..))]
+    pairs: u16,
+    /// Pairs before them that do not count: they warm caches
+    #[arg(long, value_name = "N", default_value = "1")]
+    warm_ups: u16,
+    /// Kill a run that takes longer, such as 90s or 10m
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+    /// Judge also if the program ends with another exit status than 0, the same in every run
+    #[arg(short, long)]
+    ignore_failure: bool,
+    /// Let the program write to our standard error
+    #[arg(long, conflicts_with = "same_output")]
+    show_output: bool,
+    /// Demand that all runs write the same to standard output
+    #[arg(long)]
+    same_output: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    launch: launch::Target,
+}
+
+pub fn main(args: Args) -> Result<ExitCode> {
+    let launch = Launch::prepare(args.launch)?;
+    if let Some(obstacle) = &launch.program.obstacle {
+        bail!("there is nothing to compare, `{}` cannot be helped: {obstacle}", launch.name());
+    }
+    let output = match (args.show_output, args.same_output) {
+        (true, _) => Output::Show,
+        (_, true) => Output::Compare,
+        _ => Output::Discard,
+    };
+    let plan = Plan {
+        plain: &|| launch.plain(),
+        helped: &|| launch.helped(),
+        pairs: args.pairs.into(),
+        warm_ups: args.warm_ups.into(),
+        timeout: args.timeout,
+        output,
+        ignore_failure: args.ignore_failure,
+    };
+    let runs = 2 * (plan.pairs + plan.warm_ups);
+    let bar = if std::io::stderr().is_terminal() && output != Output::Show {
+        let style = ProgressStyle::with_template("{wide_bar} run {pos} of {len}, {eta} left")?;
+        ProgressBar::new(runs as u64).with_style(style)
+    } else {
+        ProgressBar::hidden()
+    };
+    bar.enable_steady_tick(Duration::from_secs(1));
+    kill_child_with_us()?;
+    let result = compare(&plan, || bar.inc(1));
+    bar.finish_and_clear();
+    let result = result.map_err(|error| launch.cannot_run(&error))?;
+    match args.format {
+        Format::Text => text(&launch, &result),
+        Format::Json => json(&launch, &result)?,
+        Format::Csv => csv(&result)?,
+    }
+    Ok(match result.verdict {
+        Verdict::Failed | Verdict::EndsDiffer | Verdict::OutputsDiffer => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// On Ctrl-C and its kind: kills the program and whatever it started, then dies of the same signal.
+fn kill_child_with_us() -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            process::kill_running();
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    date: String,
+    command: String,
+    program: String,
+    version: &'static str,
+    machine: Machine,
+    lock: &'a str,
+    view: &'a str,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+fn json(launch: &Launch, comparison: &Comparison) -> Result<()> {
+    let record = Record {
+        date: machine::date(),
+        command: format::shell_words(std::env::args()),
+        program: launch.words(),
+        version: env!("CARGO_PKG_VERSION"),
+        machine: Machine::here(),
+        lock: launch.lock(),
+        view: launch.view(),
+        comparison,
+    };
+    format::json("compare", &record)
+}
+
+#[derive(Serialize)]
+struct CsvRun {
+    pair: usize,
+    side: &'static str,
+    end: String,
+    wall_seconds: f64,
+    user_seconds: f64,
+    system_seconds: f64,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+}
+
+fn csv(comparison: &Comparison) -> Result<()> {
+    let mut csv = csv::Writer::from_writer(std::io::stdout());
+    let row = |pair: usize, side, run: &Run| CsvRun {
+        pair: pair + 1,
+        side,
+        end: run.end.to_string(),
+        wall_seconds: run.wall_seconds,
+        user_seconds: run.usage.user_seconds,
+        system_seconds: run.usage.system_seconds,
+        voluntary_switches: run.usage.voluntary_switches,
+        involuntary_switches: run.usage.involuntary_switches,
+    };
+    for (pair, (plain, helped)) in comparison.plain_runs.iter().zip(&comparison.helped_runs).enumerate() {
+        csv.serialize(row(pair, "plain", plain))?;
+        csv.serialize(row(pair, "wakeful", helped))?;
+    }
+    Ok(csv.flush()?)
+}
+
+fn text(launch: &Launch, it: &Comparison) {
+    println!("{:<9} {:>10} {:>10} {:>10} {:>13} {:>13}", "", "wall s", "user s", "system s", "gave up cpu", "lost cpu");
+    let side = |name: &str, side: &Side| {
+        println!(
+            "{name:<9} {:>10.3} {:>10.3} {:>10.3} {:>13} {:>13}",
+            side.wall_seconds,
+            side.user_seconds,
+            side.system_seconds,
+            format::count(side.voluntary_switches),
+            format::count(side.involuntary_switches)
+        );
+    };
+    side("plain", &it.plain);
+    side("wakeful", &it.helped);
+    println!(
+        "medians of {} runs each, taken in turns; lock {}, view {}",
+        it.plain_runs.len(),
+        launch.lock(),
+        launch.view()
+    );
+    if let Some(ratio) = it.speedup {
+        println!("speed  {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
+    }
+    if let Some(ratio) = it.cpu_ratio {
+        let [least, most] = [ratio.high, ratio.low].map(|ratio| 1.0 / ratio);
+        println!("cpu    {:.3} times plain ({least:.3} to {most:.3})", 1.0 / ratio.median);
+    }
+    if it.same_output == Some(true) {
+        println!("output the same in all runs");
+    }
+    println!("\n{}", verdict(it));
+}
+
+fn ends(runs: &[Run]) -> String {
+    let mut seen: Vec<(End, usize)> = Vec::new();
+    for run in runs {
+        match seen.iter_mut().find(|(end, _)| *end == run.end) {
+            Some((_, times)) => *times += 1,
+            None => seen.push((run.end, 1)),
+        }
+    }
+    seen.iter().map(|(end, times)| format!("{times} x {end}")).collect::<Vec<_>>().join(", ")
+}
+
+fn verdict(it: &Comparison) -> String {
+    let times = it.speedup.map_or(f64::NAN, |ratio| ratio.median);
+    match it.verdict {
+        Verdict::Faster => format!("Faster with wakeful: {times:.2} times as fast, beyond the spread."),
+        Verdict::Slower => format!("Slower with wakeful: {times:.2} times as fast, beyond the spread."),
+        Verdict::NoDifference => {
+            "No difference beyond the spread of the runs. If you expected one: more runs (-n 15)\n\
+             narrow the spread; a program that does not wait for locks gains nothing."
+                .to_string()
+        }
+        Verdict::TooFewRuns => "Too few runs to judge; take at least 5 (-n 5).".to_string(),
+        Verdict::Failed => format!(
+            "No verdict: the program fails, with and without wakeful ({}).\n\
+             --show-output shows what it says; --ignore-failure judges all the same.",
+            ends(&it.plain_runs)
+        ),
+        Verdict::EndsDiffer => format!(
+            "No verdict: the runs did not end alike.\n  plain:   {}\n  wakeful: {}\n\
+             --show-output shows what the program says. If only the runs with wakeful fail,\n\
+             please report it.",
+            ends(&it.plain_runs),
+            ends(&it.helped_runs)
+        ),
+        Verdict::OutputsDiffer => {
+            "No verdict: the outputs differ. A program that prints times or random numbers does so\n\
+             also without wakeful; if this one does not, please report it."
+                .to_string()
+        }
+    }
+}

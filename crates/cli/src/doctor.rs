@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful doctor`: what this machine offers, and how to get what is missing.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::format;
+use crate::library;
+use crate::probe::{self, Processors, View};
+
+/// Say which kernel views this machine offers and what the missing ones need
+#[derive(clap::Args)]
+pub struct Args {
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+#[derive(Serialize)]
+struct Report {
+    kernel: String,
+    glibc: String,
+    processors: Processors,
+    library: Option<String>,
+    library_problem: Option<String>,
+    view: &'static str,
+    views: Vec<View>,
+    extras: Vec<View>,
+}
+
+pub fn main(args: Args) -> anyhow::Result<ExitCode> {
+    let library = library::find();
+    let views = probe::views();
+    let report = Report {
+        kernel: bench::machine::kernel_release(),
+        glibc: bench::machine::glibc_version(),
+        processors: probe::processors(),
+        library: library.as_ref().ok().map(|path| path.display().to_string()),
+        library_problem: library.as_ref().err().map(|error| format!("{error:#}")),
+        view: views.iter().find(|view| view.available).map_or("none", |view| view.name),
+        views,
+        extras: vec![probe::slice(), probe::sched_ext()],
+    };
+    match args.format {
+        Format::Json => format::json("doctor", &report)?,
+        Format::Text => text(&report),
+    }
+    Ok(if library.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn line(name: &str, text: &str) {
+    for (index, line) in text.lines().enumerate() {
+        println!("{:<11} {line}", if index == 0 { name } else { "" });
+    }
+}
+
+fn show(view: &View) {
+    line(view.name, &view.finding);
+    if let Some(remedy) = &view.remedy {
+        line("", &remedy.lines().map(|line| format!("  {line}\n")).collect::<String>());
+    }
+}
+
+fn text(report: &Report) {
+    line("kernel", &format!("Linux {}", report.kernel));
+    line("C library", &format!("glibc {}", report.glibc));
+    let Processors { usable, online, limits, .. } = &report.processors;
+    let limits = if limits.is_empty() { String::new() } else { format!(": {}", limits.join("; ")) };
+    line("processors", &format!("{usable} usable of {online} online{limits}"));
+    match (&report.library, &report.library_problem) {
+        (Some(path), _) => line("interposer", path),
+        (None, problem) => line("interposer", problem.as_deref().unwrap_or_default()),
+    }
+    println!("\nKernel views, best first; `auto` takes {} here:", report.view);
+    report.views.iter().for_each(show);
+    println!("\nWhat adds to them, in the kernel:");
+    report.extras.iter().for_each(show);
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How results look.
+
+use serde::Serialize;
+
+/// Output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// One JSON object a line, with a schema number
+    Json,
+    /// Comma-separated values with a header line
+    Csv,
+}
+
+/// A JSON line: the record, with what it is and its schema.
+#[derive(Serialize)]
+pub struct Record<'a, T: Serialize> {
+    /// Version of the records.
+    pub schema: u32,
+    /// What this line is.
+    pub record: &'a str,
+    /// Its fields.
+    #[serde(flatten)]
+    pub fields: &'a T,
+}
+
+/// Prints a JSON line.
+pub fn json(record: &str, fields: &impl Serialize) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, &Record { schema: ::bench::SCHEMA, record, fields })?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+/// Three significant digits with a unit prefix: 1234567 is "1.23M".
+pub fn count(value: f64) -> String {
+    let (scaled, prefix) = match value {
+        v if v >= 1e9 => (v / 1e9, "G"),
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e3 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    let digits = if scaled >= 100.0 {
+        0
+    } else if scaled >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.digits$}{prefix}")
+}
+
+/// Nanoseconds with a unit, two or three significant digits: 1234567 is "1.23ms".
+pub fn ns(value: u64) -> String {
+    let (scaled, unit) = match value as f64 {
+        v if v >= 1e9 => (v / 1e9, "s"),
+        v if v >= 1e6 => (v / 1e6, "ms"),
+        v if v >= 1e3 => (v / 1e3, "us"),
+        v => return format!("{v:.0}ns"),
+    };
+    let digits = if scaled >= 100.0 {
+        0
+    } else if scaled >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.digits$}{unit}")
+}
+
+/// Words as a shell takes them.
+pub fn shell_words(words: impl IntoIterator<Item = String>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
+    let quote = |word: String| match word {
+        word if !word.is_empty() && word.chars().all(plain) => word,
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!(count(1_234_567.0), "1.23M");
+        assert_eq!(count(999.0), "999");
+        assert_eq!(count(45_600.0), "45.6k");
+        assert_eq!(count(0.5), "0.50");
+        assert_eq!(ns(999), "999ns");
+        assert_eq!(ns(1_500), "1.50us");
+        assert_eq!(ns(123_456_789), "123ms");
+    }
+
+    #[test]
+    fn words_survive_the_shell() {
+        let words = ["a", "b c", "it's", ""].map(String::from);
+        assert_eq!(shell_words(words), r"a 'b c' 'it'\''s' ''");
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the interposer is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// File name of the interposer.
+pub const NAME: &str = "libwakeful_preload.so";
+/// The environment variable that says where it is.
+pub const VARIABLE: &str = "WAKEFUL_PRELOAD";
+
+/// The interposer: where [`VARIABLE`] says, else beside this program or in `../lib/wakeful/`.
+pub fn find() -> Result<PathBuf> {
+    let path = match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => {
+            let path = PathBuf::from(path);
+            if !path.is_file() {
+                bail!("{VARIABLE} names {}, which is not a file", path.display());
+            }
+            std::path::absolute(path)?
+        }
+        None => beside_us()?,
+    };
+    // The dynamic linker splits LD_PRELOAD at both and knows no escape.
+    if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
+        bail!(
+            "{} has a space or a colon in its path, which LD_PRELOAD cannot express; \
+             copy it elsewhere and set {VARIABLE} to that place",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+fn beside_us() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("cannot find out where this program is")?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(NAME), folder.join("../lib/wakeful").join(NAME)];
+    match places.iter().find(|place| place.is_file()) {
+        Some(place) => Ok(place.canonicalize()?),
+        None => bail!(
+            "{NAME} is neither in {} nor in ../lib/wakeful; build it with `cargo build --release` or \
+             set {VARIABLE} to its path",
+            folder.display()
+        ),
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful locks`: the catalogue.
+
+use std::process::ExitCode;
+
+use catalog::{Entry, MUTEXES};
+use serde::Serialize;
+
+use crate::format::{self, Format};
+
+/// List the locks: where each comes from and what it can do
+#[derive(clap::Args)]
+pub struct Args {
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Lock {
+    name: &'static str,
+    in_place: bool,
+    timed: bool,
+    fair: bool,
+    informed: bool,
+    citation: &'static str,
+    summary: &'static str,
+}
+
+impl From<&'static Entry> for Lock {
+    fn from(entry: &'static Entry) -> Self {
+        let Entry { name, summary, citation, in_place, timed, fair, informed } = *entry;
+        Self { name, in_place, timed, fair, informed, citation, summary }
+    }
+}
+
+pub fn main(args: Args) -> anyhow::Result<ExitCode> {
+    let locks: Vec<Lock> = MUTEXES.iter().map(Lock::from).collect();
+    match args.format {
+        Format::Text => text(&locks),
+        Format::Json => locks.iter().try_for_each(|lock| format::json("lock", lock))?,
+        Format::Csv => {
+            let mut csv = csv::Writer::from_writer(std::io::stdout());
+            locks.iter().try_for_each(|lock| csv.serialize(lock))?;
+            csv.flush()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(locks: &[Lock]) {
+    for lock in locks {
+        let abilities =
+            [(lock.in_place, "run"), (lock.timed, "timed"), (lock.fair, "fair"), (lock.informed, "informed")];
+        let abilities: Vec<&str> = abilities.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+        println!("{:<18} {}", lock.name, abilities.join(", "));
+        println!("    {}", lock.summary);
+        println!("    from: {}", lock.citation);
+    }
+    println!();
+    println!("run       fits into a pthread mutex: `wakeful run --lock` takes it");
+    println!("timed     can give up waiting");
+    println!("fair      serves waiters in the order in which they came");
+    println!("informed  uses what the kernel view tells about threads");
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The `wakeful` command. One file per verb; what a verb prints, other crates have computed.
+
+mod bench;
+mod compare;
+mod completions;
+mod doctor;
+mod format;
+mod launch;
+mod library;
+mod locks;
+mod probe;
+mod program;
+mod run;
+mod sigpipe;
+mod suggest;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Exit status of our own failures, as env(1) and its kind have it.
+pub const FAILED: u8 = 125;
+
+/// Locks that know who is awake: keeps threaded programs fast when they have more threads than processors
+#[derive(Parser)]
+#[command(name = "wakeful", version, max_term_width = 79, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Run(run::Args),
+    Compare(compare::Args),
+    Locks(locks::Args),
+    Bench(bench::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
+}
+
+fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Run(args) => run::main(args),
+        Verb::Compare(args) => compare::main(args),
+        Verb::Locks(args) => locks::main(args),
+        Verb::Bench(args) => bench::main(args),
+        Verb::Doctor(args) => doctor::main(args),
+        Verb::Completions(args) => completions::main(args, Cli::command()),
+    }
+}
+
+fn main() -> ExitCode {
+    sigpipe::default();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { FAILED.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(cli.verb) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("wakeful: {error:#}");
+            error.downcast_ref::<launch::CannotRun>().map_or(FAILED, |error| error.status).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_arguments_are_consistent() {
+        <super::Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Can a program be helped? The dynamic linker decides, by what the program's file is.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::{Endianness, ReadCache, ReadRef, elf};
+
+/// Why preloading does nothing for a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Linked statically: there is no dynamic linker that could load anything.
+    Static,
+    /// Runs with other rights than ours; the dynamic linker then ignores LD_PRELOAD.
+    Privileged(&'static str),
+    /// For another processor or word size.
+    Architecture,
+    /// Linked against another C library.
+    CLibrary(PathBuf),
+    /// Not an ELF file; the kernel may still know how to run it.
+    Format,
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Self::Static => {
+                f.write_str("it is statically linked, so its locks cannot be replaced; link it dynamically")
+            }
+            Self::Privileged(what) => write!(
+                f,
+                "it has {what}, and the dynamic linker preloads nothing into such programs; run it as that user instead"
+            ),
+            Self::Architecture => f.write_str("it is built for another processor or word size than this wakeful"),
+            Self::CLibrary(linker) => {
+                write!(f, "it uses the dynamic linker {}, not that of the GNU C library", linker.display())
+            }
+            Self::Format => f.write_str("it is not an ELF program"),
+        }
+    }
+}
+
+/// A program's file, as far as it matters here.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Program {
+    /// What runs: the program or, for a script, its interpreter.
+    pub image: PathBuf,
+    /// Why it cannot be helped.
+    pub obstacle: Option<Obstacle>,
+    /// Written in Go, which waits without pthread.
+    pub go: bool,
+}
+
+/// Where execvp(3) would find a program.
+pub fn find(name: &OsStr) -> io::Result<PathBuf> {
+    if name.is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    if name.as_bytes().contains(&b'/') {
+        return Ok(name.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let mut denied = false;
+    for folder in std::env::split_paths(&path) {
+        let place = folder.join(name);
+        let place = if place.is_absolute() { place } else { Path::new(".").join(place) };
+        match fs::metadata(&place) {
+            Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => return Ok(place),
+            Ok(_) => denied = true,
+            Err(error) => denied |= error.kind() == io::ErrorKind::PermissionDenied,
+        }
+    }
+    Err(if denied { io::ErrorKind::PermissionDenied.into() } else { io::ErrorKind::NotFound.into() })
+}
+
+/// COST: the kernel follows at most so many interpreters of interpreters (BINPRM_BUF_SIZE bytes of the line each).
+const INTERPRETERS: usize = 5;
+const LINE: u64 = 256;
+
+/// Looks at a program's file.
+pub fn inspect(path: &Path) -> io::Result<Program> {
+    let mut image = path.to_path_buf();
+    for _ in 0..INTERPRETERS {
+        match interpreter(&image)? {
+            // exec will fail; whoever reports that wants to know what is missing.
+            Some(next) if !next.exists() => return Ok(Program { image: next, obstacle: None, go: false }),
+            Some(next) => image = next,
+            None => break,
+        }
+    }
+    let (obstacle, go) = match read_elf(&image)? {
+        None => (Some(Obstacle::Format), false),
+        Some(found) => (found.obstacle().or(privileges(&image)?.map(Obstacle::Privileged)), found.go),
+    };
+    Ok(Program { image, obstacle, go })
+}
+
+/// What runs a file that is not ELF: after `#!`, or the shell that execvp(3) falls back to.
+fn interpreter(path: &Path) -> io::Result<Option<PathBuf>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(LINE).read_to_end(&mut head)?;
+    if head.starts_with(b"\x7fELF") {
+        return Ok(None);
+    }
+    let Some(line) = head.strip_prefix(b"#!") else {
+        // Bytes that no text has: not for the shell either.
+        return Ok((!head.contains(&0)).then(|| PathBuf::from("/bin/sh")));
+    };
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let name: Vec<u8> = line
+        .iter()
+        .copied()
+        .skip_while(|byte| b" \t".contains(byte))
+        .take_while(|byte| !b" \t".contains(byte))
+        .collect();
+    Ok((!name.is_empty()).then(|| OsString::from_vec(name).into()))
+}
+
+/// Rights that running this file gives us and that we have not (`secureexec` in the kernel).
+fn privileges(path: &Path) -> io::Result<Option<&'static str>> {
+    let file = fs::metadata(path)?;
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: a C string, and a null buffer of size 0 asks for existence only. Zeros are a valid statvfs. The ids have no arguments.
+    let (uid, gid, capabilities, nosuid) = unsafe {
+        let mut mount: libc::statvfs = std::mem::zeroed();
+        let nosuid = libc::statvfs(name.as_ptr(), &mut mount) == 0 && mount.f_flag & libc::ST_NOSUID != 0;
+        let attribute = c"security.capability".as_ptr();
+        let capabilities = libc::getxattr(name.as_ptr(), attribute, std::ptr::null_mut(), 0) > 0;
+        (libc::getuid(), libc::getgid(), capabilities, nosuid)
+    };
+    let mode = file.mode();
+    Ok(if nosuid {
+        None
+    } else if mode & 0o4000 != 0 && file.uid() != uid {
+        Some("the set-user-ID bit")
+    } else if mode & 0o2010 == 0o2010 && file.gid() != gid {
+        Some("the set-group-ID bit")
+    } else if capabilities && uid != 0 {
+        Some("file capabilities")
+    } else {
+        None
+    })
+}
+
+struct Elf {
+    machine: u16,
+    is_64: bool,
+    linker: Option<PathBuf>,
+    is_linker: bool,
+    go: bool,
+}
+
+impl Elf {
+    fn obstacle(&self) -> Option<Obstacle> {
+        let ours = read_elf(Path::new("/proc/self/exe")).ok().flatten();
+        if ours.is_some_and(|ours| (ours.machine, ours.is_64) != (self.machine, self.is_64)) {
+            return Some(Obstacle::Architecture);
+        }
+        match &self.linker {
+            None if self.is_linker => None,
+            None => Some(Obstacle::Static),
+            Some(linker) if is_glibc_linker(linker) => None,
+            Some(linker) => Some(Obstacle::CLibrary(linker.clone())),
+        }
+    }
+}
+
+/// glibc's dynamic linkers are named so on every architecture; musl's and Android's are not.
+fn is_glibc_linker(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    [b"ld-linux".as_slice(), b"ld64.so", b"ld.so"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn read_elf(path: &Path) -> io::Result<Option<Elf>> {
+    let data = ReadCache::new(File::open(path)?);
+    let mut elf = match object::FileKind::parse(&data) {
+        Ok(object::FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>, _>(&data),
+        Ok(object::FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>, _>(&data),
+        _ => return Ok(None),
+    };
+    if let Some(elf) = &mut elf {
+        elf.is_linker = is_glibc_linker(&fs::canonicalize(path)?);
+    }
+    Ok(elf)
+}
+
+fn parse<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) -> Option<Elf> {
+    let header = H::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let linker = header.program_headers(endian, data).ok()?.iter().find_map(|segment| {
+        let path = segment.interpreter(endian, data).ok()??;
+        Some(PathBuf::from(OsStr::from_bytes(path)))
+    });
+    let go = header.sections(endian, data).is_ok_and(|sections| {
+        let name = |section: &H::SectionHeader| sections.section_name(endian, section).unwrap_or_default();
+        sections.iter().any(|section| section.sh_type(endian) != elf::SHT_NULL && name(section) == b".go.buildinfo")
+    });
+    Some(Elf { machine: header.e_machine(endian).0, is_64: header.is_type_64(), linker, is_linker: false, go })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_test_is_a_program_that_can_be_helped() {
+        let here = std::env::current_exe().unwrap();
+        assert_eq!(inspect(&here).unwrap(), Program { image: here, obstacle: None, go: false });
+    }
+
+    #[test]
+    fn dynamic_linkers_are_told_apart_by_name() {
+        for (path, glibc) in [
+            ("/lib64/ld-linux-x86-64.so.2", true),
+            ("/nix/store/x/lib/ld-linux-aarch64.so.1", true),
+            ("/lib64/ld64.so.2", true),
+            ("/lib/ld-musl-x86_64.so.1", false),
+            ("/system/bin/linker64", false),
+        ] {
+            assert_eq!(is_glibc_linker(Path::new(path)), glibc, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_a_slash_is_looked_for() {
+        assert!(find(OsStr::new("sh")).unwrap().is_absolute());
+        assert_eq!(find(OsStr::new("no such program")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(find(OsStr::new("")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(find(OsStr::new("./x")).unwrap(), Path::new("./x"));
+    }
+}

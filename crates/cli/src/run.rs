@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful run`: becomes the program, with the interposer preloaded.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, ExitCode};
+
+use crate::launch::{self, Launch};
+use crate::{probe, sigpipe};
+
+/// Run a program with locks that know which of its threads run
+///
+/// The program's pthread mutexes, condition variables and spin locks are replaced; nothing else changes, and nothing is
+/// printed. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Say on standard error which library, lock and view are used
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    launch: launch::Target,
+}
+
+pub fn main(args: Args) -> anyhow::Result<ExitCode> {
+    let launch = Launch::prepare(args.launch)?;
+    let command = match &launch.program.obstacle {
+        Some(obstacle) => {
+            eprintln!("wakeful: cannot help `{}`: {obstacle}.\nwakeful: running it unchanged", launch.name());
+            launch.plain()
+        }
+        None => {
+            if args.verbose {
+                explain(&launch);
+            }
+            launch.helped()
+        }
+    };
+    let error = become_program(&command);
+    Err(launch.cannot_run(&error).into())
+}
+
+/// execvp(3). std's own would also empty the signal mask, and the program is to find what we found.
+fn become_program(command: &Command) -> io::Error {
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            // SAFETY: no other thread runs.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Result<Vec<CString>, _> = words.map(OsStr::as_bytes).map(CString::new).collect();
+    let Ok(words) = words else { return io::ErrorKind::InvalidInput.into() };
+    let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    sigpipe::restore();
+    // SAFETY: C strings and a null at the end, all alive.
+    unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
+    let error = io::Error::last_os_error();
+    sigpipe::default();
+    error
+}
+
+fn explain(launch: &Launch) {
+    eprintln!("wakeful: library {}", launch.library().display());
+    eprintln!("wakeful: lock {}", launch.lock());
+    match launch.view() {
+        "auto" => eprintln!("wakeful: view auto, which is {} here", probe::best_view()),
+        name => match probe::view(name) {
+            Some(view) if !view.available => {
+                eprintln!("wakeful: view {name}, which is not available: {}", view.finding);
+                eprintln!("wakeful: locks will go by handshakes; `wakeful doctor` says more");
+            }
+            _ => eprintln!("wakeful: view {name}"),
+        },
+    }
+    if launch.program.go {
+        eprintln!("wakeful: a Go program; its own locks do not use pthread, only C code in it gains");
+    }
+}
