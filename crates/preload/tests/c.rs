@@ -110,7 +110,12 @@ fn every_lock() {
     let program = compile("cxx.cc");
     let plain = show(&Command::new(&program).output().unwrap());
     for entry in catalog::MUTEXES {
-        assert_eq!(plain, show(&preloaded(&program).env("WAKEFUL_LOCK", entry.name).output().unwrap()), "{}", entry.name);
+        assert_eq!(
+            plain,
+            show(&preloaded(&program).env("WAKEFUL_LOCK", entry.name).output().unwrap()),
+            "{}",
+            entry.name
+        );
     }
     fs::remove_file(program).unwrap();
 }
