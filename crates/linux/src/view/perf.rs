@@ -125,8 +125,9 @@ unsafe fn attach(ring: *mut u8) -> Attached {
     };
     // SAFETY: MAP_FIXED replaces only pages that the caller owns; read-only means overwrite mode.
     let mapped = unsafe { libc::mmap(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd, 0) };
+    // Not libc's close, which is a cancellation point: no thread may end inside a lock operation.
     // SAFETY: the descriptor is ours.
-    unsafe { libc::close(fd) };
+    unsafe { libc::syscall(libc::SYS_close, fd) };
     if mapped == libc::MAP_FAILED {
         // Past the limit of locked memory. A failed MAP_FIXED may have unmapped what was there.
         // SAFETY: as the caller promised.
