@@ -46,6 +46,8 @@ pub fn explore(name: &str, settings: Settings, bounds: Bounds, body: impl Fn() +
     let mut builder = ::loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(bounds.preemptions);
     builder.max_permutations.get_or_insert(bounds.executions);
+    // How often loom looks at the number of executions.
+    builder.checkpoint_interval = builder.checkpoint_interval.min(100);
     builder.max_branches = builder.max_branches.max(20_000);
     let executions = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = executions.clone();

@@ -7,7 +7,7 @@
 /// Defines `$name` in terms of the crate `$checker`. `$yield` lets others go first, `$choose` picks a bool.
 macro_rules! model {
     ($(#[$doc:meta])* $name:ident, $checker:ident, $choose:expr) => {
-        use std::cell::Cell as StdCell;
+        use std::cell::{Cell as StdCell, RefCell};
         use std::sync::atomic::Ordering::*;
 
         use ::$checker::sync::atomic;
@@ -28,16 +28,24 @@ macro_rules! model {
 
         impl AtomicInt<u32> for AtomicU32 {
             fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-                self.0.fetch_add(value, order)
+                let was = self.0.fetch_add(value, order);
+                wrote();
+                was
             }
             fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
-                self.0.fetch_sub(value, order)
+                let was = self.0.fetch_sub(value, order);
+                wrote();
+                was
             }
             fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
-                self.0.fetch_or(value, order)
+                let was = self.0.fetch_or(value, order);
+                wrote();
+                was
             }
             fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-                self.0.fetch_and(value, order)
+                let was = self.0.fetch_and(value, order);
+                wrote();
+                was
             }
         }
 
@@ -58,6 +66,10 @@ macro_rules! model {
             sleepers: Mutex<Vec<(usize, usize)>>,
             wake: [Condvar; THREADS],
             threads: StdCell<u32>,
+            /// Counts writes.
+            writes: StdCell<u64>,
+            /// Spinners that nobody's write has given anything new to see.
+            parked: RefCell<Vec<thread::Thread>>,
         }
 
         ::std::thread_local! {
@@ -70,7 +82,38 @@ macro_rules! model {
             static STAMP: StdCell<u32> = StdCell::new(0);
             static CLOCK: StdCell<u64> = StdCell::new(0);
             static TURN: StdCell<u32> = StdCell::new(0);
+            /// Writes seen at the last pause, and pauses since without a new one.
+            static SEEN: StdCell<(u64, u32)> = StdCell::new((0, 0));
         }
+
+        /// Somebody has written a word.
+        fn wrote() {
+            if let Some(world) = WORLD.get() {
+                world.writes.set(world.writes.get() + 1);
+                for spinner in world.parked.take() {
+                    spinner.unpark();
+                }
+            }
+        }
+
+        /// Lets others go first. A thread that has done so often without anybody writing anything waits for a write: a checker
+        /// need not be fair, and where everybody waits so, nobody will ever get anywhere, which it reports as a deadlock.
+        fn pause() {
+            let world = world();
+            let writes = world.writes.get();
+            let (seen, turns) = SEEN.with(|cell| cell.get());
+            let turns = if seen == writes { turns + 1 } else { 0 };
+            SEEN.with(|cell| cell.set((writes, turns)));
+            if turns < PAUSES {
+                thread::yield_now();
+            } else {
+                world.parked.borrow_mut().push(thread::current());
+                thread::park();
+            }
+        }
+
+        /// Pauses without news before a spinner waits for some: more than any phase that ends by the clock has.
+        const PAUSES: u32 = 12;
 
         fn world() -> &'static World {
             WORLD.get().expect("inside a model")
@@ -88,6 +131,8 @@ macro_rules! model {
                 sleepers: Mutex::new(Vec::new()),
                 wake: std::array::from_fn(|_| Condvar::new()),
                 threads: StdCell::new(0),
+                writes: StdCell::new(0),
+                parked: RefCell::new(Vec::new()),
             }));
             // SAFETY: freed below, when all threads have been joined; leaked if the body panics.
             WORLD.set(Some(unsafe { &*world }));
@@ -149,7 +194,7 @@ macro_rules! model {
             }
 
             fn hand_off() {
-                thread::yield_now();
+                pause();
             }
 
             fn priority(thread: ThreadId) -> Priority {
@@ -256,15 +301,15 @@ macro_rules! model {
             }
 
             fn pause() {
-                thread::yield_now();
+                pause();
             }
 
             fn nap(_: u64) {
-                thread::yield_now();
+                pause();
             }
 
             fn yield_now() {
-                thread::yield_now();
+                pause();
             }
         }
 
@@ -294,9 +339,12 @@ macro_rules! forward {
             }
             fn store(&self, value: $value, order: Ordering) {
                 self.0.store(value, order);
+                wrote();
             }
             fn swap(&self, value: $value, order: Ordering) -> $value {
-                self.0.swap(value, order)
+                let was = self.0.swap(value, order);
+                wrote();
+                was
             }
             fn compare_exchange(
                 &self,
@@ -305,7 +353,7 @@ macro_rules! forward {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                self.0.compare_exchange(current, new, success, failure)
+                self.0.compare_exchange(current, new, success, failure).inspect(|_| wrote())
             }
             fn compare_exchange_weak(
                 &self,
@@ -314,7 +362,7 @@ macro_rules! forward {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                self.0.compare_exchange_weak(current, new, success, failure)
+                self.0.compare_exchange_weak(current, new, success, failure).inspect(|_| wrote())
             }
         }
     };
