@@ -53,14 +53,14 @@ pub fn explore(name: &str, settings: Settings, bounds: Bounds, body: impl Fn() +
     let counter = executions.clone();
     let result = catch_unwind(AssertUnwindSafe(|| {
         builder.check(move || {
-            counter.fetch_add(1, Relaxed);
-            in_world(settings, &body);
+            let execution = counter.fetch_add(1, Relaxed) + 1;
+            in_world(settings, execution, &body);
         })
     }));
     let executions = executions.load(Relaxed);
     if let Err(failure) = result {
         eprintln!("loom: {name} fails in execution {executions} ({settings:?}, {bounds:?})");
-        eprintln!("loom: the same test repeats it; LOOM_LOG=1 shows the steps");
+        eprintln!("loom: the same test repeats it; WAKEFUL_TRACE={executions} shows the steps");
         resume_unwind(failure);
     }
     executions

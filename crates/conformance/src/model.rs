@@ -29,22 +29,22 @@ macro_rules! model {
         impl AtomicInt<u32> for AtomicU32 {
             fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
                 let was = self.0.fetch_add(value, order);
-                wrote();
+                wrote(self, was.wrapping_add(value));
                 was
             }
             fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
                 let was = self.0.fetch_sub(value, order);
-                wrote();
+                wrote(self, was.wrapping_sub(value));
                 was
             }
             fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
                 let was = self.0.fetch_or(value, order);
-                wrote();
+                wrote(self, was | value);
                 was
             }
             fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
                 let was = self.0.fetch_and(value, order);
-                wrote();
+                wrote(self, was & value);
                 was
             }
         }
@@ -58,6 +58,7 @@ macro_rules! model {
 
         struct World {
             settings: Settings,
+            trace: bool,
             queue: [[AtomicU32; 8]; THREADS],
             holds: [AtomicU32; THREADS],
             priority: [StdCell<Priority>; THREADS],
@@ -86,9 +87,17 @@ macro_rules! model {
             static SEEN: StdCell<(u64, u32)> = StdCell::new((0, 0));
         }
 
+        /// Says what happens, in the execution that `WAKEFUL_TRACE` names.
+        fn trace(what: std::fmt::Arguments<'_>) {
+            if WORLD.get().is_some_and(|world| world.trace) {
+                eprintln!("thread {}: {what}", $name::id());
+            }
+        }
+
         /// Somebody has written a word.
-        fn wrote() {
+        fn wrote<A, V: std::fmt::Debug>(word: &A, value: V) {
             if let Some(world) = WORLD.get() {
+                trace(format_args!("{word:p} := {value:x?}"));
                 world.writes.set(world.writes.get() + 1);
                 for spinner in world.parked.take() {
                     spinner.unpark();
@@ -107,23 +116,25 @@ macro_rules! model {
             if turns < PAUSES {
                 thread::yield_now();
             } else {
+                trace(format_args!("waits for news"));
                 world.parked.borrow_mut().push(thread::current());
                 thread::park();
             }
         }
 
         /// Pauses without news before a spinner waits for some: more than any phase that ends by the clock has.
-        const PAUSES: u32 = 12;
+        const PAUSES: u32 = 64;
 
         fn world() -> &'static World {
             WORLD.get().expect("inside a model")
         }
 
         /// Runs `body` as the first thread of a fresh world.
-        fn in_world(settings: Settings, body: impl FnOnce()) {
+        fn in_world(settings: Settings, execution: usize, body: impl FnOnce()) {
             let zeros = || std::array::from_fn(|_| Atomic::new(0));
             let world = Box::into_raw(Box::new(World {
                 settings,
+                trace: std::env::var("WAKEFUL_TRACE").is_ok_and(|number| number.parse() == Ok(execution)),
                 queue: std::array::from_fn(|_| std::array::from_fn(|_| Atomic::new(0))),
                 holds: zeros(),
                 priority: std::array::from_fn(|_| StdCell::new(Priority::Running)),
@@ -270,6 +281,7 @@ macro_rules! model {
                         None => Wait::Woken,
                     };
                 }
+                trace(format_args!("sleeps on {word:p} at {expected:x}"));
                 sleepers.push((address, me));
                 while sleepers.iter().any(|&(_, thread)| thread == me) {
                     sleepers = world().wake[me].wait(sleepers).unwrap();
@@ -283,6 +295,7 @@ macro_rules! model {
                 while woken < count {
                     let Some(place) = sleepers.iter().position(|&(address, _)| address == word as usize) else { break };
                     let (_, thread) = sleepers.remove(place);
+                    trace(format_args!("wakes {thread} on {word:p}"));
                     world().wake[thread].notify_one();
                     woken += 1;
                 }
@@ -339,11 +352,11 @@ macro_rules! forward {
             }
             fn store(&self, value: $value, order: Ordering) {
                 self.0.store(value, order);
-                wrote();
+                wrote(self, value);
             }
             fn swap(&self, value: $value, order: Ordering) -> $value {
                 let was = self.0.swap(value, order);
-                wrote();
+                wrote(self, value);
                 was
             }
             fn compare_exchange(
@@ -353,7 +366,7 @@ macro_rules! forward {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                self.0.compare_exchange(current, new, success, failure).inspect(|_| wrote())
+                self.0.compare_exchange(current, new, success, failure).inspect(|_| wrote(self, new))
             }
             fn compare_exchange_weak(
                 &self,
@@ -362,7 +375,7 @@ macro_rules! forward {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                self.0.compare_exchange_weak(current, new, success, failure).inspect(|_| wrote())
+                self.0.compare_exchange_weak(current, new, success, failure).inspect(|_| wrote(self, new))
             }
         }
     };
