@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 crate::model::model!(
     /// The machine inside loom.
-    Loom, loom, |turn: u32| turn % 2 == 0
+    Loom, loom, |turn: u32| turn.is_multiple_of(2)
 );
 
 /// Seen by loom: two threads in it at once is a failure.
