@@ -68,7 +68,7 @@ macro_rules! mutexes {
             { "ticket-informing", ticket_informing, [P] $crate::sync::mutex::Ticket<P, $crate::sync::wait::Informing>, in_place, [fair informed],
               "ICPP 2001, section 4",
               "take a number; gives way to threads that matter more" }
-            { "smart-q", smart_q, [P] $crate::sync::mutex::SmartQ<P>, queue, [fair informed],
+            { "smart-q", smart_q, [P] $crate::sync::mutex::SmartQ<P>, queue, [informed],
               "TR 1994, figure 3",
               "list-based queue that passes over preempted waiters" }
             { "native", native, [P] $crate::sync::mutex::Native<P>, timed, [],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 crate::model::model!(
     /// The machine inside loom.
-    Loom, loom, |turn: u32| turn % 2 == 0
+    Loom, loom, |turn: u32| turn.is_multiple_of(2)
 );
 
 /// Seen by loom: two threads in it at once is a failure.
@@ -46,19 +46,21 @@ pub fn explore(name: &str, settings: Settings, bounds: Bounds, body: impl Fn() +
     let mut builder = ::loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(bounds.preemptions);
     builder.max_permutations.get_or_insert(bounds.executions);
+    // How often loom looks at the number of executions.
+    builder.checkpoint_interval = builder.checkpoint_interval.min(100);
     builder.max_branches = builder.max_branches.max(20_000);
     let executions = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = executions.clone();
     let result = catch_unwind(AssertUnwindSafe(|| {
         builder.check(move || {
-            counter.fetch_add(1, Relaxed);
-            in_world(settings, &body);
+            let execution = counter.fetch_add(1, Relaxed) + 1;
+            in_world(settings, execution, &body);
         })
     }));
     let executions = executions.load(Relaxed);
     if let Err(failure) = result {
         eprintln!("loom: {name} fails in execution {executions} ({settings:?}, {bounds:?})");
-        eprintln!("loom: the same test repeats it; LOOM_LOG=1 shows the steps");
+        eprintln!("loom: the same test repeats it; WAKEFUL_TRACE={executions} shows the steps");
         resume_unwind(failure);
     }
     executions

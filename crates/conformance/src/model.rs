@@ -7,7 +7,7 @@
 /// Defines `$name` in terms of the crate `$checker`. `$yield` lets others go first, `$choose` picks a bool.
 macro_rules! model {
     ($(#[$doc:meta])* $name:ident, $checker:ident, $choose:expr) => {
-        use std::cell::Cell as StdCell;
+        use std::cell::{Cell as StdCell, RefCell};
         use std::sync::atomic::Ordering::*;
 
         use ::$checker::sync::atomic;
@@ -28,16 +28,24 @@ macro_rules! model {
 
         impl AtomicInt<u32> for AtomicU32 {
             fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-                self.0.fetch_add(value, order)
+                let was = self.0.fetch_add(value, order);
+                wrote(self, was.wrapping_add(value));
+                was
             }
             fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
-                self.0.fetch_sub(value, order)
+                let was = self.0.fetch_sub(value, order);
+                wrote(self, was.wrapping_sub(value));
+                was
             }
             fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
-                self.0.fetch_or(value, order)
+                let was = self.0.fetch_or(value, order);
+                wrote(self, was | value);
+                was
             }
             fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-                self.0.fetch_and(value, order)
+                let was = self.0.fetch_and(value, order);
+                wrote(self, was & value);
+                was
             }
         }
 
@@ -50,6 +58,7 @@ macro_rules! model {
 
         struct World {
             settings: Settings,
+            trace: bool,
             queue: [[AtomicU32; 8]; THREADS],
             holds: [AtomicU32; THREADS],
             priority: [StdCell<Priority>; THREADS],
@@ -58,6 +67,10 @@ macro_rules! model {
             sleepers: Mutex<Vec<(usize, usize)>>,
             wake: [Condvar; THREADS],
             threads: StdCell<u32>,
+            /// Counts writes.
+            writes: StdCell<u64>,
+            /// Spinners that nobody's write has given anything new to see.
+            parked: RefCell<Vec<thread::Thread>>,
         }
 
         ::std::thread_local! {
@@ -70,17 +83,58 @@ macro_rules! model {
             static STAMP: StdCell<u32> = StdCell::new(0);
             static CLOCK: StdCell<u64> = StdCell::new(0);
             static TURN: StdCell<u32> = StdCell::new(0);
+            /// Writes seen at the last pause, and pauses since without a new one.
+            static SEEN: StdCell<(u64, u32)> = StdCell::new((0, 0));
         }
+
+        /// Says what happens, in the execution that `WAKEFUL_TRACE` names.
+        fn trace(what: std::fmt::Arguments<'_>) {
+            if WORLD.get().is_some_and(|world| world.trace) {
+                eprintln!("thread {}: {what}", $name::id());
+            }
+        }
+
+        /// Somebody has written a word.
+        fn wrote<A, V: std::fmt::Debug>(word: &A, value: V) {
+            if let Some(world) = WORLD.get() {
+                trace(format_args!("{word:p} := {value:x?}"));
+                world.writes.set(world.writes.get() + 1);
+                for spinner in world.parked.take() {
+                    spinner.unpark();
+                }
+            }
+        }
+
+        /// Lets others go first. A thread that has done so often without anybody writing anything waits for a write: a checker
+        /// need not be fair, and where everybody waits so, nobody will ever get anywhere, which it reports as a deadlock.
+        fn pause() {
+            let world = world();
+            let writes = world.writes.get();
+            let (seen, turns) = SEEN.with(|cell| cell.get());
+            let turns = if seen == writes { turns + 1 } else { 0 };
+            SEEN.with(|cell| cell.set((writes, turns)));
+            if turns < PAUSES {
+                thread::yield_now();
+            } else {
+                trace(format_args!("waits for news"));
+                world.parked.borrow_mut().push(thread::current());
+                thread::park();
+            }
+        }
+
+        /// Pauses without news before a spinner waits for some: more than any phase that ends by the clock has.
+        const PAUSES: u32 = 64;
 
         fn world() -> &'static World {
             WORLD.get().expect("inside a model")
         }
 
         /// Runs `body` as the first thread of a fresh world.
-        fn in_world(settings: Settings, body: impl FnOnce()) {
+        fn in_world(settings: Settings, execution: usize, body: impl FnOnce()) {
             let zeros = || std::array::from_fn(|_| Atomic::new(0));
             let world = Box::into_raw(Box::new(World {
                 settings,
+                trace: std::env::var("WAKEFUL_TRACE").is_ok_and(|number| number.parse() == Ok(execution)),
                 queue: std::array::from_fn(|_| std::array::from_fn(|_| Atomic::new(0))),
                 holds: zeros(),
                 priority: std::array::from_fn(|_| StdCell::new(Priority::Running)),
@@ -88,6 +142,8 @@ macro_rules! model {
                 sleepers: Mutex::new(Vec::new()),
                 wake: std::array::from_fn(|_| Condvar::new()),
                 threads: StdCell::new(0),
+                writes: StdCell::new(0),
+                parked: RefCell::new(Vec::new()),
             }));
             // SAFETY: freed below, when all threads have been joined; leaked if the body panics.
             WORLD.set(Some(unsafe { &*world }));
@@ -149,7 +205,7 @@ macro_rules! model {
             }
 
             fn hand_off() {
-                thread::yield_now();
+                pause();
             }
 
             fn priority(thread: ThreadId) -> Priority {
@@ -225,6 +281,7 @@ macro_rules! model {
                         None => Wait::Woken,
                     };
                 }
+                trace(format_args!("sleeps on {word:p} at {expected:x}"));
                 sleepers.push((address, me));
                 while sleepers.iter().any(|&(_, thread)| thread == me) {
                     sleepers = world().wake[me].wait(sleepers).unwrap();
@@ -238,6 +295,7 @@ macro_rules! model {
                 while woken < count {
                     let Some(place) = sleepers.iter().position(|&(address, _)| address == word as usize) else { break };
                     let (_, thread) = sleepers.remove(place);
+                    trace(format_args!("wakes {thread} on {word:p}"));
                     world().wake[thread].notify_one();
                     woken += 1;
                 }
@@ -256,15 +314,15 @@ macro_rules! model {
             }
 
             fn pause() {
-                thread::yield_now();
+                pause();
             }
 
             fn nap(_: u64) {
-                thread::yield_now();
+                pause();
             }
 
             fn yield_now() {
-                thread::yield_now();
+                pause();
             }
         }
 
@@ -294,9 +352,12 @@ macro_rules! forward {
             }
             fn store(&self, value: $value, order: Ordering) {
                 self.0.store(value, order);
+                wrote(self, value);
             }
             fn swap(&self, value: $value, order: Ordering) -> $value {
-                self.0.swap(value, order)
+                let was = self.0.swap(value, order);
+                wrote(self, value);
+                was
             }
             fn compare_exchange(
                 &self,
@@ -305,7 +366,7 @@ macro_rules! forward {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                self.0.compare_exchange(current, new, success, failure)
+                self.0.compare_exchange(current, new, success, failure).inspect(|_| wrote(self, new))
             }
             fn compare_exchange_weak(
                 &self,
@@ -314,7 +375,7 @@ macro_rules! forward {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                self.0.compare_exchange_weak(current, new, success, failure)
+                self.0.compare_exchange_weak(current, new, success, failure).inspect(|_| wrote(self, new))
             }
         }
     };

@@ -61,8 +61,8 @@ pub fn explore(
     let mut config = ::shuttle::Config::new();
     config.max_steps = ::shuttle::MaxSteps::FailAfter(200_000);
     ::shuttle::Runner::new(scheduler, config).run(move || {
-        counter.fetch_add(1, Relaxed);
-        in_world(settings, &body);
+        let execution = counter.fetch_add(1, Relaxed) + 1;
+        in_world(settings, execution, &body);
     });
     ran.load(Relaxed)
 }
@@ -71,5 +71,5 @@ const SEED: u64 = 0x5745_414b;
 
 /// Runs `body` under the schedule that a failure printed.
 pub fn replay(settings: Settings, schedule: &str, body: impl Fn() + Send + Sync + 'static) {
-    ::shuttle::replay(move || in_world(settings, &body), schedule);
+    ::shuttle::replay(move || in_world(settings, 1, &body), schedule);
 }

@@ -27,6 +27,12 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     }
 }
 
+/// Nothing is different.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Straight;
+
+impl Twist for Straight {}
+
 /// Every hint is the opposite of what the machine knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lying;

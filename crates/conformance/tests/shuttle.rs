@@ -60,7 +60,10 @@ macro_rules! suite {
 
                 #[test]
                 fn timing_out() {
-                    each("timing out", 100, || bodies::timing_out::<P, $type>(3_000_000));
+                    // Too sequential for PCT.
+                    for settings in settings(catalog::entry($name).expect("it is in the catalogue")) {
+                        explore(settings, Schedules::Random, count(100), || bodies::timing_out::<P, $type>(3_000_000));
+                    }
                 }
             }
         })*

@@ -12,7 +12,7 @@ use sync::mutex::RawMutex;
 
 /// COST: a lock that is oblivious of the scheduler waits for a slice (3 ms on 2 processors) at nearly each of these.
 fn rounds() -> u32 {
-    if long() { 2_000 } else { 12 }
+    if long() { 2_000 } else { 100 }
 }
 
 const MANY: u32 = 32;

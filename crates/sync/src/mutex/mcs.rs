@@ -152,7 +152,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
                 return;
             }
             turns = turns.wrapping_add(1);
-            let look = W::SLEEPS && (!W::INFORMS || turns % LOOK_PAUSES.min(P::PAUSES) == 0);
+            let look = W::SLEEPS && (!W::INFORMS || turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES)));
             if look && !W::may_spin::<P>(P::priority(me)) {
                 self.sleep(node, state);
             } else {
@@ -204,7 +204,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
             }
             turns = turns.wrapping_add(1);
             // One that was preempted before linking has at most our priority (line 34): no hint tells us of it.
-            if W::SLEEPS && turns % LOOK_PAUSES.min(P::PAUSES) == 0 {
+            if W::SLEEPS && turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES)) {
                 P::hand_off();
             } else {
                 P::pause();

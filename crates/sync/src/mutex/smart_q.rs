@@ -49,7 +49,7 @@
 //!
 //! # Fairness and space
 //!
-//! FIFO among the running. A thread can starve if it is preempted each time that its turn comes, as the
+//! FIFO among those who run while they wait: who naps behind a blocked holder goes to the end. A thread can starve if it is preempted each time that its turn comes, as the
 //! authors say (section 4.1). A pointer and a count, and a node of a cache line a waiter.
 //!
 //! # Rejected
@@ -143,7 +143,7 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
                     status => break status,
                 }
                 // HINT: naps in vain, or spins through a slice.
-                if turns % LOOK_PAUSES.min(P::PAUSES) == 0
+                if turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                     && matches!(P::run_state(predecessor), RunState::Preempted | RunState::Blocked)
                 {
                     wait::hand_off::<P>(&self.away, u32::MAX);

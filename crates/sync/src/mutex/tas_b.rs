@@ -36,7 +36,7 @@
 //!
 //! # Rejected
 //!
-//! Random backoff: the seam has no source of chance, and the scheduler supplies enough of it.
+//! A swap to test and set: it writes when it fails, too, and loom (0.7) does not order such a write before R1's plain store. Random backoff: the seam has no source of chance, and the scheduler supplies enough of it.
 //!
 //! # Checked by
 //!
@@ -73,7 +73,7 @@ impl<P: Platform> TasB<P> {
             wait::pause::<P>(backoff);
             backoff = (backoff * 2).min(LAST_BACKOFF);
             // ORDER: Acquire, pairs with R1.
-            if self.word.load(Relaxed) == 0 && self.word.swap(1, Acquire) == 0 {
+            if self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
                 return;
             }
         }

@@ -95,7 +95,7 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
             }
             turns = u32::wrapping_add(turns, 1);
             if W::SLEEPS
-                && (turns % LOOK_PAUSES.min(P::PAUSES) == 0 || !W::INFORMS)
+                && (turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES)) || !W::INFORMS)
                 && !W::may_spin::<P>(Priority::LockWaiter)
             {
                 let asleep = LOCKED | SLEEPERS;
