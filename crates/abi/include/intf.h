@@ -93,14 +93,16 @@ struct wakeful_thread {
 	__u32 preempted_as;      /* KERNEL: 1 + the class it is counted under in preempted[], or 0 */
 	__u64 preemptions;       /* KERNEL: times preempted */
 	__u64 blocks;            /* KERNEL: times blocked */
-	__u64 kernel_reserved[4];
+	__u32 lease;             /* OWNER: which use of the block this is; the kernel writes only under this one */
+	__u32 lease_reserved;
+	__u64 kernel_reserved[3];
 	/* second line: the application writes */
 	__u32 tid;               /* OWNER: kernel thread id; 0: the block is free */
 	__u32 wish;              /* OWNER and THREADS: enum wakeful_wish */
 	__u32 priority;          /* OWNER and THREADS: enum wakeful_priority */
 	__u32 holds;             /* OWNER: how many locks it holds that raised its priority */
-	__u32 queue[4];          /* OWNER and THREADS: links and wait word of queues of thread ids */
-	__u64 owner_reserved[4];
+	__u32 words[8];          /* OWNER and THREADS: links, wait word and memory of the algorithms */
+	__u64 owner_reserved[2];
 };
 
 #endif

@@ -151,8 +151,12 @@ pub struct Thread {
     pub preemptions: AtomicU64,
     /// Times blocked. Written by the kernel.
     pub blocks: AtomicU64,
+    /// Which use of the block this is: the kernel writes only under the lease that a thread enrolled with. Written by the owner.
+    pub lease: AtomicU32,
     #[doc(hidden)]
-    pub kernel_reserved: [AtomicU64; 4],
+    pub lease_reserved: AtomicU32,
+    #[doc(hidden)]
+    pub kernel_reserved: [AtomicU64; 3],
     /// Kernel thread id; 0: the block is free. Written by the owner.
     pub tid: AtomicU32,
     /// A [`Wish`]. Written by owner and other threads.
@@ -161,11 +165,11 @@ pub struct Thread {
     pub priority: AtomicU32,
     /// How many locks it holds that raised its priority. Written by the owner.
     pub holds: AtomicU32,
-    /// Links and wait word of queues of thread ids. Written by owner and other threads.
-    pub queue: [AtomicU32; 4],
+    /// Links, wait word and memory of the algorithms. Written by owner and other threads.
+    pub words: [AtomicU32; 8],
     #[doc(hidden)]
-    pub owner_reserved: [AtomicU64; 4],
+    pub owner_reserved: [AtomicU64; 2],
 }
 
 const _: () = assert!(size_of::<Thread>() == 128);
-const _: () = assert!(size_of::<Arena>() % 64 == 0);
+const _: () = assert!(size_of::<Arena>().is_multiple_of(64));

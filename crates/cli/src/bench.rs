@@ -286,7 +286,8 @@ impl Show {
                 println!("{}, wakeful {}", head.date, head.version);
                 println!("{model}{guest}");
                 println!("{processors} processors, {kernel}, glibc {glibc}");
-                println!("{} rounds of {} s, medians", head.rounds, head.seconds);
+                let s = if head.rounds == 1 { "" } else { "s" };
+                println!("medians of {} round{s} of {} s", head.rounds, head.seconds);
             }
             Format::Json => format::json("run", &head)?,
             Format::Csv => {}

@@ -145,7 +145,7 @@ fn cannot_run(name: &std::ffi::OsStr, image: Option<&Path>, error: &io::Error) -
     let message = match image {
         _ if name.is_empty() => "the program's name is empty".to_string(),
         None if not_found => format!("`{shown}` is in no folder of PATH"),
-        None => format!("`{shown}` is in PATH but is not an executable file"),
+        None => format!("`{shown}` is in PATH but is not an executable file; `chmod +x` makes a program of a file"),
         Some(_) if not_found && !Path::new(name).exists() && shown.contains('/') => {
             format!("there is no file `{shown}`")
         }

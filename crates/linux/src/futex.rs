@@ -4,6 +4,24 @@
 use core::sync::atomic::AtomicU32;
 use platform::{Clock, Deadline, Wait};
 
+/// Puts errno back where it was: a pthread function must not change it.
+pub struct Errno(i32);
+
+impl Errno {
+    /// Remembers it until dropped.
+    pub fn save() -> Self {
+        // SAFETY: the location is this thread's own and always valid.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: as in `save`.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
 fn timespec(deadline: Deadline) -> libc::timespec {
     libc::timespec {
         tv_sec: (deadline.ns / 1_000_000_000) as libc::time_t,

@@ -4,29 +4,37 @@
 mod futex;
 mod processors;
 mod registry;
+mod report;
 mod tls;
 pub mod view;
 
+pub use processors::Processors;
+pub use report::{Report, Status, report};
+
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-use abi::View;
-use platform::{Deadline, Platform, Priority, RunState, StaticPlatform, ThreadId, Wait, Wish};
+use platform::{Deadline, Platform, Priority, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
 
 /// The machine that this program runs on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
-fn requested_view() -> View {
-    // SAFETY: the name is a C string; the environment is not being changed by a program that reads it here first.
-    let value = unsafe { libc::getenv(c"WAKEFUL_VIEW".as_ptr()) };
-    if value.is_null() {
-        return View::Perf;
-    }
-    // SAFETY: getenv returns a C string.
-    match unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() {
-        b"none" => View::None,
-        _ => View::Perf,
-    }
+/// Chooses the view, the privileged one included. To be called once, early, where memory may be allocated and some milliseconds be
+/// spent (loading an eBPF program): from a library's constructor or, better, before the first thread is created, because
+/// programs of one thread have no use for it. Without it, threads set up what needs no privilege on first use.
+///
+/// HINT: too late (a thread has registered already) it changes nothing.
+pub fn init() {
+    #[cfg(feature = "bpf")]
+    report::remember(registry::init());
+    #[cfg(not(feature = "bpf"))]
+    registry::init();
+}
+
+/// Unregisters the calling thread for good; it keeps working, unseen. Happens by itself when a thread exits, where the C
+/// library lets us have a destructor without allocating; an interposer that sees threads end should call it.
+pub fn thread_exit() {
+    registry::unregister();
 }
 
 impl Platform for Linux {
@@ -34,8 +42,12 @@ impl Platform for Linux {
     type AtomicPtr<T: 'static> = AtomicPtr<T>;
 
     #[inline(always)]
-    fn current() -> ThreadId {
-        ThreadId(tls::id())
+    fn stamp() -> u32 {
+        tls::stamp()
+    }
+
+    fn set_stamp(rest: u32) {
+        tls::set_stamp(tls::stamp() & STAMP_ID | rest & !STAMP_ID);
     }
 
     fn register() -> ThreadId {
@@ -104,8 +116,8 @@ impl Platform for Linux {
     }
 
     #[inline]
-    fn queue_word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
-        registry::queue_word(thread, index)
+    fn word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
+        registry::word(thread, index)
     }
 
     fn generation() -> u32 {
@@ -113,7 +125,11 @@ impl Platform for Linux {
     }
 
     fn processors() -> u32 {
-        processors::available()
+        let count = processors::available();
+        if let Some(registry) = registry::live() {
+            registry.set_processors(count);
+        }
+        count
     }
 
     fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
@@ -142,6 +158,7 @@ impl Platform for Linux {
     }
 
     fn yield_now() {
+        let _errno = futex::Errno::save();
         // SAFETY: no arguments.
         unsafe { libc::sched_yield() };
     }

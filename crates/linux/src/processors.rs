@@ -1,14 +1,345 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many processors may this program use?
+//!
+//! The lesser of two: the affinity mask, which also reflects cpusets and hot-unplugging, and the CPU quota of the process's
+//! control group and every group above it, rounded up: cgroup v2's `cpu.max`, v1's `cpu.cfs_quota_us` by `cpu.cfs_period_us`.
+//! Where the groups are mounted, `/proc/self/mountinfo` says. Everything is read into small stack buffers, because the first
+//! caller may be inside `malloc`, on a small stack; a line that does not fit is passed over.
 
-/// Processors in the calling thread's affinity mask. At least 1.
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use crate::futex;
+
+/// What the number of processors comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processors {
+    /// Processors in the calling thread's affinity mask.
+    pub affinity: u32,
+    /// The least CPU quota on the path, in thousandths of a processor.
+    pub quota_milli: Option<u64>,
+}
+
+impl Processors {
+    /// Looks now. About 50 us.
+    pub fn look() -> Self {
+        let _errno = futex::Errno::save();
+        Self { affinity: affinity(), quota_milli: quota() }
+    }
+
+    /// The number to reckon with. At least 1.
+    pub fn count(&self) -> u32 {
+        let quota = self.quota_milli.map_or(u64::MAX, |milli| milli.div_ceil(1000));
+        quota.min(self.affinity as u64).max(1) as u32
+    }
+
+    /// Is the quota what limits?
+    pub fn limited_by_quota(&self) -> bool {
+        self.count() < self.affinity
+    }
+}
+
+/// COST: ns after which we look again: a quota or mask changes by hand, if ever, and a look takes tens of us.
+const AGE_NS: u64 = 1_000_000_000;
+
+/// Processors, as of at most a second ago. At least 1.
 pub fn available() -> u32 {
-    // SAFETY: an all-zero cpu_set_t is valid, and the kernel writes at most its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
-            return 1;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    static LOOK_AT: AtomicU64 = AtomicU64::new(0);
+    let (count, due, now) = (COUNT.load(Relaxed), LOOK_AT.load(Relaxed), futex::now_ns());
+    // While one looks, the others go on with what is known.
+    if count != 0 && (now < due || LOOK_AT.compare_exchange(due, now + AGE_NS, Relaxed, Relaxed).is_err()) {
+        return count;
+    }
+    LOOK_AT.store(now + AGE_NS, Relaxed);
+    let count = Processors::look().count();
+    COUNT.store(count, Relaxed);
+    count
+}
+
+fn affinity() -> u32 {
+    // Room for 8192 processors.
+    let mut mask = [0u64; 128];
+    // SAFETY: the kernel writes at most the size it is told.
+    let bytes = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    if bytes <= 0 {
+        return 1;
+    }
+    mask.iter().map(|word| word.count_ones()).sum()
+}
+
+/// A path with its end, for the kernel.
+#[derive(Clone)]
+struct Path {
+    bytes: [u8; Self::ROOM],
+    length: usize,
+}
+
+impl Path {
+    const ROOM: usize = 1024;
+
+    fn new(text: &[u8]) -> Option<Self> {
+        let mut path = Self { bytes: [0; Self::ROOM], length: 0 };
+        path.push(text).then_some(path)
+    }
+
+    /// Appends; false if there is no room.
+    fn push(&mut self, text: &[u8]) -> bool {
+        let end = self.length + text.len();
+        if end >= Self::ROOM {
+            return false;
         }
-        (libc::CPU_COUNT(&set) as u32).max(1)
+        self.bytes[self.length..end].copy_from_slice(text);
+        self.bytes[end] = 0;
+        self.length = end;
+        true
+    }
+
+    fn truncate(&mut self, length: usize) {
+        self.length = length;
+        self.bytes[length] = 0;
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Calls `each` with the path of `name` in this directory.
+    fn with<T>(&mut self, name: &[u8], each: impl FnOnce(&CStr) -> Option<T>) -> Option<T> {
+        let length = self.length;
+        let result = if self.push(name) { CStr::from_bytes_until_nul(&self.bytes).ok().and_then(each) } else { None };
+        self.truncate(length);
+        result
+    }
+}
+
+/// Calls `each` with each line of a file, until it returns something.
+fn lines<T>(file: &CStr, mut each: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+    // SAFETY: a C string.
+    let fd = unsafe { libc::open(file.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return None;
+    }
+    let mut buffer = [0u8; 1024];
+    let (mut filled, mut passing_over) = (0, false);
+    let result = loop {
+        let room = &mut buffer[filled..];
+        // SAFETY: the kernel writes at most what fits.
+        let got = unsafe { libc::read(fd, room.as_mut_ptr().cast(), room.len()) };
+        if got <= 0 {
+            break if filled > 0 && !passing_over { each(&buffer[..filled]) } else { None };
+        }
+        filled += got as usize;
+        let (mut start, mut found) = (0, None);
+        while let Some(length) = buffer[start..filled].iter().position(|&byte| byte == b'\n') {
+            if !core::mem::take(&mut passing_over) {
+                found = each(&buffer[start..start + length]);
+            }
+            start += length + 1;
+            if found.is_some() {
+                break;
+            }
+        }
+        if found.is_some() {
+            break found;
+        }
+        buffer.copy_within(start..filled, 0);
+        filled -= start;
+        if filled == buffer.len() {
+            (filled, passing_over) = (0, true);
+        }
+    };
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(fd) };
+    result
+}
+
+/// The two layouts of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// A line of `/proc/self/cgroup`: the path of the group in which the CPU controller of this version puts us.
+fn group(line: &[u8], version: Version) -> Option<&[u8]> {
+    let mut parts = line.splitn(3, |&byte| byte == b':');
+    let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let ours = match version {
+        Version::Two => id == b"0" && controllers.is_empty(),
+        Version::One => controllers.split(|&byte| byte == b',').any(|name| name == b"cpu"),
+    };
+    ours.then_some(path)
+}
+
+/// A line of `/proc/self/mountinfo`: root and mount point, both escaped, if the CPU controller of this version is mounted there.
+fn mount(line: &[u8], version: Version) -> Option<(&[u8], &[u8])> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let root = fields.nth(3)?;
+    let point = fields.next()?;
+    let kind = fields.by_ref().skip_while(|&field| field != b"-").nth(1)?;
+    let options = fields.nth(1)?;
+    let ours = match version {
+        Version::Two => kind == b"cgroup2",
+        Version::One => kind == b"cgroup" && options.split(|&byte| byte == b',').any(|name| name == b"cpu"),
+    };
+    ours.then_some((root, point))
+}
+
+/// Undoes mountinfo's escapes (`\040` is a space).
+fn unescape(text: &[u8]) -> Option<Path> {
+    let mut path = Path::new(b"")?;
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        let (byte, tail) = match (first, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) => {
+                ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), tail)
+            }
+            _ => (*first, tail),
+        };
+        if !path.push(&[byte]) {
+            return None;
+        }
+        rest = tail;
+    }
+    Some(path)
+}
+
+/// The part of `group` below the mount's `root`; nothing if the mount does not show it (then the mount itself is what we can see).
+fn below<'a>(group: &'a [u8], root: &[u8]) -> &'a [u8] {
+    let root = if root == b"/" { b"" } else { root };
+    match group.strip_prefix(root) {
+        Some(rest) if rest.starts_with(b"/") && !rest.starts_with(b"/..") && rest != b"/" => rest,
+        _ => b"",
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    core::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
+}
+
+/// Thousandths of a processor, rounded up; `None` without a limit.
+fn milli(quota: &[u8], period: &[u8]) -> Option<u64> {
+    // "max" and "-1" are no numbers, and no limit.
+    let (quota, period) = (number(quota)?, number(period)?);
+    (period != 0).then(|| quota.saturating_mul(1000).div_ceil(period))
+}
+
+/// The content of `cpu.max`.
+fn cpu_max(line: &[u8]) -> Option<u64> {
+    let mut words = line.trim_ascii().splitn(2, |&byte| byte == b' ');
+    milli(words.next()?, words.next()?)
+}
+
+/// The quota that one group sets.
+fn quota_of(directory: &mut Path, version: Version) -> Option<u64> {
+    match version {
+        Version::Two => directory.with(b"/cpu.max", |file| lines(file, cpu_max)),
+        Version::One => {
+            let period = directory.with(b"/cpu.cfs_period_us", |file| lines(file, number))?;
+            directory
+                .with(b"/cpu.cfs_quota_us", |file| lines(file, number))
+                .and_then(|quota| (period != 0).then(|| quota.saturating_mul(1000).div_ceil(period)))
+        }
+    }
+}
+
+/// The least quota from our group up to the mount.
+fn quota_on_path(version: Version) -> Option<u64> {
+    let group = lines(c"/proc/self/cgroup", |line| group(line, version).and_then(Path::new))?;
+    let (mut directory, top) = lines(c"/proc/self/mountinfo", |line| {
+        let (root, point) = mount(line, version)?;
+        let (root, mut directory) = (unescape(root)?, unescape(point)?);
+        let top = directory.length;
+        directory.push(below(group.text(), root.text())).then_some((directory, top))
+    })?;
+    let mut least: Option<u64> = None;
+    loop {
+        if let Some(quota) = quota_of(&mut directory, version) {
+            least = Some(least.map_or(quota, |least| least.min(quota)));
+        }
+        if directory.length <= top {
+            return least;
+        }
+        let slash = directory.text()[top..].iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        directory.truncate(top + slash);
+    }
+}
+
+fn quota() -> Option<u64> {
+    // A system may have both, and the CPU controller is in one of them; the other one says nothing.
+    [Version::Two, Version::One].into_iter().filter_map(quota_on_path).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups() {
+        assert_eq!(group(b"0::/user.slice/a", Version::Two), Some(&b"/user.slice/a"[..]));
+        assert_eq!(group(b"0::/", Version::One), None);
+        assert_eq!(group(b"4:cpu,cpuacct:/docker/x:y", Version::One), Some(&b"/docker/x:y"[..]));
+        assert_eq!(group(b"4:cpuset:/x", Version::One), None);
+        assert_eq!(group(b"1:name=systemd:/x", Version::Two), None);
+        assert_eq!(group(b"garbage", Version::Two), None);
+    }
+
+    #[test]
+    fn mounts() {
+        let two = b"41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate";
+        assert_eq!(mount(two, Version::Two), Some((&b"/"[..], &b"/sys/fs/cgroup/unified"[..])));
+        assert_eq!(mount(two, Version::One), None);
+        let one = b"32 31 0:29 /docker/a /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
+        assert_eq!(mount(one, Version::One), Some((&b"/docker/a"[..], &b"/sys/fs/cgroup/cpu,cpuacct"[..])));
+        let set = b"34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset";
+        assert_eq!(mount(set, Version::One), None);
+        assert_eq!(mount(b"1 2 3", Version::Two), None);
+        assert_eq!(mount(b"27 1 254:0 / / rw - ext4 /dev/vda rw", Version::Two), None);
+    }
+
+    #[test]
+    fn paths() {
+        assert_eq!(unescape(br"/a\040b\134").unwrap().text(), br"/a b\");
+        assert_eq!(unescape(br"/a\09").unwrap().text(), br"/a\09");
+        assert_eq!(below(b"/a/b", b"/"), b"/a/b");
+        assert_eq!(below(b"/a/b", b"/a"), b"/b");
+        assert_eq!(below(b"/a", b"/a"), b"");
+        assert_eq!(below(b"/ab", b"/a"), b"");
+        assert_eq!(below(b"/", b"/"), b"");
+        assert_eq!(below(b"/../x", b"/"), b"");
+        assert!(Path::new(&[b'a'; Path::ROOM]).is_none());
+    }
+
+    #[test]
+    fn quotas() {
+        assert_eq!(cpu_max(b"max 100000\n"), None);
+        assert_eq!(cpu_max(b"150000 100000"), Some(1500));
+        assert_eq!(cpu_max(b"1 100000"), Some(1));
+        assert_eq!(cpu_max(b"150000"), None);
+        assert_eq!(cpu_max(b"1 0"), None);
+        assert_eq!(milli(b"-1", b"100000"), None);
+        for (quota_milli, count) in [(None, 8), (Some(1), 1), (Some(1001), 2), (Some(9000), 8)] {
+            let processors = Processors { affinity: 8, quota_milli };
+            assert_eq!(processors.count(), count);
+            assert_eq!(processors.limited_by_quota(), count < 8);
+        }
+        assert_eq!(Processors { affinity: 0, quota_milli: None }.count(), 1);
+    }
+
+    #[test]
+    fn long_lines_are_passed_over() {
+        let file = std::env::temp_dir().join(format!("wakeful-lines-{}", std::process::id()));
+        let long = "x".repeat(5000);
+        std::fs::write(&file, format!("a\n{long}\nb\n{long}\nlast")).unwrap();
+        let name = std::ffi::CString::new(file.to_str().unwrap()).unwrap();
+        let mut seen = Vec::new();
+        let none: Option<()> = lines(&name, |line| {
+            seen.push(line.to_vec());
+            None
+        });
+        std::fs::remove_file(&file).unwrap();
+        assert!(none.is_none());
+        assert_eq!(seen, [&b"a"[..], b"b", b"last"]);
     }
 }

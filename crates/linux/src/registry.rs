@@ -1,214 +1,140 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arena of this process and the threads in it.
 //!
-//! Threads register on their first contended operation and unregister when they exit. Everything here may be
-//! called from inside `malloc` and from a lock's slow path: system calls and atomics only, no allocation, no lock.
+//! Threads register on their first contended operation and unregister when they exit. What is reached from a lock ([`register`], [`live`] and
+//! what follows from them) may be called inside `malloc` and in signal handlers: system calls and atomics only, no
+//! allocation, no lock, errno unchanged.
 //!
-//! **Fork.** The [`Local`] page is `MADV_WIPEONFORK`: in a child, however it was made, it reads as zeros, so that `state` is
-//! [`UNSET`] and the first contended operation sets everything up anew. The perf rings do not survive a fork (the
-//! kernel marks them VM_DONTCOPY), so they must not be read before that check; every reader goes through
-//! [`live`]. A stale thread id in the child's thread-local word is found out because its block is empty.
+//! **State.** A *space* is one range of addresses: the [`Local`] page, the arena with its thread blocks, a perf ring for each
+//! block. It is built in private and published by one compare-and-swap of [`SPACE`]; whoever loses unmaps his own. There is no
+//! state "being built" that a signal handler, a second thread or a fork could find.
+//!
+//! **Fork.** The Local page is `MADV_WIPEONFORK`: in a child, however it was made, it reads as zeros, so that `view` is unset and
+//! [`live`] says no. The child then builds *another* space. It cannot use the old addresses: the perf rings
+//! (`VM_DONTCOPY`, the kernel's choice) and the bpf arena (`MADV_DONTFORK`, ours) are holes in the child, in which its
+//! own mappings may lie by now. What is left of the old space stays mapped, untouched.
+//!
+//! Invariants
+//!   I1  A published space has a view other than Unset in its Local page, except in a forked copy.
+//!   I2  A reader looks at blocks and rings only after `live` said yes, in the same process.
+//!   I3  Rings are always mapped in the process that built the space: by perf, or anonymously.
+//!   I4  Only the owner of a block changes it from owned to free, except that the block of a thread that the kernel no longer
+//!       knows may be freed by anybody, once.
+//!   I5  A thread's id is valid if and only if its epoch is that of the live space.
+//!
+//! **Generation.** [`SET_UPS`] survives a fork, where Local does not. A space takes the number after it, and whoever tells
+//! a generation first stores it there: so no generation that was ever told is told again in a child (modulo 8: a lock would have to be
+//! copied with its queue through eight forks and a contended operation in each, and never be looked at).
+//!
+//! **exec** replaces everything. **vfork** and `CLONE_VM` children share the space and the parent's id: they must not
+//! take locks, as POSIX says. **dlclose** of a library that contains this would leave the thread-exit destructor dangling: link it
+//! with `-z nodelete`.
 
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use abi::{Arena, MAX_THREADS, RunState, Thread, View};
 use platform::ThreadId;
 
-use crate::{processors, tls, view::perf};
+use crate::view::bpf::Bpf;
+use crate::view::perf::{self, Perf};
+use crate::view::{Attached, Request, Slot, Source, none};
+use crate::{futex, processors, tls};
 
-/// Values of [`Local::state`].
-const UNSET: u32 = 0;
-const BUSY: u32 = 1;
-const READY: u32 = 2;
-
-/// Set-ups so far in this line of processes: survives a fork, where [`Local`] does not.
+/// The greatest generation told in this line of processes.
 static SET_UPS: AtomicU32 = AtomicU32::new(0);
 
-/// How often this process is a forked copy, modulo 8. Not exact where nobody looked between two forks: then nothing was queued either.
-pub fn generation() -> u32 {
-    if live().is_none() {
-        register();
-    }
-    SET_UPS.load(Relaxed) % 8
-}
+/// The space; null before the first use. Never unmapped once it was here.
+static SPACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// See [`platform::Platform::queue_word`].
-#[inline]
-pub fn queue_word(id: ThreadId, index: usize) -> &'static AtomicU32 {
-    // ORDER: Acquire, as in `live`; whoever has an id knows that the space is there.
-    let start = NonNull::new(SPACE_START.load(Acquire)).expect("a thread id comes from a registry");
-    &Registry { start }.thread(id).queue[index]
-}
+/// A line of its own for what changes often.
+#[repr(align(64))]
+struct Line<T>(T);
 
 /// What only this process sees; zeros in a forked child.
 #[repr(C, align(4096))]
 struct Local {
-    state: AtomicU32,
+    /// A [`View`]. Changes at most from Bpf to Perf and from Perf to None.
     view: AtomicU32,
+    /// Which space this is in the line of processes.
+    generation: AtomicU32,
+    /// Changes when all threads must register again.
+    epoch: AtomicU32,
+    /// See `bpf::Enrolment`.
+    enrolment: AtomicI32,
     /// Blocks at and above this were never used.
     high_water: AtomicU32,
-    /// Threads for which there was no block or no event.
-    unseen: AtomicU32,
+    /// 1: there was no free block when somebody last looked.
+    full: AtomicU32,
+    /// 1: perf refused for good; do not ask for each thread.
+    no_more: AtomicU32,
+    /// What [`Registry::higher_preempted`] remembers: when to look again, in ns, shifted, and below it
+    /// 1 + the greatest priority that was preempted, or 0.
+    memo: Line<AtomicU64>,
+    /// No block below this is free.
+    free_from: Line<AtomicU32>,
+    next_lease: AtomicU32,
+    /// Searches for a free block that found none.
+    turned_away: AtomicU32,
+    /// When dead threads may be looked for again, in ns.
+    reclaim_at: AtomicU64,
 }
 
-/// Our address space: the local page, then the arena with its thread blocks, then a perf ring for each block.
 const ARENA_AT: usize = size_of::<Local>();
 const THREADS_AT: usize = ARENA_AT + size_of::<Arena>();
 const RINGS_AT: usize = (THREADS_AT + MAX_THREADS * size_of::<Thread>()).next_multiple_of(4096);
-const SPACE: usize = RINGS_AT + MAX_THREADS * perf::RING;
+const SIZE: usize = RINGS_AT + MAX_THREADS * perf::RING;
 
-/// Start of our address space; null before the first use. Never unmapped.
-static SPACE_START: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+const MEMO_SHIFT: u32 = 4;
+/// COST: ns for which the answer of a scan holds: far below a time slice (milliseconds), far above a look (a clock read, 25 ns).
+const MEMO_NS: u64 = 2_000;
+/// COST: a scan of n threads takes n x 10 to 20 ns; remembering it this many times as long bounds the whole process's expense for
+/// scanning to a fifth of one processor.
+const MEMO_FACTOR: u64 = 4;
+/// COST: ns between two searches for dead threads; one is a system call a block, so 1 ms for 4095 of them.
+const RECLAIM_NS: u64 = 100_000_000;
 
-/// The process's arena, ready for use.
+/// The value of `tid` while somebody frees the block of a dead thread.
+const RECLAIMING: u32 = u32::MAX;
+
+/// The process's space.
 #[derive(Clone, Copy)]
 pub struct Registry {
     start: NonNull<u8>,
 }
 
-/// The arena, if it has been set up in this process (and not only in its parent).
-#[inline]
+/// The registry, if it has been set up in this process (and not only in its parent).
+#[inline(always)]
 pub fn live() -> Option<Registry> {
-    // ORDER: Acquire, pairs with the Release in `space`; publishes the mapping.
-    let registry = Registry { start: NonNull::new(SPACE_START.load(Acquire))? };
-    // ORDER: Acquire, pairs with the Release in `set_up`; publishes the view.
-    (registry.local().state.load(Acquire) == READY).then_some(registry)
+    // ORDER: Acquire, pairs with the Release in `publish`; the space was filled before.
+    let registry = Registry { start: NonNull::new(SPACE.load(Acquire))? };
+    (registry.local().view.load(Relaxed) != View::Unset as u32).then_some(registry)
 }
 
-impl Registry {
-    #[inline]
-    fn local(&self) -> &Local {
-        // SAFETY: the space starts with a Local, zeros are a valid one, and it is never unmapped.
-        unsafe { self.start.cast().as_ref() }
-    }
-
-    #[inline]
-    fn thread(&self, id: ThreadId) -> &'static Thread {
-        assert!((id.0 as usize) < MAX_THREADS);
-        // SAFETY: inside the space, which is never unmapped; zeros are a valid Thread, and its fields are atomics.
-        unsafe { &*self.start.as_ptr().add(THREADS_AT).cast::<Thread>().add(id.0 as usize) }
-    }
-
-    fn arena(&self) -> &Arena {
-        // SAFETY: as for `thread`.
-        unsafe { &*self.start.as_ptr().add(ARENA_AT).cast::<Arena>() }
-    }
-
-    #[inline]
-    fn ring(&self, id: ThreadId) -> *mut u8 {
-        // SAFETY: as for `thread`.
-        unsafe { self.start.as_ptr().add(RINGS_AT + id.0 as usize * perf::RING) }
-    }
-
-    /// Which view fills this arena.
-    pub fn view(&self) -> View {
-        View::from_u32(self.local().view.load(Relaxed))
-    }
-
-    /// HINT: see [`platform::Platform::run_state`].
-    #[inline]
-    pub fn run_state(&self, id: ThreadId) -> RunState {
-        if id.0 == 0 || id.0 as usize >= MAX_THREADS {
-            return RunState::Unknown;
+/// The registry, set up if need be; `None` if there is no address space left.
+pub fn ensure() -> Option<Registry> {
+    loop {
+        if let Some(registry) = live() {
+            return Some(registry);
         }
-        let state = self.thread(id).run_state.load(Relaxed);
-        match RunState::from_u32(state) {
-            // In the perf view the owner writes Running once, meaning "the ring knows".
-            RunState::Running if self.local().view.load(Relaxed) == View::Perf as u32 => {
-                // SAFETY: the ring's pages are always mapped: by perf or, before and after, anonymously; and
-                // `live` found that this is not a forked child, where they are not.
-                unsafe { perf::run_state(self.ring(id)) }
-            }
-            state => state,
+        // Null, or a wiped copy of our parent's (I1).
+        let old = SPACE.load(Acquire);
+        let new = build(Request::from_environment().without_bpf())?;
+        if let Some(registry) = publish(old, new) {
+            return Some(registry);
         }
-    }
-
-    /// HINT: is a thread with a priority above `than` preempted?
-    pub fn higher_preempted(&self, than: u32) -> bool {
-        let end = self.local().high_water.load(Relaxed).min(MAX_THREADS as u32);
-        (1..end)
-            .map(ThreadId)
-            .any(|id| self.thread(id).priority.load(Relaxed) > than && self.run_state(id) == RunState::Preempted)
-    }
-
-    /// A word that the application writes in a thread's block.
-    #[inline]
-    pub fn priority(&self, id: ThreadId) -> &AtomicU32 {
-        &self.thread(id).priority
-    }
-
-    /// The KE-1 wish of a thread.
-    #[inline]
-    pub fn wish(&self, id: ThreadId) -> &AtomicU32 {
-        &self.thread(id).wish
-    }
-
-    /// The KE-2 warning of a thread.
-    #[inline]
-    pub fn warning(&self, id: ThreadId) -> &AtomicU32 {
-        &self.thread(id).warning
-    }
-
-    /// Registers the calling thread in a free block; index 0 if there is none.
-    fn add(&self) -> ThreadId {
-        // SAFETY: no arguments.
-        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-        for index in 1..MAX_THREADS as u32 {
-            let id = ThreadId(index);
-            let block = self.thread(id);
-            let owner = &block.tid;
-            // ORDER: Acquire, pairs with the Release in `remove`: its detach comes before our attach.
-            if owner.load(Relaxed) != 0 || owner.compare_exchange(0, tid, Acquire, Relaxed).is_err() {
-                continue;
-            }
-            self.local().high_water.fetch_max(index + 1, Relaxed);
-            block.priority.store(abi::Priority::Running as u32, Relaxed);
-            block.wish.store(abi::Wish::Preemptable as u32, Relaxed);
-            let seen = match self.view() {
-                // SAFETY: the ring belongs to the block, which is ours now.
-                View::Perf => unsafe { perf::attach(self.ring(id)) },
-                _ => false,
-            };
-            let state = if seen { RunState::Running } else { RunState::Unknown };
-            block.run_state.store(state as u32, Relaxed);
-            if !seen && self.view() != View::None {
-                self.local().unseen.fetch_add(1, Relaxed);
-            }
-            return id;
-        }
-        self.local().unseen.fetch_add(1, Relaxed);
-        ThreadId::NONE
-    }
-
-    /// Frees the block of the calling thread.
-    fn remove(&self, id: ThreadId) {
-        let block = self.thread(id);
-        block.run_state.store(RunState::Unknown as u32, Relaxed);
-        if self.view() == View::Perf {
-            // SAFETY: the ring belongs to the block, which is still ours.
-            unsafe { perf::detach(self.ring(id)) };
-        }
-        // ORDER: Release, pairs with the Acquire in `add`.
-        block.tid.store(0, Release);
-    }
-
-    fn owns(&self, id: ThreadId) -> bool {
-        id.0 != 0 && self.thread(id).tid.load(Relaxed) != 0
     }
 }
 
-/// The address space, mapped on first use.
-fn space() -> Option<Registry> {
-    if let Some(start) = NonNull::new(SPACE_START.load(Acquire)) {
-        return Some(Registry { start });
-    }
-    // SAFETY: a fresh anonymous mapping; WIPEONFORK is set before anybody else can see it.
-    let start = unsafe {
+/// A space of our own that nobody knows yet.
+fn build(view: View) -> Option<Registry> {
+    let errno = futex::Errno::save();
+    // SAFETY: a fresh mapping, which is ours.
+    let registry = unsafe {
         let start = libc::mmap(
             null_mut(),
-            SPACE,
-            libc::PROT_READ | libc::PROT_WRITE,
+            SIZE,
+            libc::PROT_READ,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
             0,
@@ -216,88 +142,520 @@ fn space() -> Option<Registry> {
         if start == libc::MAP_FAILED {
             return None;
         }
-        libc::madvise(start, RINGS_AT, libc::MADV_WIPEONFORK);
-        start.cast::<u8>()
+        if libc::mprotect(start, RINGS_AT, libc::PROT_READ | libc::PROT_WRITE) != 0
+            || libc::madvise(start, RINGS_AT, libc::MADV_WIPEONFORK) != 0
+        {
+            libc::munmap(start, SIZE);
+            return None;
+        }
+        Registry { start: NonNull::new(start.cast())? }
     };
+    drop(errno);
+    let local = registry.local();
+    let generation = SET_UPS.load(Relaxed) + 1;
+    local.generation.store(generation, Relaxed);
+    local.epoch.store(generation << 4, Relaxed);
+    local.high_water.store(1, Relaxed);
+    local.free_from.0.store(1, Relaxed);
+    local.next_lease.store(1, Relaxed);
+    registry.head(view);
+    Some(registry)
+}
+
+/// Makes `new` the space of this process, if it still is `old`.
+fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
     // ORDER: Release, pairs with the Acquire in `live`.
-    match SPACE_START.compare_exchange(null_mut(), start, AcqRel, Acquire) {
-        Ok(_) => NonNull::new(start).map(|start| Registry { start }),
-        Err(other) => {
+    match SPACE.compare_exchange(old, new.start.as_ptr(), Release, Relaxed) {
+        Ok(_) => {
+            new.told();
+            Some(new)
+        }
+        Err(_) => {
             // SAFETY: ours, and nobody has seen it.
-            unsafe { libc::munmap(start.cast(), SPACE) };
-            NonNull::new(other).map(|start| Registry { start })
+            unsafe { libc::munmap(new.start.as_ptr().cast(), SIZE) };
+            None
         }
     }
 }
 
-/// Sets the arena up in this process, with the view that the environment asks for. `None` while another thread is doing it.
-fn set_up() -> Option<Registry> {
-    let registry = space()?;
-    let local = registry.local();
-    if local.state.compare_exchange(UNSET, BUSY, Acquire, Acquire).is_err() {
-        return live();
+/// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not be had, if it was tried.
+#[cfg(feature = "bpf")]
+pub fn init() -> Option<bpf::Error> {
+    at_exit::key();
+    if !Request::from_environment().allows_bpf() {
+        return None;
     }
-    // A forked child finds the rings unmapped; map the whole range afresh.
-    // SAFETY: the range is ours, and no thread of this process reads a ring before `state` is READY.
-    unsafe {
-        libc::mmap(
-            registry.start.as_ptr().add(RINGS_AT).cast(),
-            MAX_THREADS * perf::RING,
-            libc::PROT_READ,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-            -1,
-            0,
-        )
+    if live().is_some() {
+        return None;
+    }
+    let inherited = crate::view::bpf::inherited().and_then(|observer| observe_with(observer).ok());
+    match inherited {
+        Some(()) => None,
+        None => bpf::Observer::load().and_then(observe_with).err(),
+    }
+}
+
+/// Makes a space with the observer's arena in it that of this process.
+#[cfg(feature = "bpf")]
+fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
+    let old = SPACE.load(Acquire);
+    let Some(registry) = build(View::Perf) else { return Err(std::io::Error::last_os_error().into()) };
+    // SAFETY: the arena's place in a space that nobody has seen.
+    let mapped = unsafe { observer.map(registry.start.as_ptr().add(ARENA_AT)) };
+    // Whoever writes the magic number has the arena.
+    let claimed = mapped.is_ok() && registry.arena().magic.compare_exchange(0, abi::MAGIC, Relaxed, Relaxed).is_ok();
+    if !claimed {
+        // SAFETY: as above.
+        unsafe { libc::munmap(registry.start.as_ptr().cast(), SIZE) };
+        return Err(mapped.map_or_else(Into::into, |_| bpf::Error::Taken));
+    }
+    registry.local().enrolment.store(observer.enrolment().number(), Relaxed);
+    registry.head(View::Bpf);
+    if publish(old, registry).is_some() {
+        // It observes as long as the process lives.
+        core::mem::forget(observer);
+    }
+    Ok(())
+}
+
+/// Chooses the view: see [`crate::init`].
+#[cfg(not(feature = "bpf"))]
+pub fn init() {
+    at_exit::key();
+}
+
+/// How often this process is a forked copy, modulo 8. See the module's Generation.
+pub fn generation() -> u32 {
+    loop {
+        match ensure().map(|registry| registry.told()) {
+            // Wiped since: a signal handler has forked, and this is the child.
+            Some(0) => continue,
+            Some(generation) => return generation % 8,
+            // No memory for a space: a copy is the next generation all the same.
+            None => return (SET_UPS.load(Relaxed) + !SPACE.load(Relaxed).is_null() as u32) % 8,
+        }
+    }
+}
+
+/// See [`platform::Platform::word`]. A thread block that nobody uses if there is no memory for blocks at all.
+#[inline]
+pub fn word(id: ThreadId, index: usize) -> &'static AtomicU32 {
+    static NOWHERE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
+    match live().or_else(ensure) {
+        Some(registry) => &registry.thread(id).words[index],
+        None => &NOWHERE[index],
+    }
+}
+
+macro_rules! dispatch {
+    ($view:expr, $function:ident($slot:expr)) => {
+        match $view {
+            View::Bpf => Bpf::$function($slot),
+            View::Perf => Perf::$function($slot),
+            View::None | View::Unset => none::None::$function($slot),
+        }
     };
-    SET_UPS.fetch_add(1, Relaxed);
-    local.high_water.store(1, Relaxed);
-    let view = crate::requested_view();
-    local.view.store(view as u32, Relaxed);
-    let arena = registry.arena();
-    arena.magic.store(abi::MAGIC, Relaxed);
-    arena.version.store(abi::VERSION, Relaxed);
-    arena.arena_size.store(size_of::<Arena>() as u32, Relaxed);
-    arena.thread_size.store(size_of::<Thread>() as u32, Relaxed);
-    arena.max_threads.store(MAX_THREADS as u32, Relaxed);
-    arena.view.store(view as u32, Relaxed);
-    arena.partition.processors.store(processors::available(), Relaxed);
-    // ORDER: Release, pairs with the Acquire in `live`.
-    local.state.store(READY, Release);
-    Some(registry)
+}
+
+impl Registry {
+    #[inline(always)]
+    fn local(&self) -> &'static Local {
+        // SAFETY: the space starts with a Local, zeros are a valid one, and it is never unmapped once published.
+        unsafe { self.start.cast().as_ref() }
+    }
+
+    #[inline(always)]
+    fn thread(&self, id: ThreadId) -> &'static Thread {
+        // The mask costs less than a branch and keeps every id inside; all ids in use are below the limit.
+        let index = id.0 as usize & (MAX_THREADS - 1);
+        // SAFETY: inside the space, which is never unmapped; zeros are a valid Thread, and its fields are atomics.
+        unsafe { &*self.start.as_ptr().add(THREADS_AT).cast::<Thread>().add(index) }
+    }
+
+    fn arena(&self) -> &'static Arena {
+        // SAFETY: as for `thread`.
+        unsafe { &*self.start.as_ptr().add(ARENA_AT).cast::<Arena>() }
+    }
+
+    #[inline(always)]
+    fn slot(&self, id: ThreadId) -> Slot {
+        let index = id.0 as usize & (MAX_THREADS - 1);
+        // SAFETY: as for `thread`.
+        let ring = unsafe { self.start.as_ptr().add(RINGS_AT + index * perf::RING) };
+        Slot { id, block: self.thread(id), ring, enrolment: self.local().enrolment.load(Relaxed) }
+    }
+
+    /// Writes the arena's header.
+    fn head(&self, view: View) {
+        let arena = self.arena();
+        arena.version.store(abi::VERSION, Relaxed);
+        arena.arena_size.store(size_of::<Arena>() as u32, Relaxed);
+        arena.thread_size.store(size_of::<Thread>() as u32, Relaxed);
+        arena.max_threads.store(MAX_THREADS as u32, Relaxed);
+        arena.partition.processors.store(processors::available(), Relaxed);
+        arena.magic.store(abi::MAGIC, Relaxed);
+        self.set_view(view);
+    }
+
+    fn set_view(&self, view: View) {
+        self.arena().view.store(view as u32, Relaxed);
+        self.local().view.store(view as u32, Relaxed);
+    }
+
+    /// The generation, recorded for our children.
+    fn told(&self) -> u32 {
+        let generation = self.local().generation.load(Relaxed);
+        if generation != 0 && SET_UPS.load(Relaxed) != generation {
+            SET_UPS.store(generation, Relaxed);
+        }
+        generation
+    }
+
+    /// Which view fills this arena.
+    #[inline(always)]
+    pub fn view(&self) -> View {
+        View::from_u32(self.local().view.load(Relaxed))
+    }
+
+    /// HINT: see [`platform::Platform::run_state`].
+    #[inline(always)]
+    pub fn run_state(&self, id: ThreadId) -> RunState {
+        if id.0 == 0 {
+            return RunState::Unknown;
+        }
+        let slot = self.slot(id);
+        // In the order of their need for speed.
+        match self.local().view.load(Relaxed) {
+            view if view == View::Bpf as u32 => Bpf::run_state(slot),
+            view if view == View::Perf as u32 => Perf::run_state(slot),
+            _ => RunState::Unknown,
+        }
+    }
+
+    /// HINT: is a thread with a priority above `than` preempted?
+    ///
+    /// In the bpf view the kernel counts: a few loads from one line. In the perf view somebody must look at each thread; the
+    /// answer is remembered for [`MEMO_NS`], or [`MEMO_FACTOR`] times as long as it took to find, and is that stale.
+    pub fn higher_preempted(&self, than: u32) -> bool {
+        match self.view() {
+            View::Bpf => self.arena().preempted.iter().skip(than as usize + 1).any(|count| count.load(Relaxed) != 0),
+            View::Perf => self.greatest_preempted() > than + 1,
+            View::None | View::Unset => false,
+        }
+    }
+
+    /// 1 + the greatest priority of a preempted thread; 0: none is.
+    fn greatest_preempted(&self) -> u32 {
+        const ANSWER: u64 = (1 << MEMO_SHIFT) - 1;
+        let memo = &self.local().memo.0;
+        let known = memo.load(Relaxed);
+        let start = futex::now_ns();
+        // The others go on with the old answer while one looks.
+        if start < known >> MEMO_SHIFT
+            || memo.compare_exchange(known, (start + MEMO_NS) << MEMO_SHIFT | known & ANSWER, Relaxed, Relaxed).is_err()
+        {
+            return (known & ANSWER) as u32;
+        }
+        let greatest = self
+            .ids()
+            .filter(|&id| self.run_state(id) == RunState::Preempted)
+            .map(|id| 1 + self.thread(id).priority.load(Relaxed).min(abi::PRIORITIES as u32 - 1))
+            .max()
+            .unwrap_or(0);
+        let end = futex::now_ns();
+        let until = end + MEMO_NS.max(MEMO_FACTOR * (end - start));
+        memo.store(until << MEMO_SHIFT | greatest as u64, Relaxed);
+        greatest
+    }
+
+    /// Every id that was ever used.
+    fn ids(&self) -> impl Iterator<Item = ThreadId> + use<> {
+        (1..self.local().high_water.load(Relaxed).min(MAX_THREADS as u32)).map(ThreadId)
+    }
+
+    /// A word that the application writes in a thread's block.
+    #[inline(always)]
+    pub fn priority(&self, id: ThreadId) -> &'static AtomicU32 {
+        &self.thread(id).priority
+    }
+
+    /// The KE-1 wish of a thread.
+    #[inline(always)]
+    pub fn wish(&self, id: ThreadId) -> &'static AtomicU32 {
+        &self.thread(id).wish
+    }
+
+    /// The KE-2 warning of a thread.
+    #[inline(always)]
+    pub fn warning(&self, id: ThreadId) -> &'static AtomicU32 {
+        &self.thread(id).warning
+    }
+
+    /// Records how many processors there are.
+    pub fn set_processors(&self, count: u32) {
+        self.arena().partition.processors.store(count, Relaxed);
+    }
+
+    /// Threads with a block; of these, not seen by the view; searches for a block that found none.
+    pub fn census(&self) -> (u32, u32, u32) {
+        let (mut registered, mut unseen) = (0, 0);
+        for id in self.ids() {
+            let block = self.thread(id);
+            if block.tid.load(Relaxed) != 0 {
+                registered += 1;
+                unseen += (block.run_state.load(Relaxed) == RunState::Unknown as u32) as u32;
+            }
+        }
+        (registered, unseen, self.local().turned_away.load(Relaxed))
+    }
+
+    /// Registers the calling thread in a free block; [`ThreadId::NONE`] if there is none.
+    fn add(&self) -> ThreadId {
+        let local = self.local();
+        let id = self.take_block().or_else(|| if self.reclaim() { self.take_block() } else { None });
+        let Some(id) = id else {
+            local.turned_away.fetch_add(1, Relaxed);
+            return ThreadId::NONE;
+        };
+        let block = self.thread(id);
+        block.priority.store(abi::Priority::Running as u32, Relaxed);
+        block.wish.store(abi::Wish::Preemptable as u32, Relaxed);
+        block.holds.store(0, Relaxed);
+        block.warning.store(0, Relaxed);
+        self.watch(id);
+        id
+    }
+
+    /// Lets the view watch the calling thread, falling back from view to view where one ends for good.
+    fn watch(&self, id: ThreadId) {
+        let block = self.thread(id);
+        let mut lease = self.local().next_lease.fetch_add(1, Relaxed);
+        if lease == 0 {
+            lease = self.local().next_lease.fetch_add(1, Relaxed);
+        }
+        block.lease.store(lease, Relaxed);
+        // Until the view says otherwise; the last holder of the block left nothing here.
+        block.run_state.store(RunState::Unknown as u32, Relaxed);
+        loop {
+            let view = self.view();
+            if view == View::Perf && self.local().no_more.load(Relaxed) != 0 {
+                return;
+            }
+            let mut attached = dispatch!(view, attach(self.slot(id)));
+            if attached == Attached::NotThis && view == View::Perf && self.reclaim() {
+                // Dead threads may have held the locked memory that this one lacks.
+                attached = Perf::attach(self.slot(id));
+            }
+            match attached {
+                Attached::Never => self.lose(view),
+                Attached::Yes => {
+                    if view == View::Perf {
+                        block.run_state.store(RunState::Running as u32, Relaxed);
+                    }
+                    return;
+                }
+                Attached::NotThis => {
+                    block.run_state.store(RunState::Unknown as u32, Relaxed);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The view will watch no further thread: goes over to the next one, once, whoever comes first.
+    fn lose(&self, view: View) {
+        let local = self.local();
+        if view == View::Perf {
+            local.no_more.store(1, Relaxed);
+            // Those that are watched already remain so.
+            if self.ids().any(|id| self.thread(id).run_state.load(Relaxed) != RunState::Unknown as u32) {
+                return;
+            }
+        }
+        let next = if view == View::Bpf { View::Perf } else { View::None };
+        if local.view.compare_exchange(view as u32, next as u32, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        self.arena().view.store(next as u32, Relaxed);
+        if view == View::Bpf {
+            for id in self.ids() {
+                // If the kernel still writes, then from now on under leases that do not hold.
+                self.thread(id).lease.store(0, Relaxed);
+                self.thread(id).run_state.store(RunState::Unknown as u32, Relaxed);
+            }
+            // All threads register again, with the new view, when they next come by.
+            local.epoch.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Takes the first free block.
+    fn take_block(&self) -> Option<ThreadId> {
+        let local = self.local();
+        // SAFETY: no arguments.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        let from = local.free_from.0.load(Relaxed);
+        // From the hint on, and then, because the hint may have been wrong, all.
+        for index in (from..MAX_THREADS as u32).chain(1..from) {
+            let owner = &self.thread(ThreadId(index)).tid;
+            // ORDER: Acquire, pairs with the Release in `free`: its detach comes before our attach.
+            if owner.load(Relaxed) == 0 && owner.compare_exchange(0, tid, Acquire, Relaxed).is_ok() {
+                local.free_from.0.store(index + 1, Relaxed);
+                local.high_water.fetch_max(index + 1, Relaxed);
+                return Some(ThreadId(index));
+            }
+        }
+        local.full.store(1, Relaxed);
+        None
+    }
+
+    /// Frees the block of the calling thread.
+    fn remove(&self, id: ThreadId) {
+        dispatch!(self.view(), detach(self.slot(id)));
+        self.free(id);
+    }
+
+    /// Makes the block available. It is the caller's, and no view writes to it any more.
+    fn free(&self, id: ThreadId) {
+        let block = self.thread(id);
+        block.lease.store(0, Relaxed);
+        block.run_state.store(RunState::Unknown as u32, Relaxed);
+        block.priority.store(0, Relaxed);
+        // ORDER: Release, pairs with the Acquire in `take_block`.
+        block.tid.store(0, Release);
+        let local = self.local();
+        local.free_from.0.fetch_min(id.0, Relaxed);
+        local.full.store(0, Relaxed);
+    }
+
+    /// Frees the blocks of threads that are no more and did not unregister: those that ended by a bare system call, and those whose
+    /// thread-exit destructor could not be armed. True if there were any. Looks at most every [`RECLAIM_NS`].
+    fn reclaim(&self) -> bool {
+        let at = &self.local().reclaim_at;
+        let (now, due) = (futex::now_ns(), at.load(Relaxed));
+        if now < due || at.compare_exchange(due, now + RECLAIM_NS, Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        let mut any = false;
+        for id in self.ids() {
+            let block = self.thread(id);
+            let tid = block.tid.load(Relaxed);
+            if tid == 0 || tid == RECLAIMING || alive(tid) {
+                continue;
+            }
+            // The kernel forgets a thread's id before its last switch; until that, it may still be in a count.
+            if self.view() == View::Bpf && block.preempted_as.load(Relaxed) != 0 {
+                continue;
+            }
+            if block.tid.compare_exchange(tid, RECLAIMING, Acquire, Relaxed).is_ok() {
+                if self.view() == View::Perf {
+                    Perf::detach(self.slot(id));
+                }
+                self.free(id);
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+/// Does a thread of this process have this id?
+fn alive(tid: u32) -> bool {
+    // SAFETY: signal 0 is not sent; errno is this thread's.
+    unsafe {
+        libc::syscall(libc::SYS_tgkill, libc::syscall(libc::SYS_getpid), tid, 0) == 0
+            || *libc::__errno_location() != libc::ESRCH
+    }
+}
+
+/// No signal handler runs while this lives: one that took a lock, or forked, in the midst of a registration would find half of it.
+struct NoSignals(u64);
+
+/// Bytes of the kernel's signal set.
+const SIGSET: usize = 8;
+
+impl NoSignals {
+    fn new() -> Self {
+        let (all, mut old) = (u64::MAX, 0u64);
+        // SAFETY: both sets live and are of the size stated. The system call, because pthread_sigmask spares signals that libc uses.
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, &mut old, SIGSET) };
+        Self(old)
+    }
+}
+
+impl Drop for NoSignals {
+    fn drop(&mut self) {
+        // SAFETY: as in `new`.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &self.0, core::ptr::null_mut::<u64>(), SIGSET)
+        };
+    }
 }
 
 /// The calling thread's id, registering it on first use.
 pub fn register() -> ThreadId {
-    let id = ThreadId(tls::id());
-    if let Some(registry) = live()
-        && registry.owns(id)
-    {
-        return id;
+    if let Some(registry) = live() {
+        let local = registry.local();
+        if tls::epoch() == local.epoch.load(Relaxed) {
+            let id = ThreadId(tls::id());
+            // We run. If the arena says otherwise, nobody writes it any more.
+            if local.view.load(Relaxed) != View::Bpf as u32
+                || matches!(registry.run_state(id), RunState::Running | RunState::Unknown)
+            {
+                return id;
+            }
+        } else if local.full.load(Relaxed) != 0 && futex::now_ns() < local.reclaim_at.load(Relaxed) {
+            return ThreadId::NONE;
+        }
     }
+    register_slow()
+}
+
+#[cold]
+#[inline(never)]
+fn register_slow() -> ThreadId {
     if tls::closed() {
         return ThreadId::NONE;
     }
-    // A signal handler that comes here meanwhile must not register a second time.
-    tls::set_closed(true);
-    let id = match live().or_else(set_up) {
-        Some(registry) => registry.add(),
-        None => ThreadId::NONE,
+    let _errno = futex::Errno::save();
+    let _signals = NoSignals::new();
+    let Some(registry) = ensure() else { return ThreadId::NONE };
+    let local = registry.local();
+    let mine = ThreadId(tls::id());
+    if tls::epoch() == local.epoch.load(Relaxed) {
+        // The view was found dead, or another handler registered us before signals were off.
+        if registry.view() != View::Bpf || registry.run_state(mine) == RunState::Running {
+            return mine;
+        }
+        registry.lose(View::Bpf);
+    }
+    let epoch = local.epoch.load(Relaxed);
+    let id = if mine != ThreadId::NONE && tls::epoch() >> 4 == epoch >> 4 {
+        // The same process, another view: the block stays ours.
+        registry.watch(mine);
+        mine
+    } else {
+        registry.add()
     };
     tls::set_id(id.0);
-    tls::set_closed(false);
     if id != ThreadId::NONE {
+        tls::set_epoch(epoch);
         at_exit::arm();
     }
     id
 }
 
 /// Unregisters the calling thread for good; it keeps working, unseen.
-fn unregister() {
+pub fn unregister() {
+    let _errno = futex::Errno::save();
+    let _signals = NoSignals::new();
     let id = ThreadId(tls::id());
-    tls::set_closed(true);
+    let epoch = tls::epoch();
+    tls::close();
     tls::set_id(0);
-    if let Some(registry) = live()
-        && registry.owns(id)
+    tls::set_epoch(0);
+    if id != ThreadId::NONE
+        && let Some(registry) = live()
+        && epoch >> 4 == registry.local().epoch.load(Relaxed) >> 4
     {
         registry.remove(id);
     }
@@ -311,19 +669,25 @@ mod at_exit {
     /// 1 + the key; 0: not made yet.
     static KEY: AtomicU32 = AtomicU32::new(0);
 
+    /// COST: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and allocates for more, which we
+    /// may not. Past it, the blocks of threads that exited are reclaimed when they are needed.
+    const KEYS_WITHOUT_ALLOCATION: u32 = 32;
+
     unsafe extern "C" fn destructor(_: *mut c_void) {
         super::unregister();
     }
 
-    fn key() -> Option<libc::pthread_key_t> {
-        match KEY.load(Acquire) {
+    /// Makes the key; the earlier the better, see [`KEYS_WITHOUT_ALLOCATION`].
+    pub fn key() -> Option<libc::pthread_key_t> {
+        // The key is a number that stands for itself: nothing is published with it.
+        match KEY.load(Relaxed) {
             0 => {
                 let mut key = 0;
                 // SAFETY: the pointer is valid and the destructor takes what a destructor takes.
                 if unsafe { libc::pthread_key_create(&mut key, Some(destructor)) } != 0 {
                     return None;
                 }
-                match KEY.compare_exchange(0, key + 1, AcqRel, Acquire) {
+                match KEY.compare_exchange(0, key + 1, Relaxed, Relaxed) {
                     Ok(_) => Some(key),
                     Err(other) => {
                         // SAFETY: ours, and unused.
@@ -337,7 +701,9 @@ mod at_exit {
     }
 
     pub fn arm() {
-        if let Some(key) = key() {
+        if let Some(key) = key()
+            && (key < KEYS_WITHOUT_ALLOCATION || !cfg!(target_env = "gnu"))
+        {
             // SAFETY: the key is live; any non-null value makes the destructor run.
             unsafe { libc::pthread_setspecific(key, core::ptr::without_provenance(1)) };
         }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The calling thread's id, in two instructions.
+//! The calling thread's stamp, in two instructions.
 //!
 //! A `thread_local!` in a shared library goes through `__tls_get_addr`, a call per lock operation. The interposer is
 //! loaded at program start, so the initial-exec model is open to it; stable Rust cannot ask for that model, so
 //! the variable is declared and read in assembly. In an executable the linker turns the GOT load into an immediate.
 
+use platform::{STAMP_ID, STAMP_SHIFT};
+
 /// Offsets in the thread's words.
-const ID: usize = 0;
-const CLOSED: usize = 4;
+const STAMP: usize = 0;
+const EPOCH: usize = 4;
+const CLOSED: usize = 8;
 
 #[cfg(target_arch = "x86_64")]
 mod words {
@@ -18,9 +21,9 @@ mod words {
         ".hidden wakeful_thread",
         ".globl wakeful_thread",
         ".type wakeful_thread, @object",
-        ".size wakeful_thread, 8",
+        ".size wakeful_thread, 12",
         ".p2align 3",
-        "wakeful_thread: .zero 8",
+        "wakeful_thread: .zero 12",
         ".popsection",
     );
 
@@ -62,7 +65,7 @@ mod words {
     use core::cell::Cell;
 
     std::thread_local! {
-        static WORDS: [Cell<u32>; 2] = const { [Cell::new(0), Cell::new(0)] };
+        static WORDS: [Cell<u32>; 3] = const { [const { Cell::new(0) }; 3] };
     }
 
     #[inline(always)]
@@ -76,24 +79,46 @@ mod words {
     }
 }
 
+/// See [`platform::Platform::stamp`].
+#[inline(always)]
+pub fn stamp() -> u32 {
+    words::get::<STAMP>()
+}
+
+/// Sets the stamp.
+#[inline(always)]
+pub fn set_stamp(stamp: u32) {
+    words::set::<STAMP>(stamp);
+}
+
 /// The index of the thread's block, 0 if it has none.
 #[inline(always)]
 pub fn id() -> u32 {
-    words::get::<ID>()
+    (stamp() & STAMP_ID) >> STAMP_SHIFT
 }
 
 /// Sets the index.
-#[inline(always)]
 pub fn set_id(id: u32) {
-    words::set::<ID>(id);
+    set_stamp(id << STAMP_SHIFT);
 }
 
-/// True while the thread registers and after it has unregistered: it must not register (again).
+/// The epoch of the registry in which the thread has its id; 0 if it never registered.
+#[inline(always)]
+pub fn epoch() -> u32 {
+    words::get::<EPOCH>()
+}
+
+/// Sets the epoch.
+pub fn set_epoch(epoch: u32) {
+    words::set::<EPOCH>(epoch);
+}
+
+/// True once the thread has unregistered: it must not register again.
 pub fn closed() -> bool {
     words::get::<CLOSED>() != 0
 }
 
-/// Forbids or allows registering.
-pub fn set_closed(closed: bool) {
-    words::set::<CLOSED>(closed as u32);
+/// Forbids registering.
+pub fn close() {
+    words::set::<CLOSED>(1);
 }

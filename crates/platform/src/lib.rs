@@ -27,6 +27,11 @@ impl ThreadId {
     pub const LIMIT: u32 = abi::MAX_THREADS as u32;
 }
 
+/// Where a [`Platform::stamp`] holds the thread's id.
+pub const STAMP_SHIFT: u32 = 8;
+/// The bits of a [`Platform::stamp`] that hold the thread's id.
+pub const STAMP_ID: u32 = (ThreadId::LIMIT - 1) << STAMP_SHIFT;
+
 /// The clock of a [`Deadline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
@@ -65,8 +70,18 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// A pointer that threads share.
     type AtomicPtr<T: 'static>: Atomic<*mut T>;
 
-    /// The calling thread, if it has registered, else [`ThreadId::NONE`]. Costs one or two loads; fit for a fast path.
-    fn current() -> ThreadId;
+    /// The calling thread's stamp: its id in the bits of [`STAMP_ID`], in the others what [`Platform::set_stamp`] left there.
+    /// Costs one load; made for fast paths.
+    fn stamp() -> u32;
+
+    /// Sets the stamp's other bits, which belong to the default mutex (`sync::mutex::Wakeful`).
+    fn set_stamp(rest: u32);
+
+    /// The calling thread, if it has registered, else [`ThreadId::NONE`].
+    #[inline(always)]
+    fn current() -> ThreadId {
+        ThreadId((Self::stamp() & STAMP_ID) >> STAMP_SHIFT)
+    }
 
     /// The calling thread, registered on first use. Never allocates memory, never fails: a thread for which there is
     /// no room stays [`ThreadId::NONE`] and merely gives and gets no hints. Fit for slow paths.
@@ -101,9 +116,9 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// KE-2: did the kernel put a preemption of this thread off? The thread should yield at the end of its critical section.
     fn warning(thread: ThreadId) -> bool;
 
-    /// One of the four words in a thread's block that algorithms use which queue thread ids instead of nodes. A thread waits
-    /// in one place at a time, so one set a thread is enough. `thread` is not [`ThreadId::NONE`].
-    fn queue_word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32;
+    /// One of the eight words in a thread's block that algorithms use which queue thread ids instead of nodes. A thread waits
+    /// in one place at a time, so one set a thread is enough. They start as 0. `thread` is not [`ThreadId::NONE`].
+    fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32;
 
     /// How often this process is a forked copy, modulo 8: a lock that was copied with threads queued on it finds out by this that
     /// they are not here.

@@ -4,5 +4,7 @@
 //! One file per algorithm; its theory statement opens it. File name = catalogue name.
 #![no_std]
 
+pub mod condvar;
 pub mod mutex;
+pub mod spin;
 pub mod wait;

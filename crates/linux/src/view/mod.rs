@@ -1,4 +1,93 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel views: where the knowledge about threads comes from. One file per view.
+//! The kernel views: where the knowledge about threads comes from. One file per view; each implements [`Source`], and the
+//! registry is the only one that calls it.
 
+pub mod bpf;
+pub mod none;
 pub mod perf;
+
+use abi::{Thread, View};
+use platform::{RunState, ThreadId};
+
+/// The environment variable that chooses a view.
+pub const VARIABLE: &str = "WAKEFUL_VIEW";
+
+/// A thread's places in the registry.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "bpf"), allow(dead_code))] // what only that view uses
+pub struct Slot {
+    pub(crate) id: ThreadId,
+    pub(crate) block: &'static Thread,
+    /// [`perf::RING`] bytes of address space.
+    pub(crate) ring: *mut u8,
+    /// See `bpf::Enrolment`.
+    pub(crate) enrolment: i32,
+}
+
+/// What came of attaching a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// The view sees the thread.
+    Yes,
+    /// There is no room for this one; it stays [`RunState::Unknown`].
+    NotThis,
+    /// The view will not see any further thread of this process.
+    Never,
+}
+
+/// One view. System calls and atomics only: called within locks and `malloc`. May change errno.
+pub(crate) trait Source {
+    /// Begins to watch the calling thread, whose slot this is.
+    fn attach(slot: Slot) -> Attached;
+    /// Ends it.
+    fn detach(slot: Slot);
+    /// HINT: what the view last heard of the slot's thread.
+    fn run_state(slot: Slot) -> RunState;
+}
+
+/// A person's choice of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The best one that there is.
+    Auto,
+    /// This one, or what comes after it if it cannot be had: bpf, perf, none.
+    Only(View),
+}
+
+/// The names that [`VARIABLE`] may hold, with their meaning, best first.
+pub const NAMES: [(&str, Request); 4] = [
+    ("auto", Request::Auto),
+    ("bpf", Request::Only(View::Bpf)),
+    ("perf", Request::Only(View::Perf)),
+    ("none", Request::Only(View::None)),
+];
+
+impl Request {
+    /// The request of this name.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|&(_, request)| request)
+    }
+
+    /// What the environment asks for. An unknown name counts as `auto`: a library has nobody to complain to.
+    pub(crate) fn from_environment() -> Self {
+        // SAFETY: the name is a C string; the value is read before anything else happens.
+        unsafe {
+            let value = libc::getenv(c"WAKEFUL_VIEW".as_ptr());
+            if value.is_null() {
+                return Self::Auto;
+            }
+            Self::named(core::ffi::CStr::from_ptr(value).to_bytes()).unwrap_or(Self::Auto)
+        }
+    }
+
+    /// May loading the bpf view be tried?
+    #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
+    pub(crate) fn allows_bpf(self) -> bool {
+        matches!(self, Self::Auto | Self::Only(View::Bpf))
+    }
+
+    /// The view to begin with where bpf is not to be had.
+    pub(crate) fn without_bpf(self) -> View {
+        if self == Self::Only(View::None) { View::None } else { View::Perf }
+    }
+}

@@ -14,6 +14,8 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use platform::RunState;
 
+use super::{Attached, Slot, Source};
+
 /// Bytes that a thread's event needs: the control page and one data page.
 pub const RING: usize = 2 * PAGE;
 const PAGE: usize = 4096;
@@ -48,11 +50,45 @@ struct Attr {
     config1: u64,
 }
 
-/// Opens the event of the calling thread and maps it over `ring`; false if the kernel will not (paranoid level, seccomp, memory limit).
+/// The view: see the module.
+pub struct Perf;
+
+impl Source for Perf {
+    fn attach(slot: Slot) -> Attached {
+        // SAFETY: the ring belongs to the block, which is the caller's.
+        unsafe { attach(slot.ring) }
+    }
+
+    fn detach(slot: Slot) {
+        // SAFETY: as in `attach`.
+        unsafe { detach(slot.ring) };
+    }
+
+    #[inline(always)]
+    fn run_state(slot: Slot) -> RunState {
+        // The owner writes Running once, meaning "ask the ring".
+        match RunState::from_u32(slot.block.run_state.load(Relaxed)) {
+            // SAFETY: the ring's pages are always mapped: by perf or, before and after, anonymously. Only whoever found the
+            // registry live comes here, and so not a forked child of its process, where they are not.
+            RunState::Running => unsafe { run_state(slot.ring) },
+            state => state,
+        }
+    }
+}
+
+/// Can this process have the view at all? Opens an event of the calling thread and closes it.
 ///
-/// # Safety
-/// `ring` is the start of [`RING`] bytes of address space that are ours to map over, page aligned.
-pub unsafe fn attach(ring: *mut u8) -> bool {
+/// # Errors
+/// That of `perf_event_open`.
+pub fn probe() -> std::io::Result<()> {
+    let fd = open().map_err(std::io::Error::from_raw_os_error)?;
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(fd) };
+    Ok(())
+}
+
+/// The event of the calling thread; an errno value if the kernel will not.
+fn open() -> Result<i32, i32> {
     let attr = Attr {
         kind: PERF_TYPE_SOFTWARE,
         size: size_of::<Attr>() as u32,
@@ -65,29 +101,45 @@ pub unsafe fn attach(ring: *mut u8) -> bool {
         bp_type: 0,
         config1: 0,
     };
-    // SAFETY: `attr` is a valid perf_event_attr of the size it states.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC) };
-    if fd < 0 {
-        return false;
+    // SAFETY: `attr` is a valid perf_event_attr of the size it states; errno is this thread's.
+    unsafe {
+        match libc::syscall(libc::SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC) {
+            fd if fd >= 0 => Ok(fd as i32),
+            _ => Err(*libc::__errno_location()),
+        }
     }
+}
+
+/// Opens the event of the calling thread and maps it over `ring`.
+///
+/// # Safety
+/// `ring` is the start of [`RING`] bytes of address space that are ours to map over, page aligned.
+unsafe fn attach(ring: *mut u8) -> Attached {
+    let fd = match open() {
+        Ok(fd) => fd,
+        // Out of descriptors or memory: the next thread may have more luck.
+        Err(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EINTR | libc::EBUSY) => return Attached::NotThis,
+        // The paranoid level, seccomp, or a kernel that is too old: so it stays.
+        Err(_) => return Attached::Never,
+    };
     // SAFETY: MAP_FIXED replaces only pages that the caller owns; read-only means overwrite mode.
-    let mapped =
-        unsafe { libc::mmap(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd as i32, 0) };
+    let mapped = unsafe { libc::mmap(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd, 0) };
     // SAFETY: the descriptor is ours.
-    unsafe { libc::close(fd as i32) };
+    unsafe { libc::close(fd) };
     if mapped == libc::MAP_FAILED {
-        // SAFETY: as the caller promised; a failed MAP_FIXED may have unmapped what was there.
+        // Past the limit of locked memory. A failed MAP_FIXED may have unmapped what was there.
+        // SAFETY: as the caller promised.
         unsafe { detach(ring) };
-        return false;
+        return Attached::NotThis;
     }
-    true
+    Attached::Yes
 }
 
 /// Ends the event: puts empty pages where it was, in one step, because other threads may be reading.
 ///
 /// # Safety
 /// As for [`attach`].
-pub unsafe fn detach(ring: *mut u8) {
+unsafe fn detach(ring: *mut u8) {
     // SAFETY: MAP_FIXED replaces only pages that the caller owns. If it fails for want of memory the old pages stay or the
     // range is unmapped; PROT_NONE|MAP_NORESERVE pages of a range that was mapped before cost nothing, so it does not.
     unsafe {
@@ -106,11 +158,12 @@ pub unsafe fn detach(ring: *mut u8) {
 ///
 /// # Safety
 /// `ring` is [`RING`] readable bytes.
-#[inline]
-pub unsafe fn run_state(ring: *const u8) -> RunState {
+#[inline(always)]
+unsafe fn run_state(ring: *const u8) -> RunState {
     // SAFETY: both offsets are inside the ring. The kernel writes these words concurrently, hence atomics. A record is
     // 8 bytes, aligned, and `data_head` is published after it (the kernel's smp_wmb in perf_output_put_handle).
     unsafe {
+        // ORDER: Acquire, pairs with the kernel's smp_wmb; the record is there before data_head says so.
         let head = (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Acquire);
         if head == 0 {
             return RunState::Running;

@@ -1,37 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, StaticPlatform, ThreadId, Wait};
+use platform::{
+    Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, STAMP_ID, STAMP_SHIFT, StaticPlatform, ThreadId,
+};
 
 use super::{RawMutex, RawMutexTimed};
 
 const LOCKED: u32 = 1;
 const STANDBY: u32 = 1 << 1;
 const KICK: u32 = 1 << 2;
-const PROMOTE: u32 = 1 << 3;
-const HANDOFF: u32 = 1 << 4;
-const GENERATION_SHIFT: u32 = 5;
+const HANDOFF: u32 = 1 << 3;
+const GENERATION_SHIFT: u32 = 4;
 const GENERATION: u32 = 7 << GENERATION_SHIFT;
-const OWNER_SHIFT: u32 = 8;
-const OWNER: u32 = 0xfff << OWNER_SHIFT;
+const RELAY: u32 = 1 << 7;
+const OWNER: u32 = STAMP_ID;
 const NEWEST_SHIFT: u32 = 20;
 const NEWEST: u32 = 0xfff << NEWEST_SHIFT;
 
-/// Words of a thread's block, see [`Platform::queue_word`].
+/// Words of a thread's block, see [`Platform::word`].
 const OLDER: usize = 0;
 const NEWER: usize = 1;
 const OLDEST: usize = 2;
 const STATE: usize = 3;
+const WAITED: usize = 4;
+const BETWEEN: usize = 5;
+const LAST: usize = 6;
+const MODE: usize = 7;
+
+const SHARING: u32 = 1 << 31;
+const BAN: u32 = 250;
 
 const ASLEEP: u32 = 1;
-const PROMOTED: u32 = 0;
+const PROMOTED: u32 = 2;
+const ACCEPTED: u32 = 3;
 
-const POLITE_NS: u64 = 150;
+const SAMPLE_NS: u64 = 130;
+const SAMPLES: u32 = 24;
 const POLL_NS: u64 = 300;
 const POLL_MAX_NS: u64 = 5_000;
 const ARRIVAL_NS: u64 = 3_000;
 const SPIN_NS: u64 = 50_000;
-const NAP_NS: u64 = 20_000;
-const PATIENCE_NS: u64 = 300_000;
+const NAP_NS: u64 = 30_000;
+const TURN_NS: u64 = 1_000_000;
+const PATIENCE_NS: u64 = 100_000;
+const ACCEPT_NS: u64 = 20_000;
+const RELAY_NS: u64 = 500;
 const GRACE_NS: u64 = 2_000;
 
 /// The default mutex.
@@ -42,13 +55,8 @@ pub struct Wakeful<P: Platform> {
 }
 
 #[inline(always)]
-fn held_by(thread: ThreadId) -> u32 {
-    LOCKED | thread.0 << OWNER_SHIFT
-}
-
-#[inline(always)]
 fn owner(word: u32) -> ThreadId {
-    ThreadId((word & OWNER) >> OWNER_SHIFT)
+    ThreadId((word & OWNER) >> STAMP_SHIFT)
 }
 
 #[inline(always)]
@@ -70,9 +78,8 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn lock(&self, _: &()) {
-        if self.word.load(Relaxed) != 0
-            || self.word.compare_exchange(0, held_by(P::current()), Acquire, Relaxed).is_err()
-        {
+        let stamp = P::stamp();
+        if self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_err() {
             self.lock_slow(None);
         }
     }
@@ -81,7 +88,7 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
     unsafe fn try_lock(&self, _: &()) -> bool {
         let mut word = self.word.load(Relaxed);
         while word & LOCKED == 0 {
-            match self.word.compare_exchange_weak(word, word | held_by(P::current()), Acquire, Relaxed) {
+            match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -91,8 +98,8 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn unlock(&self, _: &()) {
-        let mine = held_by(P::current());
-        if self.word.load(Relaxed) != mine || self.word.compare_exchange(mine, 0, Release, Relaxed).is_err() {
+        let stamp = P::stamp();
+        if self.word.compare_exchange(stamp | LOCKED, stamp & !OWNER, Release, Relaxed).is_err() {
             self.unlock_slow();
         }
     }
@@ -101,7 +108,9 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 impl<P: Platform> RawMutexTimed<P> for Wakeful<P> {
     #[inline]
     unsafe fn lock_until(&self, _: &(), deadline: Deadline) -> bool {
-        self.word.compare_exchange(0, held_by(P::current()), Acquire, Relaxed).is_ok() || self.lock_slow(Some(deadline))
+        let stamp = P::stamp();
+        self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_ok()
+            || self.lock_slow(Some(deadline))
     }
 }
 
@@ -114,143 +123,279 @@ fn spin_until<P: Platform>(ns: u64) {
     }
 }
 
+/// What a waiting thread remembers.
+struct Waiter {
+    me: ThreadId,
+    deadline: Option<Deadline>,
+    arrived: u64,
+    standby: bool,
+    since: u64,
+    demanded: Option<u64>,
+    grace: Option<u64>,
+    relay: bool,
+    nap: u64,
+    hot: bool,
+    share: bool,
+}
+
 impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
         let word = self.word.load(Relaxed);
         if word & (LOCKED | HANDOFF) == 0
-            && self.word.compare_exchange(word, word | held_by(P::current()), Acquire, Relaxed).is_ok()
+            && self.word.compare_exchange(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed).is_ok()
         {
+            P::set_stamp(word & !KICK);
             return true;
         }
-        self.wait_and_lock(deadline)
+        self.lock_contended(deadline)
     }
 
-    fn wait_and_lock(&self, deadline: Option<Deadline>) -> bool {
+    #[cold]
+    #[inline(never)]
+    fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         let me = P::register();
-        let start = P::now_ns();
-        let mut polite = false;
-        let mut hot = false;
-        let mut seen = 0;
-        let mut standby = false;
-        let mut demanded = 0u64;
-        let mut role_start = start;
-        let mut nap = NAP_NS;
+        let now = P::now_ns();
+        let mut waiter = Waiter {
+            me,
+            deadline,
+            arrived: now,
+            standby: false,
+            since: now,
+            demanded: None,
+            grace: None,
+            relay: false,
+            nap: NAP_NS,
+            hot: false,
+            share: shares::<P>(me, now),
+        };
+        let locked = self.wait(&mut waiter);
+        remember::<P>(me, waiter.arrived);
+        locked
+    }
+
+    fn wait(&self, waiter: &mut Waiter) -> bool {
+        let mut seen = ThreadId::NONE;
         loop {
             let word = self.word.load(Relaxed);
-            if word & (STANDBY | NEWEST) != 0 && !standby && (word & GENERATION) >> GENERATION_SHIFT != P::generation()
-            {
-                let _ = self.word.compare_exchange(word, word & (LOCKED | OWNER), Relaxed, Relaxed);
+            if !waiter.standby && word & (STANDBY | NEWEST) != 0 && self.purge(word) {
                 continue;
             }
-            let now = P::now_ns();
-            if word & LOCKED == 0 {
-                if word & HANDOFF != 0 && !standby {
-                    // Somebody waited too long: it is his, if he is awake.
-                    if demanded == 0 {
-                        demanded = now + GRACE_NS;
-                    }
-                    if now < demanded {
-                        P::pause();
-                        continue;
-                    }
-                } else if !polite && demanded == 0 && seen != 0 {
-                    polite = true;
-                    spin_until::<P>(now + POLITE_NS);
-                    let again = self.word.load(Relaxed);
-                    hot = again & LOCKED != 0 && again & OWNER == seen & OWNER;
-                    continue;
-                }
-                let new = if !standby {
-                    word | held_by(me)
-                } else if word & NEWEST == 0 {
-                    held_by(me)
+            if waiter.relay && word & HANDOFF == 0 {
+                waiter.relay = false;
+                let next = self.promote();
+                P::nap(ACCEPT_NS);
+                if P::word(next, STATE).compare_exchange(PROMOTED, ASLEEP, Relaxed, Relaxed).is_ok() {
+                    self.become_standby(waiter);
                 } else {
-                    word & !(KICK | HANDOFF) | held_by(me) | PROMOTE
-                };
-                if self.word.compare_exchange_weak(word, new, Acquire, Relaxed).is_ok() {
+                    self.enlist(waiter);
+                }
+                continue;
+            }
+            if word & LOCKED == 0 {
+                if self.take(word, waiter, seen) {
                     return true;
                 }
                 continue;
             }
-            seen = word;
-            let running = match P::run_state(owner(word)) {
-                RunState::Preempted | RunState::Blocked => false,
-                _ => true,
-            };
-            if !standby {
-                if running && !hot && word & HANDOFF == 0 && now < start + ARRIVAL_NS {
-                    let gap = POLL_NS.max((now - start) / 4).min(POLL_MAX_NS);
-                    spin_until::<P>(now + gap);
-                    continue;
-                }
-                if !self.enlist(me) {
-                    let state = P::queue_word(me, STATE);
-                    while state.load(Acquire) == ASLEEP {
-                        P::wait(state, ASLEEP, None);
-                    }
-                }
-                standby = true;
-                role_start = P::now_ns();
-                demanded = 0;
-                polite = false;
-                hot = false;
-                continue;
+            seen = owner(word);
+            if let Some(deadline) = waiter.deadline
+                && P::past(deadline)
+            {
+                self.resign(waiter);
+                return false;
             }
-            if !running {
-                self.sleep_on_word(word, deadline);
-                continue;
-            }
-            let waited = now - role_start;
-            if demanded == 0 && waited >= PATIENCE_NS {
-                self.word.fetch_or(HANDOFF, Relaxed);
-                demanded = now;
-                continue;
-            }
-            if demanded != 0 {
-                if now < demanded + SPIN_NS {
-                    P::pause();
-                } else {
-                    self.sleep_on_word(word, deadline);
-                }
-            } else if hot {
-                P::nap(nap);
-                nap *= 2;
-                polite = false;
-            } else if waited < SPIN_NS {
-                spin_until::<P>(now + POLL_NS.max(waited / 4).min(POLL_MAX_NS));
+            let now = P::now_ns();
+            let running = !matches!(P::run_state(seen), RunState::Preempted | RunState::Blocked);
+            if waiter.standby {
+                self.stand_by(word, waiter, running, now);
+            } else if running && !waiter.hot && word & HANDOFF == 0 && now < waiter.arrived + ARRIVAL_NS {
+                let gap = ((now - waiter.arrived) / 4).clamp(if waiter.share { 50 } else { POLL_NS }, POLL_MAX_NS);
+                spin_until::<P>(now + gap);
+            } else if waiter.relay {
+                P::pause();
             } else {
-                self.sleep_on_word(word, deadline);
+                self.enlist(waiter);
             }
         }
     }
 
-    /// Takes the standby role (true) or a place in the queue (false).
-    fn enlist(&self, me: ThreadId) -> bool {
+    /// The lock is free; takes it, unless it should not.
+    fn take(&self, word: u32, waiter: &mut Waiter, seen: ThreadId) -> bool {
+        if word & HANDOFF != 0 && !waiter.standby {
+            waiter.share = false;
+            waiter.hot = true;
+            keep::<P>(waiter.me);
+            if word & RELAY == 0 && word & NEWEST != 0 {
+                waiter.relay = self.word.compare_exchange(word, word | RELAY, Relaxed, Relaxed).is_ok();
+                return false;
+            }
+            let now = P::now_ns();
+            if now < *waiter.grace.get_or_insert(now + GRACE_NS) {
+                P::pause();
+                return false;
+            }
+        } else if !waiter.share && !waiter.hot && waiter.demanded.is_none() && seen != ThreadId::NONE {
+            let mut locked = 0;
+            let mut sample = P::now_ns();
+            for _ in 0..SAMPLES {
+                sample += SAMPLE_NS;
+                spin_until::<P>(sample);
+                let word = self.word.load(Relaxed);
+                if word & LOCKED != 0 {
+                    if owner(word) != seen {
+                        return false;
+                    }
+                    locked += 1;
+                }
+            }
+            waiter.share = locked == 1 && try_share::<P>(waiter.me);
+            if locked > 0 && !waiter.share {
+                waiter.hot = true;
+                return false;
+            }
+        } else if waiter.hot && waiter.grace.is_none() && waiter.demanded.is_none() {
+            if waiter.standby {
+                let now = P::now_ns();
+                self.stand_by(word, waiter, true, now);
+            } else {
+                self.enlist(waiter);
+            }
+            return false;
+        }
+        if waiter.standby && word & HANDOFF != 0 && word & RELAY == 0 {
+            let now = P::now_ns();
+            if now < *waiter.grace.get_or_insert(now + RELAY_NS) {
+                P::pause();
+                return false;
+            }
+        }
+        let mine = LOCKED | P::stamp() & OWNER;
+        let new = if waiter.relay {
+            word & !RELAY | mine
+        } else if !waiter.standby {
+            word | mine
+        } else if word & NEWEST == 0 {
+            mine
+        } else {
+            word & !(KICK | HANDOFF | RELAY) | mine
+        };
+        // We hold the role, so a failure means only that somebody came to the queue or took the lock.
+        if self.word.compare_exchange(word, new, Acquire, Relaxed).is_err() {
+            return false;
+        }
+        if waiter.standby && new & NEWEST != 0 && word & RELAY == 0 {
+            self.promote();
+        }
+        true
+    }
+
+    fn stand_by(&self, word: u32, waiter: &mut Waiter, running: bool, now: u64) {
+        let waited = now.saturating_sub(waiter.since);
+        if !running {
+            self.sleep_on_word(word, waiter);
+        } else if let Some(demanded) = waiter.demanded {
+            if now < demanded + SPIN_NS {
+                P::pause();
+            } else {
+                self.sleep_on_word(word, waiter);
+            }
+        } else if waited >= if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS } {
+            self.word.fetch_or(HANDOFF, Relaxed);
+            waiter.demanded = Some(now);
+            waiter.grace = None;
+        } else if waiter.hot {
+            P::nap(waiter.nap);
+            waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
+            waiter.hot = false;
+        } else if waited < SPIN_NS {
+            spin_until::<P>(now + (waited / 4).clamp(POLL_NS, POLL_MAX_NS));
+        } else {
+            self.sleep_on_word(word, waiter);
+        }
+    }
+
+    fn sleep_on_word(&self, word: u32, waiter: &Waiter) {
+        if word & KICK == 0 && self.word.compare_exchange(word, word | KICK, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        P::wait(&self.word, word | KICK, waiter.deadline);
+    }
+
+    /// Takes the standby role or a place in the queue.
+    fn enlist(&self, waiter: &mut Waiter) {
+        let me = waiter.me;
+        let queue = me != ThreadId::NONE && waiter.deadline.is_none();
+        if queue {
+            P::word(me, STATE).store(ASLEEP, Relaxed);
+        }
         let mut word = self.word.load(Relaxed);
-        P::queue_word(me, STATE).store(ASLEEP, Relaxed);
         loop {
             let new = if word & STANDBY == 0 {
                 word | STANDBY | P::generation() << GENERATION_SHIFT
-            } else {
+            } else if queue {
                 let older = newest(word);
-                P::queue_word(me, OLDER).store(older.0, Relaxed);
-                P::queue_word(me, OLDEST).store(if older == ThreadId::NONE { me.0 } else { 0 }, Relaxed);
+                P::word(me, OLDER).store(older.0, Relaxed);
+                P::word(me, OLDEST).store(if older == ThreadId::NONE { me.0 } else { 0 }, Relaxed);
                 word & !NEWEST | me.0 << NEWEST_SHIFT
+            } else {
+                P::nap(waiter.nap);
+                waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
+                return;
             };
             match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
-                Ok(_) => return word & STANDBY == 0,
+                Ok(_) => break,
                 Err(now) => word = now,
             }
         }
+        if word & STANDBY != 0 {
+            let state = P::word(me, STATE);
+            loop {
+                match state.compare_exchange(PROMOTED, ACCEPTED, Acquire, Relaxed) {
+                    Ok(_) => break,
+                    Err(now) => P::wait(state, now, None),
+                };
+            }
+            self.unlink(me);
+            waiter.hot = false;
+            waiter.share = false;
+        }
+        self.become_standby(waiter);
     }
 
-    fn sleep_on_word(&self, word: u32, deadline: Option<Deadline>) -> Wait {
-        if word & KICK == 0 && self.word.compare_exchange(word, word | KICK, Relaxed, Relaxed).is_err() {
-            return Wait::Changed;
+    fn become_standby(&self, waiter: &mut Waiter) {
+        waiter.standby = true;
+        waiter.since = P::now_ns();
+        waiter.demanded = None;
+        waiter.grace = None;
+        waiter.nap = NAP_NS;
+    }
+
+    fn resign(&self, waiter: &Waiter) {
+        if waiter.relay {
+            // TODO
         }
-        P::wait(&self.word, word | KICK, deadline)
+        if !waiter.standby {
+            return;
+        }
+        let mut word = self.word.load(Relaxed);
+        while word & NEWEST == 0 {
+            match self.word.compare_exchange_weak(word, word & (LOCKED | OWNER), Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+        self.promote();
+    }
+
+    /// A word copied by fork, with threads on it that are not here.
+    fn purge(&self, word: u32) -> bool {
+        if (word & GENERATION) >> GENERATION_SHIFT == P::generation() {
+            return false;
+        }
+        let _ = self.word.compare_exchange(word, word & (LOCKED | OWNER), Relaxed, Relaxed);
+        true
     }
 
     #[cold]
@@ -258,55 +403,105 @@ impl<P: Platform> Wakeful<P> {
     fn unlock_slow(&self) {
         let mut word = self.word.load(Relaxed);
         loop {
-            match self.word.compare_exchange_weak(word, word & !(LOCKED | OWNER | KICK | PROMOTE), Release, Relaxed) {
+            match self.word.compare_exchange_weak(word, word & !(LOCKED | OWNER | KICK), Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
         }
-        if word & (KICK | PROMOTE) == 0 {
-            return;
-        }
-        self.wake_next(word);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wake_next(&self, word: u32) {
-        if (word & GENERATION) >> GENERATION_SHIFT != P::generation() {
-            return;
-        }
-        if word & PROMOTE != 0 {
-            self.promote();
-        } else if word & KICK != 0 {
+        if word & KICK != 0 {
             P::wake(&self.word, 1);
         }
     }
 
-    fn promote(&self) {
-        let oldest = loop {
+    /// Finds the thread that has slept longest.
+    fn oldest(&self, newest: ThreadId) -> ThreadId {
+        let mut thread = newest;
+        loop {
+            let oldest = P::word(thread, OLDEST).load(Relaxed);
+            if oldest != 0 {
+                P::word(newest, OLDEST).store(oldest, Relaxed);
+                return ThreadId(oldest);
+            }
+            let older = ThreadId(P::word(thread, OLDER).load(Relaxed));
+            P::word(older, NEWER).store(thread.0, Relaxed);
+            thread = older;
+        }
+    }
+
+    /// Offers the standby role to the thread that has slept longest.
+    fn promote(&self) -> ThreadId {
+        let oldest = self.oldest(newest(self.word.load(Acquire)));
+        P::word(oldest, STATE).store(PROMOTED, Release);
+        P::wake(P::word(oldest, STATE), 1);
+        oldest
+    }
+
+    /// Takes the calling thread, the oldest, out of the queue.
+    fn unlink(&self, me: ThreadId) {
+        loop {
             let word = self.word.load(Acquire);
             let newest = newest(word);
-            let mut thread = newest;
-            let oldest = loop {
-                let oldest = P::queue_word(thread, OLDEST).load(Relaxed);
-                if oldest != 0 {
-                    break ThreadId(oldest);
-                }
-                let older = ThreadId(P::queue_word(thread, OLDER).load(Relaxed));
-                P::queue_word(older, NEWER).store(thread.0, Relaxed);
-                thread = older;
-            };
-            if oldest == newest {
-                if self.word.compare_exchange(word, word & !NEWEST, Relaxed, Relaxed).is_err() {
-                    continue;
-                }
-            } else {
-                let second = P::queue_word(oldest, NEWER).load(Relaxed);
-                P::queue_word(newest, OLDEST).store(second, Relaxed);
+            let oldest = self.oldest(newest);
+            debug_assert_eq!(oldest, me);
+            if newest != me {
+                let second = P::word(me, NEWER).load(Relaxed);
+                P::word(newest, OLDEST).store(second, Relaxed);
+                P::word(ThreadId(second), OLDEST).store(second, Relaxed);
+                return;
             }
-            break oldest;
-        };
-        P::queue_word(oldest, STATE).store(PROMOTED, Release);
-        P::wake(P::queue_word(oldest, STATE), 1);
+            if self.word.compare_exchange(word, word & !NEWEST, Relaxed, Relaxed).is_ok() {
+                return;
+            }
+        }
     }
+}
+
+/// Does this thread share locks now? It stops when it waits for more than an eighth of its time.
+fn shares<P: Platform>(me: ThreadId, now: u64) -> bool {
+    if me == ThreadId::NONE {
+        return false;
+    }
+    let (mode, waited, between) = (P::word(me, MODE), P::word(me, WAITED), P::word(me, BETWEEN));
+    let since = (now as u32).wrapping_sub(P::word(me, LAST).load(Relaxed)).min(100_000);
+    let sum = between.load(Relaxed) / 8 * 7 + since;
+    between.store(sum, Relaxed);
+    match mode.load(Relaxed) {
+        SHARING if waited.load(Relaxed) < sum / 8 => true,
+        SHARING => {
+            mode.store(BAN, Relaxed);
+            false
+        }
+        ban => {
+            mode.store(ban.saturating_sub(1), Relaxed);
+            false
+        }
+    }
+}
+
+fn remember<P: Platform>(me: ThreadId, arrived: u64) {
+    if me == ThreadId::NONE {
+        return;
+    }
+    let now = P::now_ns();
+    let word = P::word(me, WAITED);
+    word.store(word.load(Relaxed) / 8 * 7 + now.saturating_sub(arrived).min(20_000) as u32, Relaxed);
+    P::word(me, LAST).store(now as u32, Relaxed);
+}
+
+/// The thread met a lock that is kept: it keeps locks too.
+fn keep<P: Platform>(me: ThreadId) {
+    if me != ThreadId::NONE && P::word(me, MODE).load(Relaxed) == SHARING {
+        P::word(me, MODE).store(0, Relaxed);
+    }
+}
+
+/// The thread met a lock that is nearly always free: it may share. False while it is banned.
+fn try_share<P: Platform>(me: ThreadId) -> bool {
+    if me == ThreadId::NONE || P::word(me, MODE).load(Relaxed) != 0 {
+        return false;
+    }
+    P::word(me, MODE).store(SHARING, Relaxed);
+    P::word(me, WAITED).store(0, Relaxed);
+    P::word(me, BETWEEN).store(100_000, Relaxed);
+    true
 }

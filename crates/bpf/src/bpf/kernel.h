@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The little of the kernel's types that the observer uses. Their real layout comes from the running kernel's BTF when the
+ * program is loaded (CO-RE), so that one object fits every kernel; only names and member types matter here.
+ */
+#ifndef WAKEFUL_KERNEL_H
+#define WAKEFUL_KERNEL_H
+
+#define __VMLINUX_H__
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef signed short __s16;
+typedef signed int __s32;
+typedef signed long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u16 __sum16;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+enum {
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_F_MMAPABLE = 1024,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+};
+
+struct bpf_local_storage;
+
+struct task_struct {
+	unsigned int __state;
+	struct bpf_local_storage *bpf_storage;
+} __attribute__((preserve_access_index));
+
+/* Before Linux 5.14. */
+struct task_struct___old {
+	long state;
+} __attribute__((preserve_access_index));
+
+#endif

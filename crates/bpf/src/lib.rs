@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The observer: an eBPF program on `sched_switch` that tells one application which of its threads run.
+//!
+//! `bpf/observer.bpf.c` says how it works; this is its loader. Loading needs privilege and memory; [`Enrolment`], which
+//! threads use to come under observation, is one system call and needs neither. Everything lives exactly as long as the descriptors:
+//! nothing is pinned, so nothing is left behind by a program that was killed.
+//!
+//! An observer can be loaded by one process and used by a child that has no privilege ([`Observer::hand_over`],
+//! [`Observer::take_over`]): the descriptors are inherited, their numbers travel in an environment variable.
+
+mod sys;
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::str::FromStr;
+
+use abi::{Arena, MAX_THREADS, Thread};
+use libbpf_rs::MapCore;
+
+/// Bytes of the arena with its thread blocks.
+pub const ARENA_SIZE: usize = size_of::<Arena>() + MAX_THREADS * size_of::<Thread>();
+
+/// The environment variable in which [`Handle`] travels to a child.
+pub const HANDLE_VARIABLE: &str = "WAKEFUL_OBSERVER";
+
+static OBJECT: &[u8] = include_bytes!("bpf/observer.bpf.o");
+
+/// Why there is no observer, and what it would need.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel carries no type information.
+    #[error("the kernel has no BTF (/sys/kernel/btf/vmlinux); it needs CONFIG_DEBUG_INFO_BTF=y")]
+    NoBtf,
+    /// The kernel refused for lack of privilege.
+    #[error("not permitted; loading eBPF programs needs root, or CAP_BPF and CAP_PERFMON")]
+    NotPermitted,
+    /// The kernel knows no bpf() system call, or a seccomp filter hides it.
+    #[error("no bpf() system call; the kernel lacks CONFIG_BPF_SYSCALL or a seccomp filter forbids it")]
+    NoBpf,
+    /// The kernel refused the program for another reason.
+    #[error("the kernel refused the observer (it needs Linux 5.17 or newer): {0}")]
+    Refused(#[source] libbpf_rs::Error),
+    /// The arena could not be mapped, or a descriptor not be duplicated.
+    #[error("cannot set the observer up: {0}")]
+    System(#[from] io::Error),
+    /// The inherited descriptors are not there, or they are something else by now.
+    #[error("the inherited observer is gone: descriptor {0} is closed or belongs to something else")]
+    Gone(RawFd),
+    /// The text is not a handle.
+    #[error("not an observer's handle; expected six numbers, as Observer::hand_over gives them")]
+    BadHandle,
+    /// Another program has the arena.
+    #[error("another program uses the inherited observer already")]
+    Taken,
+}
+
+impl From<libbpf_rs::Error> for Error {
+    fn from(error: libbpf_rs::Error) -> Self {
+        match error.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => Self::NotPermitted,
+            _ if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => Self::NoBpf,
+            _ => Self::Refused(error),
+        }
+    }
+}
+
+/// What a child needs to use an observer that it inherited: descriptors, each with the kernel's id of what it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    arena: (RawFd, u32),
+    enrol: (RawFd, u32),
+    link: (RawFd, u32),
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { arena, enrol, link } = self;
+        write!(f, "{} {} {} {} {} {}", arena.0, arena.1, enrol.0, enrol.1, link.0, link.1)
+    }
+}
+
+impl FromStr for Handle {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let numbers: Vec<u32> =
+            text.split(' ').map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BadHandle)?;
+        let &[a, b, c, d, e, f] = numbers.as_slice() else { return Err(Error::BadHandle) };
+        let fd = |number: u32| RawFd::try_from(number).map_err(|_| Error::BadHandle);
+        Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: (fd(e)?, f) })
+    }
+}
+
+/// A loaded observer. It observes until it is dropped here and in each process that it was handed to.
+#[derive(Debug)]
+pub struct Observer {
+    arena: OwnedFd,
+    enrol: OwnedFd,
+    link: OwnedFd,
+}
+
+/// Out of the way of programs that count on descriptor numbers, and of their loops that close the first few.
+fn move_up(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is valid.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    // COST: 1024 is the usual limit; a higher number would make the kernel enlarge the descriptor table.
+    let from = limit.rlim_cur.min(1024).saturating_sub(32) as RawFd;
+    // SAFETY: plain numbers; the result is ours.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) } {
+        // SAFETY: a new descriptor that nobody else owns.
+        new if new >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
+        _ => fd.try_clone_to_owned(),
+    }
+}
+
+impl Observer {
+    /// Loads the observer into the kernel and starts it. Privileged; takes some milliseconds.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn load() -> Result<Self, Error> {
+        if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(Error::NoBtf);
+        }
+        // libbpf talks on stderr, which is the program's.
+        let printer = libbpf_rs::set_print(None);
+        let loaded = Self::load_quietly();
+        libbpf_rs::set_print(printer);
+        loaded
+    }
+
+    fn load_quietly() -> Result<Self, Error> {
+        let object = libbpf_rs::ObjectBuilder::default().open_memory(OBJECT)?.load()?;
+        let map = object.maps().find(|map| map.name() == "arena").expect("the object has it");
+        let arena = move_up(map.as_fd())?;
+        let program =
+            |name: &str| object.progs_mut().find(|program| program.name() == name).expect("the object has it");
+        let enrol = move_up(program("enrol").as_fd())?;
+        let link = program("sched_switch").attach()?;
+        let link = move_up(link.as_fd())?;
+        Ok(Self { arena, enrol, link })
+    }
+
+    /// Maps the arena, zeros at first, over `at` (page aligned), or anywhere if that is null. A forked child does not inherit the mapping.
+    ///
+    /// # Safety
+    /// [`ARENA_SIZE`] bytes at `at`, rounded up to pages, are the caller's to map over.
+    ///
+    /// # Errors
+    /// Those of mmap.
+    pub unsafe fn map(&self, at: *mut u8) -> io::Result<NonNull<Arena>> {
+        let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+        // SAFETY: as the caller promised.
+        let start = unsafe {
+            libc::mmap(
+                at.cast(),
+                ARENA_SIZE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | fixed,
+                self.arena.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the mapping is ours.
+        if unsafe { libc::madvise(start, ARENA_SIZE, libc::MADV_DONTFORK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(NonNull::new(start.cast()).expect("mmap does not return null"))
+    }
+
+    /// Maps the arena somewhere, for good.
+    ///
+    /// # Errors
+    /// Those of mmap.
+    pub fn arena(&self) -> io::Result<&'static Arena> {
+        // SAFETY: null asks for a place of its own; zeros are a valid Arena, its fields are atomics, and it is never unmapped.
+        unsafe { self.map(std::ptr::null_mut()).map(|arena| arena.as_ref()) }
+    }
+
+    /// What threads use to come under observation. Valid as long as the observer is.
+    pub fn enrolment(&self) -> Enrolment {
+        Enrolment(self.enrol.as_raw_fd())
+    }
+
+    /// Lets children inherit the observer. Put the handle, as text, into their environment as [`HANDLE_VARIABLE`].
+    ///
+    /// # Errors
+    /// Those of fcntl.
+    pub fn hand_over(&self) -> Result<Handle, Error> {
+        for fd in [&self.arena, &self.enrol, &self.link] {
+            // SAFETY: plain numbers.
+            if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
+                return Err(io::Error::last_os_error().into());
+            }
+        }
+        let described = |fd: &OwnedFd, what| Ok::<_, io::Error>((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?));
+        Ok(Handle {
+            arena: described(&self.arena, sys::What::Map)?,
+            enrol: described(&self.enrol, sys::What::Program)?,
+            link: described(&self.link, sys::What::Link)?,
+        })
+    }
+
+    /// Takes an inherited observer over: this process's children do not inherit it further. The first program that writes the arena's
+    /// header has it; see [`Error::Taken`].
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if a descriptor is not what the handle says; nothing was changed then.
+    pub fn take_over(handle: Handle) -> Result<Self, Error> {
+        let Handle { arena, enrol, link } = handle;
+        let wanted = [(arena, sys::What::Map), (enrol, sys::What::Program), (link, sys::What::Link)];
+        for ((fd, id), what) in wanted {
+            match sys::id(fd, what) {
+                Ok(found) if found == id => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => return Err(Error::NoBpf),
+                _ => return Err(Error::Gone(fd)),
+            }
+        }
+        let take = |fd: RawFd| {
+            // SAFETY: the descriptor is the observer's, and the handle says that it is for us.
+            move_up(unsafe { OwnedFd::from_raw_fd(fd) }.as_fd())
+        };
+        Ok(Self { arena: take(arena.0)?, enrol: take(enrol.0)?, link: take(link.0)? })
+    }
+}
+
+/// How the calling thread comes under observation. System calls only; changes errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enrolment(RawFd);
+
+impl Enrolment {
+    /// From the number that [`Enrolment::number`] gave.
+    pub const fn from_number(number: RawFd) -> Self {
+        Self(number)
+    }
+
+    /// A number that stands for this, to be kept where only a number fits.
+    pub const fn number(self) -> RawFd {
+        self.0
+    }
+
+    /// The kernel fills the block `index` of the arena for the calling thread from now on, while the block's lease is `lease`.
+    /// False if it will not.
+    pub fn attach(self, index: u32, lease: u32) -> bool {
+        index != 0 && (index as usize) < MAX_THREADS && sys::run(self.0, [index, lease]) == Some(0)
+    }
+
+    /// Ends what [`Enrolment::attach`] began. False if it was not attached.
+    pub fn detach(self) -> bool {
+        sys::run(self.0, [0, 0]) == Some(0)
+    }
+}

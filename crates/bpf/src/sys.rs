@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The two commands of bpf(2) that are needed after loading. [`run`] is a system call and nothing else.
+
+use std::io;
+use std::os::fd::RawFd;
+
+const BPF_PROG_TEST_RUN: libc::c_long = 10;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+
+/// The `test` member of `union bpf_attr`.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    reserved: u32,
+}
+
+/// The `info` member of `union bpf_attr`.
+#[repr(C)]
+struct Info {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
+fn bpf<T>(command: libc::c_long, attribute: &mut T) -> io::Result<()> {
+    // SAFETY: the callers pass the attribute of the command, with pointers to live memory of the sizes they state.
+    match unsafe { libc::syscall(libc::SYS_bpf, command, attribute, size_of::<T>()) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Runs a program of type SYSCALL with a context of two words; its result, or `None` if it did not run.
+pub fn run(program: RawFd, mut context: [u32; 2]) -> Option<u32> {
+    let mut attribute = TestRun {
+        prog_fd: program as u32,
+        ctx_size_in: size_of_val(&context) as u32,
+        ctx_in: context.as_mut_ptr().expose_provenance() as u64,
+        ..TestRun::default()
+    };
+    bpf(BPF_PROG_TEST_RUN, &mut attribute).ok().map(|()| attribute.retval)
+}
+
+/// What a descriptor stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    Map,
+    Program,
+    Link,
+}
+
+/// The kernel's id of what the descriptor stands for, which must be a `what`.
+///
+/// The kernel chooses the kind of answer by the descriptor. The second word of `struct bpf_map_info` and of `bpf_prog_info` is the id,
+/// the first word the type; of `bpf_link_info` too.
+pub fn id(fd: RawFd, what: What) -> io::Result<u32> {
+    // The link the process has open for it names the kind: "anon_inode:bpf-map", ...
+    let kind = std::fs::read_link(format!("/proc/self/fd/{fd}"))?;
+    let expected = match what {
+        What::Map => "anon_inode:bpf-map",
+        What::Program => "anon_inode:bpf-prog",
+        What::Link => "anon_inode:bpf_link",
+    };
+    // Newer kernels write brackets around the name.
+    if kind.to_string_lossy().replace(['[', ']'], "").replace('-', "_") != expected.replace('-', "_") {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mut info = [0u32; 64];
+    let mut attribute =
+        Info { fd: fd as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr().expose_provenance() as u64 };
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attribute)?;
+    Ok(info[1])
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The observer in this machine's kernel. Needs root, hence the names.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use abi::{Arena, Priority, RunState, Thread};
+use bpf::{Error, HANDLE_VARIABLE, Handle, Observer};
+
+fn root() -> bool {
+    // SAFETY: no arguments.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        eprintln!("SKIPPED: needs root");
+    }
+    root
+}
+
+fn block(arena: &'static Arena, index: usize) -> &'static Thread {
+    // SAFETY: the blocks follow the header, and the arena is never unmapped.
+    unsafe { &*std::ptr::from_ref(arena).add(1).cast::<Thread>().add(index) }
+}
+
+fn pin(processor: usize) {
+    // SAFETY: an all-zero cpu_set_t is valid.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+fn state(block: &Thread) -> RunState {
+    RunState::from_u32(block.run_state.load(Relaxed))
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(10), "never: {what}");
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn root_sees_preempted_and_blocked_and_counts_them() {
+    if !root() {
+        return;
+    }
+    let observer = Observer::load().unwrap();
+    let (arena, enrolment) = (observer.arena().unwrap(), observer.enrolment());
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static PARK: AtomicBool = AtomicBool::new(false);
+    // Two busy threads on one processor, watched from the other one.
+    let busy: Vec<_> = [1u32, 2]
+        .into_iter()
+        .map(|index| {
+            std::thread::spawn(move || {
+                pin(0);
+                let block = block(arena, index as usize);
+                block.lease.store(7, Relaxed);
+                block.priority.store(Priority::LockHolder as u32, Relaxed);
+                assert!(enrolment.attach(index, 7));
+                while !STOP.load(Relaxed) {
+                    std::hint::spin_loop();
+                    if PARK.load(Relaxed) && index == 1 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+                assert!(enrolment.detach());
+                assert!(!enrolment.detach(), "twice");
+            })
+        })
+        .collect();
+    pin(1);
+    let class = &arena.preempted[Priority::LockHolder as usize];
+    for index in [1, 2] {
+        eventually("preempted", || state(block(arena, index)) == RunState::Preempted);
+        eventually("running", || state(block(arena, index)) == RunState::Running);
+    }
+    eventually("counted", || class.load(Relaxed) == 1);
+    assert!(block(arena, 1).preemptions.load(Relaxed) > 0);
+    PARK.store(true, Relaxed);
+    eventually("blocked", || state(block(arena, 1)) == RunState::Blocked);
+    assert!(block(arena, 1).blocks.load(Relaxed) > 0);
+    STOP.store(true, Relaxed);
+    for thread in busy {
+        thread.join().unwrap();
+    }
+    for count in &arena.preempted {
+        assert_eq!(count.load(Relaxed), 0, "a count is left over");
+    }
+}
+
+#[test]
+fn root_leaves_no_count_over_when_threads_come_and_go() {
+    if !root() {
+        return;
+    }
+    let observer = Observer::load().unwrap();
+    let (arena, enrolment) = (observer.arena().unwrap(), observer.enrolment());
+    for round in 0..20 {
+        let threads: Vec<_> = (1..=16u32)
+            .map(|index| {
+                std::thread::spawn(move || {
+                    let block = block(arena, index as usize);
+                    block.lease.store(round * 16 + index, Relaxed);
+                    assert!(enrolment.attach(index, round * 16 + index));
+                    for i in 0..200u32 {
+                        block.priority.store(i % 9, Relaxed);
+                        std::thread::yield_now();
+                    }
+                    // Every second thread dies without resigning.
+                    if index % 2 == 0 {
+                        assert!(enrolment.detach());
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+    eventually("no count", || arena.preempted.iter().all(|count| count.load(Relaxed) == 0));
+    assert!((1..=16).any(|index| block(arena, index).preemptions.load(Relaxed) > 0), "nothing was ever preempted");
+}
+
+#[test]
+fn root_other_lease_changes_nothing() {
+    if !root() {
+        return;
+    }
+    let observer = Observer::load().unwrap();
+    let (arena, enrolment) = (observer.arena().unwrap(), observer.enrolment());
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        block(arena, 3).lease.store(1, Relaxed);
+        assert!(enrolment.attach(3, 1));
+        std::thread::sleep(Duration::from_millis(5));
+        // Somebody else gets the block.
+        block(arena, 3).lease.store(2, Relaxed);
+        block(arena, 3).run_state.store(99, Relaxed);
+        std::thread::sleep(Duration::from_millis(5));
+        send.send(block(arena, 3).blocks.load(Relaxed)).unwrap();
+    })
+    .join()
+    .unwrap();
+    assert_eq!(receive.recv().unwrap(), 1, "only the switch under its own lease");
+    assert_eq!(block(arena, 3).run_state.load(Relaxed), 99);
+}
+
+/// Not a test of its own: the unprivileged child of the next one.
+#[test]
+fn child_uses_inherited_observer() {
+    let Ok(text) = std::env::var(HANDLE_VARIABLE) else { return };
+    // SAFETY: no arguments.
+    assert_ne!(unsafe { libc::geteuid() }, 0);
+    assert!(matches!(Observer::load(), Err(Error::NotPermitted)));
+    let handle: Handle = text.parse().unwrap();
+    let observer = Observer::take_over(handle).unwrap();
+    assert!(matches!(Observer::take_over(handle), Err(Error::Gone(_))), "the numbers are not ours any more");
+    let arena = observer.arena().unwrap();
+    let block = block(arena, 1);
+    block.lease.store(1, Relaxed);
+    assert!(observer.enrolment().attach(1, 1), "an unprivileged thread may not enrol");
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(state(block), RunState::Running);
+    assert!(block.blocks.load(Relaxed) > 0);
+    println!("the child was seen");
+}
+
+#[test]
+fn root_hands_over_to_unprivileged_child() {
+    if !root() {
+        return;
+    }
+    let observer = Observer::load().unwrap();
+    let handle = observer.hand_over().unwrap();
+    assert_eq!(handle.to_string().parse::<Handle>().unwrap(), handle);
+    // The build directory may be closed to other users; /proc/self/exe is not.
+    let child = Command::new("/proc/self/exe")
+        .args(["--exact", "child_uses_inherited_observer", "--nocapture"])
+        .env(HANDLE_VARIABLE, handle.to_string())
+        .uid(65534)
+        .gid(65534)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(observer);
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("the child was seen"), "{text}");
+}
+
+#[test]
+fn root_refuses_descriptors_that_are_something_else() {
+    if !root() {
+        return;
+    }
+    let handle: Handle = "0 1 1 1 2 1".parse().unwrap();
+    assert!(matches!(Observer::take_over(handle), Err(Error::Gone(0))));
+    for text in ["", "1 2 3", "a b c d e f", "1 2 3 4 5 6 7", "4294967295 1 1 1 1 1"] {
+        assert!(matches!(text.parse::<Handle>(), Err(Error::BadHandle)), "{text}");
+    }
+    // Another observer's ids.
+    let (one, two) = (Observer::load().unwrap(), Observer::load().unwrap());
+    let (one, two) = (one.hand_over().unwrap().to_string(), two.hand_over().unwrap().to_string());
+    let (fd, _) = one.split_once(' ').unwrap();
+    let (_, rest) = two.split_once(' ').unwrap();
+    assert!(matches!(Observer::take_over(format!("{fd} {rest}").parse().unwrap()), Err(Error::Gone(_))));
+}
+
+#[test]
+fn root_leaves_nothing_behind() {
+    if !root() {
+        return;
+    }
+    let exists = |id: &str| {
+        let output = Command::new("bpftool").args(["prog", "show", "id", id]).output().expect("bpftool");
+        output.status.success()
+    };
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    // SAFETY: the child of this multi-threaded process uses the heap, which glibc's fork keeps usable.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let observer = Observer::load().unwrap();
+        let text = observer.hand_over().unwrap().to_string();
+        // SAFETY: plain system calls.
+        unsafe {
+            libc::write(ends[1], text.as_ptr().cast(), text.len());
+            libc::pause();
+            libc::_exit(0);
+        }
+    }
+    let mut text = [0u8; 128];
+    // SAFETY: the buffer is as long as stated.
+    let length = unsafe { libc::read(ends[0], text.as_mut_ptr().cast(), text.len()) };
+    let text = std::str::from_utf8(&text[..length as usize]).unwrap();
+    let id = text.split(' ').nth(3).expect("the id of the enrolling program");
+    assert!(exists(id), "the child's program was not seen");
+    // SAFETY: the child is ours.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    eventually("the killed child's program is gone", || {
+        std::thread::sleep(Duration::from_millis(20));
+        !exists(id)
+    });
+}

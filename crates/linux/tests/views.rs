@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The views and the registry on real threads. Each scenario runs in a process of its own, because a process chooses its view
+//! once: the test starts this executable again with the scenario's name.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::time::{Duration, Instant};
+
+use abi::View;
+use linux::Linux;
+use platform::{Platform, Priority, RunState, ThreadId};
+
+const SCENARIO: &str = "WAKEFUL_TEST_SCENARIO";
+
+/// Runs this test's body in a fresh process with the given view; as user nobody if asked.
+fn scenario(name: &str, view: &str, nobody: bool, body: fn()) {
+    if std::env::var(SCENARIO).as_deref() == Ok(name) {
+        body();
+        println!("scenario done");
+        return;
+    }
+    // SAFETY: no arguments.
+    let root = unsafe { libc::geteuid() } == 0;
+    if name.starts_with("root_") && !root {
+        eprintln!("SKIPPED: {name} needs root");
+        return;
+    }
+    if view == "bpf" && !cfg!(feature = "bpf") {
+        eprintln!("SKIPPED: {name} needs the cargo feature bpf");
+        return;
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(SCENARIO, name).env("WAKEFUL_VIEW", view);
+    if nobody {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains("scenario done"), "{:?}\n{out}\n{err}", output.status);
+}
+
+macro_rules! scenarios {
+    ($($name:ident: $view:literal, $nobody:literal, $body:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            scenario(stringify!($name), $view, $nobody, $body);
+        }
+    )*};
+}
+
+scenarios! {
+    perf_sees_preempted_and_blocked: "perf", false, sees;
+    root_bpf_sees_preempted_and_blocked: "bpf", false, sees;
+    root_nobody_gets_perf: "auto", true, sees;
+    perf_fork_is_safe: "perf", false, || forks(false);
+    root_bpf_fork_is_safe: "bpf", false, || forks(false);
+    perf_raw_clone_is_safe: "perf", false, || forks(true);
+    root_bpf_raw_clone_is_safe: "bpf", false, || forks(true);
+    none_fork_is_safe: "none", false, || forks(true);
+    perf_survives_closed_descriptors: "perf", false, closes;
+    root_bpf_falls_back_when_descriptors_are_closed: "bpf", false, closes;
+    perf_degrades_with_5000_threads: "perf", false, crowd;
+    root_nobody_degrades_with_5000_threads: "auto", true, crowd;
+    root_bpf_degrades_with_5000_threads: "bpf", false, crowd;
+    perf_forbidden_by_seccomp: "perf", false, seccomp;
+    perf_reclaims_blocks_of_lost_threads: "perf", false, reclaims;
+    root_bpf_reclaims_blocks_of_lost_threads: "bpf", false, reclaims;
+    none_sees_nothing: "none", false, sees_nothing;
+    unknown_name_is_auto: "spectacles", true, sees;
+    perf_keeps_errno: "perf", false, errno;
+    perf_registers_in_signal_handlers: "perf", false, signals;
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn pin(processor: usize) {
+    // SAFETY: an all-zero cpu_set_t is valid.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+fn expected() -> View {
+    match std::env::var("WAKEFUL_VIEW").as_deref() {
+        Ok("bpf") => View::Bpf,
+        Ok("none") => View::None,
+        _ => View::Perf,
+    }
+}
+
+/// Two busy threads on processor 0 and one that sleeps, watched from processor 1.
+fn sees() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    linux::init();
+    let spawn = |busy: bool| {
+        let (send, receive) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            pin(0);
+            let me = Linux::register();
+            assert_eq!((Linux::current(), Linux::register()), (me, me));
+            Linux::set_priority(me, Priority::LockHolder);
+            send.send(me).unwrap();
+            while !STOP.load(Relaxed) {
+                if busy { std::hint::spin_loop() } else { std::thread::sleep(Duration::from_millis(50)) }
+            }
+        });
+        (receive.recv().unwrap(), thread)
+    };
+    let (one, two, asleep) = (spawn(true), spawn(true), spawn(false));
+    pin(1);
+    for id in [one.0, two.0] {
+        eventually("preempted", || Linux::run_state(id) == RunState::Preempted);
+        eventually("running", || Linux::run_state(id) == RunState::Running);
+    }
+    eventually("blocked", || Linux::run_state(asleep.0) == RunState::Blocked);
+    eventually("higher preempted", || Linux::higher_preempted(Priority::LockWaiter));
+    assert!(!Linux::higher_preempted(Priority::LockHolder), "nothing is above a holder");
+    let report = linux::report();
+    assert_eq!(report.chosen, Some(expected()), "{report:?}");
+    assert_eq!((report.registered, report.unseen, report.turned_away), (3, 0, 0));
+    STOP.store(true, Relaxed);
+    for (_, thread) in [one, two, asleep] {
+        thread.join().unwrap();
+    }
+    assert_eq!(linux::report().registered, 0, "threads unregister when they exit");
+    eventually("nobody preempted", || !Linux::higher_preempted(Priority::LockWaiter));
+}
+
+fn sees_nothing() {
+    linux::init();
+    let me = Linux::register();
+    assert_ne!(me, ThreadId::NONE, "the queue needs an id");
+    assert_eq!(Linux::run_state(me), RunState::Unknown);
+    assert!(!Linux::higher_preempted(Priority::BarrierWaiter));
+    assert_eq!(linux::report().chosen, Some(View::None));
+}
+
+fn fork(raw: bool) -> i32 {
+    // SAFETY: as fork; the raw one skips the C library's handlers, and the child here keeps to what works then.
+    unsafe { if raw { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 } else { libc::fork() } }
+}
+
+/// Runs `body` in a forked child; true if it returned true.
+fn in_child(raw: bool, body: impl FnOnce() -> bool) -> bool {
+    match fork(raw) {
+        0 => {
+            let fine = body();
+            // SAFETY: ends the child without the parent's exit handlers.
+            unsafe { libc::_exit(if fine { 0 } else { 1 }) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the child is ours, the pointer valid.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            status == 0
+        }
+    }
+}
+
+fn forks(raw: bool) {
+    linux::init();
+    let me = Linux::register();
+    let generation = Linux::generation();
+    Linux::word(me, 0).store(77, Relaxed);
+    Linux::set_priority(me, Priority::LockHolder);
+    let ids: Vec<_> = (0..40).map(|_| std::thread::spawn(Linux::register).join().unwrap()).collect();
+    assert!(ids.iter().all(|&id| id != ThreadId::NONE && id != me));
+    // A child that maps a lot where the parent's rings were, and finds it unharmed.
+    let child = || {
+        let maps: Vec<_> = (0..2000usize)
+            .map(|i| {
+                // SAFETY: fresh mappings of two pages, written within.
+                unsafe {
+                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                    let at = libc::mmap(std::ptr::null_mut(), 8192, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+                    at.cast::<usize>().write(i);
+                    at.cast::<usize>()
+                }
+            })
+            .collect();
+        // Before anybody sets anything up: nothing is known, and nothing faults.
+        let unknown = Linux::run_state(me) == RunState::Unknown && !Linux::higher_preempted(Priority::BarrierWaiter);
+        Linux::word(me, 0).store(1, Relaxed);
+        let id = Linux::register();
+        let seen = Linux::run_state(id);
+        let right = if expected() == View::None { RunState::Unknown } else { RunState::Running };
+        // SAFETY: mapped above.
+        let unharmed = maps.iter().enumerate().all(|(i, at)| unsafe { at.read() } == i);
+        unknown && id != ThreadId::NONE && seen == right && unharmed && Linux::generation() == (generation + 1) % 8
+    };
+    assert!(in_child(raw, child));
+    assert!(in_child(raw, child), "every child of one parent has the same generation");
+    // A child that never looks, and its child: the queues it could have copied are the grandparent's.
+    assert!(in_child(raw, || in_child(raw, || Linux::generation() == (generation + 1) % 8)));
+    assert!(in_child(raw, || {
+        let mine = Linux::generation();
+        mine == (generation + 1) % 8 && in_child(raw, || Linux::generation() == (mine + 1) % 8)
+    }));
+    // Threads of a child do not share an id with its first one, which came with a stale one.
+    if !raw {
+        assert!(in_child(false, || {
+            static ALL: AtomicU32 = AtomicU32::new(0);
+            let ids: Vec<_> = (0..50)
+                .map(|_| {
+                    std::thread::spawn(|| {
+                        let id = Linux::register();
+                        ALL.fetch_add(1, Relaxed);
+                        eventually("all have ids", || ALL.load(Relaxed) == 51);
+                        id
+                    })
+                })
+                .collect();
+            let mine = Linux::register();
+            ALL.fetch_add(1, Relaxed);
+            ids.into_iter().all(|thread| thread.join().unwrap() != mine)
+        }));
+    }
+    assert_eq!(Linux::word(me, 0).load(Relaxed), 77, "a child wrote into the parent's arena");
+    assert_eq!((Linux::register(), Linux::generation()), (me, generation));
+    assert_eq!(Linux::priority(me), Priority::LockHolder);
+    // exec: a fresh start.
+    assert!(Command::new("/bin/true").status().unwrap().success());
+}
+
+fn closes() {
+    linux::init();
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static GO: AtomicBool = AtomicBool::new(false);
+    let spin = || {
+        let (send, receive) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            pin(0);
+            send.send(Linux::register()).unwrap();
+            while !GO.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            while !STOP.load(Relaxed) {
+                Linux::register();
+                std::hint::spin_loop();
+            }
+        });
+        (receive.recv().unwrap(), thread)
+    };
+    let (one, two) = (spin(), spin());
+    pin(1);
+    Linux::register();
+    // SAFETY: this scenario needs none of them any more.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) }, 0);
+    // Other files come to have the numbers.
+    let _files: Vec<_> = (0..1100).map_while(|_| std::fs::File::open("/dev/null").ok()).collect();
+    GO.store(true, Relaxed);
+    std::thread::spawn(Linux::register).join().unwrap();
+    for id in [one.0, two.0] {
+        for _ in 0..3 {
+            eventually("preempted", || Linux::run_state(id) == RunState::Preempted);
+            eventually("running", || Linux::run_state(id) == RunState::Running);
+        }
+    }
+    drop(_files);
+    assert_eq!(linux::report().chosen, Some(View::Perf));
+    STOP.store(true, Relaxed);
+    one.1.join().unwrap();
+    two.1.join().unwrap();
+}
+
+fn crowd() {
+    linux::init();
+    static COME: AtomicU32 = AtomicU32::new(0);
+    static GO: AtomicBool = AtomicBool::new(false);
+    const CROWD: usize = 5000;
+    let mut threads = Vec::new();
+    for _ in 0..CROWD {
+        let builder = std::thread::Builder::new().stack_size(64 << 10);
+        match builder.spawn(|| {
+            let id = Linux::register();
+            // Ids are nobody else's and good for queues, seen or not.
+            Linux::word(id, 0).fetch_add(1, Relaxed);
+            COME.fetch_add(1, Relaxed);
+            while !GO.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let state = Linux::run_state(id);
+            assert!(matches!(state, RunState::Unknown | RunState::Running | RunState::Preempted), "{state:?}");
+            id
+        }) {
+            Ok(thread) => threads.push(thread),
+            Err(_) => break,
+        }
+    }
+    let came = threads.len();
+    eventually("all came", || COME.load(Relaxed) as usize == came);
+    let report = linux::report();
+    assert_eq!(report.registered as usize, came.min(4095), "{report:?}");
+    assert_eq!(came > 4095, report.turned_away > 0, "{report:?}");
+    // Whoever has no id shares word 0.
+    let taken = (1..4096).filter(|&id| Linux::word(ThreadId(id), 0).load(Relaxed) == 1).count();
+    assert_eq!(taken, came.min(4095));
+    GO.store(true, Relaxed);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(linux::report().registered, 0);
+    // There is room again.
+    assert_ne!(std::thread::spawn(Linux::register).join().unwrap(), ThreadId::NONE);
+    println!("{came} threads, {} of them unseen", report.unseen);
+}
+
+/// Forbids perf_event_open for this process, and counts how often it is tried after all by the time it takes.
+fn seccomp() {
+    const PERF_EVENT_OPEN: u32 = libc::SYS_perf_event_open as u32;
+    const RET_ERRNO: u32 = 0x0005_0000 | libc::EPERM as u32;
+    const RET_ALLOW: u32 = 0x7fff_0000;
+    let statement = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = [
+        statement(0x20, 0, 0, 0),               // load the system call's number
+        statement(0x15, 0, 1, PERF_EVENT_OPEN), // is it this one?
+        statement(0x06, 0, 0, RET_ERRNO),
+        statement(0x06, 0, 0, RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+    // SAFETY: the filter lives across the calls.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, 2, &program), 0);
+    }
+    let id = Linux::register();
+    assert_ne!(id, ThreadId::NONE);
+    assert_eq!(Linux::run_state(id), RunState::Unknown);
+    let report = linux::report();
+    assert_eq!(report.chosen, Some(View::None));
+    let perf = report.views.iter().find(|status| status.view == View::Perf).unwrap();
+    assert!(!perf.available && perf.remedy.is_some(), "{perf:?}");
+}
+
+/// Threads that end by a bare system call, their destructors not run.
+fn reclaims() {
+    linux::init();
+    for _ in 0..6000 {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        // SAFETY: a stack of its own, which is not freed; the thread touches nothing after the store but the system call.
+        unsafe {
+            extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
+                LAST.store(Linux::register().0 + 1, Relaxed);
+                // SAFETY: ends this thread only.
+                unsafe { libc::syscall(libc::SYS_exit, 0) };
+                unreachable!()
+            }
+            LAST.store(0, Relaxed);
+            let mut thread: libc::pthread_t = std::mem::zeroed();
+            let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+            libc::pthread_attr_init(&mut attributes);
+            libc::pthread_attr_setstacksize(&mut attributes, 64 << 10);
+            assert_eq!(libc::pthread_create(&mut thread, &attributes, body, std::ptr::null_mut()), 0);
+            libc::pthread_join(thread, std::ptr::null_mut());
+        }
+        if LAST.load(Relaxed) == 1 {
+            // Turned away for now: dead threads are not looked for all the time.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    std::thread::sleep(Duration::from_millis(150));
+    assert_ne!(std::thread::spawn(Linux::register).join().unwrap(), ThreadId::NONE);
+    let report = linux::report();
+    assert!(report.registered < 4095, "{report:?}");
+    assert!(!Linux::higher_preempted(Priority::BarrierWaiter), "a count is left over");
+}
+
+fn errno() {
+    for value in [0, 1234] {
+        std::thread::spawn(move || {
+            // SAFETY: this thread's errno.
+            unsafe { *libc::__errno_location() = value };
+            let _ = (Linux::register(), Linux::generation(), Linux::processors());
+            // SAFETY: as above.
+            assert_eq!(unsafe { *libc::__errno_location() }, value);
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+/// A timer's handler registers while threads register.
+fn signals() {
+    static HANDLED: AtomicU32 = AtomicU32::new(0);
+    static FAILED: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn handler(_: libc::c_int) {
+        let id = Linux::register();
+        if id == ThreadId::NONE || id != Linux::current() {
+            FAILED.fetch_add(1, Relaxed);
+        }
+        HANDLED.fetch_add(1, Relaxed);
+    }
+    // SAFETY: the handler makes system calls and touches atomics only.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut());
+        let every = libc::timeval { tv_sec: 0, tv_usec: 100 };
+        let timer = libc::itimerval { it_interval: every, it_value: every };
+        libc::setitimer(libc::ITIMER_PROF, &timer, std::ptr::null_mut());
+    }
+    let start = Instant::now();
+    while HANDLED.load(Relaxed) < 50 || start.elapsed() < Duration::from_millis(500) {
+        assert!(start.elapsed() < Duration::from_secs(20), "no signals");
+        let threads: Vec<_> =
+            (0..8).map(|_| std::thread::spawn(|| assert_eq!(Linux::register(), Linux::register()))).collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+    // SAFETY: stops the timer.
+    unsafe {
+        let timer: libc::itimerval = std::mem::zeroed();
+        libc::setitimer(libc::ITIMER_PROF, &timer, std::ptr::null_mut());
+    }
+    // A handler in a thread that has unregistered is turned away, and in no other.
+    println!("{} handlers, {} turned away", HANDLED.load(Relaxed), FAILED.load(Relaxed));
+    assert!(FAILED.load(Relaxed) * 2 < HANDLED.load(Relaxed));
+    assert!(linux::report().registered <= 2);
+}

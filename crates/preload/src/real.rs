@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The C library's own functions, for what we leave to it.
+//!
+//! Looked up behind us (`RTLD_NEXT`), all at load, or on first use if another library's constructor or `malloc` comes first.
+//! The condition variables have two generations of symbols (`GLIBC_2.2.5` kept a pointer in the object);
+//! we ask for the newer by version.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+
+use libc::{
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec,
+};
+
+/// The newer generation of condition variables on x86_64; elsewhere there is only one.
+const COND_VERSION: Option<&CStr> = if cfg!(target_arch = "x86_64") { Some(c"GLIBC_2.3.2") } else { None };
+
+struct Symbol {
+    name: &'static CStr,
+    version: Option<&'static CStr>,
+    address: AtomicPtr<c_void>,
+}
+
+impl Symbol {
+    const fn new(name: &'static CStr, version: Option<&'static CStr>) -> Self {
+        Self { name, version, address: AtomicPtr::new(null_mut()) }
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: names and versions are C strings; both functions may be called at any time after relocation.
+        let address = unsafe {
+            let versioned = match self.version {
+                Some(version) => libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr()),
+                None => null_mut(),
+            };
+            if versioned.is_null() { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } else { versioned }
+        };
+        self.address.store(address, Relaxed);
+        address
+    }
+
+    fn get(&self) -> *mut c_void {
+        let address = self.address.load(Relaxed);
+        if address.is_null() { self.look_up() } else { address }
+    }
+}
+
+macro_rules! real {
+    ($($ident:ident = $name:literal, $version:expr, ($($arg:ident: $type:ty),*);)*) => {
+        $(
+            /// The C library's function of this name; ENOSYS if it has none.
+            #[allow(dead_code)] // those that wait are called from C, by address
+            ///
+            /// # Safety
+            /// As the C library's.
+            pub unsafe fn $ident($($arg: $type),*) -> c_int {
+                let address = symbols::$ident.get();
+                if address.is_null() {
+                    return libc::ENOSYS;
+                }
+                // SAFETY: the symbol of this name has this type.
+                unsafe { transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(address)($($arg),*) }
+            }
+        )*
+
+        #[allow(non_upper_case_globals)] // named like the functions
+        mod symbols {
+            use super::*;
+            $(pub static $ident: Symbol = Symbol::new($name, $version);)*
+        }
+
+        /// Its address, for C; null if there is none.
+        pub mod address {
+            use super::*;
+            $(
+                #[allow(dead_code, missing_docs)]
+                pub fn $ident() -> *mut c_void {
+                    symbols::$ident.get()
+                }
+            )*
+        }
+
+        /// Looks all of them up.
+        pub fn resolve() {
+            $(symbols::$ident.get();)*
+        }
+    };
+}
+
+real! {
+    mutex_init = c"pthread_mutex_init", None, (mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t);
+    mutex_destroy = c"pthread_mutex_destroy", None, (mutex: *mut pthread_mutex_t);
+    mutex_lock = c"pthread_mutex_lock", None, (mutex: *mut pthread_mutex_t);
+    mutex_trylock = c"pthread_mutex_trylock", None, (mutex: *mut pthread_mutex_t);
+    mutex_timedlock = c"pthread_mutex_timedlock", None, (mutex: *mut pthread_mutex_t, time: *const timespec);
+    mutex_clocklock = c"pthread_mutex_clocklock", None,
+        (mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec);
+    mutex_unlock = c"pthread_mutex_unlock", None, (mutex: *mut pthread_mutex_t);
+    cond_init = c"pthread_cond_init", COND_VERSION, (cond: *mut pthread_cond_t, attr: *const pthread_condattr_t);
+    cond_destroy = c"pthread_cond_destroy", COND_VERSION, (cond: *mut pthread_cond_t);
+    cond_wait = c"pthread_cond_wait", COND_VERSION, (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t);
+    cond_timedwait = c"pthread_cond_timedwait", COND_VERSION,
+        (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec);
+    cond_clockwait = c"pthread_cond_clockwait", None,
+        (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec);
+    cond_signal = c"pthread_cond_signal", COND_VERSION, (cond: *mut pthread_cond_t);
+    cond_broadcast = c"pthread_cond_broadcast", COND_VERSION, (cond: *mut pthread_cond_t);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The calling thread's kernel id, without a system call.
+//!
+//! Recursive and error-checking mutexes compare it, and debuggers read it in `__owner`. It is cached in a thread-local word and believed
+//! only while [`PAGE`] says so: the kernel zeroes that page in a forked child (`MADV_WIPEONFORK`), before any
+//! atfork handler runs there. So, as with the C library, a child does not own what its parent locked.
+
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+#[repr(C, align(4096))]
+struct Page(AtomicU32, [u8; 4092]);
+
+static PAGE: Page = Page(AtomicU32::new(0), [0; 4092]);
+
+/// 1: the page is wiped in a child.
+static WIPES: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(target_arch = "x86_64")]
+mod word {
+    use core::arch::{asm, global_asm};
+
+    // Initial-exec, which the interposer may use because it is loaded at start; stable Rust cannot ask for it.
+    global_asm!(
+        ".pushsection .tbss.wakeful_tid,\"awT\",@nobits",
+        ".hidden wakeful_tid",
+        ".globl wakeful_tid",
+        ".type wakeful_tid, @object",
+        ".size wakeful_tid, 4",
+        ".p2align 2",
+        "wakeful_tid: .zero 4",
+        ".popsection",
+    );
+
+    #[inline(always)]
+    pub fn get() -> u32 {
+        let value: u32;
+        // SAFETY: reads this thread's own variable.
+        unsafe {
+            asm!("mov {a}, qword ptr [rip + wakeful_tid@GOTTPOFF]", "mov {v:e}, dword ptr fs:[{a}]",
+                a = out(reg) _, v = lateout(reg) value, options(nostack, preserves_flags, readonly));
+        }
+        value
+    }
+
+    pub fn set(value: u32) {
+        // SAFETY: writes this thread's own variable.
+        unsafe {
+            asm!("mov {a}, qword ptr [rip + wakeful_tid@GOTTPOFF]", "mov dword ptr fs:[{a}], {v:e}",
+                a = out(reg) _, v = in(reg) value, options(nostack, preserves_flags));
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod word {
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static TID: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub fn get() -> u32 {
+        TID.with(Cell::get)
+    }
+
+    pub fn set(value: u32) {
+        TID.with(|tid| tid.set(value));
+    }
+}
+
+/// Lets the cache be used from now on, if the kernel can wipe it (Linux 4.14).
+pub fn init() {
+    let page = core::ptr::from_ref(&PAGE).cast_mut().cast();
+    // SAFETY: the page is a whole one and ours; a kernel that refuses changes nothing.
+    if unsafe { libc::madvise(page, size_of::<Page>(), libc::MADV_WIPEONFORK) } == 0 {
+        WIPES.store(1, Relaxed);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ask() -> u32 {
+    // SAFETY: no arguments.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    // Where PAGE reads 0 there is one thread (a fresh child) or the cached words are all empty or right (start).
+    word::set(tid);
+    PAGE.0.store(WIPES.load(Relaxed), Relaxed);
+    tid
+}
+
+/// The calling thread's kernel id.
+#[inline(always)]
+pub fn get() -> u32 {
+    let tid = word::get();
+    if tid != 0 && PAGE.0.load(Relaxed) != 0 { tid } else { ask() }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The default spin lock: for programs that call `pthread_spin_lock` on a machine they do not have for themselves.
+//!
+//! # State
+//!
+//! One word with the values that the C library uses on x86_64, so that both can work on one process-shared lock:
+//!
+//! | value (signed) | means                                                                                   |
+//! |----------------|-----------------------------------------------------------------------------------------|
+//! | 1              | free                                                                                    |
+//! | 0              | held, by a thread that has not registered (or by the C library's `lock dec`)            |
+//! | -n             | held, by thread n (or n foreign waiters have decremented it: then the hint is wrong)    |
+//!
+//! Transitions: 1 -> -me (acquire), any -> 1 (release).
+//!
+//! # Invariants
+//!
+//! I1. Only a change from 1 acquires, and only one thread can make it.
+//! I2. Nobody sleeps until woken: every sleep is a nap that ends by itself. So a release owes nobody anything and is one
+//! plain store, which is what a spin lock is chosen for.
+//!
+//! # Protocol
+//!
+//! A1. Compare-and-swap 1 -> -me. A2. If held: poll with growing gaps while the holder is seen running and no processor
+//! is wanted by a thread that could do more with it; A3. else nap, each time twice as long, and go to A1. R1. Store 1.
+//!
+//! # Memory order
+//!
+//! R1 release -> A1 acquire publishes the critical section.
+//!
+//! # Under the scheduler
+//!
+//! Holder preempted: the waiters nap, so it gets a processor back soon instead of at the end of their time slices. More threads than
+//! processors: waiters who do not get the lock within a few microseconds nap, so that those who run find it free. A hint
+//! that is stale costs a nap or a few microseconds of polling, never more. Killed while holding: as any spin lock, held for ever.
+//!
+//! # Fairness and space
+//!
+//! None promised: the lock goes to who comes at the right moment. 4 bytes.
+//!
+//! # Rejected
+//!
+//! The default mutex in the same word: its release is a second locked instruction, twice the uncontended cost. A waiters'
+//! bit that the release would look at: needs a full fence after the store, which costs the same.
+//!
+//! # Checked by
+//!
+//! `crates/preload/tests/c/spin.c`, with and without the library.
+
+use core::marker::PhantomData;
+use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId};
+
+/// COST: nanoseconds between two looks at a held lock: about a cache miss at first, so that the holder's line is left alone.
+const POLL_NS: u64 = 200;
+const POLL_MAX_NS: u64 = 2_000;
+/// COST: how long a waiter polls while the holder runs: the price of a nap and its wake-up, so at most twice the best (Karlin).
+const SPIN_NS: u64 = 10_000;
+/// COST: first and longest nap.
+const NAP_NS: u64 = 20_000;
+const NAP_MAX_NS: u64 = 640_000;
+
+const FREE: u32 = 1;
+
+/// The default spin lock.
+#[repr(transparent)]
+pub struct Wakeful<P: Platform> {
+    word: P::AtomicU32,
+    platform: PhantomData<P>,
+}
+
+impl<P: Platform> Default for Wakeful<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform> Wakeful<P> {
+    /// A free lock.
+    pub fn new() -> Self {
+        Self { word: P::AtomicU32::new(FREE), platform: PhantomData }
+    }
+
+    #[inline(always)]
+    fn try_take(&self) -> Result<u32, u32> {
+        // ORDER: Acquire, pairs with R1.
+        self.word.compare_exchange(FREE, P::current().0.wrapping_neg(), Acquire, Relaxed)
+    }
+
+    /// Acquires the lock (A1).
+    #[inline(always)]
+    pub fn lock(&self) {
+        if self.try_take().is_err() {
+            self.lock_slow();
+        }
+    }
+
+    /// Acquires the lock if it is free.
+    #[inline(always)]
+    pub fn try_lock(&self) -> bool {
+        self.word.load(Relaxed) == FREE && self.try_take().is_ok()
+    }
+
+    /// Releases the lock (R1).
+    ///
+    /// # Safety
+    /// The caller holds it.
+    #[inline(always)]
+    pub unsafe fn unlock(&self) {
+        // ORDER: Release, pairs with A1; publishes the critical section.
+        self.word.store(FREE, Release);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self) {
+        P::register();
+        let mut nap = NAP_NS;
+        loop {
+            // A2.
+            let start = P::now_ns();
+            let mut now = start;
+            let mut gap = POLL_NS;
+            loop {
+                let word = self.word.load(Relaxed);
+                if word == FREE {
+                    if self.try_take().is_ok() {
+                        return;
+                    }
+                    continue;
+                }
+                // HINT: a stale or foreign owner only chooses between polling and napping.
+                let owner = ThreadId(word.wrapping_neg() % ThreadId::LIMIT);
+                let running = !matches!(P::run_state(owner), RunState::Preempted | RunState::Blocked);
+                if !running || now >= start + SPIN_NS {
+                    break;
+                }
+                let next = now + gap;
+                gap = (gap * 2).min(POLL_MAX_NS);
+                while now < next {
+                    P::pause();
+                    now = P::now_ns();
+                }
+            }
+            // A3.
+            P::nap(nap);
+            nap = (nap * 2).min(NAP_MAX_NS);
+        }
+    }
+}
