@@ -3,5 +3,11 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=src/cancel.c");
-    cc::Build::new().file("src/cancel.c").flag("-fexceptions").flag("-fPIC").flag("-O2").warnings(true).compile("cancel");
+    cc::Build::new()
+        .file("src/cancel.c")
+        .flag("-fexceptions")
+        .flag("-fPIC")
+        .flag("-O2")
+        .warnings(true)
+        .compile("cancel");
 }

@@ -9,9 +9,12 @@ use std::process::Command;
 /// The environment variable that names the lock for the interposer.
 pub const LOCK_VARIABLE: &str = "WAKEFUL_LOCK";
 /// The environment variable that names the kernel view.
-pub const VIEW_VARIABLE: &str = "WAKEFUL_VIEW";
+pub const VIEW_VARIABLE: &str = linux::view::VARIABLE;
+
 /// The names of the views, as that variable takes them.
-pub const VIEWS: &[&str] = &["auto", "bpf", "perf", "none"];
+pub fn views() -> impl Iterator<Item = &'static str> {
+    linux::view::NAMES.iter().map(|(name, _)| *name)
+}
 
 /// A contender and the environment that it runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +59,7 @@ impl Contender {
             None => (text, None),
         };
         if let Some(view) = view
-            && !VIEWS.contains(&view)
+            && !views().any(|name| name == view)
         {
             return Err(ContenderError::UnknownView { name: view.to_string() });
         }

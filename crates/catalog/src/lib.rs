@@ -38,6 +38,42 @@ macro_rules! mutexes {
             { "wakeful", wakeful, [P] $crate::sync::mutex::Wakeful<P>, timed, [informed],
               "this project",
               "the default: barging, one standby, sleepers in line; knows who runs" }
+            { "tas-b", tas_b, [P] $crate::sync::mutex::TasB<P>, in_place, [],
+              "TR 1994, section 5.2",
+              "test-and-test_and_set with bounded exponential backoff" }
+            { "ttas-spin", ttas_spin, [P] $crate::sync::mutex::Ttas<P, $crate::sync::wait::Spin>, in_place, [],
+              "ICPP 2001, section 4",
+              "test-and-test_and_set; spins, whoever runs" }
+            { "ttas-block", ttas_block, [P] $crate::sync::mutex::Ttas<P, $crate::sync::wait::Block>, in_place, [],
+              "ICPP 2001, section 4",
+              "test-and-test_and_set; sleeps at once" }
+            { "ttas-informing", ttas_informing, [P] $crate::sync::mutex::Ttas<P, $crate::sync::wait::Informing>, in_place, [informed],
+              "ICPP 2001, section 4",
+              "test-and-test_and_set; sleeps while a thread that matters more is preempted" }
+            { "mcs-spin", mcs_spin, [P] $crate::sync::mutex::Mcs<P, $crate::sync::wait::Spin>, queue, [fair],
+              "Mellor-Crummey, Scott, TOCS 1991",
+              "list-based queue; spins on its own line, whoever runs" }
+            { "mcs-block", mcs_block, [P] $crate::sync::mutex::Mcs<P, $crate::sync::wait::Block>, queue, [fair],
+              "ICPP 2001, section 4",
+              "list-based queue; sleeps at once" }
+            { "mcs-informing", mcs_informing, [P] $crate::sync::mutex::Mcs<P, $crate::sync::wait::Informing>, queue, [fair informed],
+              "ICPP 2001, figure 1",
+              "list-based queue; gives way to threads that matter more, keeps them in line" }
+            { "ticket-spin", ticket_spin, [P] $crate::sync::mutex::Ticket<P, $crate::sync::wait::Spin>, in_place, [fair],
+              "TR 1994, section 4.1",
+              "take a number; proportional backoff" }
+            { "ticket-block", ticket_block, [P] $crate::sync::mutex::Ticket<P, $crate::sync::wait::Block>, in_place, [fair],
+              "ICPP 2001, section 4",
+              "take a number; sleeps at once" }
+            { "ticket-informing", ticket_informing, [P] $crate::sync::mutex::Ticket<P, $crate::sync::wait::Informing>, in_place, [fair informed],
+              "ICPP 2001, section 4",
+              "take a number; gives way to threads that matter more" }
+            { "smart-q", smart_q, [P] $crate::sync::mutex::SmartQ<P>, queue, [fair informed],
+              "TR 1994, figure 3",
+              "list-based queue that passes over preempted waiters" }
+            { "native", native, [P] $crate::sync::mutex::Native<P>, timed, [],
+              "Drepper, Futexes Are Tricky",
+              "a futex with three states, like glibc's low-level lock" }
         }
     };
 }

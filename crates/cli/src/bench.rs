@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, VIEWS};
+use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, views};
 use ::bench::job::{Job, Work};
 use ::bench::machine::{self, Machine};
 use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
@@ -198,7 +198,7 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
             anyhow::anyhow!("{error}; {hint}")
         }
         ContenderError::UnknownView { name } => {
-            anyhow::anyhow!("{error}; {}", suggest::hint(name, VIEWS.iter().copied()))
+            anyhow::anyhow!("{error}; {}", suggest::hint(name, views()))
         }
         ContenderError::NoInterposer { .. } => match found {
             Err(reason) => reason.context("no `interposed`"),
@@ -218,8 +218,8 @@ fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -
         }
     }
     if let Some(view) = &common.view {
-        if !VIEWS.contains(&view.as_str()) {
-            bail!("there is no view `{view}`; {}", suggest::hint(view, VIEWS.iter().copied()));
+        if !views().any(|name| name == view) {
+            bail!("there is no view `{view}`; {}", suggest::hint(view, views()));
         }
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var(VIEW_VARIABLE, view) };

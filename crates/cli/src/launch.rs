@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ::bench::contender::{LOCK_VARIABLE, VIEW_VARIABLE, VIEWS, preload_list};
+use ::bench::contender::{LOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
 use anyhow::{Result, bail};
 
 use crate::program::{self, Program};
@@ -78,9 +78,9 @@ impl Launch {
             check_lock(lock)?;
         }
         if let Some(view) = &args.view
-            && !VIEWS.contains(&view.as_str())
+            && !views().any(|name| name == view)
         {
-            bail!("there is no view `{view}`; {}", suggest::hint(view, VIEWS.iter().copied()));
+            bail!("there is no view `{view}`; {}", suggest::hint(view, views()));
         }
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.

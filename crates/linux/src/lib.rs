@@ -93,6 +93,12 @@ impl Platform for Linux {
     }
 
     #[inline]
+    fn holds(thread: ThreadId) -> Option<&'static AtomicU32> {
+        let registry = registry::live()?;
+        (thread != ThreadId::NONE).then(|| registry.holds(thread))
+    }
+
+    #[inline]
     fn set_wish(thread: ThreadId, wish: Wish) {
         if thread != ThreadId::NONE
             && let Some(registry) = registry::live()

@@ -379,6 +379,12 @@ impl Registry {
         &self.thread(id).priority
     }
 
+    /// How many locks a thread holds that raised its priority.
+    #[inline(always)]
+    pub fn holds(&self, id: ThreadId) -> &'static AtomicU32 {
+        &self.thread(id).holds
+    }
+
     /// The KE-1 wish of a thread.
     #[inline(always)]
     pub fn wish(&self, id: ThreadId) -> &'static AtomicU32 {

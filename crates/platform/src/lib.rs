@@ -70,6 +70,9 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// A pointer that threads share.
     type AtomicPtr<T: 'static>: Atomic<*mut T>;
 
+    /// Pauses in a row that make a difference. A model checker, where each is a choice of who goes on, says 1.
+    const PAUSES: u32 = u32::MAX;
+
     /// The calling thread's stamp: its id in the bits of [`STAMP_ID`], in the others what [`Platform::set_stamp`] left there.
     /// Costs one load; made for fast paths.
     fn stamp() -> u32;
@@ -105,6 +108,9 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
 
     /// Changes the user-level priority of a thread if it still is `from` (ICPP 2001, figure 1, line 16).
     fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool;
+
+    /// How many locks a thread holds that raised its priority; only the thread itself writes it. `None` for [`ThreadId::NONE`].
+    fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
     /// Sets the calling thread's KE-1 wish.
     fn set_wish(thread: ThreadId, wish: Wish);

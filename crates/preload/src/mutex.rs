@@ -20,9 +20,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering::*};
 
-use libc::{
-    EAGAIN, EBUSY, EDEADLK, EPERM, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec,
-};
+use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 use platform::{Clock, Deadline};
 use sync::mutex::{RawMutex, RawMutexTimed};
 

@@ -182,7 +182,8 @@ struct Visitor<'a>(&'a Mutex, Plan);
 impl MutexVisitor<Linux> for Visitor<'_> {
     type Output = Result<Sample, JobError>;
     fn visit<L: RawMutex<Linux> + 'static>(self, _: &'static catalog::Entry) -> Self::Output {
-        // The view is set up here and not by the first thread that waits.
+        // The view is set up here, also a privileged one, and not by the first thread that waits.
+        linux::init();
         Linux::register();
         run_with::<Ours<L>>(self.0, self.1)
     }

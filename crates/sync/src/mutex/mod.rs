@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mutual exclusion.
 
+mod mcs;
+mod native;
+mod smart_q;
+mod tas_b;
+mod ticket;
+mod ttas;
 mod wakeful;
 
+pub use mcs::{Mcs, McsNode};
+pub use native::Native;
+pub use smart_q::{SmartQ, SmartQNode};
+pub use tas_b::TasB;
+pub use ticket::Ticket;
+pub use ttas::Ttas;
 pub use wakeful::Wakeful;
 
 use platform::{Deadline, Platform};

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tests, generic over algorithm and machine. Each panics on failure.
+
+use std::sync::Arc;
+
+use platform::{Clock, Deadline, Ordering::*, Priority, ThreadId};
+use sync::mutex::{RawMutex, RawMutexTimed};
+
+use crate::{Cell, Machine};
+
+/// A lock and what it protects.
+pub struct Shared<M: Machine, L> {
+    lock: L,
+    cell: M::Cell,
+}
+
+impl<M: Machine, L: RawMutex<M>> Shared<M, L> {
+    fn new() -> Self {
+        Self::of(L::new())
+    }
+
+    fn of(lock: L) -> Self {
+        Self { lock, cell: M::Cell::new() }
+    }
+
+    fn guard<'a>(&'a self, node: &'a L::Node) -> Guard<'a, M, L> {
+        // SAFETY: the guard borrows the node and unlocks once.
+        unsafe { self.lock.lock(node) };
+        Guard { shared: self, node }
+    }
+
+    fn bump(&self) {
+        let node = L::Node::default();
+        let guard = self.guard(&node);
+        guard.shared.cell.bump();
+    }
+
+    fn try_bump(&self) -> bool {
+        let node = L::Node::default();
+        // SAFETY: the guard borrows the node and unlocks once.
+        let got = unsafe { self.lock.try_lock(&node) };
+        if got {
+            let guard = Guard { shared: self, node: &node };
+            guard.shared.cell.bump();
+        }
+        got
+    }
+
+    /// The lock is free, works, and this many updates were made; this thread is as before.
+    fn finish(&self, updates: u32) {
+        assert!(self.try_bump(), "a free lock could not be taken without waiting");
+        self.bump();
+        assert_eq!(self.cell.get(), updates + 2, "an update got lost: two threads held the lock at once");
+        assert_eq!(M::priority(M::current()), Priority::Running, "a thread that holds nothing kept its priority");
+    }
+}
+
+struct Guard<'a, M: Machine, L: RawMutex<M>> {
+    shared: &'a Shared<M, L>,
+    node: &'a L::Node,
+}
+
+impl<M: Machine, L: RawMutex<M>> Drop for Guard<'_, M, L> {
+    fn drop(&mut self) {
+        // SAFETY: locked with this node, once.
+        unsafe { self.shared.lock.unlock(self.node) };
+    }
+}
+
+/// Runs `body(0..threads)` at once, the first one on the calling thread.
+fn together<M: Machine>(threads: u32, body: impl Fn(u32) + Send + Sync + 'static) {
+    let body = Arc::new(body);
+    let handles: Vec<_> = (1..threads)
+        .map(|index| {
+            let body = body.clone();
+            M::spawn(move || body(index))
+        })
+        .collect();
+    body(0);
+    handles.into_iter().for_each(M::join);
+}
+
+/// One at a time, and everybody gets there.
+pub fn exclusion<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
+    exclusion_of::<M, L>(L::new(), threads, rounds);
+}
+
+/// The same with a lock in a certain state, which counts as free.
+pub fn exclusion_of<M: Machine, L: RawMutex<M> + 'static>(lock: L, threads: u32, rounds: u32) {
+    let shared = Arc::new(Shared::<M, L>::of(lock));
+    let ours = shared.clone();
+    together::<M>(threads, move |_| (0..rounds).for_each(|_| ours.bump()));
+    shared.finish(threads * rounds);
+}
+
+/// The same with a lock that the calling thread holds already.
+pub fn release_of<M: Machine, L: RawMutex<M, Node = ()> + 'static>(lock: L, threads: u32) {
+    let shared = Arc::new(Shared::<M, L>::of(lock));
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        if index == 0 {
+            drop(Guard { shared: &*ours, node: &() });
+        }
+        ours.bump();
+    });
+    shared.finish(threads);
+}
+
+/// Who tries gets the lock or does not, and in either case harms nobody.
+pub fn trying<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
+    let shared = Arc::new(Shared::<M, L>::new());
+    let got = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let (ours, count) = (shared.clone(), got.clone());
+    together::<M>(threads, move |index| {
+        for _ in 0..rounds {
+            if index % 2 == 0 {
+                ours.bump();
+                count.fetch_add(1, Relaxed);
+            } else if ours.try_bump() {
+                count.fetch_add(1, Relaxed);
+            }
+        }
+    });
+    let node = L::Node::default();
+    let guard = shared.guard(&node);
+    assert!(!shared.try_bump(), "a held lock was taken");
+    drop(guard);
+    shared.finish(got.load(Relaxed));
+}
+
+/// Who gives up comes back after the deadline, without the lock, and harms nobody.
+pub fn timing<M: Machine, L: RawMutexTimed<M> + 'static>(threads: u32, rounds: u32, patience_ns: u64) {
+    let shared = Arc::new(Shared::<M, L>::new());
+    let got = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let (ours, count) = (shared.clone(), got.clone());
+    together::<M>(threads, move |index| {
+        for _ in 0..rounds {
+            if index == 0 {
+                ours.bump();
+                count.fetch_add(1, Relaxed);
+                continue;
+            }
+            let deadline = Deadline { ns: M::now_ns() + patience_ns, clock: Clock::Monotonic };
+            let node = L::Node::default();
+            // SAFETY: the guard borrows the node and unlocks once.
+            if unsafe { ours.lock.lock_until(&node, deadline) } {
+                let guard = Guard { shared: &*ours, node: &node };
+                guard.shared.cell.bump();
+                drop(guard);
+                count.fetch_add(1, Relaxed);
+            } else {
+                assert!(M::past(deadline), "gave up before the deadline");
+            }
+        }
+    });
+    shared.finish(got.load(Relaxed));
+}
+
+/// A lock that is never released is not got, and its waiter comes back.
+pub fn timing_out<M: Machine, L: RawMutexTimed<M> + 'static>(patience_ns: u64) {
+    let shared = Arc::new(Shared::<M, L>::new());
+    let node = L::Node::default();
+    let guard = shared.guard(&node);
+    let ours = shared.clone();
+    M::join(M::spawn(move || {
+        let deadline = Deadline { ns: M::now_ns() + patience_ns, clock: Clock::Monotonic };
+        let node = L::Node::default();
+        // SAFETY: never acquired.
+        assert!(!unsafe { ours.lock.lock_until(&node, deadline) }, "a held lock was taken");
+        assert!(M::past(deadline), "gave up before the deadline");
+    }));
+    drop(guard);
+    shared.finish(0);
+}
+
+/// Threads hold two locks at once and release them in either order; priorities come out right.
+pub fn nesting<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, informed: bool) {
+    let outer = Arc::new(Shared::<M, L>::new());
+    let inner = Arc::new(Shared::<M, L>::new());
+    let (first, second) = (outer.clone(), inner.clone());
+    together::<M>(threads, move |index| {
+        for round in 0..rounds {
+            let (first_node, second_node) = (L::Node::default(), L::Node::default());
+            let a = first.guard(&first_node);
+            let b = second.guard(&second_node);
+            a.shared.cell.bump();
+            b.shared.cell.bump();
+            if (index + round) % 2 == 0 {
+                drop(a);
+                if informed && M::current() != ThreadId::NONE {
+                    assert_eq!(M::priority(M::current()), Priority::LockHolder, "it still holds the inner lock");
+                }
+                drop(b);
+            } else {
+                drop(b);
+                drop(a);
+            }
+            assert_eq!(M::priority(M::current()), Priority::Running);
+        }
+    });
+    outer.finish(threads * rounds);
+    inner.finish(threads * rounds);
+}
+
+/// A thread that panics inside releases the lock on its way out.
+pub fn unwinding<M: Machine, L: RawMutex<M> + 'static>(threads: u32) {
+    let shared = Arc::new(Shared::<M, L>::new());
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let node = L::Node::default();
+            let guard = ours.guard(&node);
+            guard.shared.cell.bump();
+            if index % 2 == 1 {
+                std::panic::resume_unwind(Box::new("on purpose"));
+            }
+        }));
+        assert_eq!(result.is_err(), index % 2 == 1);
+    });
+    shared.finish(threads);
+}

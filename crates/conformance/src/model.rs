@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine inside a model checker, written once for the two checkers, whose interfaces are the same.
+//!
+//! The state of an execution is a [`World`]: thread blocks and the futex table. The priorities and wishes are not the
+//! checker's atomics: they are hints, and nothing may depend on them.
+
+/// Defines `$name` in terms of the crate `$checker`. `$yield` lets others go first, `$choose` picks a bool.
+macro_rules! model {
+    ($(#[$doc:meta])* $name:ident, $checker:ident, $choose:expr) => {
+        use std::cell::Cell as StdCell;
+        use std::sync::atomic::Ordering::*;
+
+        use ::$checker::sync::atomic;
+        use ::$checker::sync::{Condvar, Mutex};
+        use ::$checker::thread;
+        use platform::{Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
+
+        use crate::{Hints, Machine, Settings};
+
+        /// One of the checker's atomics.
+        pub struct Word<A>(A);
+
+        /// An integer of the checker's.
+        type AtomicU32 = Word<atomic::AtomicU32>;
+
+        $crate::model::forward!([] u32, atomic::AtomicU32);
+        $crate::model::forward!([T] *mut T, atomic::AtomicPtr<T>);
+
+        impl AtomicInt<u32> for AtomicU32 {
+            fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+                self.0.fetch_add(value, order)
+            }
+            fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+                self.0.fetch_sub(value, order)
+            }
+            fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+                self.0.fetch_or(value, order)
+            }
+            fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+                self.0.fetch_and(value, order)
+            }
+        }
+
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $name;
+
+        /// Threads in a model, and one for [`ThreadId::NONE`].
+        const THREADS: usize = 8;
+
+        struct World {
+            settings: Settings,
+            queue: [[AtomicU32; 8]; THREADS],
+            holds: [AtomicU32; THREADS],
+            priority: [StdCell<Priority>; THREADS],
+            wish: [StdCell<Wish>; THREADS],
+            /// Who sleeps where, longest first.
+            sleepers: Mutex<Vec<(usize, usize)>>,
+            wake: [Condvar; THREADS],
+            threads: StdCell<u32>,
+        }
+
+        ::std::thread_local! {
+            /// A model runs all its threads on one thread of the system.
+            static WORLD: StdCell<Option<&'static World>> = const { StdCell::new(None) };
+        }
+
+        ::$checker::thread_local! {
+            static ID: StdCell<u32> = StdCell::new(0);
+            static STAMP: StdCell<u32> = StdCell::new(0);
+            static CLOCK: StdCell<u64> = StdCell::new(0);
+            static TURN: StdCell<u32> = StdCell::new(0);
+        }
+
+        fn world() -> &'static World {
+            WORLD.get().expect("inside a model")
+        }
+
+        /// Runs `body` as the first thread of a fresh world.
+        fn in_world(settings: Settings, body: impl FnOnce()) {
+            let zeros = || std::array::from_fn(|_| Atomic::new(0));
+            let world = Box::into_raw(Box::new(World {
+                settings,
+                queue: std::array::from_fn(|_| std::array::from_fn(|_| Atomic::new(0))),
+                holds: zeros(),
+                priority: std::array::from_fn(|_| StdCell::new(Priority::Running)),
+                wish: std::array::from_fn(|_| StdCell::new(Wish::Preemptable)),
+                sleepers: Mutex::new(Vec::new()),
+                wake: std::array::from_fn(|_| Condvar::new()),
+                threads: StdCell::new(0),
+            }));
+            // SAFETY: freed below, when all threads have been joined; leaked if the body panics.
+            WORLD.set(Some(unsafe { &*world }));
+            body();
+            WORLD.set(None);
+            // SAFETY: made above by Box, and nobody has it any more.
+            drop(unsafe { Box::from_raw(world) });
+        }
+
+        impl $name {
+            fn choose(hint: RunState) -> bool {
+                match world().settings.hints {
+                    Hints::Always(state) => state == hint,
+                    Hints::Mixed => $choose(TURN.with(|turn| turn.replace(turn.get() + 1))),
+                }
+            }
+
+            /// The calling thread's id has been given out.
+            fn id() -> u32 {
+                ID.with(|id| id.get())
+            }
+        }
+
+        impl Platform for $name {
+            type AtomicU32 = AtomicU32;
+            type AtomicPtr<T: 'static> = Word<atomic::AtomicPtr<T>>;
+            const PAUSES: u32 = 1;
+
+            fn stamp() -> u32 {
+                Self::id() << STAMP_SHIFT | STAMP.with(|stamp| stamp.get())
+            }
+
+            fn set_stamp(rest: u32) {
+                STAMP.with(|stamp| stamp.set(rest & !STAMP_ID));
+            }
+
+            fn register() -> ThreadId {
+                if Self::id() == 0 {
+                    let world = world();
+                    world.threads.set(world.threads.get() + 1);
+                    ID.with(|id| id.set(world.threads.get()));
+                }
+                Self::current()
+            }
+
+            fn run_state(thread: ThreadId) -> RunState {
+                if thread == ThreadId::NONE {
+                    return RunState::Unknown;
+                }
+                match world().settings.hints {
+                    Hints::Always(state) => state,
+                    Hints::Mixed if Self::choose(RunState::Preempted) => RunState::Preempted,
+                    Hints::Mixed => RunState::Running,
+                }
+            }
+
+            fn higher_preempted(_: Priority) -> bool {
+                Self::choose(RunState::Preempted)
+            }
+
+            fn hand_off() {
+                thread::yield_now();
+            }
+
+            fn priority(thread: ThreadId) -> Priority {
+                world().priority[thread.0 as usize].get()
+            }
+
+            fn set_priority(thread: ThreadId, priority: Priority) {
+                world().priority[thread.0 as usize].set(priority);
+            }
+
+            fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool {
+                let was = Self::priority(thread) == from;
+                if was {
+                    Self::set_priority(thread, to);
+                }
+                was
+            }
+
+            fn holds(thread: ThreadId) -> Option<&'static AtomicU32> {
+                (thread != ThreadId::NONE).then(|| &world().holds[thread.0 as usize])
+            }
+
+            fn set_wish(thread: ThreadId, wish: Wish) {
+                world().wish[thread.0 as usize].set(wish);
+            }
+
+            fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
+                let change = !Self::choose(RunState::Preempted) && world().wish[thread.0 as usize].get() == from;
+                if change {
+                    Self::set_wish(thread, to);
+                }
+                change
+            }
+
+            fn warning(_: ThreadId) -> bool {
+                Self::choose(RunState::Preempted)
+            }
+
+            fn word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
+                assert_ne!(thread, ThreadId::NONE, "nobody has no queue words");
+                &world().queue[thread.0 as usize][index]
+            }
+
+            fn generation() -> u32 {
+                world().settings.generation
+            }
+
+            fn processors() -> u32 {
+                2
+            }
+
+            fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+                let me = Self::register().0 as usize;
+                let address = std::ptr::from_ref(word) as usize;
+                let mut sleepers = world().sleepers.lock().unwrap();
+                if word.load(SeqCst) != expected {
+                    return Wait::Changed;
+                }
+                if let Some(deadline) = deadline {
+                    if Self::past(deadline) {
+                        return Wait::TimedOut;
+                    }
+                    sleepers.push((address, me));
+                    drop(sleepers);
+                    thread::yield_now();
+                    CLOCK.with(|clock| clock.set(clock.get().max(deadline.ns)));
+                    let mut sleepers = world().sleepers.lock().unwrap();
+                    return match sleepers.iter().position(|&(_, thread)| thread == me) {
+                        Some(place) => {
+                            sleepers.remove(place);
+                            Wait::TimedOut
+                        }
+                        None => Wait::Woken,
+                    };
+                }
+                sleepers.push((address, me));
+                while sleepers.iter().any(|&(_, thread)| thread == me) {
+                    sleepers = world().wake[me].wait(sleepers).unwrap();
+                }
+                Wait::Woken
+            }
+
+            fn wake(word: *const AtomicU32, count: u32) -> u32 {
+                let mut sleepers = world().sleepers.lock().unwrap();
+                let mut woken = 0;
+                while woken < count {
+                    let Some(place) = sleepers.iter().position(|&(address, _)| address == word as usize) else { break };
+                    let (_, thread) = sleepers.remove(place);
+                    world().wake[thread].notify_one();
+                    woken += 1;
+                }
+                woken
+            }
+
+            fn now_ns() -> u64 {
+                CLOCK.with(|clock| {
+                    clock.set(clock.get() + world().settings.clock_step_ns);
+                    clock.get()
+                })
+            }
+
+            fn past(deadline: Deadline) -> bool {
+                Self::now_ns() >= deadline.ns
+            }
+
+            fn pause() {
+                thread::yield_now();
+            }
+
+            fn nap(_: u64) {
+                thread::yield_now();
+            }
+
+            fn yield_now() {
+                thread::yield_now();
+            }
+        }
+
+        impl Machine for $name {
+            type Handle = thread::JoinHandle<()>;
+            type Cell = Cell;
+
+            fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle {
+                thread::spawn(body)
+            }
+
+            fn join(handle: Self::Handle) {
+                handle.join().expect("a thread of the model panicked");
+            }
+        }
+    };
+}
+
+macro_rules! forward {
+    ([$($t:ident)?] $value:ty, $atomic:ty) => {
+        impl$(<$t>)? Atomic<$value> for Word<$atomic> {
+            fn new(value: $value) -> Self {
+                Self(<$atomic>::new(value))
+            }
+            fn load(&self, order: Ordering) -> $value {
+                self.0.load(order)
+            }
+            fn store(&self, value: $value, order: Ordering) {
+                self.0.store(value, order);
+            }
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.0.swap(value, order)
+            }
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.0.compare_exchange(current, new, success, failure)
+            }
+            fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.0.compare_exchange_weak(current, new, success, failure)
+            }
+        }
+    };
+}
+
+pub(crate) use {forward, model};

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine inside shuttle: many random schedules, sequentially consistent.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+use ::shuttle::rand::Rng;
+
+crate::model::model!(
+    /// The machine inside shuttle.
+    Shuttle, shuttle, |_| ::shuttle::rand::thread_rng().r#gen::<bool>()
+);
+
+/// Others get a turn between its two steps, so that an update is lost if two threads are in it.
+pub struct Cell(UnsafeCell<u32>);
+
+// SAFETY: shuttle runs one thread at a time, and each step is whole.
+unsafe impl Sync for Cell {}
+
+impl crate::Cell for Cell {
+    fn new() -> Self {
+        Self(UnsafeCell::new(0))
+    }
+
+    fn bump(&self) {
+        let number = self.get();
+        thread::yield_now();
+        // SAFETY: as for Sync.
+        unsafe { *self.0.get() = number + 1 };
+    }
+
+    fn get(&self) -> u32 {
+        // SAFETY: as for Sync.
+        unsafe { *self.0.get() }
+    }
+}
+
+/// How to choose schedules.
+#[derive(Clone, Copy, Debug)]
+pub enum Schedules {
+    /// Uniformly at each step.
+    Random,
+    /// By priorities that change this often (probabilistic concurrency testing).
+    Pct(usize),
+}
+
+/// Runs `body` under `count` schedules from a fixed seed. On failure shuttle prints the schedule; give it to [`replay`].
+pub fn explore(
+    settings: Settings,
+    schedules: Schedules,
+    count: usize,
+    body: impl Fn() + Send + Sync + 'static,
+) -> usize {
+    use ::shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+    let scheduler: Box<dyn Scheduler + Send> = match schedules {
+        Schedules::Random => Box::new(RandomScheduler::new_from_seed(SEED, count)),
+        Schedules::Pct(depth) => Box::new(PctScheduler::new_from_seed(SEED, depth, count)),
+    };
+    let ran = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = ran.clone();
+    let mut config = ::shuttle::Config::new();
+    config.max_steps = ::shuttle::MaxSteps::FailAfter(200_000);
+    ::shuttle::Runner::new(scheduler, config).run(move || {
+        counter.fetch_add(1, Relaxed);
+        in_world(settings, &body);
+    });
+    ran.load(Relaxed)
+}
+
+const SEED: u64 = 0x5745_414b;
+
+/// Runs `body` under the schedule that a failure printed.
+pub fn replay(settings: Settings, schedule: &str, body: impl Fn() + Send + Sync + 'static) {
+    ::shuttle::replay(move || in_world(settings, &body), schedule);
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A machine that differs from another in one way: [`Twisted`].
+
+use std::marker::PhantomData;
+
+use platform::{Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, RunState, ThreadId, Wait, Wish};
+
+use crate::Machine;
+
+/// What is different. The defaults change nothing.
+pub trait Twist: Copy + Default + Send + Sync + 'static {
+    /// The ordering used instead of this one.
+    fn order(order: Ordering) -> Ordering {
+        order
+    }
+    /// What the view tells instead of this.
+    fn run_state(state: RunState) -> RunState {
+        state
+    }
+    /// A yes-or-no hint is given the other way round.
+    fn lies() -> bool {
+        false
+    }
+    /// A wake-up gets lost.
+    fn loses_wake() -> bool {
+        false
+    }
+}
+
+/// Every hint is the opposite of what the machine knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lying;
+
+impl Twist for Lying {
+    fn run_state(state: RunState) -> RunState {
+        match state {
+            RunState::Running | RunState::Unknown => RunState::Preempted,
+            RunState::Preempted | RunState::Blocked => RunState::Running,
+        }
+    }
+
+    fn lies() -> bool {
+        true
+    }
+}
+
+/// Acquire orders nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoAcquire;
+
+impl Twist for NoAcquire {
+    fn order(order: Ordering) -> Ordering {
+        match order {
+            Ordering::Acquire => Ordering::Relaxed,
+            Ordering::AcqRel => Ordering::Release,
+            order => order,
+        }
+    }
+}
+
+/// Release orders nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRelease;
+
+impl Twist for NoRelease {
+    fn order(order: Ordering) -> Ordering {
+        match order {
+            Ordering::Release => Ordering::Relaxed,
+            Ordering::AcqRel => Ordering::Acquire,
+            order => order,
+        }
+    }
+}
+
+/// Nobody is ever woken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deaf;
+
+impl Twist for Deaf {
+    fn loses_wake() -> bool {
+        true
+    }
+}
+
+/// An atomic with the orderings that the twist makes of those asked for.
+#[repr(transparent)]
+pub struct Bent<A, W>(A, PhantomData<W>);
+
+impl<T: Copy, A: Atomic<T>, W: Twist> Atomic<T> for Bent<A, W> {
+    fn new(value: T) -> Self {
+        Self(A::new(value), PhantomData)
+    }
+    fn load(&self, order: Ordering) -> T {
+        self.0.load(W::order(order))
+    }
+    fn store(&self, value: T, order: Ordering) {
+        self.0.store(value, W::order(order));
+    }
+    fn swap(&self, value: T, order: Ordering) -> T {
+        self.0.swap(value, W::order(order))
+    }
+    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
+        self.0.compare_exchange(current, new, W::order(success), W::order(failure))
+    }
+    fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
+        self.0.compare_exchange_weak(current, new, W::order(success), W::order(failure))
+    }
+}
+
+impl<T: Copy, A: AtomicInt<T>, W: Twist> AtomicInt<T> for Bent<A, W> {
+    fn fetch_add(&self, value: T, order: Ordering) -> T {
+        self.0.fetch_add(value, W::order(order))
+    }
+    fn fetch_sub(&self, value: T, order: Ordering) -> T {
+        self.0.fetch_sub(value, W::order(order))
+    }
+    fn fetch_or(&self, value: T, order: Ordering) -> T {
+        self.0.fetch_or(value, W::order(order))
+    }
+    fn fetch_and(&self, value: T, order: Ordering) -> T {
+        self.0.fetch_and(value, W::order(order))
+    }
+}
+
+fn bent<A, W>(word: &'static A) -> &'static Bent<A, W> {
+    // SAFETY: `Bent` is transparent.
+    unsafe { &*std::ptr::from_ref(word).cast() }
+}
+
+/// The machine `P`, twisted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Twisted<P, W>(PhantomData<(P, W)>);
+
+impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
+    type AtomicU32 = Bent<P::AtomicU32, W>;
+    type AtomicPtr<T: 'static> = Bent<P::AtomicPtr<T>, W>;
+    const PAUSES: u32 = P::PAUSES;
+
+    fn stamp() -> u32 {
+        P::stamp()
+    }
+    fn set_stamp(rest: u32) {
+        P::set_stamp(rest);
+    }
+    fn register() -> ThreadId {
+        P::register()
+    }
+    fn run_state(thread: ThreadId) -> RunState {
+        W::run_state(P::run_state(thread))
+    }
+    fn higher_preempted(than: Priority) -> bool {
+        P::higher_preempted(than) != W::lies()
+    }
+    fn hand_off() {
+        P::hand_off();
+    }
+    fn priority(thread: ThreadId) -> Priority {
+        P::priority(thread)
+    }
+    fn set_priority(thread: ThreadId, priority: Priority) {
+        P::set_priority(thread, priority);
+    }
+    fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool {
+        P::change_priority(thread, from, to) != W::lies()
+    }
+    fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32> {
+        P::holds(thread).map(bent)
+    }
+    fn set_wish(thread: ThreadId, wish: Wish) {
+        P::set_wish(thread, wish);
+    }
+    fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
+        P::change_wish(thread, from, to) != W::lies()
+    }
+    fn warning(thread: ThreadId) -> bool {
+        P::warning(thread) != W::lies()
+    }
+    fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32 {
+        bent(P::word(thread, index))
+    }
+    fn generation() -> u32 {
+        P::generation()
+    }
+    fn processors() -> u32 {
+        P::processors()
+    }
+    fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+        P::wait(&word.0, expected, deadline)
+    }
+    fn wake(word: *const Self::AtomicU32, count: u32) -> u32 {
+        if W::loses_wake() { 0 } else { P::wake(word.cast(), count) }
+    }
+    fn now_ns() -> u64 {
+        P::now_ns()
+    }
+    fn past(deadline: Deadline) -> bool {
+        P::past(deadline)
+    }
+    fn pause() {
+        P::pause();
+    }
+    fn nap(ns: u64) {
+        P::nap(ns);
+    }
+    fn yield_now() {
+        P::yield_now();
+    }
+}
+
+impl<P: Machine, W: Twist> Machine for Twisted<P, W> {
+    type Handle = P::Handle;
+    type Cell = P::Cell;
+
+    fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle {
+        P::spawn(body)
+    }
+    fn join(handle: Self::Handle) {
+        P::join(handle);
+    }
+}

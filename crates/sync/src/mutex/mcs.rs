@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `mcs-spin`, `mcs-block`, `mcs-informing`: the list-based queue lock, and three ways to wait.
+//!
+//! First come, first served; each waiter spins on its own cache line. Choose it where fairness counts, or on many processors;
+//! `mcs-spin` only on a machine of one's own. Mellor-Crummey and Scott, TOCS 1991; informing: Antonopoulos, Nikolopoulos,
+//! Papatheodorou, ICPP 2001, figure 1, whose lines are cited below.
+//!
+//! Changed in `mcs-informing`, because Linux has no second-level scheduler that acts on our priorities:
+//! - "Hand off the processor" in a waiter (lines 18-20) is to sleep on its own node: the processor goes to whoever is runnable.
+//!   In a releaser (lines 33 and 42) it is a nap outside the queue, so that threads without a processor come to be
+//!   without a place in line too, and those in line run.
+//! - Who hands over to a sleeper wakes the sleeper behind it as well (R4): an immediate waiter is one that spins by the time it is served.
+//! - Lines 33 and 42 look at the successor, not at all threads: it is the only one whose priority this release has raised.
+//! - Line 39 comes after line 40, and only for a successor that is off its processor; a running one raises itself (line 22).
+//!   It is a write to a line of another processor, between two who hand over.
+//! - The previous priority is not saved but counted ([`crate::wait::entered`] says why).
+//!
+//! # State
+//!
+//! The lock is the tail of the queue, null when free. The word `state` of a node: bits 0-1 WAITING, ASLEEP, GRANTED; the rest is the waiter's
+//! thread.
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | WAITING | ASLEEP | the waiter (A5) |
+//! | ASLEEP | WAITING | the predecessor's predecessor, waking it early (R4), or the waiter, woken for nothing |
+//! | WAITING, ASLEEP | GRANTED | the predecessor (R3) |
+//!
+//! # Invariants
+//!
+//! I1. One node of the queue is granted (or was put into an empty queue), and its thread holds the lock.
+//! I2. A node stays where it is from A1 until its thread's unlock has returned; others come to it only before it is granted (its successor's
+//! A3 too: unlock waits for that, R2).
+//! I3. A node that is ASLEEP is woken by whoever changes that: every such change is a swap or compare-and-swap that sees it.
+//!
+//! # Protocol
+//!
+//! A1. Swap the node into the tail (line 7); A2. done if it was null. A3. Link behind the predecessor (lines 12, 15), after
+//! taking the priority IMMEDIATE_WAITER if the predecessor owns the lock (line 11), else before changing it
+//! to LOCK_WAITER by compare-and-swap (line 16): the predecessor may become the owner meanwhile and raise us (A6).
+//! A4. Spin while WAITING. A5. Sleep if the policy says so (lines 18-20). A6. Granted: become LOCK_HOLDER (line 22), make the
+//! successor IMMEDIATE_WAITER (lines 23-25).
+//! R1. No successor: tail to null (line 29). R2. That failing, one is about to link; wait for it as an
+//! IMMEDIATE_WAITER, giving way to it (lines 34-36). R3. Grant (line 40). R4. Wake the successor if it slept, and before R3, if we are
+//! crowded, the one behind it. R5. Restore the priority (line 41). R6. Hand off (line 42).
+//!
+//! # Memory order
+//!
+//! A1 release (in AcqRel) -> A1 acquire of the next, and A3 release -> R1, R2 acquire publish the node. R3 release -> A4 acquire and
+//! R1 release -> A1 acquire publish the protected data. R4 release -> A4 acquire is a formality: nothing is published.
+//!
+//! # Under the scheduler
+//!
+//! Holder preempted: waiters of `informing` see a preempted thread of higher priority and sleep; the processor is free for the
+//! holder. Next waiter preempted: it is served all the same (first come, first served), and the releaser, who sees it, leaves its
+//! processor to it. More threads than processors: after a few such hand-overs the threads in line are those that run,
+//! the others nap or were preempted outside; a napper's return costs the line a few switches. Hint stale or inverted: a waiter sleeps, and
+//! is woken (I3), or spins, and is granted the lock; a releaser naps in vain, 1 ms for each that does. Killed while holding: lost.
+//! `spin` and `block` are oblivious: in `spin` everybody waits for whoever is first in line and preempted; in `block` every hand-over is a
+//! context switch.
+//!
+//! # Fairness and space
+//!
+//! FIFO. A pointer and a count, and a node of a cache line a waiter.
+//!
+//! # Rejected
+//!
+//! `sched_yield` as hand-off: it chooses among the threads of one processor by their past, so that the first in line, on the other, went on
+//! waiting. Waking the second in line from inside the section (line 24): the system call would be paid by everybody in line.
+//! Skipping preempted waiters: that is `smart-q`, and no longer FIFO.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle; twins that do not wait for a linking successor (R2) or forget a sleeper (I3) are caught.
+
+use core::marker::PhantomData;
+use core::ptr;
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, RunState, ThreadId};
+
+use super::RawMutex;
+use crate::wait::{self, LOOK_PAUSES, Waiting};
+
+const WAITING: u32 = 0;
+const ASLEEP: u32 = 1;
+const GRANTED: u32 = 2;
+const STATE: u32 = 3;
+const THREAD_SHIFT: u32 = 2;
+
+/// A thread's place in the queue.
+#[repr(align(64))]
+pub struct McsNode<P: Platform> {
+    next: P::AtomicPtr<McsNode<P>>,
+    state: P::AtomicU32,
+    /// Its owner slept for this acquisition, so there is more to run than there are processors. Only the owner's.
+    crowded: P::AtomicU32,
+}
+
+impl<P: Platform> Default for McsNode<P> {
+    fn default() -> Self {
+        Self { next: Atomic::new(ptr::null_mut()), state: P::AtomicU32::new(WAITING), crowded: P::AtomicU32::new(0) }
+    }
+}
+
+/// List-based queue lock, waiting as `W` says.
+pub struct Mcs<P: Platform, W> {
+    tail: P::AtomicPtr<McsNode<P>>,
+    /// Threads that have handed off their processor and are not back.
+    away: P::AtomicU32,
+    platform: PhantomData<(P, W)>,
+}
+
+fn thread(state: u32) -> ThreadId {
+    ThreadId(state >> THREAD_SHIFT)
+}
+
+impl<P: Platform, W: Waiting> Mcs<P, W> {
+    fn prepare(node: &McsNode<P>, me: ThreadId) {
+        node.next.store(ptr::null_mut(), Relaxed);
+        node.state.store(WAITING | me.0 << THREAD_SHIFT, Relaxed);
+        if W::INFORMS {
+            node.crowded.store(0, Relaxed);
+        }
+    }
+
+    /// # Safety
+    /// `before` is the node that ours replaced as the tail.
+    #[inline(never)]
+    unsafe fn wait_in_line(&self, node: &McsNode<P>, me: ThreadId, before: *mut McsNode<P>) {
+        // SAFETY: by I2 the predecessor's node stays until somebody has seen our link.
+        let before = unsafe { &*before };
+        let mine = ptr::from_ref(node).cast_mut();
+        if W::INFORMS {
+            let previous = P::priority(me);
+            if before.state.load(Relaxed) & STATE == GRANTED {
+                P::set_priority(me, Priority::LockImmediateWaiter);
+                // ORDER: Release (A3), pairs with R1 and R2; publishes the node.
+                before.next.store(mine, Release);
+            } else {
+                // ORDER: Release (A3), as above.
+                before.next.store(mine, Release);
+                P::change_priority(me, previous, Priority::LockWaiter);
+            }
+        } else {
+            // ORDER: Release (A3), as above.
+            before.next.store(mine, Release);
+        }
+        let mut turns = 0u32;
+        loop {
+            // ORDER: Acquire (A4), pairs with R3.
+            let state = node.state.load(Acquire);
+            if state & STATE == GRANTED {
+                return;
+            }
+            turns = turns.wrapping_add(1);
+            let look = W::SLEEPS && (!W::INFORMS || turns % LOOK_PAUSES.min(P::PAUSES) == 0);
+            if look && !W::may_spin::<P>(P::priority(me)) {
+                self.sleep(node, state);
+            } else {
+                P::pause();
+            }
+        }
+    }
+
+    #[cold]
+    fn sleep(&self, node: &McsNode<P>, state: u32) {
+        if W::INFORMS {
+            node.crowded.store(1, Relaxed);
+        }
+        let asleep = state | ASLEEP;
+        if state == asleep || node.state.compare_exchange(state, asleep, Relaxed, Relaxed).is_ok() {
+            // Woken for nothing we come here again and find ASLEEP, which is true again.
+            P::wait(&node.state, asleep, None);
+        }
+    }
+
+    /// Has the lock: lines 22-25.
+    fn acquired(&self, node: &McsNode<P>, me: ThreadId) {
+        if W::INFORMS {
+            wait::entered::<W, P>(me);
+            // ORDER: Acquire, pairs with A3.
+            let next = node.next.load(Acquire);
+            if !next.is_null() {
+                // SAFETY: by I2, since only we grant it the lock.
+                let next = thread(unsafe { &*next }.state.load(Relaxed));
+                P::set_priority(next, Priority::LockImmediateWaiter);
+            }
+        }
+    }
+
+    /// Lines 34-36.
+    #[cold]
+    #[inline(never)]
+    fn await_link(&self, node: &McsNode<P>) -> *mut McsNode<P> {
+        let me = P::current();
+        if W::INFORMS {
+            P::set_priority(me, Priority::LockImmediateWaiter);
+        }
+        let mut turns = 0u32;
+        let next = loop {
+            // ORDER: Acquire (R2), pairs with A3.
+            let next = node.next.load(Acquire);
+            if !next.is_null() {
+                break next;
+            }
+            turns = turns.wrapping_add(1);
+            // One that was preempted before linking has at most our priority (line 34): no hint tells us of it.
+            if W::SLEEPS && turns % LOOK_PAUSES.min(P::PAUSES) == 0 {
+                P::hand_off();
+            } else {
+                P::pause();
+            }
+        };
+        if W::INFORMS {
+            P::set_priority(me, Priority::LockHolder);
+        }
+        next
+    }
+
+    /// Wakes the node's thread without granting it anything, if it sleeps (R4). Returns what to pass to `wake`.
+    fn rouse(&self, node: *mut McsNode<P>) -> Option<*const P::AtomicU32> {
+        if node.is_null() {
+            return None;
+        }
+        // SAFETY: by I2; the caller has not yet granted the lock to the one before it.
+        let word = unsafe { &(*node).state };
+        let state = word.load(Relaxed);
+        // ORDER: Release, see "Memory order".
+        (state & STATE == ASLEEP && word.compare_exchange(state, state & !STATE, Release, Relaxed).is_ok())
+            .then_some(ptr::from_ref(word))
+    }
+}
+
+impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
+    type Node = McsNode<P>;
+
+    fn new() -> Self {
+        Self { tail: Atomic::new(ptr::null_mut()), away: P::AtomicU32::new(0), platform: PhantomData }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, node: &McsNode<P>) {
+        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE };
+        Self::prepare(node, me);
+        // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node to who comes next.
+        let before = self.tail.swap(ptr::from_ref(node).cast_mut(), AcqRel);
+        if before.is_null() {
+            if W::INFORMS {
+                node.state.fetch_or(GRANTED, Relaxed);
+            }
+        } else {
+            // SAFETY: it is what our node replaced.
+            unsafe { self.wait_in_line(node, me, before) };
+        }
+        self.acquired(node, me);
+    }
+
+    #[inline]
+    unsafe fn try_lock(&self, node: &McsNode<P>) -> bool {
+        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE };
+        Self::prepare(node, me);
+        node.state.store(GRANTED | me.0 << THREAD_SHIFT, Relaxed);
+        // ORDER: AcqRel, as A1.
+        let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
+        if got {
+            self.acquired(node, me);
+        }
+        got
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, node: &McsNode<P>) {
+        // ORDER: Acquire (R1), pairs with A3.
+        let mut next = node.next.load(Acquire);
+        if next.is_null() {
+            // ORDER: Release (R1), pairs with A1; publishes the protected data.
+            if self.tail.compare_exchange(ptr::from_ref(node).cast_mut(), ptr::null_mut(), Release, Relaxed).is_ok() {
+                wait::left::<W, P>(if W::INFORMS { P::current() } else { ThreadId::NONE });
+                return;
+            }
+            next = self.await_link(node);
+        }
+        // SAFETY: by I2, since only we grant it the lock.
+        let word = unsafe { &(*next).state };
+        if !W::SLEEPS {
+            // ORDER: Release (R3), pairs with A4; publishes the protected data.
+            word.store(GRANTED, Release);
+            return;
+        }
+        let behind = if W::INFORMS && node.crowded.load(Relaxed) != 0 {
+            // ORDER: Acquire, pairs with A3.
+            // SAFETY: as for `next`.
+            self.rouse(unsafe { (*next).next.load(Acquire) })
+        } else {
+            None
+        };
+        let word_at = ptr::from_ref(word);
+        let me = if W::INFORMS { P::current() } else { ThreadId::NONE };
+        // ORDER: Release (R3), as above. From here on `next` may be gone.
+        let was = word.swap(GRANTED, Release);
+        wait::left::<W, P>(me);
+        let slept = was & STATE == ASLEEP;
+        if W::INFORMS {
+            // HINT: naps in vain, or spares a nap and leaves the successor to the scheduler.
+            if slept || behind.is_some() || P::run_state(thread(was)) == RunState::Preempted {
+                self.give_way(thread(was), slept.then_some(word_at), behind);
+            }
+        } else if slept {
+            P::wake(word_at, 1);
+        }
+    }
+}
+
+impl<P: Platform, W: Waiting> Mcs<P, W> {
+    /// Sees to it that the successor runs, on our processor if need be: lines 39 and 42.
+    #[cold]
+    #[inline(never)]
+    fn give_way(&self, next: ThreadId, next_word: Option<*const P::AtomicU32>, behind: Option<*const P::AtomicU32>) {
+        // Not if it has changed: then it runs.
+        P::change_priority(next, Priority::LockImmediateWaiter, Priority::LockHolder);
+        if let Some(word) = next_word {
+            P::wake(word, 1);
+        }
+        if let Some(word) = behind {
+            P::wake(word, 1);
+        }
+        // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
+        if P::priority(P::current()) <= Priority::Running {
+            wait::hand_off::<P>(&self.away, u32::MAX);
+        }
+    }
+}

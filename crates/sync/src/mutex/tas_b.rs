@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `tas-b`: test-and-test_and_set with bounded exponential backoff.
+//!
+//! The simplest lock that does not drown its bus, for short sections on a machine of one's own, and the plain reference for
+//! all others. Kontothanassis, Wisniewski, Scott, TR 1994, section 5.2, "TAS-B". Unchanged.
+//!
+//! # State
+//!
+//! | word | meaning |
+//! |---|---|
+//! | 0 | free |
+//! | 1 | held |
+//!
+//! `0 -> 1` by the thread that acquires, `1 -> 0` by the one that holds.
+//!
+//! # Invariants
+//!
+//! I1. The word is 1 exactly while one thread is between A1 and R1.
+//!
+//! # Protocol
+//!
+//! A1. Read until the word is 0, pausing twice as long after each look, up to a bound; then `0 -> 1`. R1. Store 0.
+//!
+//! # Memory order
+//!
+//! R1 release -> A1 acquire publishes the protected data.
+//!
+//! # Under the scheduler
+//!
+//! Oblivious. A preempted holder stalls everybody, who spin through its slice; a preempted waiter harms nobody, because
+//! the next to come takes the lock. Killed while holding: lost.
+//!
+//! # Fairness and space
+//!
+//! None: whoever looks first. 4 bytes, no node.
+//!
+//! # Rejected
+//!
+//! Random backoff: the seam has no source of chance, and the scheduler supplies enough of it.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle.
+
+use core::marker::PhantomData;
+use platform::{Atomic, Ordering::*, Platform, StaticPlatform};
+
+use super::RawMutex;
+use crate::wait;
+
+/// COST: pauses; the bound is about 10 us, less than the scheduler's shortest slice by far.
+const FIRST_BACKOFF: u32 = 4;
+const LAST_BACKOFF: u32 = 512;
+
+/// Test-and-test_and_set with bounded exponential backoff.
+#[repr(transparent)]
+pub struct TasB<P: Platform> {
+    word: P::AtomicU32,
+    platform: PhantomData<P>,
+}
+
+impl<P: StaticPlatform> TasB<P> {
+    /// A free lock, for a `static`.
+    pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
+}
+
+impl<P: Platform> TasB<P> {
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self) {
+        let mut backoff = FIRST_BACKOFF;
+        loop {
+            wait::pause::<P>(backoff);
+            backoff = (backoff * 2).min(LAST_BACKOFF);
+            // ORDER: Acquire, pairs with R1.
+            if self.word.load(Relaxed) == 0 && self.word.swap(1, Acquire) == 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl<P: Platform> RawMutex<P> for TasB<P> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self { word: P::AtomicU32::new(0), platform: PhantomData }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, node: &()) {
+        // SAFETY: as the caller promised.
+        if !unsafe { self.try_lock(node) } {
+            self.lock_slow();
+        }
+    }
+
+    #[inline]
+    unsafe fn try_lock(&self, _: &()) -> bool {
+        // ORDER: Acquire, pairs with R1.
+        self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _: &()) {
+        // ORDER: Release (R1), pairs with A1; publishes the protected data.
+        self.word.store(0, Release);
+    }
+}
