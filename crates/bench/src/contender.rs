@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who takes part: a lock in our own process, or pthread under a preloaded library.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -108,14 +109,20 @@ impl fmt::Display for Contender {
     }
 }
 
-/// `LD_PRELOAD` with this library first and, after it, what is there already.
+/// `LD_PRELOAD` with this library first and, after it, what else is there already.
 pub fn preload_list(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(rest) = std::env::var_os("LD_PRELOAD").filter(|rest| !rest.is_empty()) {
-        list.push(":");
-        list.push(rest);
+    prepend(library, &std::env::var_os("LD_PRELOAD").unwrap_or_default())
+}
+
+fn prepend(library: &Path, list: &OsStr) -> OsString {
+    let mut result = library.as_os_str().to_owned();
+    // The dynamic linker separates at both.
+    let others = list.as_bytes().split(|byte| b": ".contains(byte));
+    for other in others.filter(|other| !other.is_empty() && *other != library.as_os_str().as_bytes()) {
+        result.push(":");
+        result.push(OsStr::from_bytes(other));
     }
-    list
+    result
 }
 
 #[cfg(test)]
@@ -141,6 +148,15 @@ mod tests {
         assert_eq!((it.preload.as_deref(), it.view.as_deref()), (Some(Path::new("/lib/ours.so")), Some("perf")));
         assert_eq!(parse("interposed").unwrap().interposed_lock, None);
         assert_eq!(parse("preload=/x:y@z.so").unwrap().preload.as_deref(), Some(Path::new("/x:y@z.so")));
+    }
+
+    #[test]
+    fn what_is_preloaded_already_stays_once() {
+        for (list, result) in
+            [("", "/us.so"), ("/a.so /b.so", "/us.so:/a.so:/b.so"), ("/a.so:/us.so", "/us.so:/a.so"), (":", "/us.so")]
+        {
+            assert_eq!(prepend(Path::new("/us.so"), OsStr::new(list)), result, "{list}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ struct Report {
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let library = library::find();
-    let views = probe::views();
+    let views = probe::views_and_limits();
     let report = Report {
         kernel: bench::machine::kernel_release(),
         glibc: bench::machine::glibc_version(),

@@ -36,16 +36,16 @@ fn set_user_id(folder: &Path) {
 
 #[test]
 fn cases() {
-    let folder = tempfile::tempdir().unwrap();
+    // Not in the machine's folder for temporary files: that may be mounted so that the set-user-ID bit means nothing.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let at = folder.path();
-    // The machine's own folder for temporary files may be mounted nosuid; then the bit means nothing, and there is no case.
     compile(at, "libstand-in.so", "int wakeful_stand_in;", &["-shared", "-fPIC"]);
     compile(
         at,
         "dynamic",
         "#include <stdio.h>\n#include <stdlib.h>\nint main() {\n\
          const char *p = getenv(\"LD_PRELOAD\");\n\
-         printf(\"%s\\n\", p && *p ? \"preloaded\" : \"plain\"); return 3; }",
+         printf(\"%s\\n\", p && *p ? \"preloaded\" : \"plain\"); }",
         &[],
     );
     compile(at, "static", "#include <stdio.h>\nint main() { puts(\"static\"); return 4; }", &["-static"]);
@@ -55,15 +55,21 @@ fn cases() {
     script(at, "not-executable", "", 0o644);
     fs::create_dir(at.join("folder")).unwrap();
 
+    symlink(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
+
     let path = std::env::var("PATH").unwrap_or_default();
     let cases = trycmd::TestCases::new();
     cases
         .env("PATH", format!("{}:{path}", at.display()))
         .env("WAKEFUL_PRELOAD", at.join("libstand-in.so").display().to_string())
-        .env("FIXTURES", at.display().to_string())
         .env("LD_PRELOAD", "")
         .env("RUST_BACKTRACE", "0")
         .case("tests/cmd/*.toml");
     cases.insert_var("[FIXTURES]", at.display().to_string()).unwrap();
     cases.run();
+}
+
+#[test]
+fn without_the_interposer() {
+    trycmd::TestCases::new().env("WAKEFUL_PRELOAD", "/no/such/library.so").case("tests/cmd/without/*.toml");
 }

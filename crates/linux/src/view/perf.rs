@@ -87,10 +87,10 @@ pub fn probe() -> std::io::Result<()> {
     Ok(())
 }
 
-/// How many threads of this process the view could see now, at most [`abi::MAX_THREADS`]: opens so many events and closes them
+/// How many threads of this process the view could see now, as far as `most`: opens so many events and closes them
 /// again. What limits it is locked memory, which other processes of the same user share.
-pub fn room() -> usize {
-    let size = abi::MAX_THREADS * RING;
+pub fn room(most: usize) -> usize {
+    let size = most * RING;
     // SAFETY: a fresh mapping, wholly ours; each ring lies inside it, and all go with it.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -99,7 +99,7 @@ pub fn room() -> usize {
             return 0;
         }
         let ring = |index: usize| space.cast::<u8>().add(index * RING);
-        let room = (0..abi::MAX_THREADS).take_while(|&index| attach(ring(index)) == Attached::Yes).count();
+        let room = (0..most).take_while(|&index| attach(ring(index)) == Attached::Yes).count();
         libc::munmap(space, size);
         room
     }
