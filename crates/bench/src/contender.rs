@@ -89,6 +89,12 @@ impl Contender {
         Ok(Self { label, lock: who.to_string(), preload: None, interposed_lock: None, view })
     }
 
+    /// A view itself, by its name.
+    pub fn view(name: &str) -> Self {
+        let (label, lock, view) = (name.to_string(), name.to_string(), Some(name.to_string()));
+        Self { label, lock, preload: None, interposed_lock: None, view }
+    }
+
     /// Gives a command the environment of this contender; what the environment already preloads stays.
     pub fn environment(&self, command: &mut Command) {
         if let Some(library) = &self.preload {

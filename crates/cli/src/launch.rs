@@ -58,17 +58,12 @@ fn check_lock(name: &str) -> Result<()> {
     match catalog::entry(name) {
         Some(entry) if entry.in_place => Ok(()),
         Some(_) => bail!(
-            "the lock `{name}` queues its waiters in nodes, for which a pthread mutex has no room; it is there for\n\
-             `wakeful bench`. {}",
-            capital(&suggest::hint(name, in_place()))
+            "the lock `{name}` queues its waiters in nodes, for which a pthread mutex\n\
+             has no room; it is there for `wakeful bench`. {}",
+            suggest::hint(name, in_place())
         ),
-        None => bail!("there is no lock `{name}`; {}", suggest::hint(name, in_place())),
+        None => bail!("there is no lock `{name}`. {}", suggest::hint(name, in_place())),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 impl Launch {
@@ -80,7 +75,7 @@ impl Launch {
         if let Some(view) = &args.view
             && !views().any(|name| name == view)
         {
-            bail!("there is no view `{view}`; {}", suggest::hint(view, views()));
+            bail!("there is no view `{view}`. {}", suggest::hint(view, views()));
         }
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.

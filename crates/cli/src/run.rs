@@ -26,7 +26,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let launch = Launch::prepare(args.launch)?;
     let command = match &launch.program.obstacle {
         Some(obstacle) => {
-            eprintln!("wakeful: cannot help `{}`: {obstacle}.\nwakeful: running it unchanged", launch.name());
+            eprintln!("wakeful: running `{}` unchanged:\n{obstacle}", launch.name());
             launch.plain()
         }
         None => {
