@@ -75,6 +75,9 @@ pub enum JobError {
     /// It hung.
     #[error("no answer after {0:?}: a thread waits for ever, or this machine is far too slow")]
     TimedOut(Duration),
+    /// It said why there is no sample.
+    #[error("{0}")]
+    Failed(String),
     /// It died.
     #[error("the measuring process ended with {status}: {message}")]
     Died {
@@ -120,7 +123,11 @@ impl Job {
             let mut message = String::new();
             complaint.rewind()?;
             complaint.read_to_string(&mut message)?;
-            return Err(JobError::Died { status: finished.status, message: message.trim().to_string() });
+            let message = message.trim();
+            return Err(match message.strip_prefix("wakeful: ") {
+                Some(reason) => JobError::Failed(reason.to_string()),
+                None => JobError::Died { status: finished.status, message: message.to_string() },
+            });
         }
         answer.rewind()?;
         Ok(serde_json::from_reader(answer)?)
