@@ -92,8 +92,8 @@ fn rust_facts() -> Facts {
             magic, version, arena_size, thread_size, max_threads, view, reserved, partition, preempted, pad,
         }
         Thread = wakeful_thread {
-            run_state, cpu, warning, preempted_as, preemptions, blocks, kernel_reserved,
-            tid, wish, priority, holds, queue, owner_reserved,
+            run_state, cpu, warning, preempted_as, preemptions, blocks, lease, lease_reserved, kernel_reserved,
+            tid, wish, priority, holds, words, owner_reserved,
         }
     }
     facts
@@ -201,7 +201,7 @@ fn a_drift_of_each_kind_is_caught() {
         ("#define WAKEFUL_ABI_VERSION 1u", "#define WAKEFUL_ABI_VERSION 2u"),
         ("WAKEFUL_PREEMPTED = 2", "WAKEFUL_PREEMPTED = 4"),
         ("__u64 blocks;", "__u32 blocks;"),
-        ("__u32 queue[4];", "__u32 queue[6];"),
+        ("__u32 words[8];", "__u32 words[6];"),
         ("\t__u32 pad[4];\n", ""),
     ] {
         assert!(HEADER.contains(from), "the header has no `{from}`");
