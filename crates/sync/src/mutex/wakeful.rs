@@ -30,6 +30,7 @@ const MODE: usize = 7;
 const SHARING: u32 = 1 << 31;
 const BAN: u32 = 250;
 
+const IDLE: u32 = 0;
 const ASLEEP: u32 = 1;
 const PROMOTED: u32 = 2;
 
@@ -206,7 +207,8 @@ impl<P: Platform> Wakeful<P> {
                 let gap = ((now - waiter.arrived) / 4).clamp(if waiter.share { 50 } else { POLL_NS }, POLL_MAX_NS);
                 spin_until::<P>(now + gap);
             } else if waiter.relay {
-                P::pause();
+                // Somebody else has barged in.
+                waiter.relay = self.word.compare_exchange(word, word & !RELAY, Relaxed, Relaxed).is_err();
             } else {
                 self.enlist(waiter);
             }
@@ -262,10 +264,11 @@ impl<P: Platform> Wakeful<P> {
             }
         }
         let mine = LOCKED | P::stamp() & OWNER;
-        let new = if waiter.relay {
-            word & !RELAY | mine
-        } else if !waiter.standby {
-            word | mine
+        let new = if !waiter.standby {
+            // The standby did not come within the grace: it is not awake. It will ask again. Another thread's
+            // relay tells from HANDOFF whether the standby has the lock, so that only its owner may clear it.
+            let rescinded = if waiter.relay || word & RELAY == 0 { HANDOFF | RELAY } else { 0 };
+            word & !rescinded | mine
         } else if word & NEWEST == 0 {
             mine
         } else {
@@ -286,6 +289,10 @@ impl<P: Platform> Wakeful<P> {
         if !running {
             self.sleep_on_word(word, waiter);
         } else if let Some(demanded) = waiter.demanded {
+            if word & HANDOFF == 0 {
+                self.word.fetch_or(HANDOFF, Relaxed);
+                waiter.grace = None;
+            }
             if now < demanded + SPIN_NS {
                 P::pause();
             } else {
@@ -316,7 +323,8 @@ impl<P: Platform> Wakeful<P> {
     /// Takes the standby role or a place in the queue.
     fn enlist(&self, waiter: &mut Waiter) {
         let me = waiter.me;
-        let queue = me != ThreadId::NONE && waiter.deadline.is_none();
+        // A signal handler that waits while its thread is in a queue finds the thread's words taken.
+        let queue = me != ThreadId::NONE && waiter.deadline.is_none() && P::word(me, STATE).load(Relaxed) == IDLE;
         if queue {
             P::word(me, STATE).store(ASLEEP, Relaxed);
         }
@@ -348,10 +356,9 @@ impl<P: Platform> Wakeful<P> {
             waiter.hot = false;
             waiter.share = false;
         }
-        self.become_standby(waiter);
-    }
-
-    fn become_standby(&self, waiter: &mut Waiter) {
+        if queue {
+            P::word(me, STATE).store(IDLE, Relaxed);
+        }
         waiter.standby = true;
         waiter.since = P::now_ns();
         waiter.demanded = None;
@@ -373,7 +380,7 @@ impl<P: Platform> Wakeful<P> {
             }
         }
         while waiter.standby {
-            let new = if word & NEWEST == 0 { word & (LOCKED | OWNER) } else { word & !(HANDOFF | KICK) };
+            let new = if word & NEWEST == 0 { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
             match self.word.compare_exchange_weak(word, new, Relaxed, Relaxed) {
                 Ok(_) if word & NEWEST != 0 && word & RELAY == 0 => {
                     self.promote();
@@ -481,13 +488,6 @@ fn remember<P: Platform>(me: ThreadId, arrived: u64) {
     let word = P::word(me, WAITED);
     word.store(word.load(Relaxed) / 8 * 7 + now.saturating_sub(arrived).min(20_000) as u32, Relaxed);
     P::word(me, LAST).store(now as u32, Relaxed);
-}
-
-/// The thread met a lock that is kept: it keeps locks too.
-fn keep<P: Platform>(me: ThreadId) {
-    if me != ThreadId::NONE && P::word(me, MODE).load(Relaxed) == SHARING {
-        P::word(me, MODE).store(0, Relaxed);
-    }
 }
 
 /// The thread met a lock that is nearly always free: it may share. False while it is banned.
