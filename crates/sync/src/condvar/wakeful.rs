@@ -16,8 +16,9 @@
 //! | 0-1   | standby    | 0 none; 1 waits, awake; 2 signalled                                                    |
 //! | 2-4   | generation | [`Platform::generation`] of the process that wrote the rest                            |
 //! | 5-9   | in flight  | sleepers woken that have not run yet; at most this many, see I3                        |
-//! | 10-20 | pending    | signals given to sleepers whose wake-up is left to those in flight                     |
-//! | 21-31 | sleepers   | sleepers that no signal was given to; at least this many, see I2; 2047 is "many"       |
+//! | 10-12 | skip       | waits to come that shall not stand by, because one stood by in vain                    |
+//! | 13-21 | pending    | signals given to sleepers whose wake-up is left to those in flight                     |
+//! | 22-31 | sleepers   | sleepers that no signal was given to; at least this many, see I2; 1023 is "many"       |
 //!
 //! # Invariants
 //!
@@ -56,7 +57,7 @@
 //!
 //! Signaller preempted between count and wake-up: the wake-up is late by that, as with any futex. Woken thread not run soon: what is pending waits
 //! for it, up to a scheduling delay; with fewer than `processors` in flight nothing does. Standby preempted: its signal waits likewise. The hint wrong, "none preempted": the standby
-//! polls for [`SPIN_NS`] on a processor that somebody wanted. Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
+//! polls for [`SPIN_NS`] on a processor that somebody wanted, at one wait in 8. Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
 //! first waiter finds another generation and starts afresh.
 //!
 //! # Fairness and space
@@ -67,7 +68,8 @@
 //!
 //! Spinning on `sequence`: every spinner leaves at every signal. A count of signals that waiters take from: a newcomer steals. Changing `sequence`
 //! before counting: a waiter that comes between is counted out, is not asleep yet, and then sleeps on the new sequence
-//! uncounted. Passing on after the mutex is acquired, which would batch more: a broadcast and destroy under the mutex would wait for a waiter that waits for it.
+//! uncounted. Polling for as long as a sleep and a wake-up take (40 us): beside foreign busy processes, where the partner waits for this
+//! processor, a fifth of the C library's throughput. Passing on after the mutex is acquired, which would batch more: a broadcast and destroy under the mutex would wait for a waiter that waits for it.
 //!
 //! # Checked by
 //!
@@ -83,18 +85,21 @@ const GENERATION_SHIFT: u32 = 2;
 const GENERATION: u32 = 7 << GENERATION_SHIFT;
 const IN_FLIGHT_ONE: u32 = 1 << 5;
 const IN_FLIGHT: u32 = 31 * IN_FLIGHT_ONE;
-const PENDING_ONE: u32 = 1 << 10;
-const PENDING: u32 = 2047 * PENDING_ONE;
-const SLEEPERS_ONE: u32 = 1 << 21;
-const SLEEPERS: u32 = 2047 * SLEEPERS_ONE;
+const SKIP_ONE: u32 = 1 << 10;
+const SKIP: u32 = 7 * SKIP_ONE;
+const PENDING_ONE: u32 = 1 << 13;
+const PENDING: u32 = 511 * PENDING_ONE;
+const SLEEPERS_ONE: u32 = 1 << 22;
+const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
 
-/// COST: how long a standby polls: about what going to sleep and being woken on an idle processor take (40 us, 2-core
-/// virtual machine, 2026), so at most twice the best (Karlin).
-const SPIN_NS: u64 = 40_000;
+/// COST: how long a standby polls: several times what a partner on another processor takes to fill or drain a small buffer
+/// (1 to 3 us, 2-core virtual machine, 2026). One in vain makes the next 7 waits sleep at once, so the average loss is 1 us a wait where the
+/// partner never comes (it needs this very processor, which no view shows of a thread that was woken and has not run).
+const SPIN_NS: u64 = 8_000;
 /// COST: nanoseconds between two looks of the standby: about a transfer of the cache line.
 const POLL_NS: u64 = 150;
 /// COST: nanoseconds between two questions whether somebody wants the processor: each looks at every thread.
-const ASK_NS: u64 = 4_000;
+const ASK_NS: u64 = 2_000;
 
 /// The default condition variable.
 pub struct Wakeful<P: Platform> {
@@ -167,8 +172,13 @@ impl<P: Platform> Wakeful<P> {
         let mut state = self.state.load(Relaxed);
         loop {
             let base = if state & GENERATION == generation { state } else { generation };
-            let standby = spin && base & STANDBY == 0;
-            let new = if standby { base | WAITING } else { more_sleepers(base) };
+            let free = spin && base & STANDBY == 0;
+            let standby = free && base & SKIP == 0;
+            let new = match (standby, free) {
+                (true, _) => base | WAITING,
+                (false, true) => more_sleepers(base - SKIP_ONE),
+                (false, false) => more_sleepers(base),
+            };
             // ORDER: Release, pairs with the Acquire in S2 and S3: our read of the sequence comes before their change of it.
             match self.state.compare_exchange_weak(state, new, Release, Relaxed) {
                 Ok(_) => return Waiter { sequence, standby },
@@ -205,7 +215,7 @@ impl<P: Platform> Wakeful<P> {
             if leave {
                 let sequence = self.sequence.load(Relaxed);
                 let new = state & !STANDBY;
-                let new = if late { new } else { more_sleepers(new) };
+                let new = if late { new } else { more_sleepers(new | SKIP) };
                 // ORDER: Release, as in `enter`.
                 if self.state.compare_exchange(state, new, Release, Relaxed).is_err() {
                     continue;
@@ -367,7 +377,7 @@ impl<P: Platform> Wakeful<P> {
     fn broadcast_slow(&self) {
         let mut state = self.state.load(Relaxed);
         loop {
-            let new = state & (STANDBY | GENERATION);
+            let new = state & (STANDBY | GENERATION | SKIP);
             let new = if new & STANDBY == WAITING { new ^ WAITING ^ SIGNALLED } else { new };
             // ORDER: Acquire, as in `signal`.
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
