@@ -201,7 +201,7 @@ fn a_drift_of_each_kind_is_caught() {
         ("#define WAKEFUL_ABI_VERSION 1u", "#define WAKEFUL_ABI_VERSION 2u"),
         ("WAKEFUL_PREEMPTED = 2", "WAKEFUL_PREEMPTED = 4"),
         ("__u64 blocks;", "__u32 blocks;"),
-        ("__u32 words[8];", "__u32 words[6];"),
+        ("__u32 words[8];", "__u32 words[10];"),
         ("\t__u32 pad[4];\n", ""),
     ] {
         assert!(HEADER.contains(from), "the header has no `{from}`");

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who takes part: a lock in our own process, or pthread under a preloaded library.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The environment variable that names the lock for the interposer.
 pub const LOCK_VARIABLE: &str = "WAKEFUL_LOCK";
 /// The environment variable that names the kernel view.
-pub const VIEW_VARIABLE: &str = "WAKEFUL_VIEW";
+pub const VIEW_VARIABLE: &str = linux::view::VARIABLE;
+
 /// The names of the views, as that variable takes them.
-pub const VIEWS: &[&str] = &["auto", "bpf", "perf", "none"];
+pub fn views() -> impl Iterator<Item = &'static str> {
+    linux::view::NAMES.iter().map(|(name, _)| *name)
+}
 
 /// A contender and the environment that it runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +60,7 @@ impl Contender {
             None => (text, None),
         };
         if let Some(view) = view
-            && !VIEWS.contains(&view)
+            && !views().any(|name| name == view)
         {
             return Err(ContenderError::UnknownView { name: view.to_string() });
         }
@@ -85,6 +89,12 @@ impl Contender {
         Ok(Self { label, lock: who.to_string(), preload: None, interposed_lock: None, view })
     }
 
+    /// A view itself, by its name.
+    pub fn view(name: &str) -> Self {
+        let (label, lock, view) = (name.to_string(), name.to_string(), Some(name.to_string()));
+        Self { label, lock, preload: None, interposed_lock: None, view }
+    }
+
     /// Gives a command the environment of this contender; what the environment already preloads stays.
     pub fn environment(&self, command: &mut Command) {
         if let Some(library) = &self.preload {
@@ -105,14 +115,20 @@ impl fmt::Display for Contender {
     }
 }
 
-/// `LD_PRELOAD` with this library first and, after it, what is there already.
+/// `LD_PRELOAD` with this library first and, after it, what else is there already.
 pub fn preload_list(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(rest) = std::env::var_os("LD_PRELOAD").filter(|rest| !rest.is_empty()) {
-        list.push(":");
-        list.push(rest);
+    prepend(library, &std::env::var_os("LD_PRELOAD").unwrap_or_default())
+}
+
+fn prepend(library: &Path, list: &OsStr) -> OsString {
+    let mut result = library.as_os_str().to_owned();
+    // The dynamic linker separates at both.
+    let others = list.as_bytes().split(|byte| b": ".contains(byte));
+    for other in others.filter(|other| !other.is_empty() && *other != library.as_os_str().as_bytes()) {
+        result.push(":");
+        result.push(OsStr::from_bytes(other));
     }
-    list
+    result
 }
 
 #[cfg(test)]
@@ -138,6 +154,15 @@ mod tests {
         assert_eq!((it.preload.as_deref(), it.view.as_deref()), (Some(Path::new("/lib/ours.so")), Some("perf")));
         assert_eq!(parse("interposed").unwrap().interposed_lock, None);
         assert_eq!(parse("preload=/x:y@z.so").unwrap().preload.as_deref(), Some(Path::new("/x:y@z.so")));
+    }
+
+    #[test]
+    fn what_is_preloaded_already_stays_once() {
+        for (list, result) in
+            [("", "/us.so"), ("/a.so /b.so", "/us.so:/a.so:/b.so"), ("/a.so:/us.so", "/us.so:/a.so"), (":", "/us.so")]
+        {
+            assert_eq!(prepend(Path::new("/us.so"), OsStr::new(list)), result, "{list}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Contender;
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{condvar::Condvar, mutex::Mutex};
+use crate::workload::{condvar::Condvar, mutex::Mutex, switch};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ pub enum Work {
     Spin(Mutex),
     /// A bounded buffer over pthread condition variables.
     Condvar(Condvar),
+    /// Context switches under a view, which the contender names.
+    Switch,
 }
 
 impl Work {
@@ -32,6 +34,7 @@ impl Work {
         match self {
             Self::Mutex(work) | Self::Spin(work) => work.threads,
             Self::Condvar(work) => work.threads,
+            Self::Switch => switch::THREADS,
         }
     }
 }
@@ -55,6 +58,9 @@ pub enum JobError {
     /// No lock of this name.
     #[error("there is no lock `{0}`")]
     UnknownLock(String),
+    /// The view is not to be had.
+    #[error("the view `{0}` is not to be had here; `wakeful doctor` says why")]
+    NoView(String),
     /// The lock is broken.
     #[error("mutual exclusion was violated: {sections} sections left their mark, {counted} ran")]
     Exclusion {
@@ -69,6 +75,9 @@ pub enum JobError {
     /// It hung.
     #[error("no answer after {0:?}: a thread waits for ever, or this machine is far too slow")]
     TimedOut(Duration),
+    /// It said why there is no sample.
+    #[error("{0}")]
+    Failed(String),
     /// It died.
     #[error("the measuring process ended with {status}: {message}")]
     Died {
@@ -94,6 +103,7 @@ impl Job {
             Work::Mutex(work) => work.run(&self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
             Work::Condvar(work) => work.run(plan),
+            Work::Switch => switch::run(&self.lock, plan),
         }
     }
 
@@ -113,7 +123,11 @@ impl Job {
             let mut message = String::new();
             complaint.rewind()?;
             complaint.read_to_string(&mut message)?;
-            return Err(JobError::Died { status: finished.status, message: message.trim().to_string() });
+            let message = message.trim();
+            return Err(match message.strip_prefix("wakeful: ") {
+                Some(reason) => JobError::Failed(reason.to_string()),
+                None => JobError::Died { status: finished.status, message: message.to_string() },
+            });
         }
         answer.rewind()?;
         Ok(serde_json::from_reader(answer)?)

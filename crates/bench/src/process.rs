@@ -124,17 +124,12 @@ pub fn run(command: &mut Command, timeout: Option<Duration>) -> io::Result<Finis
     let mut status = 0;
     // SAFETY: zeros are a valid rusage; the pointers live across the call.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    loop {
-        // SAFETY: as above. std does not reap the child: `child` is dropped unwaited.
-        match unsafe { libc::wait4(pid, &mut status, 0, &mut usage) } {
-            -1 => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    RUNNING.store(0, SeqCst);
-                    return Err(error);
-                }
-            }
-            _ => break,
+    // SAFETY: as above. std does not reap the child: `child` is dropped unwaited.
+    while unsafe { libc::wait4(pid, &mut status, 0, &mut usage) } == -1 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            RUNNING.store(0, SeqCst);
+            return Err(error);
         }
     }
     let wall = began.elapsed();

@@ -58,6 +58,8 @@ pub struct Row {
     pub rate: f64,
     /// Operations a second in each round.
     pub rates: Vec<f64>,
+    /// Nanoseconds an operation, seen from outside: threads overlap.
+    pub ns: f64,
     /// Rate over the baseline's, of the same round. `None` for want of a baseline.
     pub ratio: Option<Interval>,
     /// See [`stats::fairness_factor`].
@@ -124,6 +126,7 @@ fn row(contender: &Contender, samples: &[Sample]) -> Row {
     Row {
         contender: contender.label.clone(),
         rate: stats::median(&rates),
+        ns: 1e9 / stats::median(&rates),
         rates,
         ratio: None,
         fairness: median_of(samples, |sample| sample.fairness),
@@ -224,6 +227,7 @@ mod tests {
             contender: contender.into(),
             rate: stats::median(rates),
             rates: rates.to_vec(),
+            ns: 1e9 / stats::median(rates),
             ratio: None,
             fairness: None,
             wait: None,

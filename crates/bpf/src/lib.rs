@@ -18,6 +18,7 @@ use std::str::FromStr;
 
 use abi::{Arena, MAX_THREADS, Thread};
 use libbpf_rs::MapCore;
+use sys::What;
 
 /// Bytes of the arena with its thread blocks.
 pub const ARENA_SIZE: usize = size_of::<Arena>() + MAX_THREADS * size_of::<Thread>();
@@ -91,6 +92,23 @@ impl FromStr for Handle {
         let &[a, b, c, d, e, f] = numbers.as_slice() else { return Err(Error::BadHandle) };
         let fd = |number: u32| RawFd::try_from(number).map_err(|_| Error::BadHandle);
         Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: (fd(e)?, f) })
+    }
+}
+
+impl Handle {
+    fn parts(&self) -> [((RawFd, u32), What); 3] {
+        [(self.arena, What::Arena), (self.enrol, What::Enrol), (self.link, What::Link)]
+    }
+
+    /// Closes the descriptors, as far as they still are what the handle says: for a forked child, whose copies would keep
+    /// the observer going after its parent. System calls only; changes errno.
+    pub fn close_copies(&self) {
+        for ((fd, id), what) in self.parts() {
+            if sys::id(fd, what).is_ok_and(|found| found == id) {
+                // SAFETY: the descriptor is the observer's, and no Observer of this process owns it.
+                unsafe { libc::close(fd) };
+            }
+        }
     }
 }
 
@@ -189,23 +207,32 @@ impl Observer {
         Enrolment(self.enrol.as_raw_fd())
     }
 
-    /// Lets children inherit the observer. Put the handle, as text, into their environment as [`HANDLE_VARIABLE`].
+    /// What a process that has copies of these descriptors needs to know.
     ///
     /// # Errors
-    /// Those of fcntl.
-    pub fn hand_over(&self) -> Result<Handle, Error> {
+    /// Those of bpf(2).
+    pub fn handle(&self) -> io::Result<Handle> {
+        let described = |fd: &OwnedFd, what| Ok::<_, io::Error>((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?));
+        Ok(Handle {
+            arena: described(&self.arena, What::Arena)?,
+            enrol: described(&self.enrol, What::Enrol)?,
+            link: described(&self.link, What::Link)?,
+        })
+    }
+
+    /// Lets programs that this process executes inherit the observer. Put the handle, as text, into their environment as
+    /// [`HANDLE_VARIABLE`].
+    ///
+    /// # Errors
+    /// Those of fcntl and bpf(2).
+    pub fn hand_over(&self) -> io::Result<Handle> {
         for fd in [&self.arena, &self.enrol, &self.link] {
             // SAFETY: plain numbers.
             if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
-                return Err(io::Error::last_os_error().into());
+                return Err(io::Error::last_os_error());
             }
         }
-        let described = |fd: &OwnedFd, what| Ok::<_, io::Error>((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?));
-        Ok(Handle {
-            arena: described(&self.arena, sys::What::Map)?,
-            enrol: described(&self.enrol, sys::What::Program)?,
-            link: described(&self.link, sys::What::Link)?,
-        })
+        self.handle()
     }
 
     /// Takes an inherited observer over: this process's children do not inherit it further. The first program that writes the arena's
@@ -215,8 +242,7 @@ impl Observer {
     /// [`Error::Gone`] if a descriptor is not what the handle says; nothing was changed then.
     pub fn take_over(handle: Handle) -> Result<Self, Error> {
         let Handle { arena, enrol, link } = handle;
-        let wanted = [(arena, sys::What::Map), (enrol, sys::What::Program), (link, sys::What::Link)];
-        for ((fd, id), what) in wanted {
+        for ((fd, id), what) in handle.parts() {
             match sys::id(fd, what) {
                 Ok(found) if found == id => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => return Err(Error::NoBpf),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two commands of bpf(2) that are needed after loading. [`run`] is a system call and nothing else.
+//! The two commands of bpf(2) that are needed after loading: a system call each, and nothing else.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -59,30 +59,27 @@ pub fn run(program: RawFd, mut context: [u32; 2]) -> Option<u32> {
 /// What a descriptor stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    Map,
-    Program,
+    /// A map of type ARRAY.
+    Arena,
+    /// A program of type SYSCALL.
+    Enrol,
+    /// A link to a tracepoint.
     Link,
 }
 
 /// The kernel's id of what the descriptor stands for, which must be a `what`.
-///
-/// The kernel chooses the kind of answer by the descriptor. The second word of `struct bpf_map_info` and of `bpf_prog_info` is the id,
-/// the first word the type; of `bpf_link_info` too.
 pub fn id(fd: RawFd, what: What) -> io::Result<u32> {
-    // The link the process has open for it names the kind: "anon_inode:bpf-map", ...
-    let kind = std::fs::read_link(format!("/proc/self/fd/{fd}"))?;
-    let expected = match what {
-        What::Map => "anon_inode:bpf-map",
-        What::Program => "anon_inode:bpf-prog",
-        What::Link => "anon_inode:bpf_link",
-    };
-    // Newer kernels write brackets around the name.
-    if kind.to_string_lossy().replace(['[', ']'], "").replace('-', "_") != expected.replace('-', "_") {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
+    // struct bpf_map_info, bpf_prog_info and bpf_link_info all begin with the type and the id.
     let mut info = [0u32; 64];
     let mut attribute =
         Info { fd: fd as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr().expose_provenance() as u64 };
     bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attribute)?;
-    Ok(info[1])
+    let [kind, id, ..] = info;
+    let right = match what {
+        What::Arena => kind == 2,
+        What::Enrol => kind == 31,
+        // RAW_TRACEPOINT or TRACING, by the kernel's age.
+        What::Link => kind == 1 || kind == 2,
+    };
+    if right { Ok(id) } else { Err(io::Error::from_raw_os_error(libc::EINVAL)) }
 }

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, VIEWS};
+use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, views};
 use ::bench::job::{Job, Work};
 use ::bench::machine::{self, Machine};
 use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
@@ -29,6 +29,7 @@ enum What {
     Mutex(MutexArgs),
     Condvar(CondvarArgs),
     Spin(SpinArgs),
+    Switch(SwitchArgs),
     /// Takes one sample and prints it; the other verbs start it
     #[command(hide = true)]
     Job {
@@ -103,6 +104,18 @@ struct SpinArgs {
     common: Common,
 }
 
+/// What a kernel view costs: context switches between two threads on one processor
+///
+/// The contenders are views: none, perf and bpf. The ns column is what a switch takes.
+#[derive(clap::Args)]
+struct SwitchArgs {
+    /// Which views
+    #[arg(long, value_delimiter = ',', value_name = "VIEW", default_value = "none,perf")]
+    views: Vec<String>,
+    #[command(flatten)]
+    timing: Timing,
+}
+
 #[derive(clap::Args)]
 struct Common {
     /// Foreign busy processes beside the program
@@ -114,6 +127,12 @@ struct Common {
     /// Ratios are against the best of these in each cell
     #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "glibc")]
     baseline: Vec<String>,
+    #[command(flatten)]
+    timing: Timing,
+}
+
+#[derive(clap::Args)]
+struct Timing {
     /// Seconds counted a sample
     #[arg(long, default_value = "0.3", value_parser = seconds)]
     seconds: Duration,
@@ -177,6 +196,14 @@ pub fn main(args: Args) -> Result<ExitCode> {
             });
             run(works, &args.locks, &["glibc"], &args.common)
         }
+        What::Switch(args) => {
+            let names: Vec<&str> = views().filter(|view| *view != "auto").collect();
+            let contenders = args.views.iter().map(|name| match names.contains(&name.as_str()) {
+                true => Ok(Contender::view(name)),
+                false => bail!("there is no view `{name}`. {}", suggest::hint(name, names.iter().copied())),
+            });
+            measure(vec![Work::Switch], contenders.collect::<Result<_>>()?, &[0], &["none".to_string()], &args.timing)
+        }
         What::Job { job } => {
             let job: Job = serde_json::from_str(&job).context("not a job")?;
             serde_json::to_writer(std::io::stdout(), &job.run()?)?;
@@ -195,10 +222,10 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
     Contender::parse(text, built_in, found.as_deref().ok()).map_err(|error| match &error {
         ContenderError::Unknown { name, known } | ContenderError::NotInPlace { name, known } => {
             let hint = suggest::hint(name, known.iter().map(String::as_str));
-            anyhow::anyhow!("{error}; {hint}")
+            anyhow::anyhow!("{error}. {hint}")
         }
         ContenderError::UnknownView { name } => {
-            anyhow::anyhow!("{error}; {}", suggest::hint(name, VIEWS.iter().copied()))
+            anyhow::anyhow!("{error}. {}", suggest::hint(name, views()))
         }
         ContenderError::NoInterposer { .. } => match found {
             Err(reason) => reason.context("no `interposed`"),
@@ -209,6 +236,30 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
 
 fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -> Result<ExitCode> {
     let contenders = locks.iter().map(|text| contender(text, built_in)).collect::<Result<Vec<_>>>()?;
+    if let Some(view) = &common.view {
+        if !views().any(|name| name == view) {
+            bail!("there is no view `{view}`. {}", suggest::hint(view, views()));
+        }
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var(VIEW_VARIABLE, view) };
+    }
+    let defaulted = common.baseline == ["glibc"];
+    for baseline in &common.baseline {
+        if !defaulted && !locks.contains(baseline) {
+            let there = locks.join(", ");
+            bail!("the baseline `{baseline}` does not take part; add it to --locks.\nThere are: {there}");
+        }
+    }
+    measure(works, contenders, &common.foreign, &common.baseline, &common.timing)
+}
+
+fn measure(
+    works: Vec<Work>,
+    contenders: Vec<Contender>,
+    foreign: &[usize],
+    baselines: &[String],
+    timing: &Timing,
+) -> Result<ExitCode> {
     for (index, contender) in contenders.iter().enumerate() {
         if let Some(path) = contender.preload.as_ref().filter(|path| !path.is_file()) {
             bail!("`{contender}`: {} is not a file", path.display());
@@ -217,34 +268,18 @@ fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -
             bail!("`{contender}` takes part twice");
         }
     }
-    if let Some(view) = &common.view {
-        if !VIEWS.contains(&view.as_str()) {
-            bail!("there is no view `{view}`; {}", suggest::hint(view, VIEWS.iter().copied()));
-        }
-        // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var(VIEW_VARIABLE, view) };
-    }
-    let defaulted = common.baseline == ["glibc"];
-    for baseline in &common.baseline {
-        if !defaulted && !locks.contains(baseline) {
-            bail!(
-                "the baseline `{baseline}` does not take part; add it to --locks, or take one of {}",
-                locks.join(", ")
-            );
-        }
-    }
     let suite = Suite {
         program: std::env::current_exe().context("cannot find out where this program is")?,
         prefix: vec!["bench", "job"],
         works,
-        foreign: common.foreign.clone(),
+        foreign: foreign.to_vec(),
         contenders,
-        baselines: common.baseline.clone(),
-        rounds: common.rounds.into(),
-        warm_up: common.warm_up,
-        interval: common.seconds,
+        baselines: baselines.to_vec(),
+        rounds: timing.rounds.into(),
+        warm_up: timing.warm_up,
+        interval: timing.seconds,
     };
-    let mut show = Show::new(&suite, common.format)?;
+    let mut show = Show::new(&suite, timing.format)?;
     let cells = suite.run(&mut show)?;
     show.end(&cells, suite.rounds)?;
     Ok(ExitCode::SUCCESS)
@@ -286,7 +321,8 @@ impl Show {
                 println!("{}, wakeful {}", head.date, head.version);
                 println!("{model}{guest}");
                 println!("{processors} processors, {kernel}, glibc {glibc}");
-                println!("{} rounds of {} s, medians", head.rounds, head.seconds);
+                let s = if head.rounds == 1 { "" } else { "s" };
+                println!("medians of {} round{s} of {} s", head.rounds, head.seconds);
             }
             Format::Json => format::json("run", &head)?,
             Format::Csv => {}
@@ -350,6 +386,7 @@ fn title(cell: &Cell) -> String {
         Work::Condvar(work) => {
             format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
         }
+        Work::Switch => "context switches on one processor".to_string(),
     }
 }
 
@@ -362,6 +399,8 @@ fn text(cell: &Cell) {
     print!("{:<NAME$} {:>6} {against:>17} {:>4} {:>5} {:>4}", "", "ops/s", "fair", "csw/s", "cpu");
     if cell.rows.iter().any(|row| row.wait.is_some()) {
         print!(" {:>6} {:>6} {:>6}", "p50", "p99.9", "max");
+    } else {
+        print!(" {:>6}", "ns/op");
     }
     println!();
     for row in &cell.rows {
@@ -373,6 +412,8 @@ fn text(cell: &Cell) {
         if let Some(wait) = row.wait {
             let [p50, p999, max] = [wait.p50_ns, wait.p999_ns, wait.max_ns].map(format::ns);
             print!(" {p50:>6} {p999:>6} {max:>6}");
+        } else {
+            print!(" {:>6.0}", row.ns);
         }
         println!();
     }
@@ -396,6 +437,7 @@ struct CsvRow<'a> {
     foreign: usize,
     contender: &'a str,
     rate: f64,
+    ns: f64,
     baseline: Option<&'a str>,
     ratio: Option<f64>,
     ratio_low: Option<f64>,
@@ -415,6 +457,7 @@ fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
         Work::Mutex(work) => ("mutex", Some(work.critical), None, work.outside),
         Work::Spin(work) => ("spin", Some(work.critical), None, work.outside),
         Work::Condvar(work) => ("condvar", None, Some(work.capacity), work.outside),
+        Work::Switch => ("switch", None, None, 0),
     };
     CsvRow {
         workload,
@@ -425,6 +468,7 @@ fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
         foreign: cell.foreign,
         contender: &row.contender,
         rate: row.rate,
+        ns: row.ns,
         baseline: cell.baseline.as_deref(),
         ratio: row.ratio.map(|it| it.median),
         ratio_low: row.ratio.map(|it| it.low),

@@ -50,7 +50,7 @@ pub struct Args {
 pub fn main(args: Args) -> Result<ExitCode> {
     let launch = Launch::prepare(args.launch)?;
     if let Some(obstacle) = &launch.program.obstacle {
-        bail!("there is nothing to compare, `{}` cannot be helped: {obstacle}", launch.name());
+        bail!("there is nothing to compare, `{}` cannot be helped:\n{obstacle}", launch.name());
     }
     let output = match (args.show_output, args.same_output) {
         (true, _) => Output::Show,

@@ -39,7 +39,7 @@ struct Report {
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let library = library::find();
-    let views = probe::views();
+    let views = probe::views_and_limits();
     let report = Report {
         kernel: bench::machine::kernel_release(),
         glibc: bench::machine::glibc_version(),
@@ -65,23 +65,31 @@ fn line(name: &str, text: &str) {
 
 fn show(view: &View) {
     line(view.name, &view.finding);
+    if !view.available {
+        line("", &format!("  needs {}", view.needs.replace("; ", ";\n  ")));
+    }
     if let Some(remedy) = &view.remedy {
-        line("", &remedy.lines().map(|line| format!("  {line}\n")).collect::<String>());
+        line("", &format!("  {}", remedy.replace('\n', "\n  ")));
     }
 }
 
 fn text(report: &Report) {
     line("kernel", &format!("Linux {}", report.kernel));
     line("C library", &format!("glibc {}", report.glibc));
-    let Processors { usable, online, limits, .. } = &report.processors;
-    let limits = if limits.is_empty() { String::new() } else { format!(": {}", limits.join("; ")) };
-    line("processors", &format!("{usable} usable of {online} online{limits}"));
+    let Processors { usable, online, affinity, quota } = &report.processors;
+    line("processors", &format!("{usable} usable of {online} online"));
+    if affinity < online {
+        line("", &format!("affinity or cpuset leave {affinity} (taskset -p, cpuset.cpus.effective)"));
+    }
+    if let Some(quota) = quota {
+        line("", &format!("a control group's quota leaves the time of {quota} (cpu.max)"));
+    }
     match (&report.library, &report.library_problem) {
         (Some(path), _) => line("interposer", path),
         (None, problem) => line("interposer", problem.as_deref().unwrap_or_default()),
     }
     println!("\nKernel views, best first; `auto` takes {} here:", report.view);
     report.views.iter().for_each(show);
-    println!("\nWhat adds to them, in the kernel:");
+    println!("\nIn the kernel, to build on:");
     report.extras.iter().for_each(show);
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ::bench::contender::{LOCK_VARIABLE, VIEW_VARIABLE, VIEWS, preload_list};
+use ::bench::contender::{LOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
 use anyhow::{Result, bail};
 
 use crate::program::{self, Program};
@@ -58,17 +58,12 @@ fn check_lock(name: &str) -> Result<()> {
     match catalog::entry(name) {
         Some(entry) if entry.in_place => Ok(()),
         Some(_) => bail!(
-            "the lock `{name}` queues its waiters in nodes, for which a pthread mutex has no room; it is there for\n\
-             `wakeful bench`. {}",
-            capital(&suggest::hint(name, in_place()))
+            "the lock `{name}` queues its waiters in nodes, for which a pthread mutex\n\
+             has no room; it is there for `wakeful bench`. {}",
+            suggest::hint(name, in_place())
         ),
-        None => bail!("there is no lock `{name}`; {}", suggest::hint(name, in_place())),
+        None => bail!("there is no lock `{name}`. {}", suggest::hint(name, in_place())),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 impl Launch {
@@ -78,9 +73,9 @@ impl Launch {
             check_lock(lock)?;
         }
         if let Some(view) = &args.view
-            && !VIEWS.contains(&view.as_str())
+            && !views().any(|name| name == view)
         {
-            bail!("there is no view `{view}`; {}", suggest::hint(view, VIEWS.iter().copied()));
+            bail!("there is no view `{view}`. {}", suggest::hint(view, views()));
         }
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
@@ -145,7 +140,7 @@ fn cannot_run(name: &std::ffi::OsStr, image: Option<&Path>, error: &io::Error) -
     let message = match image {
         _ if name.is_empty() => "the program's name is empty".to_string(),
         None if not_found => format!("`{shown}` is in no folder of PATH"),
-        None => format!("`{shown}` is in PATH but is not an executable file"),
+        None => format!("`{shown}` is in PATH but is not an executable file; `chmod +x` makes a program of a file"),
         Some(_) if not_found && !Path::new(name).exists() && shown.contains('/') => {
             format!("there is no file `{shown}`")
         }

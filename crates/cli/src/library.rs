@@ -25,7 +25,7 @@ pub fn find() -> Result<PathBuf> {
     // The dynamic linker splits LD_PRELOAD at both and knows no escape.
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
         bail!(
-            "{} has a space or a colon in its path, which LD_PRELOAD cannot express; \
+            "{}\nhas a space or a colon in its path, which LD_PRELOAD cannot express;\n\
              copy it elsewhere and set {VARIABLE} to that place",
             path.display()
         );
@@ -40,8 +40,8 @@ fn beside_us() -> Result<PathBuf> {
     match places.iter().find(|place| place.is_file()) {
         Some(place) => Ok(place.canonicalize()?),
         None => bail!(
-            "{NAME} is neither in {} nor in ../lib/wakeful; build it with `cargo build --release` or \
-             set {VARIABLE} to its path",
+            "{NAME} is neither in {}\nnor in ../lib/wakeful; build it with `cargo build --release`, or \
+             set {VARIABLE}\nto its path",
             folder.display()
         ),
     }

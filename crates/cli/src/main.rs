@@ -9,6 +9,7 @@ mod format;
 mod launch;
 mod library;
 mod locks;
+mod man;
 mod probe;
 mod program;
 mod run;
@@ -38,6 +39,8 @@ enum Verb {
     Bench(bench::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 fn run(verb: Verb) -> anyhow::Result<ExitCode> {
@@ -48,6 +51,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Bench(args) => bench::main(args),
         Verb::Doctor(args) => doctor::main(args),
         Verb::Completions(args) => completions::main(args, Cli::command()),
+        Verb::Man(args) => man::main(args, Cli::command()),
     }
 }
 

@@ -30,15 +30,15 @@ impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             Self::Static => {
-                f.write_str("it is statically linked, so its locks cannot be replaced; link it dynamically")
+                f.write_str("it is statically linked, so its locks cannot be replaced;\nlink it dynamically")
             }
             Self::Privileged(what) => write!(
                 f,
-                "it has {what}, and the dynamic linker preloads nothing into such programs; run it as that user instead"
+                "it has {what}, and the dynamic linker preloads\nnothing into such programs; run it as a user who needs none of that"
             ),
             Self::Architecture => f.write_str("it is built for another processor or word size than this wakeful"),
             Self::CLibrary(linker) => {
-                write!(f, "it uses the dynamic linker {}, not that of the GNU C library", linker.display())
+                write!(f, "it uses the dynamic linker {},\nnot that of the GNU C library", linker.display())
             }
             Self::Format => f.write_str("it is not an ELF program"),
         }

@@ -26,7 +26,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let launch = Launch::prepare(args.launch)?;
     let command = match &launch.program.obstacle {
         Some(obstacle) => {
-            eprintln!("wakeful: cannot help `{}`: {obstacle}.\nwakeful: running it unchanged", launch.name());
+            eprintln!("wakeful: running `{}` unchanged:\n{obstacle}", launch.name());
             launch.plain()
         }
         None => {
@@ -64,15 +64,16 @@ fn become_program(command: &Command) -> io::Error {
 fn explain(launch: &Launch) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
+    let views = probe::views();
+    let best = views.iter().find(|view| view.available).map_or("none", |view| view.name);
     match launch.view() {
-        "auto" => eprintln!("wakeful: view auto, which is {} here", probe::best_view()),
-        name => match probe::view(name) {
-            Some(view) if !view.available => {
-                eprintln!("wakeful: view {name}, which is not available: {}", view.finding);
-                eprintln!("wakeful: locks will go by handshakes; `wakeful doctor` says more");
+        "auto" => eprintln!("wakeful: view auto, which is {best} here"),
+        name => {
+            eprintln!("wakeful: view {name}");
+            if let Some(view) = views.iter().find(|view| view.name == name && !view.available) {
+                eprintln!("wakeful: it is not to be had, {}; `wakeful doctor` says more", view.finding);
             }
-            _ => eprintln!("wakeful: view {name}"),
-        },
+        }
     }
     if launch.program.go {
         eprintln!("wakeful: a Go program; its own locks do not use pthread, only C code in it gains");

@@ -115,8 +115,10 @@ impl Path {
 
 /// Calls `each` with each line of a file, until it returns something.
 fn lines<T>(file: &CStr, mut each: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+    // System calls and not the C library's functions, which are cancellation points: no thread may end inside a lock operation.
     // SAFETY: a C string.
-    let fd = unsafe { libc::open(file.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let fd =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if fd < 0 {
         return None;
     }
@@ -125,7 +127,7 @@ fn lines<T>(file: &CStr, mut each: impl FnMut(&[u8]) -> Option<T>) -> Option<T> 
     let result = loop {
         let room = &mut buffer[filled..];
         // SAFETY: the kernel writes at most what fits.
-        let got = unsafe { libc::read(fd, room.as_mut_ptr().cast(), room.len()) };
+        let got = unsafe { libc::syscall(libc::SYS_read, fd, room.as_mut_ptr(), room.len()) };
         if got <= 0 {
             break if filled > 0 && !passing_over { each(&buffer[..filled]) } else { None };
         }
@@ -150,7 +152,7 @@ fn lines<T>(file: &CStr, mut each: impl FnMut(&[u8]) -> Option<T>) -> Option<T> 
         }
     };
     // SAFETY: the descriptor is ours.
-    unsafe { libc::close(fd) };
+    unsafe { libc::syscall(libc::SYS_close, fd) };
     result
 }
 

@@ -47,6 +47,11 @@ static SET_UPS: AtomicU32 = AtomicU32::new(0);
 /// The space; null before the first use. Never unmapped once it was here.
 static SPACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
+/// The observer of this process, or, in a forked child, of its parent: its copied descriptors are closed when the child gets a space of
+/// its own. (A child with memory of its own but its parent's descriptors, `CLONE_FILES` alone, thereby ends the parent's view.)
+#[cfg(feature = "bpf")]
+static OBSERVER: std::sync::OnceLock<bpf::Handle> = std::sync::OnceLock::new();
+
 /// A line of its own for what changes often.
 #[repr(align(64))]
 struct Line<T>(T);
@@ -168,6 +173,13 @@ fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
     match SPACE.compare_exchange(old, new.start.as_ptr(), Release, Relaxed) {
         Ok(_) => {
             new.told();
+            #[cfg(feature = "bpf")]
+            if !old.is_null()
+                && let Some(handle) = OBSERVER.get()
+            {
+                let _errno = futex::Errno::save();
+                handle.close_copies();
+            }
             Some(new)
         }
         Err(_) => {
@@ -211,9 +223,11 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
     }
     registry.local().enrolment.store(observer.enrolment().number(), Relaxed);
     registry.head(View::Bpf);
+    let handle = observer.handle()?;
     if publish(old, registry).is_some() {
         // It observes as long as the process lives.
         core::mem::forget(observer);
+        let _ = OBSERVER.set(handle);
     }
     Ok(())
 }

@@ -23,11 +23,11 @@ fn scenario(name: &str, view: &str, nobody: bool, body: fn()) {
     // SAFETY: no arguments.
     let root = unsafe { libc::geteuid() } == 0;
     if name.starts_with("root_") && !root {
-        eprintln!("SKIPPED: {name} needs root");
+        skipped(&format!("{name} needs root"));
         return;
     }
     if view == "bpf" && !cfg!(feature = "bpf") {
-        eprintln!("SKIPPED: {name} needs the cargo feature bpf");
+        skipped(&format!("{name} needs the cargo feature bpf"));
         return;
     }
     let mut command = Command::new("/proc/self/exe");
@@ -56,6 +56,8 @@ scenarios! {
     perf_fork_is_safe: "perf", false, || forks(false);
     root_bpf_fork_is_safe: "bpf", false, || forks(false);
     perf_raw_clone_is_safe: "perf", false, || forks(true);
+    root_bpf_is_handed_to_nobody: "bpf", false, hands_over;
+    root_bpf_ends_with_its_process: "bpf", false, ends;
     root_bpf_raw_clone_is_safe: "bpf", false, || forks(true);
     none_fork_is_safe: "none", false, || forks(true);
     perf_survives_closed_descriptors: "perf", false, closes;
@@ -66,6 +68,7 @@ scenarios! {
     perf_forbidden_by_seccomp: "perf", false, seccomp;
     perf_reclaims_blocks_of_lost_threads: "perf", false, reclaims;
     root_bpf_reclaims_blocks_of_lost_threads: "bpf", false, reclaims;
+    perf_reclaims_blocks_without_destructors: "perf", false, late_key;
     none_sees_nothing: "none", false, sees_nothing;
     unknown_name_is_auto: "spectacles", true, sees;
     perf_keeps_errno: "perf", false, errno;
@@ -231,6 +234,118 @@ fn forks(raw: bool) {
     assert!(Command::new("/bin/true").status().unwrap().success());
 }
 
+/// A child as nobody, a shell in between: it uses the inherited observer; its own child cannot.
+#[cfg(feature = "bpf")]
+fn hands_over() {
+    match std::env::var("WAKEFUL_TEST_STAGE").as_deref() {
+        Ok("child") => {
+            sees();
+            println!("the child saw");
+            return;
+        }
+        Ok("second") => {
+            linux::init();
+            Linux::register();
+            assert_eq!(linux::report().chosen, Some(View::Perf));
+            println!("the second saw");
+            return;
+        }
+        _ => {}
+    }
+    let observer = bpf::Observer::load().unwrap();
+    let handle = observer.hand_over().unwrap().to_string();
+    // A copy that everybody may execute, which the build directory need not be.
+    let copy = std::env::temp_dir().join(format!("wakeful-views-{}", std::process::id()));
+    std::fs::copy("/proc/self/exe", &copy).unwrap();
+    let test = format!("{} --exact root_bpf_is_handed_to_nobody --nocapture", copy.display());
+    let shell = format!("WAKEFUL_TEST_STAGE=child {test}; WAKEFUL_TEST_STAGE=second {test}");
+    let output = Command::new("/bin/sh")
+        .args(["-c", &shell])
+        .env(bpf::HANDLE_VARIABLE, handle)
+        .env("WAKEFUL_VIEW", "bpf")
+        .uid(65534)
+        .gid(65534)
+        .output();
+    std::fs::remove_file(&copy).unwrap();
+    let output = output.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("the child saw") && text.contains("the second saw"), "{text}");
+}
+
+/// A forked child that goes on does not keep the dead parent's observer.
+#[cfg(feature = "bpf")]
+fn ends() {
+    // The kernel's id of a program that this process has open.
+    let program = || {
+        let files = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+        let texts = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
+        let ids: Vec<_> = texts
+            .filter_map(|text| Some(text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().to_owned()))
+            .collect();
+        ids.first().cloned().unwrap_or("0".into())
+    };
+    // SAFETY: plain numbers; nobody outlives this process, whose death is the test's end.
+    let die_with_parent = || unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGALRM) };
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    let mut tell = std::fs::File::from(own(ends[1]));
+    let mut hear = std::fs::File::from(own(ends[0]));
+    // SAFETY: as in `fork`.
+    let parent = unsafe { libc::fork() };
+    if parent == 0 {
+        die_with_parent();
+        linux::init();
+        Linux::register();
+        // SAFETY: as in `fork`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            Linux::register();
+            // SAFETY: plain numbers. It must outlive its parent, but not for ever.
+            unsafe {
+                libc::alarm(20);
+                libc::pause();
+            }
+        }
+        use std::io::Write;
+        let id = program();
+        tell.write_all(format!("{child} {id}\n").as_bytes()).unwrap();
+        // SAFETY: no arguments.
+        unsafe { libc::pause() };
+    }
+    let mut text = [0u8; 64];
+    let length = std::io::Read::read(&mut hear, &mut text).unwrap();
+    let text = std::str::from_utf8(&text[..length]).unwrap();
+    let (child, id) = text.trim().split_once(' ').unwrap();
+    assert_ne!(id, "0", "no program was loaded");
+    let exists = || Command::new("bpftool").args(["prog", "show", "id", id]).output().unwrap().status.success();
+    assert!(exists());
+    // SAFETY: ours.
+    unsafe {
+        libc::kill(parent, libc::SIGKILL);
+        libc::waitpid(parent, std::ptr::null_mut(), 0);
+    }
+    let start = Instant::now();
+    while exists() && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let gone = !exists();
+    // SAFETY: our grandchild.
+    unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
+    assert!(gone, "the child keeps the observer");
+}
+
+#[cfg(feature = "bpf")]
+fn own(fd: i32) -> std::os::fd::OwnedFd {
+    // SAFETY: a fresh descriptor that nobody else owns.
+    unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
+}
+
+#[cfg(not(feature = "bpf"))]
+use sees_nothing as hands_over;
+#[cfg(not(feature = "bpf"))]
+use sees_nothing as ends;
+
 fn closes() {
     linux::init();
     static STOP: AtomicBool = AtomicBool::new(false);
@@ -374,6 +489,36 @@ fn reclaims() {
     assert!(!Linux::higher_preempted(Priority::BarrierWaiter), "a count is left over");
 }
 
+/// A program that has used up the keys whose values need no allocation: exits go unnoticed, and the blocks are found again.
+fn late_key() {
+    for _ in 0..40 {
+        let mut key = 0;
+        // SAFETY: the pointer is valid.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, None) }, 0);
+    }
+    for _ in 0..100 {
+        assert_ne!(std::thread::spawn(Linux::register).join().unwrap(), ThreadId::NONE);
+    }
+    let left = linux::report().registered;
+    assert_eq!(left, if cfg!(target_env = "gnu") { 100 } else { 0 });
+    // Until the table is full, and past it.
+    for _ in 0..4100 {
+        std::thread::spawn(Linux::register).join().unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(150));
+    assert_ne!(std::thread::spawn(Linux::register).join().unwrap(), ThreadId::NONE);
+    // An explicit end, as an interposer gives it.
+    std::thread::spawn(|| {
+        let before = linux::report().registered;
+        assert_ne!(Linux::register(), ThreadId::NONE);
+        linux::thread_exit();
+        assert_eq!((Linux::current(), Linux::register()), (ThreadId::NONE, ThreadId::NONE));
+        assert_eq!(linux::report().registered, before);
+    })
+    .join()
+    .unwrap();
+}
+
 fn errno() {
     for value in [0, 1234] {
         std::thread::spawn(move || {
@@ -427,4 +572,10 @@ fn signals() {
     println!("{} handlers, {} turned away", HANDLED.load(Relaxed), FAILED.load(Relaxed));
     assert!(FAILED.load(Relaxed) * 2 < HANDLED.load(Relaxed));
     assert!(linux::report().registered <= 2);
+}
+
+/// Says so on the terminal even though the harness keeps what a test prints.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }

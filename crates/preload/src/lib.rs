@@ -16,8 +16,6 @@
 
 #![cfg(target_os = "linux")]
 
-use platform::Platform;
-
 mod choice;
 mod cond;
 mod mutex;
@@ -30,7 +28,7 @@ extern "C" fn constructor() {
     real::resolve();
     tid::init();
     choice::decide();
-    linux::Linux::generation();
+    linux::init();
 }
 
 #[used]

@@ -3,6 +3,7 @@
 
 pub mod condvar;
 pub mod mutex;
+pub mod switch;
 
 use std::cell::UnsafeCell;
 use std::fmt;

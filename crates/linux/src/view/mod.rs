@@ -6,7 +6,8 @@ pub mod bpf;
 pub mod none;
 pub mod perf;
 
-use abi::{Thread, View};
+use abi::Thread;
+pub use abi::View;
 use platform::{RunState, ThreadId};
 
 /// The environment variable that chooses a view.

@@ -8,7 +8,8 @@
 //! descriptors does no harm.
 //!
 //! COST: two locked pages a thread, counted against `perf_event_mlock_kb` and then RLIMIT_MEMLOCK; past both, a thread
-//! has no event and reads as [`RunState::Unknown`].
+//! has no event and reads as [`RunState::Unknown`]. The first limit is the
+//! user's and shared with all perf sessions of that user.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -87,6 +88,24 @@ pub fn probe() -> std::io::Result<()> {
     Ok(())
 }
 
+/// How many threads of this process the view could see now, as far as `most`: opens so many events and closes them
+/// again. What limits it is locked memory, which other processes of the same user share.
+pub fn room(most: usize) -> usize {
+    let size = most * RING;
+    // SAFETY: a fresh mapping, wholly ours; each ring lies inside it, and all go with it.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let space = libc::mmap(core::ptr::null_mut(), size, libc::PROT_READ, flags, -1, 0);
+        if space == libc::MAP_FAILED {
+            return 0;
+        }
+        let ring = |index: usize| space.cast::<u8>().add(index * RING);
+        let room = (0..most).take_while(|&index| attach(ring(index)) == Attached::Yes).count();
+        libc::munmap(space, size);
+        room
+    }
+}
+
 /// The event of the calling thread; an errno value if the kernel will not.
 fn open() -> Result<i32, i32> {
     let attr = Attr {
@@ -124,8 +143,9 @@ unsafe fn attach(ring: *mut u8) -> Attached {
     };
     // SAFETY: MAP_FIXED replaces only pages that the caller owns; read-only means overwrite mode.
     let mapped = unsafe { libc::mmap(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd, 0) };
+    // Not libc's close, which is a cancellation point: no thread may end inside a lock operation.
     // SAFETY: the descriptor is ours.
-    unsafe { libc::close(fd) };
+    unsafe { libc::syscall(libc::SYS_close, fd) };
     if mapped == libc::MAP_FAILED {
         // Past the limit of locked memory. A failed MAP_FIXED may have unmapped what was there.
         // SAFETY: as the caller promised.

@@ -32,7 +32,6 @@ const BAN: u32 = 250;
 
 const ASLEEP: u32 = 1;
 const PROMOTED: u32 = 2;
-const ACCEPTED: u32 = 3;
 
 const SAMPLE_NS: u64 = 130;
 const SAMPLES: u32 = 24;
@@ -41,9 +40,8 @@ const POLL_MAX_NS: u64 = 5_000;
 const ARRIVAL_NS: u64 = 3_000;
 const SPIN_NS: u64 = 50_000;
 const NAP_NS: u64 = 30_000;
-const TURN_NS: u64 = 1_000_000;
+const TURN_NS: u64 = 500_000;
 const PATIENCE_NS: u64 = 100_000;
-const ACCEPT_NS: u64 = 20_000;
 const RELAY_NS: u64 = 500;
 const GRACE_NS: u64 = 2_000;
 
@@ -184,13 +182,7 @@ impl<P: Platform> Wakeful<P> {
             }
             if waiter.relay && word & HANDOFF == 0 {
                 waiter.relay = false;
-                let next = self.promote();
-                P::nap(ACCEPT_NS);
-                if P::word(next, STATE).compare_exchange(PROMOTED, ASLEEP, Relaxed, Relaxed).is_ok() {
-                    self.become_standby(waiter);
-                } else {
-                    self.enlist(waiter);
-                }
+                self.promote();
                 continue;
             }
             if word & LOCKED == 0 {
@@ -225,8 +217,6 @@ impl<P: Platform> Wakeful<P> {
     fn take(&self, word: u32, waiter: &mut Waiter, seen: ThreadId) -> bool {
         if word & HANDOFF != 0 && !waiter.standby {
             waiter.share = false;
-            waiter.hot = true;
-            keep::<P>(waiter.me);
             if word & RELAY == 0 && word & NEWEST != 0 {
                 waiter.relay = self.word.compare_exchange(word, word | RELAY, Relaxed, Relaxed).is_ok();
                 return false;
@@ -341,7 +331,7 @@ impl<P: Platform> Wakeful<P> {
                 word & !NEWEST | me.0 << NEWEST_SHIFT
             } else {
                 P::nap(waiter.nap);
-                waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
+                waiter.nap = (waiter.nap * 2).min(TURN_NS);
                 return;
             };
             match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
@@ -351,11 +341,8 @@ impl<P: Platform> Wakeful<P> {
         }
         if word & STANDBY != 0 {
             let state = P::word(me, STATE);
-            loop {
-                match state.compare_exchange(PROMOTED, ACCEPTED, Acquire, Relaxed) {
-                    Ok(_) => break,
-                    Err(now) => P::wait(state, now, None),
-                };
+            while state.load(Acquire) == ASLEEP {
+                P::wait(state, ASLEEP, None);
             }
             self.unlink(me);
             waiter.hot = false;
@@ -372,21 +359,30 @@ impl<P: Platform> Wakeful<P> {
         waiter.nap = NAP_NS;
     }
 
+    /// The deadline has passed: gives back every duty.
     fn resign(&self, waiter: &Waiter) {
-        if waiter.relay {
-            // TODO
-        }
-        if !waiter.standby {
-            return;
-        }
         let mut word = self.word.load(Relaxed);
-        while word & NEWEST == 0 {
-            match self.word.compare_exchange_weak(word, word & (LOCKED | OWNER), Relaxed, Relaxed) {
+        while waiter.relay {
+            if word & HANDOFF == 0 {
+                self.promote();
+                return;
+            }
+            match self.word.compare_exchange_weak(word, word & !RELAY, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => word = now,
             }
         }
-        self.promote();
+        while waiter.standby {
+            let new = if word & NEWEST == 0 { word & (LOCKED | OWNER) } else { word & !(HANDOFF | KICK) };
+            match self.word.compare_exchange_weak(word, new, Relaxed, Relaxed) {
+                Ok(_) if word & NEWEST != 0 && word & RELAY == 0 => {
+                    self.promote();
+                    return;
+                }
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
     }
 
     /// A word copied by fork, with threads on it that are not here.
@@ -428,12 +424,11 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// Offers the standby role to the thread that has slept longest.
-    fn promote(&self) -> ThreadId {
+    /// Gives the standby role to the thread that has slept longest.
+    fn promote(&self) {
         let oldest = self.oldest(newest(self.word.load(Acquire)));
         P::word(oldest, STATE).store(PROMOTED, Release);
         P::wake(P::word(oldest, STATE), 1);
-        oldest
     }
 
     /// Takes the calling thread, the oldest, out of the queue.

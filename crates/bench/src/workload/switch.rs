@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a kernel view costs: two threads on one processor hand a futex to and fro, so that every operation is a context switch.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use linux::Linux;
+use platform::{Platform, ThreadId};
+
+use crate::harness::{self, Plan, Sample};
+use crate::job::JobError;
+
+/// Threads that it takes.
+pub const THREADS: usize = 2;
+
+/// Ties the calling thread to the first processor that it may use.
+fn stay_on_one_processor() -> std::io::Result<()> {
+    // SAFETY: zeros are a valid set, and the kernel is told its size.
+    let result = unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&all), &mut all);
+        let first = (0..libc::CPU_SETSIZE as usize).find(|&processor| libc::CPU_ISSET(processor, &all));
+        libc::CPU_SET(first.unwrap_or(0), &mut one);
+        libc::sched_setaffinity(0, size_of_val(&one), &one)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Measures switches, in this process, under the view of the environment, which must be `view`.
+pub fn run(view: &str, plan: Plan) -> Result<Sample, JobError> {
+    linux::init();
+    stay_on_one_processor()?;
+    let turn = AtomicU32::new(0);
+    let unseen = AtomicU32::new(0);
+    let (sample, _) = harness::measure(
+        plan,
+        |worker| {
+            if Linux::register() == ThreadId::NONE {
+                unseen.fetch_add(1, Ordering::Relaxed);
+            }
+            let (me, other) = (worker.index as u32, 1 - worker.index as u32);
+            if me == 0 {
+                let report = linux::report();
+                let chosen = report.chosen.and_then(|view| report.views.iter().find(|status| status.view == view));
+                if chosen.is_none_or(|status| status.name != view) || view != "none" && report.unseen > 0 {
+                    unseen.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            while worker.goes_on() {
+                while turn.load(Ordering::Relaxed) != me && worker.goes_on() {
+                    Linux::wait(&turn, other, None);
+                }
+                worker.count();
+                turn.store(other, Ordering::Relaxed);
+                Linux::wake(&turn, 1);
+            }
+            // It may be our turn again already; the other must not wait for us.
+            turn.store(other, Ordering::Relaxed);
+            Linux::wake(&turn, 1);
+        },
+        || (),
+    );
+    match unseen.into_inner() {
+        0 => Ok(sample),
+        _ => Err(JobError::NoView(view.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const PLAN: Plan = Plan {
+        threads: THREADS,
+        counted: THREADS,
+        warm_up: Duration::from_millis(5),
+        interval: Duration::from_millis(30),
+    };
+
+    /// In threads of their own: they are tied to one processor. Many short ones, because the end is where it could hang.
+    #[test]
+    fn switches_end_and_a_view_that_is_not_there_is_told() {
+        let run = |view| std::thread::spawn(move || run(view, PLAN)).join().unwrap();
+        assert!(matches!(run("no such view"), Err(JobError::NoView(view)) if view == "no such view"));
+        let chosen = linux::report().chosen.expect("a thread has registered");
+        let report = linux::report();
+        let name = report.views.iter().find(|status| status.view == chosen).unwrap().name;
+        for _ in 0..20 {
+            match run(name) {
+                Ok(sample) => assert!(sample.operations > 0 && sample.context_switches > 0, "{sample:?}"),
+                // Other tests of this process have threads too, and some may be unseen.
+                Err(error) => assert!(matches!(error, JobError::NoView(_)), "{error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The C programs in `tests/c`: compiled here, run with and without the library, compared. What they print is deterministic, so
+//! the two runs must agree to the letter, and in their exit status.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The library of the profile that the tests are built in. Cargo builds it for `cargo test`, but promises no place for it.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let near = deps.join("libwakeful_preload.so");
+        if near.exists() {
+            return near;
+        }
+        let target = deps.parent().unwrap().parent().unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--package", "wakeful-preload", "--target-dir"]).arg(target);
+        if deps.parent().unwrap().ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "cargo build of the library failed");
+        deps.parent().unwrap().join("libwakeful_preload.so")
+    })
+}
+
+fn compile(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}", std::process::id()));
+    let compiler = if source.extension() == Some(OsStr::new("cc")) { "c++" } else { "cc" };
+    let status = Command::new(compiler)
+        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-o"])
+        .args([&program, &source])
+        .status()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need a C and a C++ compiler"));
+    assert!(status.success(), "{compiler} {name}");
+    program
+}
+
+fn preloaded(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", library());
+    command
+}
+
+fn show(output: &Output) -> String {
+    let Output { status, stdout, stderr } = output;
+    format!("{}{}{status}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
+}
+
+fn same(name: &str) {
+    let program = compile(name);
+    let plain = show(&Command::new(&program).output().unwrap());
+    for view in ["perf", "none"] {
+        let ours = show(&preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap());
+        assert_eq!(plain, ours, "{name}, view {view}");
+    }
+    fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn misuse() {
+    same("misuse.c");
+}
+
+#[test]
+fn versions() {
+    same("versions.c");
+}
+
+#[test]
+fn stress() {
+    same("stress.c");
+}
+
+#[test]
+fn cancel() {
+    same("cancel.c");
+}
+
+#[test]
+fn fork() {
+    same("fork.c");
+}
+
+#[test]
+fn cxx() {
+    same("cxx.cc");
+}
+
+/// An algorithm that is unknown, or does not fit, means the default, in silence.
+#[test]
+fn unknown_lock() {
+    let program = compile("cxx.cc");
+    let plain = show(&Command::new(&program).output().unwrap());
+    for name in ["", "nonsense", "wakeful"] {
+        assert_eq!(plain, show(&preloaded(&program).env("WAKEFUL_LOCK", name).output().unwrap()), "{name}");
+    }
+    fs::remove_file(program).unwrap();
+}
+
+/// Every lock of the catalogue that can be chosen carries the C++ program; those that cannot fall back to the default.
+#[test]
+fn every_lock() {
+    let program = compile("cxx.cc");
+    let plain = show(&Command::new(&program).output().unwrap());
+    for entry in catalog::MUTEXES {
+        assert_eq!(
+            plain,
+            show(&preloaded(&program).env("WAKEFUL_LOCK", entry.name).output().unwrap()),
+            "{}",
+            entry.name
+        );
+    }
+    fs::remove_file(program).unwrap();
+}
+
+fn shared_memory() -> Vec<String> {
+    let mut names = Vec::new();
+    for folder in ["/dev/shm", "/tmp"] {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.contains("wakeful") {
+                names.push(name);
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
+/// kill -9 at 200 moments leaves neither a process nor a file of ours.
+#[test]
+fn killed() {
+    let program = compile("killed.c");
+    let before = shared_memory();
+    for round in 0..200u64 {
+        let mut child = preloaded(&program).stdout(Stdio::null()).spawn().unwrap();
+        // Moments spread over start-up and the first milliseconds of contention.
+        std::thread::sleep(Duration::from_micros(round * 7919 % 15_000));
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "round {round}: {status}");
+    }
+    assert_eq!(before, shared_memory());
+    fs::remove_file(program).unwrap();
+}
