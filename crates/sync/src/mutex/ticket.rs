@@ -41,8 +41,7 @@
 //! # Under the scheduler
 //!
 //! As `mcs`. But only who sleeps has a name here, so that a releaser of `informing` looks at all threads, as the paper
-//! does, for a preempted one of higher priority; it does so after the hand-over, and only if somebody waits. So that it
-//! sees a preempted successor, each waiter that spins counts as immediate; it becomes LOCK_WAITER when it sleeps.
+//! does, for a preempted one of higher priority; it does so after the hand-over, and only if somebody waits.
 //! A thread without a block spins, giving way at each look. A copy made by `fork` while threads waited in line
 //! stays taken in the child: their tickets are never used. Hint stale: as `mcs`. Killed while holding: lost.
 //!
@@ -52,7 +51,8 @@
 //!
 //! # Rejected
 //!
-//! Sleeping on `serving` and waking all: n wake-ups a hand-over. A bitset of futex channels: not in the seam, and collisions wake in vain.
+//! Publishing every spinner as an immediate waiter, so that a preempted successor is always seen: with 8 threads and more, somebody deep in
+//! line was always preempted, and everybody napped and slept. Sleeping on `serving` and waking all: n wake-ups a hand-over. A bitset of futex channels: not in the seam, and collisions wake in vain.
 //!
 //! # Checked by
 //!
@@ -110,9 +110,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
     fn wait_in_line(&self, ticket: u32) {
         let me = if W::SLEEPS { P::register() } else { ThreadId::NONE };
         let mut turns = 0;
-        if W::INFORMS {
-            P::set_priority(me, Priority::LockImmediateWaiter);
-        }
+        let mut seen = u32::MAX;
         loop {
             // ORDER: Acquire (A2), pairs with R2.
             let serving = self.serving.load(Acquire);
@@ -120,12 +118,16 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
             if ahead == 0 {
                 return;
             }
+            if W::INFORMS && ahead != seen {
+                let priority = if ahead == 1 { Priority::LockImmediateWaiter } else { Priority::LockWaiter };
+                P::set_priority(me, priority);
+                seen = ahead;
+            }
             let pauses = (ahead * PROPORTION).min(MOST_PAUSES);
             turns += pauses;
             if W::SLEEPS && (!W::INFORMS || turns >= LOOK_PAUSES.min(P::PAUSES)) {
                 turns = 0;
-                let priority = if ahead == 1 { Priority::LockImmediateWaiter } else { Priority::LockWaiter };
-                if !W::may_spin::<P>(priority) {
+                if !W::may_spin::<P>(P::priority(me)) {
                     self.sleep(serving, ticket, me);
                     continue;
                 }
@@ -146,16 +148,9 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         state.store(ASLEEP, Relaxed);
         // ORDER: Release (A3), pairs with R1; publishes the three words.
         if self.serving.compare_exchange(serving, serving & TICKETS | me.0 << TOP_SHIFT, Release, Relaxed).is_ok() {
-            if W::INFORMS {
-                // Not if the holder has roused us meanwhile.
-                P::change_priority(me, Priority::LockImmediateWaiter, Priority::LockWaiter);
-            }
             // ORDER: Acquire, pairs with R1: the holder has done with our words.
             while state.load(Acquire) == ASLEEP {
                 P::wait(state, ASLEEP, None);
-            }
-            if W::INFORMS {
-                P::set_priority(me, Priority::LockImmediateWaiter);
             }
         }
     }
