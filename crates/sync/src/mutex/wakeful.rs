@@ -366,28 +366,28 @@ impl<P: Platform> Wakeful<P> {
         waiter.nap = NAP_NS;
     }
 
-    /// The deadline has passed: gives back every duty.
+    /// The deadline has passed: gives back every duty (G2).
     fn resign(&self, waiter: &Waiter) {
         let mut word = self.word.load(Relaxed);
-        while waiter.relay {
-            if word & HANDOFF == 0 {
-                self.promote();
-                return;
-            }
-            match self.word.compare_exchange_weak(word, word & !RELAY, Relaxed, Relaxed) {
-                Ok(_) => return,
-                Err(now) => word = now,
-            }
-        }
-        while waiter.standby {
-            let new = if word & NEWEST == 0 { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
-            match self.word.compare_exchange_weak(word, new, Relaxed, Relaxed) {
-                Ok(_) if word & NEWEST != 0 && word & RELAY == 0 => {
-                    self.promote();
-                    return;
+        if waiter.relay {
+            loop {
+                if word & HANDOFF == 0 {
+                    return self.promote();
                 }
-                Ok(_) => return,
-                Err(now) => word = now,
+                match self.word.compare_exchange_weak(word, word & !RELAY, Relaxed, Relaxed) {
+                    Ok(_) => return,
+                    Err(now) => word = now,
+                }
+            }
+        } else if waiter.standby {
+            loop {
+                let alone = word & NEWEST == 0;
+                let new = if alone { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
+                match self.word.compare_exchange_weak(word, new, Relaxed, Relaxed) {
+                    Ok(_) if alone || word & RELAY != 0 => return,
+                    Ok(_) => return self.promote(),
+                    Err(now) => word = now,
+                }
             }
         }
     }
