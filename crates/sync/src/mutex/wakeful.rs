@@ -1,4 +1,103 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful`: the default mutex, one word that knows who is awake.
+//!
+//! A barging lock in which at most a few running threads contend, one *standby* watches, and everybody else sleeps in line. While the
+//! holder runs and comes back at once, the lock stays with it, because moving the lock and the data behind it to another
+//! processor costs more than the critical section; the standby takes it over by the clock. When the holder does not run, nobody spins.
+//! Choose it unless you know better; `native` where an idle processor must never be woken by a timer.
+//!
+//! The shape is Linux's `qspinlock` (locked bit, pending waiter, tail of a queue of processor numbers in one word) with thread ids
+//! for processor numbers, sleeping for spinning in the queue, and barging. From TR 1994: the holder's and the successor's state
+//! decide (section 4.1, Smart Queue), and the hand-over is offered and rescinded rather than awaited (section 4.1, figures 2 and 4). From
+//! ICPP 2001: a waiter blocks when a preempted thread of its own application could use its processor better. From Dice and Kogan
+//! ("Malthusian locks", 2017): surplus contenders are kept asleep. The relay (Q4) and the sharing rule (W4) are ours.
+//!
+//! # State
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | 0 | LOCKED | held |
+//! | 1 | STANDBY | the standby role is taken, or on its way to a thread (I3) |
+//! | 2 | KICK | the standby sleeps on this word: the release must wake it |
+//! | 3 | HANDOFF | the standby has waited its turn: others should leave the lock to it |
+//! | 4-6 | GENERATION | of the process that set STANDBY; see [`Platform::generation`] |
+//! | 7 | RELAY | the thread that stepped aside will promote the next standby |
+//! | 8-19 | OWNER | thread id of the holder, 0 if it has none; HINT: 0 says nothing |
+//! | 20-31 | NEWEST | thread id of the sleeper who came last, 0 if nobody sleeps in line |
+//!
+//! In a thread's block ([`Platform::word`]): OLDER, the sleeper who came before it; NEWER and OLDEST, filled in on the way by
+//! whoever walks the line; STATE, `IDLE -> ASLEEP -> PROMOTED -> IDLE`; and its memory of how it fared (W4), hints all.
+//!
+//! `0 -> L` and `L -> 0` are the fast path, and `f -> f|L -> f` for any free value `f` that the thread saw last: its
+//! *stamp* ([`Platform::stamp`]) remembers `f`, so that a lock with sleepers still takes one compare-and-swap.
+//!
+//! # Invariants
+//!
+//! I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
+//! I2. NEWEST is not 0 only while STANDBY is set. Sleepers never leave by themselves.
+//! I3. While STANDBY is set, exactly one of these holds the *role*: the standby; a thread with STATE = PROMOTED; the holder
+//!     between A3 and Q3; the thread whose RELAY was set when HANDOFF was cleared, until its Q3. Only the role takes sleepers off the line.
+//! I4. HANDOFF is set only by the standby. RELAY is set only beside HANDOFF, by a thread that is awake and remembers it.
+//! I5. KICK is set only while LOCKED, by the standby, before it sleeps on the word.
+//! I6. Whoever holds the role is awake, or asleep on the word with KICK set, or has been woken.
+//!
+//! # Protocol
+//!
+//! Acquire. A1. Compare-and-swap the stamp's free value to held. A2. Or, in `lock_slow`, any free value without HANDOFF.
+//! A3. The standby: free -> held, clearing KICK, HANDOFF and RELAY; clearing STANDBY and the rest if nobody sleeps in line. If
+//!     somebody does and RELAY was not set, it promotes (Q3) before it returns.
+//! Release. R1. Clear LOCKED, OWNER and KICK. R2. If KICK was set, wake the word: only the standby sleeps there.
+//! Wait. W1. An arrival looks at the word with growing gaps for ARRIVAL_NS at most, while the holder runs and is not known to come back at once (W3).
+//! W2. Then Q1. A waiter with a deadline, or without an id, never joins the line; it naps between looks if the role is taken.
+//! W3. A waiter that finds free a lock that it saw held looks SAMPLES times more. If the same owner has it again, the lock is *hot*: it leaves
+//!     it and naps (standby) or goes to Q1 (arrival). W4. If the owner hardly ever has it, the lock is not what the threads wait for:
+//!     the thread *shares*, that is, it takes locks when it finds them free, until it waits for more than an eighth of its time.
+//! W5. The standby sleeps on the word (I5) if the holder does not run, or has not released for SPIN_NS.
+//! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line) it sets HANDOFF and stays awake for SPIN_NS.
+//! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS, setting RELAY if somebody sleeps in line, and after that takes it and clears
+//!     both: the standby is not awake. (Not if the RELAY is another's: that thread tells from HANDOFF whether the standby came.)
+//!     The standby sets HANDOFF again when it runs. It leaves the thread that steps aside RELAY_NS to set RELAY.
+//! Queue. Q1. In one compare-and-swap take the role, if it is free, or push oneself (OLDER = the old NEWEST).
+//! Q2. Sleep until STATE = PROMOTED; unlink oneself, the oldest; be the standby. Q3. Promote: STATE of the oldest = PROMOTED, wake it.
+//! Q4. The thread with RELAY, once HANDOFF is gone: Q3. It is about to sleep, so that the new standby finds its processor, and not the
+//!     new holder's, free.
+//! Give up. G1. At its deadline a waiter without a duty just leaves. G2. With RELAY: clear it, or, if HANDOFF is gone, Q3. The standby: clear
+//!     the role if nobody sleeps in line; else clear HANDOFF and RELAY, and Q3 unless RELAY was set.
+//!
+//! # Memory order
+//!
+//! R1 release -> A1, A2, A3 acquire publishes the protected data; all other changes of the word are read-modify-writes, which
+//! continue the release sequence. Q1 release -> acquire load in Q2 (unlink) and Q3 publishes OLDER and OLDEST. Q3 release -> Q2 acquire
+//! (STATE) publishes what the former role wrote in the blocks. Hints are relaxed.
+//!
+//! # Under the scheduler
+//!
+//! *Holder preempted or blocked*: arrivals queue at once, the standby sleeps on the word; its processor goes to somebody else, perhaps the holder.
+//! *Next waiter preempted*: nothing is handed to it; others take the free lock (W7). *More threads than processors*: all but the few
+//! that run at all sleep in line, and the line advances once a turn. *Hint stale*: "runs" costs at most SPIN_NS of spinning and then
+//! sleep; "does not run" costs a sleep and a wake-up. Neither touches I1 to I6. *Killed while holding*: lost, as with any lock that is not robust.
+//! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER. *Signal handler* that waits for another lock
+//! while its thread is in line: STATE is not IDLE, so it does not join a line (W2).
+//!
+//! # Fairness and space
+//!
+//! Sleepers are served oldest first, one a turn. A turn is TURN_NS and what the kernel adds until it runs the standby, up to a tick if it
+//! queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS. So a waiter waits for as many
+//! turns as threads came before it, as long as the kernel runs each standby at some time: starvation-free under that, not FIFO. 4 bytes.
+//!
+//! # Rejected
+//!
+//! Waking a sleeper at each contended release (glibc, std): on few processors the woken thread only displaces a running one. Spinning before sleeping
+//! with no regard to who comes back: moves the data at every hand-over. A count of sleepers and a futex on the lock word: a hot word never holds
+//! still for the kernel's comparison. Promoting at release instead of acquire: the waker then loses the free lock to the thread
+//! it displaced. Rescinding the promotion of a thread that does not run, and keeping the role: two threads then swap turns at the others' cost.
+//! A test of the word before the compare-and-swap on the fast path: 3 ns of 15.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom (2 and 3 threads, all hints, three speeds of the clock), shuttle (also with deadlines), words copied by fork; the twins without
+//! acquire, without release and with lost wake-ups are caught. shuttle found the double promotion that G2 now excludes.
+
 use core::marker::PhantomData;
 use platform::{
     Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, STAMP_ID, STAMP_SHIFT, StaticPlatform, ThreadId,
@@ -17,36 +116,56 @@ const OWNER: u32 = STAMP_ID;
 const NEWEST_SHIFT: u32 = 20;
 const NEWEST: u32 = 0xfff << NEWEST_SHIFT;
 
-/// Words of a thread's block, see [`Platform::word`].
+// Words of a thread's block, see `Platform::word`: its place in line ...
 const OLDER: usize = 0;
 const NEWER: usize = 1;
 const OLDEST: usize = 2;
 const STATE: usize = 3;
+// ... and its memory (W4): ns waited and ns between waits, both decaying; when it last had to wait; SHARING, or for how many waits not to try.
 const WAITED: usize = 4;
 const BETWEEN: usize = 5;
 const LAST: usize = 6;
 const MODE: usize = 7;
 
-const SHARING: u32 = 1 << 31;
-const BAN: u32 = 250;
-
+/// Values of STATE.
 const IDLE: u32 = 0;
 const ASLEEP: u32 = 1;
 const PROMOTED: u32 = 2;
 
+/// Values of MODE.
+const SHARING: u32 = 1 << 31;
+const BAN: u32 = 60;
+
+// COST: all in ns, tuned on two virtual processors (Xeon, 2.6 GHz, Linux 6.18, November 2026) where a cache line changes its processor in 60 to 150 ns, a
+// context switch takes 1 us, and an idle processor wakes up in 15 to 40 us.
+/// Between two looks of a sample: a cache line's way there and back.
 const SAMPLE_NS: u64 = 130;
+/// Looks in a sample: a lock that is held a fifth of the time passes for shareable in 3 % of the samples.
 const SAMPLES: u32 = 24;
+/// What one wait counts in the memory at most: more is not contention but a preempted holder.
+const WAIT_MOST_NS: u64 = 1_000;
+/// Between two looks of a waiter: from this ...
 const POLL_NS: u64 = 300;
+/// ... or this, if it shares ...
+const POLL_SHARING_NS: u64 = 50;
+/// ... to this, growing with the wait.
 const POLL_MAX_NS: u64 = 5_000;
+/// An arrival looks this long before it queues: a few context switches (Karlin et al. 1991).
 const ARRIVAL_NS: u64 = 3_000;
+/// A standby stays awake this long for a holder that runs: an idle processor's way to sleep and back.
 const SPIN_NS: u64 = 50_000;
+/// A standby's first nap beside a hot lock; the next are longer.
 const NAP_NS: u64 = 30_000;
-const TURN_NS: u64 = 500_000;
+/// A lone standby lets a hot lock alone this long. One hand-over of data costs up to 5 us, so this loses a twentieth at most.
 const PATIENCE_NS: u64 = 100_000;
+/// A standby with others behind it: a promotion costs two context switches and two system calls besides.
+const TURN_NS: u64 = 500_000;
+/// A standby that demanded leaves the thread that steps aside this long to set RELAY.
 const RELAY_NS: u64 = 500;
+/// A free lock is left to a standby that demanded it this long; one that runs needs a tenth.
 const GRACE_NS: u64 = 2_000;
 
-/// The default mutex.
+/// The default mutex: see the head of this file.
 #[repr(transparent)]
 pub struct Wakeful<P: Platform> {
     word: P::AtomicU32,
@@ -77,6 +196,7 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn lock(&self, _: &()) {
+        // A1. ORDER: Acquire, pairs with R1.
         let stamp = P::stamp();
         if self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_err() {
             self.lock_slow(None);
@@ -85,6 +205,7 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
+        // A2, HANDOFF or not: somebody who tries will not wait. ORDER: Acquire, pairs with R1.
         let mut word = self.word.load(Relaxed);
         while word & LOCKED == 0 {
             match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed) {
@@ -97,6 +218,7 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn unlock(&self, _: &()) {
+        // R1. ORDER: Release, pairs with A1, A2 and A3.
         let stamp = P::stamp();
         if self.word.compare_exchange(stamp | LOCKED, stamp & !OWNER, Release, Relaxed).is_err() {
             self.unlock_slow();
@@ -107,6 +229,7 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 impl<P: Platform> RawMutexTimed<P> for Wakeful<P> {
     #[inline]
     unsafe fn lock_until(&self, _: &(), deadline: Deadline) -> bool {
+        // A1. ORDER: Acquire, pairs with R1.
         let stamp = P::stamp();
         self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_ok()
             || self.lock_slow(Some(deadline))
@@ -122,18 +245,25 @@ fn spin_until<P: Platform>(ns: u64) {
     }
 }
 
-/// What a waiting thread remembers.
+/// What a waiting thread knows of its wait. Times in ns.
 struct Waiter {
     me: ThreadId,
     deadline: Option<Deadline>,
     arrived: u64,
+    /// It is the standby, since then.
     standby: bool,
     since: u64,
+    /// It set HANDOFF then (W6).
     demanded: Option<u64>,
+    /// Until then it leaves a free lock to the standby, or as the standby to a relay (W7).
     grace: Option<u64>,
+    /// RELAY is its own (Q4).
     relay: bool,
+    /// How long it naps next.
     nap: u64,
+    /// The holder comes back at once (W3).
     hot: bool,
+    /// It takes what it finds free (W4).
     share: bool,
 }
 
@@ -141,11 +271,12 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
+        // A2. ORDER: Acquire, pairs with R1.
         let word = self.word.load(Relaxed);
         if word & (LOCKED | HANDOFF) == 0
             && self.word.compare_exchange(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed).is_ok()
         {
-            P::set_stamp(word & !KICK);
+            P::set_stamp(word);
             return true;
         }
         self.lock_contended(deadline)
@@ -174,6 +305,7 @@ impl<P: Platform> Wakeful<P> {
         locked
     }
 
+    /// Waits for the lock and takes it; false at the deadline.
     fn wait(&self, waiter: &mut Waiter) -> bool {
         let mut seen = ThreadId::NONE;
         loop {
@@ -182,6 +314,7 @@ impl<P: Platform> Wakeful<P> {
                 continue;
             }
             if waiter.relay && word & HANDOFF == 0 {
+                // Q4.
                 waiter.relay = false;
                 self.promote();
                 continue;
@@ -200,11 +333,13 @@ impl<P: Platform> Wakeful<P> {
                 return false;
             }
             let now = P::now_ns();
+            // HINT: wrong either way, it costs a spin or a sleep: see the head of this file.
             let running = !matches!(P::run_state(seen), RunState::Preempted | RunState::Blocked);
             if waiter.standby {
                 self.stand_by(word, waiter, running, now);
             } else if running && !waiter.hot && word & HANDOFF == 0 && now < waiter.arrived + ARRIVAL_NS {
-                let gap = ((now - waiter.arrived) / 4).clamp(if waiter.share { 50 } else { POLL_NS }, POLL_MAX_NS);
+                let gap = ((now - waiter.arrived) / 4)
+                    .clamp(if waiter.share { POLL_SHARING_NS } else { POLL_NS }, POLL_MAX_NS);
                 spin_until::<P>(now + gap);
             } else if waiter.relay {
                 // Somebody else has barged in.
@@ -218,7 +353,9 @@ impl<P: Platform> Wakeful<P> {
     /// The lock is free; takes it, unless it should not.
     fn take(&self, word: u32, waiter: &mut Waiter, seen: ThreadId) -> bool {
         if word & HANDOFF != 0 && !waiter.standby {
+            // W7.
             waiter.share = false;
+            keep::<P>(waiter.me);
             if word & RELAY == 0 && word & NEWEST != 0 {
                 waiter.relay = self.word.compare_exchange(word, word | RELAY, Relaxed, Relaxed).is_ok();
                 return false;
@@ -229,6 +366,7 @@ impl<P: Platform> Wakeful<P> {
                 return false;
             }
         } else if !waiter.share && !waiter.hot && waiter.demanded.is_none() && seen != ThreadId::NONE {
+            // W3.
             let mut locked = 0;
             let mut sample = P::now_ns();
             for _ in 0..SAMPLES {
@@ -257,6 +395,7 @@ impl<P: Platform> Wakeful<P> {
             return false;
         }
         if waiter.standby && word & HANDOFF != 0 && word & RELAY == 0 {
+            // W7, the standby's side.
             let now = P::now_ns();
             if now < *waiter.grace.get_or_insert(now + RELAY_NS) {
                 P::pause();
@@ -274,7 +413,7 @@ impl<P: Platform> Wakeful<P> {
         } else {
             word & !(KICK | HANDOFF | RELAY) | mine
         };
-        // We hold the role, so a failure means only that somebody came to the queue or took the lock.
+        // A2, A3. ORDER: Acquire, pairs with R1.
         if self.word.compare_exchange(word, new, Acquire, Relaxed).is_err() {
             return false;
         }
@@ -284,6 +423,7 @@ impl<P: Platform> Wakeful<P> {
         true
     }
 
+    /// One step of the standby beside a lock that is held, or hot.
     fn stand_by(&self, word: u32, waiter: &mut Waiter, running: bool, now: u64) {
         let waited = now.saturating_sub(waiter.since);
         if !running {
@@ -299,6 +439,7 @@ impl<P: Platform> Wakeful<P> {
                 self.sleep_on_word(word, waiter);
             }
         } else if waited >= if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS } {
+            // W6.
             self.word.fetch_or(HANDOFF, Relaxed);
             waiter.demanded = Some(now);
             waiter.grace = None;
@@ -313,6 +454,7 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
+    /// W5. Sleeps until the release, unless the word changes first.
     fn sleep_on_word(&self, word: u32, waiter: &Waiter) {
         if word & KICK == 0 && self.word.compare_exchange(word, word | KICK, Relaxed, Relaxed).is_err() {
             return;
@@ -320,7 +462,7 @@ impl<P: Platform> Wakeful<P> {
         P::wait(&self.word, word | KICK, waiter.deadline);
     }
 
-    /// Takes the standby role or a place in the queue.
+    /// Q1 and Q2: returns as the standby. (W2: or after a nap.)
     fn enlist(&self, waiter: &mut Waiter) {
         let me = waiter.me;
         // A signal handler that waits while its thread is in a queue finds the thread's words taken.
@@ -342,6 +484,7 @@ impl<P: Platform> Wakeful<P> {
                 waiter.nap = (waiter.nap * 2).min(TURN_NS);
                 return;
             };
+            // ORDER: Release, pairs with the Acquire in `promote` and `unlink`; publishes our links.
             match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
@@ -349,6 +492,7 @@ impl<P: Platform> Wakeful<P> {
         }
         if word & STANDBY != 0 {
             let state = P::word(me, STATE);
+            // ORDER: Acquire, pairs with Q3; publishes the links that others wrote.
             while state.load(Acquire) == ASLEEP {
                 P::wait(state, ASLEEP, None);
             }
@@ -406,17 +550,20 @@ impl<P: Platform> Wakeful<P> {
     fn unlock_slow(&self) {
         let mut word = self.word.load(Relaxed);
         loop {
+            // R1. ORDER: Release, pairs with A1, A2 and A3.
             match self.word.compare_exchange_weak(word, word & !(LOCKED | OWNER | KICK), Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
         }
         if word & KICK != 0 {
+            // R2. The word may be gone by now; only its address is used.
             P::wake(&self.word, 1);
         }
     }
 
-    /// Finds the thread that has slept longest.
+    /// Finds the thread that has slept longest, leaving short cuts for the next time: each link is walked once. The caller has the
+    /// role (I3).
     fn oldest(&self, newest: ThreadId) -> ThreadId {
         let mut thread = newest;
         loop {
@@ -431,9 +578,11 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// Gives the standby role to the thread that has slept longest.
+    /// Q3. Gives the standby role to the thread that has slept longest. The caller has the role (I3), and somebody sleeps.
     fn promote(&self) {
+        // ORDER: Acquire, pairs with Q1.
         let oldest = self.oldest(newest(self.word.load(Acquire)));
+        // Q3. ORDER: Release, pairs with Q2.
         P::word(oldest, STATE).store(PROMOTED, Release);
         P::wake(P::word(oldest, STATE), 1);
     }
@@ -441,6 +590,7 @@ impl<P: Platform> Wakeful<P> {
     /// Takes the calling thread, the oldest, out of the queue.
     fn unlink(&self, me: ThreadId) {
         loop {
+            // ORDER: Acquire, pairs with Q1.
             let word = self.word.load(Acquire);
             let newest = newest(word);
             let oldest = self.oldest(newest);
@@ -458,7 +608,7 @@ impl<P: Platform> Wakeful<P> {
     }
 }
 
-/// Does this thread share locks now? It stops when it waits for more than an eighth of its time.
+/// W4. Does this thread share locks now? It stops when it waits for more than an eighth of its time.
 fn shares<P: Platform>(me: ThreadId, now: u64) -> bool {
     if me == ThreadId::NONE {
         return false;
@@ -480,14 +630,22 @@ fn shares<P: Platform>(me: ThreadId, now: u64) -> bool {
     }
 }
 
+/// Adds a wait to the thread's memory.
 fn remember<P: Platform>(me: ThreadId, arrived: u64) {
     if me == ThreadId::NONE {
         return;
     }
     let now = P::now_ns();
     let word = P::word(me, WAITED);
-    word.store(word.load(Relaxed) / 8 * 7 + now.saturating_sub(arrived).min(20_000) as u32, Relaxed);
+    word.store(word.load(Relaxed) / 8 * 7 + now.saturating_sub(arrived).min(WAIT_MOST_NS) as u32, Relaxed);
     P::word(me, LAST).store(now as u32, Relaxed);
+}
+
+/// W4. The thread stood in another's way: it shares no more, until it finds out anew.
+fn keep<P: Platform>(me: ThreadId) {
+    if me != ThreadId::NONE && P::word(me, MODE).load(Relaxed) == SHARING {
+        P::word(me, MODE).store(0, Relaxed);
+    }
 }
 
 /// The thread met a lock that is nearly always free: it may share. False while it is banned.
