@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sleeping and waking: the futex system call.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 use platform::{Clock, Deadline, Wait};
 
 /// Puts errno back where it was: a pthread function must not change it.
@@ -89,6 +89,29 @@ pub fn nap(ns: u64) {
         libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &time, 0);
         *errno = saved;
     }
+}
+
+/// Where threads nap, by the address of the lock beside which they do. Locks may share a place: a nap may end early.
+static NAPS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+
+fn napping_place(lock: *const AtomicU32) -> &'static AtomicU32 {
+    // Fibonacci hashing; the lowest bits of an address are zero.
+    let hash = (lock.addr() as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    &NAPS[(hash >> 56) as usize]
+}
+
+/// As [`nap`]; [`rouse`] may end it.
+pub fn nap_beside(lock: *const AtomicU32, ns: u64) {
+    let place = napping_place(lock);
+    let deadline = Deadline { ns: now_ns() + ns, clock: Clock::Monotonic };
+    wait(place, place.load(Ordering::Relaxed), Some(deadline));
+}
+
+/// Ends a nap beside this lock, if there is one.
+pub fn rouse(lock: *const AtomicU32) {
+    let place = napping_place(lock);
+    place.fetch_add(1, Ordering::Relaxed);
+    wake(place, 1);
 }
 
 fn now(clock: libc::clockid_t) -> u64 {

@@ -159,6 +159,14 @@ impl Platform for Linux {
         core::hint::spin_loop();
     }
 
+    fn nap_beside(lock: *const AtomicU32, ns: u64) {
+        futex::nap_beside(lock, ns);
+    }
+
+    fn rouse(lock: *const AtomicU32) {
+        futex::rouse(lock);
+    }
+
     fn nap(ns: u64) {
         futex::nap(ns);
     }

@@ -152,6 +152,14 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Sleeps for about this long, or less.
     fn nap(ns: u64);
 
+    /// As [`Platform::nap`], beside this lock: [`Platform::rouse`] may end it. Only the address is used.
+    fn nap_beside(_lock: *const Self::AtomicU32, ns: u64) {
+        Self::nap(ns);
+    }
+
+    /// Ends a nap beside this lock. HINT: may end another's, or none; a nap ends by itself.
+    fn rouse(_lock: *const Self::AtomicU32) {}
+
     /// Lets another runnable thread have the processor, if the machine can.
     fn yield_now();
 }

@@ -301,6 +301,8 @@ pub unsafe fn unlock_to_wait(mutex: *mut pthread_mutex_t) -> c_int {
     let error = mutex.unlock();
     if error != 0 {
         mutex.users.fetch_sub(1, Relaxed);
+    } else if choice::algorithm().is_none() {
+        mutex.lock.leaving();
     }
     error
 }

@@ -42,6 +42,10 @@ pub trait RawMutex<P: Platform>: Send + Sync {
     /// As for [`RawMutex::lock`], if it returns true.
     unsafe fn try_lock(&self, node: &Self::Node) -> bool;
 
+    /// Tells the lock that the caller has just released it and will not come back soon, because it waits for something else. The lock
+    /// must still exist. A hint, for locks that are kept for a thread that comes back at once.
+    fn leaving(&self) {}
+
     /// Releases the lock.
     ///
     /// # Safety

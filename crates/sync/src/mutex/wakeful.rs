@@ -216,6 +216,12 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
         false
     }
 
+    fn leaving(&self) {
+        if self.word.load(Relaxed) & (STANDBY | LOCKED) == STANDBY {
+            P::rouse(&self.word);
+        }
+    }
+
     #[inline]
     unsafe fn unlock(&self, _: &()) {
         // R1. ORDER: Release, pairs with A1, A2 and A3.
@@ -444,7 +450,7 @@ impl<P: Platform> Wakeful<P> {
             waiter.demanded = Some(now);
             waiter.grace = None;
         } else if waiter.hot {
-            P::nap(waiter.nap);
+            P::nap_beside(&self.word, waiter.nap);
             waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
             waiter.hot = false;
         } else if waited < SPIN_NS {
