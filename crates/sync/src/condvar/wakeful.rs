@@ -92,10 +92,10 @@ const PENDING: u32 = 511 * PENDING_ONE;
 const SLEEPERS_ONE: u32 = 1 << 22;
 const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
 
-/// COST: how long a standby polls: several times what a partner on another processor takes to fill or drain a small buffer
-/// (1 to 3 us, 2-core virtual machine, 2026). One in vain makes the next 7 waits sleep at once, so the average loss is 1 us a wait where the
-/// partner never comes (it needs this very processor, which no view shows of a thread that was woken and has not run).
-const SPIN_NS: u64 = 8_000;
+/// COST: how long a standby polls: what an idle processor of the machine below takes to go to sleep and back, so that a partner that
+/// runs elsewhere finds it awake (2-core virtual machine, 2026). One in vain makes the next 7 waits sleep at once, so the average loss is 5 us a wait
+/// where the partner never comes (it needs this very processor, which no view shows of a thread that was woken and has not run).
+const SPIN_NS: u64 = 40_000;
 /// COST: nanoseconds between two looks of the standby: about a transfer of the cache line.
 const POLL_NS: u64 = 150;
 /// COST: nanoseconds between two questions whether somebody wants the processor: each looks at every thread.
