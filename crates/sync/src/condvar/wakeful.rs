@@ -43,8 +43,8 @@
 //!
 //! Broadcast: mark the standby, zero the counts, change `sequence`, wake all.
 //!
-//! Who sleeps longest is woken first, because the kernel's queue is in that order, and so no later waiter keeps an earlier one from a signal that came
-//! between the two. (The kernel orders real-time threads first: among waiters of different real-time priority a deferred wake-up
+//! Who sleeps longest is woken first, because the kernel's queue is in that order, and who has not gone to sleep when the signal comes does not
+//! (W5: also a deferred one changes `sequence`): so no later waiter keeps an earlier one from a signal that came between the two. (The kernel orders real-time threads first: among waiters of different real-time priority a deferred wake-up
 //! can go to a later waiter of higher priority.) A waiter that misses exactly 2^32 changes of `sequence` between W1 and W5 sleeps on; each
 //! change is a system call, so that takes an hour between two instructions.
 //!
@@ -353,7 +353,10 @@ impl<P: Platform> Wakeful<P> {
                 state = now;
                 continue;
             }
-            if !defer && !self.wake_one() {
+            if defer {
+                // Who has counted itself but does not sleep yet goes on at once, so that no later waiter takes this signal from it.
+                self.sequence.fetch_add(1, Relaxed);
+            } else if !self.wake_one() {
                 // S4.
                 let right = new & !(SLEEPERS | PENDING);
                 let right = if right & IN_FLIGHT != 0 { right - IN_FLIGHT_ONE } else { right };

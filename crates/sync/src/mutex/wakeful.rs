@@ -7,10 +7,10 @@
 //! Choose it unless you know better; `native` where an idle processor must never be woken by a timer.
 //!
 //! The shape is Linux's `qspinlock` (locked bit, pending waiter, tail of a queue of processor numbers in one word) with thread ids
-//! for processor numbers, sleeping for spinning in the queue, and barging. From TR 1994: the holder's and the successor's state
-//! decide (section 4.1, Smart Queue), and the hand-over is offered and rescinded rather than awaited (section 4.1, figures 2 and 4). From
-//! ICPP 2001: a waiter blocks when a preempted thread of its own application could use its processor better. From Dice and Kogan
-//! ("Malthusian locks", 2017): surplus contenders are kept asleep. The relay (Q4) and the sharing rule (W4) are ours.
+//! for processor numbers, sleeping for spinning in the queue, and barging. From TR 1994: what the kernel says of a
+//! thread decides (section 4.1, Smart Queue; here of the holder), and the hand-over is offered and rescinded rather than awaited (section 4.1, figures 2
+//! and 4). From ICPP 2001, section 4, its rule to block rather than spin, in the one case that a lock can tell: the preempted thread of higher priority is
+//! the holder. From Dice ("Malthusian Locks", EuroSys 2017): surplus contenders are kept asleep. The relay (Q4) and sharing (W4) are ours.
 //!
 //! # State
 //!
@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | 0 | LOCKED | held |
 //! | 1 | STANDBY | the standby role is taken, or on its way to a thread (I3) |
-//! | 2 | KICK | the standby sleeps on this word: the release must wake it |
+//! | 2 | KICK | the standby sleeps on this word: the release must wake it; kept beside HANDOFF: it has been woken |
 //! | 3 | HANDOFF | the standby has waited its turn: others should leave the lock to it |
 //! | 4-6 | GENERATION | of the process that set STANDBY; see [`Platform::generation`] |
 //! | 7 | RELAY | the thread that stepped aside will promote the next standby |
@@ -36,30 +36,33 @@
 //! I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
 //! I2. NEWEST is not 0 only while STANDBY is set. Sleepers never leave by themselves.
 //! I3. While STANDBY is set, exactly one of these holds the *role*: the standby; a thread with STATE = PROMOTED; the holder
-//!     between A3 and Q3; the thread whose RELAY was set when HANDOFF was cleared, until its Q3. Only the role takes sleepers off the line.
+//!     between A3 and Q3; a standby that gives up, between G2 and its Q3; the thread whose RELAY was set when HANDOFF was cleared by A3 or
+//!     G2, until its Q3. Only the role takes sleepers off the line.
 //! I4. HANDOFF is set only by the standby. RELAY is set only beside HANDOFF, by a thread that is awake and remembers it.
-//! I5. KICK is set only while LOCKED, by the standby, before it sleeps on the word.
-//! I6. Whoever holds the role is awake, or asleep on the word with KICK set, or has been woken.
+//! I5. KICK is set only while LOCKED, by the standby, before it sleeps on the word. A free word has it only beside HANDOFF.
+//! I6. Whoever holds the role is awake, or naps for a bounded time, or is asleep on the word with KICK set, or has been woken.
 //!
 //! # Protocol
 //!
 //! Acquire. A1. Compare-and-swap the stamp's free value to held. A2. Or, in `lock_slow`, any free value without HANDOFF.
 //! A3. The standby: free -> held, clearing KICK, HANDOFF and RELAY; clearing STANDBY and the rest if nobody sleeps in line. If
 //!     somebody does and RELAY was not set, it promotes (Q3) before it returns.
-//! Release. R1. Clear LOCKED, OWNER and KICK. R2. If KICK was set, wake the word: only the standby sleeps there.
-//! Wait. W1. An arrival looks at the word with growing gaps for ARRIVAL_NS at most, while the holder runs and is not known to come back at once (W3).
+//! Release. R1. Clear LOCKED, OWNER and (without HANDOFF) KICK. R2. If KICK was set, wake the word: only the standby sleeps there.
+//! R3. A thread that releases in order to wait for something else ends the standby's nap, if it naps ([`RawMutex::leaving`]).
+//! Wait. W1. An arrival looks at the word with growing gaps for ARRIVAL_NS at most, while the holder runs, is not known to come back at
+//!     once (W3), and HANDOFF is not set.
 //! W2. Then Q1. A waiter with a deadline, or without an id, never joins the line; it naps between looks if the role is taken.
 //! W3. A waiter that finds free a lock that it saw held looks SAMPLES times more. If the same owner has it again, the lock is *hot*: it leaves
 //!     it and naps (standby) or goes to Q1 (arrival). W4. If the owner hardly ever has it, the lock is not what the threads wait for:
 //!     the thread *shares*, that is, it takes locks when it finds them free, until it waits for more than an eighth of its time.
-//! W5. The standby sleeps on the word (I5) if the holder does not run, or has not released for SPIN_NS.
-//! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line) it sets HANDOFF and stays awake for SPIN_NS.
-//! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS, setting RELAY if somebody sleeps in line, and after that takes it and clears
+//! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby, or has demanded the lock, for SPIN_NS.
+//! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was rescinded, it sets HANDOFF, whatever the hints say.
+//! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS (SPIN_NS if KICK says that the standby is being woken), setting RELAY if somebody sleeps in line, and after that takes it and clears
 //!     both: the standby is not awake. (Not if the RELAY is another's: that thread tells from HANDOFF whether the standby came.)
-//!     The standby sets HANDOFF again when it runs. It leaves the thread that steps aside RELAY_NS to set RELAY.
+//!     The standby sets HANDOFF again when it runs. It leaves the thread that steps aside RELAY_NS to see HANDOFF, and to set RELAY.
 //! Queue. Q1. In one compare-and-swap take the role, if it is free, or push oneself (OLDER = the old NEWEST).
 //! Q2. Sleep until STATE = PROMOTED; unlink oneself, the oldest; be the standby. Q3. Promote: STATE of the oldest = PROMOTED, wake it.
-//! Q4. The thread with RELAY, once HANDOFF is gone: Q3. It is about to sleep, so that the new standby finds its processor, and not the
+//! Q4. The thread with RELAY, once HANDOFF is gone: Q3. It mostly goes to sleep next, so that the new standby finds its processor, and not the
 //!     new holder's, free.
 //! Give up. G1. At its deadline a waiter without a duty just leaves. G2. With RELAY: clear it, or, if HANDOFF is gone, Q3. The standby: clear
 //!     the role if nobody sleeps in line; else clear HANDOFF and RELAY, and Q3 unless RELAY was set.
@@ -68,22 +71,24 @@
 //!
 //! R1 release -> A1, A2, A3 acquire publishes the protected data; all other changes of the word are read-modify-writes, which
 //! continue the release sequence. Q1 release -> acquire load in Q2 (unlink) and Q3 publishes OLDER and OLDEST. Q3 release -> Q2 acquire
-//! (STATE) publishes what the former role wrote in the blocks. Hints are relaxed.
+//! (STATE) publishes what the former role wrote in the blocks; where the role passes by RELAY, A3 and G2 release -> Q4 acquire does. Hints are relaxed.
 //!
 //! # Under the scheduler
 //!
 //! *Holder preempted or blocked*: arrivals queue at once, the standby sleeps on the word; its processor goes to somebody else, perhaps the holder.
 //! *Next waiter preempted*: nothing is handed to it; others take the free lock (W7). *More threads than processors*: all but the few
 //! that run at all sleep in line, and the line advances once a turn. *Hint stale*: "runs" costs at most SPIN_NS of spinning and then
-//! sleep; "does not run" costs a sleep and a wake-up. Neither touches I1 to I6. *Killed while holding*: lost, as with any lock that is not robust.
+//! sleep; "does not run" costs a sleep and a wake-up a section. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
 //! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER. *Signal handler* that waits for another lock
-//! while its thread is in line: STATE is not IDLE, so it does not join a line (W2).
+//! while its thread is in line: STATE is not IDLE, so it does not join a line (W2). One that forks by `_Fork` there and
+//! goes on waiting in the child is not provided for.
 //!
 //! # Fairness and space
 //!
 //! Sleepers are served oldest first, one a turn. A turn is TURN_NS and what the kernel adds until it runs the standby, up to a tick if it
-//! queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS. So a waiter waits for as many
-//! turns as threads came before it, as long as the kernel runs each standby at some time: starvation-free under that, not FIFO. 4 bytes.
+//! queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS (but
+//! `try_lock` at any time). So a waiter in line waits for as many turns as threads came before it, as long as the kernel runs each standby within the grace at some time:
+//! starvation-free under that, not FIFO. Waiters with a deadline have no place in line; after TURN_NS they take any free lock. 4 bytes.
 //!
 //! # Rejected
 //!
@@ -329,6 +334,11 @@ impl<P: Platform> Wakeful<P> {
                 if self.take(word, waiter, seen) {
                     return true;
                 }
+                if waiter.deadline.is_some_and(P::past) {
+                    // No time to be choosy: takes it at the next look, or leaves.
+                    waiter.share = true;
+                    waiter.hot = false;
+                }
                 continue;
             }
             seen = owner(word);
@@ -367,7 +377,8 @@ impl<P: Platform> Wakeful<P> {
                 return false;
             }
             let now = P::now_ns();
-            if now < *waiter.grace.get_or_insert(now + GRACE_NS) {
+            let grace = if word & KICK == 0 { GRACE_NS } else { SPIN_NS };
+            if now < *waiter.grace.get_or_insert(now + grace) {
                 P::pause();
                 return false;
             }
@@ -412,15 +423,15 @@ impl<P: Platform> Wakeful<P> {
         let new = if !waiter.standby {
             // The standby did not come within the grace: it is not awake. It will ask again. Another thread's
             // relay tells from HANDOFF whether the standby has the lock, so that only its owner may clear it.
-            let rescinded = if waiter.relay || word & RELAY == 0 { HANDOFF | RELAY } else { 0 };
+            let rescinded = if waiter.relay || word & RELAY == 0 { HANDOFF | RELAY | KICK } else { 0 };
             word & !rescinded | mine
         } else if word & NEWEST == 0 {
             mine
         } else {
             word & !(KICK | HANDOFF | RELAY) | mine
         };
-        // A2, A3. ORDER: Acquire, pairs with R1.
-        if self.word.compare_exchange(word, new, Acquire, Relaxed).is_err() {
+        // A2, A3. ORDER: Acquire, pairs with R1; Release, pairs with the Acquire in `promote`: the role may pass to a relay.
+        if self.word.compare_exchange(word, new, AcqRel, Relaxed).is_err() {
             return false;
         }
         if waiter.standby && new & NEWEST != 0 && word & RELAY == 0 {
@@ -432,23 +443,20 @@ impl<P: Platform> Wakeful<P> {
     /// One step of the standby beside a lock that is held, or hot.
     fn stand_by(&self, word: u32, waiter: &mut Waiter, running: bool, now: u64) {
         let waited = now.saturating_sub(waiter.since);
-        if !running {
+        let patience = if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS };
+        if word & HANDOFF == 0 && (waiter.demanded.is_some() || waited >= patience) {
+            // W6, whatever the hint says.
+            self.word.fetch_or(HANDOFF, Relaxed);
+            waiter.demanded = Some(now);
+            waiter.grace = None;
+        } else if !running {
             self.sleep_on_word(word, waiter);
         } else if let Some(demanded) = waiter.demanded {
-            if word & HANDOFF == 0 {
-                self.word.fetch_or(HANDOFF, Relaxed);
-                waiter.grace = None;
-            }
             if now < demanded + SPIN_NS {
                 P::pause();
             } else {
                 self.sleep_on_word(word, waiter);
             }
-        } else if waited >= if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS } {
-            // W6.
-            self.word.fetch_or(HANDOFF, Relaxed);
-            waiter.demanded = Some(now);
-            waiter.grace = None;
         } else if waiter.hot {
             P::nap_beside(&self.word, waiter.nap);
             waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
@@ -486,8 +494,11 @@ impl<P: Platform> Wakeful<P> {
                 P::word(me, OLDEST).store(if older == ThreadId::NONE { me.0 } else { 0 }, Relaxed);
                 word & !NEWEST | me.0 << NEWEST_SHIFT
             } else {
-                P::nap(waiter.nap);
-                waiter.nap = (waiter.nap * 2).min(TURN_NS);
+                P::nap_beside(&self.word, waiter.nap);
+                waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
+                waiter.hot = false;
+                // It has no place in line, so it is not to be choosy for longer than a turn.
+                waiter.share = P::now_ns() >= waiter.arrived + TURN_NS;
                 return;
             };
             // ORDER: Release, pairs with the Acquire in `promote` and `unlink`; publishes our links.
@@ -533,7 +544,8 @@ impl<P: Platform> Wakeful<P> {
             loop {
                 let alone = word & NEWEST == 0;
                 let new = if alone { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
-                match self.word.compare_exchange_weak(word, new, Relaxed, Relaxed) {
+                // ORDER: Release, as for A3.
+                match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
                     Ok(_) if alone || word & RELAY != 0 => return,
                     Ok(_) => return self.promote(),
                     Err(now) => word = now,
@@ -556,8 +568,10 @@ impl<P: Platform> Wakeful<P> {
     fn unlock_slow(&self) {
         let mut word = self.word.load(Relaxed);
         loop {
+            // A standby that demanded the lock finds KICK still set, and so do those who leave it the lock: it is on its way (W7).
+            let kick = if word & HANDOFF == 0 { KICK } else { 0 };
             // R1. ORDER: Release, pairs with A1, A2 and A3.
-            match self.word.compare_exchange_weak(word, word & !(LOCKED | OWNER | KICK), Release, Relaxed) {
+            match self.word.compare_exchange_weak(word, word & !(LOCKED | OWNER | kick), Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
