@@ -61,6 +61,7 @@ macro_rules! model {
             trace: bool,
             queue: [[AtomicU32; 8]; THREADS],
             holds: [AtomicU32; THREADS],
+            away: AtomicU32,
             priority: [StdCell<Priority>; THREADS],
             wish: [StdCell<Wish>; THREADS],
             /// Who sleeps where, longest first.
@@ -137,6 +138,7 @@ macro_rules! model {
                 trace: std::env::var("WAKEFUL_TRACE").is_ok_and(|number| number.parse() == Ok(execution)),
                 queue: std::array::from_fn(|_| std::array::from_fn(|_| Atomic::new(0))),
                 holds: zeros(),
+                away: Atomic::new(0),
                 priority: std::array::from_fn(|_| StdCell::new(Priority::Running)),
                 wish: std::array::from_fn(|_| StdCell::new(Wish::Preemptable)),
                 sleepers: Mutex::new(Vec::new()),
@@ -226,6 +228,10 @@ macro_rules! model {
 
             fn holds(thread: ThreadId) -> Option<&'static AtomicU32> {
                 (thread != ThreadId::NONE).then(|| &world().holds[thread.0 as usize])
+            }
+
+            fn away() -> &'static AtomicU32 {
+                &world().away
             }
 
             fn set_wish(thread: ThreadId, wish: Wish) {

@@ -47,7 +47,11 @@ impl Platform for Linux {
     }
 
     fn set_stamp(rest: u32) {
-        tls::set_stamp(tls::stamp() & STAMP_ID | rest & !STAMP_ID);
+        let mut stamp = tls::stamp();
+        // A signal handler may register in between: its id must stay.
+        while let Err(now) = tls::change_stamp(stamp, stamp & STAMP_ID | rest & !STAMP_ID) {
+            stamp = now;
+        }
     }
 
     fn register() -> ThreadId {
@@ -96,6 +100,10 @@ impl Platform for Linux {
     fn holds(thread: ThreadId) -> Option<&'static AtomicU32> {
         let registry = registry::live()?;
         (thread != ThreadId::NONE).then(|| registry.holds(thread))
+    }
+
+    fn away() -> &'static AtomicU32 {
+        registry::away()
     }
 
     #[inline]

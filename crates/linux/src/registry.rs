@@ -22,8 +22,9 @@
 //!       knows may be freed by anybody, once.
 //!   I5  A thread's id is valid if and only if its epoch is that of the live space.
 //!
-//! **Generation.** [`SET_UPS`] survives a fork, where Local does not. A space takes the number after it, and whoever tells
-//! a generation first stores it there: so no generation that was ever told is told again in a child (modulo 8: a lock would have to be
+//! **Generation.** [`TOLD`] survives a fork, where Local does not. A space takes the number after it, and whoever tells
+//! a generation first stores it there. Without memory for a space, the process id stored beside it says whether it was told in this process;
+//! a space that can be had later takes the same number. So no generation that was ever told is told again in a child (modulo 8: a lock would have to be
 //! copied with its queue through eight forks and a contended operation in each, and never be looked at).
 //!
 //! **exec** replaces everything. **vfork** and `CLONE_VM` children share the space and the parent's id: they must not
@@ -41,8 +42,9 @@ use crate::view::perf::{self, Perf};
 use crate::view::{Attached, Request, Slot, Source, none};
 use crate::{futex, processors, tls};
 
-/// The greatest generation told in this line of processes.
-static SET_UPS: AtomicU32 = AtomicU32::new(0);
+/// The greatest generation told in this line of processes, in the lower half. In the upper half the process that told it without
+/// a space; 0 if it had one.
+static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// The space; null before the first use. Never unmapped once it was here.
 static SPACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
@@ -83,6 +85,8 @@ struct Local {
     turned_away: AtomicU32,
     /// When dead threads may be looked for again, in ns.
     reclaim_at: AtomicU64,
+    /// See [`platform::Platform::away`].
+    away: AtomicU32,
 }
 
 const ARENA_AT: usize = size_of::<Local>();
@@ -157,7 +161,7 @@ fn build(view: View) -> Option<Registry> {
     };
     drop(errno);
     let local = registry.local();
-    let generation = SET_UPS.load(Relaxed) + 1;
+    let generation = next_generation(TOLD.load(Relaxed)) as u32;
     local.generation.store(generation, Relaxed);
     local.epoch.store(generation << 4, Relaxed);
     local.high_water.store(1, Relaxed);
@@ -238,6 +242,13 @@ pub fn init() {
     at_exit::key();
 }
 
+/// What this process, having no space, is to store in [`TOLD`], which is `told`.
+fn next_generation(told: u64) -> u64 {
+    // SAFETY: no arguments.
+    let process = unsafe { libc::syscall(libc::SYS_getpid) } as u64;
+    if told >> 32 == process { told } else { process << 32 | (told as u32).wrapping_add(1) as u64 }
+}
+
 /// How often this process is a forked copy, modulo 8. See the module's Generation.
 pub fn generation() -> u32 {
     loop {
@@ -246,9 +257,22 @@ pub fn generation() -> u32 {
             Some(0) => continue,
             Some(generation) => return generation % 8,
             // No memory for a space: a copy is the next generation all the same.
-            None => return (SET_UPS.load(Relaxed) + !SPACE.load(Relaxed).is_null() as u32) % 8,
+            None => {
+                // ORDER: Acquire, pairs with the Release in `told`: if a space's number is here, `live` finds the space.
+                let told = TOLD.load(Acquire);
+                let next = next_generation(told);
+                if live().is_none() && TOLD.compare_exchange(told, next, Relaxed, Relaxed).is_ok() {
+                    return next as u32 % 8;
+                }
+            }
         }
     }
+}
+
+/// See [`platform::Platform::away`]. In the space, so that a forked copy, in which nobody is away, starts at 0.
+pub fn away() -> &'static AtomicU32 {
+    static NOWHERE: AtomicU32 = AtomicU32::new(0);
+    live().map_or(&NOWHERE, |registry| &registry.local().away)
 }
 
 /// See [`platform::Platform::word`]. A thread block that nobody uses if there is no memory for blocks at all.
@@ -319,8 +343,9 @@ impl Registry {
     /// The generation, recorded for our children.
     fn told(&self) -> u32 {
         let generation = self.local().generation.load(Relaxed);
-        if generation != 0 && SET_UPS.load(Relaxed) != generation {
-            SET_UPS.store(generation, Relaxed);
+        if generation != 0 && TOLD.load(Relaxed) != generation as u64 {
+            // ORDER: Release, pairs with the Acquire in `generation`; the space was published before.
+            TOLD.store(generation as u64, Release);
         }
         generation
     }
@@ -442,6 +467,9 @@ impl Registry {
         block.wish.store(abi::Wish::Preemptable as u32, Relaxed);
         block.holds.store(0, Relaxed);
         block.warning.store(0, Relaxed);
+        for word in &block.words {
+            word.store(0, Relaxed);
+        }
         self.watch(id);
         id
     }

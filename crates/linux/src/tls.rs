@@ -58,24 +58,49 @@ mod words {
             );
         }
     }
+
+    /// One instruction, so that no signal handler runs in the midst of it; not locked, because no other thread is concerned.
+    #[inline(always)]
+    pub fn compare_exchange<const OFFSET: usize>(current: u32, new: u32) -> Result<u32, u32> {
+        let was: u32;
+        // SAFETY: reads and writes this thread's own variable.
+        unsafe {
+            asm!(
+                "mov {a}, qword ptr [rip + wakeful_thread@GOTTPOFF]",
+                "cmpxchg dword ptr fs:[{a} + {offset}], {v:e}",
+                a = out(reg) _,
+                v = in(reg) new,
+                offset = const OFFSET,
+                inout("eax") current => was,
+                options(nostack),
+            );
+        }
+        if was == current { Ok(was) } else { Err(was) }
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 mod words {
-    use core::cell::Cell;
+    use core::sync::atomic::{AtomicU32, Ordering::*};
 
     std::thread_local! {
-        static WORDS: [Cell<u32>; 3] = const { [const { Cell::new(0) }; 3] };
+        static WORDS: [AtomicU32; 3] = const { [const { AtomicU32::new(0) }; 3] };
     }
 
     #[inline(always)]
     pub fn get<const OFFSET: usize>() -> u32 {
-        WORDS.with(|words| words[OFFSET / 4].get())
+        WORDS.with(|words| words[OFFSET / 4].load(Relaxed))
     }
 
     #[inline(always)]
     pub fn set<const OFFSET: usize>(value: u32) {
-        WORDS.with(|words| words[OFFSET / 4].set(value));
+        WORDS.with(|words| words[OFFSET / 4].store(value, Relaxed));
+    }
+
+    /// Whole, as a signal handler sees it.
+    #[inline(always)]
+    pub fn compare_exchange<const OFFSET: usize>(current: u32, new: u32) -> Result<u32, u32> {
+        WORDS.with(|words| words[OFFSET / 4].compare_exchange(current, new, Relaxed, Relaxed))
     }
 }
 
@@ -85,10 +110,10 @@ pub fn stamp() -> u32 {
     words::get::<STAMP>()
 }
 
-/// Sets the stamp.
+/// Sets the stamp to `new` if it still is `current`, else returns what it is: a signal handler may have changed it.
 #[inline(always)]
-pub fn set_stamp(stamp: u32) {
-    words::set::<STAMP>(stamp);
+pub fn change_stamp(current: u32, new: u32) -> Result<u32, u32> {
+    words::compare_exchange::<STAMP>(current, new)
 }
 
 /// The index of the thread's block, 0 if it has none.
@@ -97,9 +122,9 @@ pub fn id() -> u32 {
     (stamp() & STAMP_ID) >> STAMP_SHIFT
 }
 
-/// Sets the index.
+/// Sets the index, and clears the rest of the stamp.
 pub fn set_id(id: u32) {
-    set_stamp(id << STAMP_SHIFT);
+    words::set::<STAMP>(id << STAMP_SHIFT);
 }
 
 /// The epoch of the registry in which the thread has its id; 0 if it never registered.

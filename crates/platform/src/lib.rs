@@ -112,6 +112,10 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// How many locks a thread holds that raised its priority; only the thread itself writes it. `None` for [`ThreadId::NONE`].
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
+    /// How many threads of this process have given their processor up for threads that matter more, and are not back. HINT: it says
+    /// how long the next one stays away. Of the process and not of a lock, because it is counted after the lock was released.
+    fn away() -> &'static Self::AtomicU32;
+
     /// Sets the calling thread's KE-1 wish.
     fn set_wish(thread: ThreadId, wish: Wish);
 

@@ -32,6 +32,7 @@
 //! I2. A node stays where it is from A1 until its thread's unlock has returned; others come to it only before it is granted (its successor's
 //! A3 too: unlock waits for that, R2).
 //! I3. A node that is ASLEEP is woken by whoever changes that: every such change is a swap or compare-and-swap that sees it.
+//! I4. After R1's null or R3 the releaser touches neither the lock nor another's node: they may be freed by then. Wake-ups use addresses only.
 //!
 //! # Protocol
 //!
@@ -61,7 +62,7 @@
 //!
 //! # Fairness and space
 //!
-//! FIFO. A pointer and a count, and a node of a cache line a waiter.
+//! FIFO. A pointer, and a node of a cache line a waiter.
 //!
 //! # Rejected
 //!
@@ -104,8 +105,6 @@ impl<P: Platform> Default for McsNode<P> {
 /// List-based queue lock, waiting as `W` says.
 pub struct Mcs<P: Platform, W> {
     tail: P::AtomicPtr<McsNode<P>>,
-    /// Threads that have handed off their processor and are not back.
-    away: P::AtomicU32,
     platform: PhantomData<(P, W)>,
 }
 
@@ -234,7 +233,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
     type Node = McsNode<P>;
 
     fn new() -> Self {
-        Self { tail: Atomic::new(ptr::null_mut()), away: P::AtomicU32::new(0), platform: PhantomData }
+        Self { tail: Atomic::new(ptr::null_mut()), platform: PhantomData }
     }
 
     #[inline]
@@ -295,14 +294,14 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
         };
         let word_at = ptr::from_ref(word);
         let me = if W::INFORMS { P::current() } else { ThreadId::NONE };
-        // ORDER: Release (R3), as above. From here on `next` may be gone.
+        // ORDER: Release (R3), as above. From here on `next` may be gone, and the lock too (I4).
         let was = word.swap(GRANTED, Release);
         wait::left::<W, P>(me);
         let slept = was & STATE == ASLEEP;
         if W::INFORMS {
             // HINT: naps in vain, or spares a nap and leaves the successor to the scheduler.
             if slept || behind.is_some() || P::run_state(thread(was)) == RunState::Preempted {
-                self.give_way(thread(was), slept.then_some(word_at), behind);
+                Self::give_way(thread(was), slept.then_some(word_at), behind);
             }
         } else if slept {
             P::wake(word_at, 1);
@@ -314,7 +313,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
     /// Sees to it that the successor runs, on our processor if need be: lines 39 and 42.
     #[cold]
     #[inline(never)]
-    fn give_way(&self, next: ThreadId, next_word: Option<*const P::AtomicU32>, behind: Option<*const P::AtomicU32>) {
+    fn give_way(next: ThreadId, next_word: Option<*const P::AtomicU32>, behind: Option<*const P::AtomicU32>) {
         // Not if it has changed: then it runs.
         P::change_priority(next, Priority::LockImmediateWaiter, Priority::LockHolder);
         if let Some(word) = next_word {
@@ -325,7 +324,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
         }
         // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
         if P::priority(P::current()) <= Priority::Running {
-            wait::hand_off::<P>(&self.away, u32::MAX);
+            wait::hand_off::<P>();
         }
     }
 }

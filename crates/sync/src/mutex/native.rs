@@ -18,7 +18,7 @@
 //! # Invariants
 //!
 //! I1. Not 0 exactly while one thread is between A1 or A2 and R1.
-//! I2. While a thread sleeps the word is 2, or a woken thread has yet to execute A2.
+//! I2. While a thread sleeps the word is 2, or a sleeper is about to be woken (between R1 and R2), or a woken thread has yet to execute A2.
 //!
 //! # Protocol
 //!

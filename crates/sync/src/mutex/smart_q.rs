@@ -26,6 +26,7 @@
 //! I2. A node is in the queue until its thread has SUCCESS and has released, or has FAILURE. FAILURE is given only when no other thread
 //! can come to the node: its `next` is known, or it is off the tail (R3).
 //! I3. Only the holder writes a status other than WAITING.
+//! I4. After R2's null or R4 the releaser does not touch the lock, nor a node but to give FAILURE, whose thread waits for that.
 //!
 //! # Protocol
 //!
@@ -50,7 +51,7 @@
 //! # Fairness and space
 //!
 //! FIFO among those who run while they wait: who naps behind a blocked holder goes to the end. A thread can starve if it is preempted each time that its turn comes, as the
-//! authors say (section 4.1). A pointer and a count, and a node of a cache line a waiter.
+//! authors say (section 4.1). A pointer, and a node of a cache line a waiter.
 //!
 //! # Rejected
 //!
@@ -92,8 +93,6 @@ impl<P: Platform> Default for SmartQNode<P> {
 /// Smart queue lock.
 pub struct SmartQ<P: Platform> {
     tail: P::AtomicPtr<SmartQNode<P>>,
-    /// Threads that nap.
-    away: P::AtomicU32,
     platform: PhantomData<P>,
 }
 
@@ -111,7 +110,7 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
     type Node = SmartQNode<P>;
 
     fn new() -> Self {
-        Self { tail: Atomic::new(ptr::null_mut()), away: P::AtomicU32::new(0), platform: PhantomData }
+        Self { tail: Atomic::new(ptr::null_mut()), platform: PhantomData }
     }
 
     unsafe fn lock(&self, node: &SmartQNode<P>) {
@@ -146,7 +145,7 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
                 if turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                     && matches!(P::run_state(predecessor), RunState::Preempted | RunState::Blocked)
                 {
-                    wait::hand_off::<P>(&self.away, u32::MAX);
+                    wait::hand_off::<P>();
                     turns = 1;
                 } else {
                     P::pause();

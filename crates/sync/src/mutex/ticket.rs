@@ -11,7 +11,7 @@
 //!
 //! # State
 //!
-//! `next`: bits 12-31 the next ticket, bits 0-11 how many threads have handed off their processor and are not back. `serving`: bits 0-19 the ticket being served, bits 20-31 the thread that slept
+//! `next`: the next ticket (bits above 19 say nothing). `serving`: bits 0-19 the ticket being served, bits 20-31 the thread that slept
 //! last, 0 if none. In a sleeper's block: BELOW, the thread that slept before it; TICKET; STATE, ASLEEP or AWAKE.
 //!
 //! | serving | change | by |
@@ -23,8 +23,9 @@
 //! # Invariants
 //!
 //! I1. The thread with ticket s holds the lock, if next is not s.
-//! I2. A thread is on the stack exactly while its STATE is ASLEEP, seen from the holder; only the holder takes threads off.
+//! I2. A thread is on the stack exactly while its STATE is ASLEEP, seen from the holder (but in A3, while it tries to push itself); only the holder takes threads off.
 //! I3. No thread with ticket s is on the stack: A3 does not push it and R2 does not serve one that is there.
+//! I4. After R2 the releaser does not touch the lock, which may be freed by then: who waits (R4) it looks up before.
 //!
 //! # Protocol
 //!
@@ -41,7 +42,7 @@
 //! # Under the scheduler
 //!
 //! As `mcs`. But only who sleeps has a name here, so that a releaser of `informing` looks at all threads, as the paper
-//! does, for a preempted one of higher priority; it does so after the hand-over, and only if somebody waits.
+//! does, for a preempted one of higher priority; it does so after the hand-over, and only if somebody waited before it.
 //! A thread without a block spins, giving way at each look. A copy made by `fork` while threads waited in line
 //! stays taken in the child: their tickets are never used. Hint stale: as `mcs`. Killed while holding: lost.
 //!
@@ -66,9 +67,6 @@ use crate::wait::{self, LOOK_PAUSES, Waiting};
 
 const TICKETS: u32 = (1 << TOP_SHIFT) - 1;
 const TOP_SHIFT: u32 = 20;
-const NEXT_SHIFT: u32 = 12;
-const ONE_TICKET: u32 = 1 << NEXT_SHIFT;
-const AWAY: u32 = ONE_TICKET - 1;
 
 /// Words of a thread's block, see [`Platform::word`].
 const BELOW: usize = 0;
@@ -109,7 +107,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
     #[inline(never)]
     fn wait_in_line(&self, ticket: u32) {
         let me = if W::SLEEPS { P::register() } else { ThreadId::NONE };
-        let mut turns = 0;
+        let mut turns = 0u32;
         let mut seen = u32::MAX;
         loop {
             // ORDER: Acquire (A2), pairs with R2.
@@ -124,7 +122,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
                 seen = ahead;
             }
             let pauses = (ahead * PROPORTION).min(MOST_PAUSES);
-            turns += pauses;
+            turns = turns.wrapping_add(pauses);
             if W::SLEEPS && (!W::INFORMS || turns >= LOOK_PAUSES.min(P::PAUSES)) {
                 turns = 0;
                 if !W::may_spin::<P>(P::priority(me)) {
@@ -152,6 +150,8 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
             while state.load(Acquire) == ASLEEP {
                 P::wait(state, ASLEEP, None);
             }
+        } else {
+            state.store(AWAKE, Relaxed);
         }
     }
 
@@ -221,7 +221,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         }
         // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
         if W::INFORMS && gave && P::priority(me) <= Priority::Running {
-            wait::hand_off::<P>(&self.next, AWAY);
+            wait::hand_off::<P>();
         }
     }
 }
@@ -235,7 +235,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
 
     #[inline]
     unsafe fn lock(&self, _: &()) {
-        let ticket = self.next.fetch_add(ONE_TICKET, Relaxed) >> NEXT_SHIFT;
+        let ticket = self.next.fetch_add(1, Relaxed);
         // ORDER: Acquire (A2), pairs with R2.
         if ahead(ticket, self.serving.load(Acquire)) != 0 {
             self.wait_in_line(ticket);
@@ -247,8 +247,8 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
     unsafe fn try_lock(&self, _: &()) -> bool {
         let next = self.next.load(Relaxed);
         // ORDER: Acquire (A2), pairs with R2. If nobody takes a ticket until we do, nobody else is served either.
-        let got = ahead(next >> NEXT_SHIFT, self.serving.load(Acquire)) == 0
-            && self.next.compare_exchange(next, next.wrapping_add(ONE_TICKET), Relaxed, Relaxed).is_ok();
+        let got = ahead(next, self.serving.load(Acquire)) == 0
+            && self.next.compare_exchange(next, next.wrapping_add(1), Relaxed, Relaxed).is_ok();
         if got {
             wait::entered::<W, P>(if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE });
         }
@@ -263,7 +263,8 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
             self.serving.store(serving.wrapping_add(1) & TICKETS, Release);
             return;
         }
-        // ORDER: Release (R2), as above.
+        let awaited = W::INFORMS && ahead(self.next.load(Relaxed), serving) > 1;
+        // ORDER: Release (R2), as above. From here on the lock may be gone (I4).
         if top(serving) != ThreadId::NONE
             || self.serving.compare_exchange(serving, serving.wrapping_add(1) & TICKETS, Release, Relaxed).is_err()
         {
@@ -272,11 +273,8 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
             let me = P::current();
             wait::left::<W, P>(me);
             // HINT: naps in vain, or spares a nap and leaves the successor to the scheduler.
-            if ahead(self.next.load(Relaxed) >> NEXT_SHIFT, serving) > 1
-                && P::priority(me) <= Priority::Running
-                && P::higher_preempted(Priority::Running)
-            {
-                wait::hand_off::<P>(&self.next, AWAY);
+            if awaited && P::priority(me) <= Priority::Running && P::higher_preempted(Priority::Running) {
+                wait::hand_off::<P>();
             }
         }
     }

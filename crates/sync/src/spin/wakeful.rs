@@ -21,8 +21,8 @@
 //!
 //! # Protocol
 //!
-//! A1. Compare-and-swap 1 -> -me. A2. If held: poll with growing gaps while the holder is seen running and no processor
-//! is wanted by a thread that could do more with it; A3. else nap, each time twice as long, and go to A1. R1. Store 1.
+//! A1. Compare-and-swap 1 -> -me. A2. If held: poll with growing gaps while the holder is not seen off its processor, for 10 us
+//! at most; A3. else nap, each time twice as long, and go to A1. R1. Store 1.
 //!
 //! # Memory order
 //!

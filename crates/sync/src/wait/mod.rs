@@ -64,7 +64,7 @@ impl Waiting for Informing {
 /// COST: about 1 us; a hand-over between two running threads takes less, so that it never looks.
 pub const LOOK_PAUSES: u32 = 64;
 
-/// How long a thread that gives its processor up stays away from it, for each thread that does so at the same lock.
+/// How long a thread that gives its processor up stays away from it, for each thread of the process that does so.
 ///
 /// The papers' second-level scheduler runs it again when no thread of higher priority wants the processor. Linux has no such
 /// call: `sched_yield` picks among the threads of one processor by their past, and the thread that the lock waits for is
@@ -81,14 +81,15 @@ pub fn pause<P: Platform>(turns: u32) {
     }
 }
 
-/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). `away` counts, in units of 1,
-/// the threads that do so at this lock, in the bits of `mask`.
+/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). Takes no lock: who hands off
+/// has released it, and it may be gone.
 #[cold]
 #[inline(never)]
-pub fn hand_off<P: Platform>(away: &P::AtomicU32, mask: u32) {
-    // Threads with a block only: there are fewer of them than the mask can count.
+pub fn hand_off<P: Platform>() {
+    // Threads with a block only: of another we do not know whether it holds a lock that somebody waits for.
     if P::current() != ThreadId::NONE {
-        let others = away.fetch_add(1, Relaxed) & mask;
+        let away = P::away();
+        let others = away.fetch_add(1, Relaxed);
         P::nap(AWAY_NS * (others as u64 + 1));
         away.fetch_sub(1, Relaxed);
     }
