@@ -81,8 +81,8 @@ pub fn pause<P: Platform>(turns: u32) {
     }
 }
 
-/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). Takes no lock: who hands off
-/// has released it, and it may be gone.
+/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). Knows no lock: after a
+/// release it may be gone.
 #[cold]
 #[inline(never)]
 pub fn hand_off<P: Platform>() {
