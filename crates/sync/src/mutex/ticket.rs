@@ -81,6 +81,9 @@ const PROPORTION: u32 = 4;
 /// COST: pauses between two looks at most, about 5 us.
 const MOST_PAUSES: u32 = 256;
 
+/// COST: looks, of about 1 us and more, at a line that does not move, before a waiter makes room for any preempted thread of its own program.
+const STANDSTILL_LOOKS: u32 = 20;
+
 /// Ticket lock, waiting as `W` says.
 #[repr(C, align(8))]
 pub struct Ticket<P: Platform, W> {
@@ -109,6 +112,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         let me = if W::SLEEPS { P::register() } else { ThreadId::NONE };
         let mut turns = 0u32;
         let mut seen = u32::MAX;
+        let mut looks = 0;
         loop {
             // ORDER: Acquire (A2), pairs with R2.
             let serving = self.serving.load(Acquire);
@@ -120,12 +124,16 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
                 let priority = if ahead == 1 { Priority::LockImmediateWaiter } else { Priority::LockWaiter };
                 P::set_priority(me, priority);
                 seen = ahead;
+                looks = 0;
             }
             let pauses = (ahead * PROPORTION).min(MOST_PAUSES);
             turns = turns.wrapping_add(pauses);
             if W::SLEEPS && (!W::INFORMS || turns >= LOOK_PAUSES.min(P::PAUSES)) {
                 turns = 0;
-                if !W::may_spin::<P>(P::priority(me)) {
+                looks += 1;
+                // The line stands still: the thread it waits for may be one that spins, of our own priority, preempted.
+                let rank = if looks > STANDSTILL_LOOKS { Priority::BarrierWaiter } else { P::priority(me) };
+                if !W::may_spin::<P>(rank) {
                     self.sleep(serving, ticket, me);
                     continue;
                 }
