@@ -253,6 +253,9 @@ fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -
     measure(works, contenders, &common.foreign, &common.baseline, &common.timing)
 }
 
+/// More busy processes than that measure the patience of the machine's other users.
+const FOREIGN_MOST: usize = 1000;
+
 fn measure(
     works: Vec<Work>,
     contenders: Vec<Contender>,
@@ -260,6 +263,9 @@ fn measure(
     baselines: &[String],
     timing: &Timing,
 ) -> Result<ExitCode> {
+    if let Some(many) = foreign.iter().find(|&&many| many > FOREIGN_MOST) {
+        bail!("--foreign {many}: at most {FOREIGN_MOST} busy processes");
+    }
     for (index, contender) in contenders.iter().enumerate() {
         if let Some(path) = contender.preload.as_ref().filter(|path| !path.is_file()) {
             bail!("`{contender}`: {} is not a file", path.display());

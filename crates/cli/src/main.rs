@@ -1,6 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `wakeful` command. One file per verb; what a verb prints, other crates have computed.
 
+/// As the standard one, but a reader who is gone, or a full disk, must not keep us from our work: talk is lost.
+macro_rules! eprintln {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
+/// As the standard one, but data that nobody gets is a failure of ours and not a panic.
+macro_rules! println {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        if writeln!(std::io::stdout(), $($words)*).is_err() {
+            std::process::exit(crate::FAILED.into());
+        }
+    }};
+}
+
 mod bench;
 mod compare;
 mod completions;

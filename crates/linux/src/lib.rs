@@ -25,6 +25,7 @@ pub struct Linux;
 ///
 /// HINT: too late (a thread has registered already) it changes nothing.
 pub fn init() {
+    processors::available();
     #[cfg(feature = "bpf")]
     report::remember(registry::init());
     #[cfg(not(feature = "bpf"))]

@@ -7,7 +7,7 @@
 //! caller may be inside `malloc`, on a small stack; a line that does not fit is passed over.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use crate::futex;
 
@@ -39,22 +39,20 @@ impl Processors {
     }
 }
 
-/// COST: ns after which we look again: a quota or mask changes by hand, if ever, and a look takes tens of us.
-const AGE_NS: u64 = 1_000_000_000;
-
-/// Processors, as of at most a second ago. At least 1.
+/// Processors, as of the first call. At least 1.
+///
+/// [`crate::init`] makes that call at program start, because a look opens files: later, a program that has closed all its descriptors or
+/// forbidden itself system calls would notice. HINT: a mask or quota that changes afterwards is not seen.
 pub fn available() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    static LOOK_AT: AtomicU64 = AtomicU64::new(0);
-    let (count, due, now) = (COUNT.load(Relaxed), LOOK_AT.load(Relaxed), futex::now_ns());
-    // While one looks, the others go on with what is known.
-    if count != 0 && (now < due || LOOK_AT.compare_exchange(due, now + AGE_NS, Relaxed, Relaxed).is_err()) {
-        return count;
+    match COUNT.load(Relaxed) {
+        0 => {
+            let count = Processors::look().count();
+            COUNT.store(count, Relaxed);
+            count
+        }
+        count => count,
     }
-    LOOK_AT.store(now + AGE_NS, Relaxed);
-    let count = Processors::look().count();
-    COUNT.store(count, Relaxed);
-    count
 }
 
 fn affinity() -> u32 {
