@@ -73,6 +73,9 @@ pub const LOOK_PAUSES: u32 = 64;
 /// COST: a third of the slice of Linux's scheduler (3 ms on 2 processors), after which it would have run somebody else anyway.
 const AWAY_NS: u64 = 1_000_000;
 
+/// Threads away that count: with more, those at other locks would keep a thread from its own.
+const MOST_AWAY: u32 = 3;
+
 /// Pauses `turns` times, or as often as tells this platform apart from pausing once.
 #[inline]
 pub fn pause<P: Platform>(turns: u32) {
@@ -90,7 +93,7 @@ pub fn hand_off<P: Platform>() {
     if P::current() != ThreadId::NONE {
         let away = P::away();
         let others = away.fetch_add(1, Relaxed);
-        P::nap(AWAY_NS * (others as u64 + 1));
+        P::nap(AWAY_NS * (others.min(MOST_AWAY) as u64 + 1));
         away.fetch_sub(1, Relaxed);
     }
 }
