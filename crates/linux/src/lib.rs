@@ -56,7 +56,11 @@ impl Platform for Linux {
     }
 
     fn register() -> ThreadId {
-        registry::register()
+        registry::register(true)
+    }
+
+    fn register_lazily() -> ThreadId {
+        registry::register(false)
     }
 
     #[inline]

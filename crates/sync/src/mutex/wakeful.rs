@@ -301,7 +301,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
-        let me = P::register();
+        let me = P::register_lazily();
         let now = P::now_ns();
         let mut waiter = Waiter {
             me,
