@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use ::bench::compare::{Comparison, End, Output, Plan, Run, Side, Verdict, compare};
 use ::bench::machine::{self, Machine};
-use ::bench::process;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::format::{self, Format};
 use crate::launch::{self, Launch};
@@ -74,7 +72,6 @@ pub fn main(args: Args) -> Result<ExitCode> {
         ProgressBar::hidden()
     };
     bar.enable_steady_tick(Duration::from_secs(1));
-    kill_child_with_us()?;
     let result = compare(&plan, || bar.inc(1));
     bar.finish_and_clear();
     let result = result.map_err(|error| launch.cannot_run(&error))?;
@@ -87,18 +84,6 @@ pub fn main(args: Args) -> Result<ExitCode> {
         Verdict::Failed | Verdict::EndsDiffer | Verdict::OutputsDiffer => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     })
-}
-
-/// On Ctrl-C and its kind: kills the program and whatever it started, then dies of the same signal.
-fn kill_child_with_us() -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            process::kill_running();
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    });
-    Ok(())
 }
 
 #[derive(Serialize)]
