@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::launch::{self, Launch};
+use crate::launch::{self, Launch, Taken};
 
 /// Run a program with and without, in turns, and say what difference it makes
 ///
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "1")]
     warm_ups: u16,
     /// Kill a run that takes longer, such as 90s or 10m
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
     timeout: Option<Duration>,
     /// Judge also if the program ends with another exit status than 0, the same in every run
     #[arg(short, long)]
@@ -45,10 +45,19 @@ pub struct Args {
     launch: launch::Target,
 }
 
+fn timeout(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| "give a time above 0, such as 90s".to_string())
+}
+
 pub fn main(args: Args) -> Result<ExitCode> {
     let launch = Launch::prepare(args.launch)?;
     if let Some(obstacle) = &launch.program.obstacle {
         bail!("there is nothing to compare, `{}` cannot be helped:\n{obstacle}", launch.name());
+    }
+    let Taken { taken: view, instead } = launch.taken_view()?;
+    if let Some(instead) = instead {
+        eprintln!("wakeful: {instead}");
     }
     let output = match (args.show_output, args.same_output) {
         (true, _) => Output::Show,
@@ -76,8 +85,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
     bar.finish_and_clear();
     let result = result.map_err(|error| launch.cannot_run(&error))?;
     match args.format {
-        Format::Text => text(&launch, &result),
-        Format::Json => json(&launch, &result)?,
+        Format::Text => text(&launch, &view, &result),
+        Format::Json => json(&launch, &view, &result)?,
         Format::Csv => csv(&result)?,
     }
     Ok(match result.verdict {
@@ -95,11 +104,12 @@ struct Record<'a> {
     machine: Machine,
     lock: &'a str,
     view: &'a str,
+    view_asked: &'a str,
     #[serde(flatten)]
     comparison: &'a Comparison,
 }
 
-fn json(launch: &Launch, comparison: &Comparison) -> Result<()> {
+fn json(launch: &Launch, view: &str, comparison: &Comparison) -> Result<()> {
     let record = Record {
         date: machine::date(),
         command: format::shell_words(std::env::args()),
@@ -107,7 +117,8 @@ fn json(launch: &Launch, comparison: &Comparison) -> Result<()> {
         version: env!("CARGO_PKG_VERSION"),
         machine: Machine::here(),
         lock: launch.lock(),
-        view: launch.view(),
+        view,
+        view_asked: launch.view(),
         comparison,
     };
     format::json("compare", &record)
@@ -144,7 +155,7 @@ fn csv(comparison: &Comparison) -> Result<()> {
     Ok(csv.flush()?)
 }
 
-fn text(launch: &Launch, it: &Comparison) {
+fn text(launch: &Launch, view: &str, it: &Comparison) {
     println!("{:<9} {:>10} {:>10} {:>10} {:>13} {:>13}", "", "wall s", "user s", "system s", "gave up cpu", "lost cpu");
     let side = |name: &str, side: &Side| {
         println!(
@@ -158,12 +169,9 @@ fn text(launch: &Launch, it: &Comparison) {
     };
     side("plain", &it.plain);
     side("wakeful", &it.helped);
-    println!(
-        "medians of {} runs each, taken in turns; lock {}, view {}",
-        it.plain_runs.len(),
-        launch.lock(),
-        launch.view()
-    );
+    let (runs, lock) = (it.plain_runs.len(), launch.lock());
+    let s = if runs == 1 { "" } else { "s" };
+    println!("medians of {runs} run{s} each, taken in turns; lock {lock}, view {view}");
     if let Some(ratio) = it.speedup {
         println!("speed  {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
     }

@@ -32,6 +32,15 @@ pub fn init() {
     registry::init();
 }
 
+/// The view that sees the calling thread, which registers if it has not. `None` may also mean that there was no room for this one.
+pub fn view() -> view::View {
+    let id = registry::register();
+    match registry::live() {
+        Some(registry) if registry.run_state(id) != RunState::Unknown => registry.view(),
+        _ => view::View::None,
+    }
+}
+
 /// Unregisters the calling thread for good; it keeps working, unseen. Happens by itself when a thread exits, where the C
 /// library lets us have a destructor without allocating; an interposer that sees threads end should call it.
 pub fn thread_exit() {

@@ -24,6 +24,20 @@ mod spin;
 mod tid;
 mod time;
 
+use linux::view::View;
+
+/// The name of the view that this process has: what `wakeful run -v` tells. Sets it up if need be. By this symbol the command also
+/// knows the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn wakeful_preload_view() -> *const core::ffi::c_char {
+    match linux::view() {
+        View::Bpf => c"bpf",
+        View::Perf => c"perf",
+        View::None | View::Unset => c"none",
+    }
+    .as_ptr()
+}
+
 extern "C" fn constructor() {
     real::resolve();
     tid::init();
