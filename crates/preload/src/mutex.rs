@@ -170,9 +170,11 @@ impl Mutex {
         }
     }
 
-    fn owned(&self, me: u32) {
+    fn owned(&self, kind: Kind, me: u32) {
         self.owner.store(me, Relaxed);
-        self.count.store(1, Relaxed);
+        if kind == Kind::Recursive {
+            self.count.store(1, Relaxed);
+        }
     }
 
     #[cold]
@@ -188,7 +190,7 @@ impl Mutex {
                     return if kind == Kind::Recursive { self.deeper() } else { EDEADLK };
                 }
                 self.raw_lock();
-                self.owned(me);
+                self.owned(kind, me);
             }
         }
         0
@@ -210,7 +212,7 @@ impl Mutex {
                 if !self.raw_try_lock() {
                     return EBUSY;
                 }
-                self.owned(me);
+                self.owned(kind, me);
             }
         }
         0
@@ -236,7 +238,7 @@ impl Mutex {
             }
         }
         if me != 0 {
-            self.owned(me);
+            self.owned(kind, me);
         }
         0
     }
