@@ -21,6 +21,8 @@ mod cond;
 mod mutex;
 mod real;
 mod spin;
+#[cfg(feature = "bpf")]
+mod thread;
 mod tid;
 mod time;
 
@@ -30,6 +32,8 @@ use linux::view::View;
 /// knows the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_preload_view() -> *const core::ffi::c_char {
+    #[cfg(feature = "bpf")]
+    thread::before_first();
     match linux::view() {
         View::Bpf => c"bpf",
         View::Perf => c"perf",
@@ -42,7 +46,7 @@ extern "C" fn constructor() {
     real::resolve();
     tid::init();
     choice::decide();
-    linux::init();
+    linux::prepare();
 }
 
 #[used]
