@@ -230,7 +230,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
             let names = switch_views();
             let contenders = args.views.iter().map(|name| match names.contains(&name.as_str()) {
                 true => Ok(Contender::view(name)),
-                false => bail!("there is no view `{name}`. {}", suggest::hint(name, names.iter().copied())),
+                false => bail!("there is no view `{name}`.{}", suggest::hint(name, names.iter().copied())),
             });
             measure(vec![Work::Switch], contenders.collect::<Result<_>>()?, &[0], &["none".to_string()], &args.timing)
         }
@@ -277,10 +277,10 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
     Contender::parse(text, built_in, found.as_deref().ok()).map_err(|error| match &error {
         ContenderError::Unknown { name, known } | ContenderError::NotInPlace { name, known } => {
             let hint = suggest::hint(name, known.iter().map(String::as_str));
-            anyhow::anyhow!("{error}. {hint}")
+            anyhow::anyhow!("{error}.{hint}")
         }
         ContenderError::UnknownView { name } => {
-            anyhow::anyhow!("{error}. {}", suggest::hint(name, views()))
+            anyhow::anyhow!("{error}.{}", suggest::hint(name, views()))
         }
         ContenderError::NoInterposer { .. } => match found {
             Err(reason) => reason.context("no `interposed`"),

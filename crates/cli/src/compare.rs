@@ -198,9 +198,11 @@ fn ends(runs: &[Run]) -> String {
 
 fn verdict(it: &Comparison) -> String {
     let times = it.speedup.map_or(f64::NAN, |ratio| ratio.median);
+    // Not "1.00 times".
+    let digits = if (times - 1.0).abs() < 0.01 { 4 } else { 2 };
     match it.verdict {
-        Verdict::Faster => format!("Faster with wakeful: {times:.2} times as fast, beyond the spread."),
-        Verdict::Slower => format!("Slower with wakeful: {times:.2} times as fast, beyond the spread."),
+        Verdict::Faster => format!("Faster with wakeful: {times:.digits$} times as fast, beyond the spread."),
+        Verdict::Slower => format!("Slower with wakeful: {times:.digits$} times as fast, beyond the spread."),
         Verdict::NoDifference => {
             "No difference beyond the spread of the runs. If you expected one: more runs (-n 15)\n\
              narrow the spread; a program that does not wait for locks gains nothing."

@@ -10,6 +10,7 @@ use crate::format;
 use crate::launch;
 use crate::library;
 use crate::probe::{self, Processors, View};
+use crate::suggest;
 
 /// Say which kernel views this machine offers and what the missing ones need
 #[derive(clap::Args)]
@@ -69,9 +70,13 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if library.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Columns of the names.
+const NAME: usize = 11;
+
 fn line(name: &str, text: &str) {
+    let text = suggest::wrap(text, suggest::WIDTH - NAME - 1);
     for (index, line) in text.lines().enumerate() {
-        println!("{:<11} {line}", if index == 0 { name } else { "" });
+        println!("{:<NAME$} {line}", if index == 0 { name } else { "" });
     }
 }
 

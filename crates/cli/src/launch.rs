@@ -130,11 +130,11 @@ fn check_lock(name: &str) -> Result<()> {
     match catalog::entry(name) {
         Some(entry) if entry.in_place => Ok(()),
         Some(_) => bail!(
-            "the lock `{name}` queues its waiters in nodes, for which a pthread mutex\n\
-             has no room; it is there for `wakeful bench`. {}",
+            "the lock `{name}` queues its waiters in nodes,\n\
+             for which a pthread mutex has no room; it is there for `wakeful bench`.{}",
             suggest::hint(name, in_place())
         ),
-        None => bail!("there is no lock `{name}`. {}", suggest::hint(name, in_place())),
+        None => bail!("there is no lock `{name}`.{}", suggest::hint(name, in_place())),
     }
 }
 
@@ -143,7 +143,7 @@ pub fn check_view(name: &str) -> Result<()> {
     if views().any(|known| known == name) {
         return Ok(());
     }
-    bail!("there is no view `{name}`. {}", suggest::hint(name, views()));
+    bail!("there is no view `{name}`.{}", suggest::hint(name, views()));
 }
 
 impl Launch {
@@ -210,7 +210,8 @@ impl Launch {
             let found = probe::views().into_iter().find(|view| view.name == asked && !view.available);
             let why = found.map_or_else(|| "the interposer is built without it".to_string(), |view| view.finding);
             let why = why.strip_prefix("no: ").unwrap_or(&why);
-            format!("the view {asked} is not to be had here:\n{why};\n{taken} runs instead; `wakeful doctor` says more")
+            let why = suggest::wrap(&format!("{why};"), suggest::WIDTH);
+            format!("the view {asked} is not to be had here:\n{why}\n{taken} runs instead; `wakeful doctor` says more")
         });
         Ok(Taken { taken, instead })
     }

@@ -56,7 +56,8 @@ fn show(output: &Output) -> String {
 fn same(name: &str) {
     let program = compile(name);
     let plain = show(&Command::new(&program).output().unwrap());
-    for view in ["perf", "none"] {
+    let views: &[_] = if cfg!(feature = "bpf") { &["perf", "none", "bpf"] } else { &["perf", "none"] };
+    for view in views {
         let ours = show(&preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap());
         assert_eq!(plain, ours, "{name}, view {view}");
     }
