@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! kill -9 at any moment leaves no process behind. 20 moments; 200 with `WAKEFUL_LONG=1`.
+//! kill -9, or Ctrl-C and its kind, at any moment leaves no process behind. 20 moments; 200 with `WAKEFUL_LONG=1`.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ fn left(mark: &str) -> Vec<String> {
 }
 
 #[test]
-fn kill_9_leaves_no_process() {
+fn killed_at_any_moment_it_leaves_no_process() {
     let rounds = if std::env::var_os("WAKEFUL_LONG").is_some() { 200 } else { 20 };
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let library = folder.path().join("stand-in.so");
@@ -45,11 +45,18 @@ fn kill_9_leaves_no_process() {
         std::thread::sleep(Duration::from_micros(round * 7919 % 60_000));
         let mark = format!("WAKEFUL_KILL_TEST={variable}");
         most = left(&mark).len().max(most);
-        child.kill().unwrap();
+        let signal =
+            if round % 5 < 3 { libc::SIGKILL } else { [libc::SIGINT, libc::SIGTERM, libc::SIGHUP][round as usize % 3] };
+        // SAFETY: our own child, not yet reaped.
+        assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
         child.wait().unwrap();
         let patience = Instant::now();
         while !left(&mark).is_empty() {
-            assert!(patience.elapsed() < Duration::from_secs(20), "{name}, round {round}: {:?}", left(&mark));
+            assert!(
+                patience.elapsed() < Duration::from_secs(20),
+                "{name}, round {round}, signal {signal}: {:?}",
+                left(&mark)
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
     }
