@@ -210,21 +210,27 @@ fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
     }
 }
 
+/// What is to be done at program start, where it is cheap: see [`crate::prepare`].
+pub fn prepare() {
+    at_exit::key();
+    // An inherited observer is taken over at once: until then our children would inherit its descriptors.
+    #[cfg(feature = "bpf")]
+    if may_load()
+        && let Some(observer) = crate::view::bpf::inherited()
+    {
+        let _ = observe_with(observer);
+    }
+}
+
+#[cfg(feature = "bpf")]
+fn may_load() -> bool {
+    Request::from_environment().allows_bpf() && live().is_none()
+}
+
 /// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not be had, if it was tried.
 #[cfg(feature = "bpf")]
-pub fn init() -> Option<bpf::Error> {
-    at_exit::key();
-    if !Request::from_environment().allows_bpf() {
-        return None;
-    }
-    if live().is_some() {
-        return None;
-    }
-    let inherited = crate::view::bpf::inherited().and_then(|observer| observe_with(observer).ok());
-    match inherited {
-        Some(()) => None,
-        None => bpf::Observer::load().and_then(observe_with).err(),
-    }
+pub fn load() -> Option<bpf::Error> {
+    if may_load() { bpf::Observer::load().and_then(observe_with).err() } else { None }
 }
 
 /// Makes a space with the observer's arena in it that of this process.
@@ -250,12 +256,6 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
         let _ = OBSERVER.set(handle);
     }
     Ok(())
-}
-
-/// Chooses the view: see [`crate::init`].
-#[cfg(not(feature = "bpf"))]
-pub fn init() {
-    at_exit::key();
 }
 
 /// What this process, having no space, is to store in [`TOLD`], which is `told`.

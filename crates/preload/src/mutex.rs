@@ -180,9 +180,11 @@ impl Mutex {
         }
     }
 
-    fn owned(&self, me: u32) {
+    fn owned(&self, kind: Kind, me: u32) {
         self.owner.store(me, Relaxed);
-        self.count.store(1, Relaxed);
+        if kind == Kind::Recursive {
+            self.count.store(1, Relaxed);
+        }
     }
 
     #[cold]
@@ -201,7 +203,7 @@ impl Mutex {
                     return if kind == Kind::Recursive { self.deeper() } else { EDEADLK };
                 }
                 self.raw_lock();
-                self.owned(me);
+                self.owned(kind, me);
             }
         }
         0
@@ -223,7 +225,7 @@ impl Mutex {
                 if !self.raw_try_lock() {
                     return EBUSY;
                 }
-                self.owned(me);
+                self.owned(kind, me);
             }
         }
         0
@@ -249,7 +251,7 @@ impl Mutex {
             }
         }
         if me != 0 {
-            self.owned(me);
+            self.owned(kind, me);
         }
         0
     }

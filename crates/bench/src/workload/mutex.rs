@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use catalog::MutexVisitor;
 use linux::Linux;
-use linux::view::{Request, View};
 use platform::Platform;
 use serde::{Deserialize, Serialize};
 use sync::mutex::RawMutex;
 
 use super::{Data, Length, units};
 use crate::harness::{self, Padded, Plan, Sample};
-use crate::job::JobError;
+use crate::job::{JobError, check_view};
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -178,18 +177,6 @@ fn run_with<L: Lock>(work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
     }
 }
 
-/// A contender that asks for a view and silently runs with another would be a lie.
-fn check_view() -> Result<(), JobError> {
-    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
-    match Request::named(asked.as_bytes()) {
-        // Looking costs milliseconds, so only who asks for one that may be missing pays.
-        Some(Request::Only(view)) if view != View::None && linux::report().chosen != Some(view) => {
-            Err(JobError::NoView(asked))
-        }
-        _ => Ok(()),
-    }
-}
-
 struct Visitor<'a>(&'a Mutex, Plan);
 
 impl MutexVisitor<Linux> for Visitor<'_> {
@@ -198,7 +185,8 @@ impl MutexVisitor<Linux> for Visitor<'_> {
         // The view is set up here, also a privileged one, and not by the first thread that waits.
         linux::init();
         Linux::register();
-        check_view()?;
+        // Looking costs milliseconds, so only who asks for one that may be missing pays.
+        check_view(|| linux::report().chosen)?;
         run_with::<Ours<L>>(self.0, self.1)
     }
 }
