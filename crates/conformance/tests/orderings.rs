@@ -28,3 +28,9 @@ fn loom_wakeful_sleepers_come() {
     explore("wakeful, convoy", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Wakeful<Loom>>(3, 2));
     explore("wakeful, convoy of four", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Wakeful<Loom>>(4, 0));
 }
+
+/// The standby, promoted from the line, takes the lock while another thread, the relay, is to promote the next (A3, Q4).
+#[test]
+fn loom_wakeful_relay() {
+    explore("wakeful, relay", PREEMPTED, (2, 15_000), || bodies::convoy::<Loom, Wakeful<Loom>>(4, 1));
+}
