@@ -230,10 +230,12 @@ mod copied_by_fork {
             for settings in all() {
                 let settings = Settings { generation: 3, ..settings };
                 let bounds = Bounds { preemptions: 2, executions: 100 };
-                let body = move || bodies::signals_of::<Loom, Native<Loom>, _>(copied(state | GENERATION_2), 1, 1, true);
-                conformance::loom::explore("condvar, copied by fork", settings, bounds, body);
                 let body =
-                    move || bodies::signals_of::<Shuttle, Native<Shuttle>, _>(copied(state | GENERATION_2), 3, 2, false);
+                    move || bodies::signals_of::<Loom, Native<Loom>, _>(copied(state | GENERATION_2), 1, 1, true);
+                conformance::loom::explore("condvar, copied by fork", settings, bounds, body);
+                let body = move || {
+                    bodies::signals_of::<Shuttle, Native<Shuttle>, _>(copied(state | GENERATION_2), 3, 2, false)
+                };
                 conformance::shuttle::explore(settings, Schedules::Random, 20, body);
             }
         }
@@ -372,8 +374,7 @@ mod twins {
     const PREEMPTED: Settings =
         Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, generation: 0 };
     /// Where a standby stays for some looks.
-    const RUNNING: Settings =
-        Settings { hints: Hints::Always(RunState::Running), clock_step_ns: 5_000, generation: 0 };
+    const RUNNING: Settings = Settings { hints: Hints::Always(RunState::Running), clock_step_ns: 5_000, generation: 0 };
     /// Where one waiter stands by and another does not.
     const MIXED: Settings = Settings { hints: Hints::Mixed, ..RUNNING };
 

@@ -49,7 +49,11 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
     let sources = Sources::read(&root.join("crates/sync/src"))?;
     let explained = Explained::read(&root.join("crates/xtask/explained.toml"))?;
     let mutants: Vec<_> = sources.mutants().filter(|mutant| mutant.site.file.contains(&options.file)).collect();
-    ensure!(!mutants.is_empty(), "no ordering in a file whose path contains {:?}", options.file);
+    ensure!(
+        !mutants.is_empty(),
+        "no ordering to weaken in a file whose path contains {:?}; --list names all",
+        options.file
+    );
     if options.list {
         for mutant in &mutants {
             println!("{} {} {}", mutant.number, mutant.site, mutant.arrow());
@@ -249,7 +253,8 @@ fn measure(programs: &BTreeMap<String, PathBuf>, target: &Path, jobs: usize) -> 
     }
     ensure!(!all.is_empty(), "no loom test found");
     in_parallel(jobs, &all, |(number, path, name)| {
-        let mut test = Test { program: path.to_path_buf(), name: name.clone(), took: Duration::ZERO, reaches: HashSet::new() };
+        let mut test =
+            Test { program: path.to_path_buf(), name: name.clone(), took: Duration::ZERO, reaches: HashSet::new() };
         let reached = target.join(format!("mutate/reached-{number}"));
         let _ = fs::remove_file(&reached);
         let start = Instant::now();
@@ -333,7 +338,9 @@ fn in_parallel<T: Sync, R: Send>(jobs: usize, items: &[T], work: impl Fn(&T) -> 
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                while let Some(at) = Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).filter(|&at| at < items.len()) {
+                while let Some(at) =
+                    Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).filter(|&at| at < items.len())
+                {
                     *results[at].lock().unwrap() = Some(work(&items[at]));
                 }
             });
@@ -383,53 +390,61 @@ impl Explained {
     }
 }
 
-fn report(results: &[(&Mutant, Verdict)], explained: &Explained, file: &str, took: Duration) -> ExitCode {
-    let mut counts = BTreeMap::<&str, usize>::new();
+/// What is wrong with these results, and how many there are of each kind.
+fn judge<'a>(
+    results: &[(&Mutant, Verdict)],
+    explained: &Explained,
+    file: &str,
+) -> (BTreeMap<&'a str, usize>, Vec<String>) {
+    let mut counts = BTreeMap::new();
     let mut problems = Vec::new();
     let mut used = HashSet::new();
+    for (mutant, verdict) in results {
+        let explanation = explained.find(mutant);
+        used.extend(explanation.map(|(number, _)| number));
+        let (kind, problem) = match (verdict, explanation) {
+            (Verdict::Caught(_), None) => ("caught", None),
+            (Verdict::Caught(_), Some(_)) => {
+                ("caught", Some("caught, so delete its entry in explained.toml".to_owned()))
+            }
+            (Verdict::Survived, Some(_)) if mutant.site.commented => ("explained", None),
+            (Verdict::Survived, Some(_)) => {
+                ("explained", Some("explained, but no ORDER: comment beside it says why it stands".to_owned()))
+            }
+            (Verdict::Survived, None) => ("survived", Some(verdict.name())),
+            (Verdict::NotReached, _) => ("not reached", Some(verdict.name())),
+            (Verdict::TimedOut(_), _) => ("timed out", Some(verdict.name())),
+            (Verdict::NotRun, _) => ("not run", None),
+        };
+        *counts.entry(kind).or_insert(0) += 1;
+        problems.extend(problem.map(|problem| format!("{} {}: {problem}", mutant.site, mutant.arrow())));
+    }
+    for (number, survivor) in explained.survivor.iter().enumerate() {
+        if survivor.file.contains(file) && !used.contains(&number) {
+            problems.push(format!(
+                "explained.toml: {} {} {}: there is no such ordering, delete the entry",
+                survivor.file, survivor.place, survivor.mutation
+            ));
+        }
+    }
+    (counts, problems)
+}
+
+fn report(results: &[(&Mutant, Verdict)], explained: &Explained, file: &str, took: Duration) -> ExitCode {
     let mut last = usize::MAX;
     for (mutant, verdict) in results {
         if last != mutant.number {
             println!("{}", mutant.site);
             last = mutant.number;
         }
-        let explanation = explained.find(mutant);
-        used.extend(explanation.map(|(number, _)| number));
-        let what = format!("{} {}", mutant.site, mutant.arrow());
-        let kind = match (verdict, explanation) {
-            (Verdict::Caught(_), None) => "caught",
-            (Verdict::Caught(_), Some(_)) => {
-                problems.push(format!("{what}: caught, delete its entry in explained.toml"));
-                "caught"
+        match explained.find(mutant) {
+            Some((_, survivor)) if *verdict == Verdict::Survived => {
+                println!("    {}: explained:\n        {}", mutant.arrow(), survivor.why.trim());
             }
-            (Verdict::Survived, Some(_)) => {
-                if !mutant.site.commented {
-                    problems.push(format!("{what}: explained, but no ORDER: comment beside it says why it stands"));
-                }
-                "explained"
-            }
-            (Verdict::NotRun, _) => "not run",
-            (Verdict::Survived, None) => "survived",
-            (Verdict::NotReached, _) => "not reached",
-            (Verdict::TimedOut(_), _) => "timed out",
-        };
-        if matches!(kind, "survived" | "not reached" | "timed out") {
-            problems.push(format!("{what}: {}", verdict.name()));
-        }
-        *counts.entry(kind).or_insert(0) += 1;
-        match explanation {
-            Some((_, survivor)) if kind == "explained" => println!("    {}: explained: {}", mutant.arrow(), survivor.why.trim()),
             _ => println!("    {}: {}", mutant.arrow(), verdict.name()),
         }
     }
-    for (number, survivor) in explained.survivor.iter().enumerate() {
-        if survivor.file.contains(file) && !used.contains(&number) {
-            problems.push(format!(
-                "explained.toml: {} {} {}: there is no such ordering any more",
-                survivor.file, survivor.place, survivor.mutation
-            ));
-        }
-    }
+    let (counts, problems) = judge(results, explained, file);
     println!();
     for (kind, count) in &counts {
         println!("{count:4} {kind}");
@@ -442,4 +457,54 @@ fn report(results: &[(&Mutant, Verdict)], explained: &Explained, file: &str, too
     }
     eprintln!("{} mutants in {:.0} s", results.len(), took.as_secs_f64());
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "fn lock() {\n// ORDER: Acquire.\nword.load(Acquire); }\n\n\n\n\n\n\n\n\n\n\nfn unlock() { word.store(1, Release) }";
+    const EXPLAINED: &str = r#"
+        survivor = [{ file = "a.rs", place = "lock: load", mutation = "Acquire -> Relaxed", why = "because loom runs one step after another" }]
+    "#;
+
+    /// The counts, as text, and the problems, of these verdicts on the two orderings above.
+    fn judged(explained: &str, first: Verdict, second: Verdict) -> (String, Vec<String>) {
+        let sites = sites::find("a.rs", TEXT).unwrap();
+        let [lock, unlock] = &sites[..] else { panic!("{sites:?}") };
+        let mutants = [lock, unlock].map(|site| Mutant { number: site.line, site, weaker: Order::Relaxed });
+        let results = [(&mutants[0], first), (&mutants[1], second)];
+        let (counts, problems) = judge(&results, &toml::from_str(explained).unwrap(), "");
+        (format!("{counts:?}"), problems)
+    }
+
+    fn caught() -> Verdict {
+        Verdict::Caught("a test".into())
+    }
+
+    #[test]
+    fn who_is_caught_or_explained_is_no_problem() {
+        assert_eq!(judged("", caught(), caught()), (r#"{"caught": 2}"#.into(), vec![]));
+        let (counts, problems) = judged(EXPLAINED, Verdict::Survived, caught());
+        assert_eq!((counts.as_str(), problems.len()), (r#"{"caught": 1, "explained": 1}"#, 0));
+    }
+
+    #[test]
+    fn who_survives_or_is_not_reached_is_a_problem() {
+        for verdict in [Verdict::Survived, Verdict::NotReached, Verdict::TimedOut("a test".into())] {
+            let (_, problems) = judged(EXPLAINED, Verdict::Survived, verdict.clone());
+            assert_eq!(problems, [format!("a.rs:14 unlock: store Release -> Relaxed: {}", verdict.name())]);
+        }
+    }
+
+    #[test]
+    fn an_explanation_has_to_be_true_and_beside_the_source() {
+        let (_, problems) = judged(EXPLAINED, caught(), caught());
+        assert!(problems[0].contains("delete its entry"), "{problems:?}");
+        let (_, problems) = judged(&EXPLAINED.replace("lock: load", "lock: swap"), caught(), caught());
+        assert!(problems[0].contains("no such ordering"), "{problems:?}");
+        let elsewhere = EXPLAINED.replace("lock: load", "unlock: store").replace("Acquire -> R", "Release -> R");
+        let (_, problems) = judged(&elsewhere, caught(), Verdict::Survived);
+        assert!(problems[0].contains("ORDER: comment"), "{problems:?}");
+    }
 }

@@ -76,7 +76,9 @@ pub fn find(file: &str, text: &str) -> Result<Vec<Site>> {
     let mut finder = Finder { file, lines: text.lines().collect(), sites: Vec::new(), stray: Vec::new() };
     finder.walk(tokens, "");
     if let Some((line, order)) = finder.stray.first() {
-        bail!("{file}:{line}: {order:?} is not itself an argument of a call; write it as one, or it cannot be weakened here");
+        bail!(
+            "{file}:{line}: {order:?} is not itself an argument of a call; write it as one, or it cannot be weakened here"
+        );
     }
     Ok(finder.sites)
 }
