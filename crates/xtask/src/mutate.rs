@@ -153,9 +153,14 @@ fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<Strin
     // Files that are gone would be harmless, links that are not.
     let _ = fs::remove_dir_all(copy.join("crates/sync/src"));
     fs::create_dir_all(copy.join("crates/sync"))?;
-    for file in ["Cargo.toml", "Cargo.lock", "crates/sync/Cargo.toml"] {
-        write(&copy.join(file), &fs::read_to_string(root.join(file))?)?;
-    }
+    // Cargo tells the packages of two workspaces apart by name and version only, and the two share their built dependencies here.
+    let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
+    let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+    ensure!(manifest.contains(&version), "Cargo.toml does not say {version}");
+    write(&copy.join("Cargo.toml"), &manifest.replace(&version, "version = \"0.0.0-mutants\""))?;
+    write(&copy.join("crates/sync/Cargo.toml"), &fs::read_to_string(root.join("crates/sync/Cargo.toml"))?)?;
+    // Cargo writes the new versions into the copy of the lock file.
+    fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;
     for entry in fs::read_dir(root.join("crates"))? {
         let entry = entry?;
         let link = copy.join("crates").join(entry.file_name());
