@@ -150,9 +150,21 @@ fn write(path: &Path, text: &str) -> Result<()> {
 /// Builds the loom tests on the copy; returns their programs, by name.
 fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<String, PathBuf>> {
     let copy = target.join("mutate");
-    // Files that are gone would be harmless, links that are not.
-    let _ = fs::remove_dir_all(copy.join("crates/sync/src"));
-    fs::create_dir_all(copy.join("crates/sync"))?;
+    fs::create_dir_all(copy.join("crates/sync/src"))?;
+    // What is gone from the source goes from the copy.
+    for entry in fs::read_dir(copy.join("crates"))? {
+        let entry = entry?;
+        if entry.file_name() != "sync" && !root.join("crates").join(entry.file_name()).exists() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    for entry in walkdir::WalkDir::new(copy.join("crates/sync/src")) {
+        let path = entry?.into_path();
+        let file = path.strip_prefix(copy.join("crates/sync/src"))?.to_string_lossy().into_owned();
+        if path.is_file() && file != "hook.rs" && !sources.0.iter().any(|(name, ..)| *name == file) {
+            fs::remove_file(path)?;
+        }
+    }
     // Cargo tells the packages of two workspaces apart by name and version only, and the two share their built dependencies here.
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
     let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
@@ -164,7 +176,8 @@ fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<Strin
     for entry in fs::read_dir(root.join("crates"))? {
         let entry = entry?;
         let link = copy.join("crates").join(entry.file_name());
-        if entry.file_name() != "sync" && fs::symlink_metadata(&link).is_err() {
+        if entry.file_name() != "sync" && fs::read_link(&link).ok() != Some(entry.path()) {
+            let _ = fs::remove_file(&link);
             std::os::unix::fs::symlink(entry.path(), link)?;
         }
     }
