@@ -6,5 +6,7 @@
 
 pub mod condvar;
 pub mod mutex;
+pub mod once;
+pub mod semaphore;
 pub mod spin;
 pub mod wait;
