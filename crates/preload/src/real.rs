@@ -5,12 +5,12 @@
 //! The condition variables have two generations of symbols (`GLIBC_2.2.5` kept a pointer in the object);
 //! we ask for the newer by version.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
-use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, sem_t, timespec};
 
 /// The newer generation of condition variables on x86_64; elsewhere there is only one.
 const COND_VERSION: Option<&CStr> = if cfg!(target_arch = "x86_64") { Some(c"GLIBC_2.3.2") } else { None };
@@ -106,4 +106,12 @@ real! {
         (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec);
     cond_signal = c"pthread_cond_signal", COND_VERSION, (cond: *mut pthread_cond_t);
     cond_broadcast = c"pthread_cond_broadcast", COND_VERSION, (cond: *mut pthread_cond_t);
+    sem_init = c"sem_init", None, (sem: *mut sem_t, shared: c_int, value: c_uint);
+    sem_destroy = c"sem_destroy", None, (sem: *mut sem_t);
+    sem_wait = c"sem_wait", None, (sem: *mut sem_t);
+    sem_trywait = c"sem_trywait", None, (sem: *mut sem_t);
+    sem_timedwait = c"sem_timedwait", None, (sem: *mut sem_t, time: *const timespec);
+    sem_clockwait = c"sem_clockwait", None, (sem: *mut sem_t, clock: clockid_t, time: *const timespec);
+    sem_post = c"sem_post", None, (sem: *mut sem_t);
+    sem_getvalue = c"sem_getvalue", None, (sem: *mut sem_t, value: *mut c_int);
 }
