@@ -14,6 +14,8 @@
 pub mod bodies;
 pub mod loom;
 mod model;
+pub mod once;
+pub mod semaphore;
 pub mod shuttle;
 pub mod threads;
 pub mod twins;
