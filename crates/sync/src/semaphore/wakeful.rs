@@ -76,7 +76,7 @@
 //! `conformance`: real threads, loom, shuttle; twins that lose a token, or a sleeper, are caught. `crates/preload/tests/c/sem*.c`, with and without the library.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, StaticPlatform, Wait};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, Wait};
 
 use super::RawSemaphore;
 
@@ -136,16 +136,23 @@ pub enum Step {
     Interrupted,
 }
 
-impl<P: StaticPlatform> Wakeful<P> {
-    /// Without tokens, for a `static`.
-    pub const INIT: Self = Self { state: P::ZERO_U32, crowd: P::ZERO_U32, platform: PhantomData };
+impl<P: Platform> Wakeful<P> {
+    /// For a `static`: of a word that holds [`Wakeful::word_of`] its tokens, and one that holds 0.
+    pub const fn of_words(word: P::AtomicU32, zero: P::AtomicU32) -> Self {
+        Self { state: word, crowd: zero, platform: PhantomData }
+    }
+
+    /// See [`Wakeful::of_words`]. `tokens` is at most [`MAX`].
+    pub const fn word_of(tokens: u32) -> u32 {
+        tokens * ONE
+    }
 }
 
 impl<P: Platform> RawSemaphore<P> for Wakeful<P> {
     /// `tokens` is at most [`MAX`].
     fn new(tokens: u32) -> Self {
         debug_assert!(tokens <= MAX);
-        Self { state: P::AtomicU32::new(tokens * ONE), crowd: P::AtomicU32::new(0), platform: PhantomData }
+        Self { state: P::AtomicU32::new(Self::word_of(tokens)), crowd: P::AtomicU32::new(0), platform: PhantomData }
     }
 
     #[inline]
