@@ -6,5 +6,6 @@
 
 pub mod condvar;
 pub mod mutex;
+pub mod rwlock;
 pub mod spin;
 pub mod wait;
