@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many readers or one writer.
 
+mod rw_native;
+mod rw_queue;
+mod rw_smart_q;
+mod rw_tas_b;
 mod rw_wakeful;
 
+pub use rw_native::Native;
+pub use rw_queue::{Fifo, Queue, QueueNode, Succession};
+pub use rw_smart_q::{Smart, SmartQ};
+pub use rw_tas_b::{Np, Plain, TasB, Wishing};
 pub use rw_wakeful::Wakeful;
 
 use platform::{Deadline, Platform};
