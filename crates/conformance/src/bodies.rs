@@ -68,7 +68,7 @@ impl<M: Machine, L: RawMutex<M>> Drop for Guard<'_, M, L> {
 }
 
 /// Runs `body(0..threads)` at once, the first one on the calling thread.
-fn together<M: Machine>(threads: u32, body: impl Fn(u32) + Send + Sync + 'static) {
+pub(crate) fn together<M: Machine>(threads: u32, body: impl Fn(u32) + Send + Sync + 'static) {
     let body = Arc::new(body);
     let handles: Vec<_> = (1..threads)
         .map(|index| {

@@ -14,6 +14,8 @@
 pub mod bodies;
 pub mod loom;
 mod model;
+pub mod rwlock;
+pub mod rwlock_twins;
 pub mod shuttle;
 pub mod threads;
 pub mod twins;
