@@ -163,11 +163,16 @@ pub fn sharing<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
             let (ours, count) = (ours.clone(), count.clone());
             M::spawn(move || {
                 let node = L::Node::default();
-                let guard = ours.guard(&node, As::Reader);
-                guard.work();
-                count.fetch_add(1, Relaxed);
-                while count.load(Relaxed) < readers {
-                    M::yield_now();
+                // Without a guard: where nobody shares, the test ends here, and its threads must not touch the model any more.
+                // SAFETY: acquired and released with this node.
+                unsafe {
+                    ours.lock.read(&node);
+                    ours.look();
+                    count.fetch_add(1, Relaxed);
+                    while count.load(Relaxed) < readers {
+                        M::yield_now();
+                    }
+                    ours.lock.unlock_read(&node);
                 }
             })
         })

@@ -12,6 +12,7 @@ const UPGRADABLE: u32 = 1 << 1;
 const DEMAND: u32 = 1 << 2;
 const SLEEPER: u32 = 1 << 3;
 const UPGRADING: u32 = 1 << 4;
+const URGENT: u32 = 1 << 5;
 const READER: u32 = 1 << 8;
 const READERS: u32 = u32::MAX << 8;
 
@@ -31,6 +32,8 @@ const ARRIVAL_NS: u64 = 3_000;
 const SPIN_NS: u64 = 20_000;
 /// It demands the lock after this.
 const PATIENCE_NS: u64 = 10_000;
+/// And lets nobody pass any more after this.
+const URGENT_NS: u64 = 1_000_000;
 /// A free lock is left to a front that demands it this long ...
 const GRACE_NS: u64 = 2_000;
 /// ... or this long if it has to be woken.
@@ -120,7 +123,7 @@ impl<P: Platform> Wakeful<P> {
         let mut grace = None;
         loop {
             let word = self.state.load(Relaxed);
-            if word & want.excluded() == 0 {
+            if word & want.excluded() == 0 && (word & URGENT == 0 || want == Want::ReadRecursive) {
                 if word & DEMAND == 0 || want == Want::ReadRecursive || self.may_pass(word, &mut grace) {
                     if self.take(word, want, false) {
                         return true;
@@ -175,6 +178,8 @@ impl<P: Platform> Wakeful<P> {
             if word & DEMAND == 0 && now >= since + PATIENCE_NS {
                 self.state.fetch_or(DEMAND, Relaxed);
                 demanded = now;
+            } else if word & URGENT == 0 && now >= since + URGENT_NS {
+                self.state.fetch_or(DEMAND | URGENT, Relaxed);
             } else if !self.holder_runs(word) || now >= demanded + SPIN_NS {
                 self.sleep(word, if word & READERS != 0 { DEMAND } else { 0 }, deadline);
             } else {
@@ -204,7 +209,7 @@ impl<P: Platform> Wakeful<P> {
     fn take(&self, word: u32, want: Want, in_front: bool) -> bool {
         // Who sleeps because of UPGRADABLE, or to upgrade, is woken by others.
         let sleeper = if word & UPGRADABLE == 0 { SLEEPER } else { 0 };
-        let new = (word & !(DEMAND | sleeper)) + want.unit();
+        let new = (word & !(DEMAND | URGENT | sleeper)) + want.unit();
         // ORDER: Acquire (A2), pairs with R1 and R2.
         if self.state.compare_exchange(word, new, Acquire, Relaxed).is_err() {
             return false;
@@ -232,7 +237,7 @@ impl<P: Platform> Wakeful<P> {
         let mut word = self.state.load(Relaxed);
         loop {
             let sleeper = if word & UPGRADING == 0 { SLEEPER } else { 0 };
-            match self.state.compare_exchange_weak(word, word & !(DEMAND | sleeper), Relaxed, Relaxed) {
+            match self.state.compare_exchange_weak(word, word & !(DEMAND | URGENT | sleeper), Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => word = now,
             }
@@ -246,7 +251,7 @@ impl<P: Platform> Wakeful<P> {
             && (front & GENERATION) >> GENERATION_SHIFT != P::generation()
             && self.front.compare_exchange(front, 0, Relaxed, Relaxed).is_ok()
         {
-            self.state.fetch_and(!(DEMAND | SLEEPER), Relaxed);
+            self.state.fetch_and(!(DEMAND | URGENT | SLEEPER), Relaxed);
             // SAFETY: the thread that locked it is not here, and only one thread gets here.
             unsafe { self.line.unlock(&()) };
         }
