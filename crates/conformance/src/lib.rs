@@ -15,6 +15,8 @@ pub mod bodies;
 pub mod loom;
 mod model;
 pub mod once;
+pub mod rwlock;
+pub mod rwlock_twins;
 pub mod semaphore;
 pub mod shuttle;
 pub mod threads;

@@ -7,6 +7,7 @@
 pub mod condvar;
 pub mod mutex;
 pub mod once;
+pub mod rwlock;
 pub mod semaphore;
 pub mod spin;
 pub mod wait;
