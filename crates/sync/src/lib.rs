@@ -4,6 +4,7 @@
 //! One file per algorithm; its theory statement opens it. File name = catalogue name.
 #![no_std]
 
+pub mod barrier;
 pub mod condvar;
 pub mod mutex;
 pub mod once;
