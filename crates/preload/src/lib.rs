@@ -37,11 +37,30 @@ macro_rules! jump {
 }
 pub(crate) use jump;
 
+/// Names by which old programs and libraries reach the same functions.
+macro_rules! aliases {
+    ($($alias:ident = $function:ident($($arg:ident: $type:ty),*);)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[allow(missing_docs, clippy::missing_safety_doc)]
+            pub unsafe extern "C" fn $alias($($arg: $type),*) -> c_int {
+                // SAFETY: the same function.
+                unsafe { $function($($arg),*) }
+            }
+        )*
+    };
+}
+pub(crate) use aliases;
+
+mod barrier;
 mod choice;
 mod cond;
+mod local;
 mod mutex;
 mod once;
 mod real;
+mod rwlock;
+mod rwlock_choice;
 mod sem;
 mod spin;
 mod tid;
@@ -52,6 +71,7 @@ extern "C" fn constructor() {
     sem::decide();
     tid::init();
     choice::decide();
+    rwlock_choice::decide();
     linux::init();
 }
 

@@ -28,8 +28,8 @@
 //! # Invariants
 //!
 //! I1. `tokens` is the number added less the number taken.
-//! I2. STANDBY is set only while it is so by a thread that polls, and which leaves either by taking a token or, at 0 tokens, by clearing it
-//! (or it was copied by a fork, and the generation tells). It may be clear though a thread polls.
+//! I2. STANDBY is set only by a thread that polls, and which leaves either by taking a token or, at 0 tokens, by clearing it
+//! (or it was copied by a fork, and is cleared before anybody here sleeps). It may be clear though a thread polls.
 //! I3. While a thread sleeps, SLEEPERS is set, or a thread between the two steps of L2 sets it again and wakes whom it should.
 //! I4. While tokens > 0 and a thread sleeps, another waiter is awake, or is being woken: a wake-up is made at each step up from below [`AHEAD`] tokens (but for the
 //! first, if a standby takes it) and at each step down from above. Since there last was no token, the steps up
@@ -57,7 +57,7 @@
 //! Adding thread preempted between R1 and R2: the wake-up is late by that, as with any futex. Standby preempted: its token waits for it, or for whoever comes
 //! by. Woken thread not run soon: likewise; up to AHEAD are on their way. Hint wrong, "none preempted": the standby polls for [`SPIN_NS`] on a
 //! processor that somebody wanted, at one wait in 8. Wrong the other way: a sleep and a wake-up that could have been saved. Killed while
-//! waiting: nothing is held. Fork: the child's first waiter finds another generation, clears STANDBY and counts afresh; until then R2 heeds no standby.
+//! waiting: nothing is held. Fork: the child's first waiter finds another generation, clears STANDBY and counts afresh, before it sleeps.
 //!
 //! # Fairness and space
 //!
@@ -176,7 +176,7 @@ impl<P: Platform> RawSemaphore<P> for Wakeful<P> {
     fn release(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         while state / ONE != MAX {
-            let wake = state & SLEEPERS != 0 && self.owes(state);
+            let wake = state & SLEEPERS != 0 && Self::owes(state);
             // R1. ORDER: Release, pairs with A1.
             match self.state.compare_exchange_weak(state, state + ONE, Release, Relaxed) {
                 Ok(_) => {
@@ -215,13 +215,11 @@ impl<P: Platform> Wakeful<P> {
         Ok(())
     }
 
-    /// Is a wake-up due for a token added in this state, in which somebody may sleep (I4)?
-    #[cold]
-    fn owes(&self, state: u32) -> bool {
+    /// Is a wake-up due for a token added in this state, if somebody may sleep (I4)?
+    #[inline]
+    fn owes(state: u32) -> bool {
         match state / ONE {
-            0 if state & STANDBY == 0 => true,
-            // ORDER: Acquire, pairs with the Release in `change_crowd`: with a generation that is ours, STANDBY is, too.
-            0 => self.crowd.load(Acquire) & GENERATION != generation::<P>(),
+            0 => state & STANDBY == 0,
             tokens => tokens < AHEAD,
         }
     }
@@ -237,8 +235,8 @@ impl<P: Platform> Wakeful<P> {
                 self.state.fetch_and(!STANDBY, Relaxed);
             }
             let new = change(if ours { crowd } else { generation });
-            // ORDER: Release, pairs with the Acquire in `owes`; publishes that STANDBY was cleared.
-            match self.crowd.compare_exchange_weak(crowd, new, Release, Relaxed) {
+            // ORDER: AcqRel, pairs with itself: who is counted comes after STANDBY was cleared, and so does its W4.
+            match self.crowd.compare_exchange_weak(crowd, new, AcqRel, Relaxed) {
                 Ok(_) => return new,
                 Err(now) => crowd = now,
             }
