@@ -13,13 +13,18 @@ const DEMAND: u32 = 1 << 2;
 const SLEEPER: u32 = 1 << 3;
 const UPGRADING: u32 = 1 << 4;
 const URGENT: u32 = 1 << 5;
-const READER: u32 = 1 << 8;
-const READERS: u32 = u32::MAX << 8;
+const READER: u32 = 1 << 6;
+const READERS: u32 = 0xf_ffff << 6;
+const VERSION: u32 = 1 << 26;
+const VERSION_SHIFT: u32 = 26;
+const VERSIONS: u32 = 64;
 
-/// In `front`: the thread, and the generation of its process.
-const FRONT: u32 = 1 << 31;
-const GENERATION_SHIFT: u32 = 16;
+// In `front`: the thread, the generation of its process, that there is one, and when sharing was found to pay.
+const GENERATION_SHIFT: u32 = 12;
 const GENERATION: u32 = 7 << GENERATION_SHIFT;
+const FRONT: u32 = 1 << 15;
+const SHARED_SHIFT: u32 = 16;
+const SHARED: u32 = u32::MAX << SHARED_SHIFT;
 
 // COST: all in ns; see `mutex::Wakeful`, whose machine this was tuned on.
 /// Between two looks of a waiter: from this ...
@@ -34,6 +39,17 @@ const SPIN_NS: u64 = 20_000;
 const PATIENCE_NS: u64 = 10_000;
 /// And lets nobody pass any more after this.
 const URGENT_NS: u64 = 1_000_000;
+/// A front beside a hot lock naps: first this long, then longer ...
+const NAP_NS: u64 = 30_000;
+const NAP_MAX_NS: u64 = 100_000;
+/// ... and demands it after this.
+const TURN_NS: u64 = 300_000;
+/// Twice in a row it counts for this long who has used the lock: a lock is hot if one thread uses it more than ...
+const SAMPLE_NS: u64 = 1_000;
+/// ... so many times in both together, a writer's use counting twice.
+const HOT: u32 = 12;
+/// For so long (in units of 2^20 ns, about 1 ms) a lock that was found not to be hot passes for such.
+const SHARED_MS: u32 = 2;
 /// A free lock is left to a front that demands it this long ...
 const GRACE_NS: u64 = 2_000;
 /// ... or this long if it has to be woken.
@@ -93,6 +109,12 @@ impl Want {
     }
 }
 
+/// What the release of this counts (see HOT).
+#[inline(always)]
+fn version(from: u32) -> u32 {
+    if from & WRITER != 0 { 2 * VERSION } else { VERSION }
+}
+
 fn runs<P: Platform>(thread: ThreadId) -> bool {
     !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
 }
@@ -110,8 +132,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        // SAFETY: takes back what the fast path added.
-        unsafe { self.unlock_read(&()) };
+        self.after_read(self.state.fetch_sub(READER, Relaxed));
         self.wait(want, deadline)
     }
 
@@ -121,8 +142,14 @@ impl<P: Platform> Wakeful<P> {
         P::register();
         let arrived = P::now_ns();
         let mut grace = None;
+        let mut displaced = false;
         loop {
             let word = self.state.load(Relaxed);
+            // A thread that met a demand, or meets a front that naps, leaves the lock to the one that uses it.
+            displaced |= word & DEMAND != 0;
+            if want != Want::ReadRecursive && (displaced && word & DEMAND == 0 || !self.shared(arrived)) {
+                break;
+            }
             if word & want.excluded() == 0 && (word & URGENT == 0 || want == Want::ReadRecursive) {
                 if word & DEMAND == 0 || want == Want::ReadRecursive || self.may_pass(word, &mut grace) {
                     if self.take(word, want, false) {
@@ -150,17 +177,36 @@ impl<P: Platform> Wakeful<P> {
             Some(deadline) if !unsafe { self.line.lock_until(&(), deadline) } => return false,
             Some(_) => {}
         }
-        self.front.store(FRONT | P::generation() << GENERATION_SHIFT | P::current().0, Relaxed);
+        let shared = self.front.load(Relaxed) & SHARED;
+        self.front.store(shared | FRONT | P::generation() << GENERATION_SHIFT | P::current().0, Relaxed);
         let taken = self.wait_in_front(want, deadline);
-        self.front.store(0, Relaxed);
+        self.front.store(self.front.load(Relaxed) & SHARED, Relaxed);
         // SAFETY: locked above.
         unsafe { self.line.unlock(&()) };
         taken
     }
 
+    /// Sharing was found to pay, lately.
+    fn shared(&self, now: u64) -> bool {
+        let at = self.front.load(Relaxed) >> SHARED_SHIFT;
+        at != 0 && ((now >> 20) as u32).wrapping_sub(at) & (SHARED >> SHARED_SHIFT) <= SHARED_MS
+    }
+
     /// The only waiter that watches the state.
     fn wait_in_front(&self, want: Want, deadline: Option<Deadline>) -> bool {
         let since = P::now_ns();
+        if !self.shared(since) {
+            if self.is_hot() {
+                if !self.nap(since + TURN_NS, deadline) {
+                    return false;
+                }
+            } else {
+                // Never 0.
+                let at = (since >> 20) as u32 | 1;
+                let front = self.front.load(Relaxed);
+                self.front.store(front & !SHARED | at << SHARED_SHIFT, Relaxed);
+            }
+        }
         let mut demanded = since;
         loop {
             let word = self.state.load(Relaxed);
@@ -186,6 +232,36 @@ impl<P: Platform> Wakeful<P> {
                 spin_until::<P>(now + ((now - since) / 4).clamp(POLL_NS, POLL_MAX_NS));
             }
         }
+    }
+
+    /// Does one thread use the lock so often that a second one would only take the lines away from it?
+    fn is_hot(&self) -> bool {
+        let mut uses = 0;
+        let mut now = P::now_ns();
+        let mut version = self.state.load(Relaxed) >> VERSION_SHIFT;
+        for _ in 0..2 {
+            now += SAMPLE_NS;
+            spin_until::<P>(now);
+            let later = self.state.load(Relaxed) >> VERSION_SHIFT;
+            uses += later.wrapping_sub(version) % VERSIONS;
+            version = later;
+        }
+        // More processors may do the same together without any of them being that fast.
+        uses >= HOT * (P::processors() - 1).max(1)
+    }
+
+    /// The front leaves a hot lock to the thread that uses it, for a turn; then demands it. False at the deadline.
+    fn nap(&self, until: u64, deadline: Option<Deadline>) -> bool {
+        let mut nap = NAP_NS;
+        while P::now_ns() < until {
+            if deadline.is_some_and(P::past) {
+                return false;
+            }
+            P::nap(nap);
+            nap = (nap * 2).min(NAP_MAX_NS);
+        }
+        self.state.fetch_or(DEMAND, Relaxed);
+        true
     }
 
     /// HINT: wrong either way, it costs a spin or a sleep.
@@ -273,13 +349,21 @@ impl<P: Platform> Wakeful<P> {
         let mut word = self.state.load(Relaxed);
         loop {
             // ORDER: Release (R2), pairs with A1 and A2; publishes the protected data.
-            match self.state.compare_exchange_weak(word, (word & !SLEEPER) - from + to, Release, Relaxed) {
+            let new = ((word & !SLEEPER) - from + to).wrapping_add(version(from));
+            match self.state.compare_exchange_weak(word, new, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
         }
         if word & SLEEPER != 0 {
             P::wake(&self.state, u32::MAX);
+        }
+    }
+
+    #[inline(always)]
+    fn after_read(&self, was: u32) {
+        if was & (READERS | SLEEPER | WRITER) == READER | SLEEPER {
+            self.wake_after_read(was);
         }
     }
 
@@ -309,12 +393,15 @@ impl<P: Platform> Wakeful<P> {
 
     #[inline]
     fn write_by(&self, deadline: Option<Deadline>) -> bool {
-        // ORDER: Acquire (A1), pairs with R1 and R2.
-        if self.state.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
-            return self.wait(Want::Write, deadline);
+        let word = self.state.load(Relaxed);
+        if word & (VERSION - 1) == 0
+            // ORDER: Acquire (A1), pairs with R1 and R2.
+            && self.state.compare_exchange(word, word | WRITER, Acquire, Relaxed).is_ok()
+        {
+            self.owner.store(P::current().0, Relaxed);
+            return true;
         }
-        self.owner.store(P::current().0, Relaxed);
-        true
+        self.wait(Want::Write, deadline)
     }
 
     #[cold]
@@ -377,10 +464,7 @@ impl<P: Platform> RawRwLock<P> for Wakeful<P> {
     #[inline]
     unsafe fn unlock_read(&self, _: &()) {
         // ORDER: Release (R1), pairs with A1 and A2: the next writer's changes come after our reads.
-        let was = self.state.fetch_sub(READER, Release);
-        if was & (READERS | SLEEPER | WRITER) == READER | SLEEPER {
-            self.wake_after_read(was);
-        }
+        self.after_read(self.state.fetch_add(VERSION - READER, Release));
     }
 
     #[inline]
@@ -395,8 +479,10 @@ impl<P: Platform> RawRwLock<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn unlock_write(&self, _: &()) {
+        let word = self.state.load(Relaxed);
+        let new = (word & !WRITER).wrapping_add(version(WRITER));
         // ORDER: Release (R2), pairs with A1 and A2; publishes the protected data.
-        if self.state.compare_exchange(WRITER, 0, Release, Relaxed).is_err() {
+        if word & SLEEPER != 0 || self.state.compare_exchange(word, new, Release, Relaxed).is_err() {
             self.release(WRITER, 0);
         }
     }
