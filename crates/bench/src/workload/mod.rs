@@ -3,6 +3,7 @@
 
 pub mod condvar;
 pub mod mutex;
+pub mod rwlock;
 pub mod switch;
 
 use std::cell::UnsafeCell;
@@ -10,7 +11,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use linux::view::{Request, View};
 use serde::{Deserialize, Serialize};
+
+use crate::job::JobError;
 
 /// How long a critical section is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +105,37 @@ impl Data {
         }
     }
 
+    /// Reads what a section writes; true if it saw one half done.
+    ///
+    /// # Safety
+    /// No section at the same time.
+    #[inline(always)]
+    unsafe fn read(&self) -> bool {
+        if let Some(time) = self.time {
+            let began = Instant::now();
+            while began.elapsed() < time {}
+        }
+        // SAFETY: as the caller promised. Volatile, because a lock that fails is to be seen to.
+        let read = |line: &Line| unsafe { line.0.get().read_volatile() };
+        let first = read(&self.lines[0]);
+        self.lines.iter().any(|line| read(line) != first)
+    }
+
     /// Sections that left their mark on every line.
     fn sections(&mut self) -> u64 {
         self.lines.iter_mut().map(|line| *line.0.get_mut()).min().expect("there is a line")
+    }
+}
+
+/// A contender that asks for a view and silently runs with another would be a lie.
+fn check_view() -> Result<(), JobError> {
+    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
+    match Request::named(asked.as_bytes()) {
+        // Looking costs milliseconds, so only who asks for one that may be missing pays.
+        Some(Request::Only(view)) if view != View::None && linux::report().chosen != Some(view) => {
+            Err(JobError::NoView(asked))
+        }
+        _ => Ok(()),
     }
 }
 
