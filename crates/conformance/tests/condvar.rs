@@ -89,6 +89,15 @@ mod in_loom {
         loom("condvar, no stealing", 2, 300, || bodies::no_stealing::<P, M, C>(1, 1));
     }
 
+    /// One more signal than woken threads that count: the last is deferred, for a waiter that does not sleep yet.
+    #[test]
+    fn loom_no_stealing_of_a_deferred_signal() {
+        let settings =
+            Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, ..Settings::default() };
+        let bounds = Bounds { preemptions: 1, executions: if long() { 1_000_000 } else { 5_000 } };
+        conformance::loom::explore("condvar, deferred", settings, bounds, || bodies::no_stealing::<P, M, C>(3, 1));
+    }
+
     #[test]
     fn loom_giving_up() {
         loom("condvar, abandoned", 2, 300, || bodies::giving_up::<P, M, C>(1, false));

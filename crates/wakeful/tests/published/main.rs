@@ -4,6 +4,7 @@
 
 mod condvar;
 mod mutex;
+mod rwlock;
 
 use std::time::Duration;
 
