@@ -132,6 +132,10 @@ macro_rules! kind {
     };
 }
 
+mod rwlocks;
+
+pub use rwlocks::*;
+
 macro_rules! expand {
     ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
         /// Every mutual-exclusion lock, in the order in which they are listed to a person.

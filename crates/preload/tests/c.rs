@@ -94,6 +94,32 @@ fn cxx() {
     same("cxx.cc");
 }
 
+#[test]
+fn sem() {
+    same("sem.c");
+}
+
+/// Here the C library is no model.
+#[test]
+fn sem_cancel() {
+    let program = compile("sem_cancel.c");
+    for view in ["perf", "none"] {
+        let output = show(&preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap());
+        assert_eq!(output, "lost 0, value 0, both happened 1\nexit status: 0", "view {view}");
+    }
+    fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn once() {
+    same("once.c");
+}
+
+#[test]
+fn once_cxx() {
+    same("once_cxx.cc");
+}
+
 /// An algorithm that is unknown, or does not fit, means the default, in silence.
 #[test]
 fn unknown_lock() {
