@@ -230,8 +230,12 @@ macro_rules! model {
                 (thread != ThreadId::NONE).then(|| &world().holds[thread.0 as usize])
             }
 
-            fn away() -> &'static AtomicU32 {
+            fn away(_: *const ()) -> &'static AtomicU32 {
                 &world().away
+            }
+
+            fn spare_processors() -> bool {
+                Self::choose(RunState::Blocked)
             }
 
             fn set_wish(thread: ThreadId, wish: Wish) {

@@ -172,8 +172,11 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32> {
         P::holds(thread).map(bent)
     }
-    fn away() -> &'static Self::AtomicU32 {
-        bent(P::away())
+    fn away(lock: *const ()) -> &'static Self::AtomicU32 {
+        bent(P::away(lock))
+    }
+    fn spare_processors() -> bool {
+        P::spare_processors() != W::lies()
     }
     fn set_wish(thread: ThreadId, wish: Wish) {
         P::set_wish(thread, wish);

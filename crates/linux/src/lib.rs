@@ -103,8 +103,12 @@ impl Platform for Linux {
         (thread != ThreadId::NONE).then(|| registry.holds(thread))
     }
 
-    fn away() -> &'static AtomicU32 {
-        registry::away()
+    fn away(lock: *const ()) -> &'static AtomicU32 {
+        registry::away(lock)
+    }
+
+    fn spare_processors() -> bool {
+        registry::live().is_some_and(|registry| registry.runnable() < processors::available())
     }
 
     #[inline]

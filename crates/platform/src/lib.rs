@@ -112,9 +112,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// How many locks a thread holds that raised its priority; only the thread itself writes it. `None` for [`ThreadId::NONE`].
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
-    /// How many threads of this process have given their processor up for threads that matter more, and are not back. HINT: it says
-    /// how long the next one stays away. Of the process and not of a lock, because it is counted after the lock was released.
-    fn away() -> &'static Self::AtomicU32;
+    /// How many threads have given their processor up beside this lock for threads that matter more, and are not back. HINT: it says
+    /// how long the next one stays away; locks may share a count. Only the address is used: the lock was released before.
+    fn away(lock: *const ()) -> &'static Self::AtomicU32;
+
+    /// HINT: has the application more processors than threads that could run? False where no view looks.
+    fn spare_processors() -> bool;
 
     /// Sets the calling thread's KE-1 wish.
     fn set_wish(thread: ThreadId, wish: Wish);

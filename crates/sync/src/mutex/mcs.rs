@@ -301,7 +301,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
         if W::INFORMS {
             // HINT: naps in vain, or spares a nap and leaves the successor to the scheduler.
             if slept || behind.is_some() || P::run_state(thread(was)) == RunState::Preempted {
-                Self::give_way(thread(was), slept.then_some(word_at), behind);
+                Self::give_way(ptr::from_ref(self).cast(), thread(was), slept.then_some(word_at), behind);
             }
         } else if slept {
             P::wake(word_at, 1);
@@ -313,7 +313,12 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
     /// Sees to it that the successor runs, on our processor if need be: lines 39 and 42.
     #[cold]
     #[inline(never)]
-    fn give_way(next: ThreadId, next_word: Option<*const P::AtomicU32>, behind: Option<*const P::AtomicU32>) {
+    fn give_way(
+        lock: *const (),
+        next: ThreadId,
+        next_word: Option<*const P::AtomicU32>,
+        behind: Option<*const P::AtomicU32>,
+    ) {
         // Not if it has changed: then it runs.
         P::change_priority(next, Priority::LockImmediateWaiter, Priority::LockHolder);
         if let Some(word) = next_word {
@@ -324,7 +329,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
         }
         // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
         if P::priority(P::current()) <= Priority::Running {
-            wait::hand_off::<P>();
+            wait::hand_off::<P>(lock);
         }
     }
 }

@@ -145,7 +145,7 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
                 if turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                     && matches!(P::run_state(predecessor), RunState::Preempted | RunState::Blocked)
                 {
-                    wait::hand_off::<P>();
+                    wait::hand_off::<P>(ptr::from_ref(self).cast());
                     turns = 1;
                 } else {
                     P::pause();

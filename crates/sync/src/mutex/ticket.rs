@@ -60,6 +60,7 @@
 //! `conformance`: real threads, loom, shuttle; the twin that serves before it is done is caught.
 
 use core::marker::PhantomData;
+use core::ptr;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, StaticPlatform, ThreadId};
 
 use super::RawMutex;
@@ -229,7 +230,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         }
         // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
         if W::INFORMS && gave && P::priority(me) <= Priority::Running {
-            wait::hand_off::<P>();
+            wait::hand_off::<P>(ptr::from_ref(self).cast());
         }
     }
 }
@@ -282,7 +283,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
             wait::left::<W, P>(me);
             // HINT: naps in vain, or spares a nap and leaves the successor to the scheduler.
             if awaited && P::priority(me) <= Priority::Running && P::higher_preempted(Priority::Running) {
-                wait::hand_off::<P>();
+                wait::hand_off::<P>(ptr::from_ref(self).cast());
             }
         }
     }

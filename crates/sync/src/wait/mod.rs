@@ -64,17 +64,22 @@ impl Waiting for Informing {
 /// COST: about 1 us; a hand-over between two running threads takes less, so that it never looks.
 pub const LOOK_PAUSES: u32 = 64;
 
-/// How long a thread that gives its processor up stays away from it, for each thread of the process that does so.
+/// How long a thread that gives its processor up stays away from it, for each thread that does so beside the same lock.
 ///
 /// The papers' second-level scheduler runs it again when no thread of higher priority wants the processor. Linux has no such
 /// call: `sched_yield` picks among the threads of one processor by their past, and the thread that the lock waits for is
-/// often on the other. Asleep, we are out of its way wherever it is. Whoever comes back costs those at work a few switches, so
-/// the time grows with the number away: one comes back each millisecond, however many there are.
-/// COST: a third of the slice of Linux's scheduler (3 ms on 2 processors), after which it would have run somebody else anyway.
-const AWAY_NS: u64 = 1_000_000;
+/// often on the other. Asleep, we are out of its way wherever it is. Whoever comes back takes a processor from somebody at work, in line
+/// perhaps; so one comes back each slice, however many there are, as if the scheduler had gone round.
+/// COST: the slice of Linux's scheduler on 2 processors (3 ms). With 1 ms and 32 threads, and two busy processes beside, those who came
+/// back kept the line asleep: a hand-over each 3 ms, for ever.
+const AWAY_NS: u64 = 3_000_000;
 
-/// Threads away that count: with more, those at other locks would keep a thread from its own.
-const MOST_AWAY: u32 = 3;
+/// Threads away that count: with more, one of hundreds would be away for longer than a person waits.
+const MOST_AWAY: u32 = 31;
+
+/// COST: naps in a row, of [`AWAY_NS`], while the return would be at the expense of a thread that matters more. Bounded, because
+/// that thread may be kept from its processor by another program, which our absence does not help.
+const RETURNS: u32 = 4;
 
 /// Pauses `turns` times, or as often as tells this platform apart from pausing once.
 #[inline]
@@ -84,18 +89,37 @@ pub fn pause<P: Platform>(turns: u32) {
     }
 }
 
-/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). Knows no lock: after a
-/// release it may be gone.
+/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). Of the lock it uses the address: after a
+/// release the lock may be gone.
 #[cold]
 #[inline(never)]
-pub fn hand_off<P: Platform>() {
+pub fn hand_off<P: Platform>(lock: *const ()) {
     // Threads with a block only: of another we do not know whether it holds a lock that somebody waits for.
-    if P::current() != ThreadId::NONE {
-        let away = P::away();
-        let others = away.fetch_add(1, Relaxed);
-        P::nap(AWAY_NS * (others.min(MOST_AWAY) as u64 + 1));
-        away.fetch_sub(1, Relaxed);
+    if P::current() == ThreadId::NONE {
+        return;
     }
+    let away = P::away(lock);
+    let others = away.fetch_add(1, Relaxed);
+    // In naps that double, so that nobody is away for more than twice as long as there was somebody to make room for.
+    let (mut rest, mut nap) = (others.min(MOST_AWAY).min(P::PAUSES) + 1, 1);
+    while rest > 0 {
+        nap = rest.min(nap);
+        P::nap(AWAY_NS * nap as u64);
+        // HINT: comes back too early, as if it had not been many who were away; or too late, by as long as it has been away.
+        if P::spare_processors() {
+            break;
+        }
+        rest -= nap;
+        nap *= 2;
+    }
+    for _ in 0..RETURNS.min(P::PAUSES) {
+        // HINT: comes back too early, and stands in the way for a slice, or too late, by a few naps.
+        if !P::higher_preempted(Priority::Running) {
+            break;
+        }
+        P::nap(AWAY_NS);
+    }
+    away.fetch_sub(1, Relaxed);
 }
 
 /// The calling thread, known to the kernel view if the policy informs.
