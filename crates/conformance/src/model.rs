@@ -242,6 +242,15 @@ macro_rules! model {
                 world().wish[thread.0 as usize].set(wish);
             }
 
+            fn wish(thread: ThreadId) -> Wish {
+                world().wish[thread.0 as usize].get()
+            }
+
+            /// It warns, as if it did.
+            fn honours_wishes() -> bool {
+                true
+            }
+
             fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
                 let change = !Self::choose(RunState::Preempted) && world().wish[thread.0 as usize].get() == from;
                 if change {

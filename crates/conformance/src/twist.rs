@@ -181,6 +181,12 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn set_wish(thread: ThreadId, wish: Wish) {
         P::set_wish(thread, wish);
     }
+    fn wish(thread: ThreadId) -> Wish {
+        P::wish(thread)
+    }
+    fn honours_wishes() -> bool {
+        P::honours_wishes()
+    }
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
         P::change_wish(thread, from, to) != W::lies()
     }

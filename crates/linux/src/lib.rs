@@ -121,6 +121,19 @@ impl Platform for Linux {
     }
 
     #[inline]
+    fn wish(thread: ThreadId) -> Wish {
+        match registry::live() {
+            Some(registry) if thread != ThreadId::NONE => Wish::from_u32(registry.wish(thread).load(Relaxed)),
+            _ => Wish::Preemptable,
+        }
+    }
+
+    /// No view of ours tells the scheduler.
+    fn honours_wishes() -> bool {
+        false
+    }
+
+    #[inline]
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
         thread == ThreadId::NONE
             || registry::live().is_none_or(|registry| {

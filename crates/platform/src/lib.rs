@@ -109,7 +109,8 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Changes the user-level priority of a thread if it still is `from` (ICPP 2001, figure 1, line 16).
     fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool;
 
-    /// How many locks a thread holds that raised its priority; only the thread itself writes it. `None` for [`ThreadId::NONE`].
+    /// How many locks a thread holds that raised its priority (lower half) or made it wish not to be preempted (upper half); only the
+    /// thread itself writes it. `None` for [`ThreadId::NONE`].
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
     /// How many threads have given their processor up beside this lock for threads that matter more, and are not back. HINT: it says
@@ -121,6 +122,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
 
     /// Sets the calling thread's KE-1 wish.
     fn set_wish(thread: ThreadId, wish: Wish);
+
+    /// A thread's KE-1 wish.
+    fn wish(thread: ThreadId) -> Wish;
+
+    /// HINT: is there anybody who acts on wishes? Where not, a lock that wishes is its plain twin, dearer by the asking.
+    fn honours_wishes() -> bool;
 
     /// Changes a thread's KE-1 wish if it still is `from` and the thread is not known to be preempted (TR 1994,
     /// figure 3: `compare_and_store (&cb->state, from, to)`). True for [`ThreadId::NONE`]: nothing is known against it.

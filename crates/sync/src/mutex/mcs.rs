@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `mcs-spin`, `mcs-block`, `mcs-informing`: the list-based queue lock, and three ways to wait.
+//! `mcs-spin`, `mcs-block`, `mcs-competitive`, `mcs-informing`: the list-based queue lock, and four ways to wait.
 //!
 //! First come, first served; each waiter spins on its own cache line. Choose it where fairness counts, or on many processors;
 //! `mcs-spin` only on a machine of one's own. Mellor-Crummey and Scott, TOCS 1991; informing: Antonopoulos, Nikolopoulos,
@@ -79,7 +79,7 @@ use core::ptr;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, RunState, ThreadId};
 
 use super::RawMutex;
-use crate::wait::{self, LOOK_PAUSES, Waiting};
+use crate::wait::{self, LOOK_PAUSES, Preemptable, Preemption, Waiting};
 
 const WAITING: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -102,17 +102,17 @@ impl<P: Platform> Default for McsNode<P> {
     }
 }
 
-/// List-based queue lock, waiting as `W` says.
-pub struct Mcs<P: Platform, W> {
+/// List-based queue lock, waiting as `W` says; with `N` its holder wishes not to be preempted.
+pub struct Mcs<P: Platform, W, N = Preemptable> {
     tail: P::AtomicPtr<McsNode<P>>,
-    platform: PhantomData<(P, W)>,
+    platform: PhantomData<(P, W, N)>,
 }
 
 fn thread(state: u32) -> ThreadId {
     ThreadId(state >> THREAD_SHIFT)
 }
 
-impl<P: Platform, W: Waiting> Mcs<P, W> {
+impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
     fn prepare(node: &McsNode<P>, me: ThreadId) {
         node.next.store(ptr::null_mut(), Relaxed);
         node.state.store(WAITING | me.0 << THREAD_SHIFT, Relaxed);
@@ -144,6 +144,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
             before.next.store(mine, Release);
         }
         let mut turns = 0u32;
+        let mut looks = 0;
         loop {
             // ORDER: Acquire (A4), pairs with R3.
             let state = node.state.load(Acquire);
@@ -151,11 +152,16 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
                 return;
             }
             turns = turns.wrapping_add(1);
-            let look = W::SLEEPS && (!W::INFORMS || turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES)));
-            if look && !W::may_spin::<P>(P::priority(me)) {
+            let look = wait::look::<W, P>(turns);
+            looks += look as u32;
+            if look && !W::may_spin::<P>(P::priority(me), looks) {
+                looks = 0;
                 self.sleep(node, state);
             } else {
+                // Not while we wait: only who is inside may delay the others (TR 1994, figure 2).
+                wait::unshield::<N, P>(me);
                 P::pause();
+                wait::shield::<N, P>();
             }
         }
     }
@@ -229,7 +235,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
     }
 }
 
-impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
+impl<P: Platform, W: Waiting, N: Preemption> RawMutex<P> for Mcs<P, W, N> {
     type Node = McsNode<P>;
 
     fn new() -> Self {
@@ -238,7 +244,8 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
 
     #[inline]
     unsafe fn lock(&self, node: &McsNode<P>) {
-        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE };
+        let shielded = wait::shield::<N, P>();
+        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { shielded };
         Self::prepare(node, me);
         // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node to who comes next.
         let before = self.tail.swap(ptr::from_ref(node).cast_mut(), AcqRel);
@@ -250,24 +257,40 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
             // SAFETY: it is what our node replaced.
             unsafe { self.wait_in_line(node, me, before) };
         }
+        wait::inside::<N, P>(me);
         self.acquired(node, me);
     }
 
     #[inline]
     unsafe fn try_lock(&self, node: &McsNode<P>) -> bool {
-        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE };
+        let shielded = wait::shield::<N, P>();
+        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { shielded };
         Self::prepare(node, me);
         node.state.store(GRANTED | me.0 << THREAD_SHIFT, Relaxed);
         // ORDER: AcqRel, as A1.
         let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
         if got {
+            wait::inside::<N, P>(me);
             self.acquired(node, me);
+        } else {
+            wait::unshield::<N, P>(me);
         }
         got
     }
 
     #[inline]
     unsafe fn unlock(&self, node: &McsNode<P>) {
+        // SAFETY: as the caller promises.
+        unsafe { self.release(node) };
+        wait::outside::<N, P>();
+    }
+}
+
+impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
+    /// # Safety
+    /// As for `unlock`.
+    #[inline]
+    unsafe fn release(&self, node: &McsNode<P>) {
         // ORDER: Acquire (R1), pairs with A3.
         let mut next = node.next.load(Acquire);
         if next.is_null() {
@@ -307,9 +330,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
             P::wake(word_at, 1);
         }
     }
-}
 
-impl<P: Platform, W: Waiting> Mcs<P, W> {
     /// Sees to it that the successor runs, on our processor if need be: lines 39 and 42.
     #[cold]
     #[inline(never)]

@@ -43,44 +43,51 @@
 //! `conformance`: real threads, loom, shuttle.
 
 use core::marker::PhantomData;
-use platform::{Atomic, Ordering::*, Platform, StaticPlatform};
+use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};
 
 use super::RawMutex;
-use crate::wait;
+use crate::wait::{self, Preemptable, Preemption};
 
 /// COST: pauses; the bound is about 10 us, less than the scheduler's shortest slice by far.
 const FIRST_BACKOFF: u32 = 4;
 const LAST_BACKOFF: u32 = 512;
 
-/// Test-and-test_and_set with bounded exponential backoff.
+/// Test-and-test_and_set with bounded exponential backoff; with `N` its holder wishes not to be preempted.
 #[repr(transparent)]
-pub struct TasB<P: Platform> {
+pub struct TasB<P: Platform, N = Preemptable> {
     word: P::AtomicU32,
-    platform: PhantomData<P>,
+    platform: PhantomData<(P, N)>,
 }
 
-impl<P: StaticPlatform> TasB<P> {
+impl<P: StaticPlatform, N> TasB<P, N> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
 }
 
-impl<P: Platform> TasB<P> {
+impl<P: Platform, N: Preemption> TasB<P, N> {
+    #[inline(always)]
+    fn acquire(&self) -> bool {
+        // ORDER: Acquire (A2), pairs with R1.
+        self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self) {
+    fn lock_slow(&self, me: ThreadId) {
         let mut backoff = FIRST_BACKOFF;
         loop {
+            wait::unshield::<N, P>(me);
             wait::pause::<P>(backoff);
             backoff = (backoff * 2).min(LAST_BACKOFF);
-            // ORDER: Acquire, pairs with R1.
-            if self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+            wait::shield::<N, P>();
+            if self.acquire() {
                 return;
             }
         }
     }
 }
 
-impl<P: Platform> RawMutex<P> for TasB<P> {
+impl<P: Platform, N: Preemption> RawMutex<P> for TasB<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -88,22 +95,30 @@ impl<P: Platform> RawMutex<P> for TasB<P> {
     }
 
     #[inline]
-    unsafe fn lock(&self, node: &()) {
-        // SAFETY: as the caller promised.
-        if !unsafe { self.try_lock(node) } {
-            self.lock_slow();
+    unsafe fn lock(&self, _: &()) {
+        let me = wait::shield::<N, P>();
+        if !self.acquire() {
+            self.lock_slow(me);
         }
+        wait::inside::<N, P>(me);
     }
 
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
-        // ORDER: Acquire, pairs with R1.
-        self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        let me = wait::shield::<N, P>();
+        let got = self.acquire();
+        if got {
+            wait::inside::<N, P>(me);
+        } else {
+            wait::unshield::<N, P>(me);
+        }
+        got
     }
 
     #[inline]
     unsafe fn unlock(&self, _: &()) {
-        // ORDER: Release (R1), pairs with A1; publishes the protected data.
+        // ORDER: Release (R1), pairs with A2; publishes the protected data.
         self.word.store(0, Release);
+        wait::outside::<N, P>();
     }
 }

@@ -64,7 +64,7 @@ use core::ptr;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, StaticPlatform, ThreadId};
 
 use super::RawMutex;
-use crate::wait::{self, LOOK_PAUSES, Waiting};
+use crate::wait::{self, Waiting};
 
 const TICKETS: u32 = (1 << TOP_SHIFT) - 1;
 const TOP_SHIFT: u32 = 20;
@@ -129,13 +129,14 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
             }
             let pauses = (ahead * PROPORTION).min(MOST_PAUSES);
             turns = turns.wrapping_add(pauses);
-            if W::SLEEPS && (!W::INFORMS || turns >= LOOK_PAUSES.min(P::PAUSES)) {
+            if W::SLEEPS && turns >= W::LOOK_PAUSES.min(P::PAUSES) {
                 turns = 0;
                 looks += 1;
                 // The line stands still: the thread it waits for may be one that spins, of our own priority, preempted.
                 let rank = if looks > STANDSTILL_LOOKS { Priority::BarrierWaiter } else { P::priority(me) };
-                if !W::may_spin::<P>(rank) {
+                if !W::may_spin::<P>(rank, looks) {
                     self.sleep(serving, ticket, me);
+                    looks = 0;
                     continue;
                 }
             }
@@ -267,12 +268,17 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
     #[inline]
     unsafe fn unlock(&self, _: &()) {
         let serving = self.serving.load(Relaxed);
+        let next = self.next.load(Relaxed);
+        // Released by somebody who does not hold it: the next ticket would never be served.
+        if ahead(next, serving) == 0 {
+            return;
+        }
         if !W::SLEEPS {
             // ORDER: Release (R2), pairs with A2; publishes the protected data.
             self.serving.store(serving.wrapping_add(1) & TICKETS, Release);
             return;
         }
-        let awaited = W::INFORMS && ahead(self.next.load(Relaxed), serving) > 1;
+        let awaited = W::INFORMS && ahead(next, serving) > 1;
         // ORDER: Release (R2), as above. From here on the lock may be gone (I4).
         if top(serving) != ThreadId::NONE
             || self.serving.compare_exchange(serving, serving.wrapping_add(1) & TICKETS, Release, Relaxed).is_err()

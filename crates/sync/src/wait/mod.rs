@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a thread waits: the policies that the algorithms take as a type parameter.
+//! How a thread waits, and what it asks of the kernel meanwhile: the policies that the algorithms take as type parameters.
 //!
 //! ICPP 2001 compares each lock in three versions, and so do we: [`Spin`] never gives the processor up, [`Block`] gives it up at
 //! once, [`Informing`] tells the kernel how much each thread matters and gives the processor up exactly when
-//! a thread that matters more is without one (section 4 of that paper).
+//! a thread that matters more is without one (section 4 of that paper). [`Competitive`], which that paper leaves out, spins for as
+//! long as a switch costs and then gives up. The TR's locks come in two versions: [`Preemptable`] and [`Unpreemptable`], its `-np`.
 
-use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, ThreadId};
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, RunState, ThreadId, Wish};
 
 /// What a thread does while it cannot go on.
 pub trait Waiting: Send + Sync + 'static {
@@ -13,9 +14,11 @@ pub trait Waiting: Send + Sync + 'static {
     const SLEEPS: bool;
     /// The lock keeps the user-level priorities of its threads up to date.
     const INFORMS: bool;
+    /// Pauses between two questions whether to go on spinning.
+    const LOOK_PAUSES: u32 = LOOK_PAUSES;
 
-    /// May a waiter of this priority go on spinning? Asked again and again.
-    fn may_spin<P: Platform>(priority: Priority) -> bool;
+    /// May a waiter of this priority go on spinning, after so many looks in a row?
+    fn may_spin<P: Platform>(priority: Priority, looks: u32) -> bool;
 }
 
 /// Spins, whatever happens.
@@ -27,15 +30,24 @@ pub struct Spin;
 pub struct Block;
 
 /// Spins unless a thread of higher user-level priority is preempted.
+///
+/// Where no view looks, nobody knows that; then as [`Competitive`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Informing;
+
+/// Spins for as long as a switch costs, then sleeps: never more than twice what the better of the two would have cost.
+///
+/// Karlin, Li, Manasse, Owicki, SOSP 1991, "fixed spin". Their adaptive versions remember how long the last waits took,
+/// for which a lock of one word has no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Competitive;
 
 impl Waiting for Spin {
     const SLEEPS: bool = false;
     const INFORMS: bool = false;
 
     #[inline(always)]
-    fn may_spin<P: Platform>(_: Priority) -> bool {
+    fn may_spin<P: Platform>(_: Priority, _: u32) -> bool {
         true
     }
 }
@@ -43,9 +55,10 @@ impl Waiting for Spin {
 impl Waiting for Block {
     const SLEEPS: bool = true;
     const INFORMS: bool = false;
+    const LOOK_PAUSES: u32 = 1;
 
     #[inline(always)]
-    fn may_spin<P: Platform>(_: Priority) -> bool {
+    fn may_spin<P: Platform>(_: Priority, _: u32) -> bool {
         false
     }
 }
@@ -54,9 +67,111 @@ impl Waiting for Informing {
     const SLEEPS: bool = true;
     const INFORMS: bool = true;
 
-    fn may_spin<P: Platform>(priority: Priority) -> bool {
+    fn may_spin<P: Platform>(priority: Priority, looks: u32) -> bool {
         // HINT: stale either way costs time only: who sleeps is woken by whoever lets it go on, who spins goes on by itself.
         !P::higher_preempted(priority)
+            && (Competitive::may_spin::<P>(priority, looks) || P::run_state(P::current()) != RunState::Unknown)
+    }
+}
+
+impl Waiting for Competitive {
+    const SLEEPS: bool = true;
+    const INFORMS: bool = false;
+
+    #[inline]
+    fn may_spin<P: Platform>(_: Priority, looks: u32) -> bool {
+        looks <= SWITCH_LOOKS.min(P::PAUSES)
+    }
+}
+
+/// COST: looks, of about 1 us, for as long as falling asleep and being woken takes (2 processors, virtual machine: 5 to 15 us).
+const SWITCH_LOOKS: u32 = 10;
+
+/// Is it time to ask [`Waiting::may_spin`]?
+#[inline(always)]
+pub fn look<W: Waiting, P: Platform>(turns: u32) -> bool {
+    W::SLEEPS && turns.is_multiple_of(W::LOOK_PAUSES.min(P::PAUSES))
+}
+
+/// Does a lock ask the kernel not to preempt those inside? (TR 1994, section 3, KE-1 and KE-2)
+pub trait Preemption: Send + Sync + 'static {
+    /// It does.
+    const WISHES: bool;
+}
+
+/// Does not ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Preemptable;
+
+/// Asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unpreemptable;
+
+impl Preemption for Preemptable {
+    const WISHES: bool = false;
+}
+
+impl Preemption for Unpreemptable {
+    const WISHES: bool = true;
+}
+
+/// In [`Platform::holds`]: one lock that made its holder unpreemptable. Below it they count those that raised its priority.
+const SHIELD: u32 = 1 << 16;
+const RAISED: u32 = SHIELD - 1;
+
+/// From here on the calling thread, which it returns, wishes not to be preempted. Before the attempt to acquire, so that no moment
+/// inside is without.
+#[inline]
+pub fn shield<N: Preemption, P: Platform>() -> ThreadId {
+    if !N::WISHES {
+        return ThreadId::NONE;
+    }
+    let me = match P::current() {
+        ThreadId::NONE => P::register(),
+        me => me,
+    };
+    P::set_wish(me, Wish::UnpreemptableSelf);
+    me
+}
+
+/// Does the thread hold a lock for which it wishes not to be preempted?
+#[inline]
+pub fn is_inside<P: Platform>(me: ThreadId) -> bool {
+    P::holds(me).is_some_and(|holds| holds.load(Relaxed) >= SHIELD)
+}
+
+/// The attempt failed, or the lock is released: the wish is withdrawn, and repaid if it was granted (KE-2), unless the thread holds
+/// another lock of this kind.
+#[inline]
+pub fn unshield<N: Preemption, P: Platform>(me: ThreadId) {
+    if N::WISHES && !is_inside::<P>(me) {
+        P::set_wish(me, Wish::Preemptable);
+        // HINT: a warning missed costs the grace of the next section; one too many costs a yield.
+        if P::warning(me) {
+            P::yield_now();
+        }
+    }
+}
+
+/// The attempt succeeded.
+#[inline]
+pub fn inside<N: Preemption, P: Platform>(me: ThreadId) {
+    if N::WISHES
+        && let Some(holds) = P::holds(me)
+    {
+        holds.store(holds.load(Relaxed) + SHIELD, Relaxed);
+    }
+}
+
+/// The calling thread has released a lock that it was [`inside`].
+#[inline]
+pub fn outside<N: Preemption, P: Platform>() {
+    if N::WISHES {
+        let me = P::current();
+        if let Some(holds) = P::holds(me) {
+            holds.store(holds.load(Relaxed).saturating_sub(SHIELD), Relaxed);
+        }
+        unshield::<N, P>(me);
     }
 }
 
@@ -151,8 +266,9 @@ pub fn entered<W: Waiting, P: Platform>(me: ThreadId) {
 pub fn left<W: Waiting, P: Platform>(me: ThreadId) {
     if W::INFORMS {
         let rest = P::holds(me).map_or(0, |holds| {
-            let rest = holds.load(Relaxed).saturating_sub(1);
-            holds.store(rest, Relaxed);
+            let now = holds.load(Relaxed);
+            let rest = (now & RAISED).saturating_sub(1);
+            holds.store(now & !RAISED | rest, Relaxed);
             rest
         });
         if rest == 0 {
