@@ -6,6 +6,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, ExitCode};
 
+use linux::Linux;
+use platform::Platform;
+
 use crate::launch::{self, Launch};
 use crate::{probe, sigpipe};
 
@@ -64,6 +67,10 @@ fn become_program(command: &Command) -> io::Error {
 fn explain(launch: &Launch) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
+    if catalog::entry(launch.lock()).is_some_and(|entry| entry.wishes) && !Linux::honours_wishes() {
+        eprintln!("wakeful: it asks the kernel not to preempt who is inside; nobody here acts on that,");
+        eprintln!("wakeful: holders are preempted like any others; `wakeful locks` says more");
+    }
     let views = probe::views();
     let best = views.iter().find(|view| view.available).map_or("none", |view| view.name);
     match launch.view() {

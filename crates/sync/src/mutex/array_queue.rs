@@ -96,8 +96,6 @@ pub struct ArrayQueue<P: Platform, W, const SLOTS: usize = 16> {
 }
 
 impl<P: Platform, W: Waiting, const SLOTS: usize> ArrayQueue<P, W, SLOTS> {
-    const SLOTS_FIT: () = assert!(SLOTS.is_power_of_two() && SLOTS >= 2);
-
     /// Of this ticket, or one far from it.
     fn slot(&self, ticket: u32) -> &Slot<P> {
         &self.slots[ticket as usize % SLOTS]
@@ -209,7 +207,7 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> RawMutex<P> for ArrayQueue<P, 
     type Node = ArrayQueueNode<P>;
 
     fn new() -> Self {
-        let () = Self::SLOTS_FIT;
+        debug_assert!(SLOTS.is_power_of_two() && SLOTS >= 2);
         Self {
             // Ticket 0 is served, the others in the round before.
             slots: array::from_fn(|index| Slot {

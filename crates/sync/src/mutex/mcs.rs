@@ -57,8 +57,9 @@
 //! processor to it. More threads than processors: after a few such hand-overs the threads in line are those that run,
 //! the others nap or were preempted outside; a napper's return costs the line a few switches. Hint stale or inverted: a waiter sleeps, and
 //! is woken (I3), or spins, and is granted the lock; a releaser naps in vain, 1 ms for each that does. Killed while holding: lost.
-//! `spin` and `block` are oblivious: in `spin` everybody waits for whoever is first in line and preempted; in `block` every hand-over is a
-//! context switch.
+//! No view: `informing` cannot ask, and waits as `competitive` does; those who served a sleeper stay away all the same, so that the line stays short.
+//! `spin`, `block` and `competitive` are oblivious: in `spin` everybody waits for whoever is first in line and preempted; in `block` every hand-over is a
+//! context switch, in `competitive` every one that takes longer than that.
 //!
 //! # Fairness and space
 //!

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `native`: what this system offers, a futex with three states.
+//! `native`, `native-np`: what this system offers, a futex with three states; `-np` asks the kernel not to preempt who is inside.
 //!
 //! The lock that a programmer of this machine would use, as the native lock of the TR was for its machines (TR 1994, section
-//! 5.2, "Native"): Drepper, "Futexes Are Tricky", mutex2, which is glibc's low-level lock. Choose it to compare
+//! 5.2, "Native", "Native-np"): Drepper, "Futexes Are Tricky", mutex2, which is glibc's low-level lock. Choose it to compare
 //! with, or where threads wait long. Changed: nothing.
 //!
 //! # State
@@ -19,10 +19,13 @@
 //!
 //! I1. Not 0 exactly while one thread is between A1 or A2 and R1.
 //! I2. While a thread sleeps the word is 2, or a sleeper is about to be woken (between R1 and R2), or a woken thread has yet to execute A2.
+//! I3. In `-np`: a thread that tries (A1, A2) or holds a lock of this kind wishes not to be preempted; one that sleeps or does neither does not.
 //!
 //! # Protocol
 //!
 //! A1. `0 -> 1`. A2. Else swap 2 until that returns 0, sleeping on 2 in between. R1. Swap 0. R2. If it was 2, wake one.
+//! In `-np` the wish comes before A1 and, withdrawn for each sleep, before A2; after R2 it is withdrawn, if this was the thread's last such lock, and the processor
+//! yielded if the kernel had put a preemption off (KE-2).
 //!
 //! # Memory order
 //!
@@ -31,6 +34,7 @@
 //! # Under the scheduler
 //!
 //! Oblivious: nobody spins, so that a preempted holder costs nothing but itself, and every contended hand-over costs a sleep.
+//! `-np`: see `tas-b`.
 //! Killed while holding: lost.
 //!
 //! # Fairness and space

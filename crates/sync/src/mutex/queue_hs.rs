@@ -6,9 +6,8 @@
 //!
 //! Changed:
 //! - Both sides change `status` by compare-and-swap from CAN_GO, where the figure swaps and then looks what it has overwritten.
-//! - The releaser passes over at most `SKIPS` threads, then waits for the next one however long it takes. Where nobody honours the wish,
-//! the releaser itself is preempted between a grant and its timeout; the figure's could chase for ever those whom it passed over and
-//! who queue again.
+//! - The releaser passes over at most `SKIPS` threads, then waits for the next one however long it takes. Where nobody honours the wish, the
+//!   releaser itself is preempted between a grant and its timeout; the figure's could chase for ever those whom it passed over and who queue again.
 //!
 //! # State
 //!

@@ -35,7 +35,7 @@
 //! R1. The shadow (first our own node, then the last one passed over) has a successor? R2. If not: tail from the shadow to null, and the lock is free; R3. else wait
 //! until A3 has linked it. R4. If the candidate's wish can be changed to "another wants you unpreemptable", which fails for one
 //! known to be off its processor: SUCCESS. R5. Else it becomes the shadow; the shadow before it gets FAILURE.
-//! R6. Last: withdraw the own wish; yield if the kernel had put a preemption off (KE-2).
+//! R6. Last: withdraw the own wish, unless another such lock is held; yield if the kernel had put a preemption off (KE-2).
 //!
 //! # Memory order
 //!

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tas-b`: test-and-test_and_set with bounded exponential backoff.
+//! `tas-b`, `tas-b-np`: test-and-test_and_set with bounded exponential backoff; `-np` asks the kernel not to preempt who is inside.
 //!
 //! The simplest lock that does not drown its bus, for short sections on a machine of one's own, and the plain reference for
-//! all others. Kontothanassis, Wisniewski, Scott, TR 1994, section 5.2, "TAS-B". Unchanged.
+//! all others; `tas-b-np` the best of the TR's simple locks where the kernel honours the wish (figures 13 to 16). Kontothanassis, Wisniewski, Scott, TR
+//! 1994, section 5.2, "TAS-B" and "TAS-B-np". Unchanged.
 //!
 //! # State
 //!
@@ -15,20 +16,24 @@
 //!
 //! # Invariants
 //!
-//! I1. The word is 1 exactly while one thread is between A1 and R1.
+//! I1. The word is 1 exactly while one thread is between A2 and R1.
+//! I2. In `-np`: a thread that tries (A2) or holds a lock of this kind wishes not to be preempted; one that does neither does not.
 //!
 //! # Protocol
 //!
-//! A1. Read until the word is 0, pausing twice as long after each look, up to a bound; then `0 -> 1`. R1. Store 0.
+//! A1. In `-np`, wish not to be preempted. A2. If the word is 0, `0 -> 1`. A3. Else withdraw the wish, yield if the kernel had put a preemption
+//! off (KE-2), and pause, twice as long after each look, up to a bound; again from A1. R1. Store 0. R2. In `-np`, withdraw the wish, if this was the
+//! thread's last such lock, and repay it as in A3.
 //!
 //! # Memory order
 //!
-//! R1 release -> A1 acquire publishes the protected data.
+//! R1 release -> A2 acquire publishes the protected data. Wishes publish nothing.
 //!
 //! # Under the scheduler
 //!
 //! Oblivious. A preempted holder stalls everybody, who spin through its slice; a preempted waiter harms nobody, because
-//! the next to come takes the lock. Killed while holding: lost.
+//! the next to come takes the lock. In `-np` the holder is not preempted within the kernel's grace, where wishes are honoured; elsewhere it is `tas-b`,
+//! dearer by two stores and two loads. Hint stale: a warning missed costs the next section its grace. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!

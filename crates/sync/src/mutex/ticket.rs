@@ -44,7 +44,9 @@
 //! As `mcs`. But only who sleeps has a name here, so that a releaser of `informing` looks at all threads, as the paper
 //! does, for a preempted one of higher priority; it does so after the hand-over, and only if somebody waited before it.
 //! A thread without a block spins, giving way at each look. A copy made by `fork` while threads waited in line
-//! stays taken in the child: their tickets are never used. Hint stale: as `mcs`. Killed while holding: lost.
+//! stays taken in the child: their tickets are never used. Hint stale, no view: as `mcs`. A waiter of real-time priority keeps its processor from a holder without until it sleeps: in
+//! `informing` as in `ttas`, in `spin` until the kernel throttles it (0.95 s by default). Killed while holding: lost.
+//! A release too many, a mistake that POSIX leaves open, does nothing to a free lock; to a held one it lets the next in, as in any lock.
 //!
 //! # Fairness and space
 //!
