@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use catalog::{Entry, MUTEXES};
+use catalog::{Entry, MUTEXES, RWLOCKS};
 use serde::Serialize;
 
 use crate::format::{self, Format};
@@ -19,6 +19,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct Lock {
     name: &'static str,
+    kind: &'static str,
     in_place: bool,
     timed: bool,
     fair: bool,
@@ -27,15 +28,16 @@ struct Lock {
     summary: &'static str,
 }
 
-impl From<&'static Entry> for Lock {
-    fn from(entry: &'static Entry) -> Self {
+impl Lock {
+    fn new(kind: &'static str, entry: &'static Entry) -> Self {
         let Entry { name, summary, citation, in_place, timed, fair, informed } = *entry;
-        Self { name, in_place, timed, fair, informed, citation, summary }
+        Self { name, kind, in_place, timed, fair, informed, citation, summary }
     }
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
-    let locks: Vec<Lock> = MUTEXES.iter().map(Lock::from).collect();
+    let mutexes = MUTEXES.iter().map(|entry| Lock::new("mutex", entry));
+    let locks: Vec<Lock> = mutexes.chain(RWLOCKS.iter().map(|entry| Lock::new("rwlock", entry))).collect();
     match args.format {
         Format::Text => text(&locks),
         Format::Json => locks.iter().try_for_each(|lock| format::json("lock", lock))?,
@@ -49,9 +51,15 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn text(locks: &[Lock]) {
+    let mut kind = "mutex";
     for lock in locks {
-        let abilities =
-            [(lock.in_place, "run"), (lock.timed, "timed"), (lock.fair, "fair"), (lock.informed, "informed")];
+        if lock.kind != kind {
+            println!("\nreader-writer locks\n");
+            kind = lock.kind;
+        }
+        // What `run --lock` takes is a mutex.
+        let run = lock.in_place && lock.kind == "mutex";
+        let abilities = [(run, "run"), (lock.timed, "timed"), (lock.fair, "fair"), (lock.informed, "informed")];
         let abilities: Vec<&str> = abilities.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
         println!("{:<18} {}", lock.name, abilities.join(", "));
         println!("    {}", lock.summary);
