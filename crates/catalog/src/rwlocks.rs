@@ -13,7 +13,7 @@ macro_rules! rwlocks {
         $callback! {
             { "rw-wakeful", rw_wakeful, [P] $crate::sync::rwlock::Wakeful<P>, timed, [informed],
               "this project",
-              "the default: readers share and barge, one waiter watches, the others sleep in line; knows who runs" }
+              "the default: one waiter watches, the others sleep in line; knows who runs" }
             { "rw-tas-b", rw_tas_b, [P] $crate::sync::rwlock::TasB<P, $crate::sync::rwlock::Plain>, in_place, [],
               "TR 1994, section 5.3",
               "one word, test-and-test_and_set with bounded exponential backoff" }

@@ -61,7 +61,7 @@ fn text(locks: &[Lock]) {
         let run = lock.in_place && lock.kind == "mutex";
         let abilities = [(run, "run"), (lock.timed, "timed"), (lock.fair, "fair"), (lock.informed, "informed")];
         let abilities: Vec<&str> = abilities.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
-        println!("{:<18} {}", lock.name, abilities.join(", "));
+        println!("{}", format!("{:<18} {}", lock.name, abilities.join(", ")).trim_end());
         println!("    {}", lock.summary);
         println!("    from: {}", lock.citation);
     }
