@@ -48,16 +48,21 @@
 //! take a little longer. The process reserves address space for 4,095 threads once, without memory behind it; further threads
 //! go without. Nothing is allocated, in no path.
 //!
-//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 8 bytes; all can stand in a `static`, and their bytes are zero when nobody
+//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] and [`Semaphore`] 8 bytes, [`Once`] 4; all can stand in a
+//! `static`, and their bytes are zero when nobody
 //! uses them. After a fork the child may use them as its parent could.
 
 mod condvar;
+mod once;
 pub mod raw;
 mod rwlock;
+mod semaphore;
 mod time;
 
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
+pub use once::{Once, OnceLock, OnceState};
+pub use semaphore::{Semaphore, SemaphorePermit};
 
 /// The default lock without data: 4 bytes, `sync::mutex::Wakeful` underneath.
 ///
