@@ -16,7 +16,7 @@
 //! | 0-1   | standby    | 0 none; 1 waits, awake; 2 signalled                                                    |
 //! | 2-4   | generation | [`Platform::generation`] of the process that wrote the rest                            |
 //! | 5-9   | in flight  | sleepers woken that have not run yet; at most this many, see I3                        |
-//! | 10-12 | skip       | 0: nobody waited yet. 1: a waiter may stand by. n: n - 1 waits first sleep, because one stood by in vain |
+//! | 10-12 | skip       | 1: a waiter may stand by; n: n - 1 waits sleep before one may; 0: nobody waited yet, as 8 |
 //! | 13-21 | pending    | signals given to sleepers whose wake-up is left to those in flight                     |
 //! | 22-31 | sleepers   | sleepers that no signal was given to; at least this many, see I2; 1023 is "many"       |
 //!
@@ -69,8 +69,8 @@
 //!
 //! # Rejected
 //!
-//! Standing by at the first wait: a condition variable made for one wait (RocksDB's writers) has no history to go by, and polls in vain each time; beside foreign
-//! busy processes that cost a third of the throughput. Spinning on `sequence`: every spinner leaves at every signal. A count of signals that waiters take from: a newcomer steals. Changing `sequence`
+//! Standing by at the first waits: condition variables made for a wait or two (RocksDB makes one for each write) have no history to go by, and all poll in vain:
+//! 0.4 to 0.6 times the C library's throughput with 32 threads, and beside foreign busy processes. Spinning on `sequence`: every spinner leaves at every signal. A count of signals that waiters take from: a newcomer steals. Changing `sequence`
 //! before counting: a waiter that comes between is counted out, is not asleep yet, and then sleeps on the new sequence
 //! uncounted. Polling for as long as a sleep and a wake-up take (40 us): beside foreign busy processes, where the partner waits for this
 //! processor, a fifth of the C library's throughput. Passing on after the mutex is acquired, which would batch more: a broadcast and destroy under the mutex would wait for a waiter that waits for it.
@@ -173,18 +173,16 @@ impl<P: Platform> Wakeful<P> {
     /// Starts a wait (W1, W2). The caller holds the mutex and releases it next. The waiter must be carried to its end.
     pub fn enter(&self) -> Waiter {
         let generation = P::generation() << GENERATION_SHIFT;
-        let spin = Self::spinning_pays();
         let sequence = self.sequence.load(Relaxed);
         let mut state = self.state.load(Relaxed);
         loop {
             let base = if state & GENERATION == generation { state } else { generation };
-            let free = spin && base & STANDBY == 0;
-            let standby = free && base & SKIP == SKIP_ONE;
-            let new = match (standby, free) {
+            let standby = base & SKIP == SKIP_ONE && base & STANDBY == 0 && Self::spinning_pays();
+            let new = match (standby, base & SKIP) {
                 (true, _) => base | WAITING,
-                (false, true) if base & SKIP == 0 => more_sleepers(base + SKIP_ONE),
-                (false, true) => more_sleepers(base - SKIP_ONE),
-                (false, false) => more_sleepers(base),
+                (false, 0) => more_sleepers(base | SKIP),
+                (false, SKIP_ONE) => more_sleepers(base),
+                (false, _) => more_sleepers(base - SKIP_ONE),
             };
             // ORDER: Release, pairs with the Acquire in S2 and S3: our read of the sequence comes before their change of it.
             match self.state.compare_exchange_weak(state, new, Release, Relaxed) {
