@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Contender;
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{condvar::Condvar, mutex::Mutex, switch};
+use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, switch};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub enum Work {
     Mutex(Mutex),
     /// Critical sections under a pthread spin lock.
     Spin(Mutex),
+    /// Rounds of work and a barrier.
+    Barrier(Barrier),
     /// A bounded buffer over pthread condition variables.
     Condvar(Condvar),
     /// Context switches under a view, which the contender names.
@@ -33,6 +35,7 @@ impl Work {
     pub fn threads(&self) -> usize {
         match self {
             Self::Mutex(work) | Self::Spin(work) => work.threads,
+            Self::Barrier(work) => work.threads,
             Self::Condvar(work) => work.threads,
             Self::Switch => switch::THREADS,
         }
@@ -69,6 +72,20 @@ pub enum JobError {
         /// Sections that ran.
         counted: u64,
     },
+    /// The barrier is broken.
+    #[error("a thread began a round before the one before was over")]
+    Overlap,
+    /// The barrier is broken.
+    #[error("{serial} threads were told that they are the serial one, in {rounds} rounds")]
+    Serial {
+        /// Threads that were told.
+        serial: u64,
+        /// Rounds that ran.
+        rounds: u64,
+    },
+    /// A library is not installed.
+    #[error("the library of `{0}` is not installed")]
+    NoLibrary(String),
     /// The process could not be run.
     #[error("cannot run the measuring process: {0}")]
     Spawn(#[from] std::io::Error),
@@ -102,6 +119,7 @@ impl Job {
         match &self.work {
             Work::Mutex(work) => work.run(&self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
+            Work::Barrier(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
             Work::Switch => switch::run(&self.lock, plan),
         }

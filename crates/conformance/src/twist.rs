@@ -193,6 +193,15 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn processors() -> u32 {
         P::processors()
     }
+    fn partition_generation() -> u32 {
+        P::partition_generation()
+    }
+    fn cluster() -> u32 {
+        P::cluster()
+    }
+    fn cpu_ns() -> u64 {
+        P::cpu_ns()
+    }
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
         P::wait(&word.0, expected, deadline)
     }

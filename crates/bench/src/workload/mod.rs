@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The workloads, one file each, and the lengths that they are made of.
 
+pub mod barrier;
 pub mod condvar;
 pub mod mutex;
 pub mod switch;
@@ -10,7 +11,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use linux::view::{Request, View};
 use serde::{Deserialize, Serialize};
+
+use crate::job::JobError;
 
 /// How long a critical section is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,18 @@ impl Serialize for Length {
 impl<'de> Deserialize<'de> for Length {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A contender that asks for a view and silently runs with another would be a lie.
+fn check_view() -> Result<(), JobError> {
+    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
+    match Request::named(asked.as_bytes()) {
+        // Looking costs milliseconds, so only who asks for one that may be missing pays.
+        Some(Request::Only(view)) if view != View::None && linux::report().chosen != Some(view) => {
+            Err(JobError::NoView(asked))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use catalog::MutexVisitor;
 use linux::Linux;
-use linux::view::{Request, View};
 use platform::Platform;
 use serde::{Deserialize, Serialize};
 use sync::mutex::RawMutex;
 
-use super::{Data, Length, units};
+use super::{Data, Length, check_view, units};
 use crate::harness::{self, Padded, Plan, Sample};
 use crate::job::JobError;
 
@@ -175,18 +174,6 @@ fn run_with<L: Lock>(work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
     match data.sections() {
         sections if sections == counted => Ok(sample),
         sections => Err(JobError::Exclusion { sections, counted }),
-    }
-}
-
-/// A contender that asks for a view and silently runs with another would be a lie.
-fn check_view() -> Result<(), JobError> {
-    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
-    match Request::named(asked.as_bytes()) {
-        // Looking costs milliseconds, so only who asks for one that may be missing pays.
-        Some(Request::Only(view)) if view != View::None && linux::report().chosen != Some(view) => {
-            Err(JobError::NoView(asked))
-        }
-        _ => Ok(()),
     }
 }
 

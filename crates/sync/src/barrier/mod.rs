@@ -24,12 +24,14 @@ pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
     /// A barrier for so many threads. 0 counts as 1.
     fn new(parties: u32) -> Self;
 
+    /// Places that so many parties need.
+    fn places(parties: u32) -> usize;
+
     /// Waits until all have arrived; true for exactly one of those who waited in this episode. What a member wrote before is seen by
     /// every member after.
     ///
     /// # Safety
-    /// The barrier stays where it is. `places` are the same each time, and at least as many as parties (none where a place
-    /// has size 0). `index` is below the number of parties, and each member's own; `member` is the one that this member has brought
+    /// The barrier stays where it is. `places` are the same each time, and at least as many as [`RawBarrier::places`] says. `index` is below the number of parties, and each member's own; `member` is the one that this member has brought
     /// each time since the barrier was new.
     unsafe fn wait(&self, places: &[Self::Place], index: u32, member: &mut Self::Member) -> bool;
 }
