@@ -105,7 +105,7 @@ const ASLEEP: u32 = 1 << 31;
 /// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
 const SPIN_PAUSES: u32 = 50;
 /// COST: who was away so long after yielding suspects that others have his processor; a third of a slice of Linux's scheduler.
-const LONG_NS: u64 = 1_000_000;
+const LONG_NS: u64 = 200_000;
 /// COST: who has waited so long sleeps: waking an idle processor takes 50 us.
 const PATIENCE_NS: u64 = 1_000_000;
 /// COST: ms for which a sample of processor time is good for a judgement.
@@ -328,23 +328,24 @@ impl<P: Platform> BWakeful<P> {
     /// HINT: wrong in one direction, slices are lost until the next sample; in the other, threads sleep that need not.
     #[cold]
     fn judge(&self, now: u64, processors: u32) {
+        let mood = self.mood.load(Relaxed);
+        if mood & ASLEEP != 0 {
+            return;
+        }
         let (cpu, now) = ((P::cpu_ns() / 1_000) as u32, ms(now));
         let elapsed = now.wrapping_sub(self.mood_since.load(Relaxed));
-        if !(2..=SAMPLE_MS).contains(&elapsed) {
-            if elapsed != 1 {
-                self.mood_cpu.store(cpu, Relaxed);
-                self.mood_since.store(now, Relaxed);
-            }
+        if elapsed as i32 <= 0 && elapsed as i32 > -(SAMPLE_MS as i32) || elapsed == 1 {
             return;
         }
         let used = cpu.wrapping_sub(self.mood_cpu.load(Relaxed));
-        let failures = self.mood.load(Relaxed) & !ASLEEP;
-        // COST: less than 7/8 of what the processors have is less than all of it; a clock tick is less than an eighth.
-        if (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8 {
-            self.mood_since.store(now.wrapping_add(REST_MS << failures.min(MOST_FAILURES)), Relaxed);
-            self.mood.store(ASLEEP | (failures + 1).min(MOST_FAILURES), Relaxed);
+        // COST: less than 7/8 of what the processors have is less than all of it.
+        if elapsed <= SAMPLE_MS && (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8 {
+            self.mood_since.store(now.wrapping_add(REST_MS << mood.min(MOST_FAILURES)), Relaxed);
+            let _ = self.mood.compare_exchange(mood, ASLEEP | (mood + 1).min(MOST_FAILURES), Relaxed, Relaxed);
         } else {
-            self.mood.store(0, Relaxed);
+            if elapsed <= SAMPLE_MS {
+                self.mood.store(0, Relaxed);
+            }
             self.mood_cpu.store(cpu, Relaxed);
             self.mood_since.store(now, Relaxed);
         }
