@@ -28,6 +28,54 @@ macro_rules! barriers {
             { "b-wakeful", b_wakeful, [P] $crate::sync::barrier::BWakeful<P>, dynamic, [informed],
               "this project",
               "the default: yields to its own threads, sleeps where others take what it yields" }
+            { "c-spin", c_spin, [P] $crate::sync::barrier::CSpin<P>, fixed, [],
+              "TR 1994, section 5.4",
+              "a counter and a sense; spins, whoever runs" }
+            { "c-block", c_block, [P] $crate::sync::barrier::CBlock<P>, fixed, [],
+              "TR 1994, section 5.4",
+              "a counter and a semaphore; sleeps at once" }
+            { "c-sp-blk", c_sp_blk, [P] $crate::sync::barrier::CSpBlk<P>, fixed, [],
+              "TR 1994, figure 8",
+              "spins for as long as a context switch takes, then sleeps" }
+            { "c-last1", c_last1, [P] $crate::sync::barrier::CLast1<P>, fixed, [],
+              "TR 1994, section 5.4",
+              "spins for a time that follows the last wait, then sleeps" }
+            { "c-avg3", c_avg3, [P] $crate::sync::barrier::CAvg3<P>, fixed, [],
+              "TR 1994, figure 9",
+              "spins for a time that follows the last three waits, then sleeps" }
+            { "c-coarse", c_coarse, [P] $crate::sync::barrier::CCoarse<P>, fixed, [],
+              "TR 1994, section 5.4",
+              "spins or sleeps, as would have been right the last time" }
+            { "c-sched", c_sched, [P] $crate::sync::barrier::CSched<P>, fixed, [informed],
+              "TR 1994, figure 10",
+              "the first N - P sleep, the last P spin; for P processors of one's own" }
+            { "tree", tree, [P] $crate::sync::barrier::Tree<P>, fixed, [],
+              "Mellor-Crummey, Scott, TOCS 1991",
+              "arrival by a tree, one wake-up flag; spins, whoever runs" }
+            { "com-tree", com_tree, [P] $crate::sync::barrier::ComTree<P>, fixed, [],
+              "TR 1994, section 5.4",
+              "tree that spins for as long as a context switch takes, then sleeps" }
+            { "scal-sc", scal_sc, [P] $crate::sync::barrier::ScalSc<P>, fixed, [informed],
+              "TR 1994, figures 11 and 12",
+              "members of a processor sleep, a tree between processors" }
+            { "incremental-spin", incremental_spin, [P] $crate::sync::barrier::Incremental<P, $crate::sync::wait::Spin>, fixed, [],
+              "ICPP 2001, section 4",
+              "a counter and a flag; spins, whoever runs" }
+            { "incremental-block", incremental_block, [P] $crate::sync::barrier::Incremental<P, $crate::sync::wait::Block>, fixed, [],
+              "ICPP 2001, section 4",
+              "a counter and a flag; sleeps at once" }
+            { "incremental-informing", incremental_informing, [P] $crate::sync::barrier::Incremental<P, $crate::sync::wait::Informing>, fixed, [informed],
+              "ICPP 2001, section 4",
+              "a counter and a flag; sleeps while a thread that matters more is preempted" }
+            { "b-mcs-spin", b_mcs_spin, [P] $crate::sync::barrier::BMcs<P, $crate::sync::wait::Spin>, fixed, [],
+              "ICPP 2001, section 4",
+              "two trees; spins, whoever runs" }
+            { "b-mcs-block", b_mcs_block, [P] $crate::sync::barrier::BMcs<P, $crate::sync::wait::Block>, fixed, [],
+              "ICPP 2001, section 4",
+              "two trees; sleeps at once" }
+            { "b-mcs-informing", b_mcs_informing, [P] $crate::sync::barrier::BMcs<P, $crate::sync::wait::Informing>, fixed, [informed],
+              "ICPP 2001, section 4",
+              "two trees; sleeps while a thread that matters more is preempted" }
         }
     };
 }
