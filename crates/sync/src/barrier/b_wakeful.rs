@@ -6,11 +6,11 @@
 //! anybody. It does it badly where other programs compete: Linux then charges who yields for a whole slice, and the processor is gone
 //! for milliseconds. Asleep on a futex a thread loses nothing, but to sleep and be woken costs several switches' worth. So:
 //! - The last `processors()` to arrive may find all others running: they spin briefly, and yield when that was in vain (C-sched of TR
-//!   1994, figure 10, with a yield for its semaphore). Everybody else yields at once.
+//!     1994, figure 10, with a yield for its semaphore). Everybody else yields at once.
 //! - A thread that was away long asks how much processor time its process has got. While its threads only run or yield, they want
-//!   all processors; if they got less, somebody else did. Then, for a while, everybody sleeps at once, and after that
-//!   it is tried again. So the processors that count are those really to be had now: other programs, quotas and
-//!   hypervisors are seen by their effect.
+//!     all processors; if they got less, somebody else did. Then, for a while, everybody sleeps at once, and after that
+//!     it is tried again. So the processors that count are those really to be had now: other programs, quotas and
+//!     hypervisors are seen by their effect.
 //! - Who has waited very long sleeps in any case.
 //!
 //! Choose it unless you know better. It lives in place (28 bytes), any thread may come, any may be the serial one, parties join and leave.
@@ -58,14 +58,14 @@
 //!
 //! A1 release -> A2 acquire (a chain of read-modify-writes of `state`) and A4 release -> W1, W2 acquire publish what members wrote before.
 //! L1 release -> L2 acquire carries it through a leaf. W5 release -> F1 acquire: the memory may be freed. J1 and D1 need none: who
-//! changes `parties` arrives later, or has published the change to who does.
+//! changes `parties` arrives later, or has published the change to who does, and A2's acquire reads it.
 //!
 //! # Under the scheduler
 //!
 //! A party preempted before its arrival: the others yield to it, or sleep. A released thread preempted before it looks: nobody waits for
 //! it before its next arrival. More threads than processors: one switch a thread and round. Other programs: a few lost slices until
 //! it is noticed (a yield of [`LONG_NS`] and a sample), then a futex barrier like glibc's, interrupted by a trial every [`REST_MS`] and,
-//! if that keeps failing, 32 times as rarely. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A5 in
+//! if that keeps failing, 8 times as rarely. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A5 in
 //! either case. A2 to A5 preempted: who has not slept yet spins and yields, and naps where yielding is bad.
 //! Killed: the process dies with it.
 //!
@@ -104,16 +104,21 @@ const ASLEEP: u32 = 1 << 31;
 
 /// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
 const SPIN_PAUSES: u32 = 50;
-/// COST: who was away so long after yielding suspects that others have his processor; a third of a slice of Linux's scheduler.
+/// COST: who was away so long after yielding suspects that others have his processor. 64 threads of one processor yield to each other in
+/// that time; a slice of Linux's scheduler takes 3 ms.
 const LONG_NS: u64 = 200_000;
 /// COST: who has waited so long sleeps: waking an idle processor takes 50 us.
 const PATIENCE_NS: u64 = 1_000_000;
+/// COST: ms of processor time that are looked at before the first judgement: what lasts for a slice or two is no load.
+const FIRST_MS: u32 = 8;
+/// The same for a judgement after a trial.
+const TRIAL_MS: u32 = 2;
 /// COST: ms for which a sample of processor time is good for a judgement.
 const SAMPLE_MS: u32 = 64;
 /// COST: ms of sleeping at once before yielding is tried again; a trial costs a slice a processor, 3 ms.
-const REST_MS: u32 = 64;
+const REST_MS: u32 = 256;
 /// Failed trials in a row that make the time before the next longer; each doubles it.
-const MOST_FAILURES: u32 = 5;
+const MOST_FAILURES: u32 = 3;
 /// COST: ns between looks where somebody is about to be done.
 const NAP_NS: u64 = 50_000;
 
@@ -167,12 +172,13 @@ impl<P: Platform> BWakeful<P> {
     #[inline]
     fn arrive(&self, count: u32, waits: bool) -> Arrival {
         // Changes nothing, but fetches the line for writing, which a load would not.
-        let mut state = self.state.fetch_add(0, Relaxed);
+        // ORDER: Acquire (A2), pairs with A1: `parties`, where we are the last, is what those wrote who joined or left.
+        let mut state = self.state.fetch_add(0, Acquire);
         loop {
             let others = (state & REMAINING).saturating_sub(count);
             if others > 0 {
-                // ORDER: Release (A1), pairs with A2.
-                match self.state.compare_exchange_weak(state, state - count, Release, Relaxed) {
+                // ORDER: Release (A1), pairs with A2; Acquire as above.
+                match self.state.compare_exchange_weak(state, state - count, Release, Acquire) {
                     Ok(_) => return Arrival::Waits { episode: state >> EPISODE_SHIFT, others },
                     Err(now) => state = now,
                 }
@@ -180,8 +186,8 @@ impl<P: Platform> BWakeful<P> {
             }
             let parties = self.parties.load(Relaxed);
             let next = (state >> EPISODE_SHIFT).wrapping_add(1) << EPISODE_SHIFT | parties;
-            // ORDER: AcqRel (A2): Acquire pairs with A1, Release passes on to the next episode what this one saw.
-            match self.state.compare_exchange_weak(state, next, AcqRel, Relaxed) {
+            // ORDER: Acquire (A2), pairs with A1: passes on to A4 what all wrote.
+            match self.state.compare_exchange_weak(state, next, Acquire, Acquire) {
                 Ok(_) => {
                     self.release(parties.saturating_sub(waits as u32), state & SLEEPERS != 0);
                     return Arrival::Last;
@@ -334,7 +340,9 @@ impl<P: Platform> BWakeful<P> {
         }
         let (cpu, now) = ((P::cpu_ns() / 1_000) as u32, ms(now));
         let elapsed = now.wrapping_sub(self.mood_since.load(Relaxed));
-        if elapsed as i32 <= 0 && elapsed as i32 > -(SAMPLE_MS as i32) || elapsed == 1 {
+        let least = if mood == 0 { FIRST_MS } else { TRIAL_MS };
+        // Before `mood_since`: somebody was faster.
+        if ((elapsed as i32) < least as i32) && elapsed as i32 > -(SAMPLE_MS as i32) {
             return;
         }
         let used = cpu.wrapping_sub(self.mood_cpu.load(Relaxed));

@@ -6,12 +6,12 @@
 //!
 //! Changed:
 //! - Which processor a member belongs to is not the kernel's word but `index % processors`: Linux moves threads as it likes. Where
-//! nobody moves them, `taskset` or an OpenMP runtime puts them there.
+//!   nobody moves them, `taskset` or an OpenMP runtime puts them there.
 //! - The counter of a processor is set to 0 before its last member goes into the tree, not after it has come out (figure 11). As printed, a member that
-//! a reorganization has moved to another processor may arrive there before that processor's last one has cleared its counter; its arrival is lost, or it takes
-//! itself for the last.
+//!   a reorganization has moved to another processor may arrive there before that processor's last one has cleared its counter; its arrival is lost, or it takes
+//!   itself for the last.
 //! - Reorganization (figure 12) needs no phase of its own, in which members would spin for representatives that may not run: flags hold numbers
-//! of episodes, so a new tree needs no preparation, and all members learn of it in the same episode, from the root.
+//!   of episodes, so a new tree needs no preparation, and all members learn of it in the same episode, from the root.
 //!
 //! # State
 //!
