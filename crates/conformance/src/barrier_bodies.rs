@@ -90,7 +90,7 @@ pub fn coming_and_going<M: Machine, B: RawBarrierDynamic<M> + 'static>(threads: 
     let mut handles = Vec::new();
     for round in 0..threads + rounds {
         if round < threads {
-            shared.0.join();
+            assert!(shared.0.join(), "there is room");
             let theirs = shared.clone();
             handles.push(M::spawn(move || {
                 for mine in round..round + rounds {
@@ -155,7 +155,7 @@ pub fn draining<M: Machine, B: RawBarrierDynamic<M> + 'static>(parties: u32, rou
         .collect();
     handles.into_iter().for_each(M::join);
     barrier.drain();
-    barrier.join();
+    assert!(barrier.join(), "there is room");
     barrier.arrive_and_drop();
     barrier.drain();
 }

@@ -51,10 +51,12 @@
 //! [`Mutex<T>`] is 4 bytes and the data, [`Condvar`] 8 bytes; both can stand in a `static`, and their bytes are zero when nobody
 //! uses them. After a fork the child may use them as its parent could.
 
+mod barrier;
 mod condvar;
 pub mod raw;
 mod time;
 
+pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
 

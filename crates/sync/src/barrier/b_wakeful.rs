@@ -168,6 +168,18 @@ impl<P: Platform> BWakeful<P> {
     /// Parties at most; more do not fit.
     pub const MOST_PARTIES: u32 = REMAINING;
 
+    /// The words, in their order, of a new barrier: for those who make one in a constant.
+    pub const fn words(parties: u32) -> [u32; 7] {
+        let parties = if parties == 0 {
+            1
+        } else if parties > REMAINING {
+            REMAINING
+        } else {
+            parties
+        };
+        [parties, 0, parties, 0, 0, 0, 0]
+    }
+
     /// Arrives for so many threads, one of whom (if `waits`) is the caller.
     #[inline]
     fn arrive(&self, count: u32, waits: bool) -> Arrival {
@@ -184,7 +196,7 @@ impl<P: Platform> BWakeful<P> {
                 }
                 continue;
             }
-            let parties = self.parties.load(Relaxed);
+            let parties = self.parties.load(Relaxed).min(REMAINING);
             let next = (state >> EPISODE_SHIFT).wrapping_add(1) << EPISODE_SHIFT | parties;
             // ORDER: Acquire (A2), pairs with A1: passes on to A4 what all wrote.
             match self.state.compare_exchange_weak(state, next, Acquire, Acquire) {
@@ -420,17 +432,8 @@ impl<P: Platform> RawBarrier<P> for BWakeful<P> {
     type Member = ();
 
     fn new(parties: u32) -> Self {
-        let parties = parties.clamp(1, REMAINING);
-        Self {
-            state: P::AtomicU32::new(parties),
-            released: P::AtomicU32::new(0),
-            parties: P::AtomicU32::new(parties),
-            leaving: P::AtomicU32::new(0),
-            mood: P::AtomicU32::new(0),
-            mood_since: P::AtomicU32::new(0),
-            mood_cpu: P::AtomicU32::new(0),
-            platform: PhantomData,
-        }
+        let [state, released, parties, leaving, mood, mood_since, mood_cpu] = Self::words(parties).map(Atomic::new);
+        Self { state, released, parties, leaving, mood, mood_since, mood_cpu, platform: PhantomData }
     }
 
     fn places(parties: u32) -> usize {
@@ -448,19 +451,34 @@ impl<P: Platform> RawBarrier<P> for BWakeful<P> {
 }
 
 impl<P: Platform> RawBarrierDynamic<P> for BWakeful<P> {
-    fn join(&self) {
+    fn join(&self) -> bool {
         let mut state = self.state.load(Relaxed);
-        // J1.
-        while let Err(now) = self.state.compare_exchange_weak(state, state + 1, Relaxed, Relaxed) {
-            state = now;
+        loop {
+            if state & REMAINING == REMAINING {
+                return false;
+            }
+            // J1.
+            match self.state.compare_exchange_weak(state, state + 1, Relaxed, Relaxed) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
         }
         self.parties.fetch_add(1, Relaxed);
+        true
     }
 
     fn arrive_and_drop(&self) {
-        // D1.
-        self.parties.fetch_sub(1, Relaxed);
-        self.arrive(1, false);
+        // D1. Where nobody is left, nobody can leave.
+        let mut parties = self.parties.load(Relaxed);
+        while parties > 0 {
+            match self.parties.compare_exchange_weak(parties, parties - 1, Relaxed, Relaxed) {
+                Ok(_) => {
+                    self.arrive(1, false);
+                    return;
+                }
+                Err(now) => parties = now,
+            }
+        }
     }
 
     fn drain(&self) {

@@ -66,8 +66,8 @@ pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
 
 /// A barrier that lives in place, knows nobody, and whose parties may come and go.
 pub trait RawBarrierDynamic<P: Platform>: RawBarrier<P, Member = ()> {
-    /// One party more, from the present episode on, for which the caller answers: it is waited for.
-    fn join(&self);
+    /// One party more, from the present episode on, for which the caller answers: it is waited for. False if there is no room for more.
+    fn join(&self) -> bool;
 
     /// Arrives without waiting, as one party less from the next episode on.
     fn arrive_and_drop(&self);
