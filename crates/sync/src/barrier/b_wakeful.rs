@@ -11,7 +11,8 @@
 //!     all processors; if they got less, somebody else did. Then, for a while, everybody sleeps at once, and after that
 //!     it is tried again. So the processors that count are those really to be had now: other programs, quotas and
 //!     hypervisors are seen by their effect.
-//! - Who has waited very long sleeps in any case.
+//! - Who has waited very long sleeps in any case, and so does, once, who finds that he shares his processor with another party where there are
+//!   processors for all: to be woken is how Linux lets a thread find an idle one; yielding keeps it where it is.
 //!
 //! Choose it unless you know better. It lives in place (28 bytes), any thread may come, any may be the serial one, parties join and leave.
 //!
@@ -99,14 +100,18 @@ const REMAINING: u32 = (1 << 15) - 1;
 const SLEEPERS: u32 = 1 << 15;
 const EPISODE_SHIFT: u32 = 16;
 
-/// Bit of `mood`: sleep at once. Below it, how often in a row a trial has failed.
+/// Bit of `mood`: sleep at once. In its lower bits, how often in a row a trial has failed.
 const ASLEEP: u32 = 1 << 31;
+/// Bit of `mood`: two of us share a processor, though there are enough; the next to wait sleeps once, and wakes on another.
+const TOGETHER: u32 = 1 << 30;
 
 /// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
 const SPIN_PAUSES: u32 = 50;
 /// COST: who was away so long after yielding suspects that others have his processor. 64 threads of one processor yield to each other in
 /// that time; a slice of Linux's scheduler takes 3 ms.
 const LONG_NS: u64 = 200_000;
+/// COST: a yield that takes longer has let somebody else run: 300 ns are the system call alone.
+const SWITCH_NS: u64 = 800;
 /// COST: who has waited so long sleeps: waking an idle processor takes 50 us.
 const PATIENCE_NS: u64 = 1_000_000;
 /// COST: ms of processor time that are looked at before the first judgement: what lasts for a slice or two is no load.
@@ -291,7 +296,11 @@ impl<P: Platform> BWakeful<P> {
     /// W1 to W4.
     #[inline]
     fn await_release(&self, episode: u32, others: u32) {
-        if self.mood.load(Relaxed) & ASLEEP != 0 {
+        let mood = self.mood.load(Relaxed);
+        if mood & (ASLEEP | TOGETHER) != 0 {
+            if mood & TOGETHER != 0 {
+                self.mood.fetch_and(!TOGETHER, Relaxed);
+            }
             return self.sleep(episode);
         }
         let processors = P::processors();
@@ -325,6 +334,9 @@ impl<P: Platform> BWakeful<P> {
             let now = P::now_ns();
             if now - before > LONG_NS {
                 self.judge(now, processors);
+            } else if now - before > SWITCH_NS && self.parties.load(Relaxed) <= processors {
+                // HINT: if it was something else, somebody sleeps once.
+                self.mood.fetch_or(TOGETHER, Relaxed);
             }
             before = now;
             if self.is_over(episode) {
@@ -346,7 +358,7 @@ impl<P: Platform> BWakeful<P> {
     /// HINT: wrong in one direction, slices are lost until the next sample; in the other, threads sleep that need not.
     #[cold]
     fn judge(&self, now: u64, processors: u32) {
-        let mood = self.mood.load(Relaxed);
+        let mood = self.mood.load(Relaxed) & !TOGETHER;
         if mood & ASLEEP != 0 {
             return;
         }
@@ -361,7 +373,7 @@ impl<P: Platform> BWakeful<P> {
         // COST: less than 7/8 of what the processors have is less than all of it.
         if elapsed <= SAMPLE_MS && (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8 {
             self.mood_since.store(now.wrapping_add(REST_MS << mood.min(MOST_FAILURES)), Relaxed);
-            let _ = self.mood.compare_exchange(mood, ASLEEP | (mood + 1).min(MOST_FAILURES), Relaxed, Relaxed);
+            self.mood.store(ASLEEP | (mood + 1).min(MOST_FAILURES), Relaxed);
         } else {
             if elapsed <= SAMPLE_MS {
                 self.mood.store(0, Relaxed);
