@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
+use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub enum Work {
     Spin(Mutex),
     /// Critical sections under a reader-writer lock.
     Rwlock(RwLock),
+    /// Rounds of work and a barrier.
+    Barrier(Barrier),
     /// A bounded buffer over pthread condition variables.
     Condvar(Condvar),
     /// Context switches under a view, which the contender names.
@@ -37,6 +39,7 @@ impl Work {
         match self {
             Self::Mutex(work) | Self::Spin(work) => work.threads,
             Self::Rwlock(work) => work.threads,
+            Self::Barrier(work) => work.threads,
             Self::Condvar(work) => work.threads,
             Self::Switch => switch::THREADS,
         }
@@ -79,6 +82,20 @@ pub enum JobError {
         /// Sections that saw it.
         torn: u64,
     },
+    /// The barrier is broken.
+    #[error("a thread began a round before the one before was over")]
+    Overlap,
+    /// The barrier is broken.
+    #[error("{serial} threads were told that they are the serial one, in {rounds} rounds")]
+    Serial {
+        /// Threads that were told.
+        serial: u64,
+        /// Rounds that ran.
+        rounds: u64,
+    },
+    /// A library is not installed.
+    #[error("the library of `{0}` is not installed")]
+    NoLibrary(String),
     /// The process could not be run.
     #[error("cannot run the measuring process: {0}")]
     Spawn(#[from] std::io::Error),
@@ -132,6 +149,7 @@ impl Job {
             Work::Mutex(work) => work.run(&self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
             Work::Rwlock(work) => work.run(&self.lock, plan),
+            Work::Barrier(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
             Work::Switch => switch::run(&self.lock, plan),
         }

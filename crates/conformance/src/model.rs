@@ -285,6 +285,23 @@ macro_rules! model {
                 2
             }
 
+            fn partition_generation() -> u32 {
+                // Changes now and then where hints are mixed.
+                match world().settings.hints {
+                    Hints::Mixed => world().writes.get() as u32 / 8,
+                    Hints::Always(_) => 0,
+                }
+            }
+
+            fn cluster() -> u32 {
+                Self::id() % 2
+            }
+
+            fn cpu_ns() -> u64 {
+                // All of both processors, or nothing.
+                if Self::choose(RunState::Preempted) { 0 } else { 2 * CLOCK.with(|clock| clock.get()) }
+            }
+
             fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
                 let me = Self::register().0 as usize;
                 let address = std::ptr::from_ref(word) as usize;

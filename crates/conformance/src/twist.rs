@@ -21,6 +21,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn lies() -> bool {
         false
     }
+    /// The number of processors that the machine tells instead of this.
+    fn processors(count: u32) -> u32 {
+        count
+    }
     /// A wake-up gets lost.
     fn loses_wake() -> bool {
         false
@@ -85,6 +89,16 @@ pub struct Deaf;
 impl Twist for Deaf {
     fn loses_wake() -> bool {
         true
+    }
+}
+
+/// There is one processor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OneProcessor;
+
+impl Twist for OneProcessor {
+    fn processors(_: u32) -> u32 {
+        1
     }
 }
 
@@ -200,7 +214,16 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::generation()
     }
     fn processors() -> u32 {
-        P::processors()
+        W::processors(P::processors())
+    }
+    fn partition_generation() -> u32 {
+        P::partition_generation()
+    }
+    fn cluster() -> u32 {
+        P::cluster()
+    }
+    fn cpu_ns() -> u64 {
+        P::cpu_ns()
     }
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
         P::wait(&word.0, expected, deadline)

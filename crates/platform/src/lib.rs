@@ -153,6 +153,19 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Processors that this application may use now: affinity, cpuset, quota and partition considered. At least 1.
     fn processors() -> u32;
 
+    /// HINT: how often the partition has changed (KE-3, TR 1994, section 3).
+    fn partition_generation() -> u32 {
+        0
+    }
+
+    /// HINT: which cluster of processors, among which a cache line travels cheaply, the calling thread runs in.
+    fn cluster() -> u32 {
+        0
+    }
+
+    /// Processor time that this process has used, in nanoseconds. HINT: a system call that looks at each thread; not for each round.
+    fn cpu_ns() -> u64;
+
     /// Sleeps until woken, if `*word == expected`. May return [`Wait::Woken`] with no cause.
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait;
 
