@@ -7,12 +7,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use linux::view::{Request, View};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::Contender;
+use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, switch};
+use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,8 @@ pub enum Work {
     Spin(Mutex),
     /// Rounds of work and a barrier.
     Barrier(Barrier),
+    /// Critical sections under a reader-writer lock.
+    Rwlock(RwLock),
     /// A bounded buffer over pthread condition variables.
     Condvar(Condvar),
     /// Context switches under a view, which the contender names.
@@ -36,6 +39,7 @@ impl Work {
         match self {
             Self::Mutex(work) | Self::Spin(work) => work.threads,
             Self::Barrier(work) => work.threads,
+            Self::Rwlock(work) => work.threads,
             Self::Condvar(work) => work.threads,
             Self::Switch => switch::THREADS,
         }
@@ -86,6 +90,12 @@ pub enum JobError {
     /// A library is not installed.
     #[error("the library of `{0}` is not installed")]
     NoLibrary(String),
+    /// The lock is broken.
+    #[error("a reader was let in beside a writer: {torn} sections read what was half written")]
+    Torn {
+        /// Sections that saw it.
+        torn: u64,
+    },
     /// The process could not be run.
     #[error("cannot run the measuring process: {0}")]
     Spawn(#[from] std::io::Error),
@@ -111,15 +121,35 @@ pub enum JobError {
 /// COST: how long a sample may take beyond its interval; threads that burn critical sections of 100 us finish in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A contender that asks for a view and silently runs with another would be a lie.
+pub(crate) fn check_view(taken: impl FnOnce() -> Option<View>) -> Result<(), JobError> {
+    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
+    match Request::named(asked.as_bytes()) {
+        Some(Request::Only(view)) if view != View::None && taken() != Some(view) => Err(JobError::NoView(asked)),
+        _ => Ok(()),
+    }
+}
+
+/// As [`check_view`], of the interposer, where one is preloaded.
+fn check_interposer() -> Result<(), JobError> {
+    let Some(interposer) = Interposer::here() else { return Ok(()) };
+    check_view(|| match Request::named(interposer.view().as_bytes()) {
+        Some(Request::Only(view)) => Some(view),
+        _ => None,
+    })
+}
+
 impl Job {
     /// Takes the sample in this process.
     pub fn run(&self) -> Result<Sample, JobError> {
+        check_interposer()?;
         let threads = self.work.threads();
         let plan = Plan { threads, counted: threads, warm_up: self.warm_up, interval: self.interval };
         match &self.work {
             Work::Mutex(work) => work.run(&self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
             Work::Barrier(work) => work.run(&self.lock, plan),
+            Work::Rwlock(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
             Work::Switch => switch::run(&self.lock, plan),
         }

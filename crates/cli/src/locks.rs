@@ -3,7 +3,9 @@
 
 use std::process::ExitCode;
 
-use catalog::{BARRIERS, BarrierEntry, Entry, MUTEXES};
+use catalog::{BARRIERS, BarrierEntry, Entry, MUTEXES, RWLOCKS};
+use linux::Linux;
+use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
@@ -16,90 +18,84 @@ pub struct Args {
     format: Format,
 }
 
+/// What to say of locks with the flag `wishes` where nobody acts on wishes.
+pub const UNHEARD: &str = "Nobody on this machine acts on that wish: holders are preempted like others.
+An -np lock is then its plain twin with the cost of asking. What queue-hs,
+smart-q and ticket-np do about waiters who do not run works all the same.";
+
 #[derive(Serialize)]
 struct Lock {
     name: &'static str,
+    kind: &'static str,
     in_place: bool,
     timed: bool,
     fair: bool,
     informed: bool,
-    citation: &'static str,
-    summary: &'static str,
-}
-
-impl From<&'static Entry> for Lock {
-    fn from(entry: &'static Entry) -> Self {
-        let Entry { name, summary, citation, in_place, timed, fair, informed } = *entry;
-        Self { name, in_place, timed, fair, informed, citation, summary }
-    }
-}
-
-/// A barrier; in a table it stands in the columns of the locks.
-#[derive(Serialize)]
-struct Barrier {
-    name: &'static str,
+    wishes: bool,
     dynamic: bool,
-    informed: bool,
     citation: &'static str,
     summary: &'static str,
 }
 
-impl From<&'static BarrierEntry> for Barrier {
-    fn from(entry: &'static BarrierEntry) -> Self {
-        let BarrierEntry { name, summary, citation, dynamic, informed } = *entry;
-        Self { name, dynamic, informed, citation, summary }
+impl Lock {
+    fn new(kind: &'static str, entry: &'static Entry) -> Self {
+        let Entry { name, summary, citation, in_place, timed, fair, informed, wishes } = *entry;
+        Self { name, kind, in_place, timed, fair, informed, wishes, dynamic: false, citation, summary }
     }
-}
 
-impl From<&Barrier> for Lock {
-    fn from(&Barrier { name, dynamic, informed, citation, summary }: &Barrier) -> Self {
-        Self { name, in_place: dynamic, timed: false, fair: true, informed, citation, summary }
+    fn barrier(entry: &'static BarrierEntry) -> Self {
+        let BarrierEntry { name, summary, citation, dynamic, informed } = *entry;
+        let (kind, in_place) = ("barrier", dynamic);
+        Self { name, kind, in_place, timed: false, fair: false, informed, wishes: false, dynamic, citation, summary }
     }
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
-    let locks: Vec<Lock> = MUTEXES.iter().map(Lock::from).collect();
-    let barriers: Vec<Barrier> = BARRIERS.iter().map(Barrier::from).collect();
+    let mutexes = MUTEXES.iter().map(|entry| Lock::new("mutex", entry));
+    let rwlocks = RWLOCKS.iter().map(|entry| Lock::new("rwlock", entry));
+    let locks: Vec<Lock> = mutexes.chain(rwlocks).chain(BARRIERS.iter().map(Lock::barrier)).collect();
     match args.format {
-        Format::Text => text(&locks, &barriers),
-        Format::Json => {
-            locks.iter().try_for_each(|lock| format::json("lock", lock))?;
-            barriers.iter().try_for_each(|barrier| format::json("barrier", barrier))?;
-        }
+        Format::Text => text(&locks),
+        Format::Json => locks.iter().try_for_each(|lock| format::json("lock", lock))?,
         Format::Csv => {
             let mut csv = csv::Writer::from_writer(std::io::stdout());
             locks.iter().try_for_each(|lock| csv.serialize(lock))?;
-            barriers.iter().try_for_each(|barrier| csv.serialize(Lock::from(barrier)))?;
             csv.flush()?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(locks: &[Lock], barriers: &[Barrier]) {
+fn text(locks: &[Lock]) {
+    let mut kind = "mutex";
     for lock in locks {
-        let abilities =
-            [(lock.in_place, "run"), (lock.timed, "timed"), (lock.fair, "fair"), (lock.informed, "informed")];
-        entry(lock.name, &abilities, lock.summary, lock.citation);
-    }
-    println!("\nbarriers, for `wakeful bench barrier`\n");
-    for barrier in barriers {
-        let abilities = [(barrier.dynamic, "run, dynamic"), (barrier.informed, "informed")];
-        entry(barrier.name, &abilities, barrier.summary, barrier.citation);
+        if lock.kind != kind {
+            println!("\n{}\n", if lock.kind == "rwlock" { "reader-writer locks" } else { "barriers" });
+            kind = lock.kind;
+        }
+        // What `run --lock` takes is a mutex.
+        let run = lock.in_place && lock.kind == "mutex";
+        let abilities = [
+            (run, "run"),
+            (lock.timed, "timed"),
+            (lock.fair, "fair"),
+            (lock.informed, "informed"),
+            (lock.wishes, "wishes"),
+            (lock.dynamic, "dynamic"),
+        ];
+        let abilities: Vec<&str> = abilities.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+        println!("{}", format!("{:<22} {}", lock.name, abilities.join(", ")).trim_end());
+        println!("    {}", lock.summary);
+        println!("    from: {}", lock.citation);
     }
     println!();
-    println!("run       fits into its pthread counterpart: `wakeful run --lock` takes it,");
-    println!("          or, of the barriers, always takes it");
+    println!("run       fits into a pthread mutex: `wakeful run --lock` takes it");
     println!("timed     can give up waiting");
     println!("fair      serves waiters in the order in which they came");
-    println!("dynamic   takes any thread; parties may join and leave");
     println!("informed  uses what the kernel tells about threads and processors");
-}
-
-fn entry(name: &str, abilities: &[(bool, &str)], summary: &str, citation: &str) {
-    let abilities: Vec<&str> = abilities.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
-    let first = format!("{name:<22} {}", abilities.join(", "));
-    println!("{}", first.trim_end());
-    println!("    {summary}");
-    println!("    from: {citation}");
+    println!("dynamic   takes any thread; parties may join and leave");
+    println!("wishes    asks the kernel not to preempt who is inside");
+    if !Linux::honours_wishes() {
+        println!("\n{UNHEARD}");
+    }
 }

@@ -14,8 +14,13 @@
 pub mod barrier_bodies;
 pub mod barrier_twins;
 pub mod bodies;
+pub mod condvar;
 pub mod loom;
 mod model;
+pub mod once;
+pub mod rwlock;
+pub mod rwlock_twins;
+pub mod semaphore;
 pub mod shuttle;
 pub mod threads;
 pub mod twins;

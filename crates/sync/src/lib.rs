@@ -7,5 +7,8 @@
 pub mod barrier;
 pub mod condvar;
 pub mod mutex;
+pub mod once;
+pub mod rwlock;
+pub mod semaphore;
 pub mod spin;
 pub mod wait;

@@ -11,9 +11,9 @@ use platform::Platform;
 use serde::{Deserialize, Serialize};
 use sync::barrier::RawBarrier;
 
-use super::{check_view, units};
+use super::units;
 use crate::harness::{self, Padded, Plan, Sample, Worker};
-use crate::job::JobError;
+use crate::job::{JobError, check_view};
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -275,7 +275,7 @@ impl BarrierVisitor<Linux> for Visitor<'_> {
         linux::init();
         if entry.informed {
             Linux::register();
-            check_view()?;
+            check_view(|| linux::report().chosen)?;
         }
         run_with(self.0, self.1, &Ours::<B>::new(self.0.threads))
     }

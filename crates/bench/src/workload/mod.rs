@@ -4,6 +4,7 @@
 pub mod barrier;
 pub mod condvar;
 pub mod mutex;
+pub mod rwlock;
 pub mod switch;
 
 use std::cell::UnsafeCell;
@@ -11,10 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use linux::view::{Request, View};
 use serde::{Deserialize, Serialize};
-
-use crate::job::JobError;
 
 /// How long a critical section is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,18 +59,6 @@ impl<'de> Deserialize<'de> for Length {
     }
 }
 
-/// A contender that asks for a view and silently runs with another would be a lie.
-fn check_view() -> Result<(), JobError> {
-    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
-    match Request::named(asked.as_bytes()) {
-        // Looking costs milliseconds, so only who asks for one that may be missing pays.
-        Some(Request::Only(view)) if view != View::None && linux::report().chosen != Some(view) => {
-            Err(JobError::NoView(asked))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// What threads do outside: so many turns of an empty loop, which touches no memory.
 #[inline(never)]
 pub fn units(count: u64) {
@@ -115,6 +101,22 @@ impl Data {
             // SAFETY: as the caller promised.
             unsafe { *line.0.get() += 1 };
         }
+    }
+
+    /// Reads what a section writes; true if it saw one half done.
+    ///
+    /// # Safety
+    /// No section at the same time.
+    #[inline(always)]
+    unsafe fn read(&self) -> bool {
+        if let Some(time) = self.time {
+            let began = Instant::now();
+            while began.elapsed() < time {}
+        }
+        // SAFETY: as the caller promised. Volatile, because a lock that fails is to be seen to.
+        let read = |line: &Line| unsafe { line.0.get().read_volatile() };
+        let first = read(&self.lines[0]);
+        self.lines.iter().any(|line| read(line) != first)
     }
 
     /// Sections that left their mark on every line.
