@@ -23,10 +23,10 @@ pub enum Work {
     Mutex(Mutex),
     /// Critical sections under a pthread spin lock.
     Spin(Mutex),
-    /// Critical sections under a reader-writer lock.
-    Rwlock(RwLock),
     /// Rounds of work and a barrier.
     Barrier(Barrier),
+    /// Critical sections under a reader-writer lock.
+    Rwlock(RwLock),
     /// A bounded buffer over pthread condition variables.
     Condvar(Condvar),
     /// Context switches under a view, which the contender names.
@@ -38,8 +38,8 @@ impl Work {
     pub fn threads(&self) -> usize {
         match self {
             Self::Mutex(work) | Self::Spin(work) => work.threads,
-            Self::Rwlock(work) => work.threads,
             Self::Barrier(work) => work.threads,
+            Self::Rwlock(work) => work.threads,
             Self::Condvar(work) => work.threads,
             Self::Switch => switch::THREADS,
         }
@@ -76,12 +76,6 @@ pub enum JobError {
         /// Sections that ran.
         counted: u64,
     },
-    /// The lock is broken.
-    #[error("a reader was let in beside a writer: {torn} sections read what was half written")]
-    Torn {
-        /// Sections that saw it.
-        torn: u64,
-    },
     /// The barrier is broken.
     #[error("a thread began a round before the one before was over")]
     Overlap,
@@ -96,6 +90,12 @@ pub enum JobError {
     /// A library is not installed.
     #[error("the library of `{0}` is not installed")]
     NoLibrary(String),
+    /// The lock is broken.
+    #[error("a reader was let in beside a writer: {torn} sections read what was half written")]
+    Torn {
+        /// Sections that saw it.
+        torn: u64,
+    },
     /// The process could not be run.
     #[error("cannot run the measuring process: {0}")]
     Spawn(#[from] std::io::Error),
@@ -148,8 +148,8 @@ impl Job {
         match &self.work {
             Work::Mutex(work) => work.run(&self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
-            Work::Rwlock(work) => work.run(&self.lock, plan),
             Work::Barrier(work) => work.run(&self.lock, plan),
+            Work::Rwlock(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
             Work::Switch => switch::run(&self.lock, plan),
         }

@@ -30,8 +30,8 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Mutex(MutexArgs),
-    Rwlock(RwlockArgs),
     Barrier(BarrierArgs),
+    Rwlock(RwlockArgs),
     Condvar(CondvarArgs),
     Spin(SpinArgs),
     Switch(SwitchArgs),
@@ -67,6 +67,27 @@ struct MutexArgs {
     common: Common,
 }
 
+/// Rounds of work and a barrier, all combinations
+///
+/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.4), with some work between the barriers.
+///
+/// A contender is BARRIER[@VIEW], interposed[@VIEW] or preload=PATH. BARRIER is one of the barriers of `wakeful locks`, or std, glibc,
+/// gomp or omp (the barriers of GCC's and LLVM's OpenMP libraries, where they are installed).
+#[derive(clap::Args)]
+struct BarrierArgs {
+    /// Units of work between two barriers: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "2500")]
+    outside: Vec<u64>,
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "b-wakeful,glibc,std,gomp,omp")]
+    locks: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Readers and writers under a reader-writer lock, work outside, all combinations
 ///
 /// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.3): every thread reads shared data,
@@ -91,27 +112,6 @@ struct RwlockArgs {
     threads: Vec<usize>,
     /// Who takes part
     #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "rw-wakeful,glibc,std,parking_lot")]
-    locks: Vec<String>,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// Rounds of work and a barrier, all combinations
-///
-/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.4), with some work between the barriers.
-///
-/// A contender is BARRIER[@VIEW], interposed[@VIEW] or preload=PATH. BARRIER is one of the barriers of `wakeful locks`, or std, glibc,
-/// gomp or omp (the barriers of GCC's and LLVM's OpenMP libraries, where they are installed).
-#[derive(clap::Args)]
-struct BarrierArgs {
-    /// Units of work between two barriers: turns of an empty loop
-    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "2500")]
-    outside: Vec<u64>,
-    /// Numbers of threads
-    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
-    threads: Vec<usize>,
-    /// Who takes part
-    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "b-wakeful,glibc,std,gomp,omp")]
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,

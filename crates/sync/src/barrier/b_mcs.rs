@@ -5,7 +5,8 @@
 //! fought for.
 //!
 //! Changed in `b-mcs-informing`, because Linux has no second-level scheduler that acts on our priorities: a member that gives way
-//! sleeps on the flag for which it waits.
+//! sleeps on the flag for which it waits. Whoever
+//! sets a flag first gives the one that waits for it its priority back, because a waiter that was preempted cannot do so itself.
 //!
 //! # State
 //!
@@ -21,8 +22,8 @@
 //! # Protocol
 //!
 //! A1. Count the episode. A2. Wait for the flag of each child. A3. Set the own flag at the parent. A4. Wait for the own wake-up flag. R1. Set the
-//! wake-up flags of the two children in the other tree. The root does A2, then R1. `informing`: BARRIER_WAITER from A1 to R1, then
-//! the priority that it was.
+//! wake-up flags of the two children in the other tree. The root does A2, then R1. `informing`: BARRIER_WAITER in A2 and A4, raised by
+//! whoever does A3 and R1, then the priority that it was.
 //!
 //! # Memory order
 //!
@@ -47,9 +48,9 @@
 //! `conformance`: real threads, loom, shuttle; hints right, wrong and mixed; with wake-ups lost those that sleep hang, which is caught.
 
 use core::marker::PhantomData;
-use platform::Platform;
+use platform::{Platform, Priority};
 
-use super::{BarrierWaiter, Flag, RawBarrier, children, parent};
+use super::{Flag, RawBarrier, Waiter, children, parent};
 use crate::wait::Waiting;
 
 /// A member's place.
@@ -57,11 +58,12 @@ use crate::wait::Waiting;
 pub struct BMcsPlace<P: Platform> {
     children: [Flag<P>; 4],
     wakeup: Flag<P>,
+    waiter: Waiter<P>,
 }
 
 impl<P: Platform> Default for BMcsPlace<P> {
     fn default() -> Self {
-        Self { children: Default::default(), wakeup: Flag::default() }
+        Self { children: Default::default(), wakeup: Flag::default(), waiter: Waiter::default() }
     }
 }
 
@@ -89,22 +91,38 @@ impl<P: Platform, W: Waiting> RawBarrier<P> for BMcs<P, W> {
     #[inline]
     unsafe fn wait(&self, places: &[BMcsPlace<P>], index: u32, episode: &mut BMcsMember) -> bool {
         *episode = episode.wrapping_add(1);
-        let priority = W::INFORMS.then(BarrierWaiter::<P>::new::<W>);
         let mine = &places[index as usize];
+        let me = W::INFORMS.then(|| mine.waiter.enter::<W>());
+        let set = |place: &BMcsPlace<P>, flag: &Flag<P>| {
+            if W::INFORMS {
+                place.waiter.raise();
+            }
+            flag.set_by::<W>(*episode);
+        };
+        let wait = |flag: &Flag<P>| {
+            let waits = me.filter(|_| !flag.is(*episode));
+            if let Some((me, _)) = waits {
+                P::set_priority(me, Priority::BarrierWaiter);
+            }
+            flag.wait::<W>(*episode);
+            if let Some((me, before)) = waits {
+                P::set_priority(me, before);
+            }
+        };
         for child in children(index, self.parties) {
-            mine.children[child].wait::<W>(*episode);
+            wait(&mine.children[child]);
         }
         if index > 0 {
             let (above, flag) = parent(index);
-            places[above].children[flag].set_by::<W>(*episode);
-            mine.wakeup.wait::<W>(*episode);
+            set(&places[above], &places[above].children[flag]);
+            wait(&mine.wakeup);
         }
         for below in [2 * index + 1, 2 * index + 2] {
             if below < self.parties {
-                places[below as usize].wakeup.set_by::<W>(*episode);
+                let place = &places[below as usize];
+                set(place, &place.wakeup);
             }
         }
-        drop(priority);
         index == 0
     }
 }

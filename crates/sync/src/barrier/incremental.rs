@@ -5,7 +5,9 @@
 //! 10.5. Choose `informing` over the default where threads are in the view anyway and hold locks of the informing kind too: it makes room for
 //! those, where the default makes room for anybody.
 //!
-//! Changed in `informing`, because Linux has no second-level scheduler that acts on our priorities: a waiter that gives way sleeps on the flag.
+//! The paper leaves its code to a thesis, but says that it takes memory for each thread. So here: the last one gives everybody back the priority
+//! that it had, because a waiter that was preempted cannot do so itself, and as long as it counts as a waiter nobody makes
+//! room for it. Changed, because Linux has no second-level scheduler that acts on our priorities: a waiter that gives way sleeps on the flag.
 //!
 //! # State
 //!
@@ -19,8 +21,8 @@
 //!
 //! # Protocol
 //!
-//! A1. Count the episode. A2. Increment the counter. A3. The last one: counter to 0, then A4. the episode into the flag, and wake who sleeps. A5. The
-//! others wait for it. `informing`: BARRIER_WAITER from A1 to the end, then the priority that it was.
+//! A1. Count the episode. A2. Increment the counter. A3. The last one: counter to 0, `informing`: raise everybody; then A4. the episode into the flag, and wake who sleeps. A5. The
+//! others wait for it. `informing`: BARRIER_WAITER from A1 on, at the end the priority that it was.
 //!
 //! # Memory order
 //!
@@ -34,7 +36,7 @@
 //!
 //! # Fairness and space
 //!
-//! 12 bytes. Any member may be the serial one.
+//! 12 bytes; `informing` a word for each member. Any member may be the serial one.
 //!
 //! # Rejected
 //!
@@ -45,10 +47,19 @@
 //! `conformance`: real threads, loom, shuttle; hints right, wrong and mixed; a twin that forgets who sleeps, and lost wake-ups, are caught.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Ordering::*, Platform};
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority};
 
-use super::{BarrierWaiter, Flag, RawBarrier};
+use super::{Flag, RawBarrier, Waiter};
 use crate::wait::Waiting;
+
+/// Who a member is.
+pub struct IncrementalPlace<P: Platform>(Waiter<P>);
+
+impl<P: Platform> Default for IncrementalPlace<P> {
+    fn default() -> Self {
+        Self(Waiter::default())
+    }
+}
 
 /// Centralized, waiting as `W` says.
 pub struct Incremental<P: Platform, W> {
@@ -59,30 +70,38 @@ pub struct Incremental<P: Platform, W> {
 }
 
 impl<P: Platform, W: Waiting> RawBarrier<P> for Incremental<P, W> {
-    type Place = ();
+    type Place = IncrementalPlace<P>;
     type Member = u32;
 
     fn new(parties: u32) -> Self {
         Self { parties: parties.max(1), count: P::AtomicU32::new(0), flag: Flag::default(), platform: PhantomData }
     }
 
-    fn places(_: u32) -> usize {
-        0
+    fn places(parties: u32) -> usize {
+        if W::INFORMS { parties.max(1) as usize } else { 0 }
     }
 
     #[inline]
-    unsafe fn wait(&self, _: &[()], _: u32, episode: &mut u32) -> bool {
+    unsafe fn wait(&self, places: &[IncrementalPlace<P>], index: u32, episode: &mut u32) -> bool {
         *episode = episode.wrapping_add(1);
-        let priority = W::INFORMS.then(BarrierWaiter::<P>::new::<W>);
+        let me = W::INFORMS.then(|| places[index as usize].0.enter::<W>());
+        if let Some((me, _)) = me {
+            P::set_priority(me, Priority::BarrierWaiter);
+        }
         // ORDER: AcqRel (A2), a chain that ends at the last one.
         let last = self.count.fetch_add(1, AcqRel) == self.parties - 1;
         if last {
             self.count.store(0, Relaxed);
+            if W::INFORMS {
+                places.iter().for_each(|place| place.0.raise());
+            }
             self.flag.set_by::<W>(*episode);
         } else {
             self.flag.wait::<W>(*episode);
         }
-        drop(priority);
+        if let Some((me, before)) = me {
+            P::set_priority(me, before);
+        }
         last
     }
 }

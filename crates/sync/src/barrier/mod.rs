@@ -28,15 +28,14 @@ pub use c_sched::CSched;
 pub use c_sp_blk::CSpBlk;
 pub use c_spin::CSpin;
 pub use com_tree::ComTree;
-pub use incremental::Incremental;
+pub use incremental::{Incremental, IncrementalPlace};
 pub use scal_sc::{ScalSc, ScalScMember, ScalScPlace};
 pub use tree::{Tree, TreePlace};
 
-use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, ThreadId};
 
 use crate::mutex::{Native, RawMutex};
-use crate::wait::{Waiting, informed_thread, look};
+use crate::wait::{Waiting, informed_thread};
 
 /// A barrier, without the memory for its members.
 ///
@@ -262,15 +261,15 @@ impl<P: Platform> Flag<P> {
         let (mut turns, mut looks) = (0u32, 0u32);
         while !self.is(episode) {
             turns = turns.wrapping_add(1);
-            let look = look::<W, P>(turns);
-            looks += look as u32;
-            // HINT: wrong either way, somebody sleeps that could spin, and is woken, or spins until it is over.
-            if look && !W::may_spin::<P>(Priority::BarrierWaiter, looks) {
-                looks = 0;
-                self.sleep(episode);
-            } else {
-                P::pause();
+            if W::SLEEPS && turns.is_multiple_of(W::LOOK_PAUSES.min(P::PAUSES)) {
+                looks = looks.saturating_add(1);
+                // HINT: wrong either way, somebody sleeps that could spin, and is woken, or spins until it is over.
+                if !W::may_spin::<P>(Priority::BarrierWaiter, looks) {
+                    self.sleep(episode);
+                    continue;
+                }
             }
+            P::pause();
         }
     }
 
@@ -284,21 +283,31 @@ impl<P: Platform> Flag<P> {
     }
 }
 
-/// While it lives, the thread has the priority of one that waits at a barrier (ICPP 2001, section 4).
-struct BarrierWaiter<P: Platform>(ThreadId, Priority, PhantomData<P>);
+/// Who a member is, for those that raise its priority when they let it go on: thread id, and above it the priority that it had.
+struct Waiter<P: Platform>(P::AtomicU32);
 
-impl<P: Platform> BarrierWaiter<P> {
-    fn new<W: Waiting>() -> Self {
-        let me = if W::INFORMS { informed_thread::<W, P>() } else { ThreadId::NONE };
-        let before = P::priority(me);
-        P::set_priority(me, Priority::BarrierWaiter);
-        Self(me, before, PhantomData)
+const PRIORITY_SHIFT: u32 = 16;
+
+impl<P: Platform> Default for Waiter<P> {
+    fn default() -> Self {
+        Self(P::AtomicU32::new(0))
     }
 }
 
-impl<P: Platform> Drop for BarrierWaiter<P> {
-    fn drop(&mut self) {
-        P::set_priority(self.0, self.1);
+impl<P: Platform> Waiter<P> {
+    /// The calling thread is this member. Returns it and its priority.
+    fn enter<W: Waiting>(&self) -> (ThreadId, Priority) {
+        let me = informed_thread::<W, P>();
+        let before = P::priority(me);
+        self.0.store(me.0 | (before as u32) << PRIORITY_SHIFT, Relaxed);
+        (me, before)
+    }
+
+    /// If the member has the priority of one that waits at a barrier (ICPP 2001, section 4): it waits no longer, whether it runs or not: from now on others make room for it.
+    fn raise(&self) {
+        let word = self.0.load(Relaxed);
+        let before = Priority::from_u32(word >> PRIORITY_SHIFT);
+        P::change_priority(ThreadId(word & ((1 << PRIORITY_SHIFT) - 1)), Priority::BarrierWaiter, before);
     }
 }
 
