@@ -3,6 +3,7 @@
 
 mod futex;
 mod processors;
+mod reading;
 mod registry;
 mod report;
 mod tls;
@@ -168,6 +169,15 @@ impl Platform for Linux {
     #[inline]
     fn word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
         registry::word(thread, index)
+    }
+
+    #[inline]
+    fn reading(thread: ThreadId) -> &'static AtomicPtr<()> {
+        reading::place(thread)
+    }
+
+    fn most_threads() -> u32 {
+        reading::most_threads()
     }
 
     fn generation() -> u32 {
