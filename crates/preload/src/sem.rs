@@ -110,8 +110,9 @@ impl Wait {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wakeful_sem_try(sem: *mut sem_t) -> c_int {
-    // SAFETY: sem.c passes a semaphore of ours.
-    unsafe { Sem::from(sem) }.algorithm.try_acquire().into()
+    // SAFETY: sem.c passes what the program gave it.
+    let ours = unsafe { Sem::from(sem) };
+    if ours.theirs() { -1 } else { ours.algorithm.try_acquire().into() }
 }
 
 #[unsafe(no_mangle)]
@@ -173,19 +174,15 @@ struct Real {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn wakeful_sem_theirs(real: *mut MaybeUninit<Real>, sem: *mut sem_t) -> c_int {
-    // SAFETY: sem.c passes its own struct and what the program gave it.
+unsafe extern "C" fn wakeful_sem_real(real: *mut MaybeUninit<Real>) {
+    // SAFETY: sem.c passes its own struct.
     unsafe {
-        if !Sem::from(sem).theirs() {
-            return 0;
-        }
         (*real).write(Real {
             wait: real::address::sem_wait(),
             timedwait: real::address::sem_timedwait(),
             clockwait: real::address::sem_clockwait(),
         });
     }
-    1
 }
 
 unsafe extern "C" {
