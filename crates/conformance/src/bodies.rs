@@ -93,7 +93,27 @@ pub fn exclusion_of<M: Machine, L: RawMutex<M> + 'static>(lock: L, threads: u32,
     shared.finish(threads * rounds);
 }
 
-/// The same with a lock that the calling thread holds already.
+/// All others have come, and wait as they do, when the first one releases. Then it comes again, `rounds` times.
+pub fn convoy<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
+    let shared = Arc::new(Shared::<M, L>::new());
+    let node = L::Node::default();
+    let guard = shared.guard(&node);
+    let handles: Vec<_> = (1..threads)
+        .map(|_| {
+            let ours = shared.clone();
+            M::spawn(move || ours.bump())
+        })
+        .collect();
+    // In a model the others run now until they can do no more.
+    M::pause();
+    M::pause();
+    drop(guard);
+    (0..rounds).for_each(|_| shared.bump());
+    handles.into_iter().for_each(M::join);
+    shared.finish(threads - 1 + rounds);
+}
+
+/// As [`exclusion`], with a lock that the calling thread holds already.
 pub fn release_of<M: Machine, L: RawMutex<M, Node = ()> + 'static>(lock: L, threads: u32) {
     let shared = Arc::new(Shared::<M, L>::of(lock));
     let ours = shared.clone();

@@ -18,7 +18,16 @@ macro_rules! model {
         use crate::{Hints, Machine, Settings};
 
         /// One of the checker's atomics.
-        pub struct Word<A>(A);
+        pub struct Word<A: Dies>(A);
+
+        impl<A: Dies> Drop for Word<A> {
+            fn drop(&mut self) {
+                if !std::thread::panicking() {
+                    self.0.dies();
+                }
+            }
+        }
+
 
         /// An integer of the checker's.
         type AtomicU32 = Word<atomic::AtomicU32>;

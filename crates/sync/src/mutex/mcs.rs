@@ -48,7 +48,7 @@
 //! # Memory order
 //!
 //! A1 release (in AcqRel) -> A1 acquire of the next, and A3 release -> R1, R2 acquire publish the node. R3 release -> A4 acquire and
-//! R1 release -> A1 acquire publish the protected data. R4 release -> A4 acquire is a formality: nothing is published.
+//! R1 release -> A1 acquire publish the protected data. R4 publishes nothing.
 //!
 //! # Under the scheduler
 //!
@@ -223,8 +223,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
         // SAFETY: by I2; the caller has not yet granted the lock to the one before it.
         let word = unsafe { &(*node).state };
         let state = word.load(Relaxed);
-        // ORDER: Release, see "Memory order".
-        (state & STATE == ASLEEP && word.compare_exchange(state, state & !STATE, Release, Relaxed).is_ok())
+        (state & STATE == ASLEEP && word.compare_exchange(state, state & !STATE, Relaxed, Relaxed).is_ok())
             .then_some(ptr::from_ref(word))
     }
 }
