@@ -54,15 +54,11 @@ pub fn decide() {
     LAYOUT.store(if expected { AS_EXPECTED } else { OTHER }, Relaxed);
 }
 
-#[inline(always)]
 fn layout() -> u8 {
-    match LAYOUT.load(Relaxed) {
-        UNDECIDED => {
-            decide();
-            LAYOUT.load(Relaxed)
-        }
-        layout => layout,
+    if LAYOUT.load(Relaxed) == UNDECIDED {
+        decide();
     }
+    LAYOUT.load(Relaxed)
 }
 
 impl Sem {
@@ -74,9 +70,14 @@ impl Sem {
         unsafe { &*sem.cast() }
     }
 
+    #[cold]
+    fn theirs_slow(&self) -> bool {
+        layout() != AS_EXPECTED || self.private.load(Relaxed) != 0
+    }
+
     #[inline(always)]
     fn theirs(&self) -> bool {
-        self.private.load(Relaxed) | layout() as u32 != 0
+        self.private.load(Relaxed) | LAYOUT.load(Relaxed) as u32 != 0 && self.theirs_slow()
     }
 }
 

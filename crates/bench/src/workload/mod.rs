@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-
 /// How long a critical section is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
