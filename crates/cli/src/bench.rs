@@ -12,6 +12,8 @@ use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
 use ::bench::workload::{Length, LengthError, condvar::Condvar, mutex, rwlock};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use linux::Linux;
+use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
@@ -337,12 +339,23 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
     })
 }
 
+/// Does this contender (LOCK, LOCK@VIEW, interposed:LOCK) ask the kernel not to preempt it?
+fn wishes(contender: &str) -> bool {
+    let name = contender.split('@').next().unwrap_or(contender);
+    catalog::entry(name.strip_prefix("interposed:").unwrap_or(name)).is_some_and(|entry| entry.wishes)
+}
+
 fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -> Result<ExitCode> {
     let contenders = locks.iter().map(|text| contender(text, built_in)).collect::<Result<Vec<_>>>()?;
     if let Some(view) = &common.view {
         check_view(view)?;
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var(VIEW_VARIABLE, view) };
+    }
+    let wishing: Vec<&str> = locks.iter().map(String::as_str).filter(|name| wishes(name)).collect();
+    if !wishing.is_empty() && !Linux::honours_wishes() {
+        eprintln!("wakeful: {}: nobody here acts on the wish not to be preempted;", wishing.join(", "));
+        eprintln!("wakeful: `wakeful locks` says what that leaves of them");
     }
     let defaulted = common.baseline == ["glibc"];
     for baseline in &common.baseline {
