@@ -70,7 +70,11 @@ impl Platform for Linux {
     }
 
     fn register() -> ThreadId {
-        registry::register()
+        registry::register(true)
+    }
+
+    fn register_lazily() -> ThreadId {
+        registry::register(false)
     }
 
     #[inline]

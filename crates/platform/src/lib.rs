@@ -90,6 +90,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// no room stays [`ThreadId::NONE`] and merely gives and gets no hints. Fit for slow paths.
     fn register() -> ThreadId;
 
+    /// As [`Platform::register`], but the view begins to watch the thread only when that is worth its cost, which others pay for at each
+    /// of the thread's context switches: once they have asked for its run state as often as it switched. To be called at each wait.
+    fn register_lazily() -> ThreadId {
+        Self::register()
+    }
+
     /// HINT: does this thread run? [`RunState::Unknown`] for [`ThreadId::NONE`] and where no view looks.
     fn run_state(thread: ThreadId) -> RunState;
 

@@ -18,6 +18,7 @@
 
 mod choice;
 mod cond;
+mod held;
 mod mutex;
 mod real;
 mod spin;
