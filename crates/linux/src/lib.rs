@@ -39,7 +39,7 @@ pub fn init() {
 
 /// The view that sees the calling thread, which registers if it has not. `None` may also mean that there was no room for this one.
 pub fn view() -> view::View {
-    let id = registry::register();
+    let id = registry::register(true);
     match registry::live() {
         Some(registry) if registry.run_state(id) != RunState::Unknown => registry.view(),
         _ => view::View::None,
