@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the cancellable sleep, the one part that thread cancellation unwinds through.
+//! Compiles what thread cancellation, or an exception, unwinds through.
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/cancel.c");
-    cc::Build::new()
-        .file("src/cancel.c")
-        .flag("-fexceptions")
-        .flag("-fPIC")
-        .flag("-O2")
-        .warnings(true)
-        .compile("cancel");
+    const FILES: [&str; 3] = ["src/cancel.c", "src/once.c", "src/sem.c"];
+    for file in FILES {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    cc::Build::new().files(FILES).flag("-fexceptions").flag("-fPIC").flag("-O2").warnings(true).compile("cancel");
 }

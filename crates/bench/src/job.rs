@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{condvar::Condvar, mutex::Mutex, switch};
+use crate::workload::{condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub enum Work {
     Mutex(Mutex),
     /// Critical sections under a pthread spin lock.
     Spin(Mutex),
+    /// Critical sections under a reader-writer lock.
+    Rwlock(RwLock),
     /// A bounded buffer over pthread condition variables.
     Condvar(Condvar),
     /// Context switches under a view, which the contender names.
@@ -34,6 +36,7 @@ impl Work {
     pub fn threads(&self) -> usize {
         match self {
             Self::Mutex(work) | Self::Spin(work) => work.threads,
+            Self::Rwlock(work) => work.threads,
             Self::Condvar(work) => work.threads,
             Self::Switch => switch::THREADS,
         }
@@ -69,6 +72,12 @@ pub enum JobError {
         sections: u64,
         /// Sections that ran.
         counted: u64,
+    },
+    /// The lock is broken.
+    #[error("a reader was let in beside a writer: {torn} sections read what was half written")]
+    Torn {
+        /// Sections that saw it.
+        torn: u64,
     },
     /// The process could not be run.
     #[error("cannot run the measuring process: {0}")]
@@ -126,6 +135,7 @@ impl Job {
         match &self.work {
             Work::Mutex(work) => work.run(&self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
+            Work::Rwlock(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
             Work::Switch => switch::run(&self.lock, plan),
         }

@@ -9,9 +9,11 @@ use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, views};
 use ::bench::job::{Job, Work};
 use ::bench::machine::{self, Machine};
 use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
-use ::bench::workload::{Length, LengthError, condvar::Condvar, mutex};
+use ::bench::workload::{Length, LengthError, condvar::Condvar, mutex, rwlock};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use linux::Linux;
+use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
@@ -28,6 +30,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Mutex(MutexArgs),
+    Rwlock(RwlockArgs),
     Condvar(CondvarArgs),
     Spin(SpinArgs),
     Switch(SwitchArgs),
@@ -58,6 +61,35 @@ struct MutexArgs {
     threads: Vec<usize>,
     /// Who takes part
     #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "wakeful,glibc,std,parking_lot")]
+    locks: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Readers and writers under a reader-writer lock, work outside, all combinations
+///
+/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.3): every thread reads shared data,
+/// or writes them in so many percent of its turns, and then works outside, for ever. The wait quantiles are the
+/// writers', where there are any.
+///
+/// A contender is LOCK[@VIEW], interposed[@VIEW] or preload=PATH. LOCK is one of `wakeful locks`, or std, parking_lot or
+/// glibc; `interposed` is the C library's lock under libwakeful_preload.so; `preload` is the same under any other library.
+#[derive(clap::Args)]
+struct RwlockArgs {
+    /// Critical sections: cache lines written or read, or a time such as 10us
+    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "20")]
+    critical: Vec<Length>,
+    /// Units of work outside: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "400")]
+    outside: Vec<u64>,
+    /// Percentages of the sections that write
+    #[arg(long, value_delimiter = ',', value_name = "PERCENT", default_value = "0,1,5,50", value_parser = percent)]
+    writers: Vec<f64>,
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "rw-wakeful,glibc,std,parking_lot")]
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,
@@ -188,6 +220,13 @@ fn length(text: &str) -> Result<Length, String> {
     }
 }
 
+fn percent(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .ok_or_else(|| "give a percentage from 0 to 100".to_string())
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()
@@ -209,6 +248,17 @@ pub fn main(args: Args) -> Result<ExitCode> {
             let mut built_in: Vec<&str> = foreign.chain(catalog::MUTEXES.iter().map(|entry| entry.name)).collect();
             built_in.sort_by_key(|name| *name != "glibc");
             run(works, &args.locks, &built_in, &args.common)
+        }
+        What::Rwlock(args) => {
+            let works = args.writers.iter().flat_map(|&writers| {
+                product(&args.critical, &args.outside, &args.threads, move |critical, outside, threads| {
+                    Work::Rwlock(rwlock::RwLock { critical, outside, writers, threads })
+                })
+            });
+            let foreign = rwlock::FOREIGN.iter().map(|(name, _)| *name);
+            // The C library's is the first: it is what a preloaded library replaces.
+            let built_in: Vec<&str> = foreign.chain(catalog::RWLOCKS.iter().map(|entry| entry.name)).collect();
+            run(works.collect(), &args.locks, &built_in, &args.common)
         }
         What::Spin(args) => {
             check_patience(&args.critical, &args.threads)?;
@@ -289,12 +339,23 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
     })
 }
 
+/// Does this contender (LOCK, LOCK@VIEW, interposed:LOCK) ask the kernel not to preempt it?
+fn wishes(contender: &str) -> bool {
+    let name = contender.split('@').next().unwrap_or(contender);
+    catalog::entry(name.strip_prefix("interposed:").unwrap_or(name)).is_some_and(|entry| entry.wishes)
+}
+
 fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -> Result<ExitCode> {
     let contenders = locks.iter().map(|text| contender(text, built_in)).collect::<Result<Vec<_>>>()?;
     if let Some(view) = &common.view {
         check_view(view)?;
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var(VIEW_VARIABLE, view) };
+    }
+    let wishing: Vec<&str> = locks.iter().map(String::as_str).filter(|name| wishes(name)).collect();
+    if !wishing.is_empty() && !Linux::honours_wishes() {
+        eprintln!("wakeful: {}: nobody here acts on the wish not to be preempted;", wishing.join(", "));
+        eprintln!("wakeful: `wakeful locks` says what that leaves of them");
     }
     let defaulted = common.baseline == ["glibc"];
     for baseline in &common.baseline {
@@ -461,16 +522,24 @@ fn threads_of(cell: &Cell) -> String {
     }
 }
 
+fn section(critical: Length) -> String {
+    let unit = match critical {
+        Length::Lines(1) => " line",
+        Length::Lines(_) => " lines",
+        Length::Time(_) => "",
+    };
+    format!("critical {critical}{unit}")
+}
+
 fn title(cell: &Cell) -> String {
     let foreign = if cell.foreign > 0 { format!(", {} foreign", cell.foreign) } else { String::new() };
     match &cell.work {
         Work::Mutex(work) | Work::Spin(work) => {
-            let unit = match work.critical {
-                Length::Lines(1) => " line",
-                Length::Lines(_) => " lines",
-                Length::Time(_) => "",
-            };
-            format!("{}, critical {}{unit}, outside {}{foreign}", threads_of(cell), work.critical, work.outside)
+            format!("{}, {}, outside {}{foreign}", threads_of(cell), section(work.critical), work.outside)
+        }
+        Work::Rwlock(work) => {
+            let (section, outside, writers) = (section(work.critical), work.outside, work.writers);
+            format!("{}, {writers} % writers, {section}, outside {outside}{foreign}", threads_of(cell))
         }
         Work::Condvar(work) => {
             format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
@@ -522,6 +591,7 @@ struct CsvRow<'a> {
     critical: Option<Length>,
     capacity: Option<u64>,
     outside: u64,
+    writers: Option<f64>,
     threads: usize,
     foreign: usize,
     contender: &'a str,
@@ -542,17 +612,19 @@ struct CsvRow<'a> {
 }
 
 fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
-    let (workload, critical, capacity, outside) = match &cell.work {
-        Work::Mutex(work) => ("mutex", Some(work.critical), None, work.outside),
-        Work::Spin(work) => ("spin", Some(work.critical), None, work.outside),
-        Work::Condvar(work) => ("condvar", None, Some(work.capacity), work.outside),
-        Work::Switch => ("switch", None, None, 0),
+    let (workload, critical, capacity, outside, writers) = match &cell.work {
+        Work::Mutex(work) => ("mutex", Some(work.critical), None, work.outside, None),
+        Work::Spin(work) => ("spin", Some(work.critical), None, work.outside, None),
+        Work::Rwlock(work) => ("rwlock", Some(work.critical), None, work.outside, Some(work.writers)),
+        Work::Condvar(work) => ("condvar", None, Some(work.capacity), work.outside, None),
+        Work::Switch => ("switch", None, None, 0, None),
     };
     CsvRow {
         workload,
         critical,
         capacity,
         outside,
+        writers,
         threads: cell.work.threads(),
         foreign: cell.foreign,
         contender: &row.contender,

@@ -8,6 +8,8 @@ use std::process::{Command, ExitCode};
 
 use crate::launch::{self, Launch, Taken};
 use crate::sigpipe;
+use linux::Linux;
+use platform::Platform;
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -64,6 +66,10 @@ fn become_program(command: &Command) -> io::Error {
 fn explain(launch: &Launch) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
+    if catalog::entry(launch.lock()).is_some_and(|entry| entry.wishes) && !Linux::honours_wishes() {
+        eprintln!("wakeful: it asks the kernel not to preempt who is inside; nobody here acts on that,");
+        eprintln!("wakeful: holders are preempted like any others; `wakeful locks` says more");
+    }
     match launch.taken_view() {
         Ok(Taken { instead: Some(instead), .. }) => eprintln!("wakeful: {instead}"),
         Ok(Taken { taken, .. }) if launch.view() == "auto" => eprintln!("wakeful: view {taken}, the best one here"),

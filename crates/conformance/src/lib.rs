@@ -12,8 +12,13 @@
 //! a clock of one's own that jumps at each look, and a sleep with a deadline as one that ends after others had a turn.
 
 pub mod bodies;
+pub mod condvar;
 pub mod loom;
 mod model;
+pub mod once;
+pub mod rwlock;
+pub mod rwlock_twins;
+pub mod semaphore;
 pub mod shuttle;
 pub mod threads;
 pub mod twins;

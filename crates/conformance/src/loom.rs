@@ -9,6 +9,24 @@ crate::model::model!(
     Loom, loom, |turn: u32| turn.is_multiple_of(2)
 );
 
+/// What loom can say at the end of an atomic's life.
+pub trait Dies {
+    /// Fails if somebody's access does not come before it: a node that is freed or used anew too early.
+    fn dies(&mut self);
+}
+
+impl Dies for atomic::AtomicU32 {
+    fn dies(&mut self) {
+        self.with_mut(|_| ());
+    }
+}
+
+impl<T> Dies for atomic::AtomicPtr<T> {
+    fn dies(&mut self) {
+        self.with_mut(|_| ());
+    }
+}
+
 /// Seen by loom: two threads in it at once is a failure.
 pub struct Cell(::loom::cell::UnsafeCell<u32>);
 

@@ -11,6 +11,14 @@ crate::model::model!(
     Shuttle, shuttle, |_| ::shuttle::rand::thread_rng().r#gen::<bool>()
 );
 
+/// Nothing: shuttle does not know what comes before what.
+pub trait Dies {
+    /// The end of an atomic's life.
+    fn dies(&mut self) {}
+}
+
+impl<A> Dies for A {}
+
 /// Others get a turn between its two steps, so that an update is lost if two threads are in it.
 pub struct Cell(UnsafeCell<u32>);
 

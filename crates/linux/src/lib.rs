@@ -126,8 +126,12 @@ impl Platform for Linux {
         (thread != ThreadId::NONE).then(|| registry.holds(thread))
     }
 
-    fn away() -> &'static AtomicU32 {
-        registry::away()
+    fn away(lock: *const ()) -> &'static AtomicU32 {
+        registry::away(lock)
+    }
+
+    fn spare_processors() -> bool {
+        registry::live().is_some_and(|registry| registry.runnable() < processors::available())
     }
 
     #[inline]
@@ -137,6 +141,19 @@ impl Platform for Linux {
         {
             registry.wish(thread).store(wish as u32, Relaxed);
         }
+    }
+
+    #[inline]
+    fn wish(thread: ThreadId) -> Wish {
+        match registry::live() {
+            Some(registry) if thread != ThreadId::NONE => Wish::from_u32(registry.wish(thread).load(Relaxed)),
+            _ => Wish::Preemptable,
+        }
+    }
+
+    /// No view of ours tells the scheduler.
+    fn honours_wishes() -> bool {
+        false
     }
 
     #[inline]

@@ -85,9 +85,12 @@ struct Local {
     turned_away: AtomicU32,
     /// When dead threads may be looked for again, in ns.
     reclaim_at: AtomicU64,
-    /// See [`platform::Platform::away`].
-    away: AtomicU32,
+    /// See [`platform::Platform::away`]; by the lock's address.
+    away: [AtomicU32; AWAYS],
 }
+
+/// COST: a word each; two locks in use that share one make each other's threads stay away longer.
+const AWAYS: usize = 256;
 
 const ARENA_AT: usize = size_of::<Local>();
 const THREADS_AT: usize = ARENA_AT + size_of::<Arena>();
@@ -286,9 +289,9 @@ pub fn generation() -> u32 {
 }
 
 /// See [`platform::Platform::away`]. In the space, so that a forked copy, in which nobody is away, starts at 0.
-pub fn away() -> &'static AtomicU32 {
+pub fn away(lock: *const ()) -> &'static AtomicU32 {
     static NOWHERE: AtomicU32 = AtomicU32::new(0);
-    live().map_or(&NOWHERE, |registry| &registry.local().away)
+    live().map_or(&NOWHERE, |registry| &registry.local().away[futex::hash(lock.addr()) as usize % AWAYS])
 }
 
 /// See [`platform::Platform::word`]. A thread block that nobody uses if there is no memory for blocks at all.
@@ -405,10 +408,22 @@ impl Registry {
     /// answer is remembered for [`MEMO_NS`], or [`MEMO_FACTOR`] times as long as it took to find, and is that stale.
     pub fn higher_preempted(&self, than: u32) -> bool {
         match self.view() {
-            View::Bpf => self.arena().preempted.iter().skip(than as usize + 1).any(|count| count.load(Relaxed) != 0),
+            // A thread is counted under the priority that it had when it was preempted; it may have been raised since.
+            View::Bpf => {
+                let counts = &self.arena().preempted;
+                let (lower, higher) = counts.split_at((than as usize + 1).min(counts.len()));
+                let any = |counts: &[AtomicU32]| counts.iter().any(|count| count.load(Relaxed) != 0);
+                any(higher) || any(lower) && self.greatest_preempted() > than + 1
+            }
             View::Perf => self.greatest_preempted() > than + 1,
             View::None | View::Unset => false,
         }
+    }
+
+    /// HINT: threads that run or could; 0 where no view looks. Looks at each.
+    pub fn runnable(&self) -> u32 {
+        let could_run = |&id: &ThreadId| matches!(self.run_state(id), RunState::Running | RunState::Preempted);
+        self.ids().filter(could_run).count() as u32
     }
 
     /// 1 + the greatest priority of a preempted thread; 0: none is.

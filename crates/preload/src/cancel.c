@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The part of pthread_cond_wait that thread cancellation unwinds through. It is C, because a cleanup handler is
+// The sleep that thread cancellation unwinds from, and the part of pthread_cond_wait that it unwinds through. It is C, because a cleanup handler is
 // a matter of the C library's headers and because nothing may unwind through Rust. The decisions are in cond.rs.
 
 #define _GNU_SOURCE
@@ -49,14 +49,15 @@ struct real {
 extern HIDDEN int wakeful_cond_theirs(struct real *real, pthread_cond_t *cond, pthread_mutex_t *mutex);
 
 // Apart from its caller, so that all that asynchronous cancellation can hit is a call, which the caller's cleanup covers.
-static __attribute__((noinline)) int sleep_cancellable(const struct wait *w)
+HIDDEN __attribute__((noinline)) int wakeful_sleep(const uint32_t *word, uint32_t expected, int clock,
+						   const struct timespec *time)
 {
 	int type, saved = errno;
 
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-	int realtime = w->clock == CLOCK_REALTIME ? FUTEX_CLOCK_REALTIME : 0;
-	long result = syscall(SYS_futex, w->word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | realtime, w->expected,
-			      w->clock < 0 ? (void *)0 : &w->time, (void *)0, FUTEX_BITSET_MATCH_ANY);
+	int realtime = clock == CLOCK_REALTIME ? FUTEX_CLOCK_REALTIME : 0;
+	long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | realtime, expected,
+			      clock < 0 ? (void *)0 : time, (void *)0, FUTEX_BITSET_MATCH_ANY);
 	int error = errno;
 	pthread_setcanceltype(type, &type);
 	errno = saved;
@@ -74,7 +75,7 @@ static int wait_ours(struct wait *w)
 
 	pthread_cleanup_push(cancelled, w);
 	while (!wakeful_cond_step(w, outcome))
-		outcome = sleep_cancellable(w);
+		outcome = wakeful_sleep(w->word, w->expected, w->clock, &w->time);
 	pthread_cleanup_pop(0);
 	return wakeful_cond_finish(w);
 }

@@ -288,26 +288,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-macro_rules! jump {
-    ($($name:ident($($arg:ident: $type:ty),*) => $target:ident;)*) => {
-        $(
-            /// # Safety
-            /// As the C library's function of this name.
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-                #[cfg(target_arch = "x86_64")]
-                core::arch::naked_asm!("jmp {}", sym $target);
-                #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
-                core::arch::naked_asm!("b {}", sym $target);
-                #[cfg(target_arch = "riscv64")]
-                core::arch::naked_asm!("tail {}", sym $target);
-            }
-        )*
-    };
-}
-
-jump! {
+crate::jump! {
     pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) => wakeful_cond_wait;
     pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec) => wakeful_cond_timedwait;
     pthread_cond_clockwait(

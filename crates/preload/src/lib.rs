@@ -16,11 +16,53 @@
 
 #![cfg(target_os = "linux")]
 
+/// Functions of the C library's that jump to ours in C, so that no Rust frame is on the stack when something unwinds through them.
+macro_rules! jump {
+    ($($name:ident($($arg:ident: $type:ty),*) => $target:ident;)*) => {
+        $(
+            /// # Safety
+            /// As the C library's function of this name.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!("jmp {}", sym $target);
+                #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
+                core::arch::naked_asm!("b {}", sym $target);
+                #[cfg(target_arch = "riscv64")]
+                core::arch::naked_asm!("tail {}", sym $target);
+            }
+        )*
+    };
+}
+pub(crate) use jump;
+
+/// Names by which old programs and libraries reach the same functions.
+macro_rules! aliases {
+    ($($alias:ident = $function:ident($($arg:ident: $type:ty),*);)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[allow(missing_docs, clippy::missing_safety_doc)]
+            pub unsafe extern "C" fn $alias($($arg: $type),*) -> c_int {
+                // SAFETY: the same function.
+                unsafe { $function($($arg),*) }
+            }
+        )*
+    };
+}
+pub(crate) use aliases;
+
+mod barrier;
 mod choice;
 mod cond;
 mod held;
+mod local;
 mod mutex;
+mod once;
 mod real;
+mod rwlock;
+mod rwlock_choice;
+mod sem;
 mod spin;
 #[cfg(feature = "bpf")]
 mod thread;
@@ -45,9 +87,12 @@ pub extern "C" fn wakeful_preload_view() -> *const core::ffi::c_char {
 
 extern "C" fn constructor() {
     real::resolve();
+    sem::decide();
     tid::init();
     choice::decide();
     linux::prepare();
+    rwlock_choice::decide();
+    linux::init();
 }
 
 #[used]

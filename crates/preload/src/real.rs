@@ -5,14 +5,14 @@
 //! The condition variables have two generations of symbols (`GLIBC_2.2.5` kept a pointer in the object);
 //! we ask for the newer by version.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use libc::{
-    clockid_t, pthread_attr_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_t,
-    timespec,
+    clockid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
+    pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sem_t, timespec,
 };
 
 /// The newer generation of condition variables on x86_64; elsewhere there is only one.
@@ -112,4 +112,29 @@ real! {
         (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec);
     cond_signal = c"pthread_cond_signal", COND_VERSION, (cond: *mut pthread_cond_t);
     cond_broadcast = c"pthread_cond_broadcast", COND_VERSION, (cond: *mut pthread_cond_t);
+    sem_init = c"sem_init", None, (sem: *mut sem_t, shared: c_int, value: c_uint);
+    sem_destroy = c"sem_destroy", None, (sem: *mut sem_t);
+    sem_wait = c"sem_wait", None, (sem: *mut sem_t);
+    sem_trywait = c"sem_trywait", None, (sem: *mut sem_t);
+    sem_timedwait = c"sem_timedwait", None, (sem: *mut sem_t, time: *const timespec);
+    sem_clockwait = c"sem_clockwait", None, (sem: *mut sem_t, clock: clockid_t, time: *const timespec);
+    sem_post = c"sem_post", None, (sem: *mut sem_t);
+    sem_getvalue = c"sem_getvalue", None, (sem: *mut sem_t, value: *mut c_int);
+    rwlock_init = c"pthread_rwlock_init", None, (lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t);
+    rwlock_destroy = c"pthread_rwlock_destroy", None, (lock: *mut pthread_rwlock_t);
+    rwlock_rdlock = c"pthread_rwlock_rdlock", None, (lock: *mut pthread_rwlock_t);
+    rwlock_wrlock = c"pthread_rwlock_wrlock", None, (lock: *mut pthread_rwlock_t);
+    rwlock_tryrdlock = c"pthread_rwlock_tryrdlock", None, (lock: *mut pthread_rwlock_t);
+    rwlock_trywrlock = c"pthread_rwlock_trywrlock", None, (lock: *mut pthread_rwlock_t);
+    rwlock_timedrdlock = c"pthread_rwlock_timedrdlock", None, (lock: *mut pthread_rwlock_t, time: *const timespec);
+    rwlock_timedwrlock = c"pthread_rwlock_timedwrlock", None, (lock: *mut pthread_rwlock_t, time: *const timespec);
+    rwlock_clockrdlock = c"pthread_rwlock_clockrdlock", None,
+        (lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec);
+    rwlock_clockwrlock = c"pthread_rwlock_clockwrlock", None,
+        (lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec);
+    rwlock_unlock = c"pthread_rwlock_unlock", None, (lock: *mut pthread_rwlock_t);
+    barrier_init = c"pthread_barrier_init", None,
+        (barrier: *mut pthread_barrier_t, attr: *const pthread_barrierattr_t, count: c_uint);
+    barrier_destroy = c"pthread_barrier_destroy", None, (barrier: *mut pthread_barrier_t);
+    barrier_wait = c"pthread_barrier_wait", None, (barrier: *mut pthread_barrier_t);
 }

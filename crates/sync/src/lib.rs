@@ -4,7 +4,11 @@
 //! One file per algorithm; its theory statement opens it. File name = catalogue name.
 #![no_std]
 
+pub mod barrier;
 pub mod condvar;
 pub mod mutex;
+pub mod once;
+pub mod rwlock;
+pub mod semaphore;
 pub mod spin;
 pub mod wait;

@@ -48,15 +48,21 @@
 //! take a little longer. The process reserves address space for 4,095 threads once, without memory behind it; further threads
 //! go without. Nothing is allocated, in no path.
 //!
-//! [`Mutex<T>`] is 4 bytes and the data, [`Condvar`] 8 bytes; both can stand in a `static`, and their bytes are zero when nobody
+//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] and [`Semaphore`] 8 bytes, [`Once`] 4; all can stand in a
+//! `static`, and their bytes are zero when nobody
 //! uses them. After a fork the child may use them as its parent could.
 
 mod condvar;
+mod once;
 pub mod raw;
+mod rwlock;
+mod semaphore;
 mod time;
 
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
+pub use once::{Once, OnceLock, OnceState};
+pub use semaphore::{Semaphore, SemaphorePermit};
 
 /// The default lock without data: 4 bytes, `sync::mutex::Wakeful` underneath.
 ///
@@ -112,3 +118,76 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
 /// A guard of a part of the data, from `MutexGuard::map`.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
+
+/// The default reader-writer lock without data: 16 bytes, `sync::rwlock::Wakeful` underneath.
+///
+/// Implements [`lock_api::RawRwLock`] and its timed, recursive, upgrading and downgrading companions. Not
+/// [`lock_api::RawRwLockFair`], for the reason that [`RawMutex`] gives.
+///
+/// ```compile_fail
+/// fn fair<R: wakeful::lock_api::RawRwLockFair>() {}
+/// fair::<wakeful::RawRwLock>();
+/// ```
+pub type RawRwLock = raw::rw_wakeful::RawRwLock;
+
+/// Many readers or one writer: 16 bytes and the data.
+///
+/// [`lock_api::RwLock`] has the methods: `read`, `write`, `try_read`, `try_write_for`, `upgradable_read`, `read_recursive`, `get_mut`,
+/// `into_inner` and so on. A panic in the critical section releases the lock and leaves no poison.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use wakeful::{RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
+///
+/// static AGES: RwLock<Option<HashMap<&str, u32>>> = RwLock::new(None);
+///
+/// AGES.write().get_or_insert_default().insert("Ada", 36);
+/// assert_eq!(AGES.read().as_ref().and_then(|ages| ages.get("Ada").copied()), Some(36));
+///
+/// // Look first, and write only if need be: nobody else writes in between.
+/// let ages = AGES.upgradable_read();
+/// if ages.as_ref().is_some_and(|ages| !ages.contains_key("Alan")) {
+///     let mut ages = RwLockUpgradableReadGuard::upgrade(ages);
+///     ages.get_or_insert_default().insert("Alan", 41);
+///     // And let others read while we look at what we wrote.
+///     let ages = RwLockWriteGuard::downgrade(ages);
+///     assert_eq!(ages.as_ref().unwrap().len(), 2);
+/// }
+/// ```
+///
+/// Neither readers nor writers starve: a thread that has waited for its turn demands the lock, and those who come later wait for it. So a
+/// thread that holds the lock for reading must not `read` it again, because a writer may be waiting in between for the first to
+/// be released; `read_recursive` is for that.
+///
+/// ```
+/// use std::time::Duration;
+/// use wakeful::RwLock;
+///
+/// let lock = RwLock::new(1);
+/// let one = lock.read();
+/// let two = lock.read_recursive();
+/// assert_eq!(*one + *two, 2);
+/// assert!(lock.try_write_for(Duration::from_millis(1)).is_none());
+/// ```
+pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+
+/// Holds an [`RwLock`] for reading until dropped. Stays in its thread.
+///
+/// ```compile_fail
+/// let lock = wakeful::RwLock::new(0);
+/// let guard = lock.read();
+/// std::thread::scope(|scope| scope.spawn(move || drop(guard)));
+/// ```
+pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
+
+/// Holds an [`RwLock`] for writing until dropped.
+pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
+
+/// Holds an [`RwLock`] for reading until dropped, and may be turned into a [`RwLockWriteGuard`]. One thread at a time has one.
+pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
+
+/// A guard of a part of the data, from `RwLockReadGuard::map`.
+pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawRwLock, T>;
+
+/// A guard of a part of the data, from `RwLockWriteGuard::map`.
+pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;

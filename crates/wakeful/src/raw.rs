@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every lock of the catalogue that lives in place, by its name.
 //!
-//! Each module is a lock: `ttas_spin::Mutex<T>`, `ttas_spin::RawMutex`, and so on. They are the evidence for the default and the
+//! Each module is a lock: `ttas_spin::Mutex<T>`, `ttas_spin::RawMutex`, `rw_native::RwLock<T>`, and so on. They are the evidence for the default and the
 //! choice of those who know better; [`crate::Mutex`] is what to use otherwise. Queue locks whose waiters bring a node (MCS)
 //! have no place to keep it in this interface and are not here.
 //!
@@ -12,6 +12,8 @@
 //! *TOTAL.lock() += 1;
 //! assert_eq!(*TOTAL.lock(), 1);
 //! ```
+
+pub use crate::rwlock::each::*;
 
 use core::fmt;
 use core::time::Duration;

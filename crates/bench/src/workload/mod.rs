@@ -3,6 +3,7 @@
 
 pub mod condvar;
 pub mod mutex;
+pub mod rwlock;
 pub mod switch;
 
 use std::cell::UnsafeCell;
@@ -102,6 +103,22 @@ impl Data {
             // SAFETY: as the caller promised.
             unsafe { *line.0.get() += 1 };
         }
+    }
+
+    /// Reads what a section writes; true if it saw one half done.
+    ///
+    /// # Safety
+    /// No section at the same time.
+    #[inline(always)]
+    unsafe fn read(&self) -> bool {
+        if let Some(time) = self.time {
+            let began = Instant::now();
+            while began.elapsed() < time {}
+        }
+        // SAFETY: as the caller promised. Volatile, because a lock that fails is to be seen to.
+        let read = |line: &Line| unsafe { line.0.get().read_volatile() };
+        let first = read(&self.lines[0]);
+        self.lines.iter().any(|line| read(line) != first)
     }
 
     /// Sections that left their mark on every line.

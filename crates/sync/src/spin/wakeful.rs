@@ -45,7 +45,7 @@
 //!
 //! # Checked by
 //!
-//! `crates/preload/tests/c/spin.c`, with and without the library.
+//! `conformance`: real threads, loom, shuttle. `crates/preload/tests/c/spin.c`, with and without the library.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId};

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The one list of reader-writer locks: [`rwlocks!`](crate::rwlocks!).
+
+use platform::Platform;
+use sync::rwlock::{RawRwLock, RawRwLockTimed};
+
+use crate::Entry;
+
+/// Expands `$callback! { rows }` with one row per reader-writer lock, in the form of [`mutexes!`](crate::mutexes!).
+#[macro_export]
+macro_rules! rwlocks {
+    ($callback:ident) => {
+        $callback! {
+            { "rw-wakeful", rw_wakeful, [P] $crate::sync::rwlock::Wakeful<P>, timed, [informed],
+              "this project",
+              "the default: one waiter watches, the others sleep in line; knows who runs" }
+            { "rw-tas-b", rw_tas_b, [P] $crate::sync::rwlock::TasB<P, $crate::sync::rwlock::Plain>, in_place, [],
+              "TR 1994, section 5.3",
+              "one word, test-and-test_and_set with bounded exponential backoff" }
+            { "rw-tas-b-np", rw_tas_b_np, [P] $crate::sync::rwlock::TasB<P, $crate::sync::rwlock::Np>, in_place, [wishes],
+              "TR 1994, section 5.3",
+              "the same; wishes not to be preempted while holding" }
+            { "rw-queue", rw_queue, [P] $crate::sync::rwlock::Queue<P, $crate::sync::rwlock::Fifo>, queue, [fair],
+              "Krieger, Stumm, Unrau, ICPP 1993",
+              "doubly linked queue; spins on its own line, whoever runs" }
+            { "rw-smart-q", rw_smart_q, [P] $crate::sync::rwlock::SmartQ<P>, queue, [informed wishes],
+              "TR 1994, figures 5 to 7",
+              "doubly linked queue that passes over preempted waiters" }
+            { "rw-native", rw_native, [P] $crate::sync::rwlock::Native<P, $crate::sync::rwlock::Plain>, timed, [],
+              "TR 1994, section 5.3",
+              "a futex that counts readers, who come first" }
+            { "rw-native-np", rw_native_np, [P] $crate::sync::rwlock::Native<P, $crate::sync::rwlock::Np>, timed, [wishes],
+              "TR 1994, section 5.3",
+              "the same; wishes not to be preempted while holding" }
+        }
+    };
+}
+
+/// What to do with one reader-writer lock of the catalogue, whichever it is.
+pub trait RwLockVisitor<P: Platform> {
+    /// What comes out.
+    type Output;
+    /// Called with the lock's type.
+    fn visit<L: RawRwLock<P> + 'static>(self, entry: &'static Entry) -> Self::Output;
+}
+
+/// What to do with one reader-writer lock of the catalogue that lives in place and can give up waiting.
+pub trait TimedRwLockVisitor<P: Platform> {
+    /// What comes out.
+    type Output;
+    /// Called with the lock's type.
+    fn visit<L: RawRwLockTimed<P, Node = ()> + 'static>(self, entry: &'static Entry) -> Self::Output;
+}
+
+macro_rules! expand {
+    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
+        /// Every reader-writer lock, in the order in which they are listed to a person.
+        pub static RWLOCKS: &[Entry] = &[$(Entry {
+            name: $name,
+            summary: $summary,
+            citation: $citation,
+            in_place: kind!(@in_place $kind),
+            timed: kind!(@timed $kind),
+            fair: flag!(fair in [$($flag)*]),
+            informed: flag!(informed in [$($flag)*]),
+            wishes: flag!(wishes in [$($flag)*]),
+        }),*];
+
+        /// Calls the visitor with the lock of this name; `None` if there is none.
+        pub fn visit_rwlock<P: Platform, V: RwLockVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
+            let entry = rwlock(name)?;
+            $(if name == $name {
+                return Some(visitor.visit::<$type>(entry));
+            })*
+            None
+        }
+
+        /// Calls the visitor with the lock of this name; `None` if there is none with a timed acquire.
+        pub fn visit_timed_rwlock<P: Platform, V: TimedRwLockVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
+            let entry = rwlock(name)?;
+            $(kind!(@if timed: $kind {
+                if name == $name {
+                    return Some(visitor.visit::<$type>(entry));
+                }
+            });)*
+            None
+        }
+    };
+}
+
+rwlocks!(expand);
+
+/// The entry of this name.
+pub fn rwlock(name: &str) -> Option<&'static Entry> {
+    RWLOCKS.iter().find(|entry| entry.name == name)
+}

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tests of reader-writer locks, generic over algorithm and machine. Each panics on failure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use platform::{Atomic, AtomicInt, Clock, Deadline, Ordering::*, Platform, Priority};
+use sync::rwlock::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
+
+use crate::bodies::together;
+use crate::{Cell, Machine};
+
+/// A lock and what it protects.
+struct Shared<M: Machine, L> {
+    lock: L,
+    cell: M::Cell,
+    writes: AtomicU32,
+}
+
+/// How a thread has the lock.
+#[derive(Clone, Copy)]
+enum As {
+    Reader,
+    Writer,
+}
+
+impl<M: Machine, L: RawRwLock<M>> Shared<M, L> {
+    fn new() -> Arc<Self> {
+        Self::of(L::new())
+    }
+
+    fn of(lock: L) -> Arc<Self> {
+        Arc::new(Self { lock, cell: M::Cell::new(), writes: AtomicU32::new(0) })
+    }
+
+    fn guard<'a>(&'a self, node: &'a L::Node, how: As) -> Guard<'a, M, L> {
+        // SAFETY: the guard borrows the node and unlocks once.
+        unsafe {
+            match how {
+                As::Reader => self.lock.read(node),
+                As::Writer => self.lock.write(node),
+            }
+        }
+        Guard { shared: self, node, how }
+    }
+
+    fn try_guard<'a>(&'a self, node: &'a L::Node, how: As) -> Option<Guard<'a, M, L>> {
+        // SAFETY: the guard borrows the node and unlocks once.
+        let got = unsafe {
+            match how {
+                As::Reader => self.lock.try_read(node),
+                As::Writer => self.lock.try_write(node),
+            }
+        };
+        got.then(|| Guard { shared: self, node, how })
+    }
+
+    /// The caller may read: nobody writes meanwhile.
+    fn look(&self) -> u32 {
+        let seen = self.cell.get();
+        M::pause();
+        assert_eq!(self.cell.get(), seen, "a writer was there beside a reader");
+        seen
+    }
+
+    /// The caller may write.
+    fn change(&self) {
+        self.cell.bump();
+        self.writes.fetch_add(1, Relaxed);
+    }
+
+    fn use_as(&self, how: As) {
+        let node = L::Node::default();
+        let guard = self.guard(&node, how);
+        guard.work();
+    }
+
+    /// The lock is free and works, nothing got lost, and this thread is as before.
+    fn finish(&self) {
+        for how in [As::Writer, As::Reader] {
+            let node = L::Node::default();
+            let guard = self.try_guard(&node, how).expect("a free lock could not be taken without waiting");
+            guard.work();
+        }
+        self.use_as(As::Writer);
+        self.use_as(As::Reader);
+        let writes = self.writes.load(Relaxed);
+        assert_eq!(self.cell.get(), writes, "an update got lost: two threads wrote at once");
+        assert_eq!(M::priority(M::current()), Priority::Running, "a thread that holds nothing kept its priority");
+    }
+}
+
+struct Guard<'a, M: Machine, L: RawRwLock<M>> {
+    shared: &'a Shared<M, L>,
+    node: &'a L::Node,
+    how: As,
+}
+
+impl<M: Machine, L: RawRwLock<M>> Guard<'_, M, L> {
+    fn work(&self) {
+        match self.how {
+            As::Reader => {
+                self.shared.look();
+            }
+            As::Writer => self.shared.change(),
+        }
+    }
+}
+
+impl<M: Machine, L: RawRwLock<M>> Drop for Guard<'_, M, L> {
+    fn drop(&mut self) {
+        // SAFETY: acquired with this node, in this way, once.
+        unsafe {
+            match self.how {
+                As::Reader => self.shared.lock.unlock_read(self.node),
+                As::Writer => self.shared.lock.unlock_write(self.node),
+            }
+        }
+    }
+}
+
+/// Thread `index` in `round`: every other acquisition writes.
+fn mixed(index: u32, round: u32) -> As {
+    if (index + round).is_multiple_of(2) { As::Writer } else { As::Reader }
+}
+
+fn soon<M: Platform>(patience_ns: u64) -> Deadline {
+    Deadline { ns: M::now_ns() + patience_ns, clock: Clock::Monotonic }
+}
+
+/// One writer or readers, and everybody gets there.
+pub fn exclusion<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
+    exclusion_of::<M, L>(L::new(), threads, rounds);
+}
+
+/// The same with a lock in a certain state, which counts as free.
+pub fn exclusion_of<M: Machine, L: RawRwLock<M> + 'static>(lock: L, threads: u32, rounds: u32) {
+    let shared = Shared::<M, L>::of(lock);
+    let ours = shared.clone();
+    together::<M>(threads, move |index| (0..rounds).for_each(|round| ours.use_as(mixed(index, round))));
+    shared.finish();
+}
+
+/// Thread 0 writes, all others read.
+pub fn one_writer<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        (0..rounds).for_each(|_| ours.use_as(if index == 0 { As::Writer } else { As::Reader }));
+    });
+    shared.finish();
+}
+
+/// Readers who come after a writer all get in at once: none leaves before all are there.
+pub fn sharing<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
+    let shared = Shared::<M, L>::new();
+    let inside = Arc::new(M::AtomicU32::new(0));
+    let (ours, count) = (shared.clone(), inside.clone());
+    let node = L::Node::default();
+    let writer = shared.guard(&node, As::Writer);
+    let handles: Vec<_> = (0..readers)
+        .map(|_| {
+            let (ours, count) = (ours.clone(), count.clone());
+            M::spawn(move || {
+                let node = L::Node::default();
+                // Without a guard: where nobody shares, the test ends here, and its threads must not touch the model any more.
+                // SAFETY: acquired and released with this node.
+                unsafe {
+                    ours.lock.read(&node);
+                    ours.look();
+                    count.fetch_add(1, Relaxed);
+                    while count.load(Relaxed) < readers {
+                        M::yield_now();
+                    }
+                    ours.lock.unlock_read(&node);
+                }
+            })
+        })
+        .collect();
+    writer.work();
+    drop(writer);
+    handles.into_iter().for_each(M::join);
+    shared.finish();
+}
+
+/// Who tries gets the lock or does not, and in either case harms nobody.
+pub fn trying<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        for round in 0..rounds {
+            if index.is_multiple_of(2) {
+                ours.use_as(mixed(index / 2, round));
+            } else {
+                let node = L::Node::default();
+                if let Some(guard) = ours.try_guard(&node, mixed(index / 2, round)) {
+                    guard.work();
+                }
+            }
+        }
+    });
+    let (node, other) = (L::Node::default(), L::Node::default());
+    let guard = shared.guard(&node, As::Writer);
+    assert!(shared.try_guard(&other, As::Reader).is_none(), "a reader got in beside a writer");
+    assert!(shared.try_guard(&other, As::Writer).is_none(), "a second writer got in");
+    drop(guard);
+    let guard = shared.guard(&node, As::Reader);
+    assert!(shared.try_guard(&other, As::Writer).is_none(), "a writer got in beside a reader");
+    drop(guard);
+    shared.finish();
+}
+
+/// Who gives up comes back after the deadline, without the lock, and harms nobody.
+pub fn timing<M: Machine, L: RawRwLockTimed<M> + 'static>(threads: u32, rounds: u32, patience_ns: u64) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        for round in 0..rounds {
+            let how = mixed(index, round);
+            if index == 0 {
+                ours.use_as(how);
+                continue;
+            }
+            let deadline = soon::<M>(patience_ns);
+            let node = L::Node::default();
+            // SAFETY: the guard borrows the node and unlocks once.
+            let got = unsafe {
+                match how {
+                    As::Reader => ours.lock.read_until(&node, deadline),
+                    As::Writer => ours.lock.write_until(&node, deadline),
+                }
+            };
+            if got {
+                let guard = Guard { shared: &*ours, node: &node, how };
+                guard.work();
+            } else {
+                assert!(M::past(deadline), "gave up before the deadline");
+            }
+        }
+    });
+    shared.finish();
+}
+
+/// A lock that is never released is not got, and its waiters come back.
+pub fn timing_out<M: Machine, L: RawRwLockTimed<M> + 'static>(patience_ns: u64) {
+    let shared = Shared::<M, L>::new();
+    for (held, asked) in [(As::Writer, As::Reader), (As::Writer, As::Writer), (As::Reader, As::Writer)] {
+        let node = L::Node::default();
+        let guard = shared.guard(&node, held);
+        let ours = shared.clone();
+        M::join(M::spawn(move || {
+            let deadline = soon::<M>(patience_ns);
+            let node = L::Node::default();
+            // SAFETY: never acquired.
+            let got = unsafe {
+                match asked {
+                    As::Reader => ours.lock.read_until(&node, deadline),
+                    As::Writer => ours.lock.write_until(&node, deadline),
+                }
+            };
+            assert!(!got, "a held lock was taken");
+            assert!(M::past(deadline), "gave up before the deadline");
+        }));
+        // Who gave up left nothing behind that keeps others out.
+        if let As::Reader = held {
+            let other = L::Node::default();
+            let beside = shared.try_guard(&other, As::Reader).expect("a reader was kept out by a writer that gave up");
+            beside.work();
+        }
+        drop(guard);
+    }
+    shared.finish();
+}
+
+/// A thread that panics inside releases the lock on its way out.
+pub fn unwinding<M: Machine, L: RawRwLock<M> + 'static>(threads: u32) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        let panics = index % 4 >= 2;
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let node = L::Node::default();
+            let guard = ours.guard(&node, mixed(index, 0));
+            guard.work();
+            if panics {
+                std::panic::resume_unwind(Box::new("on purpose"));
+            }
+        }));
+        assert_eq!(result.is_err(), panics);
+    });
+    shared.finish();
+}
+
+/// A reader acquires the lock once more while a writer waits.
+pub fn recursion<M: Machine, L: RawRwLockRecursive<M> + 'static>(writers: u32, rounds: u32) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(writers + 1, move |index| {
+        for _ in 0..rounds {
+            if index > 0 {
+                ours.use_as(As::Writer);
+                continue;
+            }
+            let outer = ours.guard(&(), As::Reader);
+            let seen = ours.look();
+            ours.lock.read_recursive();
+            let inner = Guard { shared: &*ours, node: &(), how: As::Reader };
+            assert_eq!(ours.look(), seen, "a writer got in between the two acquisitions of a reader");
+            assert!(ours.lock.try_read_recursive(), "a reader could not acquire the lock once more");
+            drop(Guard { shared: &*ours, node: &(), how: As::Reader });
+            drop(outer);
+            inner.work();
+        }
+    });
+    shared.finish();
+}
+
+/// A reader that may upgrade becomes the writer, and no other writer gets in between; then it goes back in one way or another.
+pub fn upgrading<M: Machine, L: RawRwLockUpgrade<M> + 'static>(threads: u32, rounds: u32, patience_ns: u64) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        for round in 0..rounds {
+            if index % 3 == 2 {
+                ours.use_as(mixed(index, round));
+                continue;
+            }
+            let lock = &ours.lock;
+            match round % 3 {
+                0 => lock.upgradable(),
+                1 if lock.try_upgradable() => {}
+                2 if lock.upgradable_until(soon::<M>(patience_ns)) => {}
+                _ => continue,
+            }
+            let seen = ours.look();
+            // SAFETY: acquired above; each step is the one that the state allows.
+            unsafe {
+                let upgraded = match (index + round) % 3 {
+                    0 => {
+                        lock.upgrade();
+                        true
+                    }
+                    1 => lock.upgrade_until(soon::<M>(patience_ns)),
+                    _ => lock.try_upgrade(),
+                };
+                if !upgraded {
+                    assert_eq!(ours.look(), seen, "a writer got in beside one that may upgrade");
+                    lock.unlock_upgradable();
+                    continue;
+                }
+                assert_eq!(ours.cell.get(), seen, "a writer got in while another upgraded");
+                ours.change();
+                if round % 2 == 0 {
+                    lock.downgrade();
+                } else {
+                    lock.downgrade_to_upgradable();
+                    assert_eq!(ours.look(), seen + 1, "a writer got in while another stepped down");
+                    lock.downgrade_upgradable();
+                }
+                assert_eq!(ours.look(), seen + 1, "a writer got in while another stepped down");
+                lock.unlock_read(&());
+            }
+        }
+    });
+    shared.finish();
+}
+
+/// Threads that hold the lock `how` most of the time, and never let go together: does one that wants it the other way get it within the
+/// patience? For real threads only.
+fn gets_in<M: Machine, L: RawRwLock<M> + 'static>(
+    threads: u32,
+    crowd: As,
+    one: As,
+    patience: std::time::Duration,
+) -> bool {
+    let shared = Shared::<M, L>::new();
+    let over = Arc::new(AtomicBool::new(false));
+    let handles: Vec<_> = (0..threads)
+        .map(|_| {
+            let (ours, over) = (shared.clone(), over.clone());
+            M::spawn(move || {
+                while !over.load(Relaxed) {
+                    let node = L::Node::default();
+                    let _guard = ours.guard(&node, crowd);
+                    let until = M::now_ns() + 50_000;
+                    while M::now_ns() < until {
+                        M::pause();
+                    }
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let (got_in, gets_in) = std::sync::mpsc::channel();
+    let ours = shared.clone();
+    let handle = M::spawn(move || {
+        // A few times: the first may have been luck.
+        for _ in 0..5 {
+            ours.use_as(one);
+        }
+        let _ = got_in.send(());
+    });
+    let result = gets_in.recv_timeout(patience).is_ok();
+    over.store(true, Relaxed);
+    handles.into_iter().for_each(M::join);
+    M::join(handle);
+    shared.finish();
+    result
+}
+
+/// Readers who overlap do not keep a writer out.
+pub fn writer_gets_in<M: Machine, L: RawRwLock<M> + 'static>(readers: u32, patience: std::time::Duration) -> bool {
+    gets_in::<M, L>(readers, As::Reader, As::Writer, patience)
+}
+
+/// Writers who come at once again do not keep a reader out.
+pub fn reader_gets_in<M: Machine, L: RawRwLock<M> + 'static>(writers: u32, patience: std::time::Duration) -> bool {
+    gets_in::<M, L>(writers, As::Writer, As::Reader, patience)
+}

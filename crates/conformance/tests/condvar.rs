@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The default condition variable in loom and shuttle, on this computer, and twins of it with one mistake each.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use conformance::condvar::{self as bodies, Condvar};
+use conformance::loom::{Bounds, Loom};
+use conformance::shuttle::{Schedules, Shuttle};
+use conformance::{HINTS, Hints, Settings, long};
+use linux::Linux;
+use platform::{Deadline, Platform, RunState};
+use sync::condvar::{Waiter, Wakeful};
+use sync::mutex::{Native, Wakeful as WakefulMutex};
+
+/// COST: ns a look; a standby stays for 40 us, looks every 150 ns and asks every 2 us.
+const STEPS: [u64; 3] = [1_000, 15_000, 1_000_000];
+
+fn all() -> impl Iterator<Item = Settings> {
+    HINTS.into_iter().flat_map(|hints| {
+        STEPS.into_iter().map(move |clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() })
+    })
+}
+
+fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
+    let factor = if long() { 100 } else { 1 };
+    let mut ran = 0;
+    for settings in all() {
+        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * factor };
+        ran += conformance::loom::explore(name, settings, bounds, body);
+    }
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+fn shuttle(name: &str, count: usize, body: fn()) {
+    let factor = if long() { 100 } else { 1 };
+    let mut ran = 0;
+    for settings in all() {
+        for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
+            ran += conformance::shuttle::explore(settings, schedules, count * factor, body);
+        }
+    }
+    eprintln!("shuttle: {name}: {ran} executions");
+}
+
+/// Deadlines of the models: some looks away.
+const PATIENCE_NS: u64 = 2_000_000;
+
+mod in_loom {
+    use super::*;
+    type P = Loom;
+    type M = Native<P>;
+    type C = Wakeful<P>;
+
+    #[test]
+    fn loom_signals() {
+        loom("condvar, signals", 2, 300, || bodies::signals::<P, M, C>(2, 1, true));
+        loom("condvar, signals after", 2, 300, || bodies::signals::<P, M, C>(2, 1, false));
+    }
+
+    #[test]
+    fn loom_signals_again() {
+        loom("condvar, signals again", 2, 300, || bodies::signals::<P, M, C>(1, 2, true));
+    }
+
+    #[test]
+    fn loom_signals_to_sleepers() {
+        loom("condvar, to sleepers", 2, 300, || bodies::signals_to_sleepers::<P, M, C>(2, false));
+    }
+
+    #[test]
+    fn loom_broadcasts() {
+        loom("condvar, broadcasts", 2, 300, || bodies::broadcasts::<P, M, C>(2, 1, true));
+        loom("condvar, broadcasts after", 2, 300, || bodies::broadcasts::<P, M, C>(2, 1, false));
+    }
+
+    #[test]
+    fn loom_timing() {
+        loom("condvar, timing", 2, 300, || bodies::timing::<P, M, C>(1, 1, PATIENCE_NS, true));
+        loom("condvar, timing after", 2, 300, || bodies::timing::<P, M, C>(1, 1, PATIENCE_NS, false));
+    }
+
+    #[test]
+    fn loom_timing_out() {
+        loom("condvar, timing out", 2, 300, || bodies::timing_out::<P, M, C>(2, PATIENCE_NS));
+    }
+
+    #[test]
+    fn loom_no_stealing() {
+        loom("condvar, no stealing", 2, 300, || bodies::no_stealing::<P, M, C>(1, 1));
+    }
+
+    /// One more signal than woken threads that count: the last is deferred, for a waiter that does not sleep yet.
+    #[test]
+    fn loom_no_stealing_of_a_deferred_signal() {
+        let settings =
+            Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, ..Settings::default() };
+        let bounds = Bounds { preemptions: 1, executions: if long() { 1_000_000 } else { 5_000 } };
+        conformance::loom::explore("condvar, deferred", settings, bounds, || bodies::no_stealing::<P, M, C>(3, 1));
+    }
+
+    #[test]
+    fn loom_giving_up() {
+        loom("condvar, abandoned", 2, 300, || bodies::giving_up::<P, M, C>(1, false));
+        loom("condvar, cancelled", 2, 300, || bodies::giving_up::<P, M, C>(1, true));
+    }
+}
+
+macro_rules! in_shuttle {
+    ($($name:ident: $mutex:ident;)*) => {
+        $(mod $name {
+            use super::*;
+            type P = Shuttle;
+            type M = $mutex<P>;
+            type C = Wakeful<P>;
+
+            #[test]
+            fn shuttle_signals() {
+                shuttle("condvar, signals", 60, || bodies::signals::<P, M, C>(4, 2, true));
+                shuttle("condvar, signals after", 60, || bodies::signals::<P, M, C>(4, 2, false));
+            }
+
+            #[test]
+            fn shuttle_signals_to_sleepers() {
+                shuttle("condvar, to sleepers", 60, || bodies::signals_to_sleepers::<P, M, C>(5, true));
+                shuttle("condvar, to sleepers", 60, || bodies::signals_to_sleepers::<P, M, C>(5, false));
+            }
+
+            #[test]
+            fn shuttle_broadcasts() {
+                shuttle("condvar, broadcasts", 60, || bodies::broadcasts::<P, M, C>(4, 2, true));
+                shuttle("condvar, broadcasts after", 60, || bodies::broadcasts::<P, M, C>(4, 2, false));
+            }
+
+            #[test]
+            fn shuttle_timing() {
+                shuttle("condvar, timing", 60, || bodies::timing::<P, M, C>(2, 3, PATIENCE_NS, true));
+                shuttle("condvar, timing after", 60, || bodies::timing::<P, M, C>(2, 3, PATIENCE_NS, false));
+            }
+
+            #[test]
+            fn shuttle_timing_out() {
+                for settings in all() {
+                    // Too sequential for PCT.
+                    conformance::shuttle::explore(settings, Schedules::Random, 60, || {
+                        bodies::timing_out::<P, M, C>(4, PATIENCE_NS)
+                    });
+                }
+            }
+
+            #[test]
+            fn shuttle_no_stealing() {
+                shuttle("condvar, no stealing", 60, || bodies::no_stealing::<P, M, C>(1, 1));
+                shuttle("condvar, no stealing", 60, || bodies::no_stealing::<P, M, C>(3, 3));
+            }
+
+            #[test]
+            fn shuttle_giving_up() {
+                shuttle("condvar, abandoned", 60, || bodies::giving_up::<P, M, C>(3, false));
+                shuttle("condvar, cancelled", 60, || bodies::giving_up::<P, M, C>(3, true));
+            }
+
+            #[test]
+            fn shuttle_buffer() {
+                shuttle("condvar, buffer", 60, || bodies::buffer::<P, M, C>(2, 3));
+            }
+        })*
+    };
+}
+in_shuttle! {
+    over_native: Native;
+    over_wakeful: WakefulMutex;
+}
+
+mod on_threads {
+    use super::*;
+    type P = Linux;
+    type M = WakefulMutex<P>;
+    type C = Wakeful<P>;
+
+    fn rounds() -> u32 {
+        if long() { 20_000 } else { 500 }
+    }
+
+    #[test]
+    fn signals() {
+        bodies::signals::<P, M, C>(31, rounds(), true);
+        bodies::signals::<P, M, C>(31, rounds(), false);
+    }
+
+    #[test]
+    fn broadcasts() {
+        bodies::broadcasts::<P, M, C>(31, rounds(), true);
+        bodies::broadcasts::<P, M, C>(31, rounds(), false);
+    }
+
+    #[test]
+    fn timing() {
+        for round in 0..rounds() / 10 {
+            bodies::timing::<P, M, C>(4, 4, u64::from(round) * 1_000, round % 2 == 0);
+        }
+    }
+
+    #[test]
+    fn no_stealing() {
+        (0..rounds() / 10).for_each(|_| bodies::no_stealing::<P, M, C>(3, 3));
+    }
+
+    #[test]
+    fn giving_up() {
+        (0..rounds() / 10).for_each(|_| bodies::giving_up::<P, M, C>(3, false));
+        (0..rounds() / 10).for_each(|_| bodies::giving_up::<P, M, C>(3, true));
+    }
+
+    #[test]
+    fn buffer() {
+        bodies::buffer::<P, M, C>(16, rounds());
+    }
+}
+
+/// The words of a condition variable that was copied by fork, with waiters of the parent that are not here.
+mod copied_by_fork {
+    use super::*;
+    use platform::Atomic;
+
+    const GENERATION_2: u32 = 2 << 2;
+    /// A standby; a signalled one; sleepers; in flight; pending; skip; all of them.
+    const COPIES: [u32; 7] = [1, 2, 3 << 22, 2 << 5, 1 << 13 | 1 << 5, 7 << 10, 2 | 31 << 5 | 5 << 13 | 1023 << 22];
+
+    fn copied<P: Platform>(state: u32) -> Wakeful<P> {
+        const { assert!(size_of::<Wakeful<P>>() == 2 * size_of::<P::AtomicU32>()) };
+        let words = [7, state].map(|word| std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word)));
+        // SAFETY: `Wakeful` has two words, `sequence` and `state`.
+        unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
+    }
+
+    #[test]
+    fn works_afresh() {
+        for state in COPIES {
+            for settings in all() {
+                let settings = Settings { generation: 3, ..settings };
+                let bounds = Bounds { preemptions: 2, executions: 100 };
+                let body =
+                    move || bodies::signals_of::<Loom, Native<Loom>, _>(copied(state | GENERATION_2), 1, 1, true);
+                conformance::loom::explore("condvar, copied by fork", settings, bounds, body);
+                let body = move || {
+                    bodies::signals_of::<Shuttle, Native<Shuttle>, _>(copied(state | GENERATION_2), 3, 2, false)
+                };
+                conformance::shuttle::explore(settings, Schedules::Random, 20, body);
+            }
+        }
+    }
+}
+
+/// Condition variables with one mistake each.
+mod twins {
+    use super::*;
+    use platform::{Atomic, AtomicInt, Ordering::*};
+    use std::marker::PhantomData;
+
+    macro_rules! wrapped {
+        ($(#[$doc:meta])* $name:ident, $($method:ident($this:ident $(, $argument:ident: $type:ty)*) $(-> $result:ty)? $body:block)*) => {
+            $(#[$doc])*
+            struct $name<P: Platform>(Wakeful<P>);
+
+            impl<P: Platform> Condvar<P> for $name<P> {
+                fn new() -> Self {
+                    Self(Wakeful::new())
+                }
+                $(fn $method(&self $(, $argument: $type)*) $(-> $result)? {
+                    let $this = &self.0;
+                    $body
+                })*
+            }
+        };
+    }
+
+    wrapped! {
+        /// Wakes one where it should wake all.
+        BroadcastsToOne,
+        enter(this) -> Waiter { this.enter() }
+        wait(this, waiter: Waiter, deadline: Option<Deadline>) -> bool { this.wait(waiter, deadline) }
+        abandon(this, waiter: Waiter) { this.abandon(waiter) }
+        cancel(this, waiter: Waiter) -> bool { Condvar::cancel(this, waiter) }
+        signal(this) { this.signal() }
+        broadcast(this) { this.signal() }
+    }
+
+    wrapped! {
+        /// Keeps the signal of a wait that is abandoned or cancelled.
+        KeepsSignal,
+        enter(this) -> Waiter { this.enter() }
+        wait(this, waiter: Waiter, deadline: Option<Deadline>) -> bool { this.wait(waiter, deadline) }
+        abandon(this, waiter: Waiter) {
+            // Goes through the wait as far as it can without a signal of its own.
+            this.wait(waiter, Some(Deadline { ns: P::now_ns(), clock: platform::Clock::Monotonic }));
+        }
+        cancel(this, waiter: Waiter) -> bool {
+            this.wait(waiter, Some(Deadline { ns: P::now_ns() + PATIENCE_NS, clock: platform::Clock::Monotonic }));
+            true
+        }
+        signal(this) { this.signal() }
+        broadcast(this) { this.broadcast() }
+    }
+
+    /// A count of waiters and a count of signals, from which whoever comes first takes: also one that came after the signal.
+    struct Steals<P: Platform> {
+        sequence: P::AtomicU32,
+        signals: P::AtomicU32,
+        waiters: P::AtomicU32,
+        platform: PhantomData<P>,
+    }
+
+    impl<P: Platform> Condvar<P> for Steals<P> {
+        fn new() -> Self {
+            let zero = <P::AtomicU32 as Atomic<u32>>::new;
+            Self { sequence: zero(0), signals: zero(0), waiters: zero(0), platform: PhantomData }
+        }
+        fn enter(&self) -> Waiter {
+            self.waiters.fetch_add(1, AcqRel);
+            Wakeful::<P>::new().enter()
+        }
+        fn wait(&self, _: Waiter, _: Option<Deadline>) -> bool {
+            loop {
+                let sequence = self.sequence.load(Acquire);
+                let signals = self.signals.load(Acquire);
+                if signals == 0 {
+                    P::wait(&self.sequence, sequence, None);
+                } else if self.signals.compare_exchange(signals, signals - 1, AcqRel, Relaxed).is_ok() {
+                    return true;
+                }
+            }
+        }
+        fn abandon(&self, _: Waiter) {}
+        fn cancel(&self, _: Waiter) -> bool {
+            false
+        }
+        fn signal(&self) {
+            let waiters = self.waiters.load(Acquire);
+            if waiters > 0 {
+                self.waiters.fetch_sub(1, AcqRel);
+                self.signals.fetch_add(1, AcqRel);
+                self.sequence.fetch_add(1, AcqRel);
+                P::wake(&self.sequence, 1);
+            }
+        }
+        fn broadcast(&self) {
+            let waiters = self.waiters.swap(0, AcqRel);
+            self.signals.fetch_add(waiters, AcqRel);
+            self.sequence.fetch_add(1, AcqRel);
+            P::wake(&self.sequence, u32::MAX);
+        }
+    }
+
+    /// Reads the sequence when it goes to sleep, and not when it starts to wait: a signal in between is lost.
+    struct LooksLate<P: Platform>(P::AtomicU32);
+
+    impl<P: Platform> Condvar<P> for LooksLate<P> {
+        fn new() -> Self {
+            Self(Atomic::new(0))
+        }
+        fn enter(&self) -> Waiter {
+            Wakeful::<P>::new().enter()
+        }
+        fn wait(&self, _: Waiter, _: Option<Deadline>) -> bool {
+            let sequence = self.0.load(Relaxed);
+            P::wait(&self.0, sequence, None);
+            true
+        }
+        fn abandon(&self, _: Waiter) {}
+        fn cancel(&self, _: Waiter) -> bool {
+            false
+        }
+        fn signal(&self) {
+            self.0.fetch_add(1, Relaxed);
+            P::wake(&self.0, 1);
+        }
+        fn broadcast(&self) {
+            self.0.fetch_add(1, Relaxed);
+            P::wake(&self.0, u32::MAX);
+        }
+    }
+
+    const PREEMPTED: Settings =
+        Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, generation: 0 };
+    /// Where a standby stays for some looks.
+    const RUNNING: Settings = Settings { hints: Hints::Always(RunState::Running), clock_step_ns: 5_000, generation: 0 };
+    /// Where one waiter stands by and another does not.
+    const MIXED: Settings = Settings { hints: Hints::Mixed, ..RUNNING };
+
+    fn caught(explore: impl Fn(Settings)) -> bool {
+        [PREEMPTED, RUNNING, MIXED]
+            .into_iter()
+            .any(|settings| catch_unwind(AssertUnwindSafe(|| explore(settings))).is_err())
+    }
+
+    fn loom_finds(what: &str, body: fn()) {
+        let bounds = Bounds { preemptions: 2, executions: 20_000 };
+        let found = caught(|settings| {
+            conformance::loom::explore(what, settings, bounds, body);
+        });
+        assert!(found, "loom let {what} pass");
+    }
+
+    fn shuttle_finds(what: &str, body: fn()) {
+        let found = caught(|settings| {
+            conformance::shuttle::explore(settings, Schedules::Random, 20_000, body);
+        });
+        assert!(found, "shuttle let {what} pass");
+    }
+
+    macro_rules! twins {
+        ($($name:ident: $twin:ident, $body:ident($($argument:expr),*);)*) => {
+            $(mod $name {
+                use super::*;
+
+                #[test]
+                fn loom() {
+                    type P = Loom;
+                    loom_finds(stringify!($name), || bodies::$body::<P, Native<P>, $twin<P>>($($argument),*));
+                }
+
+                #[test]
+                fn shuttle() {
+                    type P = Shuttle;
+                    shuttle_finds(stringify!($name), || bodies::$body::<P, Native<P>, $twin<P>>($($argument),*));
+                }
+            })*
+        };
+    }
+    twins! {
+        broadcasts_to_one: BroadcastsToOne, broadcasts(2, 1, true);
+        keeps_signal_abandoned: KeepsSignal, giving_up(1, false);
+        keeps_signal_cancelled: KeepsSignal, giving_up(1, true);
+        steals: Steals, no_stealing(1, 1);
+        looks_late: LooksLate, signals(1, 1, true);
+    }
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every reader-writer lock of the catalogue: on this computer with many more threads than processors, in loom, in shuttle.
+
+use conformance::loom::{Bounds, Loom};
+use conformance::shuttle::{Schedules, Shuttle};
+use conformance::twist::{Lying, Twisted};
+use conformance::{HINTS, Hints, Settings, long, rwlock as bodies};
+use linux::Linux;
+use platform::RunState;
+
+/// COST: a queue that is oblivious of the scheduler waits for a slice (3 ms on 2 processors) at nearly each of these.
+fn rounds(name: &str) -> u32 {
+    match (name, long()) {
+        ("rw-queue", false) => 10,
+        ("rw-queue", true) | (_, false) => 100,
+        (_, true) => 2_000,
+    }
+}
+
+const MANY: u32 = 32;
+
+fn settings(name: &str) -> Vec<Settings> {
+    let informed = catalog::rwlock(name).expect("it is in the catalogue").informed;
+    let hints = if informed { &HINTS[..] } else { &HINTS[..1] };
+    hints.iter().map(|&hints| Settings { hints, ..Settings::default() }).collect()
+}
+
+fn loom(name: &'static str, what: &str, preemptions: usize, executions: usize, body: fn()) {
+    let factor = if long() { 100 } else { 1 };
+    let mut ran = 0;
+    for settings in settings(name) {
+        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * factor };
+        ran += conformance::loom::explore(&format!("{name}, {what}"), settings, bounds, body);
+    }
+    eprintln!("loom: {name}, {what}: {ran} executions");
+}
+
+fn shuttle(name: &'static str, what: &str, count: usize, body: fn()) {
+    let factor = if long() { 100 } else { 1 };
+    let mut ran = 0;
+    for settings in settings(name) {
+        for schedules in [Schedules::Random, Schedules::Pct(3)] {
+            ran += conformance::shuttle::explore(settings, schedules, count * factor, body);
+        }
+    }
+    eprintln!("shuttle: {name}, {what}: {ran} executions");
+}
+
+macro_rules! timed_only {
+    (timed $($item:item)*) => { $($item)* };
+    ($kind:ident $($item:item)*) => {};
+}
+
+macro_rules! suite {
+    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
+        $(mod $ident {
+            mod threads {
+                use super::super::*;
+
+                #[test]
+                fn exclusion() {
+                    type P = Linux;
+                    bodies::exclusion::<P, $type>(MANY, rounds($name));
+                }
+
+                #[test]
+                fn exclusion_with_lying_hints() {
+                    type P = Twisted<Linux, Lying>;
+                    bodies::exclusion::<P, $type>(8, rounds($name));
+                }
+
+                #[test]
+                fn one_writer() {
+                    type P = Linux;
+                    bodies::one_writer::<P, $type>(8, rounds($name));
+                }
+
+                #[test]
+                fn sharing() {
+                    type P = Linux;
+                    (0..rounds($name) / 5).for_each(|_| bodies::sharing::<P, $type>(6));
+                }
+
+                #[test]
+                fn trying() {
+                    type P = Linux;
+                    bodies::trying::<P, $type>(8, rounds($name));
+                }
+
+                #[test]
+                fn unwinding() {
+                    type P = Linux;
+                    bodies::unwinding::<P, $type>(4);
+                }
+
+                timed_only! { $kind
+                    #[test]
+                    fn timing() {
+                        type P = Linux;
+                        bodies::timing::<P, $type>(MANY, rounds($name), 200_000);
+                        bodies::timing::<P, $type>(MANY, rounds($name), 0);
+                    }
+
+                    #[test]
+                    fn timing_out() {
+                        type P = Linux;
+                        for patience_ns in [0, 1, 50_000, 5_000_000] {
+                            bodies::timing_out::<P, $type>(patience_ns);
+                        }
+                    }
+                }
+            }
+
+            mod loom {
+                use super::super::*;
+                type P = Loom;
+
+                #[test]
+                fn two() {
+                    loom($name, "two", 3, 1_000, || bodies::exclusion::<P, $type>(2, 2));
+                }
+
+                #[test]
+                fn three() {
+                    loom($name, "three", 2, 1_000, || bodies::exclusion::<P, $type>(3, 1));
+                }
+
+                #[test]
+                fn one_writer() {
+                    loom($name, "one writer", 2, 1_000, || bodies::one_writer::<P, $type>(3, 1));
+                }
+
+                #[test]
+                fn sharing() {
+                    loom($name, "sharing", 2, 1_000, || bodies::sharing::<P, $type>(2));
+                }
+
+                #[test]
+                fn trying() {
+                    loom($name, "trying", 2, 500, || bodies::trying::<P, $type>(2, 2));
+                }
+
+                timed_only! { $kind
+                    #[test]
+                    fn timing() {
+                        loom($name, "timing", 2, 1_000, || bodies::timing::<P, $type>(3, 1, 3_000_000));
+                    }
+
+                    #[test]
+                    fn timing_out() {
+                        loom($name, "timing out", 2, 500, || bodies::timing_out::<P, $type>(3_000_000));
+                    }
+                }
+            }
+
+            mod shuttle {
+                use super::super::*;
+                type P = Shuttle;
+
+                #[test]
+                fn exclusion() {
+                    shuttle($name, "exclusion", 100, || bodies::exclusion::<P, $type>(4, 3));
+                }
+
+                #[test]
+                fn one_writer() {
+                    shuttle($name, "one writer", 100, || bodies::one_writer::<P, $type>(5, 2));
+                }
+
+                #[test]
+                fn sharing() {
+                    shuttle($name, "sharing", 100, || bodies::sharing::<P, $type>(4));
+                }
+
+                #[test]
+                fn trying() {
+                    shuttle($name, "trying", 50, || bodies::trying::<P, $type>(4, 3));
+                }
+
+                timed_only! { $kind
+                    #[test]
+                    fn timing() {
+                        shuttle($name, "timing", 100, || bodies::timing::<P, $type>(4, 3, 3_000_000));
+                    }
+                }
+            }
+        })*
+    };
+}
+catalog::rwlocks!(suite);
+
+/// The default, further than the others: every hint at clocks of several speeds (each phase that ends by the clock lasts one look or
+/// many), upgrades, recursion, and who gets in at all.
+mod default {
+    use std::time::Duration;
+
+    use super::*;
+    use sync::rwlock::{Native, Plain, Wakeful};
+
+    /// COST: ns a look; the longest phase of the algorithm is 500 us, the shortest 100 ns.
+    const STEPS: [u64; 3] = [700, 15_000, 1_000_000];
+
+    fn all() -> impl Iterator<Item = Settings> {
+        HINTS.into_iter().flat_map(|hints| {
+            STEPS.into_iter().map(move |clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() })
+        })
+    }
+
+    fn loom(what: &str, preemptions: usize, executions: usize, body: fn()) {
+        let factor = if long() { 100 } else { 1 };
+        let mut ran = 0;
+        for settings in all() {
+            let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * factor };
+            ran += conformance::loom::explore(&format!("rw-wakeful, {what}"), settings, bounds, body);
+        }
+        eprintln!("loom: rw-wakeful, {what}: {ran} executions");
+    }
+
+    fn shuttle(what: &str, count: usize, body: fn()) {
+        let factor = if long() { 100 } else { 1 };
+        let mut ran = 0;
+        for settings in all() {
+            for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
+                ran += conformance::shuttle::explore(settings, schedules, count * factor, body);
+            }
+        }
+        eprintln!("shuttle: rw-wakeful, {what}: {ran} executions");
+    }
+
+    #[test]
+    fn loom_exclusion() {
+        loom("exclusion", 2, 500, || bodies::exclusion::<Loom, Wakeful<Loom>>(3, 2));
+    }
+
+    #[test]
+    fn loom_upgrading() {
+        loom("upgrading", 2, 500, || bodies::upgrading::<Loom, Wakeful<Loom>>(3, 1, 2_000_000));
+    }
+
+    #[test]
+    fn loom_recursion() {
+        loom("recursion", 2, 500, || bodies::recursion::<Loom, Wakeful<Loom>>(1, 1));
+    }
+
+    #[test]
+    fn loom_timing() {
+        loom("timing", 2, 300, || bodies::timing::<Loom, Wakeful<Loom>>(3, 2, 2_000_000));
+    }
+
+    #[test]
+    fn shuttle_exclusion() {
+        shuttle("exclusion", 100, || bodies::exclusion::<Shuttle, Wakeful<Shuttle>>(5, 4));
+    }
+
+    #[test]
+    fn shuttle_upgrading() {
+        shuttle("upgrading", 100, || bodies::upgrading::<Shuttle, Wakeful<Shuttle>>(5, 3, 2_000_000));
+    }
+
+    #[test]
+    fn shuttle_recursion() {
+        shuttle("recursion", 50, || bodies::recursion::<Shuttle, Wakeful<Shuttle>>(3, 2));
+    }
+
+    #[test]
+    fn shuttle_timing() {
+        shuttle("timing", 50, || bodies::timing::<Shuttle, Wakeful<Shuttle>>(4, 4, 2_000_000));
+    }
+
+    #[test]
+    fn upgrading() {
+        let rounds = if long() { 5_000 } else { 300 };
+        bodies::upgrading::<Linux, Wakeful<Linux>>(MANY, rounds, 200_000);
+        bodies::upgrading::<Twisted<Linux, Lying>, Wakeful<Twisted<Linux, Lying>>>(8, rounds, 200_000);
+    }
+
+    #[test]
+    fn recursion() {
+        bodies::recursion::<Linux, Wakeful<Linux>>(8, if long() { 5_000 } else { 300 });
+    }
+
+    #[test]
+    fn readers_do_not_keep_a_writer_out() {
+        assert!(bodies::writer_gets_in::<Linux, Wakeful<Linux>>(8, Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn writers_do_not_keep_a_reader_out() {
+        assert!(bodies::reader_gets_in::<Linux, Wakeful<Linux>>(8, Duration::from_secs(10)));
+    }
+
+    /// The test above can fail: a lock whose readers come first fails it.
+    #[test]
+    fn readers_who_come_first_keep_a_writer_out() {
+        assert!(!bodies::writer_gets_in::<Linux, Native<Linux, Plain>>(8, Duration::from_millis(200)));
+    }
+}
+
+/// The checkers find what is broken.
+mod twins {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use conformance::rwlock_twins::*;
+    use conformance::twist::{Deaf, NoAcquire, NoRelease};
+
+    fn settings() -> [Settings; 2] {
+        [Hints::Mixed, Hints::Always(RunState::Preempted)].map(|hints| Settings { hints, ..Settings::default() })
+    }
+
+    fn loom_finds(what: &str, body: fn()) {
+        let bounds = Bounds { preemptions: 3, executions: 20_000 };
+        let found = settings().into_iter().any(|settings| {
+            catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, settings, bounds, body))).is_err()
+        });
+        assert!(found, "loom let {what} pass");
+    }
+
+    fn shuttle_finds(what: &str, body: fn()) {
+        let found = settings().into_iter().any(|settings| {
+            catch_unwind(AssertUnwindSafe(|| conformance::shuttle::explore(settings, Schedules::Random, 20_000, body)))
+                .is_err()
+        });
+        assert!(found, "shuttle let {what} pass");
+    }
+
+    macro_rules! twins {
+        ($($name:ident: [P] $body:expr;)*) => {
+            $(mod $name {
+                use super::*;
+
+                #[test]
+                fn loom() {
+                    type P = Loom;
+                    loom_finds(stringify!($name), || $body);
+                }
+
+                #[test]
+                fn shuttle() {
+                    type P = Shuttle;
+                    shuttle_finds(stringify!($name), || $body);
+                }
+            })*
+        };
+    }
+    twins! {
+        loses_reader: [P] bodies::one_writer::<P, LosesReader<P>>(3, 1);
+        lets_writer_in: [P] bodies::one_writer::<P, LetsWriterIn<P>>(2, 1);
+        forgets_sleepers: [P] bodies::one_writer::<P, ForgetsSleepers<P>>(2, 1);
+        mutual: [P] bodies::sharing::<P, Mutual<P>>(2);
+        smart_q_as_printed: [P] bodies::exclusion::<P, SmartQAsPrinted<P>>(3, 1);
+        lets_go: [P] bodies::upgrading::<P, LetsGo<P>>(2, 1, 1);
+    }
+
+    macro_rules! orderings {
+        ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
+            /// Each algorithm without its acquires, without its releases, and with nobody woken.
+            mod orderings {
+                $(mod $ident {
+                    use super::super::*;
+
+                    #[test]
+                    fn acquire() {
+                        type P = Twisted<Loom, NoAcquire>;
+                        loom_finds(concat!($name, " without acquire"), || bodies::exclusion::<P, $type>(2, 1));
+                    }
+
+                    #[test]
+                    fn release() {
+                        type P = Twisted<Loom, NoRelease>;
+                        loom_finds(concat!($name, " without release"), || bodies::exclusion::<P, $type>(2, 1));
+                    }
+
+                    #[test]
+                    fn deaf() {
+                        type P = Twisted<Shuttle, Deaf>;
+                        if sleeps($name) {
+                            shuttle_finds(concat!($name, ", deaf"), || bodies::exclusion::<P, $type>(3, 2));
+                        }
+                    }
+                })*
+            }
+        };
+    }
+    catalog::rwlocks!(orderings);
+
+    fn sleeps(name: &str) -> bool {
+        matches!(name, "rw-wakeful" | "rw-native" | "rw-native-np")
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The default spin lock, with the bodies of the mutexes.
+
+use conformance::loom::{Bounds, Loom};
+use conformance::shuttle::{Schedules, Shuttle};
+use conformance::twist::{Lying, Twisted};
+use conformance::{HINTS, Settings, bodies, long};
+use linux::Linux;
+use platform::Platform;
+use sync::mutex::RawMutex;
+use sync::spin::Wakeful;
+
+/// The spin lock as a mutex.
+struct Spin<P: Platform>(Wakeful<P>);
+
+impl<P: Platform> RawMutex<P> for Spin<P> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self(Wakeful::new())
+    }
+    unsafe fn lock(&self, _: &()) {
+        self.0.lock();
+    }
+    unsafe fn try_lock(&self, _: &()) -> bool {
+        self.0.try_lock()
+    }
+    unsafe fn unlock(&self, _: &()) {
+        // SAFETY: as the caller promised.
+        unsafe { self.0.unlock() }
+    }
+}
+
+/// COST: ns a look; a waiter polls for 10 us.
+const STEPS: [u64; 2] = [3_000, 1_000_000];
+
+fn loom(name: &str, preemptions: usize, body: fn()) {
+    let mut ran = 0;
+    for hints in HINTS {
+        for clock_step_ns in STEPS {
+            let settings = Settings { hints, clock_step_ns, ..Settings::default() };
+            let executions = if long() { 100_000 } else { 1_000 };
+            let bounds = Bounds { preemptions: preemptions + long() as usize, executions };
+            ran += conformance::loom::explore(name, settings, bounds, body);
+        }
+    }
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+fn shuttle(name: &str, body: fn()) {
+    let mut ran = 0;
+    for hints in HINTS {
+        for clock_step_ns in STEPS {
+            let settings = Settings { hints, clock_step_ns, ..Settings::default() };
+            for schedules in [Schedules::Random, Schedules::Pct(3)] {
+                ran += conformance::shuttle::explore(settings, schedules, if long() { 10_000 } else { 100 }, body);
+            }
+        }
+    }
+    eprintln!("shuttle: {name}: {ran} executions");
+}
+
+#[test]
+fn loom_exclusion() {
+    loom("spin, two", 3, || bodies::exclusion::<Loom, Spin<Loom>>(2, 2));
+    loom("spin, three", 2, || bodies::exclusion::<Loom, Spin<Loom>>(3, 1));
+}
+
+#[test]
+fn loom_trying() {
+    loom("spin, trying", 2, || bodies::trying::<Loom, Spin<Loom>>(2, 2));
+}
+
+#[test]
+fn shuttle_exclusion() {
+    shuttle("spin, exclusion", || bodies::exclusion::<Shuttle, Spin<Shuttle>>(4, 3));
+}
+
+#[test]
+fn shuttle_trying() {
+    shuttle("spin, trying", || bodies::trying::<Shuttle, Spin<Shuttle>>(4, 3));
+}
+
+#[test]
+fn shuttle_nesting() {
+    shuttle("spin, nesting", || bodies::nesting::<Shuttle, Spin<Shuttle>>(3, 2, false));
+}
+
+#[test]
+fn threads_exclusion() {
+    let rounds = if long() { 20_000 } else { 500 };
+    bodies::exclusion::<Linux, Spin<Linux>>(32, rounds);
+    bodies::exclusion::<Twisted<Linux, Lying>, Spin<Twisted<Linux, Lying>>>(8, rounds / 10);
+}
+
+#[test]
+fn threads_trying() {
+    bodies::trying::<Linux, Spin<Linux>>(8, 500);
+}

@@ -1,0 +1,663 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `rw-wakeful`: the default reader-writer lock, which knows who is awake.
+//!
+//! Readers enter and leave by one addition each and never fail but for a writer. Whoever runs may take a free lock; of those who wait one, the *front*, watches
+//! the state, and all others wait for the front in a line that is our default mutex. A front that has waited its time demands the lock, and then all who come
+//! wait for it. A lock that one thread uses all the time is left to that thread, by turns of the clock, because every other user would only take its cache lines
+//! away. Choose it unless you know better.
+//!
+//! From TR 1994, section 4.2: what the kernel says of a thread decides whether it is waited for, and a preempted waiter is passed over. From Krieger, Stumm and Unrau (ICPP
+//! 1993): nobody overtakes for ever. From `mutex::Wakeful`: barging, turns by the clock, no wake-up at each contended release. The version bits, by which a waiter learns in two looks how
+//! fast a lock is used, are ours.
+//!
+//! # State
+//!
+//! | bits of `state` | name | meaning |
+//! |---|---|---|
+//! | 0 | WRITER | held by a writer |
+//! | 1 | UPGRADABLE | held by the one reader that may upgrade; not counted in READERS |
+//! | 2 | DEMAND | the front has waited its time: others should leave the lock to it |
+//! | 3 | SLEEPER | the front, or an upgrader, may sleep on this word |
+//! | 4 | UPGRADING | the upgradable reader waits for the readers to leave |
+//! | 5 | URGENT | beside DEMAND: nobody passes the front any more |
+//! | 6-25 | READERS | number of readers, and of those who have added themselves in vain and are about to take that back |
+//! | 26-31 | VERSION | counts releases, a writer's twice, modulo 64 |
+//!
+//! `owner`: thread id of the last writer; HINT. `line`: a `mutex::Wakeful`, held by the front. `front`: written by the front only: its thread id (0-11), the generation of its process (12-14,
+//! see [`Platform::generation`]), that there is one (15), and when sharing was last found to pay (16-31, in ms; 0: never). Free is: READERS and bits 0 to 5 zero.
+//!
+//! # Invariants
+//!
+//! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. When it is set UPGRADABLE is not, and READERS counts only threads between A1 and A4.
+//! I2. DEMAND and URGENT are set by the front only. They are cleared by who takes the lock in spite of them (A3), by the front when it gets the lock or gives up.
+//! I3. While a thread sleeps on `state`, SLEEPER is set, or who cleared it is about to wake all, or it has been woken. At most two sleep there: the front and an upgrader.
+//! I4. SLEEPER is set only in a state that keeps the sleeper out. Only these clear it: a release that changes the state by compare-and-swap (it wakes), who takes the lock in
+//!     spite of a demand (it wakes), the front itself if no upgrader can be asleep.
+//! I5. After its releasing step a thread uses nothing of the lock but the address of `state`.
+//!
+//! # Protocol
+//!
+//! A1. Reader: add READER; done unless WRITER, UPGRADING or DEMAND was set (recursive reader: WRITER). Writer: free (whatever the VERSION) -> WRITER. Upgradable: set it, unless WRITER, UPGRADABLE or DEMAND is.
+//! A4. A reader that added itself in vain takes that back, waking as R1 does.
+//! Wait. W1. If sharing was found to pay lately (F2), look at the state with growing gaps, for ARRIVAL_NS at most, while the holder runs and nobody demands. A2. Take it when it is free.
+//! A3. If it is free and demanded: take it nevertheless after GRACE_NS (WAKING_NS if the front is being woken), or at once if the front is known to be preempted, but not if URGENT.
+//! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front.
+//! Front. F1. Count by VERSION how often others use the lock within two samples. F2. Seldom, but at all: remember that sharing pays. F3. More often than HOT for one thread: nap for a turn; then set DEMAND.
+//! F4. Look with growing gaps; take the lock when it is free (A2), clearing DEMAND. F5. After PATIENCE_NS set DEMAND, whatever the hints say, after URGENT_NS also URGENT. F6. If the writer does not run, or SPIN_NS after the demand, set SLEEPER
+//! (and DEMAND, if readers are what we wait for) and sleep on `state`. F7. With the lock, or at the deadline, unlock `line`.
+//! Release. R1. Reader: subtract READER, add VERSION; if it was the last, SLEEPER is set and nobody holds WRITER (or UPGRADABLE without UPGRADING): wake all. It does not clear SLEEPER (I5), so F6
+//! sets DEMAND, by which few readers come to be the last before the sleeper runs.
+//! R2. Writer, upgradable: take the own bit and SLEEPER away, add VERSION; if SLEEPER was set, wake all.
+//! Upgrade. U1. UPGRADABLE -> WRITER if there are no readers; else set UPGRADING, look for SPIN_NS, then set SLEEPER and sleep. At the deadline clear UPGRADING as R2 does.
+//! D1. Downgrade: as R2, adding READER or UPGRADABLE in the same step.
+//!
+//! # Memory order
+//!
+//! R1, R2, D1 release -> A1, A2, A3, U1 acquire publishes the protected data, and orders a writer after the readers' last look. All changes of `state` are read-modify-writes and continue the release
+//! sequences. Everything else is hints, and relaxed; `front` is ordered by `line`.
+//!
+//! # Under the scheduler
+//!
+//! *Writer preempted or blocked*: arrivals queue at once, the front sleeps. *Reader preempted inside*: nobody knows which; the front demands after PATIENCE_NS and sleeps after SPIN_NS, so that the
+//! processors are free for that reader. *Front preempted*: passed over (A3) until it has waited URGENT_NS; it demands again when it runs. *More threads than processors*: all but those who run
+//! at all sleep in line. *Hint stale*: "runs" costs at most ARRIVAL_NS or SPIN_NS of looking; "does not run" costs a sleep and a wake-up; a front wrongly thought preempted is passed at most until URGENT.
+//! Neither touches I1 to I5. *Killed while holding*: lost. *Fork*: a `line` held by a front of another generation is unlocked by the first who comes (only in the few instructions between locking
+//! `line` and writing `front` would a fork find it held by nobody).
+//!
+//! # Fairness and space
+//!
+//! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
+//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next. 16 bytes.
+//!
+//! # Rejected
+//!
+//! Comparing and swapping readers in: fails when two come at once. Waking at each release that leaves sleepers: see `mutex::Wakeful`. Waking all waiting readers at once: on few processors they only
+//! queue there. Letting go of SLEEPER in R1 by a second step: the lock may be gone (I5). A hot lock told by how often it is found busy: does not tell short sections from a slow user's, and the looks
+//! themselves slow the user down. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom (all hints, three speeds of the clock), shuttle, with deadlines, upgrades and recursion; the twins that lose a reader, let a writer in, forget the sleepers, keep readers apart,
+//! starve a writer and let go while they upgrade are caught. A copied word after fork: `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
+
+use core::marker::PhantomData;
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, StaticPlatform, ThreadId};
+
+use super::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
+use crate::mutex::{self, RawMutex, RawMutexTimed};
+
+const WRITER: u32 = 1;
+const UPGRADABLE: u32 = 1 << 1;
+const DEMAND: u32 = 1 << 2;
+const SLEEPER: u32 = 1 << 3;
+const UPGRADING: u32 = 1 << 4;
+const URGENT: u32 = 1 << 5;
+const READER: u32 = 1 << 6;
+const READERS: u32 = 0xf_ffff << 6;
+const VERSION: u32 = 1 << 26;
+const VERSION_SHIFT: u32 = 26;
+const VERSIONS: u32 = 64;
+
+// In `front`: the thread, the generation of its process, that there is one, and when sharing was found to pay.
+const GENERATION_SHIFT: u32 = 12;
+const GENERATION: u32 = 7 << GENERATION_SHIFT;
+const FRONT: u32 = 1 << 15;
+const SHARED_SHIFT: u32 = 16;
+const SHARED: u32 = u32::MAX << SHARED_SHIFT;
+
+// COST: all in ns; see `mutex::Wakeful`, whose machine this was tuned on.
+/// Between two looks of a waiter: from this ...
+const POLL_NS: u64 = 100;
+/// ... to this, growing with the wait.
+const POLL_MAX_NS: u64 = 2_000;
+/// An arrival looks this long before it queues.
+const ARRIVAL_NS: u64 = 3_000;
+/// The front stays awake this long.
+const SPIN_NS: u64 = 20_000;
+/// It demands the lock after this.
+const PATIENCE_NS: u64 = 10_000;
+/// And lets nobody pass any more after this.
+const URGENT_NS: u64 = 1_000_000;
+/// A front beside a hot lock naps: first this long, then longer ...
+const NAP_NS: u64 = 30_000;
+const NAP_MAX_NS: u64 = 100_000;
+/// ... and demands it after this.
+const TURN_NS: u64 = 300_000;
+/// The front counts twice in a row for this long how often the lock is used: it is hot ...
+const SAMPLE_NS: u64 = 1_000;
+/// ... if that is so often, for each other processor, in both together, a writer's use counting twice. A use every 170 ns: two moves of a cache line.
+const HOT: u32 = 12;
+/// For so long (in units of 2^20 ns, about 1 ms) a lock that was found not to be hot passes for such.
+const SHARED_MS: u32 = 1;
+/// A free lock is left to a front that demands it this long ...
+const GRACE_NS: u64 = 2_000;
+/// ... or this long if it has to be woken.
+const WAKING_NS: u64 = 50_000;
+
+/// The default reader-writer lock: see the head of this file.
+#[repr(C)]
+pub struct Wakeful<P: Platform> {
+    state: P::AtomicU32,
+    /// HINT: the thread that was writer last.
+    owner: P::AtomicU32,
+    front: P::AtomicU32,
+    line: mutex::Wakeful<P>,
+    platform: PhantomData<P>,
+}
+
+impl<P: StaticPlatform> Wakeful<P> {
+    /// A free lock, for a `static`.
+    pub const INIT: Self = Self {
+        state: P::ZERO_U32,
+        owner: P::ZERO_U32,
+        front: P::ZERO_U32,
+        line: mutex::Wakeful::INIT,
+        platform: PhantomData,
+    };
+}
+
+/// What a waiter wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Read,
+    ReadRecursive,
+    Upgradable,
+    Write,
+}
+
+impl Want {
+    /// Bits that keep it out.
+    #[inline]
+    fn excluded(self) -> u32 {
+        match self {
+            Self::Read => WRITER | UPGRADING,
+            Self::ReadRecursive => WRITER,
+            Self::Upgradable => WRITER | UPGRADABLE,
+            Self::Write => WRITER | UPGRADABLE | READERS,
+        }
+    }
+
+    /// What it adds to the state.
+    #[inline]
+    fn unit(self) -> u32 {
+        match self {
+            Self::Read | Self::ReadRecursive => READER,
+            Self::Upgradable => UPGRADABLE,
+            Self::Write => WRITER,
+        }
+    }
+}
+
+/// What the release of this counts (see HOT).
+#[inline(always)]
+fn version(from: u32) -> u32 {
+    if from & WRITER != 0 { 2 * VERSION } else { VERSION }
+}
+
+fn runs<P: Platform>(thread: ThreadId) -> bool {
+    !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
+}
+
+fn spin_until<P: Platform>(ns: u64) {
+    loop {
+        P::pause();
+        if P::now_ns() >= ns {
+            return;
+        }
+    }
+}
+
+impl<P: Platform> Wakeful<P> {
+    #[cold]
+    #[inline(never)]
+    fn read_slow(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        self.after_read(self.state.fetch_sub(READER, Relaxed));
+        self.wait(want, deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        P::register();
+        let arrived = P::now_ns();
+        let mut grace = None;
+        let mut displaced = false;
+        loop {
+            let word = self.state.load(Relaxed);
+            // A thread that met a demand, or meets a front that naps, leaves the lock to the one that uses it.
+            displaced |= word & DEMAND != 0;
+            if want != Want::ReadRecursive && (displaced && word & DEMAND == 0 || !self.shared(arrived)) {
+                break;
+            }
+            if word & want.excluded() == 0 && (word & URGENT == 0 || want == Want::ReadRecursive) {
+                if word & DEMAND == 0 || want == Want::ReadRecursive || self.may_pass(word, &mut grace) {
+                    if self.take(word, want, false) {
+                        return true;
+                    }
+                } else {
+                    P::pause();
+                }
+                continue;
+            }
+            if deadline.is_some_and(P::past) {
+                return false;
+            }
+            let now = P::now_ns();
+            if word & DEMAND != 0 || now >= arrived + ARRIVAL_NS || !self.holder_runs(word) {
+                break;
+            }
+            spin_until::<P>(now + ((now - arrived) / 4).clamp(POLL_NS, POLL_MAX_NS));
+        }
+        self.purge();
+        match deadline {
+            // SAFETY: unlocked below.
+            None => unsafe { self.line.lock(&()) },
+            // SAFETY: unlocked below, if it was locked.
+            Some(deadline) if !unsafe { self.line.lock_until(&(), deadline) } => return false,
+            Some(_) => {}
+        }
+        let shared = self.front.load(Relaxed) & SHARED;
+        self.front.store(shared | FRONT | P::generation() << GENERATION_SHIFT | P::current().0, Relaxed);
+        let taken = self.wait_in_front(want, deadline);
+        self.front.store(self.front.load(Relaxed) & SHARED, Relaxed);
+        // SAFETY: locked above.
+        unsafe { self.line.unlock(&()) };
+        taken
+    }
+
+    /// Sharing was found to pay, lately.
+    fn shared(&self, now: u64) -> bool {
+        let at = self.front.load(Relaxed) >> SHARED_SHIFT;
+        at != 0 && ((now >> 20) as u32).wrapping_sub(at) & (SHARED >> SHARED_SHIFT) <= SHARED_MS
+    }
+
+    /// The only waiter that watches the state.
+    fn wait_in_front(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        let since = P::now_ns();
+        if !self.shared(since) {
+            let uses = self.uses();
+            // More processors may do the same together without any of them being that fast.
+            if uses >= HOT * (P::processors() - 1).max(1) {
+                if !self.nap(since + TURN_NS, deadline) {
+                    return false;
+                }
+            } else if uses > 0 {
+                // Never 0.
+                let at = (since >> 20) as u32 | 1;
+                let front = self.front.load(Relaxed);
+                self.front.store(front & !SHARED | at << SHARED_SHIFT, Relaxed);
+            }
+        }
+        let mut demanded = P::now_ns();
+        loop {
+            let word = self.state.load(Relaxed);
+            if word & want.excluded() == 0 {
+                if self.take(word, want, true) {
+                    return true;
+                }
+                continue;
+            }
+            if deadline.is_some_and(P::past) {
+                self.withdraw();
+                return false;
+            }
+            let now = P::now_ns();
+            if word & DEMAND == 0 && now >= demanded + PATIENCE_NS {
+                self.state.fetch_or(DEMAND, Relaxed);
+                demanded = now;
+            } else if word & URGENT == 0 && now >= since + URGENT_NS {
+                self.state.fetch_or(DEMAND | URGENT, Relaxed);
+            } else if !self.holder_runs(word) || now >= demanded + SPIN_NS {
+                self.sleep(word, if word & READERS != 0 { DEMAND } else { 0 }, deadline);
+            } else {
+                spin_until::<P>(now + (now.saturating_sub(demanded) / 4).clamp(POLL_NS, POLL_MAX_NS));
+            }
+        }
+    }
+
+    /// How often others use the lock while we look (see HOT).
+    fn uses(&self) -> u32 {
+        let mut uses = 0;
+        let mut now = P::now_ns();
+        let mut version = self.state.load(Relaxed) >> VERSION_SHIFT;
+        for _ in 0..2 {
+            now += SAMPLE_NS;
+            spin_until::<P>(now);
+            let later = self.state.load(Relaxed) >> VERSION_SHIFT;
+            uses += later.wrapping_sub(version) % VERSIONS;
+            version = later;
+        }
+        uses
+    }
+
+    /// The front leaves a hot lock to the thread that uses it, for a turn; then demands it. False at the deadline.
+    fn nap(&self, until: u64, deadline: Option<Deadline>) -> bool {
+        let mut nap = NAP_NS;
+        while P::now_ns() < until {
+            if deadline.is_some_and(P::past) {
+                return false;
+            }
+            P::nap(nap);
+            nap = (nap * 2).min(NAP_MAX_NS);
+        }
+        self.state.fetch_or(DEMAND, Relaxed);
+        true
+    }
+
+    /// HINT: wrong either way, it costs a spin or a sleep.
+    fn holder_runs(&self, word: u32) -> bool {
+        word & WRITER == 0 || runs::<P>(ThreadId(self.owner.load(Relaxed) % ThreadId::LIMIT))
+    }
+
+    /// The lock is free and the front demands it: may another thread take it?
+    fn may_pass(&self, word: u32, grace: &mut Option<u64>) -> bool {
+        let front = self.front.load(Relaxed);
+        // HINT: a front that does run demands again.
+        if P::run_state(ThreadId(front % ThreadId::LIMIT)) == RunState::Preempted {
+            return true;
+        }
+        let now = P::now_ns();
+        let ns = if word & SLEEPER == 0 { GRACE_NS } else { WAKING_NS };
+        now >= *grace.get_or_insert(now + ns)
+    }
+
+    /// Takes the lock from a state in which `want` may have it. Ends the demand, which a front that is not here would leave standing.
+    fn take(&self, word: u32, want: Want, in_front: bool) -> bool {
+        // Who sleeps because of UPGRADABLE, or to upgrade, is woken by others.
+        let sleeper = if word & UPGRADABLE == 0 { SLEEPER } else { 0 };
+        let new = (word & !(DEMAND | URGENT | sleeper)) + want.unit();
+        // ORDER: Acquire (A2), pairs with R1 and R2.
+        if self.state.compare_exchange(word, new, Acquire, Relaxed).is_err() {
+            return false;
+        }
+        if want == Want::Write {
+            self.owner.store(P::current().0, Relaxed);
+        }
+        if word & sleeper != 0 && !in_front {
+            P::wake(&self.state, u32::MAX);
+        }
+        true
+    }
+
+    /// Sleeps until a release, unless the state changes first.
+    fn sleep(&self, word: u32, with: u32, deadline: Option<Deadline>) {
+        let new = word | SLEEPER | with;
+        if new != word && self.state.compare_exchange(word, new, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        P::wait(&self.state, new, deadline);
+    }
+
+    /// The front gives up.
+    fn withdraw(&self) {
+        let mut word = self.state.load(Relaxed);
+        loop {
+            let sleeper = if word & UPGRADING == 0 { SLEEPER } else { 0 };
+            match self.state.compare_exchange_weak(word, word & !(DEMAND | URGENT | sleeper), Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// A front that a fork left in the parent.
+    fn purge(&self) {
+        let front = self.front.load(Relaxed);
+        if front != 0
+            && (front & GENERATION) >> GENERATION_SHIFT != P::generation()
+            && self.front.compare_exchange(front, 0, Relaxed, Relaxed).is_ok()
+        {
+            self.state.fetch_and(!(DEMAND | URGENT | SLEEPER), Relaxed);
+            // SAFETY: the thread that locked it is not here, and only one thread gets here.
+            unsafe { self.line.unlock(&()) };
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_after_read(&self, was: u32) {
+        if was & (UPGRADABLE | UPGRADING) != UPGRADABLE {
+            // The lock may be gone by now; only its address is used.
+            P::wake(&self.state, u32::MAX);
+        }
+    }
+
+    /// The holder gives up `from` and keeps `to`.
+    #[cold]
+    #[inline(never)]
+    fn release(&self, from: u32, to: u32) {
+        let mut word = self.state.load(Relaxed);
+        loop {
+            // ORDER: Release (R2), pairs with A1 and A2; publishes the protected data.
+            let new = ((word & !SLEEPER) - from + to).wrapping_add(version(from));
+            match self.state.compare_exchange_weak(word, new, Release, Relaxed) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        if word & SLEEPER != 0 {
+            P::wake(&self.state, u32::MAX);
+        }
+    }
+
+    #[inline(always)]
+    fn after_read(&self, was: u32) {
+        if was & (READERS | SLEEPER | WRITER) == READER | SLEEPER {
+            self.wake_after_read(was);
+        }
+    }
+
+    fn try_take(&self, want: Want, also: u32) -> bool {
+        let mut word = self.state.load(Relaxed);
+        while word & (want.excluded() | also) == 0 {
+            // ORDER: Acquire (A1), pairs with R1 and R2.
+            match self.state.compare_exchange_weak(word, word + want.unit(), Acquire, Relaxed) {
+                Ok(_) => {
+                    if want == Want::Write {
+                        self.owner.store(P::current().0, Relaxed);
+                    }
+                    return true;
+                }
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn read_by(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        let heeded = if want == Want::Read { WRITER | UPGRADING | DEMAND } else { WRITER };
+        // ORDER: Acquire (A1), pairs with R1 and R2.
+        self.state.fetch_add(READER, Acquire) & heeded == 0 || self.read_slow(want, deadline)
+    }
+
+    #[inline]
+    fn write_by(&self, deadline: Option<Deadline>) -> bool {
+        let word = self.state.load(Relaxed);
+        if word & (VERSION - 1) == 0
+            // ORDER: Acquire (A1), pairs with R1 and R2.
+            && self.state.compare_exchange(word, word | WRITER, Acquire, Relaxed).is_ok()
+        {
+            self.owner.store(P::current().0, Relaxed);
+            return true;
+        }
+        self.wait(Want::Write, deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn upgrade_by(&self, deadline: Option<Deadline>) -> bool {
+        P::register();
+        let since = P::now_ns();
+        loop {
+            let word = self.state.load(Relaxed);
+            if word & READERS == 0 {
+                let new = word & !(UPGRADABLE | UPGRADING) | WRITER;
+                // ORDER: Acquire (A2), pairs with R1.
+                if self.state.compare_exchange(word, new, Acquire, Relaxed).is_ok() {
+                    self.owner.store(P::current().0, Relaxed);
+                    return true;
+                }
+                continue;
+            }
+            if deadline.is_some_and(P::past) {
+                if word & UPGRADING != 0 {
+                    self.release(UPGRADING, 0);
+                }
+                return false;
+            }
+            let now = P::now_ns();
+            if word & UPGRADING == 0 {
+                self.state.fetch_or(UPGRADING, Relaxed);
+            } else if now >= since + SPIN_NS {
+                self.sleep(word, 0, deadline);
+            } else {
+                spin_until::<P>(now + ((now - since) / 4).clamp(POLL_NS, POLL_MAX_NS));
+            }
+        }
+    }
+}
+
+impl<P: Platform> RawRwLock<P> for Wakeful<P> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self {
+            state: P::AtomicU32::new(0),
+            owner: P::AtomicU32::new(0),
+            front: P::AtomicU32::new(0),
+            line: mutex::Wakeful::new(),
+            platform: PhantomData,
+        }
+    }
+
+    #[inline]
+    unsafe fn read(&self, _: &()) {
+        self.read_by(Want::Read, None);
+    }
+
+    #[inline]
+    unsafe fn try_read(&self, _: &()) -> bool {
+        self.try_take(Want::Read, DEMAND)
+    }
+
+    #[inline]
+    unsafe fn unlock_read(&self, _: &()) {
+        // ORDER: Release (R1), pairs with A1 and A2: the next writer's changes come after our reads.
+        self.after_read(self.state.fetch_add(VERSION - READER, Release));
+    }
+
+    #[inline]
+    unsafe fn write(&self, _: &()) {
+        self.write_by(None);
+    }
+
+    #[inline]
+    unsafe fn try_write(&self, _: &()) -> bool {
+        self.try_take(Want::Write, 0)
+    }
+
+    #[inline]
+    unsafe fn unlock_write(&self, _: &()) {
+        let word = self.state.load(Relaxed);
+        let new = (word & !WRITER).wrapping_add(version(WRITER));
+        // ORDER: Release (R2), pairs with A1 and A2; publishes the protected data.
+        if word & SLEEPER != 0 || self.state.compare_exchange(word, new, Release, Relaxed).is_err() {
+            self.release(WRITER, 0);
+        }
+    }
+}
+
+impl<P: Platform> RawRwLockTimed<P> for Wakeful<P> {
+    #[inline]
+    unsafe fn read_until(&self, _: &(), deadline: Deadline) -> bool {
+        self.read_by(Want::Read, Some(deadline))
+    }
+
+    #[inline]
+    unsafe fn write_until(&self, _: &(), deadline: Deadline) -> bool {
+        self.write_by(Some(deadline))
+    }
+}
+
+impl<P: Platform> RawRwLockRecursive<P> for Wakeful<P> {
+    #[inline]
+    fn read_recursive(&self) {
+        self.read_by(Want::ReadRecursive, None);
+    }
+
+    #[inline]
+    fn try_read_recursive(&self) -> bool {
+        self.try_take(Want::ReadRecursive, 0)
+    }
+
+    #[inline]
+    fn read_recursive_until(&self, deadline: Deadline) -> bool {
+        self.read_by(Want::ReadRecursive, Some(deadline))
+    }
+}
+
+impl<P: Platform> RawRwLockUpgrade<P> for Wakeful<P> {
+    #[inline]
+    fn upgradable(&self) {
+        if !self.try_upgradable() {
+            self.wait(Want::Upgradable, None);
+        }
+    }
+
+    #[inline]
+    fn try_upgradable(&self) -> bool {
+        self.try_take(Want::Upgradable, DEMAND)
+    }
+
+    #[inline]
+    fn upgradable_until(&self, deadline: Deadline) -> bool {
+        self.try_upgradable() || self.wait(Want::Upgradable, Some(deadline))
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable(&self) {
+        self.release(UPGRADABLE, 0);
+    }
+
+    #[inline]
+    unsafe fn upgrade(&self) {
+        self.upgrade_by(None);
+    }
+
+    #[inline]
+    unsafe fn try_upgrade(&self) -> bool {
+        let mut word = self.state.load(Relaxed);
+        while word & READERS == 0 {
+            // ORDER: Acquire (A1), pairs with R1.
+            match self.state.compare_exchange_weak(word, word - UPGRADABLE + WRITER, Acquire, Relaxed) {
+                Ok(_) => {
+                    self.owner.store(P::current().0, Relaxed);
+                    return true;
+                }
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    unsafe fn upgrade_until(&self, deadline: Deadline) -> bool {
+        self.upgrade_by(Some(deadline))
+    }
+
+    #[inline]
+    unsafe fn downgrade(&self) {
+        self.release(WRITER, READER);
+    }
+
+    #[inline]
+    unsafe fn downgrade_to_upgradable(&self) {
+        self.release(WRITER, UPGRADABLE);
+    }
+
+    #[inline]
+    unsafe fn downgrade_upgradable(&self) {
+        self.release(UPGRADABLE, READER);
+    }
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful`: the default semaphore. One waiter stays awake while nobody else could use its processor, the others sleep.
+//!
+//! Dijkstra's P and V ("Cooperating Sequential Processes", 1965), barging: a token belongs to nobody until it is taken. Nobody can know
+//! which thread will add the next token, so the waiting policy is the one of our condition variable: a *standby* polls, and
+//! takes a token without a system call on either side; a sleeper is woken only for a token that the standby will not take, and not more than a few
+//! sleepers are on their way at a time.
+//!
+//! # State
+//!
+//! `state` is what sleepers sleep on:
+//!
+//! | bits | field    | means                                                        |
+//! |------|----------|--------------------------------------------------------------|
+//! | 0    | STANDBY  | a thread polls this word                                     |
+//! | 1    | SLEEPERS | somebody may sleep on this word                              |
+//! | 2-31 | tokens   | 0 to 2^30 - 1                                                |
+//!
+//! `crowd`, which only waiters write:
+//!
+//! | bits  | field      | means                                                                   |
+//! |-------|------------|-------------------------------------------------------------------------|
+//! | 0-15  | sleepers   | threads between W3 and L1; 65535 is "many", and stays                    |
+//! | 16-18 | generation | [`Platform::generation`] of the process that wrote the rest             |
+//! | 19-21 | skip       | waits to come that shall not stand by, because one stood by in vain, or too many did not |
+//! | 22-27 | turns      | tokens that standbys took, one after the other, while others slept       |
+//!
+//! # Invariants
+//!
+//! I1. `tokens` is the number added less the number taken.
+//! I2. STANDBY is set only by a thread that polls, and which leaves either by taking a token or, at 0 tokens, by clearing it
+//! (or it was copied by a fork, and is cleared before anybody here sleeps). It may be clear though a thread polls.
+//! I3. While a thread sleeps, SLEEPERS is set, or a thread between the two steps of L2 sets it again and wakes whom it should.
+//! I4. While tokens > 0 and a thread sleeps, another waiter is awake, or is being woken: a wake-up is made at each step up from below [`AHEAD`] tokens (but for the
+//! first, if a standby takes it) and at each step down from above. Since there last was no token, the steps up
+//! across a level k < AHEAD exceed those down by one for each k below the present number; each thread woken takes a token (there is one);
+//! so if all of them had, there would be none.
+//!
+//! # Protocol
+//!
+//! Take: A1 where tokens > 0, subtract one; A2 if SLEEPERS and there were more than AHEAD, wake one; L1 a thread that counted itself counts itself out;
+//! L2 the last one clears SLEEPERS, and if somebody has counted itself meanwhile, sets it again and wakes as many as there are tokens.
+//! Wait: W1 become standby, if there is none and spinning is worth while (and this wait need not skip it; one that was woken in vain need not); poll; W2 after a while, or when a thread that could use the processor is
+//! preempted, W3 count oneself into `sleepers`; W4 at 0 tokens set SLEEPERS (and clear STANDBY, if it is one's own), and sleep while the word stays so.
+//! Add: R1 in one step add a token and learn the flags; R2 if SLEEPERS, wake one (I4). R2 knows the address only: the
+//! semaphore may be gone. Give up (deadline, signal, cancellation): standby: W4 without sleeping; L1; L2. A thread cancelled
+//! in its sleep may have been woken: if there are tokens, it wakes another.
+//!
+//! # Memory order
+//!
+//! R1 release -> A1 acquire publishes what the adding thread did before; every change of `state` is a read-modify-write, which continues the
+//! release sequence. W4 release -> L2 acquire: who is counted before the flag that L2 clears was set is seen by L2's look at `sleepers`.
+//! W4 against R2 is the futex system call's own guarantee.
+//!
+//! # Under the scheduler
+//!
+//! Adding thread preempted between R1 and R2: the wake-up is late by that, as with any futex. Standby preempted: its token waits for it, or for whoever comes
+//! by. Woken thread not run soon: likewise; up to AHEAD are on their way. Hint wrong, "none preempted": the standby polls for [`SPIN_NS`] on a
+//! processor that somebody wanted, at one wait in 8. Wrong the other way: a sleep and a wake-up that could have been saved. Killed while
+//! waiting: nothing is held. Fork: the child's first waiter finds another generation, clears STANDBY and counts afresh, before it sleeps.
+//!
+//! # Fairness and space
+//!
+//! Arrivals and the standby go before sleepers, who are woken in the order in which they fell asleep. After [`TURNS`] tokens that went to
+//! standbys there is none for a few waits, so that tokens go to sleepers, and who is woken in vain may stand by: no two threads
+//! keep the others out. A bound there is none, as little as with the C library's. 8 bytes.
+//!
+//! # Rejected
+//!
+//! glibc's one 64-bit word of value and number of sleepers: wakes one sleeper at each token, who finds it taken. The adding thread clearing SLEEPERS
+//! (as mutexes do) and the woken one setting it again: only one wake-up is ever on its way. A hand-off of the token to the sleeper: each token then costs a
+//! context switch. As many on their way as there are processors: that number can change, and I4 needs it constant.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle; twins that lose a token, or a sleeper, are caught. `crates/preload/tests/c/sem*.c`, with and without the library.
+
+use core::marker::PhantomData;
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, Wait};
+
+use super::RawSemaphore;
+
+const STANDBY: u32 = 1;
+const SLEEPERS: u32 = 2;
+const ONE: u32 = 4;
+
+/// Tokens at most.
+pub const MAX: u32 = u32::MAX / ONE;
+
+const COUNT: u32 = 0xffff;
+const GENERATION_SHIFT: u32 = 16;
+const GENERATION: u32 = 7 << GENERATION_SHIFT;
+const SKIP_ONE: u32 = 1 << 19;
+const SKIP: u32 = 7 * SKIP_ONE;
+const TURN_ONE: u32 = 1 << 22;
+/// COST: tokens to standbys in a row: with fewer, the cost of waking a sleeper shows (2 us to 40 us, against 0.3 us a turn).
+const TURNS: u32 = 63;
+
+/// COST: sleepers on their way at a time, at least. Each takes 2 us (busy machine) to 40 us (idle processor) to get there and then
+/// calls the next; a handful keeps a handful of processors supplied, and no more are woken in vain when others take the tokens.
+const AHEAD: u32 = 4;
+
+/// COST: how long a standby polls, ns between its looks, and ns between its questions whether somebody wants the processor: those of the
+/// condition variable (`condvar/wakeful.rs`), for the same reasons.
+const SPIN_NS: u64 = 40_000;
+const POLL_NS: u64 = 150;
+const ASK_NS: u64 = 2_000;
+
+/// The default semaphore.
+pub struct Wakeful<P: Platform> {
+    state: P::AtomicU32,
+    crowd: P::AtomicU32,
+    platform: PhantomData<P>,
+}
+
+/// One wait, from its first [`Wakeful::step`] to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiter {
+    standby: bool,
+    /// Counted in `sleepers`.
+    counted: bool,
+    /// Has been woken since it last stood by.
+    woken: bool,
+}
+
+/// What a waiter has to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Sleep on [`Wakeful::word`] while it holds this value, then report to [`Wakeful::slept`].
+    Sleep(u32),
+    /// Has a token.
+    Taken,
+    /// The deadline passed.
+    TimedOut,
+    /// A signal was handled while it slept. The wait is over, as POSIX wants it.
+    Interrupted,
+}
+
+impl<P: Platform> Wakeful<P> {
+    /// For a `static`: of a word that holds [`Wakeful::word_of`] its tokens, and one that holds 0.
+    pub const fn of_words(word: P::AtomicU32, zero: P::AtomicU32) -> Self {
+        Self { state: word, crowd: zero, platform: PhantomData }
+    }
+
+    /// See [`Wakeful::of_words`]. `tokens` is at most [`MAX`].
+    pub const fn word_of(tokens: u32) -> u32 {
+        tokens * ONE
+    }
+}
+
+impl<P: Platform> RawSemaphore<P> for Wakeful<P> {
+    /// `tokens` is at most [`MAX`].
+    fn new(tokens: u32) -> Self {
+        debug_assert!(tokens <= MAX);
+        Self { state: P::AtomicU32::new(Self::word_of(tokens)), crowd: P::AtomicU32::new(0), platform: PhantomData }
+    }
+
+    #[inline]
+    fn acquire(&self, deadline: Option<Deadline>) -> bool {
+        self.try_acquire() || self.acquire_slow(deadline)
+    }
+
+    #[inline]
+    fn try_acquire(&self) -> bool {
+        let mut state = self.state.load(Relaxed);
+        while state >= ONE {
+            match self.take(state, false) {
+                Ok(()) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn release(&self) -> bool {
+        let mut state = self.state.load(Relaxed);
+        while state / ONE != MAX {
+            let wake = state & SLEEPERS != 0 && Self::owes(state);
+            // R1. ORDER: Release, pairs with A1.
+            match self.state.compare_exchange_weak(state, state + ONE, Release, Relaxed) {
+                Ok(_) => {
+                    if wake {
+                        // R2.
+                        P::wake(&raw const self.state, 1);
+                    }
+                    return true;
+                }
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    fn available(&self) -> u32 {
+        self.state.load(Relaxed) / ONE
+    }
+}
+
+impl<P: Platform> Wakeful<P> {
+    /// The word to sleep on.
+    pub fn word(&self) -> &P::AtomicU32 {
+        &self.state
+    }
+
+    /// A1 and A2; `state` has a token. A standby clears its flag as it takes.
+    #[inline]
+    fn take(&self, state: u32, standby: bool) -> Result<(), u32> {
+        let new = (if standby { state & !STANDBY } else { state }) - ONE;
+        // ORDER: Acquire (A1), pairs with R1.
+        self.state.compare_exchange_weak(state, new, Acquire, Relaxed)?;
+        if state & SLEEPERS != 0 && state / ONE > AHEAD {
+            P::wake(&raw const self.state, 1);
+        }
+        Ok(())
+    }
+
+    /// Is a wake-up due for a token added in this state, if somebody may sleep (I4)?
+    #[inline]
+    fn owes(state: u32) -> bool {
+        match state / ONE {
+            0 => state & STANDBY == 0,
+            tokens => tokens < AHEAD,
+        }
+    }
+
+    /// Changes `crowd` and returns it as it is then. A crowd of another generation is not here: it is forgotten, and so is its standby.
+    fn change_crowd(&self, change: impl Fn(u32) -> u32) -> u32 {
+        let generation = generation::<P>();
+        let mut crowd = self.crowd.load(Relaxed);
+        loop {
+            let ours = crowd & GENERATION == generation;
+            if !ours {
+                // If the flag is that of a thread which was quicker than us, it is missed, which costs a wake-up in vain (I2).
+                self.state.fetch_and(!STANDBY, Relaxed);
+            }
+            let new = change(if ours { crowd } else { generation });
+            // ORDER: AcqRel, pairs with itself: who is counted comes after STANDBY was cleared, and so does its W4.
+            match self.crowd.compare_exchange_weak(crowd, new, AcqRel, Relaxed) {
+                Ok(_) => return new,
+                Err(now) => crowd = now,
+            }
+        }
+    }
+
+    /// W3. `in_vain`: it was the standby. `instead`: it would be if it did not have to skip.
+    fn count_in(&self, in_vain: bool, instead: bool) {
+        self.change_crowd(|crowd| {
+            let crowd = if crowd & COUNT == COUNT { crowd } else { crowd + 1 };
+            match (in_vain, instead && crowd & SKIP != 0) {
+                (true, _) => crowd | SKIP,
+                (false, true) => crowd - SKIP_ONE,
+                (false, false) => crowd,
+            }
+        });
+    }
+
+    /// A standby has taken a token while others slept.
+    fn count_turn(&self) {
+        self.change_crowd(|crowd| match crowd / TURN_ONE {
+            TURNS.. => (crowd % TURN_ONE) | SKIP,
+            _ => crowd + TURN_ONE,
+        });
+    }
+
+    /// L1 and L2.
+    fn count_out(&self) {
+        let crowd = self.change_crowd(|crowd| if matches!(crowd & COUNT, 0 | COUNT) { crowd } else { crowd - 1 });
+        let last = crowd & COUNT == 0;
+        // ORDER: Acquire, pairs with W4: who set the flag that this clears is seen below.
+        if last && self.state.fetch_and(!SLEEPERS, Acquire) & SLEEPERS != 0 && self.crowd.load(Relaxed) & COUNT != 0 {
+            let tokens = self.state.fetch_or(SLEEPERS, Relaxed) / ONE;
+            if tokens != 0 {
+                P::wake(&raw const self.state, tokens.min(AHEAD));
+            }
+        }
+    }
+
+    fn end(&self, waiter: &mut Waiter, step: Step) -> Step {
+        if waiter.counted {
+            self.count_out();
+        }
+        *waiter = Waiter::default();
+        step
+    }
+
+    /// What the waiter has to do next.
+    pub fn step(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Step {
+        loop {
+            let state = self.state.load(Relaxed);
+            if state >= ONE {
+                if self.take(state, waiter.standby).is_ok() {
+                    if waiter.standby && state & SLEEPERS != 0 {
+                        self.count_turn();
+                    }
+                    return self.end(waiter, Step::Taken);
+                }
+                continue;
+            }
+            if waiter.standby {
+                if let Some(step) = self.poll(waiter, deadline) {
+                    return step;
+                }
+                continue;
+            }
+            if !waiter.counted || waiter.woken {
+                // HINT: false where no view looks: then the standby polls, for SPIN_NS at most.
+                let free = state & STANDBY == 0 && !P::higher_preempted(Priority::LockWaiter);
+                if free && (waiter.woken || self.change_crowd(|crowd| crowd) & SKIP == 0) {
+                    // W1.
+                    waiter.standby = self.state.compare_exchange(state, state | STANDBY, Relaxed, Relaxed).is_ok();
+                    waiter.woken &= !waiter.standby;
+                    continue;
+                }
+                if !waiter.counted {
+                    self.count_in(false, free);
+                    waiter.counted = true;
+                }
+            }
+            // W4. ORDER: Release, pairs with the Acquire in L2; publishes that this thread is counted.
+            if self.state.compare_exchange(state, state | SLEEPERS, Release, Relaxed).is_ok() {
+                return Step::Sleep(state | SLEEPERS);
+            }
+        }
+    }
+
+    /// The standby's part of W1, W2 and W4: until there are tokens, or it sleeps, or gives up.
+    #[inline(never)]
+    fn poll(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Option<Step> {
+        let start = P::now_ns();
+        let (mut now, mut asked) = (start, start);
+        loop {
+            let state = self.state.load(Relaxed);
+            if state >= ONE {
+                return None;
+            }
+            if deadline.is_some_and(P::past) {
+                if self.state.compare_exchange(state, state & !STANDBY, Relaxed, Relaxed).is_ok() {
+                    return Some(self.end(waiter, Step::TimedOut));
+                }
+                continue;
+            }
+            let mut leave = now >= start + SPIN_NS;
+            if !leave && now >= asked + ASK_NS {
+                asked = now;
+                leave = P::higher_preempted(Priority::LockWaiter);
+            }
+            if leave {
+                if !waiter.counted {
+                    self.count_in(true, false);
+                    waiter.counted = true;
+                }
+                // W4. ORDER: Release, as above.
+                let new = state & !STANDBY | SLEEPERS;
+                if self.state.compare_exchange(state, new, Release, Relaxed).is_ok() {
+                    waiter.standby = false;
+                    return Some(Step::Sleep(new));
+                }
+                continue;
+            }
+            let next = now + POLL_NS;
+            while now < next {
+                P::pause();
+                now = P::now_ns();
+            }
+        }
+    }
+
+    /// The waiter has slept, with this outcome; what next?
+    pub fn slept(&self, waiter: &mut Waiter, outcome: Wait, deadline: Option<Deadline>) -> Step {
+        match outcome {
+            Wait::Woken => {
+                waiter.woken = true;
+                self.step(waiter, deadline)
+            }
+            Wait::Changed => self.step(waiter, deadline),
+            // Nobody woke it, so it owes nobody anything.
+            Wait::TimedOut | Wait::Interrupted if self.try_acquire() => self.end(waiter, Step::Taken),
+            Wait::TimedOut => self.end(waiter, Step::TimedOut),
+            Wait::Interrupted => self.end(waiter, Step::Interrupted),
+        }
+    }
+
+    /// The waiter's thread is being cancelled in its sleep. It may have been woken: lets somebody else have the token.
+    pub fn cancelled(&self, waiter: &mut Waiter) {
+        self.end(waiter, Step::Interrupted);
+        if self.state.load(Relaxed) >= ONE {
+            P::wake(&raw const self.state, 1);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn acquire_slow(&self, deadline: Option<Deadline>) -> bool {
+        P::register();
+        let mut waiter = Waiter::default();
+        let mut step = self.step(&mut waiter, deadline);
+        loop {
+            step = match step {
+                Step::Sleep(expected) => {
+                    let outcome = match P::wait(&self.state, expected, deadline) {
+                        Wait::Interrupted => Wait::Woken,
+                        outcome => outcome,
+                    };
+                    self.slept(&mut waiter, outcome, deadline)
+                }
+                Step::Taken => return true,
+                Step::TimedOut => return false,
+                Step::Interrupted => self.step(&mut waiter, deadline),
+            };
+        }
+    }
+}
+
+/// This process's, as it stands in `crowd`.
+fn generation<P: Platform>() -> u32 {
+    P::generation() << GENERATION_SHIFT
+}

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask mutate`: is every memory ordering needed, and would a test notice if it were missing?
+//!
+//! A copy of the crate `sync` is built once, in which each ordering goes through a function that can replace it (`hook.rs`). Then each
+//! loom test runs as it is, which shows the orderings that it reaches; then, for each ordering and each way to weaken it, the
+//! tests that reach it run until one fails. Who survives is explained in `explained.toml`, or this fails.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use wait_timeout::ChildExt;
+
+use crate::sites::{self, Order, Site};
+
+/// Weaken each memory ordering of the algorithms in turn and see whether a test notices
+///
+/// Exit status 0 if each is noticed or its survival explained in crates/xtask/explained.toml.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only files whose path below crates/sync/src contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    file: String,
+    /// Name the mutants and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Try survivors again with WAKEFUL_LONG=1; takes hours
+    #[arg(long)]
+    long: bool,
+    /// Start no further mutant after this many seconds; says how many are left
+    #[arg(long, value_name = "SECONDS")]
+    within: Option<u64>,
+    /// Run this many tests at once [default: one a processor]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+}
+
+/// Test programs of `conformance` that no weak ordering can fail, or that must fail.
+const NOT_LOOM: [&str; 3] = ["shuttle", "threads", "twins"];
+
+pub fn mutate(options: &Options) -> Result<ExitCode> {
+    let start = Instant::now();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let sources = Sources::read(&root.join("crates/sync/src"))?;
+    let explained = Explained::read(&root.join("crates/xtask/explained.toml"))?;
+    let mutants: Vec<_> = sources.mutants().filter(|mutant| mutant.site.file.contains(&options.file)).collect();
+    ensure!(
+        !mutants.is_empty(),
+        "no ordering to weaken in a file whose path contains {:?}; --list names all",
+        options.file
+    );
+    if options.list {
+        for mutant in &mutants {
+            println!("{} {} {}", mutant.number, mutant.site, mutant.arrow());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let target = std::env::current_exe()?.ancestors().nth(2).context("not in a target directory")?.to_owned();
+    eprintln!("building a copy of crates/sync in which each ordering can be replaced");
+    let programs = build(&root, &target, &sources)?;
+    let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let tests = measure(&programs, &target, jobs)?;
+    eprintln!("{} mutants, {} tests, {:.0} s so far", mutants.len(), tests.len(), start.elapsed().as_secs_f64());
+
+    let end = options.within.map(|seconds| start + Duration::from_secs(seconds));
+    let kills = Mutex::new(HashMap::new());
+    // The cheap ones first, so that a short run sees most of them.
+    let mut order: Vec<usize> = (0..mutants.len()).collect();
+    let cost = |mutant: &Mutant| -> Duration { tests.iter().filter(|test| test.reaches(mutant)).map(|t| t.took).sum() };
+    order.sort_by_key(|&index| cost(&mutants[index]));
+    let done = Mutex::new(0);
+    let verdicts = in_parallel(jobs, &order, |&index| {
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Ok(Verdict::NotRun);
+        }
+        let mutant = &mutants[index];
+        let mut verdict = try_all(mutant, &tests, &kills, false)?;
+        if options.long && verdict == Verdict::Survived {
+            verdict = try_all(mutant, &tests, &kills, true)?;
+        }
+        let mut done = done.lock().unwrap();
+        *done += 1;
+        eprintln!("{}/{} {} {}: {}", *done, mutants.len(), mutant.site, mutant.arrow(), verdict.name());
+        Ok(verdict)
+    })?;
+    let mut results: Vec<_> = order.into_iter().zip(verdicts).collect();
+    results.sort_by_key(|&(index, _)| index);
+    let results: Vec<_> = results.into_iter().map(|(index, verdict)| (&mutants[index], verdict)).collect();
+    Ok(report(&results, &explained, &options.file, start.elapsed()))
+}
+
+// --- the source, and its copy ----------------------------------------------------------------------------------------
+
+/// The files of `crates/sync/src`, with the sites in each; sites are numbered through all of them.
+struct Sources(Vec<(String, String, Vec<Site>)>);
+
+impl Sources {
+    fn read(folder: &Path) -> Result<Self> {
+        let mut files = Vec::new();
+        for entry in walkdir::WalkDir::new(folder).sort_by_file_name() {
+            let path = entry?.into_path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                let file = path.strip_prefix(folder)?.to_string_lossy().into_owned();
+                let text = fs::read_to_string(&path)?;
+                let sites = sites::find(&file, &text).with_context(|| format!("crates/sync/src/{file}"))?;
+                files.push((file, text, sites));
+            }
+        }
+        Ok(Self(files))
+    }
+
+    fn mutants(&self) -> impl Iterator<Item = Mutant<'_>> {
+        let sites = self.0.iter().flat_map(|(_, _, sites)| sites).enumerate();
+        sites.flat_map(|(number, site)| site.weaker().iter().map(move |&weaker| Mutant { number, site, weaker }))
+    }
+}
+
+struct Mutant<'a> {
+    /// Of the site.
+    number: usize,
+    site: &'a Site,
+    weaker: Order,
+}
+
+impl Mutant<'_> {
+    fn arrow(&self) -> String {
+        format!("{:?} -> {:?}", self.site.order, self.weaker)
+    }
+
+    fn variable(&self) -> String {
+        format!("{}:{:?}", self.number, self.weaker)
+    }
+}
+
+/// Writes only what is new, so that cargo compiles only that.
+fn write(path: &Path, text: &str) -> Result<()> {
+    if fs::read_to_string(path).is_ok_and(|before| before == text) {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+    fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// Builds the loom tests on the copy; returns their programs, by name.
+fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<String, PathBuf>> {
+    let copy = target.join("mutate");
+    fs::create_dir_all(copy.join("crates/sync/src"))?;
+    // What is gone from the source goes from the copy.
+    for entry in fs::read_dir(copy.join("crates"))? {
+        let entry = entry?;
+        if entry.file_name() != "sync" && !root.join("crates").join(entry.file_name()).exists() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    for entry in walkdir::WalkDir::new(copy.join("crates/sync/src")) {
+        let path = entry?.into_path();
+        let file = path.strip_prefix(copy.join("crates/sync/src"))?.to_string_lossy().into_owned();
+        if path.is_file() && file != "hook.rs" && !sources.0.iter().any(|(name, ..)| *name == file) {
+            fs::remove_file(path)?;
+        }
+    }
+    // Cargo tells the packages of two workspaces apart by name and version only, and the two share their built dependencies here.
+    let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
+    let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+    ensure!(manifest.contains(&version), "Cargo.toml does not say {version}");
+    write(&copy.join("Cargo.toml"), &manifest.replace(&version, "version = \"0.0.0-mutants\""))?;
+    write(&copy.join("crates/sync/Cargo.toml"), &fs::read_to_string(root.join("crates/sync/Cargo.toml"))?)?;
+    // Cargo writes the new versions into the copy of the lock file.
+    fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;
+    for entry in fs::read_dir(root.join("crates"))? {
+        let entry = entry?;
+        let link = copy.join("crates").join(entry.file_name());
+        if entry.file_name() != "sync" && fs::read_link(&link).ok() != Some(entry.path()) {
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(entry.path(), link)?;
+        }
+    }
+    let mut number = 0;
+    for (file, text, sites) in &sources.0 {
+        let mut hooked = sites::hooked(text, sites, number);
+        if file == "lib.rs" {
+            hooked += "extern crate std;\nmod hook;\n";
+        }
+        write(&copy.join("crates/sync/src").join(file), &hooked)?;
+        number += sites.len();
+    }
+    write(&copy.join("crates/sync/src/hook.rs"), include_str!("hook.rs"))?;
+
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["test", "--no-run", "--quiet", "--offline", "--profile=ci", "--package=wakeful-conformance"]);
+    cargo.args(["--message-format=json-render-diagnostics", "--target-dir"]).arg(target).current_dir(&copy);
+    for entry in fs::read_dir(root.join("crates/conformance/tests"))? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_file() && !NOT_LOOM.contains(&name.as_str()) {
+            cargo.args(["--test", &name]);
+        }
+    }
+    let output = cargo.stderr(Stdio::inherit()).output().context("cargo")?;
+    ensure!(output.status.success(), "the copy in {} does not compile; does crates/sync?", copy.display());
+
+    #[derive(Deserialize)]
+    struct Message {
+        executable: Option<PathBuf>,
+        target: Option<Target>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    let mut programs = BTreeMap::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        if let Ok(Message { executable: Some(executable), target: Some(target) }) = serde_json::from_str(line) {
+            programs.insert(target.name, executable);
+        }
+    }
+    ensure!(!programs.is_empty(), "cargo built no test");
+    Ok(programs)
+}
+
+// --- the tests -------------------------------------------------------------------------------------------------------
+
+struct Test {
+    program: PathBuf,
+    name: String,
+    /// With no mutant chosen.
+    took: Duration,
+    reaches: HashSet<usize>,
+}
+
+impl Test {
+    fn reaches(&self, mutant: &Mutant) -> bool {
+        self.reaches.contains(&mutant.number)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        // What the caller's environment says is for other runs.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("WAKEFUL_") || name.to_string_lossy().starts_with("LOOM_") {
+                command.env_remove(name);
+            }
+        }
+        command.args(["--exact", &self.name]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+/// The loom tests of these programs: all of the one called `loom`, and in others those called `loom...`.
+fn names(program: &str, path: &Path) -> Result<Vec<String>> {
+    let output = Command::new(path).args(["--list", "--format=terse"]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    let names = names.filter(|name| program == "loom" || name.split("::").any(|part| part.starts_with("loom")));
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// Runs each test with nothing changed: it has to pass, and shows what it reaches and how long it takes.
+fn measure(programs: &BTreeMap<String, PathBuf>, target: &Path, jobs: usize) -> Result<Vec<Test>> {
+    let mut all = Vec::new();
+    for (program, path) in programs {
+        for name in names(program, path)? {
+            all.push((all.len(), path, name));
+        }
+    }
+    ensure!(!all.is_empty(), "no loom test found");
+    in_parallel(jobs, &all, |(number, path, name)| {
+        let mut test =
+            Test { program: path.to_path_buf(), name: name.clone(), took: Duration::ZERO, reaches: HashSet::new() };
+        let reached = target.join(format!("mutate/reached-{number}"));
+        let _ = fs::remove_file(&reached);
+        let start = Instant::now();
+        let status = test.command().env("WAKEFUL_REACHED", &reached).status()?;
+        ensure!(status.success(), "fails with nothing changed, mend that first: {} --exact {name}", path.display());
+        test.took = start.elapsed();
+        for line in fs::read_to_string(&reached).unwrap_or_default().lines() {
+            test.reaches.insert(line.parse()?);
+        }
+        let _ = fs::remove_file(&reached);
+        Ok(test)
+    })
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// By this test.
+    Caught(String),
+    TimedOut(String),
+    Survived,
+    /// No test comes by.
+    NotReached,
+    /// No time left.
+    NotRun,
+}
+
+impl Verdict {
+    fn name(&self) -> String {
+        match self {
+            Self::Caught(test) => format!("caught by {test}"),
+            Self::TimedOut(test) => format!("timed out in {test}"),
+            Self::Survived => "survived".to_owned(),
+            Self::NotReached => "not reached by any test".to_owned(),
+            Self::NotRun => "not run".to_owned(),
+        }
+    }
+}
+
+fn try_all(mutant: &Mutant, tests: &[Test], kills: &Mutex<HashMap<String, u32>>, long: bool) -> Result<Verdict> {
+    let mut tests: Vec<_> = tests.iter().filter(|test| test.reaches(mutant)).collect();
+    if tests.is_empty() {
+        return Ok(Verdict::NotReached);
+    }
+    {
+        let kills = kills.lock().unwrap();
+        tests.sort_by_key(|test| (std::cmp::Reverse(kills.get(&test.name).copied().unwrap_or(0).min(1)), test.took));
+    }
+    for test in tests {
+        let mut command = test.command();
+        command.env("WAKEFUL_MUTANT", mutant.variable());
+        let patience = if long {
+            command.env("WAKEFUL_LONG", "1");
+            Duration::from_secs(1800)
+        } else {
+            Duration::from_secs(30) + test.took * 20
+        };
+        let mut child = command.spawn()?;
+        match child.wait_timeout(patience)? {
+            Some(status) if status.success() => {}
+            Some(_) => {
+                *kills.lock().unwrap().entry(test.name.clone()).or_insert(0) += 1;
+                return Ok(Verdict::Caught(test.name.clone()));
+            }
+            None => {
+                child.kill()?;
+                child.wait()?;
+                // At the long bounds most do not end: then this test has not noticed it, and the next is tried.
+                if !long {
+                    return Ok(Verdict::TimedOut(test.name.clone()));
+                }
+            }
+        }
+    }
+    Ok(Verdict::Survived)
+}
+
+/// Runs `work` on each item, some at a time; results in the order of the items.
+fn in_parallel<T: Sync, R: Send>(jobs: usize, items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let results: Vec<_> = items.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(at) =
+                    Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).filter(|&at| at < items.len())
+                {
+                    *results[at].lock().unwrap() = Some(work(&items[at]));
+                }
+            });
+        }
+    });
+    results.into_iter().map(|result| result.into_inner().unwrap().expect("each was worked on")).collect()
+}
+
+// --- the report ------------------------------------------------------------------------------------------------------
+
+/// Survivors that are right to survive.
+#[derive(Deserialize)]
+struct Explained {
+    #[serde(default)]
+    survivor: Vec<Survivor>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Survivor {
+    file: String,
+    /// As the report prints it, without the line.
+    place: String,
+    /// `Release -> Relaxed`.
+    mutation: String,
+    why: String,
+}
+
+impl Explained {
+    fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let all: Self = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        for survivor in &all.survivor {
+            if survivor.why.len() < 40 {
+                bail!("{}: {}: {}: that is no explanation", path.display(), survivor.file, survivor.place);
+            }
+        }
+        Ok(all)
+    }
+
+    fn find(&self, mutant: &Mutant) -> Option<(usize, &Survivor)> {
+        self.survivor.iter().enumerate().find(|(_, survivor)| {
+            survivor.file == mutant.site.file
+                && survivor.place == mutant.site.place
+                && survivor.mutation == mutant.arrow()
+        })
+    }
+}
+
+/// What is wrong with these results, and how many there are of each kind.
+fn judge<'a>(
+    results: &[(&Mutant, Verdict)],
+    explained: &Explained,
+    file: &str,
+) -> (BTreeMap<&'a str, usize>, Vec<String>) {
+    let mut counts = BTreeMap::new();
+    let mut problems = Vec::new();
+    let mut used = HashSet::new();
+    for (mutant, verdict) in results {
+        let explanation = explained.find(mutant);
+        used.extend(explanation.map(|(number, _)| number));
+        let (kind, problem) = match (verdict, explanation) {
+            (Verdict::Caught(_), None) => ("caught", None),
+            (Verdict::Caught(_), Some(_)) => {
+                ("caught", Some("caught, so delete its entry in explained.toml".to_owned()))
+            }
+            (Verdict::Survived, Some(_)) if mutant.site.commented => ("explained", None),
+            (Verdict::Survived, Some(_)) => {
+                ("explained", Some("explained, but no ORDER: comment beside it says why it stands".to_owned()))
+            }
+            (Verdict::Survived, None) => ("survived", Some(verdict.name())),
+            (Verdict::NotReached, _) => ("not reached", Some(verdict.name())),
+            (Verdict::TimedOut(_), _) => ("timed out", Some(verdict.name())),
+            (Verdict::NotRun, _) => ("not run", None),
+        };
+        *counts.entry(kind).or_insert(0) += 1;
+        problems.extend(problem.map(|problem| format!("{} {}: {problem}", mutant.site, mutant.arrow())));
+    }
+    for (number, survivor) in explained.survivor.iter().enumerate() {
+        if survivor.file.contains(file) && !used.contains(&number) {
+            problems.push(format!(
+                "explained.toml: {} {} {}: there is no such ordering, delete the entry",
+                survivor.file, survivor.place, survivor.mutation
+            ));
+        }
+    }
+    (counts, problems)
+}
+
+fn report(results: &[(&Mutant, Verdict)], explained: &Explained, file: &str, took: Duration) -> ExitCode {
+    let mut last = usize::MAX;
+    for (mutant, verdict) in results {
+        if last != mutant.number {
+            println!("{}", mutant.site);
+            last = mutant.number;
+        }
+        match explained.find(mutant) {
+            Some((_, survivor)) if *verdict == Verdict::Survived => {
+                println!("    {}: explained:\n        {}", mutant.arrow(), survivor.why.trim());
+            }
+            _ => println!("    {}: {}", mutant.arrow(), verdict.name()),
+        }
+    }
+    let (counts, problems) = judge(results, explained, file);
+    println!();
+    for (kind, count) in &counts {
+        println!("{count:4} {kind}");
+    }
+    if !problems.is_empty() {
+        println!("\nto do (weaken it in the source, add a test that notices, or explain it):");
+        for problem in &problems {
+            println!("  {problem}");
+        }
+    }
+    eprintln!("{} mutants in {:.0} s", results.len(), took.as_secs_f64());
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "fn lock() {\n// ORDER: Acquire.\nword.load(Acquire); }\n\n\n\n\n\n\n\n\n\n\nfn unlock() { word.store(1, Release) }";
+    const EXPLAINED: &str = r#"
+        survivor = [{ file = "a.rs", place = "lock: load", mutation = "Acquire -> Relaxed", why = "because loom runs one step after another" }]
+    "#;
+
+    /// The counts, as text, and the problems, of these verdicts on the two orderings above.
+    fn judged(explained: &str, first: Verdict, second: Verdict) -> (String, Vec<String>) {
+        let sites = sites::find("a.rs", TEXT).unwrap();
+        let [lock, unlock] = &sites[..] else { panic!("{sites:?}") };
+        let mutants = [lock, unlock].map(|site| Mutant { number: site.line, site, weaker: Order::Relaxed });
+        let results = [(&mutants[0], first), (&mutants[1], second)];
+        let (counts, problems) = judge(&results, &toml::from_str(explained).unwrap(), "");
+        (format!("{counts:?}"), problems)
+    }
+
+    fn caught() -> Verdict {
+        Verdict::Caught("a test".into())
+    }
+
+    #[test]
+    fn who_is_caught_or_explained_is_no_problem() {
+        assert_eq!(judged("", caught(), caught()), (r#"{"caught": 2}"#.into(), vec![]));
+        let (counts, problems) = judged(EXPLAINED, Verdict::Survived, caught());
+        assert_eq!((counts.as_str(), problems.len()), (r#"{"caught": 1, "explained": 1}"#, 0));
+    }
+
+    #[test]
+    fn who_survives_or_is_not_reached_is_a_problem() {
+        for verdict in [Verdict::Survived, Verdict::NotReached, Verdict::TimedOut("a test".into())] {
+            let (_, problems) = judged(EXPLAINED, Verdict::Survived, verdict.clone());
+            assert_eq!(problems, [format!("a.rs:14 unlock: store Release -> Relaxed: {}", verdict.name())]);
+        }
+    }
+
+    #[test]
+    fn an_explanation_has_to_be_true_and_beside_the_source() {
+        let (_, problems) = judged(EXPLAINED, caught(), caught());
+        assert!(problems[0].contains("delete its entry"), "{problems:?}");
+        let (_, problems) = judged(&EXPLAINED.replace("lock: load", "lock: swap"), caught(), caught());
+        assert!(problems[0].contains("no such ordering"), "{problems:?}");
+        let elsewhere = EXPLAINED.replace("lock: load", "unlock: store").replace("Acquire -> R", "Release -> R");
+        let (_, problems) = judged(&elsewhere, caught(), Verdict::Survived);
+        assert!(problems[0].contains("ORDER: comment"), "{problems:?}");
+    }
+}
