@@ -104,15 +104,22 @@ pub enum JobError {
 /// COST: how long a sample may take beyond its interval; threads that burn critical sections of 100 us finish in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// As for our own locks: an interposer that runs with another view than the one asked for would be a lie.
-fn check_interposer() -> Result<(), JobError> {
+/// A contender that asks for a view and silently runs with another would be a lie.
+pub(crate) fn check_view(taken: impl FnOnce() -> Option<View>) -> Result<(), JobError> {
     let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
-    match (Request::named(asked.as_bytes()), Interposer::here()) {
-        (Some(Request::Only(view)), Some(interposer)) if view != View::None && interposer.view() != asked => {
-            Err(JobError::NoView(asked))
-        }
+    match Request::named(asked.as_bytes()) {
+        Some(Request::Only(view)) if view != View::None && taken() != Some(view) => Err(JobError::NoView(asked)),
         _ => Ok(()),
     }
+}
+
+/// As [`check_view`], of the interposer, where one is preloaded.
+fn check_interposer() -> Result<(), JobError> {
+    let Some(interposer) = Interposer::here() else { return Ok(()) };
+    check_view(|| match Request::named(interposer.view().as_bytes()) {
+        Some(Request::Only(view)) => Some(view),
+        _ => None,
+    })
 }
 
 /// The view that was used in this process: by the interposer or by our own locks.
