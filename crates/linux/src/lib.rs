@@ -47,6 +47,11 @@ pub fn view() -> view::View {
     }
 }
 
+/// The view in use; `None` until a thread has registered or [`init`] chose bpf.
+pub fn chosen() -> Option<view::View> {
+    registry::live().map(|registry| registry.view())
+}
+
 /// Unregisters the calling thread for good; it keeps working, unseen. Happens by itself when a thread exits, where the C
 /// library lets us have a destructor without allocating; an interposer that sees threads end should call it.
 pub fn thread_exit() {
