@@ -75,6 +75,11 @@ fn versions() {
 }
 
 #[test]
+fn owed() {
+    same("owed.c");
+}
+
+#[test]
 fn stress() {
     same("stress.c");
 }
