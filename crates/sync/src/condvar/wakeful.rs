@@ -390,7 +390,7 @@ impl<P: Platform> Wakeful<P> {
                 Err(now) => state = now,
             }
         }
-        if state & SLEEPERS != 0 {
+        if state & (SLEEPERS | PENDING) != 0 {
             self.sequence.fetch_add(1, Relaxed);
             P::wake(&self.sequence, u32::MAX);
         }
