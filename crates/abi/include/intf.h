@@ -102,7 +102,10 @@ struct wakeful_thread {
 	__u32 priority;          /* OWNER and THREADS: enum wakeful_priority */
 	__u32 holds;             /* OWNER: how many locks it holds that raised its priority */
 	__u32 words[8];          /* OWNER and THREADS: links, wait word and memory of the algorithms */
-	__u64 owner_reserved[2];
+	__u32 asked;             /* THREADS: looks at its run state while no view watched it */
+	__u32 watch;             /* OWNER: why the view watches it, or not */
+	__u32 switched;          /* OWNER: its context switches when `asked` was 0 */
+	__u32 owner_reserved;
 };
 
 #endif

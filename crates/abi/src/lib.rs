@@ -167,8 +167,14 @@ pub struct Thread {
     pub holds: AtomicU32,
     /// Links, wait word and memory of the algorithms. Written by owner and other threads.
     pub words: [AtomicU32; 8],
+    /// Looks at its run state while no view watched it. Written by other threads.
+    pub asked: AtomicU32,
+    /// Why the view watches it, or not. Written by the owner.
+    pub watch: AtomicU32,
+    /// Its context switches when `asked` was 0. Written by the owner.
+    pub switched: AtomicU32,
     #[doc(hidden)]
-    pub owner_reserved: [AtomicU64; 2],
+    pub owner_reserved: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Thread>() == 128);

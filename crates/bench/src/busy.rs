@@ -3,6 +3,8 @@
 
 use std::io;
 
+use crate::process;
+
 /// Busy processes, until dropped.
 #[derive(Debug)]
 pub struct Busy(Vec<libc::pid_t>);
@@ -12,12 +14,16 @@ impl Busy {
     pub fn start(count: usize) -> io::Result<Self> {
         let mut busy = Self(Vec::with_capacity(count));
         for _ in 0..count {
-            // SAFETY: the child calls only prctl, which is async-signal-safe, and then never anything again.
+            // SAFETY: no arguments.
+            let parent = unsafe { libc::getpid() };
+            // SAFETY: the child calls only what is async-signal-safe, and then never anything again.
             match unsafe { libc::fork() } {
                 -1 => return Err(io::Error::last_os_error()),
                 0 => {
-                    // SAFETY: as above.
-                    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                    if !process::die_with(parent, libc::SIGKILL) {
+                        // SAFETY: async-signal-safe.
+                        unsafe { libc::_exit(0) };
+                    }
                     let mut spin = 0u64;
                     loop {
                         spin = std::hint::black_box(spin.wrapping_add(1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who takes part: a lock in our own process, or pthread under a preloaded library.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,29 @@ pub const VIEW_VARIABLE: &str = linux::view::VARIABLE;
 /// The names of the views, as that variable takes them.
 pub fn views() -> impl Iterator<Item = &'static str> {
     linux::view::NAMES.iter().map(|(name, _)| *name)
+}
+
+/// What the interposer exports and no other library does: the name of the view that it took.
+pub const VIEW_SYMBOL: &CStr = c"wakeful_preload_view";
+
+/// The interposer that is preloaded into this process.
+pub struct Interposer(extern "C" fn() -> *const c_char);
+
+impl Interposer {
+    /// `None` if it is not preloaded here.
+    pub fn here() -> Option<Self> {
+        // SAFETY: a C string.
+        let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, VIEW_SYMBOL.as_ptr()) };
+        // SAFETY: the symbol, if it is there, is a function of this type.
+        (!symbol.is_null())
+            .then(|| Self(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(symbol) }))
+    }
+
+    /// The view that it takes, which it sets up if it has not yet.
+    pub fn view(&self) -> &'static str {
+        // SAFETY: it returns a C string that stays.
+        unsafe { CStr::from_ptr((self.0)()) }.to_str().unwrap_or_default()
+    }
 }
 
 /// A contender and the environment that it runs in.

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use linux::view::{Request, View};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::Contender;
+use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
 use crate::workload::{condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
@@ -103,9 +104,28 @@ pub enum JobError {
 /// COST: how long a sample may take beyond its interval; threads that burn critical sections of 100 us finish in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A contender that asks for a view and silently runs with another would be a lie.
+pub(crate) fn check_view(taken: impl FnOnce() -> Option<View>) -> Result<(), JobError> {
+    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
+    match Request::named(asked.as_bytes()) {
+        Some(Request::Only(view)) if view != View::None && taken() != Some(view) => Err(JobError::NoView(asked)),
+        _ => Ok(()),
+    }
+}
+
+/// As [`check_view`], of the interposer, where one is preloaded.
+fn check_interposer() -> Result<(), JobError> {
+    let Some(interposer) = Interposer::here() else { return Ok(()) };
+    check_view(|| match Request::named(interposer.view().as_bytes()) {
+        Some(Request::Only(view)) => Some(view),
+        _ => None,
+    })
+}
+
 impl Job {
     /// Takes the sample in this process.
     pub fn run(&self) -> Result<Sample, JobError> {
+        check_interposer()?;
         let threads = self.work.threads();
         let plan = Plan { threads, counted: threads, warm_up: self.warm_up, interval: self.interval };
         match &self.work {

@@ -6,7 +6,6 @@ use std::ops::Sub;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -83,43 +82,94 @@ pub struct Finished {
     pub timed_out: bool,
 }
 
-/// Process group of the child that runs now; 0: none.
-static RUNNING: AtomicI32 = AtomicI32::new(0);
+/// Makes the calling process die with its parent, whose id is given; false if the parent is gone already. Async-signal-safe.
+/// The kernel sends the signal when the *thread* that forked ends: that thread must live as long as the child.
+pub(crate) fn die_with(parent: libc::pid_t, signal: libc::c_int) -> bool {
+    // SAFETY: plain numbers. A parent that died before prctl sends nothing, but is not our parent any more.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) == 0 && libc::getppid() == parent }
+}
 
-/// Kills the child that runs now and whatever it started; for a signal handler.
-pub fn kill_running() {
-    let group = RUNNING.load(SeqCst);
-    if group > 0 {
-        // SAFETY: plain numbers; the group is our child's, which we have not reaped yet.
-        unsafe { libc::kill(-group, libc::SIGKILL) };
+/// The leader of a process group of its own, which does nothing but wait until we die, even by SIGKILL, and then kills its group: the
+/// signal that the kernel sends at a parent's death reaches the child, but not what the child has started.
+struct Guard(libc::pid_t);
+
+impl Guard {
+    fn start() -> io::Result<Self> {
+        // SAFETY: no arguments; the child calls async-signal-safe functions only and never returns.
+        unsafe {
+            let parent = libc::getpid();
+            match libc::fork() {
+                -1 => Err(io::Error::last_os_error()),
+                0 => Self::stand(parent),
+                pid => {
+                    let guard = Self(pid);
+                    // Both sides, because the next child may be there before the guard has run.
+                    libc::setpgid(pid, pid);
+                    Ok(guard)
+                }
+            }
+        }
+    }
+
+    fn kill_group(&self) {
+        // SAFETY: plain numbers; the group's leader is our own child, not yet reaped.
+        unsafe { libc::kill(-self.0, libc::SIGKILL) };
+    }
+
+    /// # Safety
+    /// In a forked child.
+    unsafe fn stand(parent: libc::pid_t) -> ! {
+        // SAFETY: plain numbers and live sets; all of these are async-signal-safe.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut set);
+            libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+            libc::setpgid(0, 0);
+            // Whoever reads what we write must not wait for the guard.
+            libc::syscall(libc::SYS_close_range, 0u32, u32::MAX, 0u32);
+            let mut alive = die_with(parent, libc::SIGTERM);
+            while alive {
+                // Any signal may also come from the program, to its group.
+                libc::sigwaitinfo(&set, std::ptr::null_mut());
+                alive = libc::getppid() == parent;
+            }
+            libc::kill(-libc::getpid(), libc::SIGKILL);
+            libc::_exit(0)
+        }
     }
 }
 
-/// Makes the child die with us.
-pub fn die_with_parent(command: &mut Command) -> &mut Command {
-    // SAFETY: prctl and getppid are async-signal-safe and allocate nothing.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // SAFETY: our own child, not yet reaped.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Runs a command to its end, or kills it when the time is up, in a process group that dies with us.
+pub fn run(command: &mut Command, timeout: Option<Duration>) -> io::Result<Finished> {
+    let guard = Guard::start()?;
+    command.process_group(guard.0);
+    // SAFETY: no arguments; `die_with` is async-signal-safe and allocates nothing.
     unsafe {
         let parent = libc::getpid();
-        command.pre_exec(move || {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            if libc::getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
-        })
+        command.pre_exec(move || match die_with(parent, libc::SIGKILL) {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        });
     }
-}
-
-/// Runs a command to its end in a process group of its own, or kills that group when the time is up.
-pub fn run(command: &mut Command, timeout: Option<Duration>) -> io::Result<Finished> {
-    die_with_parent(command).process_group(0);
     let began = Instant::now();
     let child = command.spawn()?;
     let pid = child.id() as libc::pid_t;
-    RUNNING.store(pid, SeqCst);
     let timed_out = match timeout {
         Some(timeout) => !ends_within(pid, timeout)?,
         None => false,
     };
     if timed_out {
-        kill_running();
+        guard.kill_group();
     }
     let mut status = 0;
     // SAFETY: zeros are a valid rusage; the pointers live across the call.
@@ -128,15 +178,10 @@ pub fn run(command: &mut Command, timeout: Option<Duration>) -> io::Result<Finis
     while unsafe { libc::wait4(pid, &mut status, 0, &mut usage) } == -1 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
-            RUNNING.store(0, SeqCst);
             return Err(error);
         }
     }
     let wall = began.elapsed();
-    if timed_out {
-        kill_running();
-    }
-    RUNNING.store(0, SeqCst);
     Ok(Finished { status: ExitStatus::from_raw(status), wall, usage: usage.into(), timed_out })
 }
 
@@ -172,7 +217,6 @@ mod tests {
         command
     }
 
-    // One test, because `RUNNING` is one per process.
     #[test]
     fn ends_are_told_apart_and_billed() {
         let ended = run(&mut shell("exit 7"), None).unwrap();

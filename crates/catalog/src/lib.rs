@@ -26,6 +26,8 @@ pub struct Entry {
     pub fair: bool,
     /// Uses what a kernel view tells.
     pub informed: bool,
+    /// Asks the kernel not to preempt those inside ([`Platform::honours_wishes`] says whether anybody acts on it).
+    pub wishes: bool,
 }
 
 /// Expands `$callback! { rows }` with one row per mutual-exclusion lock:
@@ -41,12 +43,18 @@ macro_rules! mutexes {
             { "tas-b", tas_b, [P] $crate::sync::mutex::TasB<P>, in_place, [],
               "TR 1994, section 5.2",
               "test-and-test_and_set with bounded exponential backoff" }
+            { "tas-b-np", tas_b_np, [P] $crate::sync::mutex::TasB<P, $crate::sync::wait::Unpreemptable>, in_place, [wishes],
+              "TR 1994, section 5.2",
+              "as tas-b, asking the kernel not to preempt who is inside" }
             { "ttas-spin", ttas_spin, [P] $crate::sync::mutex::Ttas<P, $crate::sync::wait::Spin>, in_place, [],
               "ICPP 2001, section 4",
               "test-and-test_and_set; spins, whoever runs" }
             { "ttas-block", ttas_block, [P] $crate::sync::mutex::Ttas<P, $crate::sync::wait::Block>, in_place, [],
               "ICPP 2001, section 4",
               "test-and-test_and_set; sleeps at once" }
+            { "ttas-competitive", ttas_competitive, [P] $crate::sync::mutex::Ttas<P, $crate::sync::wait::Competitive>, in_place, [],
+              "Karlin, Li, Manasse, Owicki, SOSP 1991",
+              "test-and-test_and_set; spins as long as a switch costs, then sleeps" }
             { "ttas-informing", ttas_informing, [P] $crate::sync::mutex::Ttas<P, $crate::sync::wait::Informing>, in_place, [informed],
               "ICPP 2001, section 4",
               "test-and-test_and_set; sleeps while a thread that matters more is preempted" }
@@ -56,6 +64,9 @@ macro_rules! mutexes {
             { "mcs-block", mcs_block, [P] $crate::sync::mutex::Mcs<P, $crate::sync::wait::Block>, queue, [fair],
               "ICPP 2001, section 4",
               "list-based queue; sleeps at once" }
+            { "mcs-competitive", mcs_competitive, [P] $crate::sync::mutex::Mcs<P, $crate::sync::wait::Competitive>, queue, [fair],
+              "Karlin, Li, Manasse, Owicki, SOSP 1991",
+              "list-based queue; spins as long as a switch costs, then sleeps" }
             { "mcs-informing", mcs_informing, [P] $crate::sync::mutex::Mcs<P, $crate::sync::wait::Informing>, queue, [fair informed],
               "ICPP 2001, figure 1",
               "list-based queue; gives way to threads that matter more, keeps them in line" }
@@ -68,12 +79,36 @@ macro_rules! mutexes {
             { "ticket-informing", ticket_informing, [P] $crate::sync::mutex::Ticket<P, $crate::sync::wait::Informing>, in_place, [fair informed],
               "ICPP 2001, section 4",
               "take a number; gives way to threads that matter more" }
-            { "smart-q", smart_q, [P] $crate::sync::mutex::SmartQ<P>, queue, [informed],
+            { "array-queue-spin", array_queue_spin, [P] $crate::sync::mutex::ArrayQueue<P, $crate::sync::wait::Spin>, queue, [fair],
+              "Anderson, TPDS 1990",
+              "queue in an array; spins on its own line, whoever runs" }
+            { "array-queue-block", array_queue_block, [P] $crate::sync::mutex::ArrayQueue<P, $crate::sync::wait::Block>, queue, [fair],
+              "ICPP 2001, section 4",
+              "queue in an array; sleeps at once" }
+            { "array-queue-informing", array_queue_informing, [P] $crate::sync::mutex::ArrayQueue<P, $crate::sync::wait::Informing>, queue, [fair informed],
+              "ICPP 2001, section 4",
+              "queue in an array; gives way to threads that matter more" }
+            { "queue", queue, [P] $crate::sync::mutex::Queue<P>, queue, [fair],
+              "TR 1994, section 5.2",
+              "mcs-spin under the name that the TR has for it" }
+            { "queue-np", queue_np, [P] $crate::sync::mutex::QueueNp<P>, queue, [fair wishes],
+              "TR 1994, section 5.2",
+              "as queue, asking the kernel not to preempt who is inside" }
+            { "queue-hs", queue_hs, [P] $crate::sync::mutex::QueueHs<P>, queue, [wishes],
+              "TR 1994, figure 2",
+              "list-based queue that passes over waiters who do not answer" }
+            { "smart-q", smart_q, [P] $crate::sync::mutex::SmartQ<P>, queue, [informed wishes],
               "TR 1994, figure 3",
               "list-based queue that passes over preempted waiters" }
+            { "ticket-np", ticket_np, [P] $crate::sync::mutex::TicketNp<P>, in_place, [wishes],
+              "TR 1994, figure 4",
+              "take a number; a number whose owner does not answer is passed over" }
             { "native", native, [P] $crate::sync::mutex::Native<P>, timed, [],
               "Drepper, Futexes Are Tricky",
               "a futex with three states, like glibc's low-level lock" }
+            { "native-np", native_np, [P] $crate::sync::mutex::Native<P, $crate::sync::wait::Unpreemptable>, timed, [wishes],
+              "TR 1994, section 5.2",
+              "as native, asking the kernel not to preempt who is inside" }
         }
     };
 }
@@ -106,6 +141,7 @@ macro_rules! flag {
     ($want:ident in [$($flag:ident)*]) => { false $(|| flag!(@same $want $flag))* };
     (@same fair fair) => { true };
     (@same informed informed) => { true };
+    (@same wishes wishes) => { true };
     (@same $a:ident $b:ident) => { false };
 }
 
@@ -147,6 +183,7 @@ macro_rules! expand {
             timed: kind!(@timed $kind),
             fair: flag!(fair in [$($flag)*]),
             informed: flag!(informed in [$($flag)*]),
+            wishes: flag!(wishes in [$($flag)*]),
         }),*];
 
         /// Calls the visitor with the lock of this name; `None` if there is none.

@@ -9,13 +9,16 @@ use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, views};
 use ::bench::job::{Job, Work};
 use ::bench::machine::{self, Machine};
 use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
-use ::bench::workload::{Length, condvar::Condvar, mutex, rwlock};
+use ::bench::workload::{Length, LengthError, condvar::Condvar, mutex, rwlock};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use linux::Linux;
+use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::{library, suggest};
+use crate::launch::{Offered, check_view, view_names};
+use crate::{library, program, suggest};
 
 /// Measure locks against each other in one interleaved run
 #[derive(clap::Args)]
@@ -48,10 +51,10 @@ enum What {
 #[derive(clap::Args)]
 struct MutexArgs {
     /// Critical sections: cache lines updated, or a time such as 10us
-    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "5,20,100")]
+    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "5,20,100", value_parser = length)]
     critical: Vec<Length>,
     /// Units of work outside: turns of an empty loop
-    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100,400,2000")]
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100,400,2000", value_parser = units)]
     outside: Vec<u64>,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
@@ -98,10 +101,10 @@ struct RwlockArgs {
 #[derive(clap::Args)]
 struct CondvarArgs {
     /// Items that the buffer holds
-    #[arg(long, value_delimiter = ',', value_name = "ITEMS", default_value = "16")]
+    #[arg(long, value_delimiter = ',', value_name = "ITEMS", default_value = "16", value_parser = items)]
     capacity: Vec<u64>,
     /// Units of work between two items: turns of an empty loop
-    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100")]
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100", value_parser = units)]
     outside: Vec<u64>,
     /// Numbers of threads, half of which put and half take
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
@@ -119,10 +122,10 @@ struct CondvarArgs {
 #[derive(clap::Args)]
 struct SpinArgs {
     /// Critical sections: cache lines updated, or a time such as 10us
-    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "20,10us")]
+    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "20,10us", value_parser = length)]
     critical: Vec<Length>,
     /// Units of work outside: turns of an empty loop
-    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100")]
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "100", value_parser = units)]
     outside: Vec<u64>,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
@@ -140,7 +143,8 @@ struct SpinArgs {
 #[derive(clap::Args)]
 struct SwitchArgs {
     /// Which views
-    #[arg(long, value_delimiter = ',', value_name = "VIEW", default_value = "none,perf")]
+    #[arg(long, value_delimiter = ',', value_name = "VIEW", default_value = "none,perf",
+        value_parser = Offered(switch_views), hide_possible_values = true)]
     views: Vec<String>,
     #[command(flatten)]
     timing: Timing,
@@ -152,7 +156,7 @@ struct Common {
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
     foreign: Vec<usize>,
     /// Kernel view of contenders that name none: auto, bpf, perf or none
-    #[arg(long)]
+    #[arg(long, value_parser = Offered(view_names), hide_possible_values = true)]
     view: Option<String>,
     /// Ratios are against the best of these in each cell
     #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "glibc")]
@@ -178,12 +182,41 @@ struct Timing {
 }
 
 /// COST: a thread is a thread of this machine; ten thousand is where starting them takes longer than measuring.
-const MOST_THREADS: usize = 10_000;
+const MOST_THREADS: u64 = 10_000;
 
 fn threads(text: &str) -> Result<usize, String> {
+    bounded(text, "threads", 1, MOST_THREADS).map(|count| count as usize)
+}
+
+/// A number of things from `least` to `most`.
+fn bounded(text: &str, what: &str, least: u64, most: u64) -> Result<u64, String> {
     match text.parse() {
-        Ok(count @ 1..=MOST_THREADS) => Ok(count),
-        _ => Err(format!("give a number of threads from 1 to {MOST_THREADS}")),
+        Ok(count) if (least..=most).contains(&count) => Ok(count),
+        _ => Err(format!("give a number of {what} from {least} to {most}")),
+    }
+}
+
+/// COST: a turn takes some tenths of a nanosecond, and a sample counts whole sections in fractions of a second: of 100 ms no
+/// median can be made.
+const MOST_UNITS: u64 = 100_000_000;
+/// COST: 64 bytes each, so 64 MB.
+const MOST_LINES: usize = 1_000_000;
+/// As for [`MOST_UNITS`].
+const LONGEST: Duration = Duration::from_millis(100);
+
+fn units(text: &str) -> Result<u64, String> {
+    bounded(text, "units", 0, MOST_UNITS)
+}
+
+fn items(text: &str) -> Result<u64, String> {
+    bounded(text, "items", 1, MOST_LINES as u64)
+}
+
+fn length(text: &str) -> Result<Length, String> {
+    match text.parse().map_err(|error: LengthError| error.to_string())? {
+        Length::Lines(lines) if lines > MOST_LINES => Err(format!("give at most {MOST_LINES} cache lines")),
+        Length::Time(time) if time > LONGEST => Err(format!("give a time of at most {}ms", LONGEST.as_millis())),
+        length => Ok(length),
     }
 }
 
@@ -206,6 +239,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Mutex(args) => {
             let (critical, outside) = (&args.critical, &args.outside);
+            check_patience(critical, &args.threads)?;
             let works = product(critical, outside, &args.threads, |critical, outside, threads| {
                 Work::Mutex(mutex::Mutex { critical, outside, threads })
             });
@@ -227,6 +261,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
             run(works.collect(), &args.locks, &built_in, &args.common)
         }
         What::Spin(args) => {
+            check_patience(&args.critical, &args.threads)?;
             let works = product(&args.critical, &args.outside, &args.threads, |critical, outside, threads| {
                 Work::Spin(mutex::Mutex { critical, outside, threads })
             });
@@ -236,19 +271,16 @@ pub fn main(args: Args) -> Result<ExitCode> {
             if args.threads.contains(&1) {
                 bail!("a bounded buffer takes two threads at least: one that puts, one that takes");
             }
-            if args.capacity.contains(&0) {
-                bail!("a buffer that holds nothing moves nothing: give a --capacity of 1 or more");
-            }
             let works = product(&args.capacity, &args.outside, &args.threads, |capacity, outside, threads| {
                 Work::Condvar(Condvar { capacity, outside, threads })
             });
             run(works, &args.locks, &["glibc"], &args.common)
         }
         What::Switch(args) => {
-            let names: Vec<&str> = views().filter(|view| *view != "auto").collect();
+            let names = switch_views();
             let contenders = args.views.iter().map(|name| match names.contains(&name.as_str()) {
                 true => Ok(Contender::view(name)),
-                false => bail!("there is no view `{name}`. {}", suggest::hint(name, names.iter().copied())),
+                false => bail!("there is no view `{name}`.{}", suggest::hint(name, names.iter().copied())),
             });
             measure(vec![Work::Switch], contenders.collect::<Result<_>>()?, &[0], &["none".to_string()], &args.timing)
         }
@@ -258,6 +290,31 @@ pub fn main(args: Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// COST: at the end of a sample every thread may still do a section, one after the other; this is half the time that a sample gets
+/// before it counts as hung.
+const LAST_SECTIONS: Duration = Duration::from_secs(30);
+
+fn check_patience(critical: &[Length], threads: &[usize]) -> Result<()> {
+    let threads = threads.iter().copied().max().unwrap_or(0) as u32;
+    for length in critical {
+        if let Length::Time(time) = length
+            && *time * threads > LAST_SECTIONS
+        {
+            bail!(
+                "{threads} threads with sections of {length} take {:.0} s for one section each;\n\
+                 threads times critical section may be {} s at most",
+                (*time * threads).as_secs_f64(),
+                LAST_SECTIONS.as_secs()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn switch_views() -> Vec<&'static str> {
+    views().filter(|view| *view != "auto").collect()
 }
 
 fn product<A: Copy>(a: &[A], b: &[u64], c: &[usize], make: impl Fn(A, u64, usize) -> Work) -> Vec<Work> {
@@ -270,10 +327,10 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
     Contender::parse(text, built_in, found.as_deref().ok()).map_err(|error| match &error {
         ContenderError::Unknown { name, known } | ContenderError::NotInPlace { name, known } => {
             let hint = suggest::hint(name, known.iter().map(String::as_str));
-            anyhow::anyhow!("{error}. {hint}")
+            anyhow::anyhow!("{error}.{hint}")
         }
         ContenderError::UnknownView { name } => {
-            anyhow::anyhow!("{error}. {}", suggest::hint(name, views()))
+            anyhow::anyhow!("{error}.{}", suggest::hint(name, views()))
         }
         ContenderError::NoInterposer { .. } => match found {
             Err(reason) => reason.context("no `interposed`"),
@@ -282,14 +339,23 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
     })
 }
 
+/// Does this contender (LOCK, LOCK@VIEW, interposed:LOCK) ask the kernel not to preempt it?
+fn wishes(contender: &str) -> bool {
+    let name = contender.split('@').next().unwrap_or(contender);
+    catalog::entry(name.strip_prefix("interposed:").unwrap_or(name)).is_some_and(|entry| entry.wishes)
+}
+
 fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -> Result<ExitCode> {
     let contenders = locks.iter().map(|text| contender(text, built_in)).collect::<Result<Vec<_>>>()?;
     if let Some(view) = &common.view {
-        if !views().any(|name| name == view) {
-            bail!("there is no view `{view}`. {}", suggest::hint(view, views()));
-        }
+        check_view(view)?;
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var(VIEW_VARIABLE, view) };
+    }
+    let wishing: Vec<&str> = locks.iter().map(String::as_str).filter(|name| wishes(name)).collect();
+    if !wishing.is_empty() && !Linux::honours_wishes() {
+        eprintln!("wakeful: {}: nobody here acts on the wish not to be preempted;", wishing.join(", "));
+        eprintln!("wakeful: `wakeful locks` says what that leaves of them");
     }
     let defaulted = common.baseline == ["glibc"];
     for baseline in &common.baseline {
@@ -315,8 +381,8 @@ fn measure(
         bail!("--foreign {many}: at most {FOREIGN_MOST} busy processes");
     }
     for (index, contender) in contenders.iter().enumerate() {
-        if let Some(path) = contender.preload.as_ref().filter(|path| !path.is_file()) {
-            bail!("`{contender}`: {} is not a file", path.display());
+        if let Some(path) = &contender.preload {
+            program::exports(path, b"").with_context(|| format!("`{contender}`: cannot preload {}", path.display()))?;
         }
         if contenders[..index].contains(contender) {
             bail!("`{contender}` takes part twice");
@@ -404,18 +470,31 @@ impl Show {
                 println!("  {:<28} {:>6.2} ({:.2}, {:.2})", it.contender, it.mean, it.least, it.greatest);
             }
         }
-        // COST: a median that may be off by a quarter is no result; five rounds give the interval its name.
-        let noisy = cells.iter().flat_map(|cell| &cell.rows).filter_map(|row| row.ratio).filter(|it| it.spread() > 1.5);
-        let noisy = noisy.count();
-        if noisy > 0 {
-            eprintln!(
-                "wakeful: {noisy} of the ratios spread by more than 1.5 times; take more --rounds, a longer --seconds\n\
-                 or a quieter machine"
-            );
-        } else if rounds < 5 && !summaries.is_empty() {
-            eprintln!("wakeful: fewer than 5 rounds say little about the spread; take --rounds 5");
+        let ratios = || cells.iter().flat_map(|cell| &cell.rows).filter_map(|row| row.ratio);
+        let noisy = ratios().filter(|ratio| ratio.spread() > NOISY).count();
+        if let Some(warning) = warning(noisy, rounds, ratios().count()) {
+            eprintln!("wakeful: {warning}");
         }
         Ok(())
+    }
+}
+
+/// COST: a median that may be off by a quarter is no result.
+const NOISY: f64 = 1.5;
+/// COST: with five rounds the interval covers the median with the confidence that it claims.
+const ROUNDS: usize = 5;
+
+/// What to say about results that say little.
+fn warning(noisy: usize, rounds: usize, ratios: usize) -> Option<String> {
+    if noisy > 0 {
+        Some(format!(
+            "{noisy} of {ratios} ratios spread by more than {NOISY} times;\n\
+             take more --rounds, a longer --seconds or a quieter machine"
+        ))
+    } else if ratios > 0 && rounds < ROUNDS {
+        Some(format!("fewer than {ROUNDS} rounds say little about the spread; take --rounds {ROUNDS}"))
+    } else {
+        None
     }
 }
 
@@ -567,5 +646,29 @@ impl Watch for Show {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_fit_a_terminal() {
+        for (noisy, rounds) in [(123_456, 1), (123_456, 5), (0, 1)] {
+            let text = format!("wakeful: {}", warning(noisy, rounds, 999_999).unwrap());
+            assert!(text.lines().all(|line| line.len() < 80), "{text}");
+        }
+        assert_eq!(warning(0, 5, 10), None);
+        assert_eq!(warning(0, 1, 0), None);
+    }
+
+    #[test]
+    fn lengths_have_a_limit_that_is_named() {
+        assert!(length("100ms").is_ok() && length("1000000").is_ok() && units("0").is_ok());
+        assert!(length("10s").unwrap_err().contains("100ms"));
+        assert!(length("1000001").unwrap_err().contains("1000000"));
+        assert!(units("100000001").unwrap_err().contains("100000000"));
+        assert!(items("0").unwrap_err().contains("1 to 1000000"));
     }
 }

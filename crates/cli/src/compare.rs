@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use ::bench::compare::{Comparison, End, Output, Plan, Run, Side, Verdict, compare};
 use ::bench::machine::{self, Machine};
-use ::bench::process;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::format::{self, Format};
-use crate::launch::{self, Launch};
+use crate::launch::{self, Launch, Taken};
 
 /// Run a program with and without, in turns, and say what difference it makes
 ///
@@ -29,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "1")]
     warm_ups: u16,
     /// Kill a run that takes longer, such as 90s or 10m
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
     timeout: Option<Duration>,
     /// Judge also if the program ends with another exit status than 0, the same in every run
     #[arg(short, long)]
@@ -47,10 +45,19 @@ pub struct Args {
     launch: launch::Target,
 }
 
+fn timeout(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| "give a time above 0, such as 90s".to_string())
+}
+
 pub fn main(args: Args) -> Result<ExitCode> {
     let launch = Launch::prepare(args.launch)?;
     if let Some(obstacle) = &launch.program.obstacle {
         bail!("there is nothing to compare, `{}` cannot be helped:\n{obstacle}", launch.name());
+    }
+    let Taken { taken: view, instead } = launch.taken_view()?;
+    if let Some(instead) = instead {
+        eprintln!("wakeful: {instead}");
     }
     let output = match (args.show_output, args.same_output) {
         (true, _) => Output::Show,
@@ -74,31 +81,18 @@ pub fn main(args: Args) -> Result<ExitCode> {
         ProgressBar::hidden()
     };
     bar.enable_steady_tick(Duration::from_secs(1));
-    kill_child_with_us()?;
     let result = compare(&plan, || bar.inc(1));
     bar.finish_and_clear();
     let result = result.map_err(|error| launch.cannot_run(&error))?;
     match args.format {
-        Format::Text => text(&launch, &result),
-        Format::Json => json(&launch, &result)?,
+        Format::Text => text(&launch, &view, &result),
+        Format::Json => json(&launch, &view, &result)?,
         Format::Csv => csv(&result)?,
     }
     Ok(match result.verdict {
         Verdict::Failed | Verdict::EndsDiffer | Verdict::OutputsDiffer => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     })
-}
-
-/// On Ctrl-C and its kind: kills the program and whatever it started, then dies of the same signal.
-fn kill_child_with_us() -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            process::kill_running();
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    });
-    Ok(())
 }
 
 #[derive(Serialize)]
@@ -110,11 +104,12 @@ struct Record<'a> {
     machine: Machine,
     lock: &'a str,
     view: &'a str,
+    view_asked: &'a str,
     #[serde(flatten)]
     comparison: &'a Comparison,
 }
 
-fn json(launch: &Launch, comparison: &Comparison) -> Result<()> {
+fn json(launch: &Launch, view: &str, comparison: &Comparison) -> Result<()> {
     let record = Record {
         date: machine::date(),
         command: format::shell_words(std::env::args()),
@@ -122,7 +117,8 @@ fn json(launch: &Launch, comparison: &Comparison) -> Result<()> {
         version: env!("CARGO_PKG_VERSION"),
         machine: Machine::here(),
         lock: launch.lock(),
-        view: launch.view(),
+        view,
+        view_asked: launch.view(),
         comparison,
     };
     format::json("compare", &record)
@@ -159,7 +155,7 @@ fn csv(comparison: &Comparison) -> Result<()> {
     Ok(csv.flush()?)
 }
 
-fn text(launch: &Launch, it: &Comparison) {
+fn text(launch: &Launch, view: &str, it: &Comparison) {
     println!("{:<9} {:>10} {:>10} {:>10} {:>13} {:>13}", "", "wall s", "user s", "system s", "gave up cpu", "lost cpu");
     let side = |name: &str, side: &Side| {
         println!(
@@ -173,12 +169,9 @@ fn text(launch: &Launch, it: &Comparison) {
     };
     side("plain", &it.plain);
     side("wakeful", &it.helped);
-    println!(
-        "medians of {} runs each, taken in turns; lock {}, view {}",
-        it.plain_runs.len(),
-        launch.lock(),
-        launch.view()
-    );
+    let (runs, lock) = (it.plain_runs.len(), launch.lock());
+    let s = if runs == 1 { "" } else { "s" };
+    println!("medians of {runs} run{s} each, taken in turns; lock {lock}, view {view}");
     if let Some(ratio) = it.speedup {
         println!("speed  {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
     }
@@ -205,9 +198,11 @@ fn ends(runs: &[Run]) -> String {
 
 fn verdict(it: &Comparison) -> String {
     let times = it.speedup.map_or(f64::NAN, |ratio| ratio.median);
+    // Not "1.00 times".
+    let digits = if (times - 1.0).abs() < 0.01 { 4 } else { 2 };
     match it.verdict {
-        Verdict::Faster => format!("Faster with wakeful: {times:.2} times as fast, beyond the spread."),
-        Verdict::Slower => format!("Slower with wakeful: {times:.2} times as fast, beyond the spread."),
+        Verdict::Faster => format!("Faster with wakeful: {times:.digits$} times as fast, beyond the spread."),
+        Verdict::Slower => format!("Slower with wakeful: {times:.digits$} times as fast, beyond the spread."),
         Verdict::NoDifference => {
             "No difference beyond the spread of the runs. If you expected one: more runs (-n 15)\n\
              narrow the spread; a program that does not wait for locks gains nothing."

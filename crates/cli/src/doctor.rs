@@ -3,11 +3,14 @@
 
 use std::process::ExitCode;
 
+use ::bench::contender::{VIEW_VARIABLE, preload_list};
 use serde::Serialize;
 
 use crate::format;
+use crate::launch;
 use crate::library;
 use crate::probe::{self, Processors, View};
+use crate::suggest;
 
 /// Say which kernel views this machine offers and what the missing ones need
 #[derive(clap::Args)]
@@ -32,7 +35,8 @@ struct Report {
     processors: Processors,
     library: Option<String>,
     library_problem: Option<String>,
-    view: &'static str,
+    view: String,
+    view_problem: Option<String>,
     views: Vec<View>,
     extras: Vec<View>,
 }
@@ -40,13 +44,22 @@ struct Report {
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let library = library::find();
     let views = probe::views_and_limits();
+    let best = views.iter().find(|view| view.available).map_or("none", |view| view.name);
+    // The interposer may be of another build than this program.
+    let taken = library.as_ref().ok().map(|path| {
+        launch::taken_view(path, |mut command| {
+            command.env("LD_PRELOAD", preload_list(path)).env(VIEW_VARIABLE, "auto");
+            command
+        })
+    });
     let report = Report {
         kernel: bench::machine::kernel_release(),
         glibc: bench::machine::glibc_version(),
         processors: probe::processors(),
         library: library.as_ref().ok().map(|path| path.display().to_string()),
         library_problem: library.as_ref().err().map(|error| format!("{error:#}")),
-        view: views.iter().find(|view| view.available).map_or("none", |view| view.name),
+        view: taken.as_ref().and_then(|taken| taken.as_ref().ok()).map_or(best, String::as_str).to_string(),
+        view_problem: taken.and_then(Result::err).map(|error| format!("{error:#}")),
         views,
         extras: vec![probe::slice(), probe::sched_ext()],
     };
@@ -57,9 +70,13 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if library.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Columns of the names.
+const NAME: usize = 11;
+
 fn line(name: &str, text: &str) {
+    let text = suggest::wrap(text, suggest::WIDTH - NAME - 1);
     for (index, line) in text.lines().enumerate() {
-        println!("{:<11} {line}", if index == 0 { name } else { "" });
+        println!("{:<NAME$} {line}", if index == 0 { name } else { "" });
     }
 }
 
@@ -87,6 +104,9 @@ fn text(report: &Report) {
     match (&report.library, &report.library_problem) {
         (Some(path), _) => line("interposer", path),
         (None, problem) => line("interposer", problem.as_deref().unwrap_or_default()),
+    }
+    if let Some(problem) = &report.view_problem {
+        line("", problem);
     }
     println!("\nKernel views, best first; `auto` takes {} here:", report.view);
     report.views.iter().for_each(show);

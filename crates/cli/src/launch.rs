@@ -1,29 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `run` and `compare` have in common: a program, a lock, a view, and the interposer between them.
 
-use std::ffi::OsString;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode, Stdio};
 
-use ::bench::contender::{LOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
-use anyhow::{Result, bail};
+use ::bench::contender::{Interposer, LOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
+use anyhow::{Context, Result, bail};
+use clap::Arg;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
 use crate::program::{self, Program};
-use crate::{library, suggest};
+use crate::{library, probe, suggest};
 
 /// What to run and with what.
 #[derive(clap::Args)]
 pub struct Target {
-    /// The lock that replaces the C library's; see `wakeful locks`
-    #[arg(long, value_name = "NAME", env = LOCK_VARIABLE, hide_env_values = true)]
+    /// The lock that replaces the C library's; see `wakeful locks` [env: WAKEFUL_LOCK]
+    #[arg(long, value_name = "NAME", value_parser = Offered(in_place), hide_possible_values = true)]
     pub lock: Option<String>,
-    /// Where knowledge of running threads comes from: auto, bpf, perf or none
-    #[arg(long, value_name = "VIEW", env = VIEW_VARIABLE, hide_env_values = true)]
+    /// Where knowledge of running threads comes from: auto, bpf, perf or none [env: WAKEFUL_VIEW]
+    #[arg(long, value_name = "VIEW", value_parser = Offered(view_names), hide_possible_values = true)]
     pub view: Option<String>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// The environment's choice where there is no option; empty is unset.
+fn or_environment(option: Option<String>, variable: &str) -> Result<Option<String>> {
+    match (option, std::env::var_os(variable)) {
+        (None, Some(value)) if !value.is_empty() => match value.into_string() {
+            Ok(value) => Ok(Some(value)),
+            Err(value) => bail!("{variable} is {}, which is no name", value.display()),
+        },
+        (option, _) => Ok(option),
+    }
 }
 
 /// A program that can be started.
@@ -34,6 +47,56 @@ pub struct Launch {
     lock: Option<String>,
     view: Option<String>,
     library: PathBuf,
+}
+
+/// The hidden verb that prints what the interposer says of its view.
+pub const VIEW_VERB: &str = "taken-view";
+
+/// The view that a program gets.
+pub struct Taken {
+    /// Its name.
+    pub taken: String,
+    /// Why it is not the one that was asked for, in words.
+    pub instead: Option<String>,
+}
+
+/// Prints the view that the interposer, which is preloaded here, takes.
+pub fn print_taken_view() -> Result<ExitCode> {
+    let Some(interposer) = Interposer::here() else { bail!("no interposer is preloaded here") };
+    std::io::stdout().write_all(interposer.view().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The view that the interposer takes under what `help` adds to its environment. Asks it, in a process of its own.
+pub fn taken_view(library: &Path, help: impl FnOnce(Command) -> Command) -> Result<String> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find out where this program is")?);
+    command.arg(VIEW_VERB).stdin(Stdio::null()).stderr(Stdio::null());
+    let answer = help(command).output().context("cannot ask the interposer for its view")?;
+    let taken = String::from_utf8_lossy(&answer.stdout).into_owned();
+    if !answer.status.success() || !views().any(|name| name == taken) {
+        bail!(
+            "{}\ndoes not say which view it takes ({});\nbuild it again with `cargo build --release`",
+            library.display(),
+            answer.status
+        );
+    }
+    Ok(taken)
+}
+
+/// Takes any word, and offers these to whoever completes: we say more about a wrong name than clap does.
+#[derive(Clone)]
+pub struct Offered(pub fn() -> Vec<&'static str>);
+
+impl TypedValueParser for Offered {
+    type Value = String;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
+    }
 }
 
 /// A program that cannot be started, with the exit status that says so.
@@ -52,35 +115,48 @@ impl std::fmt::Display for CannotRun {
 
 impl std::error::Error for CannotRun {}
 
+/// The locks that the interposer offers.
+pub fn in_place() -> Vec<&'static str> {
+    catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect()
+}
+
+/// The names of the views.
+pub fn view_names() -> Vec<&'static str> {
+    views().collect()
+}
+
 /// Checks the name of a lock for the interposer.
 fn check_lock(name: &str) -> Result<()> {
-    let in_place = || catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name);
     match catalog::entry(name) {
         Some(entry) if entry.in_place => Ok(()),
         Some(_) => bail!(
-            "the lock `{name}` queues its waiters in nodes, for which a pthread mutex\n\
-             has no room; it is there for `wakeful bench`. {}",
+            "the lock `{name}` queues its waiters in nodes,\n\
+             for which a pthread mutex has no room; it is there for `wakeful bench`.{}",
             suggest::hint(name, in_place())
         ),
-        None => bail!("there is no lock `{name}`. {}", suggest::hint(name, in_place())),
+        None => bail!("there is no lock `{name}`.{}", suggest::hint(name, in_place())),
     }
+}
+
+/// Checks the name of a view.
+pub fn check_view(name: &str) -> Result<()> {
+    if views().any(|known| known == name) {
+        return Ok(());
+    }
+    bail!("there is no view `{name}`.{}", suggest::hint(name, views()));
 }
 
 impl Launch {
     /// Checks everything that can be checked before the program runs.
     pub fn prepare(args: Target) -> Result<Self> {
-        if let Some(lock) = &args.lock {
-            check_lock(lock)?;
-        }
-        if let Some(view) = &args.view
-            && !views().any(|name| name == view)
-        {
-            bail!("there is no view `{view}`. {}", suggest::hint(view, views()));
-        }
+        let lock = or_environment(args.lock, LOCK_VARIABLE)?;
+        let view = or_environment(args.view, VIEW_VARIABLE)?;
+        lock.as_deref().map(check_lock).transpose()?;
+        view.as_deref().map(check_view).transpose()?;
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
         let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None, go: false });
-        Ok(Self { program, command: args.command, lock: args.lock, view: args.view, library: library::find()? })
+        Ok(Self { program, command: args.command, lock, view, library: library::find()? })
     }
 
     /// The program, without us.
@@ -92,7 +168,10 @@ impl Launch {
 
     /// The program, with the interposer.
     pub fn helped(&self) -> Command {
-        let mut command = self.plain();
+        self.help(self.plain())
+    }
+
+    fn help(&self, mut command: Command) -> Command {
         command.env("LD_PRELOAD", preload_list(&self.library));
         if let Some(lock) = &self.lock {
             command.env(LOCK_VARIABLE, lock);
@@ -123,6 +202,20 @@ impl Launch {
         self.view.as_deref().unwrap_or("auto")
     }
 
+    /// The view that the program will really have.
+    pub fn taken_view(&self) -> Result<Taken> {
+        let taken = taken_view(&self.library, |command| self.help(command))?;
+        let asked = self.view();
+        let instead = (asked != "auto" && asked != taken).then(|| {
+            let found = probe::views().into_iter().find(|view| view.name == asked && !view.available);
+            let why = found.map_or_else(|| "the interposer is built without it".to_string(), |view| view.finding);
+            let why = why.strip_prefix("no: ").unwrap_or(&why);
+            let why = suggest::wrap(&format!("{why};"), suggest::WIDTH);
+            format!("the view {asked} is not to be had here:\n{why}\n{taken} runs instead; `wakeful doctor` says more")
+        });
+        Ok(Taken { taken, instead })
+    }
+
     /// The interposer.
     pub fn library(&self) -> &Path {
         &self.library
@@ -134,7 +227,7 @@ impl Launch {
     }
 }
 
-fn cannot_run(name: &std::ffi::OsStr, image: Option<&Path>, error: &io::Error) -> CannotRun {
+fn cannot_run(name: &OsStr, image: Option<&Path>, error: &io::Error) -> CannotRun {
     let shown = name.to_string_lossy();
     let not_found = error.kind() == io::ErrorKind::NotFound;
     let message = match image {

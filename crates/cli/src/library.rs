@@ -3,7 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use ::bench::contender::VIEW_SYMBOL;
 use anyhow::{Context, Result, bail};
+
+use crate::program;
 
 /// File name of the interposer.
 pub const NAME: &str = "libwakeful_preload.so";
@@ -12,15 +15,18 @@ pub const VARIABLE: &str = "WAKEFUL_PRELOAD";
 
 /// The interposer: where [`VARIABLE`] says, else beside this program or in `../lib/wakeful/`.
 pub fn find() -> Result<PathBuf> {
-    let path = match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+    let (path, remedy) = match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => {
             let path = PathBuf::from(path);
             if !path.is_file() {
-                bail!("{VARIABLE} names {}, which is not a file", path.display());
+                bail!(
+                    "{VARIABLE} names {}, which is not a file;\nset it to the path of {NAME}, or unset it",
+                    path.display()
+                );
             }
-            std::path::absolute(path)?
+            (std::path::absolute(path)?, format!("set {VARIABLE} to the path of {NAME}, or unset it"))
         }
-        None => beside_us()?,
+        None => (beside_us()?, "build it again with `cargo build --release`".to_string()),
     };
     // The dynamic linker splits LD_PRELOAD at both and knows no escape.
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
@@ -30,7 +36,11 @@ pub fn find() -> Result<PathBuf> {
             path.display()
         );
     }
-    Ok(path)
+    match program::exports(&path, VIEW_SYMBOL.to_bytes()) {
+        Ok(true) => Ok(path),
+        Ok(false) => bail!("{}\nis a shared library, but not wakeful's interposer;\n{remedy}", path.display()),
+        Err(reason) => bail!("cannot preload {}:\n{reason:#};\n{remedy}", path.display()),
+    }
 }
 
 fn beside_us() -> Result<PathBuf> {

@@ -4,6 +4,8 @@
 use std::process::ExitCode;
 
 use catalog::{Entry, MUTEXES};
+use linux::Linux;
+use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
@@ -16,6 +18,11 @@ pub struct Args {
     format: Format,
 }
 
+/// What to say of locks with the flag `wishes` where nobody acts on wishes.
+pub const UNHEARD: &str = "Nobody on this machine acts on that wish: holders are preempted like others.
+An -np lock is then its plain twin with the cost of asking. What queue-hs,
+smart-q and ticket-np do about waiters who do not run works all the same.";
+
 #[derive(Serialize)]
 struct Lock {
     name: &'static str,
@@ -23,14 +30,15 @@ struct Lock {
     timed: bool,
     fair: bool,
     informed: bool,
+    wishes: bool,
     citation: &'static str,
     summary: &'static str,
 }
 
 impl From<&'static Entry> for Lock {
     fn from(entry: &'static Entry) -> Self {
-        let Entry { name, summary, citation, in_place, timed, fair, informed } = *entry;
-        Self { name, in_place, timed, fair, informed, citation, summary }
+        let Entry { name, summary, citation, in_place, timed, fair, informed, wishes } = *entry;
+        Self { name, in_place, timed, fair, informed, wishes, citation, summary }
     }
 }
 
@@ -50,10 +58,15 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
 
 fn text(locks: &[Lock]) {
     for lock in locks {
-        let abilities =
-            [(lock.in_place, "run"), (lock.timed, "timed"), (lock.fair, "fair"), (lock.informed, "informed")];
+        let abilities = [
+            (lock.in_place, "run"),
+            (lock.timed, "timed"),
+            (lock.fair, "fair"),
+            (lock.informed, "informed"),
+            (lock.wishes, "wishes"),
+        ];
         let abilities: Vec<&str> = abilities.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
-        println!("{:<18} {}", lock.name, abilities.join(", "));
+        println!("{:<22} {}", lock.name, abilities.join(", "));
         println!("    {}", lock.summary);
         println!("    from: {}", lock.citation);
     }
@@ -62,4 +75,8 @@ fn text(locks: &[Lock]) {
     println!("timed     can give up waiting");
     println!("fair      serves waiters in the order in which they came");
     println!("informed  uses what the kernel view tells about threads");
+    println!("wishes    asks the kernel not to preempt who is inside");
+    if !Linux::honours_wishes() {
+        println!("\n{UNHEARD}");
+    }
 }

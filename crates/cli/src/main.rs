@@ -59,6 +59,8 @@ enum Verb {
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
+    #[command(hide = true, name = launch::VIEW_VERB)]
+    TakenView,
 }
 
 fn run(verb: Verb) -> anyhow::Result<ExitCode> {
@@ -70,6 +72,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(args) => doctor::main(args),
         Verb::Completions(args) => completions::main(args, Cli::command()),
         Verb::Man(args) => man::main(args, Cli::command()),
+        Verb::TakenView => launch::print_taken_view(),
     }
 }
 

@@ -8,7 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use anyhow::{Context, bail};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef, elf};
 
 /// Why preloading does nothing for a program.
@@ -157,8 +158,7 @@ struct Elf {
 
 impl Elf {
     fn obstacle(&self) -> Option<Obstacle> {
-        let ours = read_elf(Path::new("/proc/self/exe")).ok().flatten();
-        if ours.is_some_and(|ours| (ours.machine, ours.is_64) != (self.machine, self.is_64)) {
+        if !is_ours(self.machine, self.is_64) {
             return Some(Obstacle::Architecture);
         }
         match &self.linker {
@@ -168,6 +168,12 @@ impl Elf {
             Some(linker) => Some(Obstacle::CLibrary(linker.clone())),
         }
     }
+}
+
+/// Is this the processor and word size of this program?
+fn is_ours(machine: u16, is_64: bool) -> bool {
+    let ours = read_elf(Path::new("/proc/self/exe")).ok().flatten();
+    ours.is_none_or(|ours| (ours.machine, ours.is_64) == (machine, is_64))
 }
 
 /// glibc's dynamic linkers are named so on every architecture; musl's and Android's are not.
@@ -203,6 +209,39 @@ fn parse<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) 
     Some(Elf { machine: header.e_machine(endian).0, is_64: header.is_type_64(), linker, is_linker: false, go })
 }
 
+/// Does a shared library that can be preloaded here export this symbol?
+///
+/// # Errors
+/// Why it cannot be preloaded.
+pub fn exports(path: &Path, symbol: &[u8]) -> anyhow::Result<bool> {
+    let data = ReadCache::new(File::open(path).context("it cannot be read")?);
+    let found = match object::FileKind::parse(&data) {
+        Ok(object::FileKind::Elf64) => parse_library::<elf::FileHeader64<Endianness>, _>(&data, symbol),
+        Ok(object::FileKind::Elf32) => parse_library::<elf::FileHeader32<Endianness>, _>(&data, symbol),
+        _ => None,
+    };
+    let Some((machine, is_64, found)) = found else { bail!("it is not a shared library") };
+    if !is_ours(machine, is_64) {
+        bail!("{}", Obstacle::Architecture);
+    }
+    Ok(found)
+}
+
+/// Machine, word size and whether the symbol is there; `None` if it is no shared library.
+fn parse_library<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
+    data: R,
+    symbol: &[u8],
+) -> Option<(u16, bool, bool)> {
+    let header = H::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, data).ok()?;
+    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
+    let mut names = symbols.iter().filter(|it| !it.is_undefined(endian)).map(|it| symbols.symbol_name(endian, it));
+    let found = names.any(|name| name.is_ok_and(|name| name == symbol));
+    let shared = header.e_type(endian) == elf::ET_DYN && !symbols.is_empty();
+    shared.then(|| (header.e_machine(endian).0, header.is_type_64(), found))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +262,20 @@ mod tests {
             ("/system/bin/linker64", false),
         ] {
             assert_eq!(is_glibc_linker(Path::new(path)), glibc, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_library_is_known_by_what_it_exports() {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let libc =
+            maps.lines().find_map(|line| line.split_whitespace().nth(5).filter(|path| path.contains("/libc.so")));
+        let libc = Path::new(libc.unwrap());
+        assert!(exports(libc, b"pthread_mutex_lock").unwrap());
+        assert!(!exports(libc, b"wakeful_preload_view").unwrap());
+        for (what, reason) in [("/proc/self/stat", "not a shared library"), ("/no/such/file", "cannot be read")] {
+            let error = exports(Path::new(what), b"x").unwrap_err().to_string();
+            assert!(error.contains(reason), "{what}: {error}");
         }
     }
 

@@ -6,8 +6,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, ExitCode};
 
-use crate::launch::{self, Launch};
-use crate::{probe, sigpipe};
+use crate::launch::{self, Launch, Taken};
+use crate::sigpipe;
+use linux::Linux;
+use platform::Platform;
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -64,16 +66,16 @@ fn become_program(command: &Command) -> io::Error {
 fn explain(launch: &Launch) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
-    let views = probe::views();
-    let best = views.iter().find(|view| view.available).map_or("none", |view| view.name);
-    match launch.view() {
-        "auto" => eprintln!("wakeful: view auto, which is {best} here"),
-        name => {
-            eprintln!("wakeful: view {name}");
-            if let Some(view) = views.iter().find(|view| view.name == name && !view.available) {
-                eprintln!("wakeful: it is not to be had, {}; `wakeful doctor` says more", view.finding);
-            }
-        }
+    if catalog::entry(launch.lock()).is_some_and(|entry| entry.wishes) && !Linux::honours_wishes() {
+        eprintln!("wakeful: it asks the kernel not to preempt who is inside; nobody here acts on that,");
+        eprintln!("wakeful: holders are preempted like any others; `wakeful locks` says more");
+    }
+    match launch.taken_view() {
+        Ok(Taken { instead: Some(instead), .. }) => eprintln!("wakeful: {instead}"),
+        Ok(Taken { taken, .. }) if launch.view() == "auto" => eprintln!("wakeful: view {taken}, the best one here"),
+        Ok(Taken { taken, .. }) => eprintln!("wakeful: view {taken}"),
+        // The program runs all the same.
+        Err(reason) => eprintln!("wakeful: {reason:#}"),
     }
     if launch.program.go {
         eprintln!("wakeful: a Go program; its own locks do not use pthread, only C code in it gains");

@@ -2,9 +2,10 @@
 //! What to say when a name is unknown.
 
 /// Columns of a message.
-const WIDTH: usize = 79;
+pub const WIDTH: usize = 79;
 
-/// "did you mean", if something is near, and, on lines of its own, what there is.
+/// What follows "there is no x." in a message: on lines of their own, "did you mean", if something is
+/// near, and what there is.
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let near = known
@@ -13,37 +14,46 @@ pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String 
         .min()
         // COST: more than a third wrong is another word.
         .filter(|(distance, known)| distance * 3 <= known.len().max(3));
-    match near {
-        Some((_, near)) => format!("Did you mean `{near}`?\n{}", list(&known)),
-        None => list(&known),
-    }
+    let near = near.map_or(String::new(), |(_, near)| format!("\nDid you mean `{near}`?"));
+    format!("{near}\n{}", wrap(&format!("There are: {}", known.join(", ")), WIDTH))
 }
 
-/// "There are: a, b", broken between names.
-fn list(names: &[&str]) -> String {
-    let mut text = "There are:".to_string();
-    let mut column = text.len();
-    for (index, name) in names.iter().enumerate() {
-        let comma = if index + 1 < names.len() { "," } else { "" };
-        let word = format!(" {name}{comma}");
-        if column + word.len() > WIDTH {
-            text.push('\n');
-            column = 0;
+/// The text with its lines broken between words, so that none is wider, but for a word that is. What follows a break is indented like
+/// the line.
+pub fn wrap(text: &str, width: usize) -> String {
+    let mut wrapped = String::new();
+    for line in text.lines() {
+        let words = line.trim_start();
+        let indent = &line[..line.len() - words.len()];
+        wrapped.push_str(indent);
+        let mut column = indent.len();
+        for (index, word) in words.split(' ').enumerate() {
+            let length = word.chars().count();
+            if index > 0 && column + 1 + length > width {
+                wrapped.push('\n');
+                wrapped.push_str(indent);
+                column = indent.len();
+            } else if index > 0 {
+                wrapped.push(' ');
+                column += 1;
+            }
+            wrapped.push_str(word);
+            column += length;
         }
-        column += word.len();
-        text.push_str(&word);
+        wrapped.push('\n');
     }
-    text
+    wrapped.pop();
+    wrapped
 }
 
 #[cfg(test)]
 mod tests {
-    use super::hint;
+    use super::{hint, wrap};
 
     #[test]
     fn the_nearest_name_is_offered_and_all_are_listed() {
-        assert_eq!(hint("tickte", ["mcs", "ticket"]), "Did you mean `ticket`?\nThere are: mcs, ticket");
-        assert_eq!(hint("banana", ["mcs", "ticket"]), "There are: mcs, ticket");
+        assert_eq!(hint("tickte", ["mcs", "ticket"]), "\nDid you mean `ticket`?\nThere are: mcs, ticket");
+        assert_eq!(hint("banana", ["mcs", "ticket"]), "\nThere are: mcs, ticket");
     }
 
     #[test]
@@ -51,5 +61,7 @@ mod tests {
         let names = ["0123456789"; 20];
         assert!(hint("x", names).lines().all(|line| line.len() <= super::WIDTH));
         assert_eq!(hint("x", names).matches("0123456789").count(), 20);
+        assert_eq!(wrap("a bc def\n  g h i\n\nj", 5), "a bc\ndef\n  g h\n  i\n\nj");
+        assert_eq!(wrap("long words stand alone", 3), "long\nwords\nstand\nalone");
     }
 }

@@ -8,6 +8,17 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
+/// An interposer that interposes nothing and has the views perf and none.
+const STAND_IN: &str = "#include <stdlib.h>\n#include <string.h>\nconst char *wakeful_preload_view(void) {\n\
+     const char *view = getenv(\"WAKEFUL_VIEW\");\n\
+     return view && !strcmp(view, \"none\") ? \"none\" : \"perf\"; }";
+
+fn wakeful(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wakeful"));
+    command.args(arguments).env_remove("WAKEFUL_LOCK").env_remove("WAKEFUL_VIEW").env_remove("WAKEFUL_PRELOAD");
+    command
+}
+
 fn compile(folder: &Path, output: &str, source: &str, options: &[&str]) {
     let file = folder.join(format!("{output}.c"));
     fs::write(&file, source).unwrap();
@@ -39,7 +50,7 @@ fn cases() {
     // Not in the machine's folder for temporary files: that may be mounted so that the set-user-ID bit means nothing.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let at = folder.path();
-    compile(at, "libstand-in.so", "int wakeful_stand_in;", &["-shared", "-fPIC"]);
+    compile(at, "libstand-in.so", STAND_IN, &["-shared", "-fPIC"]);
     compile(
         at,
         "dynamic",
@@ -72,4 +83,79 @@ fn cases() {
 #[test]
 fn without_the_interposer() {
     trycmd::TestCases::new().env("WAKEFUL_PRELOAD", "/no/such/library.so").case("tests/cmd/without/*.toml");
+}
+
+/// Exit status, standard output and standard error.
+fn outcome(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn what_is_not_the_interposer_is_not_preloaded() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = folder.path();
+    compile(at, "other.so", "int other;", &["-shared", "-fPIC"]);
+    compile(at, "right.so", STAND_IN, &["-shared", "-fPIC"]);
+    fs::write(at.join("text.so"), "not a library").unwrap();
+    let mut foreign = fs::read(at.join("right.so")).unwrap();
+    // e_machine; 0xfe is no processor.
+    foreign[18] = 0xfe;
+    fs::write(at.join("foreign.so"), &foreign).unwrap();
+    fs::write(at.join("short.so"), &foreign[..100]).unwrap();
+    for (name, reason) in [
+        ("text.so", "is not a shared library"),
+        ("short.so", "is not a shared library"),
+        ("foreign.so", "another processor or word size"),
+        ("other.so", "not wakeful's interposer"),
+    ] {
+        let path = at.join(name);
+        for verb in [vec!["run", "true"], vec!["compare", "true"], vec!["bench", "spin"]] {
+            let (status, stdout, stderr) = outcome(wakeful(&verb).env("WAKEFUL_PRELOAD", &path));
+            assert_eq!((status, stdout.as_str()), (Some(125), ""), "{name} {verb:?}");
+            assert!(stderr.contains(reason) && stderr.contains("set WAKEFUL_PRELOAD to"), "{name} {verb:?}: {stderr}");
+            let path = path.display().to_string();
+            assert!(stderr.lines().all(|line| line.len() < 80 || line.contains(&path)), "{name}: {stderr}");
+        }
+        let (status, stdout, _) = outcome(wakeful(&["doctor"]).env("WAKEFUL_PRELOAD", &path));
+        assert_eq!((status, stdout.contains(reason)), (Some(1), true), "{name}: {stdout}");
+    }
+    let (status, ..) = outcome(wakeful(&["run", "true"]).env("WAKEFUL_PRELOAD", at.join("right.so")));
+    assert_eq!(status, Some(0));
+}
+
+#[test]
+fn an_empty_variable_is_unset() {
+    let (unset, empty) = (&mut wakeful(&["doctor"]), &mut wakeful(&["doctor"]));
+    for variable in ["WAKEFUL_LOCK", "WAKEFUL_VIEW", "WAKEFUL_PRELOAD"] {
+        empty.env(variable, "");
+    }
+    // As far as the interposer: how many threads a view has room for may change at any time.
+    let head =
+        |(status, out, _): (Option<i32>, String, String)| (status, out.split("Kernel views").next().map(String::from));
+    assert_eq!(head(outcome(unset)), head(outcome(empty)));
+
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    let mut run = wakeful(&["run", "-v", "true"]);
+    run.env("WAKEFUL_PRELOAD", folder.path().join("stand-in.so")).env("WAKEFUL_LOCK", "").env("WAKEFUL_VIEW", "");
+    let (status, _, stderr) = outcome(&mut run);
+    assert_eq!(status, Some(0), "{stderr}");
+    assert!(stderr.contains("lock wakeful\n") && stderr.contains("view perf, the best one here\n"), "{stderr}");
+}
+
+#[test]
+fn shells_complete_the_names_of_locks_and_views() {
+    let in_place: Vec<&str> = catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect();
+    assert!(in_place.len() > 1);
+    for shell in ["bash", "zsh", "fish"] {
+        let (_, script, _) = outcome(&mut wakeful(&["completions", shell]));
+        for name in in_place.iter().chain(&["auto", "perf"]) {
+            let word = |at: usize| !script[at..].starts_with(|c: char| c.is_alphanumeric() || c == '-');
+            let there = script.match_indices(name).any(|(at, _)| word(at + name.len()));
+            assert!(there, "{shell}: {name}");
+        }
+        assert!(!script.contains("mcs-block"), "{shell}: `run` offers a lock that it does not take");
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use platform::{Clock, Deadline, Ordering::*, Priority, ThreadId};
+use platform::{Clock, Deadline, Ordering::*, Priority, ThreadId, Wish};
 use sync::mutex::{RawMutex, RawMutexTimed};
 
 use crate::{Cell, Machine};
@@ -52,6 +52,7 @@ impl<M: Machine, L: RawMutex<M>> Shared<M, L> {
         self.bump();
         assert_eq!(self.cell.get(), updates + 2, "an update got lost: two threads held the lock at once");
         assert_eq!(M::priority(M::current()), Priority::Running, "a thread that holds nothing kept its priority");
+        assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that holds nothing kept its wish");
     }
 }
 
@@ -220,6 +221,53 @@ pub fn nesting<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, 
     });
     outer.finish(threads * rounds);
     inner.finish(threads * rounds);
+}
+
+/// Who holds a lock that asks not to be preempted asks for it, whichever of two it releases first; nobody else does.
+pub fn wishing<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
+    let outer = Arc::new(Shared::<M, L>::new());
+    let inner = Arc::new(Shared::<M, L>::new());
+    let (first, second) = (outer.clone(), inner.clone());
+    together::<M>(threads, move |index| {
+        let asks = || {
+            let me = M::current();
+            assert!(me == ThreadId::NONE || M::wish(me) != Wish::Preemptable, "a holder did not ask for anything");
+        };
+        for round in 0..rounds {
+            let (first_node, second_node) = (L::Node::default(), L::Node::default());
+            let a = first.guard(&first_node);
+            asks();
+            let b = second.guard(&second_node);
+            asks();
+            a.shared.cell.bump();
+            b.shared.cell.bump();
+            if (index + round) % 2 == 0 {
+                drop(a);
+                asks();
+                drop(b);
+            } else {
+                drop(b);
+                asks();
+                drop(a);
+            }
+            assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that holds nothing kept its wish");
+            if first.try_bump() {
+                assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that tried kept its wish");
+            }
+        }
+    });
+    let tried = outer.cell.get() - threads * rounds;
+    outer.finish(threads * rounds + tried);
+    inner.finish(threads * rounds);
+}
+
+/// A release too many, which is the program's mistake, leaves the lock free.
+pub fn released_too_often<M: Machine, L: RawMutex<M, Node = ()> + 'static>() {
+    let shared = Shared::<M, L>::new();
+    shared.bump();
+    // SAFETY: the mistake that is tested; nobody else is there.
+    unsafe { shared.lock.unlock(&()) };
+    shared.finish(1);
 }
 
 /// A thread that panics inside releases the lock on its way out.

@@ -239,12 +239,25 @@ macro_rules! model {
                 (thread != ThreadId::NONE).then(|| &world().holds[thread.0 as usize])
             }
 
-            fn away() -> &'static AtomicU32 {
+            fn away(_: *const ()) -> &'static AtomicU32 {
                 &world().away
+            }
+
+            fn spare_processors() -> bool {
+                Self::choose(RunState::Blocked)
             }
 
             fn set_wish(thread: ThreadId, wish: Wish) {
                 world().wish[thread.0 as usize].set(wish);
+            }
+
+            fn wish(thread: ThreadId) -> Wish {
+                world().wish[thread.0 as usize].get()
+            }
+
+            /// It warns, as if it did.
+            fn honours_wishes() -> bool {
+                true
             }
 
             fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {

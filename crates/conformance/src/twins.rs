@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ptr;
 
-use platform::{Atomic, AtomicInt, Ordering::*, Platform, ThreadId};
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, ThreadId, Wish};
 use sync::mutex::RawMutex;
 
 /// Another lock, released twice each time.
@@ -87,6 +87,78 @@ word_twin! {
         this.serving.store(ticket + 1, Release);
     },
     unlock(_this) {}
+}
+
+word_twin! {
+    /// `ttas-competitive` that falls asleep, its patience at an end, without leaving a mark.
+    SleepsUnmarked, [word],
+    lock(this) {
+        let mut looks = 0;
+        while this.word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            looks += 1;
+            if looks > 1 {
+                P::wait(&this.word, 1, None);
+            }
+        }
+    },
+    unlock(this) {
+        if this.word.swap(0, Release) == 2 {
+            P::wake(&this.word, 1);
+        }
+    }
+}
+
+word_twin! {
+    /// `array-queue` with a flag for each slot, and a slot less than there are threads.
+    Overruns, [next serving first second],
+    lock(this) {
+        let ticket = this.next.fetch_add(1, Relaxed);
+        // The first slot is free at the start.
+        if ticket == 0 {
+            return;
+        }
+        let slot = [&this.first, &this.second][ticket as usize % 2];
+        while slot.load(Acquire) == 0 {
+            P::pause();
+        }
+        slot.store(0, Relaxed);
+    },
+    unlock(this) {
+        let next = this.serving.fetch_add(1, Relaxed) + 1;
+        [&this.first, &this.second][next as usize % 2].store(1, Release);
+    }
+}
+
+word_twin! {
+    /// `ticket-np` that serves the next, out of patience, without taking the grant back.
+    ServesOnWithoutTakingBack, [next serving],
+    lock(this) {
+        let ticket = this.next.fetch_add(1, Relaxed);
+        while this.serving.load(Acquire) < ticket {
+            P::pause();
+        }
+    },
+    unlock(this) {
+        let ticket = this.serving.load(Relaxed) + 1;
+        this.serving.store(ticket, Release);
+        P::pause();
+        if this.next.load(Relaxed) > ticket + 1 {
+            this.serving.store(ticket + 1, Release);
+        }
+    }
+}
+
+word_twin! {
+    /// `tas-b-np` that forgets to withdraw its wish.
+    ForgetsItsWish, [word],
+    lock(this) {
+        let me = P::register();
+        P::set_wish(me, Wish::UnpreemptableSelf);
+        while this.word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            P::pause();
+        }
+    },
+    unlock(this) { this.word.store(0, Release) }
 }
 
 word_twin! {
@@ -224,6 +296,65 @@ impl<P: Platform> RawMutex<P> for SmartQAsPrinted<P> {
             shadow = waiter;
             candidate = shadow.next.load(Acquire);
             shadow.status.store(2, Release);
+        }
+    }
+}
+
+/// `queue-hs` whose releaser goes on to the next in line, out of patience, without taking the grant back: two swaps too few.
+pub struct QueueHsWithoutRescind<P: Platform>(P::AtomicPtr<Place<P>>);
+
+impl<P: Platform> RawMutex<P> for QueueHsWithoutRescind<P> {
+    type Node = Node<P>;
+
+    fn new() -> Self {
+        Self(Atomic::new(ptr::null_mut()))
+    }
+    unsafe fn lock(&self, Node(node): &Node<P>) {
+        loop {
+            let before = node.enter(&self.0);
+            if before.is_null() {
+                return;
+            }
+            // SAFETY: nodes are never freed.
+            unsafe { (*before).next.store(ptr::from_ref(*node).cast_mut(), Release) };
+            loop {
+                match node.status.load(Acquire) {
+                    0 => P::pause(),
+                    1 => {
+                        node.status.store(3, Relaxed);
+                        return;
+                    }
+                    _ => break,
+                }
+            }
+        }
+    }
+    unsafe fn try_lock(&self, node: &Node<P>) -> bool {
+        // SAFETY: nobody else is there when the tests try this one.
+        unsafe { self.lock(node) };
+        true
+    }
+    unsafe fn unlock(&self, Node(node): &Node<P>) {
+        let mut last = *node;
+        loop {
+            let tail = ptr::from_ref(last).cast_mut();
+            let mut next = last.next.load(Acquire);
+            if next.is_null() && self.0.compare_exchange(tail, ptr::null_mut(), Release, Relaxed).is_ok() {
+                return;
+            }
+            while next.is_null() {
+                P::pause();
+                next = last.next.load(Acquire);
+            }
+            // SAFETY: nodes are never freed.
+            let candidate = unsafe { &*next };
+            candidate.status.store(1, Release);
+            P::pause();
+            if candidate.status.load(Relaxed) == 3 {
+                return;
+            }
+            candidate.status.store(2, Release);
+            last = candidate;
         }
     }
 }

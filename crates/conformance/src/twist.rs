@@ -172,11 +172,20 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32> {
         P::holds(thread).map(bent)
     }
-    fn away() -> &'static Self::AtomicU32 {
-        bent(P::away())
+    fn away(lock: *const ()) -> &'static Self::AtomicU32 {
+        bent(P::away(lock))
+    }
+    fn spare_processors() -> bool {
+        P::spare_processors() != W::lies()
     }
     fn set_wish(thread: ThreadId, wish: Wish) {
         P::set_wish(thread, wish);
+    }
+    fn wish(thread: ThreadId) -> Wish {
+        P::wish(thread)
+    }
+    fn honours_wishes() -> bool {
+        P::honours_wishes()
     }
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
         P::change_wish(thread, from, to) != W::lies()

@@ -67,6 +67,19 @@ macro_rules! suite {
                 }
             }
 
+            #[test]
+            fn wishing() {
+                if !entry().wishes {
+                    return;
+                }
+                for settings in settings(entry()) {
+                    let ran = explore(concat!($name, ", wishing"), settings, bounds(2, 500), || {
+                        bodies::wishing::<P, $type>(2, 1)
+                    });
+                    report(concat!($name, ", wishing"), ran);
+                }
+            }
+
             timed_only! { $kind
                 #[test]
                 fn timing() {

@@ -52,6 +52,13 @@ macro_rules! suite {
                 each("nesting", 100, || bodies::nesting::<P, $type>(3, 2, $name.ends_with("-informing")));
             }
 
+            #[test]
+            fn wishing() {
+                if catalog::entry($name).is_some_and(|entry| entry.wishes) {
+                    each("wishing", 100, || bodies::wishing::<P, $type>(3, 2));
+                }
+            }
+
             timed_only! { $kind
                 #[test]
                 fn timing() {

@@ -16,8 +16,12 @@ const PREEMPTED: Settings =
     Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, generation: 0 };
 
 fn loom_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
+    loom_finds_with(PREEMPTED, what, body);
+}
+
+fn loom_finds_with(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'static) {
     let bounds = Bounds { preemptions: 3, executions: 20_000 };
-    let found = catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, PREEMPTED, bounds, body))).is_err();
+    let found = catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, settings, bounds, body))).is_err();
     assert!(found, "loom let {what} pass");
 }
 
@@ -51,6 +55,11 @@ twins! {
     test_then_set: [P] TestThenSet<P>, 2 x 1;
     serves_early: [P] ServesEarly<P>, 2 x 1;
     forgets_sleepers: [P] ForgetsSleepers<P>, 3 x 1;
+    sleeps_unmarked: [P] SleepsUnmarked<P>, 2 x 1;
+    overruns: [P] Overruns<P>, 4 x 1;
+    serves_on_without_taking_back: [P] ServesOnWithoutTakingBack<P>, 3 x 1;
+    queue_hs_without_rescind: [P] QueueHsWithoutRescind<P>, 3 x 1;
+    forgets_its_wish: [P] ForgetsItsWish<P>, 1 x 1;
     leaves_next: [P] LeavesNext<P>, 2 x 1;
     smart_q_as_printed: [P] SmartQAsPrinted<P>, 2 x 1;
     wakeful_released_twice: [P] ReleasesTwice<Wakeful<P>>, 2 x 2;
@@ -108,8 +117,11 @@ macro_rules! orderings {
                 #[test]
                 fn loom() {
                     type P = Twisted<Loom, Deaf>;
+                    // Loom lets all others go first where a warned waiter yields, so that this one would never fall asleep.
+                    let warned = catalog::entry($name).is_some_and(|entry| entry.wishes);
+                    let settings = if warned { Settings::default() } else { PREEMPTED };
                     if sleeps($name) {
-                        loom_finds(concat!($name, ", deaf"), || bodies::exclusion::<P, $type>(2, 2));
+                        loom_finds_with(settings, concat!($name, ", deaf"), || bodies::exclusion::<P, $type>(2, 2));
                     }
                 }
 
@@ -127,5 +139,6 @@ macro_rules! orderings {
 catalog::mutexes!(orderings);
 
 fn sleeps(name: &str) -> bool {
-    !(name.ends_with("-spin") || matches!(name, "tas-b" | "smart-q"))
+    let spin = ["tas-b", "tas-b-np", "queue", "queue-np", "queue-hs", "smart-q", "ticket-np"];
+    !(name.ends_with("-spin") || spin.contains(&name))
 }

@@ -94,10 +94,13 @@ pub fn nap(ns: u64) {
 /// Where threads nap, by the address of the lock beside which they do. Locks may share a place: a nap may end early.
 static NAPS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
 
+/// Fibonacci hashing of an address, whose lowest bits are zero.
+pub fn hash(address: usize) -> u8 {
+    ((address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
 fn napping_place(lock: *const AtomicU32) -> &'static AtomicU32 {
-    // Fibonacci hashing; the lowest bits of an address are zero.
-    let hash = (lock.addr() as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    &NAPS[(hash >> 56) as usize]
+    &NAPS[hash(lock.addr()) as usize]
 }
 
 /// As [`nap`]; [`rouse`] may end it.

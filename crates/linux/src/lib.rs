@@ -19,17 +19,31 @@ use platform::{Deadline, Platform, Priority, RunState, STAMP_ID, StaticPlatform,
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
-/// Chooses the view, the privileged one included. To be called once, early, where memory may be allocated and some milliseconds be
-/// spent (loading an eBPF program): from a library's constructor or, better, before the first thread is created, because
-/// programs of one thread have no use for it. Without it, threads set up what needs no privilege on first use.
+/// What is better done at program start than later, and costs some tens of microseconds: counts the processors, and takes an inherited
+/// observer over. To be called once, early, where memory may be allocated.
+pub fn prepare() {
+    processors::available();
+    registry::prepare();
+}
+
+/// Chooses the view, the privileged one included. To be called once, where memory may be allocated and some milliseconds be
+/// spent (loading an eBPF program), and early: best before the first thread is created, because programs of one thread have no use for
+/// it. Without it, threads set up what needs no privilege on first use.
 ///
 /// HINT: too late (a thread has registered already) it changes nothing.
 pub fn init() {
-    processors::available();
+    prepare();
     #[cfg(feature = "bpf")]
-    report::remember(registry::init());
-    #[cfg(not(feature = "bpf"))]
-    registry::init();
+    report::remember(registry::load());
+}
+
+/// The view that sees the calling thread, which registers if it has not. `None` may also mean that there was no room for this one.
+pub fn view() -> view::View {
+    let id = registry::register(true);
+    match registry::live() {
+        Some(registry) if registry.run_state(id) != RunState::Unknown => registry.view(),
+        _ => view::View::None,
+    }
 }
 
 /// Unregisters the calling thread for good; it keeps working, unseen. Happens by itself when a thread exits, where the C
@@ -56,7 +70,11 @@ impl Platform for Linux {
     }
 
     fn register() -> ThreadId {
-        registry::register()
+        registry::register(true)
+    }
+
+    fn register_lazily() -> ThreadId {
+        registry::register(false)
     }
 
     #[inline]
@@ -103,8 +121,12 @@ impl Platform for Linux {
         (thread != ThreadId::NONE).then(|| registry.holds(thread))
     }
 
-    fn away() -> &'static AtomicU32 {
-        registry::away()
+    fn away(lock: *const ()) -> &'static AtomicU32 {
+        registry::away(lock)
+    }
+
+    fn spare_processors() -> bool {
+        registry::live().is_some_and(|registry| registry.runnable() < processors::available())
     }
 
     #[inline]
@@ -114,6 +136,19 @@ impl Platform for Linux {
         {
             registry.wish(thread).store(wish as u32, Relaxed);
         }
+    }
+
+    #[inline]
+    fn wish(thread: ThreadId) -> Wish {
+        match registry::live() {
+            Some(registry) if thread != ThreadId::NONE => Wish::from_u32(registry.wish(thread).load(Relaxed)),
+            _ => Wish::Preemptable,
+        }
+    }
+
+    /// No view of ours tells the scheduler.
+    fn honours_wishes() -> bool {
+        false
     }
 
     #[inline]

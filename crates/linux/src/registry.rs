@@ -85,9 +85,12 @@ struct Local {
     turned_away: AtomicU32,
     /// When dead threads may be looked for again, in ns.
     reclaim_at: AtomicU64,
-    /// See [`platform::Platform::away`].
-    away: AtomicU32,
+    /// See [`platform::Platform::away`]; by the lock's address.
+    away: [AtomicU32; AWAYS],
 }
+
+/// COST: a word each; two locks in use that share one make each other's threads stay away longer.
+const AWAYS: usize = 256;
 
 const ARENA_AT: usize = size_of::<Local>();
 const THREADS_AT: usize = ARENA_AT + size_of::<Arena>();
@@ -102,6 +105,22 @@ const MEMO_NS: u64 = 2_000;
 const MEMO_FACTOR: u64 = 4;
 /// COST: ns between two searches for dead threads; one is a system call a block, so 1 ms for 4095 of them.
 const RECLAIM_NS: u64 = 100_000_000;
+
+/// Values of a block's `watch`. Not yet, or no longer: not worth it.
+const UNWATCHED: u32 = 0;
+/// Others ask for it. Given up after [`LEASE`] switches, to be earned anew.
+const ON_DEMAND: u32 = 1;
+/// For as long as the thread lives.
+const ALWAYS: u32 = 2;
+/// The view does not take it.
+const REFUSED: u32 = 3;
+
+/// COST: a thread is watched when others have asked for its run state this often, and at least as often as it switched since they began: a waiter asks
+/// about every 300 ns, which it may waste, and perf adds 420 ns to a switch. So the view costs a thread no more than twice what it can save (rent or buy,
+/// Karlin et al. 1991). At least this often, because beginning takes 10 us and locked memory.
+const ASKED: u32 = 32;
+/// COST: after so many switches (perf: 0.4 ms of their time) a thread must earn it anew: ending it and beginning again takes a twentieth of that.
+const LEASE: u32 = 1_000;
 
 /// The value of `tid` while somebody frees the block of a dead thread.
 const RECLAIMING: u32 = u32::MAX;
@@ -194,21 +213,27 @@ fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
     }
 }
 
+/// What is to be done at program start, where it is cheap: see [`crate::prepare`].
+pub fn prepare() {
+    at_exit::key();
+    // An inherited observer is taken over at once: until then our children would inherit its descriptors.
+    #[cfg(feature = "bpf")]
+    if may_load()
+        && let Some(observer) = crate::view::bpf::inherited()
+    {
+        let _ = observe_with(observer);
+    }
+}
+
+#[cfg(feature = "bpf")]
+fn may_load() -> bool {
+    Request::from_environment().allows_bpf() && live().is_none()
+}
+
 /// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not be had, if it was tried.
 #[cfg(feature = "bpf")]
-pub fn init() -> Option<bpf::Error> {
-    at_exit::key();
-    if !Request::from_environment().allows_bpf() {
-        return None;
-    }
-    if live().is_some() {
-        return None;
-    }
-    let inherited = crate::view::bpf::inherited().and_then(|observer| observe_with(observer).ok());
-    match inherited {
-        Some(()) => None,
-        None => bpf::Observer::load().and_then(observe_with).err(),
-    }
+pub fn load() -> Option<bpf::Error> {
+    if may_load() { bpf::Observer::load().and_then(observe_with).err() } else { None }
 }
 
 /// Makes a space with the observer's arena in it that of this process.
@@ -234,12 +259,6 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
         let _ = OBSERVER.set(handle);
     }
     Ok(())
-}
-
-/// Chooses the view: see [`crate::init`].
-#[cfg(not(feature = "bpf"))]
-pub fn init() {
-    at_exit::key();
 }
 
 /// What this process, having no space, is to store in [`TOLD`], which is `told`.
@@ -270,9 +289,9 @@ pub fn generation() -> u32 {
 }
 
 /// See [`platform::Platform::away`]. In the space, so that a forked copy, in which nobody is away, starts at 0.
-pub fn away() -> &'static AtomicU32 {
+pub fn away(lock: *const ()) -> &'static AtomicU32 {
     static NOWHERE: AtomicU32 = AtomicU32::new(0);
-    live().map_or(&NOWHERE, |registry| &registry.local().away)
+    live().map_or(&NOWHERE, |registry| &registry.local().away[futex::hash(lock.addr()) as usize % AWAYS])
 }
 
 /// See [`platform::Platform::word`]. A thread block that nobody uses if there is no memory for blocks at all.
@@ -356,9 +375,21 @@ impl Registry {
         View::from_u32(self.local().view.load(Relaxed))
     }
 
-    /// HINT: see [`platform::Platform::run_state`].
+    /// HINT: see [`platform::Platform::run_state`]. Counts as a reason to watch the thread.
     #[inline(always)]
     pub fn run_state(&self, id: ThreadId) -> RunState {
+        let state = self.look(id);
+        if state == RunState::Unknown {
+            // Not exact, and need not be: two that ask together may count as one.
+            let asked = &self.thread(id).asked;
+            asked.store(asked.load(Relaxed).saturating_add(1), Relaxed);
+        }
+        state
+    }
+
+    /// HINT: the run state.
+    #[inline(always)]
+    fn look(&self, id: ThreadId) -> RunState {
         if id.0 == 0 {
             return RunState::Unknown;
         }
@@ -377,10 +408,22 @@ impl Registry {
     /// answer is remembered for [`MEMO_NS`], or [`MEMO_FACTOR`] times as long as it took to find, and is that stale.
     pub fn higher_preempted(&self, than: u32) -> bool {
         match self.view() {
-            View::Bpf => self.arena().preempted.iter().skip(than as usize + 1).any(|count| count.load(Relaxed) != 0),
+            // A thread is counted under the priority that it had when it was preempted; it may have been raised since.
+            View::Bpf => {
+                let counts = &self.arena().preempted;
+                let (lower, higher) = counts.split_at((than as usize + 1).min(counts.len()));
+                let any = |counts: &[AtomicU32]| counts.iter().any(|count| count.load(Relaxed) != 0);
+                any(higher) || any(lower) && self.greatest_preempted() > than + 1
+            }
             View::Perf => self.greatest_preempted() > than + 1,
             View::None | View::Unset => false,
         }
+    }
+
+    /// HINT: threads that run or could; 0 where no view looks. Looks at each.
+    pub fn runnable(&self) -> u32 {
+        let could_run = |&id: &ThreadId| matches!(self.run_state(id), RunState::Running | RunState::Preempted);
+        self.ids().filter(could_run).count() as u32
     }
 
     /// 1 + the greatest priority of a preempted thread; 0: none is.
@@ -397,7 +440,7 @@ impl Registry {
         }
         let greatest = self
             .ids()
-            .filter(|&id| self.run_state(id) == RunState::Preempted)
+            .filter(|&id| self.look(id) == RunState::Preempted)
             .map(|id| 1 + self.thread(id).priority.load(Relaxed).min(abi::PRIORITIES as u32 - 1))
             .max()
             .unwrap_or(0);
@@ -441,21 +484,21 @@ impl Registry {
         self.arena().partition.processors.store(count, Relaxed);
     }
 
-    /// Threads with a block; of these, not seen by the view; searches for a block that found none.
+    /// Threads with a block; of these, refused by the view; searches for a block that found none.
     pub fn census(&self) -> (u32, u32, u32) {
         let (mut registered, mut unseen) = (0, 0);
         for id in self.ids() {
             let block = self.thread(id);
             if block.tid.load(Relaxed) != 0 {
                 registered += 1;
-                unseen += (block.run_state.load(Relaxed) == RunState::Unknown as u32) as u32;
+                unseen += (block.watch.load(Relaxed) == REFUSED) as u32;
             }
         }
         (registered, unseen, self.local().turned_away.load(Relaxed))
     }
 
     /// Registers the calling thread in a free block; [`ThreadId::NONE`] if there is none.
-    fn add(&self) -> ThreadId {
+    fn add(&self, always: bool) -> ThreadId {
         let local = self.local();
         let id = self.take_block().or_else(|| if self.reclaim() { self.take_block() } else { None });
         let Some(id) = id else {
@@ -470,20 +513,72 @@ impl Registry {
         for word in &block.words {
             word.store(0, Relaxed);
         }
-        self.watch(id);
+        // Until the view says otherwise; the last holder of the block left nothing here.
+        block.run_state.store(RunState::Unknown as u32, Relaxed);
+        self.forget(id);
+        if always {
+            self.watch(id, ALWAYS);
+        }
         id
     }
 
-    /// Lets the view watch the calling thread, falling back from view to view where one ends for good.
-    fn watch(&self, id: ThreadId) {
+    /// The thread, not watched, is to earn it anew.
+    fn forget(&self, id: ThreadId) {
         let block = self.thread(id);
+        block.watch.store(UNWATCHED, Relaxed);
+        block.asked.store(0, Relaxed);
+        block.switched.store(switches(), Relaxed);
+    }
+
+    /// Is the calling thread watched as it should be?
+    #[inline]
+    fn content(&self, id: ThreadId, always: bool) -> bool {
+        let block = self.thread(id);
+        match block.watch.load(Relaxed) {
+            UNWATCHED => !always && block.asked.load(Relaxed) < ASKED,
+            ON_DEMAND => !always && self.watched_switches(id) < LEASE,
+            _ => true,
+        }
+    }
+
+    /// The calling thread's switches since it is watched.
+    fn watched_switches(&self, id: ThreadId) -> u32 {
+        dispatch!(self.view(), switches(self.slot(id))).wrapping_sub(self.thread(id).switched.load(Relaxed))
+    }
+
+    /// Has the calling thread watched, or no longer, if it is not [`Registry::content`].
+    fn reconsider(&self, id: ThreadId, always: bool) {
+        let block = self.thread(id);
+        match (block.watch.load(Relaxed), always) {
+            (UNWATCHED, true) => self.watch(id, ALWAYS),
+            (ON_DEMAND, true) => block.watch.store(ALWAYS, Relaxed),
+            (UNWATCHED, false) => {
+                let asked = block.asked.load(Relaxed);
+                if asked < ASKED {
+                } else if asked >= switches().wrapping_sub(block.switched.load(Relaxed)) {
+                    self.watch(id, ON_DEMAND);
+                } else {
+                    self.forget(id);
+                }
+            }
+            (ON_DEMAND, false) if self.watched_switches(id) >= LEASE => {
+                dispatch!(self.view(), detach(self.slot(id)));
+                block.run_state.store(RunState::Unknown as u32, Relaxed);
+                self.forget(id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets the view watch the calling thread, for this reason, falling back from view to view where one ends for good.
+    fn watch(&self, id: ThreadId, why: u32) {
+        let block = self.thread(id);
+        block.watch.store(REFUSED, Relaxed);
         let mut lease = self.local().next_lease.fetch_add(1, Relaxed);
         if lease == 0 {
             lease = self.local().next_lease.fetch_add(1, Relaxed);
         }
         block.lease.store(lease, Relaxed);
-        // Until the view says otherwise; the last holder of the block left nothing here.
-        block.run_state.store(RunState::Unknown as u32, Relaxed);
         loop {
             let view = self.view();
             if view == View::Perf && self.local().no_more.load(Relaxed) != 0 {
@@ -500,6 +595,8 @@ impl Registry {
                     if view == View::Perf {
                         block.run_state.store(RunState::Running as u32, Relaxed);
                     }
+                    block.switched.store(dispatch!(view, switches(self.slot(id))), Relaxed);
+                    block.watch.store(why, Relaxed);
                     return;
                 }
                 Attached::NotThis => {
@@ -558,7 +655,9 @@ impl Registry {
 
     /// Frees the block of the calling thread.
     fn remove(&self, id: ThreadId) {
-        dispatch!(self.view(), detach(self.slot(id)));
+        if matches!(self.thread(id).watch.load(Relaxed), ON_DEMAND | ALWAYS) {
+            dispatch!(self.view(), detach(self.slot(id)));
+        }
         self.free(id);
     }
 
@@ -639,15 +738,27 @@ impl Drop for NoSignals {
     }
 }
 
-/// The calling thread's id, registering it on first use.
-pub fn register() -> ThreadId {
+/// The calling thread's context switches, modulo 2^32.
+fn switches() -> u32 {
+    // SAFETY: zeros are a valid rusage, which the call fills; it cannot fail.
+    unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        libc::syscall(libc::SYS_getrusage, libc::RUSAGE_THREAD, &mut usage);
+        usage.ru_nvcsw.wrapping_add(usage.ru_nivcsw) as u32
+    }
+}
+
+/// The calling thread's id, registering it on first use, and watched, at once or when it is worth while: see
+/// [`platform::Platform::register_lazily`].
+pub fn register(always: bool) -> ThreadId {
     if let Some(registry) = live() {
         let local = registry.local();
         if tls::epoch() == local.epoch.load(Relaxed) {
             let id = ThreadId(tls::id());
             // We run. If the arena says otherwise, nobody writes it any more.
-            if local.view.load(Relaxed) != View::Bpf as u32
-                || matches!(registry.run_state(id), RunState::Running | RunState::Unknown)
+            if (local.view.load(Relaxed) != View::Bpf as u32
+                || matches!(registry.look(id), RunState::Running | RunState::Unknown))
+                && registry.content(id, always)
             {
                 return id;
             }
@@ -655,12 +766,12 @@ pub fn register() -> ThreadId {
             return ThreadId::NONE;
         }
     }
-    register_slow()
+    register_slow(always)
 }
 
 #[cold]
 #[inline(never)]
-fn register_slow() -> ThreadId {
+fn register_slow(always: bool) -> ThreadId {
     if tls::closed() {
         return ThreadId::NONE;
     }
@@ -670,8 +781,9 @@ fn register_slow() -> ThreadId {
     let local = registry.local();
     let mine = ThreadId(tls::id());
     if tls::epoch() == local.epoch.load(Relaxed) {
-        // The view was found dead, or another handler registered us before signals were off.
-        if registry.view() != View::Bpf || registry.run_state(mine) == RunState::Running {
+        // The view was found dead, or the thread is not content, or a handler registered us before signals were off.
+        if registry.view() != View::Bpf || matches!(registry.look(mine), RunState::Running | RunState::Unknown) {
+            registry.reconsider(mine, always);
             return mine;
         }
         registry.lose(View::Bpf);
@@ -679,10 +791,14 @@ fn register_slow() -> ThreadId {
     let epoch = local.epoch.load(Relaxed);
     let id = if mine != ThreadId::NONE && tls::epoch() >> 4 == epoch >> 4 {
         // The same process, another view: the block stays ours.
-        registry.watch(mine);
+        match registry.thread(mine).watch.load(Relaxed) {
+            UNWATCHED if !always => {}
+            ON_DEMAND if !always => registry.watch(mine, ON_DEMAND),
+            _ => registry.watch(mine, ALWAYS),
+        }
         mine
     } else {
-        registry.add()
+        registry.add(always)
     };
     tls::set_id(id.0);
     if id != ThreadId::NONE {

@@ -90,6 +90,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// no room stays [`ThreadId::NONE`] and merely gives and gets no hints. Fit for slow paths.
     fn register() -> ThreadId;
 
+    /// As [`Platform::register`], but the view begins to watch the thread only when that is worth its cost, which others pay for at each
+    /// of the thread's context switches: once they have asked for its run state as often as it switched. To be called at each wait.
+    fn register_lazily() -> ThreadId {
+        Self::register()
+    }
+
     /// HINT: does this thread run? [`RunState::Unknown`] for [`ThreadId::NONE`] and where no view looks.
     fn run_state(thread: ThreadId) -> RunState;
 
@@ -109,15 +115,25 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Changes the user-level priority of a thread if it still is `from` (ICPP 2001, figure 1, line 16).
     fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool;
 
-    /// How many locks a thread holds that raised its priority; only the thread itself writes it. `None` for [`ThreadId::NONE`].
+    /// How many locks a thread holds that raised its priority (lower half) or made it wish not to be preempted (upper half); only the
+    /// thread itself writes it. `None` for [`ThreadId::NONE`].
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
-    /// How many threads of this process have given their processor up for threads that matter more, and are not back. HINT: it says
-    /// how long the next one stays away. Of the process and not of a lock, because it is counted after the lock was released.
-    fn away() -> &'static Self::AtomicU32;
+    /// How many threads have given their processor up beside this lock for threads that matter more, and are not back. HINT: it says
+    /// how long the next one stays away; locks may share a count. Only the address is used: the lock was released before.
+    fn away(lock: *const ()) -> &'static Self::AtomicU32;
+
+    /// HINT: has the application more processors than threads that could run? False where no view looks.
+    fn spare_processors() -> bool;
 
     /// Sets the calling thread's KE-1 wish.
     fn set_wish(thread: ThreadId, wish: Wish);
+
+    /// A thread's KE-1 wish.
+    fn wish(thread: ThreadId) -> Wish;
+
+    /// HINT: is there anybody who acts on wishes? Where not, a lock that wishes is its plain twin, dearer by the asking.
+    fn honours_wishes() -> bool;
 
     /// Changes a thread's KE-1 wish if it still is `from` and the thread is not known to be preempted (TR 1994,
     /// figure 3: `compare_and_store (&cb->state, from, to)`). True for [`ThreadId::NONE`]: nothing is known against it.

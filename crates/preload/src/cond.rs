@@ -7,6 +7,7 @@
 //! |--------|---------------------------------------------------------------------------------------------------------|
 //! | 0      | the algorithm's two words                                                                               |
 //! | 8      | twice the number of threads inside a wait; bit 0: somebody waits in `pthread_cond_destroy` for them     |
+//! | 16     | the mutex of who waited last                                                                            |
 //! | 36     | the C library's `__wrefs`: bit 0 process-shared, bit 1 the monotonic clock                              |
 //!
 //! **Ours or not.** A process-shared condition variable is the C library's, for its whole life, told by bit 0 of `__wrefs`. Ours works with any
@@ -22,7 +23,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 use linux::Linux;
@@ -35,12 +36,15 @@ use crate::{mutex, real, time};
 struct Cond {
     algorithm: Wakeful<Linux>,
     users: AtomicU32,
-    unused: [AtomicU32; 6],
+    unused: AtomicU32,
+    mutex: AtomicUsize,
+    unused2: [AtomicU32; 3],
     flags: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Cond>() <= size_of::<pthread_cond_t>());
 const _: () = assert!(core::mem::offset_of!(Cond, users) == 8);
+const _: () = assert!(core::mem::offset_of!(Cond, mutex) == 16);
 const _: () = assert!(core::mem::offset_of!(Cond, flags) == 36);
 
 const SHARED: u32 = 1;
@@ -76,8 +80,18 @@ impl Cond {
         }
     }
 
+    /// Has the only waiter woken when the caller releases the waiter's mutex, which it holds; else false. See mutex.rs, *Owed*.
+    fn deliver_at_release(&self) -> bool {
+        self.algorithm.has_lone_sleeper()
+            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), || self.algorithm.take_lone_sleeper())
+    }
+
     fn destroy(&self) {
         let mut users = self.users.fetch_or(DESTROYING, Relaxed) | DESTROYING;
+        if users != DESTROYING {
+            // Whoever waits was signalled, but its wake-up may be owed by a mutex that the caller holds.
+            Linux::wake(self.algorithm.word(), u32::MAX);
+        }
         while users != DESTROYING {
             Linux::wait(&self.users, users, None);
             users = self.users.load(Relaxed);
@@ -142,6 +156,7 @@ unsafe extern "C" fn wakeful_cond_begin(
             },
         };
         ours.users.fetch_add(USER, Relaxed);
+        ours.mutex.store(mutex.expose_provenance(), Relaxed);
         let waiter = ours.algorithm.enter();
         let error = mutex::unlock_to_wait(mutex);
         if error != 0 {
@@ -290,7 +305,9 @@ pub unsafe extern "C" fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int
         // SAFETY: a condition variable of the C library's.
         return unsafe { real::cond_signal(cond) };
     }
-    ours.algorithm.signal();
+    if !ours.deliver_at_release() {
+        ours.algorithm.signal();
+    }
     0
 }
 
@@ -303,7 +320,10 @@ pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_
         // SAFETY: a condition variable of the C library's.
         return unsafe { real::cond_broadcast(cond) };
     }
-    ours.algorithm.broadcast();
+    // One waiter is all there are.
+    if !ours.deliver_at_release() {
+        ours.algorithm.broadcast();
+    }
     0
 }
 

@@ -55,6 +55,7 @@ pub(crate) use aliases;
 mod barrier;
 mod choice;
 mod cond;
+mod held;
 mod local;
 mod mutex;
 mod once;
@@ -63,14 +64,33 @@ mod rwlock;
 mod rwlock_choice;
 mod sem;
 mod spin;
+#[cfg(feature = "bpf")]
+mod thread;
 mod tid;
 mod time;
+
+use linux::view::View;
+
+/// The name of the view that this process has: what `wakeful run -v` tells. Sets it up if need be. By this symbol the command also
+/// knows the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn wakeful_preload_view() -> *const core::ffi::c_char {
+    #[cfg(feature = "bpf")]
+    thread::before_first();
+    match linux::view() {
+        View::Bpf => c"bpf",
+        View::Perf => c"perf",
+        View::None | View::Unset => c"none",
+    }
+    .as_ptr()
+}
 
 extern "C" fn constructor() {
     real::resolve();
     sem::decide();
     tid::init();
     choice::decide();
+    linux::prepare();
     rwlock_choice::decide();
     linux::init();
 }

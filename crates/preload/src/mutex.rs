@@ -11,21 +11,28 @@
 //! | 8      | `__owner` | kernel thread id, recursive and error-checking mutexes only                    |
 //! | 12     | `__nusers`| threads in `pthread_cond_wait` with this mutex, for `pthread_mutex_destroy`    |
 //! | 16     | `__kind`  | the C library's: type, and bits for robust, priority-protocol, process-shared  |
-//! | 24     | `__list`  | word of an algorithm that needs 5 to 16 bytes                                  |
+//! | 24     | `__list`  | word of an algorithm that needs 5 to 16 bytes; else see *Owed*                 |
+//!
+//! **Owed.** A thread that is woken under the mutex that it waits for next runs for nothing, and often in place of the holder, whom it then
+//! waits for. So a signal given by the holder of the waiter's mutex is delivered at the release ([`owe`]): the word to wake is in `owed`, and a bit in the kind
+//! takes the release off its fast path. Only the holder writes the two. A mutex that owes already, or is not a plain one on the default algorithm, owes
+//! no more: the signal is then delivered at once.
 //!
 //! **Ours or not.** A mutex is the C library's if its kind has any of the bits robust, priority-protocol or process-shared. The kind is set once,
 //! by an initialiser, so the two never work on the same mutex. A destroyed mutex has all bits, as there, so what is done
 //! to it then goes to the C library, and fails as there.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering::*};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
 
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
-use platform::{Clock, Deadline};
+use linux::Linux;
+use platform::{Clock, Deadline, Platform};
 use sync::mutex::{RawMutex, RawMutexTimed};
 
 use crate::choice::{self, CHOICE, Default};
-use crate::{real, tid, time};
+use crate::{held, real, tid, time};
 
 /// `pthread_mutex_t` of the 64-bit ABIs.
 #[repr(C)]
@@ -36,17 +43,20 @@ pub struct Mutex {
     users: AtomicU32,
     kind: AtomicI32,
     spins: AtomicU32,
-    list: [AtomicU32; 4],
+    owed: AtomicPtr<AtomicU32>,
+    list: AtomicPtr<()>,
 }
 
 const _: () = assert!(size_of::<Mutex>() <= size_of::<pthread_mutex_t>());
 const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16);
-const _: () = assert!(core::mem::offset_of!(Mutex, list) == 24);
+const _: () = assert!(core::mem::offset_of!(Mutex, owed) == 24);
 
 /// The type in `__kind`.
 const TYPE: i32 = 3;
 const RECURSIVE: i32 = 1;
 const ERRORCHECK: i32 = 2;
+/// Bit in `__kind`: a wake-up is owed, see *Owed*. Not the C library's.
+const OWES: i32 = 8;
 /// Bits in `__kind` of mutexes that are the C library's: robust, inherit, protect, shared. Below 256: the fast path
 /// reads one byte.
 const THEIRS: i32 = 16 | 32 | 64 | 128;
@@ -170,9 +180,11 @@ impl Mutex {
         }
     }
 
-    fn owned(&self, me: u32) {
+    fn owned(&self, kind: Kind, me: u32) {
         self.owner.store(me, Relaxed);
-        self.count.store(1, Relaxed);
+        if kind == Kind::Recursive {
+            self.count.store(1, Relaxed);
+        }
     }
 
     #[cold]
@@ -181,14 +193,17 @@ impl Mutex {
         match self.kind() {
             // SAFETY: a mutex of the C library's.
             Kind::Theirs => return unsafe { real::mutex_lock(self.pointer()) },
-            Kind::Plain => self.raw_lock(),
+            Kind::Plain => {
+                self.raw_lock();
+                held::set(self.pointer().addr());
+            }
             kind => {
                 let me = tid::get();
                 if self.owner.load(Relaxed) == me {
                     return if kind == Kind::Recursive { self.deeper() } else { EDEADLK };
                 }
                 self.raw_lock();
-                self.owned(me);
+                self.owned(kind, me);
             }
         }
         0
@@ -210,7 +225,7 @@ impl Mutex {
                 if !self.raw_try_lock() {
                     return EBUSY;
                 }
-                self.owned(me);
+                self.owned(kind, me);
             }
         }
         0
@@ -236,7 +251,7 @@ impl Mutex {
             }
         }
         if me != 0 {
-            self.owned(me);
+            self.owned(kind, me);
         }
         0
     }
@@ -247,7 +262,18 @@ impl Mutex {
         match self.kind() {
             // SAFETY: a mutex of the C library's.
             Kind::Theirs => return unsafe { real::mutex_unlock(self.pointer()) },
-            Kind::Plain => self.raw_unlock(),
+            Kind::Plain => {
+                held::set(0);
+                if self.kind.load(Relaxed) & OWES == 0 {
+                    self.raw_unlock();
+                } else {
+                    let word = self.owed.swap(null_mut(), Relaxed);
+                    self.kind.fetch_and(!OWES, Relaxed);
+                    self.raw_unlock();
+                    // The condition variable may be gone by now; only the address is used.
+                    Linux::wake(word, 1);
+                }
+            }
             kind => {
                 if self.owner.load(Relaxed) != tid::get() {
                     return EPERM;
@@ -271,6 +297,7 @@ impl Mutex {
         if self.simple() {
             // SAFETY: released by `unlock`.
             unsafe { self.lock.lock(&()) };
+            held::set(self.pointer().addr());
             return 0;
         }
         self.lock_other()
@@ -279,6 +306,7 @@ impl Mutex {
     #[inline(always)]
     fn unlock(&self) -> c_int {
         if self.simple() {
+            held::set(0);
             // SAFETY: the C library does not check either that the caller holds a normal mutex.
             unsafe { self.lock.unlock(&()) };
             return 0;
@@ -321,6 +349,22 @@ pub unsafe fn lock_after_wait(mutex: *mut pthread_mutex_t) -> c_int {
     error
 }
 
+/// Puts one wake-up on this word off until the caller releases the mutex at this address: `commit` decides, at the last moment, whether
+/// there is one. False if that cannot be, and nothing was done.
+pub fn owe(mutex: usize, word: &AtomicU32, commit: impl FnOnce() -> bool) -> bool {
+    if mutex == 0 || held::get() != mutex {
+        return false;
+    }
+    // SAFETY: the caller holds it, so it exists.
+    let mutex = unsafe { &*core::ptr::with_exposed_provenance::<Mutex>(mutex) };
+    if !mutex.simple() || !commit() {
+        return false;
+    }
+    mutex.owed.store(core::ptr::from_ref(word).cast_mut(), Relaxed);
+    mutex.kind.fetch_or(OWES, Relaxed);
+    true
+}
+
 /// Is this mutex the C library's?
 ///
 /// # Safety
@@ -352,7 +396,11 @@ pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c
     let mutex = unsafe { Mutex::from(mutex) };
     if mutex.simple() {
         // SAFETY: released by `unlock`.
-        return if unsafe { mutex.lock.try_lock(&()) } { 0 } else { EBUSY };
+        if unsafe { !mutex.lock.try_lock(&()) } {
+            return EBUSY;
+        }
+        held::set(mutex.pointer().addr());
+        return 0;
     }
     mutex.try_lock_other()
 }

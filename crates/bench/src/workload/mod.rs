@@ -11,10 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use linux::view::{Request, View};
 use serde::{Deserialize, Serialize};
-
-use crate::job::JobError;
 
 /// How long a critical section is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,18 +121,6 @@ impl Data {
     /// Sections that left their mark on every line.
     fn sections(&mut self) -> u64 {
         self.lines.iter_mut().map(|line| *line.0.get_mut()).min().expect("there is a line")
-    }
-}
-
-/// A contender that asks for a view and silently runs with another would be a lie.
-fn check_view() -> Result<(), JobError> {
-    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
-    match Request::named(asked.as_bytes()) {
-        // Looking costs milliseconds, so only who asks for one that may be missing pays.
-        Some(Request::Only(view)) if view != View::None && linux::report().chosen != Some(view) => {
-            Err(JobError::NoView(asked))
-        }
-        _ => Ok(()),
     }
 }
 

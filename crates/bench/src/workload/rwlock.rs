@@ -12,9 +12,9 @@ use platform::Platform;
 use serde::{Deserialize, Serialize};
 use sync::rwlock::RawRwLock;
 
-use super::{Data, Length, check_view, units};
+use super::{Data, Length, units};
 use crate::harness::{self, Padded, Plan, Sample};
-use crate::job::JobError;
+use crate::job::{JobError, check_view};
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -238,7 +238,7 @@ impl RwLockVisitor<Linux> for Visitor<'_> {
         // The view is set up here, also a privileged one, and not by the first thread that waits.
         linux::init();
         Linux::register();
-        check_view()?;
+        check_view(|| linux::report().chosen)?;
         run_with::<Ours<L>>(self.0, self.1)
     }
 }

@@ -34,6 +34,11 @@ impl Source for Bpf {
         bpf::Enrolment::from_number(_slot.enrolment).detach();
     }
 
+    fn switches(slot: Slot) -> u32 {
+        let block = slot.block;
+        block.preemptions.load(Relaxed).wrapping_add(block.blocks.load(Relaxed)) as u32
+    }
+
     #[inline(always)]
     fn run_state(slot: Slot) -> RunState {
         RunState::from_u32(slot.block.run_state.load(Relaxed))

@@ -44,6 +44,8 @@ pub(crate) trait Source {
     fn detach(slot: Slot);
     /// HINT: what the view last heard of the slot's thread.
     fn run_state(slot: Slot) -> RunState;
+    /// How often the slot's thread, which is watched, left its processor; from any start, modulo at least 2^32.
+    fn switches(slot: Slot) -> u32;
 }
 
 /// A person's choice of view.

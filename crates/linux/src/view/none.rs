@@ -15,6 +15,10 @@ impl Source for None {
 
     fn detach(_: Slot) {}
 
+    fn switches(_: Slot) -> u32 {
+        0
+    }
+
     #[inline(always)]
     fn run_state(_: Slot) -> RunState {
         RunState::Unknown

@@ -65,6 +65,13 @@ impl Source for Perf {
         unsafe { detach(slot.ring) };
     }
 
+    fn switches(slot: Slot) -> u32 {
+        // SAFETY: inside the ring, which is mapped, as below. The kernel writes the word.
+        let head = unsafe { (*slot.ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Relaxed) };
+        // It grows downward; a record at each switch out and in.
+        (head.wrapping_neg() / (2 * size_of::<u64>() as u64)) as u32
+    }
+
     #[inline(always)]
     fn run_state(slot: Slot) -> RunState {
         // The owner writes Running once, meaning "ask the ring".

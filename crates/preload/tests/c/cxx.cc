@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <future>
 #include <mutex>
@@ -11,8 +12,10 @@
 
 using namespace std::chrono_literals;
 
-int main()
+// How often each thread does what it does; the argument, for a lock that needs a time slice for each turn.
+int main(int argc, char **argv)
 {
+	const int rounds = argc > 1 ? atoi(argv[1]) : 5000;
 	std::mutex m;
 	std::recursive_mutex r;
 	std::timed_mutex t;
@@ -23,14 +26,14 @@ int main()
 	std::vector<std::thread> threads;
 	for (int i = 0; i < 4; i++) {
 		threads.emplace_back([&] {
-			for (int n = 1; n <= 5000; n++) {
+			for (int n = 1; n <= rounds; n++) {
 				std::lock_guard<std::mutex> guard(m);
 				queue.push_back(n);
 				cv.notify_one();
 			}
 		});
 		threads.emplace_back([&] {
-			for (int n = 1; n <= 5000; n++) {
+			for (int n = 1; n <= rounds; n++) {
 				std::unique_lock<std::mutex> lock(m);
 				cv.wait(lock, [&] { return !queue.empty(); });
 				sum += queue.front();
@@ -38,11 +41,11 @@ int main()
 			}
 		});
 		threads.emplace_back([&] {
-			for (int n = 0; n < 5000; n++) {
+			for (int n = 0; n < rounds; n++) {
 				std::lock_guard<std::recursive_mutex> a(r), b(r);
 				count++;
 			}
-			for (int n = 0; n < 500;)
+			for (int n = 0; n < rounds / 10;)
 				if (t.try_lock_for(1ms)) {
 					timed++;
 					n++;

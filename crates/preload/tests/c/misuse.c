@@ -153,8 +153,11 @@ static void battery(const char *what, pthread_mutex_t *m, int type)
 	} else {
 		SHOW(timed(m));
 	}
+	// What a debugger shows.
+	printf("count %u\n", m->__data.__count);
 	SHOW(pthread_mutex_destroy(m));
 	SHOW(pthread_mutex_unlock(m));
+	printf("count %u\n", m->__data.__count);
 	if (type == PTHREAD_MUTEX_RECURSIVE || type == PTHREAD_MUTEX_ERRORCHECK)
 		SHOW(pthread_mutex_unlock(m));
 	SHOW(by_other(pthread_mutex_trylock, m));

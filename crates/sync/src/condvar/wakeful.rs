@@ -41,6 +41,9 @@
 //! `pending`. S3 else if a sleeper is counted, move one from `sleepers` to `in flight`, change `sequence`, wake one. S4 if nobody was asleep: whoever was counted
 //! before S3 finds the sequence changed and leaves by itself, so the count was too high; zero it, unless somebody changed `state`.
 //!
+//! A signal, or broadcast, to be delivered later: S5 if one sleeper is counted and nothing else, count it out, change `sequence`; whoever called wakes one.
+//! It is not counted in flight: nobody could correct that if it was not asleep, because the condition variable may be gone by then.
+//!
 //! Broadcast: mark the standby, zero the counts, change `sequence`, wake all.
 //!
 //! Who sleeps longest is woken first, because the kernel's queue is in that order, and who has not gone to sleep when the signal comes does not
@@ -368,6 +371,24 @@ impl<P: Platform> Wakeful<P> {
             }
             return;
         }
+    }
+
+    /// Is there nothing but one sleeper to whom nothing was given?
+    #[inline]
+    pub fn has_lone_sleeper(&self) -> bool {
+        self.state.load(Relaxed) & !(GENERATION | SKIP) == SLEEPERS_ONE
+    }
+
+    /// S5. Signals the lone sleeper, but leaves it asleep: the caller owes a wake-up of one on [`Wakeful::word`]. False if it is not alone, or gone.
+    pub fn take_lone_sleeper(&self) -> bool {
+        let state = self.state.load(Relaxed);
+        // ORDER: Acquire, as in `signal`.
+        let taken = state & !(GENERATION | SKIP) == SLEEPERS_ONE
+            && self.state.compare_exchange(state, state - SLEEPERS_ONE, Acquire, Relaxed).is_ok();
+        if taken {
+            self.sequence.fetch_add(1, Relaxed);
+        }
+        taken
     }
 
     /// Wakes all waiters.

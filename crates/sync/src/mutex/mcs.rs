@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `mcs-spin`, `mcs-block`, `mcs-informing`: the list-based queue lock, and three ways to wait.
+//! `mcs-spin`, `mcs-block`, `mcs-competitive`, `mcs-informing`: the list-based queue lock, and four ways to wait.
 //!
 //! First come, first served; each waiter spins on its own cache line. Choose it where fairness counts, or on many processors;
 //! `mcs-spin` only on a machine of one's own. Mellor-Crummey and Scott, TOCS 1991; informing: Antonopoulos, Nikolopoulos,
@@ -57,8 +57,9 @@
 //! processor to it. More threads than processors: after a few such hand-overs the threads in line are those that run,
 //! the others nap or were preempted outside; a napper's return costs the line a few switches. Hint stale or inverted: a waiter sleeps, and
 //! is woken (I3), or spins, and is granted the lock; a releaser naps in vain, 1 ms for each that does. Killed while holding: lost.
-//! `spin` and `block` are oblivious: in `spin` everybody waits for whoever is first in line and preempted; in `block` every hand-over is a
-//! context switch.
+//! No view: `informing` cannot ask, and waits as `competitive` does; those who served a sleeper stay away all the same, so that the line stays short.
+//! `spin`, `block` and `competitive` are oblivious: in `spin` everybody waits for whoever is first in line and preempted; in `block` every hand-over is a
+//! context switch, in `competitive` every one that takes longer than that.
 //!
 //! # Fairness and space
 //!
@@ -79,7 +80,7 @@ use core::ptr;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, RunState, ThreadId};
 
 use super::RawMutex;
-use crate::wait::{self, LOOK_PAUSES, Waiting};
+use crate::wait::{self, LOOK_PAUSES, Preemptable, Preemption, Waiting};
 
 const WAITING: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -102,17 +103,17 @@ impl<P: Platform> Default for McsNode<P> {
     }
 }
 
-/// List-based queue lock, waiting as `W` says.
-pub struct Mcs<P: Platform, W> {
+/// List-based queue lock, waiting as `W` says; with `N` its holder wishes not to be preempted.
+pub struct Mcs<P: Platform, W, N = Preemptable> {
     tail: P::AtomicPtr<McsNode<P>>,
-    platform: PhantomData<(P, W)>,
+    platform: PhantomData<(P, W, N)>,
 }
 
 fn thread(state: u32) -> ThreadId {
     ThreadId(state >> THREAD_SHIFT)
 }
 
-impl<P: Platform, W: Waiting> Mcs<P, W> {
+impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
     fn prepare(node: &McsNode<P>, me: ThreadId) {
         node.next.store(ptr::null_mut(), Relaxed);
         node.state.store(WAITING | me.0 << THREAD_SHIFT, Relaxed);
@@ -144,6 +145,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
             before.next.store(mine, Release);
         }
         let mut turns = 0u32;
+        let mut looks = 0;
         loop {
             // ORDER: Acquire (A4), pairs with R3.
             let state = node.state.load(Acquire);
@@ -151,11 +153,16 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
                 return;
             }
             turns = turns.wrapping_add(1);
-            let look = W::SLEEPS && (!W::INFORMS || turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES)));
-            if look && !W::may_spin::<P>(P::priority(me)) {
+            let look = wait::look::<W, P>(turns);
+            looks += look as u32;
+            if look && !W::may_spin::<P>(P::priority(me), looks) {
+                looks = 0;
                 self.sleep(node, state);
             } else {
+                // Not while we wait: only who is inside may delay the others (TR 1994, figure 2).
+                wait::unshield::<N, P>(me);
                 P::pause();
+                wait::shield::<N, P>();
             }
         }
     }
@@ -228,7 +235,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
     }
 }
 
-impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
+impl<P: Platform, W: Waiting, N: Preemption> RawMutex<P> for Mcs<P, W, N> {
     type Node = McsNode<P>;
 
     fn new() -> Self {
@@ -237,7 +244,8 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
 
     #[inline]
     unsafe fn lock(&self, node: &McsNode<P>) {
-        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE };
+        let shielded = wait::shield::<N, P>();
+        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { shielded };
         Self::prepare(node, me);
         // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node to who comes next.
         let before = self.tail.swap(ptr::from_ref(node).cast_mut(), AcqRel);
@@ -249,24 +257,40 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
             // SAFETY: it is what our node replaced.
             unsafe { self.wait_in_line(node, me, before) };
         }
+        wait::inside::<N, P>(me);
         self.acquired(node, me);
     }
 
     #[inline]
     unsafe fn try_lock(&self, node: &McsNode<P>) -> bool {
-        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE };
+        let shielded = wait::shield::<N, P>();
+        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { shielded };
         Self::prepare(node, me);
         node.state.store(GRANTED | me.0 << THREAD_SHIFT, Relaxed);
         // ORDER: AcqRel, as A1.
         let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
         if got {
+            wait::inside::<N, P>(me);
             self.acquired(node, me);
+        } else {
+            wait::unshield::<N, P>(me);
         }
         got
     }
 
     #[inline]
     unsafe fn unlock(&self, node: &McsNode<P>) {
+        // SAFETY: as the caller promises.
+        unsafe { self.release(node) };
+        wait::outside::<N, P>();
+    }
+}
+
+impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
+    /// # Safety
+    /// As for `unlock`.
+    #[inline]
+    unsafe fn release(&self, node: &McsNode<P>) {
         // ORDER: Acquire (R1), pairs with A3.
         let mut next = node.next.load(Acquire);
         if next.is_null() {
@@ -300,19 +324,22 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Mcs<P, W> {
         if W::INFORMS {
             // HINT: naps in vain, or spares a nap and leaves the successor to the scheduler.
             if slept || behind.is_some() || P::run_state(thread(was)) == RunState::Preempted {
-                Self::give_way(thread(was), slept.then_some(word_at), behind);
+                Self::give_way(ptr::from_ref(self).cast(), thread(was), slept.then_some(word_at), behind);
             }
         } else if slept {
             P::wake(word_at, 1);
         }
     }
-}
 
-impl<P: Platform, W: Waiting> Mcs<P, W> {
     /// Sees to it that the successor runs, on our processor if need be: lines 39 and 42.
     #[cold]
     #[inline(never)]
-    fn give_way(next: ThreadId, next_word: Option<*const P::AtomicU32>, behind: Option<*const P::AtomicU32>) {
+    fn give_way(
+        lock: *const (),
+        next: ThreadId,
+        next_word: Option<*const P::AtomicU32>,
+        behind: Option<*const P::AtomicU32>,
+    ) {
         // Not if it has changed: then it runs.
         P::change_priority(next, Priority::LockImmediateWaiter, Priority::LockHolder);
         if let Some(word) = next_word {
@@ -323,7 +350,7 @@ impl<P: Platform, W: Waiting> Mcs<P, W> {
         }
         // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
         if P::priority(P::current()) <= Priority::Running {
-            wait::hand_off::<P>();
+            wait::hand_off::<P>(lock);
         }
     }
 }

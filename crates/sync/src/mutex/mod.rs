@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mutual exclusion.
 
+mod array_queue;
 mod mcs;
 mod native;
+mod queue;
+mod queue_hs;
 mod smart_q;
 mod tas_b;
 mod ticket;
+mod ticket_np;
 mod ttas;
 mod wakeful;
 
+pub use array_queue::{ArrayQueue, ArrayQueueNode};
 pub use mcs::{Mcs, McsNode};
 pub use native::Native;
+pub use queue::{Queue, QueueNp};
+pub use queue_hs::{QueueHs, QueueHsNode};
 pub use smart_q::{SmartQ, SmartQNode};
 pub use tas_b::TasB;
 pub use ticket::Ticket;
+pub use ticket_np::TicketNp;
 pub use ttas::Ttas;
 pub use wakeful::Wakeful;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `native`: what this system offers, a futex with three states.
+//! `native`, `native-np`: what this system offers, a futex with three states; `-np` asks the kernel not to preempt who is inside.
 //!
 //! The lock that a programmer of this machine would use, as the native lock of the TR was for its machines (TR 1994, section
-//! 5.2, "Native"): Drepper, "Futexes Are Tricky", mutex2, which is glibc's low-level lock. Choose it to compare
+//! 5.2, "Native", "Native-np"): Drepper, "Futexes Are Tricky", mutex2, which is glibc's low-level lock. Choose it to compare
 //! with, or where threads wait long. Changed: nothing.
 //!
 //! # State
@@ -19,10 +19,13 @@
 //!
 //! I1. Not 0 exactly while one thread is between A1 or A2 and R1.
 //! I2. While a thread sleeps the word is 2, or a sleeper is about to be woken (between R1 and R2), or a woken thread has yet to execute A2.
+//! I3. In `-np`: a thread that tries (A1, A2) or holds a lock of this kind wishes not to be preempted; one that sleeps or does neither does not.
 //!
 //! # Protocol
 //!
 //! A1. `0 -> 1`. A2. Else swap 2 until that returns 0, sleeping on 2 in between. R1. Swap 0. R2. If it was 2, wake one.
+//! In `-np` the wish comes before A1 and, withdrawn for each sleep, before A2; after R2 it is withdrawn, if this was the thread's last such lock, and the processor
+//! yielded if the kernel had put a preemption off (KE-2).
 //!
 //! # Memory order
 //!
@@ -31,6 +34,7 @@
 //! # Under the scheduler
 //!
 //! Oblivious: nobody spins, so that a preempted holder costs nothing but itself, and every contended hand-over costs a sleep.
+//! `-np`: see `tas-b`.
 //! Killed while holding: lost.
 //!
 //! # Fairness and space
@@ -46,33 +50,51 @@
 //! `conformance`: real threads, loom, shuttle; the twin that releases 2 as if it were 1 is caught.
 
 use core::marker::PhantomData;
-use platform::{Atomic, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
+use platform::{Atomic, Deadline, Ordering::*, Platform, StaticPlatform, ThreadId, Wait};
 
 use super::{RawMutex, RawMutexTimed};
+use crate::wait::{self, Preemptable, Preemption};
 
 const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
 
-/// A futex with three states.
+/// A futex with three states; with `N` its holder wishes not to be preempted.
 #[repr(transparent)]
-pub struct Native<P: Platform> {
+pub struct Native<P: Platform, N = Preemptable> {
     word: P::AtomicU32,
-    platform: PhantomData<P>,
+    platform: PhantomData<(P, N)>,
 }
 
-impl<P: StaticPlatform> Native<P> {
+impl<P: StaticPlatform, N> Native<P, N> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
 }
 
-impl<P: Platform> Native<P> {
+impl<P: Platform, N: Preemption> Native<P, N> {
+    #[inline(always)]
+    fn acquire(&self, deadline: Option<Deadline>, waits: bool) -> bool {
+        let me = wait::shield::<N, P>();
+        // ORDER: Acquire (A1), pairs with R1.
+        let got =
+            self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() || waits && self.lock_slow(me, deadline);
+        if got {
+            wait::inside::<N, P>(me);
+        } else {
+            wait::unshield::<N, P>(me);
+        }
+        got
+    }
+
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
+    fn lock_slow(&self, me: ThreadId, deadline: Option<Deadline>) -> bool {
         // ORDER: Acquire (A2), pairs with R1.
         while self.word.swap(SLEEPERS, Acquire) != 0 {
+            wait::unshield::<N, P>(me);
             // A waiter that gives up leaves SLEEPERS behind: one wake-up in vain.
-            if P::wait(&self.word, SLEEPERS, deadline) == Wait::TimedOut {
+            let result = P::wait(&self.word, SLEEPERS, deadline);
+            wait::shield::<N, P>();
+            if result == Wait::TimedOut {
                 return false;
             }
         }
@@ -80,7 +102,7 @@ impl<P: Platform> Native<P> {
     }
 }
 
-impl<P: Platform> RawMutex<P> for Native<P> {
+impl<P: Platform, N: Preemption> RawMutex<P> for Native<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -88,17 +110,13 @@ impl<P: Platform> RawMutex<P> for Native<P> {
     }
 
     #[inline]
-    unsafe fn lock(&self, node: &()) {
-        // SAFETY: as the caller promised.
-        if !unsafe { self.try_lock(node) } {
-            self.lock_slow(None);
-        }
+    unsafe fn lock(&self, _: &()) {
+        self.acquire(None, true);
     }
 
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
-        // ORDER: Acquire (A1), pairs with R1.
-        self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
+        self.acquire(None, false)
     }
 
     #[inline]
@@ -107,13 +125,13 @@ impl<P: Platform> RawMutex<P> for Native<P> {
         if self.word.swap(0, Release) == SLEEPERS {
             P::wake(&self.word, 1);
         }
+        wait::outside::<N, P>();
     }
 }
 
-impl<P: Platform> RawMutexTimed<P> for Native<P> {
+impl<P: Platform, N: Preemption> RawMutexTimed<P> for Native<P, N> {
     #[inline]
-    unsafe fn lock_until(&self, node: &(), deadline: Deadline) -> bool {
-        // SAFETY: as the caller promised.
-        unsafe { self.try_lock(node) || self.lock_slow(Some(deadline)) }
+    unsafe fn lock_until(&self, _: &(), deadline: Deadline) -> bool {
+        self.acquire(Some(deadline), true)
     }
 }

@@ -35,7 +35,7 @@
 //! R1. The shadow (first our own node, then the last one passed over) has a successor? R2. If not: tail from the shadow to null, and the lock is free; R3. else wait
 //! until A3 has linked it. R4. If the candidate's wish can be changed to "another wants you unpreemptable", which fails for one
 //! known to be off its processor: SUCCESS. R5. Else it becomes the shadow; the shadow before it gets FAILURE.
-//! R6. Last: withdraw the own wish; yield if the kernel had put a preemption off (KE-2).
+//! R6. Last: withdraw the own wish, unless another such lock is held; yield if the kernel had put a preemption off (KE-2).
 //!
 //! # Memory order
 //!
@@ -66,7 +66,7 @@ use core::ptr;
 use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId, Wish};
 
 use super::RawMutex;
-use crate::wait::{self, LOOK_PAUSES};
+use crate::wait::{self, LOOK_PAUSES, Unpreemptable};
 
 const WAITING: u32 = 0;
 const SUCCESS: u32 = 1;
@@ -96,16 +96,6 @@ pub struct SmartQ<P: Platform> {
     platform: PhantomData<P>,
 }
 
-impl<P: Platform> SmartQ<P> {
-    fn finish(me: ThreadId) {
-        P::set_wish(me, Wish::Preemptable);
-        // HINT: a warning missed costs the grace of the next section; one too many costs a yield.
-        if P::warning(me) {
-            P::yield_now();
-        }
-    }
-}
-
 impl<P: Platform> RawMutex<P> for SmartQ<P> {
     type Node = SmartQNode<P>;
 
@@ -114,26 +104,26 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
     }
 
     unsafe fn lock(&self, node: &SmartQNode<P>) {
-        let me = match P::current() {
-            ThreadId::NONE => P::register(),
-            me => me,
-        };
+        let me = wait::shield::<Unpreemptable, P>();
+        let nested = wait::is_inside::<P>(me);
         loop {
             node.next.store(ptr::null_mut(), Relaxed);
             node.thread.store(me.0, Relaxed);
             node.status.store(WAITING, Relaxed);
-            P::set_wish(me, Wish::UnpreemptableSelf);
+            wait::shield::<Unpreemptable, P>();
             // ORDER: AcqRel (A2): Acquire pairs with R2; Release publishes the node's fields to who comes next.
             let before = self.tail.swap(ptr::from_ref(node).cast_mut(), AcqRel);
             if before.is_null() {
-                return;
+                break;
             }
             // SAFETY: by I2 the predecessor's node stays until somebody has seen our link.
             let before = unsafe { &*before };
             let predecessor = ThreadId(before.thread.load(Relaxed));
             // ORDER: Release (A3), pairs with R1 and R3; publishes the node.
             before.next.store(ptr::from_ref(node).cast_mut(), Release);
-            P::change_wish(me, Wish::UnpreemptableSelf, Wish::Preemptable);
+            if !nested {
+                P::change_wish(me, Wish::UnpreemptableSelf, Wish::Preemptable);
+            }
             let mut turns = 0u32;
             let status = loop {
                 // ORDER: Acquire (A5), pairs with R4 and R5.
@@ -145,31 +135,36 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
                 if turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                     && matches!(P::run_state(predecessor), RunState::Preempted | RunState::Blocked)
                 {
-                    wait::hand_off::<P>();
+                    wait::hand_off::<P>(ptr::from_ref(self).cast());
                     turns = 1;
                 } else {
                     P::pause();
                 }
             };
             if status == SUCCESS {
-                return;
+                // R4 has made the wish, unless it was out of SKIPS.
+                wait::shield::<Unpreemptable, P>();
+                break;
             }
         }
+        wait::inside::<Unpreemptable, P>(me);
     }
 
     unsafe fn try_lock(&self, node: &SmartQNode<P>) -> bool {
+        let me = wait::shield::<Unpreemptable, P>();
         node.next.store(ptr::null_mut(), Relaxed);
-        node.thread.store(P::current().0, Relaxed);
+        node.thread.store(me.0, Relaxed);
         // ORDER: AcqRel, as A2.
         let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
         if got {
-            P::set_wish(P::current(), Wish::UnpreemptableSelf);
+            wait::inside::<Unpreemptable, P>(me);
+        } else {
+            wait::unshield::<Unpreemptable, P>(me);
         }
         got
     }
 
     unsafe fn unlock(&self, node: &SmartQNode<P>) {
-        let me = P::current();
         let mut shadow = node;
         let mut skipped = 0;
         loop {
@@ -214,6 +209,6 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
             shadow = candidate;
             skipped += 1;
         }
-        Self::finish(me);
+        wait::outside::<Unpreemptable, P>();
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tas-b`: test-and-test_and_set with bounded exponential backoff.
+//! `tas-b`, `tas-b-np`: test-and-test_and_set with bounded exponential backoff; `-np` asks the kernel not to preempt who is inside.
 //!
 //! The simplest lock that does not drown its bus, for short sections on a machine of one's own, and the plain reference for
-//! all others. Kontothanassis, Wisniewski, Scott, TR 1994, section 5.2, "TAS-B". Unchanged.
+//! all others; `tas-b-np` the best of the TR's simple locks where the kernel honours the wish (figures 13 to 16). Kontothanassis, Wisniewski, Scott, TR
+//! 1994, section 5.2, "TAS-B" and "TAS-B-np". Unchanged.
 //!
 //! # State
 //!
@@ -15,20 +16,24 @@
 //!
 //! # Invariants
 //!
-//! I1. The word is 1 exactly while one thread is between A1 and R1.
+//! I1. The word is 1 exactly while one thread is between A2 and R1.
+//! I2. In `-np`: a thread that tries (A2) or holds a lock of this kind wishes not to be preempted; one that does neither does not.
 //!
 //! # Protocol
 //!
-//! A1. Read until the word is 0, pausing twice as long after each look, up to a bound; then `0 -> 1`. R1. Store 0.
+//! A1. In `-np`, wish not to be preempted. A2. If the word is 0, `0 -> 1`. A3. Else withdraw the wish, yield if the kernel had put a preemption
+//! off (KE-2), and pause, twice as long after each look, up to a bound; again from A1. R1. Store 0. R2. In `-np`, withdraw the wish, if this was the
+//! thread's last such lock, and repay it as in A3.
 //!
 //! # Memory order
 //!
-//! R1 release -> A1 acquire publishes the protected data.
+//! R1 release -> A2 acquire publishes the protected data. Wishes publish nothing.
 //!
 //! # Under the scheduler
 //!
 //! Oblivious. A preempted holder stalls everybody, who spin through its slice; a preempted waiter harms nobody, because
-//! the next to come takes the lock. Killed while holding: lost.
+//! the next to come takes the lock. In `-np` the holder is not preempted within the kernel's grace, where wishes are honoured; elsewhere it is `tas-b`,
+//! dearer by two stores and two loads. Hint stale: a warning missed costs the next section its grace. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
@@ -43,44 +48,51 @@
 //! `conformance`: real threads, loom, shuttle.
 
 use core::marker::PhantomData;
-use platform::{Atomic, Ordering::*, Platform, StaticPlatform};
+use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};
 
 use super::RawMutex;
-use crate::wait;
+use crate::wait::{self, Preemptable, Preemption};
 
 /// COST: pauses; the bound is about 10 us, less than the scheduler's shortest slice by far.
 const FIRST_BACKOFF: u32 = 4;
 const LAST_BACKOFF: u32 = 512;
 
-/// Test-and-test_and_set with bounded exponential backoff.
+/// Test-and-test_and_set with bounded exponential backoff; with `N` its holder wishes not to be preempted.
 #[repr(transparent)]
-pub struct TasB<P: Platform> {
+pub struct TasB<P: Platform, N = Preemptable> {
     word: P::AtomicU32,
-    platform: PhantomData<P>,
+    platform: PhantomData<(P, N)>,
 }
 
-impl<P: StaticPlatform> TasB<P> {
+impl<P: StaticPlatform, N> TasB<P, N> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
 }
 
-impl<P: Platform> TasB<P> {
+impl<P: Platform, N: Preemption> TasB<P, N> {
+    #[inline(always)]
+    fn acquire(&self) -> bool {
+        // ORDER: Acquire (A2), pairs with R1.
+        self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self) {
+    fn lock_slow(&self, me: ThreadId) {
         let mut backoff = FIRST_BACKOFF;
         loop {
+            wait::unshield::<N, P>(me);
             wait::pause::<P>(backoff);
             backoff = (backoff * 2).min(LAST_BACKOFF);
-            // ORDER: Acquire, pairs with R1.
-            if self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+            wait::shield::<N, P>();
+            if self.acquire() {
                 return;
             }
         }
     }
 }
 
-impl<P: Platform> RawMutex<P> for TasB<P> {
+impl<P: Platform, N: Preemption> RawMutex<P> for TasB<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -88,22 +100,30 @@ impl<P: Platform> RawMutex<P> for TasB<P> {
     }
 
     #[inline]
-    unsafe fn lock(&self, node: &()) {
-        // SAFETY: as the caller promised.
-        if !unsafe { self.try_lock(node) } {
-            self.lock_slow();
+    unsafe fn lock(&self, _: &()) {
+        let me = wait::shield::<N, P>();
+        if !self.acquire() {
+            self.lock_slow(me);
         }
+        wait::inside::<N, P>(me);
     }
 
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
-        // ORDER: Acquire, pairs with R1.
-        self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        let me = wait::shield::<N, P>();
+        let got = self.acquire();
+        if got {
+            wait::inside::<N, P>(me);
+        } else {
+            wait::unshield::<N, P>(me);
+        }
+        got
     }
 
     #[inline]
     unsafe fn unlock(&self, _: &()) {
-        // ORDER: Release (R1), pairs with A1; publishes the protected data.
+        // ORDER: Release (R1), pairs with A2; publishes the protected data.
         self.word.store(0, Release);
+        wait::outside::<N, P>();
     }
 }

@@ -44,7 +44,9 @@
 //! As `mcs`. But only who sleeps has a name here, so that a releaser of `informing` looks at all threads, as the paper
 //! does, for a preempted one of higher priority; it does so after the hand-over, and only if somebody waited before it.
 //! A thread without a block spins, giving way at each look. A copy made by `fork` while threads waited in line
-//! stays taken in the child: their tickets are never used. Hint stale: as `mcs`. Killed while holding: lost.
+//! stays taken in the child: their tickets are never used. Hint stale, no view: as `mcs`. A waiter of real-time priority keeps its processor from a holder without until it sleeps: in
+//! `informing` as in `ttas`, in `spin` until the kernel throttles it (0.95 s by default). Killed while holding: lost.
+//! A release too many, a mistake that POSIX leaves open, does nothing to a free lock; to a held one it lets the next in, as in any lock.
 //!
 //! # Fairness and space
 //!
@@ -60,10 +62,11 @@
 //! `conformance`: real threads, loom, shuttle; the twin that serves before it is done is caught.
 
 use core::marker::PhantomData;
+use core::ptr;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, StaticPlatform, ThreadId};
 
 use super::RawMutex;
-use crate::wait::{self, LOOK_PAUSES, Waiting};
+use crate::wait::{self, Waiting};
 
 const TICKETS: u32 = (1 << TOP_SHIFT) - 1;
 const TOP_SHIFT: u32 = 20;
@@ -128,13 +131,14 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
             }
             let pauses = (ahead * PROPORTION).min(MOST_PAUSES);
             turns = turns.wrapping_add(pauses);
-            if W::SLEEPS && (!W::INFORMS || turns >= LOOK_PAUSES.min(P::PAUSES)) {
+            if W::SLEEPS && turns >= W::LOOK_PAUSES.min(P::PAUSES) {
                 turns = 0;
                 looks += 1;
                 // The line stands still: the thread it waits for may be one that spins, of our own priority, preempted.
                 let rank = if looks > STANDSTILL_LOOKS { Priority::BarrierWaiter } else { P::priority(me) };
-                if !W::may_spin::<P>(rank) {
+                if !W::may_spin::<P>(rank, looks) {
                     self.sleep(serving, ticket, me);
+                    looks = 0;
                     continue;
                 }
             }
@@ -229,7 +233,7 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         }
         // HINT: a thread that holds another lock keeps its processor: somebody may be waiting for that.
         if W::INFORMS && gave && P::priority(me) <= Priority::Running {
-            wait::hand_off::<P>();
+            wait::hand_off::<P>(ptr::from_ref(self).cast());
         }
     }
 }
@@ -266,12 +270,17 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
     #[inline]
     unsafe fn unlock(&self, _: &()) {
         let serving = self.serving.load(Relaxed);
+        let next = self.next.load(Relaxed);
+        // Released by somebody who does not hold it: the next ticket would never be served.
+        if ahead(next, serving) == 0 {
+            return;
+        }
         if !W::SLEEPS {
             // ORDER: Release (R2), pairs with A2; publishes the protected data.
             self.serving.store(serving.wrapping_add(1) & TICKETS, Release);
             return;
         }
-        let awaited = W::INFORMS && ahead(self.next.load(Relaxed), serving) > 1;
+        let awaited = W::INFORMS && ahead(next, serving) > 1;
         // ORDER: Release (R2), as above. From here on the lock may be gone (I4).
         if top(serving) != ThreadId::NONE
             || self.serving.compare_exchange(serving, serving.wrapping_add(1) & TICKETS, Release, Relaxed).is_err()
@@ -282,7 +291,7 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
             wait::left::<W, P>(me);
             // HINT: naps in vain, or spares a nap and leaves the successor to the scheduler.
             if awaited && P::priority(me) <= Priority::Running && P::higher_preempted(Priority::Running) {
-                wait::hand_off::<P>();
+                wait::hand_off::<P>(ptr::from_ref(self).cast());
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ttas-spin`, `ttas-block`, `ttas-informing`: test-and-test_and_set with local spinning, and three ways to wait.
+//! `ttas-spin`, `ttas-block`, `ttas-competitive`, `ttas-informing`: test-and-test_and_set with local spinning, and four ways to wait.
 //!
 //! The best simple lock of ICPP 2001 on a multiprogrammed machine, because it imposes no order that the scheduler could
 //! contradict. Antonopoulos, Nikolopoulos, Papatheodorou, ICPP 2001, section 4, "TTAS Lock". The paper leaves the code to a
@@ -37,7 +37,9 @@
 //! Holder preempted: `spin` burns its slice; `block` sleeps; `informing` sees a preempted thread of higher priority and sleeps.
 //! Next waiter preempted: there is no next, somebody else takes the lock. More threads than processors: as a rule
 //! some thread of priority Running is preempted, so that `informing` waiters sleep. Hint stale: a waiter spins or sleeps in
-//! vain; I2 wakes it. Killed while holding: lost.
+//! vain; I2 wakes it. No view: `informing` waits as `competitive` does, for as long as a switch costs before it sleeps. A waiter of real-time priority keeps its processor from a holder without
+//! until it sleeps, at once if the view says "preempted". A holder that slept inside and was woken, but has not run since, still counts as blocked: then the
+//! waiter spins until the kernel throttles it, 0.95 s by default. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
@@ -56,7 +58,7 @@ use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, Priority, StaticPlatform};
 
 use super::RawMutex;
-use crate::wait::{self, LOOK_PAUSES, Waiting};
+use crate::wait::{self, Waiting};
 
 const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
@@ -84,6 +86,7 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
         }
         let mut mine = LOCKED;
         let mut turns = 0;
+        let mut looks = 0;
         loop {
             let word = self.word.load(Relaxed);
             if word == 0 {
@@ -94,10 +97,10 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
                 continue;
             }
             turns = u32::wrapping_add(turns, 1);
-            if W::SLEEPS
-                && (turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES)) || !W::INFORMS)
-                && !W::may_spin::<P>(Priority::LockWaiter)
-            {
+            let look = wait::look::<W, P>(turns);
+            looks += look as u32;
+            if look && !W::may_spin::<P>(Priority::LockWaiter, looks) {
+                looks = 0;
                 let asleep = LOCKED | SLEEPERS;
                 if word == asleep || self.word.compare_exchange(word, asleep, Relaxed, Relaxed).is_ok() {
                     P::wait(&self.word, asleep, None);

@@ -52,9 +52,10 @@
 //! Wait. W1. An arrival looks at the word with growing gaps for ARRIVAL_NS at most, while the holder runs, is not known to come back at
 //!     once (W3), and HANDOFF is not set.
 //! W2. Then Q1. A waiter with a deadline, or without an id, never joins the line; it naps between looks if the role is taken.
-//! W3. A waiter that finds free a lock that it saw held looks SAMPLES times more. If the same owner has it again, the lock is *hot*: it leaves
-//!     it and naps (standby) or goes to Q1 (arrival). W4. If the owner hardly ever has it, the lock is not what the threads wait for:
-//!     the thread *shares*, that is, it takes locks when it finds them free, until it waits for more than an eighth of its time.
+//! W3. A waiter that finds free a lock for which somebody else runs too (it saw it held by a thread that runs, or was in line) looks
+//!     SAMPLES times more. If one owner has it again, the lock is *hot*: it leaves it and naps (standby) or goes to Q1 (arrival).
+//! W4. If the owner hardly ever has it, or shares itself, the lock is not what the threads wait for: the thread *shares*, that is, it
+//!     takes locks when it finds them free, until it waits for more than an eighth of its time.
 //! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby, or has demanded the lock, for SPIN_NS.
 //! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was rescinded, it sets HANDOFF, whatever the hints say.
 //! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS (SPIN_NS if KICK says that the standby is being woken), setting RELAY if somebody sleeps in line, and after that takes it and clears
@@ -62,8 +63,8 @@
 //!     The standby sets HANDOFF again when it runs. It leaves the thread that steps aside RELAY_NS to see HANDOFF, and to set RELAY.
 //! Queue. Q1. In one compare-and-swap take the role, if it is free, or push oneself (OLDER = the old NEWEST).
 //! Q2. Sleep until STATE = PROMOTED; unlink oneself, the oldest; be the standby. Q3. Promote: STATE of the oldest = PROMOTED, wake it.
-//! Q4. The thread with RELAY, once HANDOFF is gone: Q3. It mostly goes to sleep next, so that the new standby finds its processor, and not the
-//!     new holder's, free.
+//! Q4. The thread with RELAY, once HANDOFF is gone: Q3. It takes the lock for hot, now the former standby's, and goes to sleep next (Q1), so that the
+//!     new standby finds its processor, and not the new holder's, free.
 //! Give up. G1. At its deadline a waiter without a duty just leaves. G2. With RELAY: clear it, or, if HANDOFF is gone, Q3. The standby: clear
 //!     the role if nobody sleeps in line; else clear HANDOFF and RELAY, and Q3 unless RELAY was set.
 //!
@@ -95,7 +96,8 @@
 //! Waking a sleeper at each contended release (glibc, std): on few processors the woken thread only displaces a running one. Spinning before sleeping
 //! with no regard to who comes back: moves the data at every hand-over. A count of sleepers and a futex on the lock word: a hot word never holds
 //! still for the kernel's comparison. Promoting at release instead of acquire: the waker then loses the free lock to the thread
-//! it displaced. Rescinding the promotion of a thread that does not run, and keeping the role: two threads then swap turns at the others' cost.
+//! it displaced. Rescinding the promotion of a thread that does not run, and keeping the role: two threads then swap turns at the others' cost. Keeping
+//! the role when the oldest sleeper last ran on the new holder's processor, where Linux may queue it: made no difference.
 //! A test of the word before the compare-and-swap on the fast path: 3 ns of 15.
 //!
 //! # Checked by
@@ -272,6 +274,9 @@ struct Waiter {
     relay: bool,
     /// How long it naps next.
     nap: u64,
+    /// It has met somebody who runs and wants the lock too, this thread if it saw it: it looks closely before it takes the lock (W3).
+    wary: bool,
+    seen: ThreadId,
     /// The holder comes back at once (W3).
     hot: bool,
     /// It takes what it finds free (W4).
@@ -296,7 +301,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
-        let me = P::register();
+        let me = P::register_lazily();
         let now = P::now_ns();
         let mut waiter = Waiter {
             me,
@@ -308,6 +313,8 @@ impl<P: Platform> Wakeful<P> {
             grace: None,
             relay: false,
             nap: NAP_NS,
+            wary: false,
+            seen: ThreadId::NONE,
             hot: false,
             share: shares::<P>(me, now),
         };
@@ -318,7 +325,6 @@ impl<P: Platform> Wakeful<P> {
 
     /// Waits for the lock and takes it; false at the deadline.
     fn wait(&self, waiter: &mut Waiter) -> bool {
-        let mut seen = ThreadId::NONE;
         loop {
             let word = self.word.load(Relaxed);
             if !waiter.standby && word & (STANDBY | NEWEST) != 0 && self.purge(word) {
@@ -328,10 +334,13 @@ impl<P: Platform> Wakeful<P> {
                 // Q4.
                 waiter.relay = false;
                 self.promote();
+                // It is the other's turn.
+                waiter.hot = true;
+                waiter.grace = None;
                 continue;
             }
             if word & LOCKED == 0 {
-                if self.take(word, waiter, seen) {
+                if self.take(word, waiter) {
                     return true;
                 }
                 if waiter.deadline.is_some_and(P::past) {
@@ -341,7 +350,11 @@ impl<P: Platform> Wakeful<P> {
                 }
                 continue;
             }
-            seen = owner(word);
+            let seen = owner(word);
+            if !waiter.share && is_sharing::<P>(seen) && try_share::<P>(waiter.me) {
+                waiter.share = true;
+                waiter.hot = false;
+            }
             if let Some(deadline) = waiter.deadline
                 && P::past(deadline)
             {
@@ -351,6 +364,9 @@ impl<P: Platform> Wakeful<P> {
             let now = P::now_ns();
             // HINT: wrong either way, it costs a spin or a sleep: see the head of this file.
             let running = !matches!(P::run_state(seen), RunState::Preempted | RunState::Blocked);
+            // A holder without a processor is no contention.
+            waiter.wary = running;
+            waiter.seen = seen;
             if waiter.standby {
                 self.stand_by(word, waiter, running, now);
             } else if running && !waiter.hot && word & HANDOFF == 0 && now < waiter.arrived + ARRIVAL_NS {
@@ -367,7 +383,7 @@ impl<P: Platform> Wakeful<P> {
     }
 
     /// The lock is free; takes it, unless it should not.
-    fn take(&self, word: u32, waiter: &mut Waiter, seen: ThreadId) -> bool {
+    fn take(&self, word: u32, waiter: &mut Waiter) -> bool {
         if word & HANDOFF != 0 && !waiter.standby {
             // W7.
             waiter.share = false;
@@ -382,8 +398,9 @@ impl<P: Platform> Wakeful<P> {
                 P::pause();
                 return false;
             }
-        } else if !waiter.share && !waiter.hot && waiter.demanded.is_none() && seen != ThreadId::NONE {
+        } else if waiter.wary && !waiter.share && !waiter.hot && waiter.demanded.is_none() {
             // W3.
+            let mut seen = waiter.seen;
             let mut locked = 0;
             let mut sample = P::now_ns();
             for _ in 0..SAMPLES {
@@ -391,9 +408,10 @@ impl<P: Platform> Wakeful<P> {
                 spin_until::<P>(sample);
                 let word = self.word.load(Relaxed);
                 if word & LOCKED != 0 {
-                    if owner(word) != seen {
+                    if seen != ThreadId::NONE && owner(word) != seen {
                         return false;
                     }
+                    seen = owner(word);
                     locked += 1;
                 }
             }
@@ -516,6 +534,8 @@ impl<P: Platform> Wakeful<P> {
             self.unlink(me);
             waiter.hot = false;
             waiter.share = false;
+            waiter.wary = true;
+            waiter.seen = ThreadId::NONE;
         }
         if queue {
             P::word(me, STATE).store(IDLE, Relaxed);
@@ -650,6 +670,11 @@ fn shares<P: Platform>(me: ThreadId, now: u64) -> bool {
     }
 }
 
+/// HINT: of another thread.
+fn is_sharing<P: Platform>(thread: ThreadId) -> bool {
+    thread != ThreadId::NONE && P::word(thread, MODE).load(Relaxed) == SHARING
+}
+
 /// Adds a wait to the thread's memory.
 fn remember<P: Platform>(me: ThreadId, arrived: u64) {
     if me == ThreadId::NONE {
@@ -663,7 +688,7 @@ fn remember<P: Platform>(me: ThreadId, arrived: u64) {
 
 /// W4. The thread stood in another's way: it shares no more, until it finds out anew.
 fn keep<P: Platform>(me: ThreadId) {
-    if me != ThreadId::NONE && P::word(me, MODE).load(Relaxed) == SHARING {
+    if is_sharing::<P>(me) {
         P::word(me, MODE).store(0, Relaxed);
     }
 }

@@ -113,7 +113,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self) {
-        P::register();
+        P::register_lazily();
         let mut nap = NAP_NS;
         loop {
             // A2.

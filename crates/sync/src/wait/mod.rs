@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a thread waits: the policies that the algorithms take as a type parameter.
+//! How a thread waits, and what it asks of the kernel meanwhile: the policies that the algorithms take as type parameters.
 //!
 //! ICPP 2001 compares each lock in three versions, and so do we: [`Spin`] never gives the processor up, [`Block`] gives it up at
 //! once, [`Informing`] tells the kernel how much each thread matters and gives the processor up exactly when
-//! a thread that matters more is without one (section 4 of that paper).
+//! a thread that matters more is without one (section 4 of that paper). [`Competitive`], which that paper leaves out, spins for as
+//! long as a switch costs and then gives up. The TR's locks come in two versions: [`Preemptable`] and [`Unpreemptable`], its `-np`.
 
-use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, ThreadId};
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, RunState, ThreadId, Wish};
 
 /// What a thread does while it cannot go on.
 pub trait Waiting: Send + Sync + 'static {
@@ -13,9 +14,11 @@ pub trait Waiting: Send + Sync + 'static {
     const SLEEPS: bool;
     /// The lock keeps the user-level priorities of its threads up to date.
     const INFORMS: bool;
+    /// Pauses between two questions whether to go on spinning.
+    const LOOK_PAUSES: u32 = LOOK_PAUSES;
 
-    /// May a waiter of this priority go on spinning? Asked again and again.
-    fn may_spin<P: Platform>(priority: Priority) -> bool;
+    /// May a waiter of this priority go on spinning, after so many looks in a row?
+    fn may_spin<P: Platform>(priority: Priority, looks: u32) -> bool;
 }
 
 /// Spins, whatever happens.
@@ -27,15 +30,24 @@ pub struct Spin;
 pub struct Block;
 
 /// Spins unless a thread of higher user-level priority is preempted.
+///
+/// Where no view looks, nobody knows that; then as [`Competitive`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Informing;
+
+/// Spins for as long as a switch costs, then sleeps: never more than twice what the better of the two would have cost.
+///
+/// Karlin, Li, Manasse, Owicki, SOSP 1991, "fixed spin". Their adaptive versions remember how long the last waits took,
+/// for which a lock of one word has no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Competitive;
 
 impl Waiting for Spin {
     const SLEEPS: bool = false;
     const INFORMS: bool = false;
 
     #[inline(always)]
-    fn may_spin<P: Platform>(_: Priority) -> bool {
+    fn may_spin<P: Platform>(_: Priority, _: u32) -> bool {
         true
     }
 }
@@ -43,9 +55,10 @@ impl Waiting for Spin {
 impl Waiting for Block {
     const SLEEPS: bool = true;
     const INFORMS: bool = false;
+    const LOOK_PAUSES: u32 = 1;
 
     #[inline(always)]
-    fn may_spin<P: Platform>(_: Priority) -> bool {
+    fn may_spin<P: Platform>(_: Priority, _: u32) -> bool {
         false
     }
 }
@@ -54,9 +67,111 @@ impl Waiting for Informing {
     const SLEEPS: bool = true;
     const INFORMS: bool = true;
 
-    fn may_spin<P: Platform>(priority: Priority) -> bool {
+    fn may_spin<P: Platform>(priority: Priority, looks: u32) -> bool {
         // HINT: stale either way costs time only: who sleeps is woken by whoever lets it go on, who spins goes on by itself.
         !P::higher_preempted(priority)
+            && (Competitive::may_spin::<P>(priority, looks) || P::run_state(P::current()) != RunState::Unknown)
+    }
+}
+
+impl Waiting for Competitive {
+    const SLEEPS: bool = true;
+    const INFORMS: bool = false;
+
+    #[inline]
+    fn may_spin<P: Platform>(_: Priority, looks: u32) -> bool {
+        looks <= SWITCH_LOOKS.min(P::PAUSES)
+    }
+}
+
+/// COST: looks, of about 1 us, for as long as falling asleep and being woken takes (2 processors, virtual machine: 5 to 15 us).
+const SWITCH_LOOKS: u32 = 10;
+
+/// Is it time to ask [`Waiting::may_spin`]?
+#[inline(always)]
+pub fn look<W: Waiting, P: Platform>(turns: u32) -> bool {
+    W::SLEEPS && turns.is_multiple_of(W::LOOK_PAUSES.min(P::PAUSES))
+}
+
+/// Does a lock ask the kernel not to preempt those inside? (TR 1994, section 3, KE-1 and KE-2)
+pub trait Preemption: Send + Sync + 'static {
+    /// It does.
+    const WISHES: bool;
+}
+
+/// Does not ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Preemptable;
+
+/// Asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unpreemptable;
+
+impl Preemption for Preemptable {
+    const WISHES: bool = false;
+}
+
+impl Preemption for Unpreemptable {
+    const WISHES: bool = true;
+}
+
+/// In [`Platform::holds`]: one lock that made its holder unpreemptable. Below it they count those that raised its priority.
+const SHIELD: u32 = 1 << 16;
+const RAISED: u32 = SHIELD - 1;
+
+/// From here on the calling thread, which it returns, wishes not to be preempted. Before the attempt to acquire, so that no moment
+/// inside is without.
+#[inline]
+pub fn shield<N: Preemption, P: Platform>() -> ThreadId {
+    if !N::WISHES {
+        return ThreadId::NONE;
+    }
+    let me = match P::current() {
+        ThreadId::NONE => P::register(),
+        me => me,
+    };
+    P::set_wish(me, Wish::UnpreemptableSelf);
+    me
+}
+
+/// Does the thread hold a lock for which it wishes not to be preempted?
+#[inline]
+pub fn is_inside<P: Platform>(me: ThreadId) -> bool {
+    P::holds(me).is_some_and(|holds| holds.load(Relaxed) >= SHIELD)
+}
+
+/// The attempt failed, or the lock is released: the wish is withdrawn, and repaid if it was granted (KE-2), unless the thread holds
+/// another lock of this kind.
+#[inline]
+pub fn unshield<N: Preemption, P: Platform>(me: ThreadId) {
+    if N::WISHES && !is_inside::<P>(me) {
+        P::set_wish(me, Wish::Preemptable);
+        // HINT: a warning missed costs the grace of the next section; one too many costs a yield.
+        if P::warning(me) {
+            P::yield_now();
+        }
+    }
+}
+
+/// The attempt succeeded.
+#[inline]
+pub fn inside<N: Preemption, P: Platform>(me: ThreadId) {
+    if N::WISHES
+        && let Some(holds) = P::holds(me)
+    {
+        holds.store(holds.load(Relaxed) + SHIELD, Relaxed);
+    }
+}
+
+/// The calling thread has released a lock that it was [`inside`].
+#[inline]
+pub fn outside<N: Preemption, P: Platform>() {
+    if N::WISHES {
+        let me = P::current();
+        if let Some(holds) = P::holds(me) {
+            holds.store(holds.load(Relaxed).saturating_sub(SHIELD), Relaxed);
+        }
+        unshield::<N, P>(me);
     }
 }
 
@@ -64,17 +179,22 @@ impl Waiting for Informing {
 /// COST: about 1 us; a hand-over between two running threads takes less, so that it never looks.
 pub const LOOK_PAUSES: u32 = 64;
 
-/// How long a thread that gives its processor up stays away from it, for each thread of the process that does so.
+/// How long a thread that gives its processor up stays away from it, for each thread that does so beside the same lock.
 ///
 /// The papers' second-level scheduler runs it again when no thread of higher priority wants the processor. Linux has no such
 /// call: `sched_yield` picks among the threads of one processor by their past, and the thread that the lock waits for is
-/// often on the other. Asleep, we are out of its way wherever it is. Whoever comes back costs those at work a few switches, so
-/// the time grows with the number away: one comes back each millisecond, however many there are.
-/// COST: a third of the slice of Linux's scheduler (3 ms on 2 processors), after which it would have run somebody else anyway.
-const AWAY_NS: u64 = 1_000_000;
+/// often on the other. Asleep, we are out of its way wherever it is. Whoever comes back takes a processor from somebody at work, in line
+/// perhaps; so one comes back each slice, however many there are, as if the scheduler had gone round.
+/// COST: the slice of Linux's scheduler on 2 processors (3 ms). With 1 ms and 32 threads, and two busy processes beside, those who came
+/// back kept the line asleep: a hand-over each 3 ms, for ever.
+const AWAY_NS: u64 = 3_000_000;
 
-/// Threads away that count: with more, those at other locks would keep a thread from its own.
-const MOST_AWAY: u32 = 3;
+/// Threads away that count: with more, one of hundreds would be away for longer than a person waits.
+const MOST_AWAY: u32 = 31;
+
+/// COST: naps in a row, of [`AWAY_NS`], while the return would be at the expense of a thread that matters more. Bounded, because
+/// that thread may be kept from its processor by another program, which our absence does not help.
+const RETURNS: u32 = 4;
 
 /// Pauses `turns` times, or as often as tells this platform apart from pausing once.
 #[inline]
@@ -84,18 +204,37 @@ pub fn pause<P: Platform>(turns: u32) {
     }
 }
 
-/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). Knows no lock: after a
-/// release it may be gone.
+/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, lines 33 and 42). Of the lock it uses the address: after a
+/// release the lock may be gone.
 #[cold]
 #[inline(never)]
-pub fn hand_off<P: Platform>() {
+pub fn hand_off<P: Platform>(lock: *const ()) {
     // Threads with a block only: of another we do not know whether it holds a lock that somebody waits for.
-    if P::current() != ThreadId::NONE {
-        let away = P::away();
-        let others = away.fetch_add(1, Relaxed);
-        P::nap(AWAY_NS * (others.min(MOST_AWAY) as u64 + 1));
-        away.fetch_sub(1, Relaxed);
+    if P::current() == ThreadId::NONE {
+        return;
     }
+    let away = P::away(lock);
+    let others = away.fetch_add(1, Relaxed);
+    // In naps that double, so that nobody is away for more than twice as long as there was somebody to make room for.
+    let (mut rest, mut nap) = (others.min(MOST_AWAY).min(P::PAUSES) + 1, 1);
+    while rest > 0 {
+        nap = rest.min(nap);
+        P::nap(AWAY_NS * nap as u64);
+        // HINT: comes back too early, as if it had not been many who were away; or too late, by as long as it has been away.
+        if P::spare_processors() {
+            break;
+        }
+        rest -= nap;
+        nap *= 2;
+    }
+    for _ in 0..RETURNS.min(P::PAUSES) {
+        // HINT: comes back too early, and stands in the way for a slice, or too late, by a few naps.
+        if !P::higher_preempted(Priority::Running) {
+            break;
+        }
+        P::nap(AWAY_NS);
+    }
+    away.fetch_sub(1, Relaxed);
 }
 
 /// The calling thread, known to the kernel view if the policy informs.
@@ -127,8 +266,9 @@ pub fn entered<W: Waiting, P: Platform>(me: ThreadId) {
 pub fn left<W: Waiting, P: Platform>(me: ThreadId) {
     if W::INFORMS {
         let rest = P::holds(me).map_or(0, |holds| {
-            let rest = holds.load(Relaxed).saturating_sub(1);
-            holds.store(rest, Relaxed);
+            let now = holds.load(Relaxed);
+            let rest = (now & RAISED).saturating_sub(1);
+            holds.store(now & !RAISED | rest, Relaxed);
             rest
         });
         if rest == 0 {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The mutex that the calling thread has locked last, if it has not unlocked any since.
+//!
+//! So a signal knows that it is given under the waiter's own mutex. HINT: null says nothing. An address that is not null is that of a mutex of
+//! ours which the thread holds; only a program that has a mutex unlocked by another thread than locked it, which POSIX forbids, can make it wrong.
+
+#[cfg(target_arch = "x86_64")]
+mod word {
+    use core::arch::{asm, global_asm};
+
+    // Initial-exec, as in tid.rs.
+    global_asm!(
+        ".pushsection .tbss.wakeful_held,\"awT\",@nobits",
+        ".hidden wakeful_held",
+        ".globl wakeful_held",
+        ".type wakeful_held, @object",
+        ".size wakeful_held, 8",
+        ".p2align 3",
+        "wakeful_held: .zero 8",
+        ".popsection",
+    );
+
+    #[inline(always)]
+    pub fn get() -> usize {
+        let value: usize;
+        // SAFETY: reads this thread's own variable.
+        unsafe {
+            asm!("mov {a}, qword ptr [rip + wakeful_held@GOTTPOFF]", "mov {v}, qword ptr fs:[{a}]",
+                a = out(reg) _, v = lateout(reg) value, options(nostack, preserves_flags, readonly));
+        }
+        value
+    }
+
+    #[inline(always)]
+    pub fn set(value: usize) {
+        // SAFETY: writes this thread's own variable.
+        unsafe {
+            asm!("mov {a}, qword ptr [rip + wakeful_held@GOTTPOFF]", "mov qword ptr fs:[{a}], {v}",
+                a = out(reg) _, v = in(reg) value, options(nostack, preserves_flags));
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod word {
+    // A thread-local variable is a call here, at each lock operation: not worth it.
+    pub fn get() -> usize {
+        0
+    }
+
+    pub fn set(_: usize) {}
+}
+
+pub use word::{get, set};

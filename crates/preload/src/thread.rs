@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pthread_create` and `thrd_create`: the moment to load the privileged view. Only in builds that have it.
+//!
+//! **When.** Loading the observer takes about 10 ms and allocates, which no lock operation may do, so it cannot wait until a thread first
+//! waits. Program start would be safe, but most programs that a preloaded library comes into (shells, compilers, what they
+//! execute) never have a second thread. The first creation of a thread is the last moment at which nobody waits yet: threads
+//! register when they first wait for each other, so all of them, the first one included, register with the view that was loaded here.
+//! It also is where the C library itself allocates, and whoever creates a thread is prepared for that.
+//!
+//! **What is lost.** Whoever gives up root, changes its root directory or forbids itself bpf(2) before it has threads gets the perf view; so does a
+//! process in which a thread registered before, by a timed wait with nobody there to end it, and threads made by a bare clone(2)
+//! before the first of ours. A forked child loads its own, if its parent has not tried: what a parent found out holds for
+//! its children, which had no observer before either.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use libc::{pthread_attr_t, pthread_t};
+
+use crate::real;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// Loads the view, the first time. Whoever comes while it is being loaded does not wait.
+pub fn before_first() {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    if TRIED.load(Relaxed) == 0 && TRIED.swap(1, Relaxed) == 0 {
+        load();
+    }
+}
+
+#[cold]
+fn load() {
+    let mut state = 0;
+    // SAFETY: live pointers; errno is this thread's. Loading opens files, which are cancellation points, and creating a thread is none.
+    unsafe {
+        let errno = *libc::__errno_location();
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut state);
+        linux::init();
+        pthread_setcancelstate(state, core::ptr::null_mut());
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// What a thread starts in.
+type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// # Safety
+/// As the C library's function of this name; likewise below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut pthread_t,
+    attr: *const pthread_attr_t,
+    start: Start,
+    arg: *mut c_void,
+) -> c_int {
+    before_first();
+    // SAFETY: as promised.
+    unsafe { real::create(thread, attr, start as *mut c_void, arg) }
+}
+
+/// The C library's does not go through `pthread_create`.
+#[unsafe(no_mangle)]
+#[allow(missing_docs, clippy::missing_safety_doc)]
+pub unsafe extern "C" fn thrd_create(thread: *mut pthread_t, start: Start, arg: *mut c_void) -> c_int {
+    before_first();
+    // SAFETY: as promised. A program that calls it comes with a C library that has it.
+    unsafe { real::thrd_create(thread, start as *mut c_void, arg) }
+}
