@@ -194,7 +194,7 @@ impl<P: Platform, S: Succession> Queue<P, S> {
     }
 
     /// Waits for what becomes of the node, whose predecessor is `before`.
-    fn wait(node: &QueueNode<P>, before: ThreadId) -> bool {
+    fn wait(&self, node: &QueueNode<P>, before: ThreadId) -> bool {
         let mut turns = 0u32;
         loop {
             // ORDER: Acquire (A5), pairs with R2 and A6.
@@ -207,7 +207,7 @@ impl<P: Platform, S: Succession> Queue<P, S> {
                 && turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                 && matches!(P::run_state(before), RunState::Preempted | RunState::Blocked)
             {
-                wait::hand_off::<P>();
+                wait::hand_off::<P>(ptr::from_ref(self).cast());
                 turns = 1;
             } else {
                 P::pause();
@@ -356,7 +356,7 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
             // ORDER: Release (A4), pairs with R1 and A6.
             before.next.store(node.address(), Release);
             S::waits::<P>(me);
-            if Self::wait(node, predecessor) {
+            if self.wait(node, predecessor) {
                 break self.activate(node);
             }
         }
@@ -396,7 +396,7 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
             // ORDER: Release (A2), pairs with R1 and R4.
             before.next.store(node.address(), Release);
             S::waits::<P>(me);
-            if Self::wait(node, predecessor) {
+            if self.wait(node, predecessor) {
                 break;
             }
         }
