@@ -13,23 +13,23 @@ macro_rules! rwlocks {
         $callback! {
             { "rw-wakeful", rw_wakeful, [P] $crate::sync::rwlock::Wakeful<P>, timed, [informed],
               "this project",
-              "the default: readers share and barge, one waiter watches, the others sleep in line; knows who runs" }
+              "the default: one waiter watches, the others sleep in line; knows who runs" }
             { "rw-tas-b", rw_tas_b, [P] $crate::sync::rwlock::TasB<P, $crate::sync::rwlock::Plain>, in_place, [],
               "TR 1994, section 5.3",
               "one word, test-and-test_and_set with bounded exponential backoff" }
-            { "rw-tas-b-np", rw_tas_b_np, [P] $crate::sync::rwlock::TasB<P, $crate::sync::rwlock::Np>, in_place, [],
+            { "rw-tas-b-np", rw_tas_b_np, [P] $crate::sync::rwlock::TasB<P, $crate::sync::rwlock::Np>, in_place, [wishes],
               "TR 1994, section 5.3",
               "the same; wishes not to be preempted while holding" }
             { "rw-queue", rw_queue, [P] $crate::sync::rwlock::Queue<P, $crate::sync::rwlock::Fifo>, queue, [fair],
               "Krieger, Stumm, Unrau, ICPP 1993",
               "doubly linked queue; spins on its own line, whoever runs" }
-            { "rw-smart-q", rw_smart_q, [P] $crate::sync::rwlock::SmartQ<P>, queue, [informed],
+            { "rw-smart-q", rw_smart_q, [P] $crate::sync::rwlock::SmartQ<P>, queue, [informed wishes],
               "TR 1994, figures 5 to 7",
               "doubly linked queue that passes over preempted waiters" }
             { "rw-native", rw_native, [P] $crate::sync::rwlock::Native<P, $crate::sync::rwlock::Plain>, timed, [],
               "TR 1994, section 5.3",
               "a futex that counts readers, who come first" }
-            { "rw-native-np", rw_native_np, [P] $crate::sync::rwlock::Native<P, $crate::sync::rwlock::Np>, timed, [],
+            { "rw-native-np", rw_native_np, [P] $crate::sync::rwlock::Native<P, $crate::sync::rwlock::Np>, timed, [wishes],
               "TR 1994, section 5.3",
               "the same; wishes not to be preempted while holding" }
         }
@@ -63,6 +63,7 @@ macro_rules! expand {
             timed: kind!(@timed $kind),
             fair: flag!(fair in [$($flag)*]),
             informed: flag!(informed in [$($flag)*]),
+            wishes: flag!(wishes in [$($flag)*]),
         }),*];
 
         /// Calls the visitor with the lock of this name; `None` if there is none.

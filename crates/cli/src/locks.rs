@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use catalog::{Entry, MUTEXES};
+use catalog::{Entry, MUTEXES, RWLOCKS};
 use linux::Linux;
 use platform::Platform;
 use serde::Serialize;
@@ -26,6 +26,7 @@ smart-q and ticket-np do about waiters who do not run works all the same.";
 #[derive(Serialize)]
 struct Lock {
     name: &'static str,
+    kind: &'static str,
     in_place: bool,
     timed: bool,
     fair: bool,
@@ -35,15 +36,16 @@ struct Lock {
     summary: &'static str,
 }
 
-impl From<&'static Entry> for Lock {
-    fn from(entry: &'static Entry) -> Self {
+impl Lock {
+    fn new(kind: &'static str, entry: &'static Entry) -> Self {
         let Entry { name, summary, citation, in_place, timed, fair, informed, wishes } = *entry;
-        Self { name, in_place, timed, fair, informed, wishes, citation, summary }
+        Self { name, kind, in_place, timed, fair, informed, wishes, citation, summary }
     }
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
-    let locks: Vec<Lock> = MUTEXES.iter().map(Lock::from).collect();
+    let mutexes = MUTEXES.iter().map(|entry| Lock::new("mutex", entry));
+    let locks: Vec<Lock> = mutexes.chain(RWLOCKS.iter().map(|entry| Lock::new("rwlock", entry))).collect();
     match args.format {
         Format::Text => text(&locks),
         Format::Json => locks.iter().try_for_each(|lock| format::json("lock", lock))?,
@@ -57,16 +59,23 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn text(locks: &[Lock]) {
+    let mut kind = "mutex";
     for lock in locks {
+        if lock.kind != kind {
+            println!("\nreader-writer locks\n");
+            kind = lock.kind;
+        }
+        // What `run --lock` takes is a mutex.
+        let run = lock.in_place && lock.kind == "mutex";
         let abilities = [
-            (lock.in_place, "run"),
+            (run, "run"),
             (lock.timed, "timed"),
             (lock.fair, "fair"),
             (lock.informed, "informed"),
             (lock.wishes, "wishes"),
         ];
         let abilities: Vec<&str> = abilities.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
-        println!("{:<22} {}", lock.name, abilities.join(", "));
+        println!("{}", format!("{:<22} {}", lock.name, abilities.join(", ")).trim_end());
         println!("    {}", lock.summary);
         println!("    from: {}", lock.citation);
     }

@@ -1,5 +1,84 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `rw-wakeful`: the default reader-writer lock.
+//! `rw-wakeful`: the default reader-writer lock, which knows who is awake.
+//!
+//! Readers enter and leave by one addition each and never fail but for a writer. Whoever runs may take a free lock; of those who wait one, the *front*, watches
+//! the state, and all others wait for the front in a line that is our default mutex. A front that has waited its time demands the lock, and then all who come
+//! wait for it. A lock that one thread uses all the time is left to that thread, by turns of the clock, because every other user would only take its cache lines
+//! away. Choose it unless you know better.
+//!
+//! From TR 1994, section 4.2: what the kernel says of a thread decides whether it is waited for, and a preempted waiter is passed over. From Krieger, Stumm and Unrau (ICPP
+//! 1993): nobody overtakes for ever. From `mutex::Wakeful`: barging, turns by the clock, no wake-up at each contended release. The version bits, by which a waiter learns in two looks how
+//! fast a lock is used, are ours.
+//!
+//! # State
+//!
+//! | bits of `state` | name | meaning |
+//! |---|---|---|
+//! | 0 | WRITER | held by a writer |
+//! | 1 | UPGRADABLE | held by the one reader that may upgrade; not counted in READERS |
+//! | 2 | DEMAND | the front has waited its time: others should leave the lock to it |
+//! | 3 | SLEEPER | the front, or an upgrader, may sleep on this word |
+//! | 4 | UPGRADING | the upgradable reader waits for the readers to leave |
+//! | 5 | URGENT | beside DEMAND: nobody passes the front any more |
+//! | 6-25 | READERS | number of readers, and of those who have added themselves in vain and are about to take that back |
+//! | 26-31 | VERSION | counts releases, a writer's twice, modulo 64 |
+//!
+//! `owner`: thread id of the last writer; HINT. `line`: a `mutex::Wakeful`, held by the front. `front`: written by the front only: its thread id (0-11), the generation of its process (12-14,
+//! see [`Platform::generation`]), that there is one (15), and when sharing was last found to pay (16-31, in ms; 0: never). Free is: READERS and bits 0 to 5 zero.
+//!
+//! # Invariants
+//!
+//! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. When it is set UPGRADABLE is not, and READERS counts only threads between A1 and A4.
+//! I2. DEMAND and URGENT are set by the front only. They are cleared by who takes the lock in spite of them (A3), by the front when it gets the lock or gives up.
+//! I3. While a thread sleeps on `state`, SLEEPER is set, or who cleared it is about to wake all, or it has been woken. At most two sleep there: the front and an upgrader.
+//! I4. SLEEPER is set only in a state that keeps the sleeper out. Only these clear it: a release that changes the state by compare-and-swap (it wakes), who takes the lock in
+//!     spite of a demand (it wakes), the front itself if no upgrader can be asleep.
+//! I5. After its releasing step a thread uses nothing of the lock but the address of `state`.
+//!
+//! # Protocol
+//!
+//! A1. Reader: add READER; done unless WRITER, UPGRADING or DEMAND was set (recursive reader: WRITER). Writer: free (whatever the VERSION) -> WRITER. Upgradable: set it, unless WRITER, UPGRADABLE or DEMAND is.
+//! A4. A reader that added itself in vain takes that back, waking as R1 does.
+//! Wait. W1. If sharing was found to pay lately (F2), look at the state with growing gaps, for ARRIVAL_NS at most, while the holder runs and nobody demands. A2. Take it when it is free.
+//! A3. If it is free and demanded: take it nevertheless after GRACE_NS (WAKING_NS if the front is being woken), or at once if the front is known to be preempted, but not if URGENT.
+//! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front.
+//! Front. F1. Count by VERSION how often others use the lock within two samples. F2. Seldom, but at all: remember that sharing pays. F3. More often than HOT for one thread: nap for a turn; then set DEMAND.
+//! F4. Look with growing gaps; take the lock when it is free (A2), clearing DEMAND. F5. After PATIENCE_NS set DEMAND, whatever the hints say, after URGENT_NS also URGENT. F6. If the writer does not run, or SPIN_NS after the demand, set SLEEPER
+//! (and DEMAND, if readers are what we wait for) and sleep on `state`. F7. With the lock, or at the deadline, unlock `line`.
+//! Release. R1. Reader: subtract READER, add VERSION; if it was the last, SLEEPER is set and nobody holds WRITER (or UPGRADABLE without UPGRADING): wake all. It does not clear SLEEPER (I5), so F6
+//! sets DEMAND, by which few readers come to be the last before the sleeper runs.
+//! R2. Writer, upgradable: take the own bit and SLEEPER away, add VERSION; if SLEEPER was set, wake all.
+//! Upgrade. U1. UPGRADABLE -> WRITER if there are no readers; else set UPGRADING, look for SPIN_NS, then set SLEEPER and sleep. At the deadline clear UPGRADING as R2 does.
+//! D1. Downgrade: as R2, adding READER or UPGRADABLE in the same step.
+//!
+//! # Memory order
+//!
+//! R1, R2, D1 release -> A1, A2, A3, U1 acquire publishes the protected data, and orders a writer after the readers' last look. All changes of `state` are read-modify-writes and continue the release
+//! sequences. Everything else is hints, and relaxed; `front` is ordered by `line`.
+//!
+//! # Under the scheduler
+//!
+//! *Writer preempted or blocked*: arrivals queue at once, the front sleeps. *Reader preempted inside*: nobody knows which; the front demands after PATIENCE_NS and sleeps after SPIN_NS, so that the
+//! processors are free for that reader. *Front preempted*: passed over (A3) until it has waited URGENT_NS; it demands again when it runs. *More threads than processors*: all but those who run
+//! at all sleep in line. *Hint stale*: "runs" costs at most ARRIVAL_NS or SPIN_NS of looking; "does not run" costs a sleep and a wake-up; a front wrongly thought preempted is passed at most until URGENT.
+//! Neither touches I1 to I5. *Killed while holding*: lost. *Fork*: a `line` held by a front of another generation is unlocked by the first who comes (only in the few instructions between locking
+//! `line` and writing `front` would a fork find it held by nobody).
+//!
+//! # Fairness and space
+//!
+//! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
+//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next. 16 bytes.
+//!
+//! # Rejected
+//!
+//! Comparing and swapping readers in: fails when two come at once. Waking at each release that leaves sleepers: see `mutex::Wakeful`. Waking all waiting readers at once: on few processors they only
+//! queue there. Letting go of SLEEPER in R1 by a second step: the lock may be gone (I5). A hot lock told by how often it is found busy: does not tell short sections from a slow user's, and the looks
+//! themselves slow the user down. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom (all hints, three speeds of the clock), shuttle, with deadlines, upgrades and recursion; the twins that lose a reader, let a writer in, forget the sleepers, keep readers apart,
+//! starve a writer and let go while they upgrade are caught. A copied word after fork: `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, StaticPlatform, ThreadId};
@@ -44,12 +123,12 @@ const NAP_NS: u64 = 30_000;
 const NAP_MAX_NS: u64 = 100_000;
 /// ... and demands it after this.
 const TURN_NS: u64 = 300_000;
-/// Twice in a row it counts for this long who has used the lock: a lock is hot if one thread uses it more than ...
+/// The front counts twice in a row for this long how often the lock is used: it is hot ...
 const SAMPLE_NS: u64 = 1_000;
-/// ... so many times in both together, a writer's use counting twice.
+/// ... if that is so often, for each other processor, in both together, a writer's use counting twice. A use every 170 ns: two moves of a cache line.
 const HOT: u32 = 12;
 /// For so long (in units of 2^20 ns, about 1 ms) a lock that was found not to be hot passes for such.
-const SHARED_MS: u32 = 2;
+const SHARED_MS: u32 = 1;
 /// A free lock is left to a front that demands it this long ...
 const GRACE_NS: u64 = 2_000;
 /// ... or this long if it has to be woken.
@@ -196,18 +275,20 @@ impl<P: Platform> Wakeful<P> {
     fn wait_in_front(&self, want: Want, deadline: Option<Deadline>) -> bool {
         let since = P::now_ns();
         if !self.shared(since) {
-            if self.is_hot() {
+            let uses = self.uses();
+            // More processors may do the same together without any of them being that fast.
+            if uses >= HOT * (P::processors() - 1).max(1) {
                 if !self.nap(since + TURN_NS, deadline) {
                     return false;
                 }
-            } else {
+            } else if uses > 0 {
                 // Never 0.
                 let at = (since >> 20) as u32 | 1;
                 let front = self.front.load(Relaxed);
                 self.front.store(front & !SHARED | at << SHARED_SHIFT, Relaxed);
             }
         }
-        let mut demanded = since;
+        let mut demanded = P::now_ns();
         loop {
             let word = self.state.load(Relaxed);
             if word & want.excluded() == 0 {
@@ -221,7 +302,7 @@ impl<P: Platform> Wakeful<P> {
                 return false;
             }
             let now = P::now_ns();
-            if word & DEMAND == 0 && now >= since + PATIENCE_NS {
+            if word & DEMAND == 0 && now >= demanded + PATIENCE_NS {
                 self.state.fetch_or(DEMAND, Relaxed);
                 demanded = now;
             } else if word & URGENT == 0 && now >= since + URGENT_NS {
@@ -229,13 +310,13 @@ impl<P: Platform> Wakeful<P> {
             } else if !self.holder_runs(word) || now >= demanded + SPIN_NS {
                 self.sleep(word, if word & READERS != 0 { DEMAND } else { 0 }, deadline);
             } else {
-                spin_until::<P>(now + ((now - since) / 4).clamp(POLL_NS, POLL_MAX_NS));
+                spin_until::<P>(now + (now.saturating_sub(demanded) / 4).clamp(POLL_NS, POLL_MAX_NS));
             }
         }
     }
 
-    /// Does one thread use the lock so often that a second one would only take the lines away from it?
-    fn is_hot(&self) -> bool {
+    /// How often others use the lock while we look (see HOT).
+    fn uses(&self) -> u32 {
         let mut uses = 0;
         let mut now = P::now_ns();
         let mut version = self.state.load(Relaxed) >> VERSION_SHIFT;
@@ -246,8 +327,7 @@ impl<P: Platform> Wakeful<P> {
             uses += later.wrapping_sub(version) % VERSIONS;
             version = later;
         }
-        // More processors may do the same together without any of them being that fast.
-        uses >= HOT * (P::processors() - 1).max(1)
+        uses
     }
 
     /// The front leaves a hot lock to the thread that uses it, for a turn; then demands it. False at the deadline.
