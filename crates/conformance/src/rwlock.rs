@@ -183,6 +183,41 @@ pub fn sharing<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
     shared.finish();
 }
 
+/// Readers come in one after the other, each while the one before it is in, the first of them behind a writer; the second leaves before
+/// the others. Nothing but the lock orders them: the last sees what the writer wrote.
+pub fn entering_beside<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
+    let shared = Shared::<M, L>::new();
+    // How many are in, and how many may leave.
+    let (inside, leaving) = (Arc::new(M::AtomicU32::new(0)), Arc::new(M::AtomicU32::new(0)));
+    let node = L::Node::default();
+    let writer = shared.guard(&node, As::Writer);
+    let handles: Vec<_> = (0..readers)
+        .map(|index| {
+            let (ours, inside, leaving) = (shared.clone(), inside.clone(), leaving.clone());
+            let rank = if index == 1 { 0 } else { 1 };
+            M::spawn(move || {
+                while inside.load(Relaxed) < index {
+                    M::yield_now();
+                }
+                let node = L::Node::default();
+                let reader = ours.guard(&node, As::Reader);
+                reader.work();
+                inside.fetch_add(1, Relaxed);
+                while inside.load(Relaxed) < readers || leaving.load(Relaxed) < rank {
+                    M::yield_now();
+                }
+                drop(reader);
+                leaving.fetch_add(1, Relaxed);
+            })
+        })
+        .collect();
+    M::yield_now();
+    writer.work();
+    drop(writer);
+    handles.into_iter().for_each(M::join);
+    shared.finish();
+}
+
 /// Who tries gets the lock or does not, and in either case harms nobody.
 pub fn trying<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
     let shared = Shared::<M, L>::new();
