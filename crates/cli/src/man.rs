@@ -27,6 +27,7 @@ fn sections(page: &str) -> Option<&'static [&'static str]> {
         "wakeful-compare" => &[include_str!("../man/compare.roff")],
         "wakeful-bench" => &[include_str!("../man/bench.roff")],
         "wakeful-bench-mutex"
+        | "wakeful-bench-barrier"
         | "wakeful-bench-rwlock"
         | "wakeful-bench-condvar"
         | "wakeful-bench-spin"

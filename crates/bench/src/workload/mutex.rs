@@ -232,7 +232,7 @@ mod tests {
         let names = FOREIGN.iter().map(|(name, _)| *name).chain(catalog::MUTEXES.iter().map(|entry| entry.name));
         for name in names {
             let fail = |error| panic!("{name}: {error}");
-            let alone = work.run(name, Plan { threads: 1, counted: 1, ..PLAN }).unwrap_or_else(fail);
+            let alone = harness::some(name, || work.run(name, Plan { threads: 1, counted: 1, ..PLAN }));
             assert!(alone.operations > 0 && alone.wait.is_some() && alone.fairness.is_none(), "{name}: {alone:?}");
             // Some collapse with three threads, and then there may be no operation to see; exclusion is checked all the same.
             let together = work.run(name, PLAN).unwrap_or_else(fail);
