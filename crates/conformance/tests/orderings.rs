@@ -2,11 +2,11 @@
 //! Situations that the other loom tests do not come to at their bounds and that some ordering is for. `cargo xtask mutate` says which.
 
 use conformance::loom::{Bounds, Loom};
-use conformance::{Hints, Machine, Settings, bodies, rwlock};
+use conformance::{Cell as _, Hints, Machine, Settings, bodies, rwlock};
 use platform::{Platform, RunState, Wait};
 use std::sync::Arc;
 use sync::mutex::{Mcs, Wakeful};
-use sync::rwlock::{Fifo, Queue};
+use sync::rwlock::{Fifo, Queue, RawRwLock, RawRwLockUpgrade, Wakeful as RwWakeful};
 use sync::semaphore::{self, RawSemaphore};
 use sync::wait::Informing;
 
@@ -22,7 +22,7 @@ const PREEMPTED: Hints = Hints::Always(RunState::Preempted);
 /// A thread that has slept for the lock releases it while one sleeps in line behind its successor (R4).
 #[test]
 fn loom_mcs_informing_sleepers_in_line() {
-    explore("mcs-informing, convoy", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Mcs<Loom, Informing>>(4, 0));
+    explore("mcs-informing, convoy", PREEMPTED, (1, 15_000), || bodies::convoy::<Loom, Mcs<Loom, Informing>>(4, 0));
 }
 
 /// Sleepers come while the standby takes the lock and promotes the oldest.
@@ -45,6 +45,33 @@ const RUNNING: Hints = Hints::Always(RunState::Running);
 fn loom_rw_queue_entering_beside() {
     explore("rw-queue, beside, two", RUNNING, (2, 5_000), || rwlock::entering_beside::<Loom, Queue<Loom, Fifo>>(2));
     explore("rw-queue, beside, three", RUNNING, (1, 5_000), || rwlock::entering_beside::<Loom, Queue<Loom, Fifo>>(3));
+}
+
+/// A reader that may upgrade becomes the writer as soon as the other has left.
+#[test]
+fn loom_rw_wakeful_try_upgrade() {
+    explore("rw-wakeful, try upgrade", RUNNING, (2, 5_000), || {
+        let shared = Arc::new((RwWakeful::<Loom>::new(), <Loom as Machine>::Cell::new()));
+        let ours = shared.clone();
+        let reader = Loom::spawn(move || {
+            // SAFETY: released once, in the way it was acquired.
+            unsafe {
+                ours.0.read(&());
+                ours.1.get();
+                ours.0.unlock_read(&());
+            }
+        });
+        shared.0.upgradable();
+        // SAFETY: acquired above.
+        while !unsafe { shared.0.try_upgrade() } {
+            Loom::pause();
+        }
+        shared.1.bump();
+        // SAFETY: upgraded above.
+        unsafe { shared.0.unlock_write(&()) };
+        Loom::join(reader);
+        assert_eq!(shared.1.get(), 1);
+    });
 }
 
 /// The last sleeper of a semaphore leaves while a standby goes to sleep (L2, W4).
