@@ -289,7 +289,8 @@ macro_rules! model {
                 let me = Self::register().0 as usize;
                 let address = std::ptr::from_ref(word) as usize;
                 let mut sleepers = world().sleepers.lock().unwrap();
-                if word.load(SeqCst) != expected {
+                // The newest value, as the kernel sees it; and nothing else that its writer did.
+                if word.0.fetch_add(0, Relaxed) != expected {
                     return Wait::Changed;
                 }
                 if let Some(deadline) = deadline {

@@ -29,7 +29,7 @@ fn loom_mcs_informing_sleepers_in_line() {
 #[test]
 fn loom_wakeful_sleepers_come() {
     explore("wakeful, convoy", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Wakeful<Loom>>(3, 2));
-    explore("wakeful, convoy of four", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Wakeful<Loom>>(4, 0));
+    explore("wakeful, convoy of four", PREEMPTED, (2, 15_000), || bodies::convoy::<Loom, Wakeful<Loom>>(4, 0));
 }
 
 /// The standby, promoted from the line, takes the lock while another thread, the relay, is to promote the next (A3, Q4).
@@ -77,7 +77,7 @@ fn loom_rw_wakeful_try_upgrade() {
 /// The last sleeper of a semaphore leaves while a standby goes to sleep (L2, W4).
 #[test]
 fn loom_semaphore_standby_goes_to_sleep() {
-    explore("semaphore, standby", RUNNING, (2, 5_000), || {
+    explore("semaphore, standby", RUNNING, (2, 20_000), || {
         let semaphore = Arc::new(semaphore::Wakeful::<Loom>::new(0));
         let mut waiter = semaphore::Waiter::default();
         assert!(matches!(semaphore.step(&mut waiter, None), semaphore::Step::Sleep(_)));
@@ -99,7 +99,7 @@ fn loom_semaphore_standby_goes_to_sleep() {
             assert_eq!(step, semaphore::Step::Taken);
         });
         semaphore.release();
-        Loom::pause();
+        (0..6).for_each(|_| Loom::pause());
         semaphore.release();
         Loom::join(standby);
         Loom::join(sleeper);
