@@ -7,13 +7,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use linux::view::{Request, View};
+use linux::view::{self, Request, View};
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
+use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub enum Work {
     Mutex(Mutex),
     /// Critical sections under a pthread spin lock.
     Spin(Mutex),
+    /// Rounds of work and a barrier.
+    Barrier(Barrier),
     /// Critical sections under a reader-writer lock.
     Rwlock(RwLock),
     /// A bounded buffer over pthread condition variables.
@@ -36,6 +38,7 @@ impl Work {
     pub fn threads(&self) -> usize {
         match self {
             Self::Mutex(work) | Self::Spin(work) => work.threads,
+            Self::Barrier(work) => work.threads,
             Self::Rwlock(work) => work.threads,
             Self::Condvar(work) => work.threads,
             Self::Switch => switch::THREADS,
@@ -73,6 +76,20 @@ pub enum JobError {
         /// Sections that ran.
         counted: u64,
     },
+    /// The barrier is broken.
+    #[error("a thread began a round before the one before was over")]
+    Overlap,
+    /// The barrier is broken.
+    #[error("{serial} threads were told that they are the serial one, in {rounds} rounds")]
+    Serial {
+        /// Threads that were told.
+        serial: u64,
+        /// Rounds that ran.
+        rounds: u64,
+    },
+    /// A library is not installed.
+    #[error("the library of `{0}` is not installed")]
+    NoLibrary(String),
     /// The lock is broken.
     #[error("a reader was let in beside a writer: {torn} sections read what was half written")]
     Torn {
@@ -122,15 +139,27 @@ fn check_interposer() -> Result<(), JobError> {
     })
 }
 
+/// The view that was used in this process: by the interposer or by our own locks.
+fn taken_view() -> Option<String> {
+    let interposed = Interposer::here().map(|interposer| interposer.view());
+    interposed.or_else(|| linux::chosen().map(view::name)).map(String::from)
+}
+
 impl Job {
     /// Takes the sample in this process.
     pub fn run(&self) -> Result<Sample, JobError> {
         check_interposer()?;
+        let sample = self.measure()?;
+        Ok(Sample { view: taken_view(), ..sample })
+    }
+
+    fn measure(&self) -> Result<Sample, JobError> {
         let threads = self.work.threads();
         let plan = Plan { threads, counted: threads, warm_up: self.warm_up, interval: self.interval };
         match &self.work {
             Work::Mutex(work) => work.run(&self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
+            Work::Barrier(work) => work.run(&self.lock, plan),
             Work::Rwlock(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
             Work::Switch => switch::run(&self.lock, plan),

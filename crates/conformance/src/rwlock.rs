@@ -350,6 +350,51 @@ pub fn recursion<M: Machine, L: RawRwLockRecursive<M> + 'static>(writers: u32, r
     shared.finish();
 }
 
+/// Readers who hold the lock together for a while, and again, and acquire it once more inside; beside them a writer, one that upgrades and one that tries.
+pub fn aside<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(threads: u32) {
+    let shared = Shared::<M, L>::new();
+    {
+        // They meet here, before anybody writes.
+        let (one, two) = (shared.guard(&(), As::Reader), shared.guard(&(), As::Reader));
+        drop((one, two));
+    }
+    let ours = shared.clone();
+    together::<M>(threads, move |index| match index {
+        0 => {
+            let outer = ours.guard(&(), As::Reader);
+            let seen = ours.look();
+            ours.lock.read_recursive();
+            let inner = Guard { shared: &*ours, node: &(), how: As::Reader };
+            drop(outer);
+            assert_eq!(ours.look(), seen, "a writer got in beside a reader that held the lock twice");
+            drop(inner);
+        }
+        1 => ours.use_as(As::Writer),
+        2 => {
+            ours.lock.upgradable();
+            let seen = ours.look();
+            // SAFETY: acquired above, upgraded below, once.
+            unsafe {
+                ours.lock.upgrade();
+                assert_eq!(ours.cell.get(), seen, "a writer got in while another upgraded");
+                ours.change();
+                ours.lock.unlock_write(&());
+            }
+        }
+        _ => {
+            if let Some(guard) = ours.try_guard(&(), As::Writer) {
+                guard.work();
+            }
+            let deadline = soon::<M>(1_000_000);
+            // SAFETY: the guard unlocks once.
+            if unsafe { ours.lock.write_until(&(), deadline) } {
+                Guard { shared: &*ours, node: &(), how: As::Writer }.work();
+            }
+        }
+    });
+    shared.finish();
+}
+
 /// A reader that may upgrade becomes the writer, and no other writer gets in between; then it goes back in one way or another.
 pub fn upgrading<M: Machine, L: RawRwLockUpgrade<M> + 'static>(threads: u32, rounds: u32, patience_ns: u64) {
     let shared = Shared::<M, L>::new();
