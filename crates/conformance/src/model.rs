@@ -317,8 +317,7 @@ macro_rules! model {
                 let me = Self::register().0 as usize;
                 let address = std::ptr::from_ref(word) as usize;
                 let mut sleepers = world().sleepers.lock().unwrap();
-                // The newest value, as the kernel sees it; and nothing else that its writer did.
-                if word.0.fetch_add(0, Relaxed) != expected {
+                if word.load(SeqCst) != expected {
                     return Wait::Changed;
                 }
                 if let Some(deadline) = deadline {
