@@ -114,6 +114,32 @@ pub fn convoy<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
     shared.finish(threads - 1 + rounds);
 }
 
+/// The lock goes as soon as its next holder has released it: whoever released it before does not touch it any more.
+pub fn going<M: Machine, L: RawMutex<M> + 'static>() {
+    struct Going<L>(*mut L);
+    // SAFETY: a lock is made for that.
+    unsafe impl<L> Send for Going<L> {}
+    let lock = Box::into_raw(Box::new(L::new()));
+    let node = L::Node::default();
+    // SAFETY: it is there until the other thread has had it after us.
+    unsafe { (*lock).lock(&node) };
+    let theirs = Going(lock);
+    let other = M::spawn(move || {
+        let Going(lock) = { theirs };
+        let node = L::Node::default();
+        // SAFETY: as above; and then nobody uses it.
+        unsafe {
+            (*lock).lock(&node);
+            (*lock).unlock(&node);
+            drop(Box::from_raw(lock));
+        }
+    });
+    M::pause();
+    // SAFETY: locked above.
+    unsafe { (*lock).unlock(&node) };
+    M::join(other);
+}
+
 /// As [`exclusion`], with a lock that the calling thread holds already.
 pub fn release_of<M: Machine, L: RawMutex<M, Node = ()> + 'static>(lock: L, threads: u32) {
     let shared = Arc::new(Shared::<M, L>::of(lock));

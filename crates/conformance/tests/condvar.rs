@@ -306,6 +306,64 @@ mod a_deferred_signal {
     }
 }
 
+/// A signal to a lone sleeper that is delivered when the mutex is released (S5), as the interposer does it.
+struct AtRelease<P: Platform>(Wakeful<P>);
+
+impl<P: Platform> Condvar<P> for AtRelease<P> {
+    fn new() -> Self {
+        Self(Wakeful::new())
+    }
+    fn enter(&self) -> Waiter {
+        self.0.enter()
+    }
+    fn wait(&self, waiter: Waiter, deadline: Option<Deadline>) -> bool {
+        self.0.wait(waiter, deadline)
+    }
+    fn abandon(&self, waiter: Waiter) {
+        self.0.abandon(waiter);
+    }
+    fn cancel(&self, waiter: Waiter) -> bool {
+        Condvar::cancel(&self.0, waiter)
+    }
+    /// The mutex has just been released.
+    fn signal(&self) {
+        if self.0.has_lone_sleeper() && self.0.take_lone_sleeper() {
+            P::wake(self.0.word(), 1);
+        } else {
+            self.0.signal();
+        }
+    }
+    fn broadcast(&self) {
+        self.0.broadcast();
+    }
+}
+
+mod at_release {
+    use super::*;
+
+    #[test]
+    fn loom_at_release() {
+        type C = AtRelease<Loom>;
+        type M = Native<Loom>;
+        loom("condvar, at release", 2, 300, || bodies::signals::<Loom, M, C>(1, 2, false));
+        loom("condvar, at release, two", 2, 300, || bodies::signals_to_sleepers::<Loom, M, C>(2, false));
+        loom("condvar, at release, no stealing", 2, 300, || bodies::no_stealing::<Loom, M, C>(1, 1));
+        loom("condvar, at release, timing", 2, 300, || bodies::timing::<Loom, M, C>(1, 1, PATIENCE_NS, false));
+    }
+
+    #[test]
+    fn shuttle_at_release() {
+        type C = AtRelease<Shuttle>;
+        type M = WakefulMutex<Shuttle>;
+        shuttle("condvar, at release", 60, || bodies::signals::<Shuttle, M, C>(4, 2, false));
+        shuttle("condvar, at release", 60, || bodies::signals_to_sleepers::<Shuttle, M, C>(5, false));
+        shuttle("condvar, at release, timing", 60, || bodies::timing::<Shuttle, M, C>(2, 3, PATIENCE_NS, false));
+        shuttle("condvar, at release, no stealing", 60, || bodies::no_stealing::<Shuttle, M, C>(3, 3));
+        shuttle("condvar, at release, cancelled", 60, || bodies::giving_up::<Shuttle, M, C>(3, true));
+        shuttle("condvar, at release, buffer", 60, || bodies::buffer::<Shuttle, M, C>(2, 3));
+    }
+}
+
 /// The words of a condition variable that was copied by fork, with waiters of the parent that are not here.
 mod copied_by_fork {
     use super::*;

@@ -80,6 +80,16 @@ macro_rules! suite {
                 }
             }
 
+            #[test]
+            fn going() {
+                for settings in settings(entry()) {
+                    let ran = explore(concat!($name, ", going"), settings, bounds(2, 1_000), || {
+                        bodies::going::<P, $type>()
+                    });
+                    report(concat!($name, ", going"), ran);
+                }
+            }
+
             timed_only! { $kind
                 #[test]
                 fn timing() {

@@ -2,11 +2,11 @@
 //! Situations that the other loom tests do not come to at their bounds and that some ordering is for. `cargo xtask mutate` says which.
 
 use conformance::loom::{Bounds, Loom};
-use conformance::{Hints, Machine, Settings, bodies, rwlock};
+use conformance::{Cell as _, Hints, Machine, Settings, bodies, rwlock};
 use platform::{Platform, RunState, Wait};
 use std::sync::Arc;
 use sync::mutex::{Mcs, Wakeful};
-use sync::rwlock::{Fifo, Queue};
+use sync::rwlock::{Fifo, Queue, RawRwLock, RawRwLockUpgrade, Wakeful as RwWakeful};
 use sync::semaphore::{self, RawSemaphore};
 use sync::wait::Informing;
 
@@ -22,14 +22,14 @@ const PREEMPTED: Hints = Hints::Always(RunState::Preempted);
 /// A thread that has slept for the lock releases it while one sleeps in line behind its successor (R4).
 #[test]
 fn loom_mcs_informing_sleepers_in_line() {
-    explore("mcs-informing, convoy", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Mcs<Loom, Informing>>(4, 0));
+    explore("mcs-informing, convoy", PREEMPTED, (1, 15_000), || bodies::convoy::<Loom, Mcs<Loom, Informing>>(4, 0));
 }
 
 /// Sleepers come while the standby takes the lock and promotes the oldest.
 #[test]
 fn loom_wakeful_sleepers_come() {
     explore("wakeful, convoy", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Wakeful<Loom>>(3, 2));
-    explore("wakeful, convoy of four", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Wakeful<Loom>>(4, 0));
+    explore("wakeful, convoy of four", PREEMPTED, (2, 15_000), || bodies::convoy::<Loom, Wakeful<Loom>>(4, 0));
 }
 
 /// The standby, promoted from the line, takes the lock while another thread, the relay, is to promote the next (A3, Q4).
@@ -47,10 +47,37 @@ fn loom_rw_queue_entering_beside() {
     explore("rw-queue, beside, three", RUNNING, (1, 5_000), || rwlock::entering_beside::<Loom, Queue<Loom, Fifo>>(3));
 }
 
+/// A reader that may upgrade becomes the writer as soon as the other has left.
+#[test]
+fn loom_rw_wakeful_try_upgrade() {
+    explore("rw-wakeful, try upgrade", RUNNING, (2, 5_000), || {
+        let shared = Arc::new((RwWakeful::<Loom>::new(), <Loom as Machine>::Cell::new()));
+        let ours = shared.clone();
+        let reader = Loom::spawn(move || {
+            // SAFETY: released once, in the way it was acquired.
+            unsafe {
+                ours.0.read(&());
+                ours.1.get();
+                ours.0.unlock_read(&());
+            }
+        });
+        shared.0.upgradable();
+        // SAFETY: acquired above.
+        while !unsafe { shared.0.try_upgrade() } {
+            Loom::pause();
+        }
+        shared.1.bump();
+        // SAFETY: upgraded above.
+        unsafe { shared.0.unlock_write(&()) };
+        Loom::join(reader);
+        assert_eq!(shared.1.get(), 1);
+    });
+}
+
 /// The last sleeper of a semaphore leaves while a standby goes to sleep (L2, W4).
 #[test]
 fn loom_semaphore_standby_goes_to_sleep() {
-    explore("semaphore, standby", RUNNING, (2, 5_000), || {
+    explore("semaphore, standby", RUNNING, (2, 20_000), || {
         let semaphore = Arc::new(semaphore::Wakeful::<Loom>::new(0));
         let mut waiter = semaphore::Waiter::default();
         assert!(matches!(semaphore.step(&mut waiter, None), semaphore::Step::Sleep(_)));
@@ -72,7 +99,7 @@ fn loom_semaphore_standby_goes_to_sleep() {
             assert_eq!(step, semaphore::Step::Taken);
         });
         semaphore.release();
-        Loom::pause();
+        (0..6).for_each(|_| Loom::pause());
         semaphore.release();
         Loom::join(standby);
         Loom::join(sleeper);

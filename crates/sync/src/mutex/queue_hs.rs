@@ -117,19 +117,17 @@ impl<P: Platform> QueueHs<P> {
             // ORDER: Release (R3), pairs with A5; publishes the protected data and the candidate's `prev`.
             candidate.status.store(CAN_GO, Release);
             let mut patience = TIMEOUT.min(P::PAUSES);
-            // ORDER: Acquire (R4), pairs with A6.
-            let mut answered = node.next_done.load(Acquire) != 0;
+            let mut answered = node.next_done.load(Relaxed) != 0;
             while !answered && patience > 0 {
                 patience -= 1;
                 P::pause();
-                // ORDER: Acquire (R4), as above.
-                answered = node.next_done.load(Acquire) != 0;
+                answered = node.next_done.load(Relaxed) != 0;
             }
             let lost = !answered
                 && skipped < SKIPS
                 && candidate.status.compare_exchange(CAN_GO, LOST_IT, Relaxed, Relaxed).is_ok();
             if !lost {
-                // ORDER: Acquire (R4), as above.
+                // ORDER: Acquire (R4), pairs with A6.
                 while node.next_done.load(Acquire) == 0 {
                     P::pause();
                 }

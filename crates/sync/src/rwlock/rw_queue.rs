@@ -311,8 +311,8 @@ impl<P: Platform, S: Succession> Queue<P, S> {
                 let successor = unsafe { &*next };
                 successor.bolt();
                 successor.prev.store(before.address(), Relaxed);
-                // ORDER: Release, as A4: whoever lets the successor in sees its node.
-                before.next.store(next, Release);
+                // Whose node it is looks at it when it leaves, after taking the bolt from us.
+                before.next.store(next, Relaxed);
                 successor.unbolt();
             }
             before.unbolt();
