@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
+use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub enum Work {
     Mutex(Mutex),
     /// Critical sections under a pthread spin lock.
     Spin(Mutex),
+    /// Rounds of work and a barrier.
+    Barrier(Barrier),
     /// Critical sections under a reader-writer lock.
     Rwlock(RwLock),
     /// A bounded buffer over pthread condition variables.
@@ -36,6 +38,7 @@ impl Work {
     pub fn threads(&self) -> usize {
         match self {
             Self::Mutex(work) | Self::Spin(work) => work.threads,
+            Self::Barrier(work) => work.threads,
             Self::Rwlock(work) => work.threads,
             Self::Condvar(work) => work.threads,
             Self::Switch => switch::THREADS,
@@ -73,6 +76,20 @@ pub enum JobError {
         /// Sections that ran.
         counted: u64,
     },
+    /// The barrier is broken.
+    #[error("a thread began a round before the one before was over")]
+    Overlap,
+    /// The barrier is broken.
+    #[error("{serial} threads were told that they are the serial one, in {rounds} rounds")]
+    Serial {
+        /// Threads that were told.
+        serial: u64,
+        /// Rounds that ran.
+        rounds: u64,
+    },
+    /// A library is not installed.
+    #[error("the library of `{0}` is not installed")]
+    NoLibrary(String),
     /// The lock is broken.
     #[error("a reader was let in beside a writer: {torn} sections read what was half written")]
     Torn {
@@ -142,6 +159,7 @@ impl Job {
         match &self.work {
             Work::Mutex(work) => work.run(&self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
+            Work::Barrier(work) => work.run(&self.lock, plan),
             Work::Rwlock(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
             Work::Switch => switch::run(&self.lock, plan),

@@ -3,6 +3,9 @@
 //! `sync` and one line in [`mutexes!`].
 #![no_std]
 
+mod barriers;
+
+pub use barriers::*;
 #[doc(hidden)]
 pub use sync;
 

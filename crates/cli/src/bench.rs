@@ -9,7 +9,7 @@ use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, views};
 use ::bench::job::{Job, Work};
 use ::bench::machine::{self, Machine};
 use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
-use ::bench::workload::{Length, LengthError, condvar::Condvar, mutex, rwlock};
+use ::bench::workload::{Length, LengthError, barrier, condvar::Condvar, mutex, rwlock};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use linux::Linux;
@@ -30,6 +30,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Mutex(MutexArgs),
+    Barrier(BarrierArgs),
     Rwlock(RwlockArgs),
     Condvar(CondvarArgs),
     Spin(SpinArgs),
@@ -61,6 +62,27 @@ struct MutexArgs {
     threads: Vec<usize>,
     /// Who takes part
     #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "wakeful,glibc,std,parking_lot")]
+    locks: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Rounds of work and a barrier, all combinations
+///
+/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.4), with some work between the barriers.
+///
+/// A contender is BARRIER[@VIEW], interposed[@VIEW] or preload=PATH. BARRIER is one of the barriers of `wakeful locks`, or std, glibc,
+/// gomp or omp (the barriers of GCC's and LLVM's OpenMP libraries, where they are installed).
+#[derive(clap::Args)]
+struct BarrierArgs {
+    /// Units of work between two barriers: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "2500")]
+    outside: Vec<u64>,
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "b-wakeful,glibc,std,gomp,omp")]
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,
@@ -267,6 +289,21 @@ pub fn main(args: Args) -> Result<ExitCode> {
                 Work::Spin(mutex::Mutex { critical, outside, threads })
             });
             run(works, &args.locks, &["glibc"], &args.common)
+        }
+        What::Barrier(args) => {
+            let works = args.outside.iter().flat_map(|&outside| {
+                args.threads.iter().map(move |&threads| Work::Barrier(barrier::Barrier { outside, threads }))
+            });
+            let foreign = barrier::FOREIGN.iter().map(|(name, _)| *name);
+            let built_in: Vec<&str> = foreign.chain(catalog::BARRIERS.iter().map(|entry| entry.name)).collect();
+            let (there, missing): (Vec<String>, Vec<String>) =
+                args.locks.iter().cloned().partition(|name| !barrier::missing(name));
+            for name in missing {
+                eprintln!(
+                    "wakeful: `{name}` does not take part: its library is not installed (apt-get install libgomp1 libomp5)"
+                );
+            }
+            run(works.collect(), &there, &built_in, &args.common)
         }
         What::Condvar(args) => {
             if args.threads.contains(&1) {
@@ -542,6 +579,7 @@ fn title(cell: &Cell) -> String {
             let (section, outside, writers) = (section(work.critical), work.outside, work.writers);
             format!("{}, {writers} % writers, {section}, outside {outside}{foreign}", threads_of(cell))
         }
+        Work::Barrier(work) => format!("{}, barrier, outside {}{foreign}", threads_of(cell), work.outside),
         Work::Condvar(work) => {
             format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
         }
@@ -617,6 +655,7 @@ fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
         Work::Mutex(work) => ("mutex", Some(work.critical), None, work.outside, None),
         Work::Spin(work) => ("spin", Some(work.critical), None, work.outside, None),
         Work::Rwlock(work) => ("rwlock", Some(work.critical), None, work.outside, Some(work.writers)),
+        Work::Barrier(work) => ("barrier", None, None, work.outside, None),
         Work::Condvar(work) => ("condvar", None, Some(work.capacity), work.outside, None),
         Work::Switch => ("switch", None, None, 0, None),
     };

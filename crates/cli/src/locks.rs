@@ -3,14 +3,14 @@
 
 use std::process::ExitCode;
 
-use catalog::{Entry, MUTEXES, RWLOCKS};
+use catalog::{BARRIERS, BarrierEntry, Entry, MUTEXES, RWLOCKS};
 use linux::Linux;
 use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
 
-/// List the locks: where each comes from and what it can do
+/// List the locks and barriers: where each comes from and what it can do
 #[derive(clap::Args)]
 pub struct Args {
     /// Output format
@@ -32,6 +32,7 @@ struct Lock {
     fair: bool,
     informed: bool,
     wishes: bool,
+    dynamic: bool,
     citation: &'static str,
     summary: &'static str,
 }
@@ -39,13 +40,20 @@ struct Lock {
 impl Lock {
     fn new(kind: &'static str, entry: &'static Entry) -> Self {
         let Entry { name, summary, citation, in_place, timed, fair, informed, wishes } = *entry;
-        Self { name, kind, in_place, timed, fair, informed, wishes, citation, summary }
+        Self { name, kind, in_place, timed, fair, informed, wishes, dynamic: false, citation, summary }
+    }
+
+    fn barrier(entry: &'static BarrierEntry) -> Self {
+        let BarrierEntry { name, summary, citation, dynamic, informed } = *entry;
+        let (kind, in_place) = ("barrier", dynamic);
+        Self { name, kind, in_place, timed: false, fair: false, informed, wishes: false, dynamic, citation, summary }
     }
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let mutexes = MUTEXES.iter().map(|entry| Lock::new("mutex", entry));
-    let locks: Vec<Lock> = mutexes.chain(RWLOCKS.iter().map(|entry| Lock::new("rwlock", entry))).collect();
+    let rwlocks = RWLOCKS.iter().map(|entry| Lock::new("rwlock", entry));
+    let locks: Vec<Lock> = mutexes.chain(rwlocks).chain(BARRIERS.iter().map(Lock::barrier)).collect();
     match args.format {
         Format::Text => text(&locks),
         Format::Json => locks.iter().try_for_each(|lock| format::json("lock", lock))?,
@@ -62,7 +70,7 @@ fn text(locks: &[Lock]) {
     let mut kind = "mutex";
     for lock in locks {
         if lock.kind != kind {
-            println!("\nreader-writer locks\n");
+            println!("\n{}\n", if lock.kind == "rwlock" { "reader-writer locks" } else { "barriers" });
             kind = lock.kind;
         }
         // What `run --lock` takes is a mutex.
@@ -73,6 +81,7 @@ fn text(locks: &[Lock]) {
             (lock.fair, "fair"),
             (lock.informed, "informed"),
             (lock.wishes, "wishes"),
+            (lock.dynamic, "dynamic"),
         ];
         let abilities: Vec<&str> = abilities.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
         println!("{}", format!("{:<22} {}", lock.name, abilities.join(", ")).trim_end());
@@ -83,7 +92,8 @@ fn text(locks: &[Lock]) {
     println!("run       fits into a pthread mutex: `wakeful run --lock` takes it");
     println!("timed     can give up waiting");
     println!("fair      serves waiters in the order in which they came");
-    println!("informed  uses what the kernel view tells about threads");
+    println!("informed  uses what the kernel tells about threads and processors");
+    println!("dynamic   takes any thread; parties may join and leave");
     println!("wishes    asks the kernel not to preempt who is inside");
     if !Linux::honours_wishes() {
         println!("\n{UNHEARD}");

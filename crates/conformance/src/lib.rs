@@ -11,6 +11,8 @@
 //! what a kernel would merely happen to order; shuttle knows no weak memory. Both model time as
 //! a clock of one's own that jumps at each look, and a sleep with a deadline as one that ends after others had a turn.
 
+pub mod barrier_bodies;
+pub mod barrier_twins;
 pub mod bodies;
 pub mod condvar;
 pub mod loom;

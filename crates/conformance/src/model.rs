@@ -69,6 +69,7 @@ macro_rules! model {
             settings: Settings,
             trace: bool,
             queue: [[AtomicU32; 8]; THREADS],
+            reading: [Word<atomic::AtomicPtr<()>>; THREADS],
             holds: [AtomicU32; THREADS],
             away: AtomicU32,
             priority: [StdCell<Priority>; THREADS],
@@ -146,6 +147,7 @@ macro_rules! model {
                 settings,
                 trace: std::env::var("WAKEFUL_TRACE").is_ok_and(|number| number.parse() == Ok(execution)),
                 queue: std::array::from_fn(|_| std::array::from_fn(|_| Atomic::new(0))),
+                reading: std::array::from_fn(|_| Atomic::new(std::ptr::null_mut())),
                 holds: zeros(),
                 away: Atomic::new(0),
                 priority: std::array::from_fn(|_| StdCell::new(Priority::Running)),
@@ -277,12 +279,38 @@ macro_rules! model {
                 &world().queue[thread.0 as usize][index]
             }
 
+            fn reading(thread: ThreadId) -> &'static Word<atomic::AtomicPtr<()>> {
+                assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
+                &world().reading[thread.0 as usize]
+            }
+
+            fn most_threads() -> u32 {
+                THREADS as u32
+            }
+
             fn generation() -> u32 {
                 world().settings.generation
             }
 
             fn processors() -> u32 {
                 2
+            }
+
+            fn partition_generation() -> u32 {
+                // Changes now and then where hints are mixed.
+                match world().settings.hints {
+                    Hints::Mixed => world().writes.get() as u32 / 8,
+                    Hints::Always(_) => 0,
+                }
+            }
+
+            fn cluster() -> u32 {
+                Self::id() % 2
+            }
+
+            fn cpu_ns() -> u64 {
+                // All of both processors, or nothing.
+                if Self::choose(RunState::Preempted) { 0 } else { 2 * CLOCK.with(|clock| clock.get()) }
             }
 
             fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {

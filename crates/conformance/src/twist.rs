@@ -21,6 +21,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn lies() -> bool {
         false
     }
+    /// The number of processors that the machine tells instead of this.
+    fn processors(count: u32) -> u32 {
+        count
+    }
     /// A wake-up gets lost.
     fn loses_wake() -> bool {
         false
@@ -85,6 +89,16 @@ pub struct Deaf;
 impl Twist for Deaf {
     fn loses_wake() -> bool {
         true
+    }
+}
+
+/// There is one processor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OneProcessor;
+
+impl Twist for OneProcessor {
+    fn processors(_: u32) -> u32 {
+        1
     }
 }
 
@@ -196,11 +210,26 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32 {
         bent(P::word(thread, index))
     }
+    fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()> {
+        bent(P::reading(thread))
+    }
+    fn most_threads() -> u32 {
+        P::most_threads()
+    }
     fn generation() -> u32 {
         P::generation()
     }
     fn processors() -> u32 {
-        P::processors()
+        W::processors(P::processors())
+    }
+    fn partition_generation() -> u32 {
+        P::partition_generation()
+    }
+    fn cluster() -> u32 {
+        P::cluster()
+    }
+    fn cpu_ns() -> u64 {
+        P::cpu_ns()
     }
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
         P::wait(&word.0, expected, deadline)

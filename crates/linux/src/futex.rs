@@ -129,6 +129,12 @@ pub fn now_ns() -> u64 {
     now(libc::CLOCK_MONOTONIC)
 }
 
+/// Processor time of this process.
+pub fn cpu_ns() -> u64 {
+    let _errno = Errno::save();
+    now(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// True once the deadline is past on its own clock.
 pub fn past(deadline: Deadline) -> bool {
     deadline.ns

@@ -481,7 +481,16 @@ impl Registry {
 
     /// Records how many processors there are.
     pub fn set_processors(&self, count: u32) {
-        self.arena().partition.processors.store(count, Relaxed);
+        let processors = &self.arena().partition.processors;
+        // Many ask, and it hardly ever changes: the line stays shared.
+        if processors.load(Relaxed) != count {
+            processors.store(count, Relaxed);
+        }
+    }
+
+    /// How often the partition has changed.
+    pub fn partition_generation(&self) -> u32 {
+        self.arena().partition.generation.load(Relaxed)
     }
 
     /// Threads with a block; of these, refused by the view; searches for a block that found none.
@@ -646,6 +655,7 @@ impl Registry {
             if owner.load(Relaxed) == 0 && owner.compare_exchange(0, tid, Acquire, Relaxed).is_ok() {
                 local.free_from.0.store(index + 1, Relaxed);
                 local.high_water.fetch_max(index + 1, Relaxed);
+                crate::reading::announce(index);
                 return Some(ThreadId(index));
             }
         }

@@ -146,12 +146,32 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// in one place at a time, so one set a thread is enough. They start as 0. `thread` is not [`ThreadId::NONE`].
     fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32;
 
+    /// Where a thread says which reader-writer lock it reads, without writing to the lock. It starts as null. `thread` is not
+    /// [`ThreadId::NONE`]. The pointer is an address and nothing else.
+    fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()>;
+
+    /// The ids of all threads are below this. A read-modify-write with `AcqRel`: who is not counted registers after it.
+    fn most_threads() -> u32;
+
     /// How often this process is a forked copy, modulo 8: a lock that was copied with threads queued on it finds out by this that
     /// they are not here.
     fn generation() -> u32;
 
     /// Processors that this application may use now: affinity, cpuset, quota and partition considered. At least 1.
     fn processors() -> u32;
+
+    /// HINT: how often the partition has changed (KE-3, TR 1994, section 3).
+    fn partition_generation() -> u32 {
+        0
+    }
+
+    /// HINT: which cluster of processors, among which a cache line travels cheaply, the calling thread runs in.
+    fn cluster() -> u32 {
+        0
+    }
+
+    /// Processor time that this process has used, in nanoseconds. HINT: a system call that looks at each thread; not for each round.
+    fn cpu_ns() -> u64;
 
     /// Sleeps until woken, if `*word == expected`. May return [`Wait::Woken`] with no cause.
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait;

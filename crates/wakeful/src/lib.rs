@@ -52,6 +52,7 @@
 //! `static`, and their bytes are zero when nobody
 //! uses them. After a fork the child may use them as its parent could.
 
+mod barrier;
 mod condvar;
 mod once;
 pub mod raw;
@@ -59,6 +60,7 @@ mod rwlock;
 mod semaphore;
 mod time;
 
+pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
 pub use once::{Once, OnceLock, OnceState};

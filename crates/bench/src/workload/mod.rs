@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The workloads, one file each, and the lengths that they are made of.
 
+pub mod barrier;
 pub mod condvar;
 pub mod mutex;
 pub mod rwlock;

@@ -1,5 +1,94 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `b-wakeful`: the default barrier. (Theory to follow with the algorithm.)
+//! `b-wakeful`: the default barrier; yields to its own threads, and sleeps where others would take what it yields.
+//!
+//! Who waits at a barrier waits for threads of its own program. As long as some of those have no processor, the best thing to do is to
+//! let them have ours: `sched_yield` does that at the price of one context switch a thread and round, without waking
+//! anybody. It does it badly where other programs compete: Linux then charges who yields for a whole slice, and the processor is gone
+//! for milliseconds. Asleep on a futex a thread loses nothing, but to sleep and be woken costs several switches' worth. So:
+//! - The last `processors()` to arrive may find all others running: they spin briefly, and yield when that was in vain (C-sched of TR
+//!     1994, figure 10, with a yield for its semaphore). Everybody else yields at once.
+//! - A thread that was away long asks how much processor time its process has got. While its threads only run or yield, they want
+//!     all processors; if they got less, somebody else did. Then, for a while, everybody sleeps at once, and after that
+//!     it is tried again. So the processors that count are those really to be had now: other programs, quotas and
+//!     hypervisors are seen by their effect.
+//! - Who has waited very long sleeps in any case, and so does, once, who finds that he shares his processor with another party where there are
+//!   processors for all: to be woken is how Linux lets a thread find an idle one; yielding keeps it where it is.
+//!
+//! Choose it unless you know better. It lives in place (28 bytes), any thread may come, any may be the serial one, parties join and leave.
+//!
+//! # State
+//!
+//! `state`: bits 0-14 arrivals that the episode still needs, bit 15 SLEEPERS, bits 16-31 the episode's number.
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | e, s, n > 1 | e, s, n - 1 | A1, arrival (with leaves: n - k, k arrivals at once) |
+//! | e, s, 1 | e + 1, 0, parties | A2, the last arrival |
+//! | e, s, n | e, s, n + 1 | J1, join |
+//! | e, 0, n | e, 1, n | W3, about to sleep |
+//! | e, 0, 0 | e, 0, 1 | J1, where all parties had left |
+//!
+//! `released` counts the episodes that have released their threads; its lower half follows the episode in `state`. `parties`: arrivals that
+//! the next episode will need. `leaving`: threads that were released and are still inside. `mood`, `mood_since`, `mood_cpu`: what was
+//! learned, see [`BWakeful::judge`]. Hints: races between writers lose a lesson, no more.
+//!
+//! # Invariants
+//!
+//! I1. `state` changes from one episode to the next in one step, by the last arrival, so no thread ever finds an episode that is
+//! over but not yet replaced. Each arrival learns its episode in the step in which it arrives.
+//! I2. `released` is never ahead of the completed episodes: each completed one adds one, after it completed.
+//! I3. Who sleeps has set SLEEPERS in its own episode, and A2 of that episode sees it, because both change `state`.
+//! I4. `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
+//! that an episode needs to A2.
+//! I5. A released thread is counted in `leaving` before it is released; the thread that releases touches nothing after A4 but
+//! uses the address to wake.
+//!
+//! # Protocol
+//!
+//! A1. Subtract one from the arrivals needed. A2. Where one was needed, begin the next episode instead. A3. Count the others into
+//! `leaving`. A4. Add one to `released`. A5. Wake all, if A2 saw SLEEPERS.
+//! W1. Spin or yield while `released` is not past the episode. W2. Take `released`. W3. Set SLEEPERS, if the episode is still
+//! ours; else A4 is a step away, and is waited for awake. W4. Sleep while `released` is what W2 saw. W5. Subtract one from `leaving`.
+//! J1. Add one to the arrivals needed, then one to `parties`. D1. Take one from `parties`, then arrive without waiting.
+//! F1. `drain` waits until `leaving` is 0.
+//! L1. With leaves: add one to the own cluster's leaf. L2. Who finds the leaf without a carrier becomes it: takes what has
+//! accumulated, arrives for all of it (A1, A2), and looks again before it stops (L3). A carrier that is preempted stops nobody who
+//! would not wait for it anyway.
+//!
+//! # Memory order
+//!
+//! A1 release -> A2 acquire (a chain of read-modify-writes of `state`) and A4 release -> W1, W2 acquire publish what members wrote before.
+//! L1 release -> L2 acquire carries it through a leaf. W5 release -> F1 acquire: the memory may be freed. J1 and D1 need none: who
+//! changes `parties` arrives later, or has published the change to who does, and A2's acquire reads it.
+//!
+//! # Under the scheduler
+//!
+//! A party preempted before its arrival: the others yield to it, or sleep. A released thread preempted before it looks: nobody waits for
+//! it before its next arrival. More threads than processors: one switch a thread and round. Other programs: a few lost slices until
+//! it is noticed (a yield of [`LONG_NS`] and a sample), then a futex barrier like glibc's, interrupted by a trial every [`REST_MS`] and,
+//! if that keeps failing, 8 times as rarely. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A5 in
+//! either case. A2 to A5 preempted: who has not slept yet spins and yields, and naps where yielding is bad.
+//! Killed: the process dies with it.
+//!
+//! # Fairness and space
+//!
+//! A barrier is fair by nature. 28 bytes; with leaves 128 bytes for each cluster. The lower half of the episode's number identifies it:
+//! where more threads come than it has parties, one that sleeps through exactly 65,536 episodes sleeps through one more.
+//!
+//! # Rejected
+//!
+//! The kernel view's run states. `perf` costs 1.4 us a switch, and here every round of every thread is a switch; what they tell (do my threads
+//! get my processor?) is in the processor time as well, which costs a system call every few milliseconds, and only after a suspicion.
+//! Waking one sleeper, which wakes the next: as many wake-ups as a broadcast, each with a system call of its own.
+//! `sched_yield` after a spin by everybody: with more threads than processors the spin is lost (48 against 11 us a
+//! round with 16 threads on 2 processors; a round of 1 us of work; the machine of the README).
+//! A counter by fetch-and-subtract, as in the papers: it cannot begin the next episode in the same step, and more threads than parties
+//! (which POSIX allows) would meet the gap.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle, with and without leaves, joining and leaving; twins without a check of the episode (I1),
+//! that release early, and that forget sleepers (I3).
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
@@ -7,69 +96,187 @@ use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 use super::{RawBarrier, RawBarrierDynamic};
 use crate::wait;
 
-const EPISODE_SHIFT: u32 = 16;
-const REMAINING: u32 = 0x7fff;
+const REMAINING: u32 = (1 << 15) - 1;
 const SLEEPERS: u32 = 1 << 15;
+const EPISODE_SHIFT: u32 = 16;
 
-/// Parties at most.
-pub const MOST_PARTIES: u32 = REMAINING;
+/// Bit of `mood`: sleep at once. In its lower bits, how often in a row a trial has failed.
+const ASLEEP: u32 = 1 << 31;
+/// Bit of `mood`: two of us share a processor, though there are enough; the next to wait sleeps once, and wakes on another.
+const TOGETHER: u32 = 1 << 30;
 
-/// See [`BWakeful`].
-pub struct BWakefulLeaf<P: Platform>(PhantomData<P>);
+/// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
+const SPIN_PAUSES: u32 = 50;
+/// COST: who was away so long after yielding suspects that others have his processor. 64 threads of one processor yield to each other in
+/// that time; a slice of Linux's scheduler takes 3 ms.
+const LONG_NS: u64 = 200_000;
+/// COST: a yield that takes longer has let somebody else run: 300 ns are the system call alone.
+const SWITCH_NS: u64 = 800;
+/// COST: who has waited so long sleeps: waking an idle processor takes 50 us.
+const PATIENCE_NS: u64 = 1_000_000;
+/// COST: ms of processor time that are looked at before the first judgement: what lasts for a slice or two is no load.
+const FIRST_MS: u32 = 8;
+/// The same for a judgement after a trial.
+const TRIAL_MS: u32 = 2;
+/// COST: ms for which a sample of processor time is good for a judgement.
+const SAMPLE_MS: u32 = 64;
+/// COST: ms of sleeping at once before yielding is tried again; a trial costs a slice a processor, 3 ms.
+const REST_MS: u32 = 256;
+/// Failed trials in a row that make the time before the next longer; each doubles it.
+const MOST_FAILURES: u32 = 3;
+/// COST: ns between looks where somebody is about to be done.
+const NAP_NS: u64 = 50_000;
+
+/// A cluster's arrivals on their way to the barrier.
+#[repr(align(128))]
+pub struct BWakefulLeaf<P: Platform> {
+    /// Not yet carried; the greatest bit: somebody is carrying.
+    arrivals: P::AtomicU32,
+}
+
+const CARRIED: u32 = 1 << 31;
 
 impl<P: Platform> Default for BWakefulLeaf<P> {
     fn default() -> Self {
-        Self(PhantomData)
+        Self { arrivals: P::AtomicU32::new(0) }
     }
 }
 
-/// The default barrier: 24 bytes.
+/// The default barrier.
 #[repr(C)]
 pub struct BWakeful<P: Platform> {
-    /// Episode, whether somebody sleeps, and how many have yet to arrive.
     state: P::AtomicU32,
-    /// Episodes that have released their threads.
     released: P::AtomicU32,
-    /// Threads that each episode takes.
     parties: P::AtomicU32,
-    /// Threads that were released and have not left.
     leaving: P::AtomicU32,
-    memory: [P::AtomicU32; 2],
+    mood: P::AtomicU32,
+    /// Milliseconds: the end of the rest, or the moment of the sample.
+    mood_since: P::AtomicU32,
+    /// Microseconds of processor time at the sample.
+    mood_cpu: P::AtomicU32,
     platform: PhantomData<P>,
+}
+
+/// What came of an arrival.
+enum Arrival {
+    /// It was the last one.
+    Last,
+    /// Others are to come, so many.
+    Waits { episode: u32, others: u32 },
+}
+
+fn ms(ns: u64) -> u32 {
+    (ns / 1_000_000) as u32
 }
 
 impl<P: Platform> BWakeful<P> {
     /// Parties at most; more do not fit.
-    pub const MOST_PARTIES: u32 = MOST_PARTIES;
+    pub const MOST_PARTIES: u32 = REMAINING;
 
-    /// Arrives; the episode if others are to be waited for, `None` if we were the last.
+    /// The words, in their order, of a new barrier: for those who make one in a constant.
+    pub const fn words(parties: u32) -> [u32; 7] {
+        let parties = if parties == 0 {
+            1
+        } else if parties > REMAINING {
+            REMAINING
+        } else {
+            parties
+        };
+        [parties, 0, parties, 0, 0, 0, 0]
+    }
+
+    /// Arrives for so many threads, one of whom (if `waits`) is the caller.
     #[inline]
-    fn arrive(&self, waits: bool) -> Option<u32> {
-        // ORDER: Relaxed; the exchange below orders. It fetches the line for writing, which a load would not.
-        let mut state = self.state.fetch_add(0, Relaxed);
+    fn arrive(&self, count: u32, waits: bool) -> Arrival {
+        // Changes nothing, but fetches the line for writing, which a load would not.
+        // ORDER: Acquire (A2), pairs with A1: `parties`, where we are the last, is what those wrote who joined or left.
+        let mut state = self.state.fetch_add(0, Acquire);
         loop {
-            if state & REMAINING > 1 {
-                // ORDER: Release, pairs with the Acquire of the last to arrive.
-                match self.state.compare_exchange_weak(state, state - 1, Release, Relaxed) {
-                    Ok(_) => return Some(state >> EPISODE_SHIFT),
+            let others = (state & REMAINING).saturating_sub(count);
+            if others > 0 {
+                // ORDER: Release (A1), pairs with A2; Acquire as above.
+                match self.state.compare_exchange_weak(state, state - count, Release, Acquire) {
+                    Ok(_) => return Arrival::Waits { episode: state >> EPISODE_SHIFT, others },
                     Err(now) => state = now,
                 }
                 continue;
             }
-            let parties = self.parties.load(Relaxed);
+            let parties = self.parties.load(Relaxed).min(REMAINING);
             let next = (state >> EPISODE_SHIFT).wrapping_add(1) << EPISODE_SHIFT | parties;
-            // ORDER: AcqRel: Acquire pairs with the Release of those who arrived before.
-            match self.state.compare_exchange_weak(state, next, AcqRel, Relaxed) {
+            // ORDER: Acquire (A2), pairs with A1: passes on to A4 what all wrote.
+            match self.state.compare_exchange_weak(state, next, Acquire, Acquire) {
                 Ok(_) => {
-                    self.leaving.fetch_add(parties.saturating_sub(waits as u32), Relaxed);
-                    // ORDER: Release, pairs with the Acquire of those who wait.
-                    self.released.fetch_add(1, Release);
-                    if state & SLEEPERS != 0 {
-                        P::wake(&self.released, u32::MAX);
-                    }
-                    return None;
+                    self.release(parties.saturating_sub(waits as u32), state & SLEEPERS != 0);
+                    return Arrival::Last;
                 }
                 Err(now) => state = now,
+            }
+        }
+    }
+
+    /// A3 to A5.
+    #[inline]
+    fn release(&self, others: u32, sleepers: bool) {
+        if others > 0 {
+            self.leaving.fetch_add(others, Relaxed);
+        }
+        if self.mood.load(Relaxed) & ASLEEP != 0 {
+            self.rested();
+        }
+        // ORDER: Release (A4), pairs with W1 and W2; publishes what all members wrote.
+        self.released.fetch_add(1, Release);
+        if sleepers {
+            P::wake(&self.released, u32::MAX);
+        }
+    }
+
+    /// L1 to L3. The caller is one of exactly as many threads as there are parties.
+    fn arrive_by(&self, leaf: &BWakefulLeaf<P>) -> Arrival {
+        // Cannot be over before we have arrived.
+        let episode = self.state.load(Relaxed) >> EPISODE_SHIFT;
+        // ORDER: Release (L1), pairs with L2.
+        if leaf.arrivals.fetch_add(1, Release) & CARRIED != 0 {
+            return Arrival::Waits { episode, others: REMAINING };
+        }
+        // ORDER: Acquire (L2), pairs with L1.
+        let mut arrivals = leaf.arrivals.fetch_or(CARRIED, Acquire);
+        if arrivals & CARRIED != 0 {
+            return Arrival::Waits { episode, others: REMAINING };
+        }
+        loop {
+            // ORDER: AcqRel (L2): Acquire pairs with L1, Release with the next carrier's.
+            let carry = match leaf.arrivals.compare_exchange_weak(arrivals | CARRIED, CARRIED, AcqRel, Relaxed) {
+                Ok(_) => arrivals & !CARRIED,
+                Err(now) => {
+                    arrivals = now;
+                    continue;
+                }
+            };
+            // Ours, or later ones; of the next episode even, which cannot be over without us.
+            if carry > 0 && matches!(self.arrive(carry, true), Arrival::Last) {
+                return self.carried_last(leaf);
+            }
+            // ORDER: AcqRel (L3), as L2.
+            match leaf.arrivals.compare_exchange(CARRIED, 0, AcqRel, Relaxed) {
+                Ok(_) => return Arrival::Waits { episode, others: REMAINING },
+                Err(now) => arrivals = now,
+            }
+        }
+    }
+
+    /// We have completed the episode: the leaf is empty, unless members of the next episode are here already, and somebody has to
+    /// carry them.
+    fn carried_last(&self, leaf: &BWakefulLeaf<P>) -> Arrival {
+        loop {
+            // ORDER: AcqRel (L3), as L2.
+            if leaf.arrivals.compare_exchange(CARRIED, 0, AcqRel, Relaxed).is_ok() {
+                return Arrival::Last;
+            }
+            // ORDER: AcqRel (L2).
+            let carry = leaf.arrivals.swap(CARRIED, AcqRel) & !CARRIED;
+            if carry > 0 {
+                // Not the last of its episode: that one needs us.
+                self.arrive(carry, false);
             }
         }
     }
@@ -80,23 +287,129 @@ impl<P: Platform> BWakeful<P> {
         (released.wrapping_sub(episode) as u16 as i16) > 0
     }
 
+    #[inline(always)]
+    fn is_over(&self, episode: u32) -> bool {
+        // ORDER: Acquire (W1), pairs with A4.
+        Self::over(self.released.load(Acquire), episode)
+    }
+
+    /// W1 to W4.
     #[inline]
-    fn await_release(&self, episode: u32) {
-        for _ in 0..2000u32.min(P::PAUSES) {
-            // ORDER: Acquire, pairs with the Release of the last to arrive.
-            if Self::over(self.released.load(Acquire), episode) {
-                return;
+    fn await_release(&self, episode: u32, others: u32) {
+        let mood = self.mood.load(Relaxed);
+        if mood & (ASLEEP | TOGETHER) != 0 {
+            if mood & TOGETHER != 0 {
+                self.mood.fetch_and(!TOGETHER, Relaxed);
+            }
+            return self.sleep(episode);
+        }
+        let processors = P::processors();
+        if others < processors && self.spin(episode) {
+            return;
+        }
+        self.await_release_slow(episode, processors);
+    }
+
+    /// Everybody else may be running.
+    #[inline]
+    fn spin(&self, episode: u32) -> bool {
+        for _ in 0..SPIN_PAUSES.min(P::PAUSES) {
+            if self.is_over(episode) {
+                return true;
             }
             P::pause();
         }
+        self.is_over(episode)
+    }
+
+    #[inline(never)]
+    fn await_release_slow(&self, episode: u32, processors: u32) {
+        let began = P::now_ns();
+        let mut before = began;
         loop {
+            if self.is_over(episode) {
+                return;
+            }
+            P::yield_now();
+            let now = P::now_ns();
+            if now - before > LONG_NS {
+                self.judge(now, processors);
+            } else if now - before > SWITCH_NS && self.parties.load(Relaxed) <= processors {
+                // HINT: if it was something else, somebody sleeps once.
+                self.mood.fetch_or(TOGETHER, Relaxed);
+            }
+            before = now;
+            if self.is_over(episode) {
+                return;
+            }
+            if now - began > PATIENCE_NS || self.mood.load(Relaxed) & ASLEEP != 0 {
+                return self.sleep(episode);
+            }
+            let state = self.state.load(Relaxed);
+            let ours = state >> EPISODE_SHIFT == episode;
+            if (!ours || state & REMAINING < processors) && self.spin(episode) {
+                return;
+            }
+        }
+    }
+
+    /// The caller was away for [`LONG_NS`] after yielding: did its own process have the processor?
+    ///
+    /// HINT: wrong in one direction, slices are lost until the next sample; in the other, threads sleep that need not.
+    #[cold]
+    fn judge(&self, now: u64, processors: u32) {
+        let mood = self.mood.load(Relaxed) & !TOGETHER;
+        if mood & ASLEEP != 0 {
+            return;
+        }
+        let (cpu, now) = ((P::cpu_ns() / 1_000) as u32, ms(now));
+        let elapsed = now.wrapping_sub(self.mood_since.load(Relaxed));
+        let least = if mood == 0 { FIRST_MS } else { TRIAL_MS };
+        // Before `mood_since`: somebody was faster.
+        if ((elapsed as i32) < least as i32) && elapsed as i32 > -(SAMPLE_MS as i32) {
+            return;
+        }
+        let used = cpu.wrapping_sub(self.mood_cpu.load(Relaxed));
+        // COST: less than 7/8 of what the processors have is less than all of it.
+        if elapsed <= SAMPLE_MS && (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8 {
+            self.mood_since.store(now.wrapping_add(REST_MS << mood.min(MOST_FAILURES)), Relaxed);
+            self.mood.store(ASLEEP | (mood + 1).min(MOST_FAILURES), Relaxed);
+        } else {
+            if elapsed <= SAMPLE_MS {
+                self.mood.store(0, Relaxed);
+            }
+            self.mood_cpu.store(cpu, Relaxed);
+            self.mood_since.store(now, Relaxed);
+        }
+    }
+
+    /// Is it time for a trial?
+    #[cold]
+    fn rested(&self) {
+        let now = ms(P::now_ns());
+        if (now.wrapping_sub(self.mood_since.load(Relaxed)) as i32) >= 0 {
+            self.mood_cpu.store((P::cpu_ns() / 1_000) as u32, Relaxed);
+            self.mood_since.store(now, Relaxed);
+            self.mood.fetch_and(!ASLEEP, Relaxed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sleep(&self, episode: u32) {
+        loop {
+            // ORDER: Acquire (W2), pairs with A4.
             let released = self.released.load(Acquire);
             if Self::over(released, episode) {
                 return;
             }
             let state = self.state.load(Relaxed);
-            if state >> EPISODE_SHIFT != episode & 0xffff {
-                wait::pause::<P>(1);
+            if state >> EPISODE_SHIFT != episode {
+                // Between A2 and A4.
+                wait::pause::<P>(SPIN_PAUSES);
+                if !self.is_over(episode) {
+                    P::nap(NAP_NS);
+                }
             } else if state & SLEEPERS != 0
                 || self.state.compare_exchange(state, state | SLEEPERS, Relaxed, Relaxed).is_ok()
             {
@@ -105,18 +418,24 @@ impl<P: Platform> BWakeful<P> {
         }
     }
 
-    /// Waits; true for the serial thread.
     #[inline]
-    pub fn wait(&self) -> bool {
-        match self.arrive(true) {
-            None => true,
-            Some(episode) => {
-                self.await_release(episode);
-                // ORDER: Release, pairs with the Acquire in `drain`.
+    fn waited(&self, arrival: Arrival) -> bool {
+        match arrival {
+            Arrival::Last => true,
+            Arrival::Waits { episode, others } => {
+                self.await_release(episode, others);
+                // ORDER: Release (W5), pairs with F1.
                 self.leaving.fetch_sub(1, Release);
                 false
             }
         }
+    }
+
+    /// Waits until all have arrived; true for the serial thread. Any thread may come; where more come than there are parties, those that are
+    /// too many are the first of the next episode.
+    #[inline]
+    pub fn wait(&self) -> bool {
+        self.waited(self.arrive(1, true))
     }
 }
 
@@ -125,40 +444,59 @@ impl<P: Platform> RawBarrier<P> for BWakeful<P> {
     type Member = ();
 
     fn new(parties: u32) -> Self {
-        let parties = parties.clamp(1, MOST_PARTIES);
-        Self {
-            state: P::AtomicU32::new(parties),
-            released: P::AtomicU32::new(0),
-            parties: P::AtomicU32::new(parties),
-            leaving: P::AtomicU32::new(0),
-            memory: [P::AtomicU32::new(0), P::AtomicU32::new(0)],
-            platform: PhantomData,
-        }
+        let [state, released, parties, leaving, mood, mood_since, mood_cpu] = Self::words(parties).map(Atomic::new);
+        Self { state, released, parties, leaving, mood, mood_since, mood_cpu, platform: PhantomData }
     }
 
-    unsafe fn wait(&self, _: &[Self::Place], _: u32, _: &mut ()) -> bool {
-        self.wait()
+    fn places(parties: u32) -> usize {
+        // COST: fewer processors than two clusters have need no tree; not measured.
+        let clusters = P::processors().min(parties) / 16;
+        if clusters < 2 { 0 } else { clusters as usize }
+    }
+
+    unsafe fn wait(&self, leaves: &[BWakefulLeaf<P>], _: u32, _: &mut ()) -> bool {
+        if leaves.is_empty() {
+            return self.wait();
+        }
+        self.waited(self.arrive_by(&leaves[P::cluster() as usize % leaves.len()]))
     }
 }
 
 impl<P: Platform> RawBarrierDynamic<P> for BWakeful<P> {
-    fn join(&self) {
+    fn join(&self) -> bool {
         let mut state = self.state.load(Relaxed);
-        while let Err(now) = self.state.compare_exchange(state, state + 1, Relaxed, Relaxed) {
-            state = now;
+        loop {
+            if state & REMAINING == REMAINING {
+                return false;
+            }
+            // J1.
+            match self.state.compare_exchange_weak(state, state + 1, Relaxed, Relaxed) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
         }
         self.parties.fetch_add(1, Relaxed);
+        true
     }
 
     fn arrive_and_drop(&self) {
-        self.parties.fetch_sub(1, Relaxed);
-        self.arrive(false);
+        // D1. Where nobody is left, nobody can leave.
+        let mut parties = self.parties.load(Relaxed);
+        while parties > 0 {
+            match self.parties.compare_exchange_weak(parties, parties - 1, Relaxed, Relaxed) {
+                Ok(_) => {
+                    self.arrive(1, false);
+                    return;
+                }
+                Err(now) => parties = now,
+            }
+        }
     }
 
     fn drain(&self) {
-        // ORDER: Acquire, pairs with the Release of those who leave.
+        // ORDER: Acquire (F1), pairs with W5.
         while self.leaving.load(Acquire) != 0 {
-            P::nap(50_000);
+            P::nap(NAP_NS);
         }
     }
 }

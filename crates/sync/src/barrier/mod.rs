@@ -4,11 +4,38 @@
 //! One round is an *episode*: it begins when the one before is complete and is complete when as many threads have arrived as
 //! the barrier has *parties*. Of those who waited, exactly one is told that it was the serial one.
 
+mod b_mcs;
 mod b_wakeful;
+mod c_avg3;
+mod c_block;
+mod c_coarse;
+mod c_last1;
+mod c_sched;
+mod c_sp_blk;
+mod c_spin;
+mod com_tree;
+mod incremental;
+mod scal_sc;
+mod tree;
 
+pub use b_mcs::{BMcs, BMcsMember, BMcsPlace};
 pub use b_wakeful::{BWakeful, BWakefulLeaf};
+pub use c_avg3::{CAvg3, CAvg3Member};
+pub use c_block::CBlock;
+pub use c_coarse::{CCoarse, CCoarseMember};
+pub use c_last1::{CLast1, CLast1Member};
+pub use c_sched::CSched;
+pub use c_sp_blk::CSpBlk;
+pub use c_spin::CSpin;
+pub use com_tree::ComTree;
+pub use incremental::{Incremental, IncrementalPlace};
+pub use scal_sc::{ScalSc, ScalScMember, ScalScPlace};
+pub use tree::{Tree, TreePlace};
 
-use platform::Platform;
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, ThreadId};
+
+use crate::mutex::{Native, RawMutex};
+use crate::wait::{Waiting, informed_thread};
 
 /// A barrier, without the memory for its members.
 ///
@@ -24,24 +51,275 @@ pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
     /// A barrier for so many threads. 0 counts as 1.
     fn new(parties: u32) -> Self;
 
+    /// Places that so many parties need.
+    fn places(parties: u32) -> usize;
+
     /// Waits until all have arrived; true for exactly one of those who waited in this episode. What a member wrote before is seen by
     /// every member after.
     ///
     /// # Safety
-    /// The barrier stays where it is. `places` are the same each time, and at least as many as parties (none where a place
-    /// has size 0). `index` is below the number of parties, and each member's own; `member` is the one that this member has brought
+    /// The barrier stays where it is. `places` are the same each time, and at least as many as [`RawBarrier::places`] says. `index` is below the number of parties, and each member's own; `member` is the one that this member has brought
     /// each time since the barrier was new.
     unsafe fn wait(&self, places: &[Self::Place], index: u32, member: &mut Self::Member) -> bool;
 }
 
 /// A barrier that lives in place, knows nobody, and whose parties may come and go.
 pub trait RawBarrierDynamic<P: Platform>: RawBarrier<P, Member = ()> {
-    /// One party more, from the present episode on, for which the caller answers: it is waited for.
-    fn join(&self);
+    /// One party more, from the present episode on, for which the caller answers: it is waited for. False if there is no room for more.
+    fn join(&self) -> bool;
 
     /// Arrives without waiting, as one party less from the next episode on.
     fn arrive_and_drop(&self);
 
     /// Returns when everybody has left whom complete episodes have released: then the memory may be freed. Nobody must be waiting.
     fn drain(&self);
+}
+
+/// COST: pauses that take as long as a context switch, the papers' SWITCH_TIME: 2 us (a pause is 43 ns on the machine of the README).
+const SWITCH_PAUSES: u32 = 50;
+/// The same in ns.
+const SWITCH_NS: u64 = 2_000;
+/// COST: pauses by which what was learned changes at once: from all to nothing in 8 rounds.
+const ADJUST: u32 = SWITCH_PAUSES / 8;
+
+/// The papers' private local_sense, with the papers' initial value.
+#[derive(Debug, Default)]
+pub struct Sense(u32);
+
+impl Sense {
+    #[inline]
+    fn flip(&mut self) -> u32 {
+        self.0 = 1 - self.0;
+        self.0
+    }
+}
+
+/// Spins until `done` says so; false if it has not after so many pauses. Each failure may mean anything that `pause` can do.
+#[inline]
+fn spin<P: Platform>(pauses: u32, done: impl Fn() -> bool) -> bool {
+    for _ in 0..pauses.min(P::PAUSES) {
+        if done() {
+            return true;
+        }
+        P::pause();
+    }
+    done()
+}
+
+/// A semaphore; the papers' P and V.
+struct Semaphore<P: Platform>(P::AtomicU32);
+
+impl<P: Platform> Semaphore<P> {
+    fn new() -> Self {
+        Self(P::AtomicU32::new(0))
+    }
+
+    /// P.
+    fn acquire(&self) {
+        let mut value = self.0.load(Relaxed);
+        loop {
+            if value == 0 {
+                P::wait(&self.0, 0, None);
+                value = self.0.load(Relaxed);
+                continue;
+            }
+            // ORDER: Acquire, pairs with `release`; what came before the V is seen after the P.
+            match self.0.compare_exchange_weak(value, value - 1, Acquire, Relaxed) {
+                Ok(_) => return,
+                Err(now) => value = now,
+            }
+        }
+    }
+
+    /// So many V, in one step: the papers' loop would pay a system call for each.
+    fn release(&self, count: u32) {
+        if count > 0 {
+            // ORDER: Release, pairs with `acquire`.
+            self.0.fetch_add(count, Release);
+            P::wake(&self.0, count);
+        }
+    }
+}
+
+/// What the competitive barriers of TR 1994, figures 8 and 9, have in common: a counter, a sense, and a semaphore for each sense with the
+/// number of those who are blocked on it, under a lock.
+pub struct Competitive<P: Platform> {
+    parties: u32,
+    count: P::AtomicU32,
+    sense: P::AtomicU32,
+    /// Guarded by the mutex.
+    blocked: P::AtomicU32,
+    mutex: Native<P>,
+    wakeup: [Semaphore<P>; 2],
+}
+
+impl<P: Platform> Competitive<P> {
+    fn new(parties: u32) -> Self {
+        Self {
+            parties: parties.max(1),
+            count: P::AtomicU32::new(0),
+            sense: P::AtomicU32::new(0),
+            blocked: P::AtomicU32::new(0),
+            mutex: Native::new(),
+            wakeup: [Semaphore::new(), Semaphore::new()],
+        }
+    }
+
+    #[inline(always)]
+    fn is_over(&self, sense: u32) -> bool {
+        // ORDER: Acquire, pairs with `complete`; publishes what the members wrote.
+        self.sense.load(Acquire) == sense
+    }
+
+    /// True for the last to arrive.
+    #[inline]
+    fn arrive(&self) -> bool {
+        // ORDER: AcqRel: Release publishes what this member wrote, Acquire takes, for the last, what all did.
+        self.count.fetch_add(1, AcqRel) == self.parties - 1
+    }
+
+    /// The waiter's second half: blocks unless the barrier has been achieved meanwhile.
+    fn block(&self, sense: u32) {
+        // SAFETY: released below, on each way out; the node is ().
+        unsafe { self.mutex.lock(&()) };
+        let over = self.is_over(sense);
+        if !over {
+            self.blocked.store(self.blocked.load(Relaxed) + 1, Relaxed);
+        }
+        // SAFETY: acquired above.
+        unsafe { self.mutex.unlock(&()) };
+        if !over {
+            self.wakeup[sense as usize].acquire();
+        }
+    }
+
+    /// The last one's part.
+    fn complete(&self, sense: u32) {
+        self.count.store(0, Relaxed);
+        // SAFETY: released below; the node is ().
+        unsafe { self.mutex.lock(&()) };
+        // ORDER: Release, pairs with `is_over`; publishes what the members wrote, and the counter's zero.
+        self.sense.store(sense, Release);
+        let blocked = self.blocked.load(Relaxed);
+        self.blocked.store(0, Relaxed);
+        // SAFETY: acquired above.
+        unsafe { self.mutex.unlock(&()) };
+        self.wakeup[sense as usize].release(blocked);
+    }
+}
+
+/// A word that one thread sets to the number of an episode, and for which others wait in the way that a policy says.
+///
+/// Bit 0: somebody sleeps. The rest: the episode. Who sleeps has set bit 0 in a compare-and-swap that found the old episode, so whoever
+/// swaps the new one in sees it and wakes.
+struct Flag<P: Platform>(P::AtomicU32);
+
+impl<P: Platform> Default for Flag<P> {
+    fn default() -> Self {
+        Self(P::AtomicU32::new(0))
+    }
+}
+
+impl<P: Platform> Flag<P> {
+    #[inline(always)]
+    fn is(&self, episode: u32) -> bool {
+        // ORDER: Acquire, pairs with `set`.
+        self.0.load(Acquire) >> 1 == episode & (u32::MAX >> 1)
+    }
+
+    /// Sets the episode, for waiters that never sleep.
+    fn set_awake(&self, episode: u32) {
+        // ORDER: Release, pairs with `is`; publishes what came before the arrival or the release.
+        self.0.store(episode << 1, Release);
+    }
+
+    /// Sets the episode and wakes whoever sleeps.
+    fn set(&self, episode: u32) {
+        // ORDER: Release, as above.
+        if self.0.swap(episode << 1, Release) & 1 != 0 {
+            P::wake(&self.0, u32::MAX);
+        }
+    }
+
+    #[inline]
+    fn set_by<W: Waiting>(&self, episode: u32) {
+        if W::SLEEPS { self.set(episode) } else { self.set_awake(episode) }
+    }
+
+    /// Sleeps unless the episode has come; may return early.
+    fn sleep(&self, episode: u32) {
+        let word = self.0.load(Relaxed);
+        if word >> 1 != episode & (u32::MAX >> 1)
+            && (word & 1 != 0 || self.0.compare_exchange(word, word | 1, Relaxed, Relaxed).is_ok())
+        {
+            P::wait(&self.0, word | 1, None);
+        }
+    }
+
+    /// Waits for the episode.
+    fn wait<W: Waiting>(&self, episode: u32) {
+        let (mut turns, mut looks) = (0u32, 0u32);
+        while !self.is(episode) {
+            turns = turns.wrapping_add(1);
+            if W::SLEEPS && turns.is_multiple_of(W::LOOK_PAUSES.min(P::PAUSES)) {
+                looks = looks.saturating_add(1);
+                // HINT: wrong either way, somebody sleeps that could spin, and is woken, or spins until it is over.
+                if !W::may_spin::<P>(Priority::BarrierWaiter, looks) {
+                    self.sleep(episode);
+                    continue;
+                }
+            }
+            P::pause();
+        }
+    }
+
+    /// Waits for the episode: awake for so many pauses, then asleep.
+    fn wait_pauses(&self, episode: u32, pauses: u32) {
+        if !spin::<P>(pauses, || self.is(episode)) {
+            while !self.is(episode) {
+                self.sleep(episode);
+            }
+        }
+    }
+}
+
+/// Who a member is, for those that raise its priority when they let it go on: thread id, and above it the priority that it had.
+struct Waiter<P: Platform>(P::AtomicU32);
+
+const PRIORITY_SHIFT: u32 = 16;
+
+impl<P: Platform> Default for Waiter<P> {
+    fn default() -> Self {
+        Self(P::AtomicU32::new(0))
+    }
+}
+
+impl<P: Platform> Waiter<P> {
+    /// The calling thread is this member. Returns it and its priority.
+    fn enter<W: Waiting>(&self) -> (ThreadId, Priority) {
+        let me = informed_thread::<W, P>();
+        let before = P::priority(me);
+        self.0.store(me.0 | (before as u32) << PRIORITY_SHIFT, Relaxed);
+        (me, before)
+    }
+
+    /// If the member has the priority of one that waits at a barrier (ICPP 2001, section 4): it waits no longer, whether it runs or not: from now on others make room for it.
+    fn raise(&self) {
+        let word = self.0.load(Relaxed);
+        let before = Priority::from_u32(word >> PRIORITY_SHIFT);
+        P::change_priority(ThreadId(word & ((1 << PRIORITY_SHIFT) - 1)), Priority::BarrierWaiter, before);
+    }
+}
+
+/// Children of a node in the trees of arrivals: TR 1994, figure 11.
+const FAN_IN: u32 = 4;
+
+/// The members whose arrival this one waits for, with the number of the flag that each sets.
+fn children(index: u32, parties: u32) -> impl Iterator<Item = usize> {
+    (0..FAN_IN).filter(move |child| index * FAN_IN + child + 1 < parties).map(|child| child as usize)
+}
+
+/// The member that waits for this one's arrival, and the number of the flag; the root has none.
+fn parent(index: u32) -> (usize, usize) {
+    (((index - 1) / FAN_IN) as usize, ((index - 1) % FAN_IN) as usize)
 }

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tests of barriers, generic over algorithm and machine. Each panics on failure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
+use sync::barrier::{RawBarrier, RawBarrierDynamic};
+
+use crate::{Cell, Machine};
+
+/// Cells that members write in even rounds, and others for odd ones: a round's are read until the next is over.
+type Marks<M> = [Vec<<M as Machine>::Cell>; 2];
+
+fn marks<M: Machine>(members: u32) -> Marks<M> {
+    std::array::from_fn(|_| (0..members).map(|_| M::Cell::new()).collect())
+}
+
+struct Shared<M: Machine, B: RawBarrier<M>> {
+    barrier: B,
+    places: Vec<B::Place>,
+    marks: Marks<M>,
+    /// Threads that were told that they are the serial one, for each round.
+    serial: Vec<AtomicU32>,
+}
+
+impl<M: Machine, B: RawBarrier<M> + 'static> Shared<M, B> {
+    fn new(parties: u32, rounds: u32, places: usize) -> Self {
+        Self {
+            barrier: B::new(parties),
+            places: (0..places).map(|_| B::Place::default()).collect(),
+            marks: marks::<M>(parties.max(1)),
+            serial: (0..rounds).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    fn member(&self, index: u32, rounds: u32) {
+        let mut member = B::Member::default();
+        for round in 0..rounds {
+            let marks = &self.marks[round as usize % 2];
+            marks[index as usize].bump();
+            // SAFETY: places as many as asked for; each member has an index of its own and brings the same variables.
+            let serial = unsafe { self.barrier.wait(&self.places, index, &mut member) };
+            self.serial[round as usize].fetch_add(serial as u32, Relaxed);
+            for (other, mark) in marks.iter().enumerate() {
+                assert_eq!(mark.get(), round / 2 + 1, "round {round}: {index} came out, {other} is in another round");
+            }
+        }
+    }
+
+    fn finish(&self) {
+        for (round, serial) in self.serial.iter().enumerate() {
+            assert_eq!(serial.load(Relaxed), 1, "round {round}: threads that were told that they are the serial one");
+        }
+    }
+}
+
+/// Nobody comes out before all have come; one of them is the serial one; it can be used again at once.
+pub fn episodes<M: Machine, B: RawBarrier<M> + 'static>(parties: u32, rounds: u32)
+where
+    B::Place: 'static,
+{
+    episodes_with::<M, B>(parties, rounds, B::places(parties));
+}
+
+/// The same with so many places.
+pub fn episodes_with<M: Machine, B: RawBarrier<M> + 'static>(parties: u32, rounds: u32, places: usize)
+where
+    B::Place: 'static,
+{
+    let shared = Arc::new(Shared::<M, B>::new(parties, rounds, places));
+    let handles: Vec<_> = (1..parties)
+        .map(|index| {
+            let shared = shared.clone();
+            M::spawn(move || shared.member(index, rounds))
+        })
+        .collect();
+    shared.member(0, rounds);
+    handles.into_iter().for_each(M::join);
+    shared.finish();
+}
+
+fn wait<M: Machine, B: RawBarrierDynamic<M>>(barrier: &B) -> bool {
+    // SAFETY: no places, no variables: any thread may come.
+    unsafe { barrier.wait(&[], 0, &mut ()) }
+}
+
+/// Parties join in each round, stay for some, and drop out.
+pub fn coming_and_going<M: Machine, B: RawBarrierDynamic<M> + 'static>(threads: u32, rounds: u32) {
+    let shared = Arc::new((B::new(1), marks::<M>(threads)));
+    let mut handles = Vec::new();
+    for round in 0..threads + rounds {
+        if round < threads {
+            assert!(shared.0.join(), "there is room");
+            let theirs = shared.clone();
+            handles.push(M::spawn(move || {
+                for mine in round..round + rounds {
+                    theirs.1[mine as usize % 2][round as usize].bump();
+                    wait::<M, B>(&theirs.0);
+                }
+                theirs.1[(round + rounds) as usize % 2][round as usize].bump();
+                theirs.0.arrive_and_drop();
+            }));
+        }
+        wait::<M, B>(&shared.0);
+        for (other, mark) in shared.1[round as usize % 2].iter().enumerate() {
+            // The rounds in which it has come and that are even, or odd, as this one.
+            let came = (other as u32..=other as u32 + rounds).filter(|come| *come <= round && come % 2 == round % 2);
+            assert_eq!(mark.get(), came.count() as u32, "round {round}: {other} is in another round");
+        }
+    }
+    handles.into_iter().for_each(M::join);
+    assert!(wait::<M, B>(&shared.0), "nobody else is left, so this is the serial one");
+}
+
+/// More threads than parties: they come out in groups.
+pub fn groups<M: Machine, B: RawBarrierDynamic<M> + 'static>(parties: u32, groups: u32) {
+    struct Counts {
+        came: AtomicU32,
+        left: AtomicU32,
+        serial: AtomicU32,
+    }
+    let counts = Counts { came: AtomicU32::new(0), left: AtomicU32::new(0), serial: AtomicU32::new(0) };
+    let shared = Arc::new((B::new(parties), counts));
+    let handles: Vec<_> = (0..parties * groups)
+        .map(|_| {
+            let shared = shared.clone();
+            M::spawn(move || {
+                let (barrier, counts) = &*shared;
+                counts.came.fetch_add(1, SeqCst);
+                if wait::<M, B>(barrier) {
+                    counts.serial.fetch_add(1, SeqCst);
+                }
+                let left = counts.left.fetch_add(1, SeqCst) + 1;
+                let came = counts.came.load(SeqCst);
+                assert!(left <= came / parties * parties, "{left} came out where {came} had come");
+            })
+        })
+        .collect();
+    handles.into_iter().for_each(M::join);
+    assert_eq!(shared.1.serial.load(SeqCst), groups, "threads that were told that they are the serial one");
+}
+
+/// Everybody has left once `drain` returns, and it does.
+pub fn draining<M: Machine, B: RawBarrierDynamic<M> + 'static>(parties: u32, rounds: u32) {
+    let barrier = Arc::new(B::new(parties));
+    let handles: Vec<_> = (0..parties)
+        .map(|_| {
+            let barrier = barrier.clone();
+            M::spawn(move || {
+                for _ in 0..rounds {
+                    wait::<M, B>(&barrier);
+                }
+            })
+        })
+        .collect();
+    handles.into_iter().for_each(M::join);
+    barrier.drain();
+    assert!(barrier.join(), "there is room");
+    barrier.arrive_and_drop();
+    barrier.drain();
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Barriers with one mistake each. A checker that lets one of them pass is itself broken.
+
+use std::marker::PhantomData;
+
+use platform::{Atomic, AtomicInt, Ordering::*, Platform};
+use sync::barrier::RawBarrier;
+
+macro_rules! twin {
+    ($(#[$doc:meta])* $name:ident, [$($field:ident)*], |$this:ident, $parties:ident, $member:ident| $body:block) => {
+        $(#[$doc])*
+        pub struct $name<P: Platform> {
+            parties: u32,
+            $($field: P::AtomicU32,)*
+            platform: PhantomData<P>,
+        }
+
+        impl<P: Platform> RawBarrier<P> for $name<P> {
+            type Place = ();
+            type Member = u32;
+
+            fn new(parties: u32) -> Self {
+                Self { parties, $($field: Atomic::new(0),)* platform: PhantomData }
+            }
+            fn places(_: u32) -> usize {
+                0
+            }
+            unsafe fn wait(&self, _: &[()], _: u32, $member: &mut u32) -> bool {
+                let ($this, $parties) = (self, self.parties);
+                $body
+            }
+        }
+    };
+}
+
+twin! {
+    /// A counter that its waiters watch, without a sense: who is slow to look finds the next episode in it.
+    NoSense, [count],
+    |this, parties, _member| {
+        if this.count.fetch_add(1, AcqRel) == parties - 1 {
+            this.count.store(0, Release);
+            return true;
+        }
+        while this.count.load(Acquire) != 0 {
+            P::pause();
+        }
+        false
+    }
+}
+
+twin! {
+    /// `c-spin` that takes the last but one for the last.
+    ReleasesEarly, [count sense],
+    |this, parties, member| {
+        *member = 1 - *member;
+        let arrivals = this.count.fetch_add(1, AcqRel) + 1;
+        if arrivals == parties {
+            this.count.store(0, Relaxed);
+        }
+        if arrivals >= parties - 1 {
+            this.sense.store(*member, Release);
+        }
+        while this.sense.load(Acquire) != *member {
+            P::pause();
+        }
+        arrivals == parties
+    }
+}
+
+twin! {
+    /// `c-spin` that opens the barrier before it has cleared the counter.
+    ClearsLate, [count sense],
+    |this, parties, member| {
+        *member = 1 - *member;
+        if this.count.fetch_add(1, AcqRel) == parties - 1 {
+            this.sense.store(*member, Release);
+            this.count.store(0, Relaxed);
+            return true;
+        }
+        while this.sense.load(Acquire) != *member {
+            P::pause();
+        }
+        false
+    }
+}
+
+twin! {
+    /// `c-block` that wakes only those it has seen asleep.
+    ForgetsSleepers, [count sense sleepers],
+    |this, parties, member| {
+        *member = 1 - *member;
+        if this.count.fetch_add(1, AcqRel) == parties - 1 {
+            this.count.store(0, Relaxed);
+            let sleepers = this.sleepers.swap(0, AcqRel);
+            this.sense.store(*member, Release);
+            if sleepers > 0 {
+                P::wake(&this.sense, u32::MAX);
+            }
+            return true;
+        }
+        while this.sense.load(Acquire) != *member {
+            this.sleepers.fetch_add(1, AcqRel);
+            P::wait(&this.sense, 1 - *member, None);
+        }
+        false
+    }
+}
+
+twin! {
+    /// `c-spin` whose last two both take themselves for the serial one.
+    TwoSerial, [count sense],
+    |this, parties, member| {
+        *member = 1 - *member;
+        let arrivals = this.count.fetch_add(1, AcqRel) + 1;
+        if arrivals == parties {
+            this.count.store(0, Relaxed);
+            this.sense.store(*member, Release);
+            return true;
+        }
+        while this.sense.load(Acquire) != *member {
+            P::pause();
+        }
+        arrivals == parties - 1
+    }
+}
+
+/// `c-sched` as figure 10 of TR 1994 prints it: one thread fewer blocks than units are put into the semaphore.
+pub struct CSchedAsPrinted<P: Platform> {
+    parties: u32,
+    count: P::AtomicU32,
+    sense: P::AtomicU32,
+    wakeup: [P::AtomicU32; 2],
+}
+
+impl<P: Platform> RawBarrier<P> for CSchedAsPrinted<P> {
+    type Place = ();
+    type Member = u32;
+
+    fn new(parties: u32) -> Self {
+        let zero = || Atomic::new(0);
+        Self { parties, count: zero(), sense: zero(), wakeup: [zero(), zero()] }
+    }
+    fn places(_: u32) -> usize {
+        0
+    }
+    unsafe fn wait(&self, _: &[()], _: u32, sense: &mut u32) -> bool {
+        *sense = 1 - *sense;
+        let blocks = self.parties.saturating_sub(P::processors());
+        let wakeup = &self.wakeup[*sense as usize];
+        let count = self.count.fetch_add(1, AcqRel);
+        if count + 1 == self.parties {
+            self.count.store(0, Relaxed);
+            self.sense.store(*sense, Release);
+            wakeup.fetch_add(blocks, Release);
+            P::wake(wakeup, blocks);
+            return true;
+        }
+        if count + 1 >= blocks {
+            while self.sense.load(Acquire) != *sense {
+                P::pause();
+            }
+        } else {
+            let mut units = wakeup.load(Relaxed);
+            loop {
+                if units == 0 {
+                    P::wait(wakeup, 0, None);
+                    units = wakeup.load(Relaxed);
+                } else {
+                    match wakeup.compare_exchange(units, units - 1, Acquire, Relaxed) {
+                        Ok(_) => break,
+                        Err(now) => units = now,
+                    }
+                }
+            }
+        }
+        false
+    }
+}

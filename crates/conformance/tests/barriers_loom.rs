@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every barrier of the catalogue in loom.
+
+use conformance::loom::{Bounds, Loom, explore};
+use conformance::{HINTS, Settings, barrier_bodies, long};
+use sync::barrier::BWakeful;
+
+fn bounds(preemptions: usize, executions: usize) -> Bounds {
+    if long() {
+        Bounds { preemptions: preemptions + 1, executions: executions * 100 }
+    } else {
+        Bounds { preemptions, executions }
+    }
+}
+
+/// Each hint for those that look at hints, one for those that do not.
+fn each(informed: bool, name: &str, bounds: Bounds, body: fn()) {
+    let hints = if informed { &HINTS[..] } else { &HINTS[..1] };
+    let mut ran = 0;
+    for &hints in hints {
+        ran += explore(name, Settings { hints, ..Settings::default() }, bounds, body);
+    }
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+macro_rules! suite {
+    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
+        $(mod $ident {
+            use super::*;
+            type P = Loom;
+
+            fn informed() -> bool {
+                catalog::barrier($name).expect("it is in the catalogue").informed
+            }
+
+            #[test]
+            fn two() {
+                let body = || barrier_bodies::episodes::<P, $type>(2, 3);
+                each(informed(), concat!($name, ", two"), bounds(2, 800), body);
+            }
+
+            #[test]
+            fn three() {
+                let body = || barrier_bodies::episodes::<P, $type>(3, 2);
+                each(informed(), concat!($name, ", three"), bounds(2, 800), body);
+            }
+        })*
+    };
+}
+catalog::barriers!(suite);
+
+type Default = BWakeful<Loom>;
+
+#[test]
+fn b_wakeful_with_leaves() {
+    each(true, "b-wakeful, two, leaves", bounds(2, 800), || barrier_bodies::episodes_with::<Loom, Default>(2, 2, 1));
+    each(true, "b-wakeful, three, leaves", bounds(2, 800), || barrier_bodies::episodes_with::<Loom, Default>(3, 2, 2));
+}
+
+#[test]
+fn b_wakeful_coming_and_going() {
+    each(true, "b-wakeful, coming and going", bounds(2, 800), || {
+        barrier_bodies::coming_and_going::<Loom, Default>(2, 1)
+    });
+}
+
+#[test]
+fn b_wakeful_groups() {
+    each(true, "b-wakeful, groups", bounds(2, 800), || barrier_bodies::groups::<Loom, Default>(2, 2));
+}
+
+#[test]
+fn b_wakeful_draining() {
+    each(true, "b-wakeful, draining", bounds(2, 400), || barrier_bodies::draining::<Loom, Default>(2, 1));
+}

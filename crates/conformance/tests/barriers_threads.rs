@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every barrier of the catalogue on this computer, with many more threads than processors.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use conformance::twist::{Lying, Twisted};
+use conformance::{barrier_bodies, long};
+use linux::Linux;
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
+
+const MANY: u32 = 32;
+
+/// COST: with many threads, a barrier that is oblivious of the scheduler waits for a slice (3 ms on 2 processors) a thread, or level and
+/// thread, in each round.
+fn rounds(name: &str, threads: u32) -> u32 {
+    let oblivious = name.ends_with("-spin") || matches!(name, "tree" | "scal-sc" | "c-sched");
+    let tree = name.contains("mcs") || name.contains("tree");
+    let rounds = match () {
+        () if threads <= 5 => 50,
+        () if oblivious => 3,
+        () if tree => 20,
+        () => 100,
+    };
+    if long() { rounds * 50 } else { rounds }
+}
+
+macro_rules! suite {
+    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
+        $(mod $ident {
+            use super::*;
+
+            #[test]
+            fn episodes() {
+                type P = Linux;
+                for parties in [0, 1, 2, 3, 5] {
+                    barrier_bodies::episodes::<P, $type>(parties, rounds($name, parties));
+                }
+                barrier_bodies::episodes::<P, $type>(MANY, rounds($name, MANY));
+            }
+
+            #[test]
+            fn episodes_with_lying_hints() {
+                type P = Twisted<Linux, Lying>;
+                barrier_bodies::episodes::<P, $type>(8, rounds($name, 8));
+            }
+        })*
+    };
+}
+catalog::barriers!(suite);
+
+type Default = BWakeful<Linux>;
+
+#[test]
+fn b_wakeful_with_leaves() {
+    barrier_bodies::episodes_with::<Linux, Default>(8, rounds("", MANY), 1);
+    barrier_bodies::episodes_with::<Linux, Default>(MANY, rounds("", MANY), 3);
+}
+
+#[test]
+fn b_wakeful_coming_and_going() {
+    for _ in 0..rounds("", MANY) / 10 {
+        barrier_bodies::coming_and_going::<Linux, Default>(8, 5);
+    }
+}
+
+#[test]
+fn b_wakeful_groups() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::groups::<Linux, Default>(3, 5);
+    }
+}
+
+#[test]
+fn b_wakeful_draining() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::draining::<Linux, Default>(4, 3);
+    }
+}
+
+/// The memory is gone as soon as one thread has come out and drained it: whoever touches it then, dies.
+#[test]
+fn b_wakeful_is_unmapped_while_others_leave() {
+    let parties = 6;
+    for _ in 0..rounds("", MANY) {
+        // SAFETY: a fresh page; no thread keeps a reference, and whoever unmaps it does so once, after `drain`.
+        let page = unsafe {
+            let (all, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let page = libc::mmap(std::ptr::null_mut(), 4096, all, flags, -1, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            page.cast::<Default>().write(Default::new(parties));
+            page as usize
+        };
+        let first = Arc::new(AtomicUsize::new(0));
+        let handles: Vec<_> = (0..parties)
+            .map(|_| {
+                let first = first.clone();
+                std::thread::spawn(move || {
+                    let barrier = page as *const Default;
+                    // SAFETY: it is there until all threads have arrived.
+                    unsafe { (*barrier).wait() };
+                    if first.fetch_add(1, SeqCst) == 0 {
+                        // SAFETY: nobody unmaps it but us, and after `drain` nobody touches it.
+                        unsafe {
+                            (*barrier).drain();
+                            libc::munmap(page as *mut _, 4096);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for handle in handles {
+            handle.join().expect("nobody panics");
+        }
+    }
+}

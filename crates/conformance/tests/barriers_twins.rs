@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The checkers find what is broken: barriers with a mistake, orderings weaker than written, wake-ups that get lost.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use conformance::barrier_twins::*;
+use conformance::loom::{Bounds, Loom};
+use conformance::shuttle::{Schedules, Shuttle};
+use conformance::twist::{Deaf, NoAcquire, NoRelease, OneProcessor, Straight, Twisted};
+use conformance::{Hints, Settings, barrier_bodies};
+use linux::Linux;
+use platform::RunState;
+
+/// Waiters sleep.
+const PREEMPTED: Settings =
+    Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 10_000_000, generation: 0 };
+
+fn loom_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
+    let bounds = Bounds { preemptions: 3, executions: 20_000 };
+    let found = catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, PREEMPTED, bounds, body))).is_err();
+    assert!(found, "loom let {what} pass");
+}
+
+fn shuttle_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
+    let found =
+        catch_unwind(AssertUnwindSafe(|| conformance::shuttle::explore(PREEMPTED, Schedules::Random, 20_000, body)))
+            .is_err();
+    assert!(found, "shuttle let {what} pass");
+}
+
+macro_rules! twins {
+    ($($name:ident: [P, $twist:ty] $type:ty, $threads:literal x $rounds:literal;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn loom() {
+                type P = Twisted<Loom, $twist>;
+                loom_finds(stringify!($name), || barrier_bodies::episodes::<P, $type>($threads, $rounds));
+            }
+
+            #[test]
+            fn shuttle() {
+                type P = Twisted<Shuttle, $twist>;
+                shuttle_finds(stringify!($name), || barrier_bodies::episodes::<P, $type>($threads, $rounds));
+            }
+        })*
+    };
+}
+twins! {
+    no_sense: [P, Straight] NoSense<P>, 2 x 2;
+    releases_early: [P, Straight] ReleasesEarly<P>, 2 x 1;
+    clears_late: [P, Straight] ClearsLate<P>, 2 x 2;
+    forgets_sleepers: [P, Straight] ForgetsSleepers<P>, 2 x 1;
+    two_serial: [P, Straight] TwoSerial<P>, 2 x 1;
+    c_sched_as_printed: [P, OneProcessor] CSchedAsPrinted<P>, 3 x 3;
+}
+
+/// What needs no rare schedule is found on real threads too.
+mod threads {
+    use super::*;
+
+    fn threads_find(what: &str, body: impl Fn() + std::panic::UnwindSafe) {
+        assert!(catch_unwind(body).is_err(), "real threads let {what} pass");
+    }
+
+    #[test]
+    fn releases_early() {
+        type P = Linux;
+        threads_find("releases_early", || barrier_bodies::episodes::<P, ReleasesEarly<P>>(2, 1_000));
+    }
+
+    #[test]
+    fn two_serial() {
+        type P = Linux;
+        threads_find("two_serial", || barrier_bodies::episodes::<P, TwoSerial<P>>(2, 10));
+    }
+
+    /// By itself, one thread through all rounds: the last two members share it.
+    #[test]
+    fn c_sched_as_printed() {
+        type P = Twisted<Linux, OneProcessor>;
+        threads_find("c_sched_as_printed", || barrier_bodies::episodes::<P, CSchedAsPrinted<P>>(3, 1_000));
+    }
+}
+
+macro_rules! orderings {
+    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
+        /// Each algorithm without its acquires, and without its releases: loom sees the members' data raced for.
+        mod orderings {
+            $(mod $ident {
+                use super::super::*;
+
+                #[test]
+                fn acquire() {
+                    type P = Twisted<Loom, NoAcquire>;
+                    loom_finds(concat!($name, " without acquire"), || barrier_bodies::episodes::<P, $type>(2, 1));
+                }
+
+                #[test]
+                fn release() {
+                    type P = Twisted<Loom, NoRelease>;
+                    loom_finds(concat!($name, " without release"), || barrier_bodies::episodes::<P, $type>(2, 1));
+                }
+            })*
+        }
+
+        /// Nothing is found where nothing is broken: the same bodies under the same settings, twisted by nothing.
+        mod whole {
+            $(mod $ident {
+                use super::super::*;
+
+                #[test]
+                fn loom() {
+                    type P = Twisted<Loom, Straight>;
+                    let bounds = Bounds { preemptions: 3, executions: 300 };
+                    conformance::loom::explore($name, PREEMPTED, bounds, || barrier_bodies::episodes::<P, $type>(2, 2));
+                }
+
+                #[test]
+                fn shuttle() {
+                    type P = Twisted<Shuttle, OneProcessor>;
+                    let body = || barrier_bodies::episodes::<P, $type>(3, 3);
+                    conformance::shuttle::explore(PREEMPTED, Schedules::Random, 300, body);
+                }
+            })*
+        }
+
+        /// Each algorithm that sleeps, when nobody is woken.
+        mod deaf {
+            $(mod $ident {
+                use super::super::*;
+
+                #[test]
+                fn loom() {
+                    type P = Twisted<Loom, Deaf>;
+                    if sleeps($name) {
+                        loom_finds(concat!($name, ", deaf"), || barrier_bodies::episodes::<P, $type>(3, 2));
+                    }
+                }
+
+                #[test]
+                fn shuttle() {
+                    type P = Twisted<Shuttle, Deaf>;
+                    if sleeps($name) {
+                        shuttle_finds(concat!($name, ", deaf"), || barrier_bodies::episodes::<P, $type>(3, 2));
+                    }
+                }
+            })*
+        }
+    };
+}
+catalog::barriers!(orderings);
+
+fn sleeps(name: &str) -> bool {
+    !(name.ends_with("-spin") || name == "tree")
+}

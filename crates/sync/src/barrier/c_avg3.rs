@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `c-avg3`: spins for a time that follows the last three waits, then sleeps.
+//!
+//! TR 1994, figure 9. Choose it over `c-sp-blk` where rounds resemble each other.
+//!
+//! # State
+//!
+//! `count`: members that have arrived. `sense`: turned by the last one. `blocked`: how many sleep, or are about to, guarded by `mutex` together
+//! with the turn of the sense. `wakeup`: a semaphore for each sense. Private: the sense,
+//! the threshold and the last three waits.
+//!
+//! # Invariants
+//!
+//! I1. As in `c-spin`. I2. Who has counted itself into `blocked` in an episode gets a unit of that episode's semaphore: the last
+//! one turns the sense and takes `blocked` under the same lock. Who comes to the lock after that sees the sense and does not block.
+//!
+//! # Protocol
+//!
+//! A1. Flip the private sense. A2. Increment the counter. A3. Not the last: spin, as long as the policy says. A4. Under the lock, count into
+//! `blocked` unless the sense has turned; then P. R1. The last: counter to 0; R2. under the lock, turn the sense, take `blocked`; R3. so many V.
+//!
+//! # Memory order
+//!
+//! The counter is a chain of AcqRel increments. R2 release -> A3 acquire publishes all to all; for those who block, R3 release -> P acquire does.
+//!
+//! # Under the scheduler
+//!
+//! As `c-last1`, steadier and slower to learn. One wait of a slice outweighs two short ones.
+//!
+//! # Fairness and space
+//!
+//! 28 bytes, and a few for each member.
+//!
+//! # Rejected
+//!
+//! One V a blocked member (R3): a system call each; the semaphore takes all units at once.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle; the lock around the turn is what a lost wake-up would get past.
+
+use platform::Platform;
+
+use super::{ADJUST, Competitive, RawBarrier, SWITCH_NS, SWITCH_PAUSES, Sense, spin};
+
+/// A member's sense and what it has learned.
+#[derive(Debug)]
+pub struct CAvg3Member {
+    sense: Sense,
+    /// Pauses to spin.
+    threshold: u32,
+    times_ns: [u64; 3],
+    episode: usize,
+}
+
+impl Default for CAvg3Member {
+    fn default() -> Self {
+        Self { sense: Sense::default(), threshold: SWITCH_PAUSES, times_ns: [SWITCH_NS; 3], episode: 0 }
+    }
+}
+
+impl CAvg3Member {
+    /// It has waited so long.
+    fn learn(&mut self, waited_ns: u64) {
+        self.times_ns[self.episode] = waited_ns;
+        self.episode = (self.episode + 1) % 3;
+        self.threshold = if self.times_ns.iter().sum::<u64>() / 3 < SWITCH_NS {
+            (self.threshold + ADJUST).min(SWITCH_PAUSES)
+        } else {
+            self.threshold.saturating_sub(ADJUST)
+        };
+    }
+}
+
+/// Centralized, competitive, learning.
+pub struct CAvg3<P: Platform>(Competitive<P>);
+
+impl<P: Platform> RawBarrier<P> for CAvg3<P> {
+    type Place = ();
+    type Member = CAvg3Member;
+
+    fn new(parties: u32) -> Self {
+        Self(Competitive::new(parties))
+    }
+
+    fn places(_: u32) -> usize {
+        0
+    }
+
+    #[inline]
+    unsafe fn wait(&self, _: &[()], _: u32, member: &mut CAvg3Member) -> bool {
+        let sense = member.sense.flip();
+        if self.0.arrive() {
+            self.0.complete(sense);
+            return true;
+        }
+        let asked = P::now_ns();
+        if !spin::<P>(member.threshold, || self.0.is_over(sense)) {
+            self.0.block(sense);
+        }
+        member.learn(P::now_ns().saturating_sub(asked));
+        false
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `c-last1`: spins for a time that follows the last wait, then sleeps.
+//!
+//! TR 1994, section 5.4.1. As `c-avg3`, with the last episode only. "Did not exceed it" is taken as in figure 9: the wait was shorter than
+//! a context switch. Compared with the threshold itself, a threshold of 0 could never grow again.
+//!
+//! # State
+//!
+//! `count`: members that have arrived. `sense`: turned by the last one. `blocked`: how many sleep, or are about to, guarded by `mutex` together
+//! with the turn of the sense. `wakeup`: a semaphore for each sense. Private: the sense and the
+//! threshold.
+//!
+//! # Invariants
+//!
+//! I1. As in `c-spin`. I2. Who has counted itself into `blocked` in an episode gets a unit of that episode's semaphore: the last
+//! one turns the sense and takes `blocked` under the same lock. Who comes to the lock after that sees the sense and does not block.
+//!
+//! # Protocol
+//!
+//! A1. Flip the private sense. A2. Increment the counter. A3. Not the last: spin, as long as the policy says. A4. Under the lock, count into
+//! `blocked` unless the sense has turned; then P. R1. The last: counter to 0; R2. under the lock, turn the sense, take `blocked`; R3. so many V.
+//!
+//! # Memory order
+//!
+//! The counter is a chain of AcqRel increments. R2 release -> A3 acquire publishes all to all; for those who block, R3 release -> P acquire does.
+//!
+//! # Under the scheduler
+//!
+//! It takes some rounds to notice that the number of processors has changed, and a late member makes all others take themselves for too
+//! many.
+//!
+//! # Fairness and space
+//!
+//! 28 bytes, and a few for each member.
+//!
+//! # Rejected
+//!
+//! One V a blocked member (R3): a system call each; the semaphore takes all units at once.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle; the lock around the turn is what a lost wake-up would get past.
+
+use platform::Platform;
+
+use super::{ADJUST, Competitive, RawBarrier, SWITCH_NS, SWITCH_PAUSES, Sense, spin};
+
+/// A member's sense and what it has learned.
+#[derive(Debug)]
+pub struct CLast1Member {
+    sense: Sense,
+    /// Pauses to spin.
+    threshold: u32,
+}
+
+impl Default for CLast1Member {
+    fn default() -> Self {
+        Self { sense: Sense::default(), threshold: SWITCH_PAUSES }
+    }
+}
+
+impl CLast1Member {
+    /// It has waited so long.
+    fn learn(&mut self, waited_ns: u64) {
+        self.threshold = if waited_ns < SWITCH_NS {
+            (self.threshold + ADJUST).min(SWITCH_PAUSES)
+        } else {
+            self.threshold.saturating_sub(ADJUST)
+        };
+    }
+}
+
+/// Centralized, competitive, learning.
+pub struct CLast1<P: Platform>(Competitive<P>);
+
+impl<P: Platform> RawBarrier<P> for CLast1<P> {
+    type Place = ();
+    type Member = CLast1Member;
+
+    fn new(parties: u32) -> Self {
+        Self(Competitive::new(parties))
+    }
+
+    fn places(_: u32) -> usize {
+        0
+    }
+
+    #[inline]
+    unsafe fn wait(&self, _: &[()], _: u32, member: &mut CLast1Member) -> bool {
+        let sense = member.sense.flip();
+        if self.0.arrive() {
+            self.0.complete(sense);
+            return true;
+        }
+        let asked = P::now_ns();
+        if !spin::<P>(member.threshold, || self.0.is_over(sense)) {
+            self.0.block(sense);
+        }
+        member.learn(P::now_ns().saturating_sub(asked));
+        false
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `c-sched`: the first N - P to arrive sleep, the last P spin.
+//!
+//! The *Scheduler Information* barrier: TR 1994, figure 10, with kernel extension KE-3. Choose it where processors are partitioned among programs
+//! and all of a partition are really one's own.
+//!
+//! Changed: figure 10 as printed spins if `count + 1 >= NUM_PROCESSES - barrier_processors`. `count + 1` is the number of arrivals including this
+//! one, so N - P - 1 members block, one fewer than the text says ("the first N - P processes should block while the remaining P should spin"), P
+//! spin besides the last one, which is one more than there are processors, and the V loop, which runs N - P times, leaves a unit over. That is
+//! not only a wrong decision: two episodes later the unit lets a member through a barrier that has not been achieved. Here
+//! the test is `count + 1 > N - P`, and then N - P members block, P - 1 spin, one is the last. `conformance` has the barrier as
+//! printed among the twins: loom, shuttle and real threads find the early release.
+//!
+//! # State
+//!
+//! `count`: members that have arrived. `sense`: turned by the last one. `processors`: for each sense, how many processors the episode of that
+//! sense reckons with. `wakeup`: a semaphore for each sense. Private: the member's sense.
+//!
+//! # Invariants
+//!
+//! I1. `count` is the number of members that have arrived in this episode; the last one sets it to 0 before it turns the sense.
+//! I2. A member waits for a sense that only the last arrival of its own episode writes, and that cannot turn back before the member
+//! itself has arrived again.
+//! I3. All members of an episode decide by the same number of processors: the last arrival of the one before wrote it, before it turned
+//! the sense. So exactly N - P find that they are to block, and exactly N - P units come.
+//!
+//! # Protocol
+//!
+//! A1. Flip the private sense. A2. Increment the counter. A3. Neither the last nor among the last P: P. A4. Among them: spin. R1. The last:
+//! counter to 0; R2. the number of processors for the next episode; R3. turn the sense; R4. N - P times V.
+//!
+//! # Memory order
+//!
+//! The counter is a chain of AcqRel increments. R3 release -> A4 acquire, R4 release -> A3 acquire publish all to all, the zero and R2 included.
+//!
+//! # Under the scheduler
+//!
+//! Optimal where the P processors run the program's threads and no others. With foreign load the spinners wait for members without a
+//! processor. A change of P is one episode late. Hint wrong: more or fewer spin; the number of units is right all the same (I3).
+//!
+//! # Fairness and space
+//!
+//! 32 bytes.
+//!
+//! # Rejected
+//!
+//! One V a member: a system call each; the semaphore takes all units at once.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle; the twin `CSchedAsPrinted`.
+
+use platform::{Atomic, AtomicInt, Ordering::*, Platform};
+
+use super::{RawBarrier, Semaphore, Sense};
+
+/// Centralized, spinning or sleeping by the number of processors.
+pub struct CSched<P: Platform> {
+    parties: u32,
+    count: P::AtomicU32,
+    sense: P::AtomicU32,
+    processors: [P::AtomicU32; 2],
+    wakeup: [Semaphore<P>; 2],
+}
+
+impl<P: Platform> RawBarrier<P> for CSched<P> {
+    type Place = ();
+    type Member = Sense;
+
+    fn new(parties: u32) -> Self {
+        let processors = P::processors();
+        Self {
+            parties: parties.max(1),
+            count: P::AtomicU32::new(0),
+            sense: P::AtomicU32::new(0),
+            processors: [P::AtomicU32::new(processors), P::AtomicU32::new(processors)],
+            wakeup: [Semaphore::new(), Semaphore::new()],
+        }
+    }
+
+    fn places(_: u32) -> usize {
+        0
+    }
+
+    #[inline]
+    unsafe fn wait(&self, _: &[()], _: u32, member: &mut Sense) -> bool {
+        let sense = member.flip();
+        let to_block = self.parties.saturating_sub(self.processors[sense as usize].load(Relaxed));
+        // ORDER: AcqRel (A2), a chain that ends at the last one.
+        let arrivals = self.count.fetch_add(1, AcqRel) + 1;
+        if arrivals == self.parties {
+            self.count.store(0, Relaxed);
+            self.processors[1 - sense as usize].store(P::processors(), Relaxed);
+            // ORDER: Release (R3), pairs with A4.
+            self.sense.store(sense, Release);
+            self.wakeup[sense as usize].release(to_block);
+            return true;
+        }
+        if arrivals > to_block {
+            // ORDER: Acquire (A4), pairs with R3.
+            while self.sense.load(Acquire) != sense {
+                P::pause();
+            }
+        } else {
+            self.wakeup[sense as usize].acquire();
+        }
+        false
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `c-sp-blk`: spins for as long as a context switch takes, then sleeps.
+//!
+//! TR 1994, figure 8. Competitive: at most twice as long as the better of the two would have been. Choose it where nothing is known.
+//!
+//! # State
+//!
+//! `count`: members that have arrived. `sense`: turned by the last one. `blocked`: how many sleep, or are about to, guarded by `mutex` together
+//! with the turn of the sense. `wakeup`: a semaphore for each sense.
+//!
+//! # Invariants
+//!
+//! I1. As in `c-spin`. I2. Who has counted itself into `blocked` in an episode gets a unit of that episode's semaphore: the last
+//! one turns the sense and takes `blocked` under the same lock. Who comes to the lock after that sees the sense and does not block.
+//!
+//! # Protocol
+//!
+//! A1. Flip the private sense. A2. Increment the counter. A3. Not the last: spin, as long as the policy says. A4. Under the lock, count into
+//! `blocked` unless the sense has turned; then P. R1. The last: counter to 0; R2. under the lock, turn the sense, take `blocked`; R3. so many V.
+//!
+//! # Memory order
+//!
+//! The counter is a chain of AcqRel increments. R2 release -> A3 acquire publishes all to all; for those who block, R3 release -> P acquire does.
+//!
+//! # Under the scheduler
+//!
+//! With more threads than processors the spin is lost each time; with enough processors and arrivals close together nobody sleeps.
+//!
+//! # Fairness and space
+//!
+//! 28 bytes.
+//!
+//! # Rejected
+//!
+//! One V a blocked member (R3): a system call each; the semaphore takes all units at once.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle; the lock around the turn is what a lost wake-up would get past.
+
+use platform::Platform;
+
+use super::{Competitive, RawBarrier, SWITCH_PAUSES, Sense, spin};
+
+/// Centralized, competitive with a fixed time.
+pub struct CSpBlk<P: Platform>(Competitive<P>);
+
+impl<P: Platform> RawBarrier<P> for CSpBlk<P> {
+    type Place = ();
+    type Member = Sense;
+
+    fn new(parties: u32) -> Self {
+        Self(Competitive::new(parties))
+    }
+
+    fn places(_: u32) -> usize {
+        0
+    }
+
+    #[inline]
+    unsafe fn wait(&self, _: &[()], _: u32, member: &mut Sense) -> bool {
+        let sense = member.flip();
+        if self.0.arrive() {
+            self.0.complete(sense);
+            return true;
+        }
+        if !spin::<P>(SWITCH_PAUSES, || self.0.is_over(sense)) {
+            self.0.block(sense);
+        }
+        false
+    }
+}

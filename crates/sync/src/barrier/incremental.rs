@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `incremental-spin`, `incremental-block`, `incremental-informing`: a counter and a flag, and three ways to wait.
+//!
+//! The centralized incremental barrier of ICPP 2001, section 4, where `informing` beat the spinning one by up to 1356 times and the sleeping one by up to
+//! 10.5. Choose `informing` over the default where threads are in the view anyway and hold locks of the informing kind too: it makes room for
+//! those, where the default makes room for anybody.
+//!
+//! The paper leaves its code to a thesis, but says that it takes memory for each thread. So here: the last one gives everybody back the priority
+//! that it had, because a waiter that was preempted cannot do so itself, and as long as it counts as a waiter nobody makes
+//! room for it. Changed, because Linux has no second-level scheduler that acts on our priorities: a waiter that gives way sleeps on the flag.
+//!
+//! # State
+//!
+//! `count`: members that have arrived. `flag`: the number of the last complete episode, and whether somebody sleeps. Private: the episode.
+//!
+//! # Invariants
+//!
+//! I1. `count` is the number of members that have arrived in this episode; the last one sets it to 0 before it sets the flag.
+//! I2. The flag is never two episodes ahead of a member. I3. Who sleeps has marked the flag in a step that found the old episode;
+//! who sets the new one sees the mark.
+//!
+//! # Protocol
+//!
+//! A1. Count the episode. A2. Increment the counter. A3. The last one: counter to 0, `informing`: raise everybody; then A4. the episode into the flag, and wake who sleeps. A5. The
+//! others wait for it. `informing`: BARRIER_WAITER from A1 on, at the end the priority that it was.
+//!
+//! # Memory order
+//!
+//! The counter is a chain of AcqRel increments. A4 release -> A5 acquire publishes all to all, and the counter's 0.
+//!
+//! # Under the scheduler
+//!
+//! `spin` and `block` are oblivious: `c-spin` and `c-block` in all but the semaphore. `informing`: a waiter spins unless a thread of higher
+//! priority (one that computes, or holds a lock) is preempted, and then sleeps; the last to arrive find nobody preempted and spin. Foreign load
+//! preempts one's own threads, so it makes them sleep too. Hint wrong: a waiter sleeps and is woken, or spins until it is over.
+//!
+//! # Fairness and space
+//!
+//! 12 bytes; `informing` a word for each member. Any member may be the serial one.
+//!
+//! # Rejected
+//!
+//! Priority LOCK_WAITER for waiters: they are worth less than those who wait for a lock, who hold others up.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle; hints right, wrong and mixed; a twin that forgets who sleeps, and lost wake-ups, are caught.
+
+use core::marker::PhantomData;
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority};
+
+use super::{Flag, RawBarrier, Waiter};
+use crate::wait::Waiting;
+
+/// Who a member is.
+pub struct IncrementalPlace<P: Platform>(Waiter<P>);
+
+impl<P: Platform> Default for IncrementalPlace<P> {
+    fn default() -> Self {
+        Self(Waiter::default())
+    }
+}
+
+/// Centralized, waiting as `W` says.
+pub struct Incremental<P: Platform, W> {
+    parties: u32,
+    count: P::AtomicU32,
+    flag: Flag<P>,
+    platform: PhantomData<W>,
+}
+
+impl<P: Platform, W: Waiting> RawBarrier<P> for Incremental<P, W> {
+    type Place = IncrementalPlace<P>;
+    type Member = u32;
+
+    fn new(parties: u32) -> Self {
+        Self { parties: parties.max(1), count: P::AtomicU32::new(0), flag: Flag::default(), platform: PhantomData }
+    }
+
+    fn places(parties: u32) -> usize {
+        if W::INFORMS { parties.max(1) as usize } else { 0 }
+    }
+
+    #[inline]
+    unsafe fn wait(&self, places: &[IncrementalPlace<P>], index: u32, episode: &mut u32) -> bool {
+        *episode = episode.wrapping_add(1);
+        let me = W::INFORMS.then(|| places[index as usize].0.enter::<W>());
+        if let Some((me, _)) = me {
+            P::set_priority(me, Priority::BarrierWaiter);
+        }
+        // ORDER: AcqRel (A2), a chain that ends at the last one.
+        let last = self.count.fetch_add(1, AcqRel) == self.parties - 1;
+        if last {
+            self.count.store(0, Relaxed);
+            if W::INFORMS {
+                places.iter().for_each(|place| place.0.raise());
+            }
+            self.flag.set_by::<W>(*episode);
+        } else {
+            self.flag.wait::<W>(*episode);
+        }
+        if let Some((me, before)) = me {
+            P::set_priority(me, before);
+        }
+        last
+    }
+}
