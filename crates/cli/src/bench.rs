@@ -76,7 +76,7 @@ struct MutexArgs {
 #[derive(clap::Args)]
 struct BarrierArgs {
     /// Units of work between two barriers: turns of an empty loop
-    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "2500")]
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "2500", value_parser = units)]
     outside: Vec<u64>,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
