@@ -9,6 +9,8 @@ use std::process::Command;
 
 /// The environment variable that names the lock for the interposer.
 pub const LOCK_VARIABLE: &str = "WAKEFUL_LOCK";
+/// The environment variable that names the reader-writer lock for the interposer.
+pub const RWLOCK_VARIABLE: &str = "WAKEFUL_RWLOCK";
 /// The environment variable that names the kernel view.
 pub const VIEW_VARIABLE: &str = linux::view::VARIABLE;
 

@@ -76,7 +76,7 @@ struct MutexArgs {
 #[derive(clap::Args)]
 struct BarrierArgs {
     /// Units of work between two barriers: turns of an empty loop
-    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "6000")]
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "6000", value_parser = units)]
     outside: Vec<u64>,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
@@ -99,10 +99,10 @@ struct BarrierArgs {
 #[derive(clap::Args)]
 struct RwlockArgs {
     /// Critical sections: cache lines written or read, or a time such as 10us
-    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "20")]
+    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "20", value_parser = length)]
     critical: Vec<Length>,
     /// Units of work outside: turns of an empty loop
-    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "400")]
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "400", value_parser = units)]
     outside: Vec<u64>,
     /// Percentages of the sections that write
     #[arg(long, value_delimiter = ',', value_name = "PERCENT", default_value = "0,1,5,50", value_parser = percent)]
@@ -272,6 +272,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
             run(works, &args.locks, &built_in, &args.common)
         }
         What::Rwlock(args) => {
+            check_patience(&args.critical, &args.threads)?;
             let works = args.writers.iter().flat_map(|&writers| {
                 product(&args.critical, &args.outside, &args.threads, move |critical, outside, threads| {
                     Work::Rwlock(rwlock::RwLock { critical, outside, writers, threads })

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use ::bench::contender::{Interposer, LOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
+use ::bench::contender::{Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
 use anyhow::{Context, Result, bail};
 use clap::Arg;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -20,6 +20,9 @@ pub struct Target {
     /// The lock that replaces the C library's; see `wakeful locks` [env: WAKEFUL_LOCK]
     #[arg(long, value_name = "NAME", value_parser = Offered(in_place), hide_possible_values = true)]
     pub lock: Option<String>,
+    /// The reader-writer lock that replaces the C library's [env: WAKEFUL_RWLOCK]
+    #[arg(long, value_name = "NAME", value_parser = Offered(rwlocks), hide_possible_values = true)]
+    pub rwlock: Option<String>,
     /// Where knowledge of running threads comes from: auto, bpf, perf or none [env: WAKEFUL_VIEW]
     #[arg(long, value_name = "VIEW", value_parser = Offered(view_names), hide_possible_values = true)]
     pub view: Option<String>,
@@ -45,6 +48,7 @@ pub struct Launch {
     pub program: Program,
     command: Vec<OsString>,
     lock: Option<String>,
+    rwlock: Option<String>,
     view: Option<String>,
     library: PathBuf,
 }
@@ -120,6 +124,11 @@ pub fn in_place() -> Vec<&'static str> {
     catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect()
 }
 
+/// The reader-writer locks that the interposer offers: in place, and with the timed acquires that pthread has.
+pub fn rwlocks() -> Vec<&'static str> {
+    catalog::RWLOCKS.iter().filter(|entry| entry.in_place && entry.timed).map(|entry| entry.name).collect()
+}
+
 /// The names of the views.
 pub fn view_names() -> Vec<&'static str> {
     views().collect()
@@ -138,6 +147,21 @@ fn check_lock(name: &str) -> Result<()> {
     }
 }
 
+/// Checks the name of a reader-writer lock for the interposer.
+fn check_rwlock(name: &str) -> Result<()> {
+    if rwlocks().contains(&name) {
+        return Ok(());
+    }
+    if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
+        bail!(
+            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire;\n\
+             it is there for `wakeful bench`.{}",
+            suggest::hint(name, rwlocks())
+        );
+    }
+    bail!("there is no reader-writer lock `{name}`.{}", suggest::hint(name, rwlocks()));
+}
+
 /// Checks the name of a view.
 pub fn check_view(name: &str) -> Result<()> {
     if views().any(|known| known == name) {
@@ -150,13 +174,15 @@ impl Launch {
     /// Checks everything that can be checked before the program runs.
     pub fn prepare(args: Target) -> Result<Self> {
         let lock = or_environment(args.lock, LOCK_VARIABLE)?;
+        let rwlock = or_environment(args.rwlock, RWLOCK_VARIABLE)?;
         let view = or_environment(args.view, VIEW_VARIABLE)?;
         lock.as_deref().map(check_lock).transpose()?;
+        rwlock.as_deref().map(check_rwlock).transpose()?;
         view.as_deref().map(check_view).transpose()?;
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
         let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None, go: false });
-        Ok(Self { program, command: args.command, lock, view, library: library::find()? })
+        Ok(Self { program, command: args.command, lock, rwlock, view, library: library::find()? })
     }
 
     /// The program, without us.
@@ -175,6 +201,9 @@ impl Launch {
         command.env("LD_PRELOAD", preload_list(&self.library));
         if let Some(lock) = &self.lock {
             command.env(LOCK_VARIABLE, lock);
+        }
+        if let Some(rwlock) = &self.rwlock {
+            command.env(RWLOCK_VARIABLE, rwlock);
         }
         if let Some(view) = &self.view {
             command.env(VIEW_VARIABLE, view);
@@ -195,6 +224,11 @@ impl Launch {
     /// The lock that the interposer will use.
     pub fn lock(&self) -> &str {
         self.lock.as_deref().unwrap_or("wakeful")
+    }
+
+    /// The reader-writer lock that the interposer will use.
+    pub fn rwlock(&self) -> &str {
+        self.rwlock.as_deref().unwrap_or("rw-wakeful")
     }
 
     /// The view that was asked for.

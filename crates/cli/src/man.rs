@@ -26,12 +26,7 @@ fn sections(page: &str) -> Option<&'static [&'static str]> {
         "wakeful-run" => &[include_str!("../man/run.roff"), OVERHEAD],
         "wakeful-compare" => &[include_str!("../man/compare.roff")],
         "wakeful-bench" => &[include_str!("../man/bench.roff")],
-        "wakeful-bench-mutex"
-        | "wakeful-bench-barrier"
-        | "wakeful-bench-rwlock"
-        | "wakeful-bench-condvar"
-        | "wakeful-bench-spin"
-        | "wakeful-bench-switch" => &[],
+        page if page.starts_with("wakeful-bench-") => &[],
         "wakeful-doctor" => &[include_str!("../man/doctor.roff")],
         "wakeful-locks" => &[include_str!("../man/locks.roff")],
         "wakeful-completions" => &[include_str!("../man/completions.roff")],

@@ -66,9 +66,13 @@ fn become_program(command: &Command) -> io::Error {
 fn explain(launch: &Launch) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
-    if catalog::entry(launch.lock()).is_some_and(|entry| entry.wishes) && !Linux::honours_wishes() {
-        eprintln!("wakeful: it asks the kernel not to preempt who is inside; nobody here acts on that,");
-        eprintln!("wakeful: holders are preempted like any others; `wakeful locks` says more");
+    eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
+    let wishes = |entry: &&catalog::Entry| entry.wishes && [launch.lock(), launch.rwlock()].contains(&entry.name);
+    if !Linux::honours_wishes()
+        && let Some(entry) = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).find(wishes)
+    {
+        eprintln!("wakeful: {} asks the kernel not to preempt who is inside; nobody here acts", entry.name);
+        eprintln!("wakeful: on that, holders are preempted like others; `wakeful locks` says more");
     }
     match launch.taken_view() {
         Ok(Taken { instead: Some(instead), .. }) => eprintln!("wakeful: {instead}"),

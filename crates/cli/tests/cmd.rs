@@ -15,7 +15,8 @@ const STAND_IN: &str = "#include <stdlib.h>\n#include <string.h>\nconst char *wa
 
 fn wakeful(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wakeful"));
-    command.args(arguments).env_remove("WAKEFUL_LOCK").env_remove("WAKEFUL_VIEW").env_remove("WAKEFUL_PRELOAD");
+    command.args(arguments).env_remove("WAKEFUL_LOCK").env_remove("WAKEFUL_RWLOCK");
+    command.env_remove("WAKEFUL_VIEW").env_remove("WAKEFUL_PRELOAD");
     command
 }
 
@@ -128,7 +129,7 @@ fn what_is_not_the_interposer_is_not_preloaded() {
 #[test]
 fn an_empty_variable_is_unset() {
     let (unset, empty) = (&mut wakeful(&["doctor"]), &mut wakeful(&["doctor"]));
-    for variable in ["WAKEFUL_LOCK", "WAKEFUL_VIEW", "WAKEFUL_PRELOAD"] {
+    for variable in ["WAKEFUL_LOCK", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "WAKEFUL_PRELOAD"] {
         empty.env(variable, "");
     }
     // As far as the interposer: how many threads a view has room for may change at any time.
@@ -139,7 +140,8 @@ fn an_empty_variable_is_unset() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
     let mut run = wakeful(&["run", "-v", "true"]);
-    run.env("WAKEFUL_PRELOAD", folder.path().join("stand-in.so")).env("WAKEFUL_LOCK", "").env("WAKEFUL_VIEW", "");
+    run.env("WAKEFUL_PRELOAD", folder.path().join("stand-in.so"));
+    run.env("WAKEFUL_LOCK", "").env("WAKEFUL_RWLOCK", "").env("WAKEFUL_VIEW", "");
     let (status, _, stderr) = outcome(&mut run);
     assert_eq!(status, Some(0), "{stderr}");
     assert!(stderr.contains("lock wakeful\n") && stderr.contains("view perf, the best one here\n"), "{stderr}");
@@ -151,7 +153,7 @@ fn shells_complete_the_names_of_locks_and_views() {
     assert!(in_place.len() > 1);
     for shell in ["bash", "zsh", "fish"] {
         let (_, script, _) = outcome(&mut wakeful(&["completions", shell]));
-        for name in in_place.iter().chain(&["auto", "perf"]) {
+        for name in in_place.iter().chain(&["rw-native", "auto", "perf"]) {
             let word = |at: usize| !script[at..].starts_with(|c: char| c.is_alphanumeric() || c == '-');
             let there = script.match_indices(name).any(|(at, _)| word(at + name.len()));
             assert!(there, "{shell}: {name}");
