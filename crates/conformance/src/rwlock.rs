@@ -350,6 +350,27 @@ pub fn recursion<M: Machine, L: RawRwLockRecursive<M> + 'static>(writers: u32, r
     shared.finish();
 }
 
+/// The smallest case of the next: one reads, who need not count itself, and one writes, or tries to.
+pub fn aside_pair<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(tries: bool) {
+    let shared = Shared::<M, L>::new();
+    M::register();
+    {
+        let (one, two) = (shared.guard(&(), As::Reader), shared.guard(&(), As::Reader));
+        drop((one, two));
+    }
+    let ours = shared.clone();
+    together::<M>(2, move |index| {
+        if index == 0 {
+            ours.use_as(As::Reader);
+        } else if !tries {
+            ours.use_as(As::Writer);
+        } else if let Some(guard) = ours.try_guard(&(), As::Writer) {
+            guard.work();
+        }
+    });
+    shared.finish();
+}
+
 /// Readers who hold the lock together for a while, and again, and acquire it once more inside; beside them a writer, one that upgrades and one that tries.
 pub fn aside<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(threads: u32) {
     let shared = Shared::<M, L>::new();

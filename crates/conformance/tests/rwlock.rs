@@ -239,6 +239,12 @@ mod default {
     }
 
     #[test]
+    fn loom_bias_pair() {
+        loom("bias, two", 3, 1_000, || bodies::aside_pair::<Loom, Wakeful<Loom>>(false));
+        loom("bias, two, one tries", 3, 1_000, || bodies::aside_pair::<Loom, Wakeful<Loom>>(true));
+    }
+
+    #[test]
     fn loom_bias_recursion() {
         loom("bias and recursion", 2, 500, || bodies::aside::<Loom, Wakeful<Loom>>(2));
     }

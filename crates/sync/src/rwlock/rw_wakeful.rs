@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `rw-wakeful`: the default reader-writer lock, which knows who is awake.
 //!
-//! Readers enter and leave by one addition each and never fail but for a writer. Whoever runs may take a free lock; of those who wait one, the *front*, watches
+//! Readers enter and leave by one addition each and never fail but for a writer; where readers meet and nobody writes, they only say aside that they read, and share no line at all. Whoever runs may take a free lock; of those who wait one, the *front*, watches
 //! the state, and all others wait for the front in a line that is our default mutex. A front that has waited its time demands the lock, and then all who come
 //! wait for it. A lock that one thread uses all the time is left to that thread, by turns of the clock, because every other user would only take its cache lines
 //! away. Choose it unless you know better.
 //!
 //! From TR 1994, section 4.2: what the kernel says of a thread decides whether it is waited for, and a preempted waiter is passed over. From Krieger, Stumm and Unrau (ICPP
-//! 1993): nobody overtakes for ever. From `mutex::Wakeful`: barging, turns by the clock, no wake-up at each contended release. The version bits, by which a waiter learns in two looks how
+//! 1993): nobody overtakes for ever. From `mutex::Wakeful`: barging, turns by the clock, no wake-up at each contended release. From Dice and Kogan ("BRAVO", USENIX ATC 2019): a lock
+//! that is biased to readers lets them in by a place of their own in a table of the process, which a writer then has to search; here the place is the thread's, and bias is earned by
+//! rounds without a writer instead of timed. The version bits, by which a waiter learns in two looks how
 //! fast a lock is used, are ours.
 //!
 //! # State
@@ -20,25 +22,33 @@
 //! | 3 | SLEEPER | the front, or an upgrader, may sleep on this word |
 //! | 4 | UPGRADING | the upgradable reader waits for the readers to leave |
 //! | 5 | URGENT | beside DEMAND: nobody passes the front any more |
-//! | 6-25 | READERS | number of readers, and of those who have added themselves in vain and are about to take that back |
+//! | 6 | BIASED | there may be readers that are not counted, each with this lock's address in its place ([`Platform::reading`]) |
+//! | 7-25 | READERS | number of other readers, and of those who have added themselves in vain and are about to take that back |
 //! | 26-31 | VERSION | counts releases, a writer's twice, modulo 64 |
 //!
-//! `owner`: thread id of the last writer; HINT. `line`: a `mutex::Wakeful`, held by the front. `front`: written by the front only: its thread id (0-11), the generation of its process (12-14,
-//! see [`Platform::generation`]), that there is one (15), and when sharing was last found to pay (16-31, in ms; 0: never). Free is: READERS and bits 0 to 5 zero.
+//! `owner`: thread id of the last writer (0-11), and how often the versions have gone round since while readers met (12-31); HINTS. `line`: a `mutex::Wakeful`, held by the front. `front`: written by the front only: its thread id (0-11), the generation of its process (12-14,
+//! see [`Platform::generation`]), that there is one (15), and when sharing was last found to pay (16-31, in ms; 0: never). Free is: READERS and bits 0 to 5 zero;
+//! an uncounted reader keeps only writers out, and they find it in B3.
 //!
 //! # Invariants
 //!
-//! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. When it is set UPGRADABLE is not, and READERS counts only threads between A1 and A4.
+//! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. When it is set UPGRADABLE is not, and READERS counts only threads between A1 and A4 (and, until B5, recursive readers of A5).
 //! I2. DEMAND and URGENT are set by the front only. They are cleared by who takes the lock in spite of them (A3), by the front when it gets the lock or gives up.
 //! I3. While a thread sleeps on `state`, SLEEPER is set, or who cleared it is about to wake all, or it has been woken. At most two sleep there: the front and an upgrader.
 //! I4. SLEEPER is set only in a state that keeps the sleeper out. Only these clear it: a release that changes the state by compare-and-swap (it wakes), who takes the lock in
 //!     spite of a demand (it wakes), the front itself if no upgrader can be asleep.
 //! I5. After its releasing step a thread uses nothing of the lock but the address of `state`.
+//! I6. A reader that is in without being counted has the lock in its place. While there is one, BIASED is set, or the thread with WRITER has not completed B3.
 //!
 //! # Protocol
 //!
 //! A1. Reader: add READER; done unless WRITER, UPGRADING or DEMAND was set (recursive reader: WRITER). Writer: free (whatever the VERSION) -> WRITER. Upgradable: set it, unless WRITER, UPGRADABLE or DEMAND is.
-//! A4. A reader that added itself in vain takes that back, waking as R1 does.
+//! A4. A reader that added itself in vain takes that back, waking as R1 does. A5. Recursive reader: not in vain, if it has the lock in its own place.
+//! B0. A counted reader that finds another one inside, once in 64 releases: counts that in `owner`, where each writer's store begins anew; after QUIET_ENOUGH times sets BIASED. B1. Reader, if BIASED is set, instead of A1: swap the lock into the
+//! own place, if that is empty. B2. Done if the state is still BIASED and nobody demands or upgrades; else empty the place, and A1.
+//! B3. Who takes WRITER (A1, A2, U1) clears BIASED in the same step; if it was set, it goes through all places, waiting while one has the lock in it. B5. Then for READERS to be 0. If it
+//! may not wait (`try`, deadline) it goes back, setting BIASED again. B4. A reader with the lock in its place leaves by emptying that. One that is neither there nor counted came in under another id (fork, another thread): it empties whichever place
+//! has the lock in it, which is as good.
 //! Wait. W1. If sharing was found to pay lately (F2), look at the state with growing gaps, for ARRIVAL_NS at most, while the holder runs and nobody demands. A2. Take it when it is free.
 //! A3. If it is free and demanded: take it nevertheless after GRACE_NS (WAKING_NS if the front is being woken), or at once if the front is known to be preempted, but not if URGENT.
 //! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front.
@@ -54,12 +64,13 @@
 //! # Memory order
 //!
 //! R1, R2, D1 release -> A1, A2, A3, U1 acquire publishes the protected data, and orders a writer after the readers' last look. All changes of `state` are read-modify-writes and continue the release
-//! sequences. Everything else is hints, and relaxed; `front` is ordered by `line`.
+//! sequences. B1 against B3 is store, then look, on both sides: both looks come after read-modify-writes of what the other looks at, B3 writing each place even where it finds nothing. So either B3 comes
+//! before B1 in the place's order, and B2 sees the bias gone, or B3 sees the reader. B4 release -> B3 acquire: the writer's changes come after that reader's look. Everything else is hints, and relaxed; `front` is ordered by `line`.
 //!
 //! # Under the scheduler
 //!
 //! *Writer preempted or blocked*: arrivals queue at once, the front sleeps. *Reader preempted inside*: nobody knows which; the front demands after PATIENCE_NS and sleeps after SPIN_NS, so that the
-//! processors are free for that reader. *Front preempted*: passed over (A3) until it has waited URGENT_NS; it demands again when it runs. *More threads than processors*: all but those who run
+//! processors are free for that reader. *Uncounted reader preempted*: B3 knows which, and naps. *Front preempted*: passed over (A3) until it has waited URGENT_NS; it demands again when it runs. *More threads than processors*: all but those who run
 //! at all sleep in line. *Hint stale*: "runs" costs at most ARRIVAL_NS or SPIN_NS of looking; "does not run" costs a sleep and a wake-up; a front wrongly thought preempted is passed at most until URGENT.
 //! Neither touches I1 to I5. *Killed while holding*: lost. *Fork*: a `line` held by a front of another generation is unlocked by the first who comes (only in the few instructions between locking
 //! `line` and writing `front` would a fork find it held by nobody).
@@ -67,18 +78,20 @@
 //! # Fairness and space
 //!
 //! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
-//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next. 16 bytes.
+//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next. 16 bytes, and a cache line for each thread
+//! of the process, used once it reads a biased lock. A writer that ends the bias pays a look at each thread's line, once in 2,000 reads at most.
 //!
 //! # Rejected
 //!
 //! Comparing and swapping readers in: fails when two come at once. Waking at each release that leaves sleepers: see `mutex::Wakeful`. Waking all waiting readers at once: on few processors they only
 //! queue there. Letting go of SLEEPER in R1 by a second step: the lock may be gone (I5). A hot lock told by how often it is found busy: does not tell short sections from a slow user's, and the looks
-//! themselves slow the user down. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
+//! themselves slow the user down. A table of places found by hashing, as BRAVO's: two threads may meet in one. Waking the writer of B3: the reader
+//! would have to look at the lock after leaving it (I5); so that writer naps. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
 //!
 //! # Checked by
 //!
 //! `conformance`: real threads, loom (all hints, three speeds of the clock), shuttle, with deadlines, upgrades and recursion; the twins that lose a reader, let a writer in, forget the sleepers, keep readers apart,
-//! starve a writer and let go while they upgrade are caught. A copied word after fork: `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
+//! starve a writer and let go while they upgrade are caught, and so is each of B1, B3 and B4 with a weaker ordering, and a `try` that does not go back. (Of B2's acquire loom at these bounds sees nothing.) A copied word after fork: `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -249,7 +262,7 @@ impl<P: Platform> Wakeful<P> {
         let mut displaced = false;
         loop {
             let word = self.state.load(Relaxed);
-            // A thread that met a demand, or meets a front that naps, leaves the lock to the one that uses it.
+            // W2. A thread that has met a demand leaves the lock to the one that demanded it.
             displaced |= word & DEMAND != 0;
             if want != Want::ReadRecursive && (displaced && word & DEMAND == 0 || !self.shared(arrived)) {
                 break;
