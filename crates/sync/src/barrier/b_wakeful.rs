@@ -6,11 +6,11 @@
 //! anybody. It does it badly where other programs compete: Linux then charges who yields for a whole slice, and the processor is gone
 //! for milliseconds. Asleep on a futex a thread loses nothing, but to sleep and be woken costs several switches' worth. So:
 //! - The last `processors()` to arrive may find all others running: they spin briefly, and yield when that was in vain (C-sched of TR
-//!     1994, figure 10, with a yield for its semaphore). Everybody else yields at once.
+//!   1994, figure 10, with a yield for its semaphore). Everybody else yields at once.
 //! - A thread that was away long asks how much processor time its process has got. While its threads only run or yield, they want
-//!     all processors; if they got less, somebody else did. Then, for a while, everybody sleeps at once, and after that
-//!     it is tried again. So the processors that count are those really to be had now: other programs, quotas and
-//!     hypervisors are seen by their effect.
+//!   all processors; if they got less, somebody else did. Then, for a while, everybody sleeps at once, and after that
+//!   it is tried again. So the processors that count are those really to be had now: other programs, quotas and
+//!   hypervisors are seen by their effect.
 //! - Who has waited very long sleeps in any case, and so does, once, who finds that he shares his processor with another party where there are
 //!   processors for all: to be woken is how Linux lets a thread find an idle one; yielding keeps it where it is.
 //!
