@@ -6,5 +6,12 @@ fn main() {
     for file in FILES {
         println!("cargo::rerun-if-changed={file}");
     }
-    cc::Build::new().files(FILES).flag("-fexceptions").flag("-fPIC").flag("-O2").warnings(true).compile("cancel");
+    cc::Build::new()
+        .files(FILES)
+        .flag("-fexceptions")
+        .pic(true)
+        .use_plt(false)
+        .opt_level(2)
+        .warnings(true)
+        .compile("cancel");
 }

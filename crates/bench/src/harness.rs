@@ -86,6 +86,8 @@ pub struct Wait {
 /// What one measurement found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sample {
+    /// The kernel view that was used, if any lock asked for one; whoever runs the job knows.
+    pub view: Option<String>,
     /// Length of the interval.
     pub seconds: f64,
     /// Operations in it, all threads.
@@ -163,6 +165,7 @@ pub fn measure(plan: Plan, body: impl Fn(&mut Worker) + Sync, release: impl FnOn
         }
         let done: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
         let sample = Sample {
+            view: None,
             seconds,
             operations: done.iter().sum(),
             fairness: stats::fairness_factor(&done),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use linux::view::{Request, View};
+use linux::view::{self, Request, View};
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Contender, Interposer};
@@ -139,10 +139,21 @@ fn check_interposer() -> Result<(), JobError> {
     })
 }
 
+/// The view that was used in this process: by the interposer or by our own locks.
+fn taken_view() -> Option<String> {
+    let interposed = Interposer::here().map(|interposer| interposer.view());
+    interposed.or_else(|| linux::chosen().map(view::name)).map(String::from)
+}
+
 impl Job {
     /// Takes the sample in this process.
     pub fn run(&self) -> Result<Sample, JobError> {
         check_interposer()?;
+        let sample = self.measure()?;
+        Ok(Sample { view: taken_view(), ..sample })
+    }
+
+    fn measure(&self) -> Result<Sample, JobError> {
         let threads = self.work.threads();
         let plan = Plan { threads, counted: threads, warm_up: self.warm_up, interval: self.interval };
         match &self.work {

@@ -54,6 +54,8 @@ pub struct Cell {
 pub struct Row {
     /// Who.
     pub contender: String,
+    /// The kernel view that it took, if it takes one.
+    pub view: Option<String>,
     /// Operations a second.
     pub rate: f64,
     /// Operations a second in each round.
@@ -125,6 +127,7 @@ fn row(contender: &Contender, samples: &[Sample]) -> Row {
     let quantile = |value: fn(&Wait) -> u64| median_of(&waits, |wait| Some(value(wait) as f64)).unwrap_or(0.0) as u64;
     Row {
         contender: contender.label.clone(),
+        view: samples.first().and_then(|sample| sample.view.clone()),
         rate: stats::median(&rates),
         ns: 1e9 / stats::median(&rates),
         rates,
@@ -225,6 +228,7 @@ mod tests {
     fn row_of(contender: &str, rates: &[f64]) -> Row {
         Row {
             contender: contender.into(),
+            view: None,
             rate: stats::median(rates),
             rates: rates.to_vec(),
             ns: 1e9 / stats::median(rates),

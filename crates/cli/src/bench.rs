@@ -507,6 +507,11 @@ impl Show {
                 println!("  {:<28} {:>6.2} ({:.2}, {:.2})", it.contender, it.mean, it.least, it.greatest);
             }
         }
+        if self.format == Format::Text
+            && let Some(views) = views_taken(cells)
+        {
+            println!("\n{views}");
+        }
         let ratios = || cells.iter().flat_map(|cell| &cell.rows).filter_map(|row| row.ratio);
         let noisy = ratios().filter(|ratio| ratio.spread() > NOISY).count();
         if let Some(warning) = warning(noisy, rounds, ratios().count()) {
@@ -514,6 +519,18 @@ impl Show {
         }
         Ok(())
     }
+}
+
+/// Which view each contender took that did not say which. The best view of a machine may change with who runs us.
+fn views_taken(cells: &[Cell]) -> Option<String> {
+    let rows = cells
+        .first()?
+        .rows
+        .iter()
+        .filter(|row| !row.contender.contains('@') && !matches!(&row.view, Some(view) if *view == row.contender));
+    let views: Vec<String> =
+        rows.filter_map(|row| row.view.as_ref().map(|view| format!("{} {view}", row.contender))).collect();
+    (!views.is_empty()).then(|| suggest::wrap(&format!("views taken: {}", views.join(", ")), suggest::WIDTH))
 }
 
 /// COST: a median that may be off by a quarter is no result.

@@ -69,6 +69,7 @@ macro_rules! model {
             settings: Settings,
             trace: bool,
             queue: [[AtomicU32; 8]; THREADS],
+            reading: [Word<atomic::AtomicPtr<()>>; THREADS],
             holds: [AtomicU32; THREADS],
             away: AtomicU32,
             priority: [StdCell<Priority>; THREADS],
@@ -146,6 +147,7 @@ macro_rules! model {
                 settings,
                 trace: std::env::var("WAKEFUL_TRACE").is_ok_and(|number| number.parse() == Ok(execution)),
                 queue: std::array::from_fn(|_| std::array::from_fn(|_| Atomic::new(0))),
+                reading: std::array::from_fn(|_| Atomic::new(std::ptr::null_mut())),
                 holds: zeros(),
                 away: Atomic::new(0),
                 priority: std::array::from_fn(|_| StdCell::new(Priority::Running)),
@@ -275,6 +277,15 @@ macro_rules! model {
             fn word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
                 assert_ne!(thread, ThreadId::NONE, "nobody has no queue words");
                 &world().queue[thread.0 as usize][index]
+            }
+
+            fn reading(thread: ThreadId) -> &'static Word<atomic::AtomicPtr<()>> {
+                assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
+                &world().reading[thread.0 as usize]
+            }
+
+            fn most_threads() -> u32 {
+                THREADS as u32
             }
 
             fn generation() -> u32 {

@@ -183,6 +183,41 @@ pub fn sharing<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
     shared.finish();
 }
 
+/// Readers come in one after the other, each while the one before it is in, the first of them behind a writer; the second leaves before
+/// the others. Nothing but the lock orders them: the last sees what the writer wrote.
+pub fn entering_beside<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
+    let shared = Shared::<M, L>::new();
+    // How many are in, and how many may leave.
+    let (inside, leaving) = (Arc::new(M::AtomicU32::new(0)), Arc::new(M::AtomicU32::new(0)));
+    let node = L::Node::default();
+    let writer = shared.guard(&node, As::Writer);
+    let handles: Vec<_> = (0..readers)
+        .map(|index| {
+            let (ours, inside, leaving) = (shared.clone(), inside.clone(), leaving.clone());
+            let rank = if index == 1 { 0 } else { 1 };
+            M::spawn(move || {
+                while inside.load(Relaxed) < index {
+                    M::yield_now();
+                }
+                let node = L::Node::default();
+                let reader = ours.guard(&node, As::Reader);
+                reader.work();
+                inside.fetch_add(1, Relaxed);
+                while inside.load(Relaxed) < readers || leaving.load(Relaxed) < rank {
+                    M::yield_now();
+                }
+                drop(reader);
+                leaving.fetch_add(1, Relaxed);
+            })
+        })
+        .collect();
+    M::yield_now();
+    writer.work();
+    drop(writer);
+    handles.into_iter().for_each(M::join);
+    shared.finish();
+}
+
 /// Who tries gets the lock or does not, and in either case harms nobody.
 pub fn trying<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
     let shared = Shared::<M, L>::new();
@@ -310,6 +345,51 @@ pub fn recursion<M: Machine, L: RawRwLockRecursive<M> + 'static>(writers: u32, r
             drop(Guard { shared: &*ours, node: &(), how: As::Reader });
             drop(outer);
             inner.work();
+        }
+    });
+    shared.finish();
+}
+
+/// Readers who hold the lock together for a while, and again, and acquire it once more inside; beside them a writer, one that upgrades and one that tries.
+pub fn aside<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(threads: u32) {
+    let shared = Shared::<M, L>::new();
+    {
+        // They meet here, before anybody writes.
+        let (one, two) = (shared.guard(&(), As::Reader), shared.guard(&(), As::Reader));
+        drop((one, two));
+    }
+    let ours = shared.clone();
+    together::<M>(threads, move |index| match index {
+        0 => {
+            let outer = ours.guard(&(), As::Reader);
+            let seen = ours.look();
+            ours.lock.read_recursive();
+            let inner = Guard { shared: &*ours, node: &(), how: As::Reader };
+            drop(outer);
+            assert_eq!(ours.look(), seen, "a writer got in beside a reader that held the lock twice");
+            drop(inner);
+        }
+        1 => ours.use_as(As::Writer),
+        2 => {
+            ours.lock.upgradable();
+            let seen = ours.look();
+            // SAFETY: acquired above, upgraded below, once.
+            unsafe {
+                ours.lock.upgrade();
+                assert_eq!(ours.cell.get(), seen, "a writer got in while another upgraded");
+                ours.change();
+                ours.lock.unlock_write(&());
+            }
+        }
+        _ => {
+            if let Some(guard) = ours.try_guard(&(), As::Writer) {
+                guard.work();
+            }
+            let deadline = soon::<M>(1_000_000);
+            // SAFETY: the guard unlocks once.
+            if unsafe { ours.lock.write_until(&(), deadline) } {
+                Guard { shared: &*ours, node: &(), how: As::Writer }.work();
+            }
         }
     });
     shared.finish();

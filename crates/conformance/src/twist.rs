@@ -210,6 +210,12 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32 {
         bent(P::word(thread, index))
     }
+    fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()> {
+        bent(P::reading(thread))
+    }
+    fn most_threads() -> u32 {
+        P::most_threads()
+    }
     fn generation() -> u32 {
         P::generation()
     }

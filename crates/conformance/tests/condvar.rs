@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use conformance::condvar::{self as bodies, Condvar};
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
-use conformance::{HINTS, Hints, Settings, long};
+use conformance::{HINTS, Hints, Machine, Settings, long};
 use linux::Linux;
-use platform::{Deadline, Platform, RunState};
+use platform::{Atomic, Deadline, Platform, RunState, Wait};
 use sync::condvar::{Waiter, Wakeful};
 use sync::mutex::{Native, Wakeful as WakefulMutex};
 
@@ -87,15 +87,6 @@ mod in_loom {
     #[test]
     fn loom_no_stealing() {
         loom("condvar, no stealing", 2, 300, || bodies::no_stealing::<P, M, C>(1, 1));
-    }
-
-    /// One more signal than woken threads that count: the last is deferred, for a waiter that does not sleep yet.
-    #[test]
-    fn loom_no_stealing_of_a_deferred_signal() {
-        let settings =
-            Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, ..Settings::default() };
-        let bounds = Bounds { preemptions: 1, executions: if long() { 1_000_000 } else { 5_000 } };
-        conformance::loom::explore("condvar, deferred", settings, bounds, || bodies::no_stealing::<P, M, C>(3, 1));
     }
 
     #[test]
@@ -217,21 +208,111 @@ mod on_threads {
     }
 }
 
+/// A condition variable in this state, see its table.
+fn in_state<P: Platform>(state: u32) -> Wakeful<P> {
+    const { assert!(size_of::<Wakeful<P>>() == 2 * size_of::<P::AtomicU32>()) };
+    let words = [7, state].map(|word| std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word)));
+    // SAFETY: `Wakeful` has two words, `sequence` and `state`.
+    unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
+}
+
+/// A signal that is left to a woken thread on its way, and meant for a waiter that does not sleep yet; a later waiter sleeps before
+/// that one. It must not take the signal.
+mod a_deferred_signal {
+    use super::*;
+    use platform::{AtomicInt, Ordering::*};
+    use std::sync::Arc;
+    use sync::mutex::RawMutex;
+
+    fn stays<M: Machine>() {
+        let condvar = Arc::new(in_state::<M>(2 << 5));
+        // Says when the late one may stop; the mutex orders this and its waits, as in any use.
+        let go = Arc::new((Native::<M>::new(), M::AtomicU32::new(0)));
+        let early = condvar.enter();
+        // Two are in flight: left to them.
+        condvar.signal();
+        let (theirs, gone) = (condvar.clone(), go.clone());
+        let late = M::spawn(move || {
+            loop {
+                // SAFETY: there is no node; released below.
+                unsafe { gone.0.lock(&()) };
+                let waiter = (gone.1.load(Relaxed) == 0).then(|| theirs.enter());
+                // SAFETY: locked above.
+                unsafe { gone.0.unlock(&()) };
+                let Some(waiter) = waiter else { return };
+                theirs.wait(waiter, None);
+            }
+        });
+        // In loom the others run now until they can do no more.
+        M::pause();
+        let theirs = condvar.clone();
+        let early = M::spawn(move || {
+            theirs.wait(early, None);
+        });
+        M::pause();
+        // One of the two in flight comes by.
+        condvar.slept(&mut Wakeful::<M>::new().enter(), Wait::Woken);
+        M::join(early);
+        // SAFETY: there is no node; released at once.
+        unsafe { go.0.lock(&()) };
+        go.1.fetch_add(1, Relaxed);
+        // SAFETY: locked above.
+        unsafe { go.0.unlock(&()) };
+        condvar.broadcast();
+        M::join(late);
+    }
+
+    /// Two in flight are to pass two signals on and find nobody: then nobody is in flight, and the next signal wakes by itself.
+    fn finds_nobody<M: Machine>() {
+        let condvar = Arc::new(in_state::<M>(2 << 5 | 2 << 13));
+        for _ in 0..2 {
+            condvar.slept(&mut Wakeful::<M>::new().enter(), Wait::Woken);
+        }
+        let (theirs, waiter) = (condvar.clone(), condvar.enter());
+        let sleeper = M::spawn(move || assert!(theirs.wait(waiter, None)));
+        M::pause();
+        condvar.signal();
+        M::join(sleeper);
+    }
+
+    /// The sleeper was counted out by the signal; a broadcast wakes it all the same.
+    fn is_woken_by_a_broadcast<M: Machine>() {
+        let condvar = Arc::new(in_state::<M>(2 << 5));
+        let (theirs, waiter) = (condvar.clone(), condvar.enter());
+        let sleeper = M::spawn(move || assert!(theirs.wait(waiter, None)));
+        M::pause();
+        condvar.signal();
+        condvar.broadcast();
+        M::join(sleeper);
+    }
+
+    fn settings() -> Settings {
+        Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, ..Settings::default() }
+    }
+
+    #[test]
+    fn loom_deferred() {
+        let bounds = Bounds { preemptions: 2, executions: 2_000 };
+        conformance::loom::explore("condvar, deferred", settings(), bounds, stays::<Loom>);
+        conformance::loom::explore("condvar, deferred to nobody", settings(), bounds, finds_nobody::<Loom>);
+        conformance::loom::explore("condvar, deferred, broadcast", settings(), bounds, is_woken_by_a_broadcast::<Loom>);
+    }
+
+    #[test]
+    fn shuttle_deferred() {
+        for body in [stays::<Shuttle>, finds_nobody::<Shuttle>, is_woken_by_a_broadcast::<Shuttle>] {
+            conformance::shuttle::explore(settings(), Schedules::Random, 2_000, body);
+        }
+    }
+}
+
 /// The words of a condition variable that was copied by fork, with waiters of the parent that are not here.
 mod copied_by_fork {
     use super::*;
-    use platform::Atomic;
 
     const GENERATION_2: u32 = 2 << 2;
     /// A standby; a signalled one; sleepers; in flight; pending; skip; all of them.
     const COPIES: [u32; 7] = [1, 2, 3 << 22, 2 << 5, 1 << 13 | 1 << 5, 7 << 10, 2 | 31 << 5 | 5 << 13 | 1023 << 22];
-
-    fn copied<P: Platform>(state: u32) -> Wakeful<P> {
-        const { assert!(size_of::<Wakeful<P>>() == 2 * size_of::<P::AtomicU32>()) };
-        let words = [7, state].map(|word| std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word)));
-        // SAFETY: `Wakeful` has two words, `sequence` and `state`.
-        unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
-    }
 
     #[test]
     fn works_afresh() {
@@ -240,10 +321,10 @@ mod copied_by_fork {
                 let settings = Settings { generation: 3, ..settings };
                 let bounds = Bounds { preemptions: 2, executions: 100 };
                 let body =
-                    move || bodies::signals_of::<Loom, Native<Loom>, _>(copied(state | GENERATION_2), 1, 1, true);
+                    move || bodies::signals_of::<Loom, Native<Loom>, _>(in_state(state | GENERATION_2), 1, 1, true);
                 conformance::loom::explore("condvar, copied by fork", settings, bounds, body);
                 let body = move || {
-                    bodies::signals_of::<Shuttle, Native<Shuttle>, _>(copied(state | GENERATION_2), 3, 2, false)
+                    bodies::signals_of::<Shuttle, Native<Shuttle>, _>(in_state(state | GENERATION_2), 3, 2, false)
                 };
                 conformance::shuttle::explore(settings, Schedules::Random, 20, body);
             }
@@ -254,7 +335,7 @@ mod copied_by_fork {
 /// Condition variables with one mistake each.
 mod twins {
     use super::*;
-    use platform::{Atomic, AtomicInt, Ordering::*};
+    use platform::{AtomicInt, Ordering::*};
     use std::marker::PhantomData;
 
     macro_rules! wrapped {

@@ -232,6 +232,28 @@ mod default {
         loom("exclusion", 2, 500, || bodies::exclusion::<Loom, Wakeful<Loom>>(3, 2));
     }
 
+    /// Readers meet, and no longer count themselves.
+    #[test]
+    fn loom_bias() {
+        loom("bias", 2, 1_000, || bodies::one_writer::<Loom, Wakeful<Loom>>(3, 2));
+    }
+
+    #[test]
+    fn loom_bias_recursion() {
+        loom("bias and recursion", 2, 500, || bodies::aside::<Loom, Wakeful<Loom>>(2));
+    }
+
+    #[test]
+    fn shuttle_bias() {
+        shuttle("bias", 100, || bodies::one_writer::<Shuttle, Wakeful<Shuttle>>(5, 4));
+        shuttle("bias and recursion", 50, || bodies::aside::<Shuttle, Wakeful<Shuttle>>(4));
+    }
+
+    #[test]
+    fn aside() {
+        (0..if long() { 2_000 } else { 100 }).for_each(|_| bodies::aside::<Linux, Wakeful<Linux>>(4));
+    }
+
     #[test]
     fn loom_upgrading() {
         loom("upgrading", 2, 500, || bodies::upgrading::<Loom, Wakeful<Loom>>(3, 1, 2_000_000));

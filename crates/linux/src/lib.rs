@@ -3,6 +3,7 @@
 
 mod futex;
 mod processors;
+mod reading;
 mod registry;
 mod report;
 mod tls;
@@ -44,6 +45,11 @@ pub fn view() -> view::View {
         Some(registry) if registry.run_state(id) != RunState::Unknown => registry.view(),
         _ => view::View::None,
     }
+}
+
+/// The view in use; `None` until a thread has registered or [`init`] chose bpf.
+pub fn chosen() -> Option<view::View> {
+    registry::live().map(|registry| registry.view())
 }
 
 /// Unregisters the calling thread for good; it keeps working, unseen. Happens by itself when a thread exits, where the C
@@ -168,6 +174,15 @@ impl Platform for Linux {
     #[inline]
     fn word(thread: ThreadId, index: usize) -> &'static AtomicU32 {
         registry::word(thread, index)
+    }
+
+    #[inline]
+    fn reading(thread: ThreadId) -> &'static AtomicPtr<()> {
+        reading::place(thread)
+    }
+
+    fn most_threads() -> u32 {
+        reading::most_threads()
     }
 
     fn generation() -> u32 {

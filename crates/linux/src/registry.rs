@@ -655,6 +655,7 @@ impl Registry {
             if owner.load(Relaxed) == 0 && owner.compare_exchange(0, tid, Acquire, Relaxed).is_ok() {
                 local.free_from.0.store(index + 1, Relaxed);
                 local.high_water.fetch_max(index + 1, Relaxed);
+                crate::reading::announce(index);
                 return Some(ThreadId(index));
             }
         }

@@ -69,6 +69,8 @@ scenarios! {
     perf_reclaims_blocks_of_lost_threads: "perf", false, reclaims;
     root_bpf_reclaims_blocks_of_lost_threads: "bpf", false, reclaims;
     perf_reclaims_blocks_without_destructors: "perf", false, late_key;
+    perf_watches_on_demand: "perf", false, on_demand;
+    root_bpf_watches_on_demand: "bpf", false, on_demand;
     none_sees_nothing: "none", false, sees_nothing;
     unknown_name_is_auto: "spectacles", true, sees;
     perf_keeps_errno: "perf", false, errno;
@@ -136,6 +138,59 @@ fn sees() {
     }
     assert_eq!(linux::report().registered, 0, "threads unregister when they exit");
     eventually("nobody preempted", || !Linux::higher_preempted(Priority::LockWaiter));
+}
+
+/// A thread that registers lazily is watched while others ask for it more often than it switches.
+fn on_demand() {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    linux::init();
+    let (say, told) = std::sync::mpsc::channel();
+    let (order, hear) = std::sync::mpsc::channel::<u32>();
+    let thread = std::thread::spawn(move || {
+        let me = Linux::register_lazily();
+        assert_eq!((Linux::current(), Linux::register_lazily()), (me, me));
+        say.send(me).unwrap();
+        while let Ok(switches) = hear.recv() {
+            for _ in 0..switches {
+                std::thread::sleep(Duration::from_micros(1));
+            }
+            assert_eq!(Linux::register_lazily(), me);
+            say.send(me).unwrap();
+        }
+        // At once, whatever it did.
+        assert_eq!(Linux::register(), me);
+        say.send(me).unwrap();
+        while ASKED.load(Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let id = told.recv().unwrap();
+    let ask = |times| (0..times).filter(|_| Linux::run_state(id) != RunState::Unknown).count();
+    // Lets the thread switch so often and look at itself; is it watched now?
+    let watched = |switches| {
+        order.send(switches).unwrap();
+        told.recv().unwrap();
+        ask(1) == 1
+    };
+    assert_eq!(ask(3), 0);
+    assert!(!watched(0), "asked for too seldom");
+    assert_eq!(ask(2_000), 0);
+    assert!(watched(100), "asked for more often than it switched");
+    assert!(watched(100));
+    assert!(!watched(2_000), "it must earn it anew");
+    assert_eq!(ask(50), 0);
+    assert!(!watched(300), "it switched more often than it was asked for");
+    assert_eq!(ask(2_000), 0);
+    assert!(watched(0));
+    assert!(!watched(2_000));
+    let report = linux::report();
+    assert_eq!((report.chosen, report.registered, report.unseen), (Some(expected()), 1, 0));
+    drop(order);
+    told.recv().unwrap();
+    assert_eq!(ask(1), 1);
+    ASKED.store(1, Relaxed);
+    thread.join().unwrap();
+    assert_eq!(linux::report().registered, 0);
 }
 
 fn sees_nothing() {

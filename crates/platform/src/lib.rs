@@ -146,6 +146,13 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// in one place at a time, so one set a thread is enough. They start as 0. `thread` is not [`ThreadId::NONE`].
     fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32;
 
+    /// Where a thread says which reader-writer lock it reads, without writing to the lock. It starts as null. `thread` is not
+    /// [`ThreadId::NONE`]. The pointer is an address and nothing else.
+    fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()>;
+
+    /// The ids of all threads are below this. A read-modify-write with `AcqRel`: who is not counted registers after it.
+    fn most_threads() -> u32;
+
     /// How often this process is a forked copy, modulo 8: a lock that was copied with threads queued on it finds out by this that
     /// they are not here.
     fn generation() -> u32;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `libwakeful_preload.so`: the pthread mutexes, condition variables and spin locks of an unmodified program, on the algorithms
-//! of this project. Load it with `LD_PRELOAD`; `WAKEFUL_LOCK` names another mutex algorithm of the catalogue.
+//! `libwakeful_preload.so`: the mutexes, condition variables, reader-writer locks, barriers, semaphores, spin locks and `pthread_once`
+//! of an unmodified program, on the algorithms of this project. Load it with `LD_PRELOAD`; `WAKEFUL_LOCK` and `WAKEFUL_RWLOCK`
+//! name other algorithms of the catalogue.
 //!
-//! **What is whose.** Robust, priority-protocol and process-shared mutexes and process-shared condition variables are left
-//! to the C library, object by object: an object is told by bits that its initialiser has set, so no
+//! **What is whose.** What is process-shared, named semaphores, and mutexes that are robust or have a priority protocol are left
+//! to the C library, object by object: an object is told by what its initialiser has set, so no
 //! object is ever worked on by both. The rest is ours. Spin locks keep the C library's values and can be shared with
 //! processes that run without us.
 //!
 //! **Symbols.** Our functions carry no version. The dynamic linker lets such a definition in a preloaded object satisfy a reference to
 //! any version, so programs built against old and new C libraries are both served, as is `dlsym`. A program that asks for a
-//! version by `dlvsym` gets the C library's own function, and must not use it on an object of ours.
+//! version by `dlvsym` gets the C library's own function, and must not use it on an object of ours; so does a library
+//! that is loaded with `RTLD_DEEPBIND`, and the C library itself, in C11's `<threads.h>`.
 //!
 //! **Rules.** Nothing here allocates, prints or panics, errno is left alone, and everything works before this library's
 //! constructor has run (another library's constructor or `malloc` may come first) and in a forked child.

@@ -31,8 +31,8 @@ struct real {
 #define HIDDEN __attribute__((visibility("hidden")))
 
 extern HIDDEN int wakeful_sleep(const uint32_t *word, uint32_t expected, int clock, const struct timespec *time);
-// Is it the C library's? Its functions, if so.
-extern HIDDEN int wakeful_sem_theirs(struct real *real, const sem_t *sem);
+extern HIDDEN void wakeful_sem_real(struct real *real);
+// 1: has a token; 0: there is none; -1: the semaphore is the C library's.
 extern HIDDEN int wakeful_sem_try(sem_t *sem);
 extern HIDDEN void wakeful_sem_begin(struct wait *w);
 // 0: sleep as *w says; -1: has a token; else the error. outcome: as wakeful_sleep returns it, 0 if it was not called yet.
@@ -45,14 +45,17 @@ static void cancelled(void *w)
 }
 
 // Apart, so that taking a token that is there does not set up a frame for this.
-static __attribute__((noinline)) int wait_ours(struct wait *w)
+static __attribute__((noinline)) int wait_ours(sem_t *sem, clockid_t clock, const struct timespec *time)
 {
+	struct wait w = { .sem = sem, .clock = clock };
 	int outcome = 0;
 
-	wakeful_sem_begin(w);
-	pthread_cleanup_push(cancelled, w);
-	while (!(outcome = wakeful_sem_step(w, outcome)))
-		outcome = wakeful_sleep(w->word, w->expected, w->clock, &w->time);
+	if (time)
+		w.time = *time;
+	wakeful_sem_begin(&w);
+	pthread_cleanup_push(cancelled, &w);
+	while (!(outcome = wakeful_sem_step(&w, outcome)))
+		outcome = wakeful_sleep(w.word, w.expected, w.clock, &w.time);
 	pthread_cleanup_pop(0);
 	if (outcome < 0)
 		return 0;
@@ -60,52 +63,44 @@ static __attribute__((noinline)) int wait_ours(struct wait *w)
 	return -1;
 }
 
-HIDDEN int wakeful_sem_wait(sem_t *sem)
+static __attribute__((noinline)) int wait_theirs(sem_t *sem, clockid_t clock, const struct timespec *time)
 {
 	struct real real;
 
-	if (wakeful_sem_theirs(&real, sem))
+	wakeful_sem_real(&real);
+	if (!time)
 		return real.wait(sem);
-	// Also where there is a token: POSIX makes it a cancellation point, and so does the C library.
-	pthread_testcancel();
-	if (wakeful_sem_try(sem))
-		return 0;
-
-	struct wait w = { .sem = sem, .clock = -1 };
-
-	return wait_ours(&w);
+	return clock == CLOCK_REALTIME ? real.timedwait(sem, time) : real.clockwait(sem, clock, time);
 }
 
-static int wait_until(sem_t *sem, clockid_t clock, const struct timespec *time)
+static inline int wait_until(sem_t *sem, clockid_t clock, const struct timespec *time)
+{
+	// Also where there is a token: POSIX makes it a cancellation point, and so does the C library.
+	pthread_testcancel();
+
+	int taken = wakeful_sem_try(sem);
+
+	if (taken > 0)
+		return 0;
+	return taken ? wait_theirs(sem, clock, time) : wait_ours(sem, clock, time);
+}
+
+HIDDEN int wakeful_sem_wait(sem_t *sem)
+{
+	return wait_until(sem, -1, (void *)0);
+}
+
+HIDDEN int wakeful_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *time)
 {
 	// The C library looks at the time whether it has to wait or not.
 	if ((clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC) || time->tv_nsec < 0 || time->tv_nsec > 999999999) {
 		errno = EINVAL;
 		return -1;
 	}
-	pthread_testcancel();
-	if (wakeful_sem_try(sem))
-		return 0;
-
-	struct wait w = { .sem = sem, .clock = clock, .time = *time };
-
-	return wait_ours(&w);
+	return wait_until(sem, clock, time);
 }
 
 HIDDEN int wakeful_sem_timedwait(sem_t *sem, const struct timespec *time)
 {
-	struct real real;
-
-	if (wakeful_sem_theirs(&real, sem))
-		return real.timedwait(sem, time);
-	return wait_until(sem, CLOCK_REALTIME, time);
-}
-
-HIDDEN int wakeful_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *time)
-{
-	struct real real;
-
-	if (wakeful_sem_theirs(&real, sem))
-		return real.clockwait(sem, clock, time);
-	return wait_until(sem, clock, time);
+	return wakeful_sem_clockwait(sem, CLOCK_REALTIME, time);
 }

@@ -54,15 +54,11 @@ pub fn decide() {
     LAYOUT.store(if expected { AS_EXPECTED } else { OTHER }, Relaxed);
 }
 
-#[inline(always)]
 fn layout() -> u8 {
-    match LAYOUT.load(Relaxed) {
-        UNDECIDED => {
-            decide();
-            LAYOUT.load(Relaxed)
-        }
-        layout => layout,
+    if LAYOUT.load(Relaxed) == UNDECIDED {
+        decide();
     }
+    LAYOUT.load(Relaxed)
 }
 
 impl Sem {
@@ -74,9 +70,14 @@ impl Sem {
         unsafe { &*sem.cast() }
     }
 
+    #[cold]
+    fn theirs_slow(&self) -> bool {
+        layout() != AS_EXPECTED || self.private.load(Relaxed) != 0
+    }
+
     #[inline(always)]
     fn theirs(&self) -> bool {
-        self.private.load(Relaxed) | layout() as u32 != 0
+        self.private.load(Relaxed) | LAYOUT.load(Relaxed) as u32 != 0 && self.theirs_slow()
     }
 }
 
@@ -110,8 +111,9 @@ impl Wait {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wakeful_sem_try(sem: *mut sem_t) -> c_int {
-    // SAFETY: sem.c passes a semaphore of ours.
-    unsafe { Sem::from(sem) }.algorithm.try_acquire().into()
+    // SAFETY: sem.c passes what the program gave it.
+    let ours = unsafe { Sem::from(sem) };
+    if ours.theirs() { -1 } else { ours.algorithm.try_acquire().into() }
 }
 
 #[unsafe(no_mangle)]
@@ -173,19 +175,15 @@ struct Real {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn wakeful_sem_theirs(real: *mut MaybeUninit<Real>, sem: *mut sem_t) -> c_int {
-    // SAFETY: sem.c passes its own struct and what the program gave it.
+unsafe extern "C" fn wakeful_sem_real(real: *mut MaybeUninit<Real>) {
+    // SAFETY: sem.c passes its own struct.
     unsafe {
-        if !Sem::from(sem).theirs() {
-            return 0;
-        }
         (*real).write(Real {
             wait: real::address::sem_wait(),
             timedwait: real::address::sem_timedwait(),
             clockwait: real::address::sem_clockwait(),
         });
     }
-    1
 }
 
 unsafe extern "C" {

@@ -75,6 +75,11 @@ fn versions() {
 }
 
 #[test]
+fn owed() {
+    same("owed.c");
+}
+
+#[test]
 fn stress() {
     same("stress.c");
 }
@@ -116,8 +121,49 @@ fn once() {
 }
 
 #[test]
-fn once_cxx() {
-    same("once_cxx.cc");
+fn cxx17() {
+    same("cxx17.cc");
+}
+
+#[test]
+fn rwlock() {
+    same("rwlock.c");
+}
+
+#[test]
+fn barrier() {
+    same("barrier.c");
+}
+
+/// A library that is loaded at run time, and whose constructor comes before anything of the program.
+#[test]
+fn plugin() {
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("plugin.{}.so", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/plugin.c");
+    let status = Command::new("cc")
+        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-DPLUGIN", "-fPIC", "-shared", "-o"])
+        .args([&library, &source])
+        .status()
+        .unwrap();
+    assert!(status.success(), "cc -shared plugin.c");
+    let program = compile("plugin.c");
+    let run = |command: &mut Command| show(&command.arg(&library).output().unwrap());
+    let plain = run(&mut Command::new(&program));
+    assert_eq!(plain, run(&mut preloaded(&program)));
+    assert!(plain.ends_with("exit status: 0"), "{plain}");
+    fs::remove_file(program).unwrap();
+    fs::remove_file(library).unwrap();
+}
+
+/// Every reader-writer lock of the catalogue that can be chosen; those that cannot, and names that are none, mean the default.
+#[test]
+fn every_rwlock() {
+    let program = compile("cxx17.cc");
+    let plain = show(&Command::new(&program).output().unwrap());
+    for name in catalog::RWLOCKS.iter().map(|entry| entry.name).chain(["", "nonsense"]) {
+        assert_eq!(plain, show(&preloaded(&program).env("WAKEFUL_RWLOCK", name).output().unwrap()), "{name}");
+    }
+    fs::remove_file(program).unwrap();
 }
 
 /// An algorithm that is unknown, or does not fit, means the default, in silence.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use linux::Linux;
-use platform::{Platform, ThreadId};
+use platform::Platform;
 
 use crate::harness::{self, Plan, Sample};
 use crate::job::JobError;
@@ -35,17 +35,11 @@ pub fn run(view: &str, plan: Plan) -> Result<Sample, JobError> {
     let (sample, _) = harness::measure(
         plan,
         |worker| {
-            if Linux::register() == ThreadId::NONE {
+            // Each asks for itself: of the other one it would have to know whether it has registered yet.
+            if linux::view::name(linux::view()) != view {
                 unseen.fetch_add(1, Ordering::Relaxed);
             }
             let (me, other) = (worker.index as u32, 1 - worker.index as u32);
-            if me == 0 {
-                let report = linux::report();
-                let chosen = report.chosen.and_then(|view| report.views.iter().find(|status| status.view == view));
-                if chosen.is_none_or(|status| status.name != view) || view != "none" && report.unseen > 0 {
-                    unseen.fetch_add(1, Ordering::Relaxed);
-                }
-            }
             while worker.goes_on() {
                 while turn.load(Ordering::Relaxed) != me && worker.goes_on() {
                     Linux::wait(&turn, other, None);
@@ -83,9 +77,7 @@ mod tests {
     fn switches_end_and_a_view_that_is_not_there_is_told() {
         let run = |view| std::thread::spawn(move || run(view, PLAN)).join().unwrap();
         assert!(matches!(run("no such view"), Err(JobError::NoView(view)) if view == "no such view"));
-        let chosen = linux::report().chosen.expect("a thread has registered");
-        let report = linux::report();
-        let name = report.views.iter().find(|status| status.view == chosen).unwrap().name;
+        let name = linux::view::name(linux::view());
         for _ in 0..20 {
             match run(name) {
                 Ok(sample) => assert!(sample.operations > 0 && sample.context_switches > 0, "{sample:?}"),

@@ -65,6 +65,11 @@ pub const NAMES: [(&str, Request); 4] = [
     ("none", Request::Only(View::None)),
 ];
 
+/// The name of a view in [`NAMES`].
+pub fn name(view: View) -> &'static str {
+    NAMES.iter().find(|(_, request)| *request == Request::Only(view)).map_or("none", |(name, _)| name)
+}
+
 impl Request {
     /// The request of this name.
     pub fn named(name: &[u8]) -> Option<Self> {

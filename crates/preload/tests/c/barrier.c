@@ -100,9 +100,10 @@ static void destroyed(void)
 }
 
 // More threads than the barrier takes: each round takes those who are there.
+static int arrivals;
 static void *comes(void *arg)
 {
-	for (int i = 0; i < 300; i++)
+	while (__atomic_fetch_add(&arrivals, 1, __ATOMIC_RELAXED) < 3000)
 		if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
 			__atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED);
 	return arg;

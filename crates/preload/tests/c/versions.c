@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -46,6 +47,97 @@ VERSION(old_cond_timedwait, pthread_cond_timedwait, OLD);
 VERSION(old_cond_signal, pthread_cond_signal, OLD);
 VERSION(old_cond_broadcast, pthread_cond_broadcast, OLD);
 VERSION(cond_clockwait_230, pthread_cond_clockwait, "GLIBC_2.30");
+
+extern int old_rdlock(pthread_rwlock_t *), old_wrlock(pthread_rwlock_t *), old_tryrdlock(pthread_rwlock_t *), old_trywrlock(pthread_rwlock_t *);
+extern int old_rwunlock(pthread_rwlock_t *), under_wrlock(pthread_rwlock_t *), under_tryrdlock(pthread_rwlock_t *), under_rwunlock(pthread_rwlock_t *);
+extern int old_timedrdlock(pthread_rwlock_t *, const struct timespec *);
+extern int clockwrlock_230(pthread_rwlock_t *, clockid_t, const struct timespec *);
+VERSION(old_rdlock, pthread_rwlock_rdlock, OLD);
+VERSION(old_wrlock, pthread_rwlock_wrlock, OLD);
+VERSION(old_tryrdlock, pthread_rwlock_tryrdlock, OLD);
+VERSION(old_trywrlock, pthread_rwlock_trywrlock, OLD);
+VERSION(old_rwunlock, pthread_rwlock_unlock, OLD);
+VERSION(under_wrlock, __pthread_rwlock_wrlock, OLD);
+VERSION(under_tryrdlock, __pthread_rwlock_tryrdlock, OLD);
+VERSION(under_rwunlock, __pthread_rwlock_unlock, OLD);
+VERSION(old_timedrdlock, pthread_rwlock_timedrdlock, OLD);
+VERSION(clockwrlock_230, pthread_rwlock_clockwrlock, "GLIBC_2.30");
+extern int old_barrier_init(pthread_barrier_t *, const void *, unsigned), old_barrier_wait(pthread_barrier_t *);
+extern int old_barrier_destroy(pthread_barrier_t *);
+VERSION(old_barrier_init, pthread_barrier_init, OLD);
+VERSION(old_barrier_wait, pthread_barrier_wait, OLD);
+VERSION(old_barrier_destroy, pthread_barrier_destroy, OLD);
+extern int old_sem_init(sem_t *, int, unsigned), old_sem_wait(sem_t *), old_sem_trywait(sem_t *), old_sem_post(sem_t *);
+extern int old_sem_timedwait(sem_t *, const struct timespec *), sem_clockwait_230(sem_t *, clockid_t, const struct timespec *);
+extern int old_sem_getvalue(sem_t *, int *), old_sem_destroy(sem_t *);
+VERSION(old_sem_init, sem_init, OLD);
+VERSION(old_sem_wait, sem_wait, OLD);
+VERSION(old_sem_trywait, sem_trywait, OLD);
+VERSION(old_sem_post, sem_post, OLD);
+VERSION(old_sem_timedwait, sem_timedwait, OLD);
+VERSION(sem_clockwait_230, sem_clockwait, "GLIBC_2.30");
+VERSION(old_sem_getvalue, sem_getvalue, OLD);
+VERSION(old_sem_destroy, sem_destroy, OLD);
+extern int old_once(pthread_once_t *, void (*)(void)), under_once(pthread_once_t *, void (*)(void));
+VERSION(old_once, pthread_once, OLD);
+VERSION(under_once, __pthread_once, OLD);
+
+static int runs;
+static void init(void)
+{
+	runs++;
+}
+
+// Old and new names, by turns, on the same objects.
+static void others(void)
+{
+	struct timespec past = { 1, 0 };
+	pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER;
+	pthread_barrier_t barrier;
+	pthread_once_t once = PTHREAD_ONCE_INIT;
+	sem_t sem;
+	int value;
+
+	SHOW(old_rdlock(&rw));
+	SHOW(under_tryrdlock(&rw));
+	SHOW(old_trywrlock(&rw));
+	SHOW(old_timedrdlock(&rw, &past));
+	SHOW(clockwrlock_230(&rw, CLOCK_MONOTONIC, &past));
+	SHOW(pthread_rwlock_unlock(&rw));
+	SHOW(under_rwunlock(&rw));
+	SHOW(old_rwunlock(&rw));
+	SHOW(under_wrlock(&rw));
+	SHOW(old_wrlock(&rw));
+	SHOW(pthread_rwlock_wrlock(&rw));
+	SHOW(old_tryrdlock(&rw));
+	SHOW(pthread_rwlock_unlock(&rw));
+	SHOW(pthread_rwlock_trywrlock(&rw));
+
+	SHOW(old_barrier_init(&barrier, NULL, 1));
+	SHOW(pthread_barrier_wait(&barrier));
+	SHOW(old_barrier_wait(&barrier));
+	SHOW(old_barrier_destroy(&barrier));
+	SHOW(pthread_barrier_init(&barrier, NULL, 1));
+	SHOW(old_barrier_wait(&barrier));
+
+	SHOW(old_sem_init(&sem, 0, 1));
+	SHOW(sem_wait(&sem));
+	SHOW(old_sem_trywait(&sem));
+	SHOW(old_sem_post(&sem));
+	SHOW(old_sem_getvalue(&sem, &value));
+	SHOW(value);
+	SHOW(old_sem_wait(&sem));
+	SHOW(old_sem_timedwait(&sem, &past));
+	SHOW(sem_clockwait_230(&sem, CLOCK_MONOTONIC, &past));
+	SHOW(sem_post(&sem));
+	SHOW(old_sem_timedwait(&sem, &past));
+	SHOW(old_sem_destroy(&sem));
+
+	SHOW(old_once(&once, init));
+	SHOW(pthread_once(&once, init));
+	SHOW(under_once(&once, init));
+	SHOW(runs);
+}
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t old_cond;
@@ -113,6 +205,7 @@ int main(void)
 	pthread_join(t, NULL);
 	SHOW(old_cond_destroy(&old_cond));
 	SHOW(old_cond_init(&old_cond, NULL));
+	others();
 	return 0;
 }
 #else

@@ -16,7 +16,7 @@
 //! | 0-1   | standby    | 0 none; 1 waits, awake; 2 signalled                                                    |
 //! | 2-4   | generation | [`Platform::generation`] of the process that wrote the rest                            |
 //! | 5-9   | in flight  | sleepers woken that have not run yet; at most this many, see I3                        |
-//! | 10-12 | skip       | waits to come that shall not stand by, because one stood by in vain                    |
+//! | 10-12 | skip       | 1: a waiter may stand by; n: n - 1 waits sleep before one may; 0: nobody waited yet, as 8 |
 //! | 13-21 | pending    | signals given to sleepers whose wake-up is left to those in flight                     |
 //! | 22-31 | sleepers   | sleepers that no signal was given to; at least this many, see I2; 1023 is "many"       |
 //!
@@ -60,7 +60,7 @@
 //!
 //! Signaller preempted between count and wake-up: the wake-up is late by that, as with any futex. Woken thread not run soon: what is pending waits
 //! for it, up to a scheduling delay; with fewer than `processors` in flight nothing does. Standby preempted: its signal waits likewise. The hint wrong, "none preempted": the standby
-//! polls for [`SPIN_NS`] on a processor that somebody wanted, at one wait in 8. Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
+//! polls for [`SPIN_NS`] on a processor that somebody wanted, at one wait in 7. Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
 //! first waiter finds another generation and starts afresh.
 //!
 //! # Fairness and space
@@ -69,7 +69,8 @@
 //!
 //! # Rejected
 //!
-//! Spinning on `sequence`: every spinner leaves at every signal. A count of signals that waiters take from: a newcomer steals. Changing `sequence`
+//! Standing by at the first waits: condition variables made for a wait or two (RocksDB makes one for each write) have no history to go by, and all poll in vain:
+//! 0.4 to 0.6 times the C library's throughput with 32 threads, and beside foreign busy processes. Spinning on `sequence`: every spinner leaves at every signal. A count of signals that waiters take from: a newcomer steals. Changing `sequence`
 //! before counting: a waiter that comes between is counted out, is not asleep yet, and then sleeps on the new sequence
 //! uncounted. Polling for as long as a sleep and a wake-up take (40 us): beside foreign busy processes, where the partner waits for this
 //! processor, a fifth of the C library's throughput. Passing on after the mutex is acquired, which would batch more: a broadcast and destroy under the mutex would wait for a waiter that waits for it.
@@ -98,7 +99,7 @@ const SLEEPERS_ONE: u32 = 1 << 22;
 const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
 
 /// COST: how long a standby polls: what an idle processor of the machine below takes to go to sleep and back, so that a partner that
-/// runs elsewhere finds it awake (2-core virtual machine, 2026). One in vain makes the next 7 waits sleep at once, so the average loss is 5 us a wait
+/// runs elsewhere finds it awake (2-core virtual machine, 2026). One in vain makes the next 6 waits sleep at once, so the average loss is 5 us a wait
 /// where the partner never comes (it needs this very processor, which no view shows of a thread that was woken and has not run).
 const SPIN_NS: u64 = 40_000;
 /// COST: nanoseconds between two looks of the standby: about a transfer of the cache line.
@@ -172,17 +173,16 @@ impl<P: Platform> Wakeful<P> {
     /// Starts a wait (W1, W2). The caller holds the mutex and releases it next. The waiter must be carried to its end.
     pub fn enter(&self) -> Waiter {
         let generation = P::generation() << GENERATION_SHIFT;
-        let spin = Self::spinning_pays();
         let sequence = self.sequence.load(Relaxed);
         let mut state = self.state.load(Relaxed);
         loop {
             let base = if state & GENERATION == generation { state } else { generation };
-            let free = spin && base & STANDBY == 0;
-            let standby = free && base & SKIP == 0;
-            let new = match (standby, free) {
+            let standby = base & SKIP == SKIP_ONE && base & STANDBY == 0 && Self::spinning_pays();
+            let new = match (standby, base & SKIP) {
                 (true, _) => base | WAITING,
-                (false, true) => more_sleepers(base - SKIP_ONE),
-                (false, false) => more_sleepers(base),
+                (false, 0) => more_sleepers(base | SKIP),
+                (false, SKIP_ONE) => more_sleepers(base),
+                (false, _) => more_sleepers(base - SKIP_ONE),
             };
             // ORDER: Release, pairs with the Acquire in S2 and S3: our read of the sequence comes before their change of it.
             match self.state.compare_exchange_weak(state, new, Release, Relaxed) {

@@ -152,7 +152,7 @@ impl<P: Platform> QueueNode<P> {
 
     fn try_bolt(&self) -> bool {
         // ORDER: Acquire, pairs with `unbolt`.
-        self.removal.load(Relaxed) == 0 && self.removal.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        self.removal.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
 
     fn bolt(&self) {
@@ -188,8 +188,9 @@ pub struct Queue<P: Platform, S: Succession> {
 impl<P: Platform, S: Succession> Queue<P, S> {
     /// Takes the tail back from `node` to `before`; false if somebody has come.
     fn retract(&self, node: &QueueNode<P>, before: *mut QueueNode<P>) -> bool {
-        // ORDER: AcqRel: Release (R1) pairs with A1 and publishes the protected data; Acquire: as A1, for the thread that lets others in next.
-        self.tail.compare_exchange(node.address(), before, AcqRel, Relaxed).is_ok()
+        // ORDER: Release (R1), pairs with A1; publishes the protected data. What others published on the tail before stays published: it is changed by
+        // read-modify-writes only.
+        self.tail.compare_exchange(node.address(), before, Release, Relaxed).is_ok()
     }
 
     /// Waits for what becomes of the node, whose predecessor is `before`.
@@ -206,7 +207,7 @@ impl<P: Platform, S: Succession> Queue<P, S> {
                 && turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                 && matches!(P::run_state(before), RunState::Preempted | RunState::Blocked)
             {
-                wait::hand_off::<P>(core::ptr::from_ref(self).cast());
+                wait::hand_off::<P>(ptr::from_ref(self).cast());
                 turns = 1;
             } else {
                 P::pause();
@@ -216,8 +217,8 @@ impl<P: Platform, S: Succession> Queue<P, S> {
 
     /// A6. The calling reader is in.
     fn activate(&self, node: &QueueNode<P>) {
-        // ORDER: AcqRel (A6): Release pairs with A3; Acquire: the follower's registration.
-        if node.class.swap(ACTIVE, AcqRel) == FOLLOWED {
+        // ORDER: Release (A6), pairs with A3. The follower's node is published by its link (A4).
+        if node.class.swap(ACTIVE, Release) == FOLLOWED {
             self.admit(node, node.next(), false);
         }
     }
@@ -230,8 +231,8 @@ impl<P: Platform, S: Succession> Queue<P, S> {
         loop {
             // SAFETY: linked and waiting, so that it stays until it gets a status.
             let waiter = unsafe { &*candidate };
-            // ORDER: Acquire: a reader that has come in by A3 has said so before it linked itself.
-            let class = waiter.class.load(Acquire);
+            // A reader that has come in by A3 has said so before it linked itself, and we have seen the link.
+            let class = waiter.class.load(Relaxed);
             if !anybody && class == WRITER {
                 return;
             }
@@ -270,16 +271,15 @@ impl<P: Platform, S: Succession> Queue<P, S> {
 
     /// R1 and R2: the calling thread is the first, and leaves.
     fn leave_first(&self, node: &QueueNode<P>) {
-        // ORDER: Acquire, pairs with A2 and A4.
-        if node.next.load(Acquire).is_null() && self.retract(node, ptr::null_mut()) {
+        if node.next.load(Relaxed).is_null() && self.retract(node, ptr::null_mut()) {
             return;
         }
         let next = node.next();
         // SAFETY: linked behind us, so that it stays until we have told it.
         let successor = unsafe { &*next };
         successor.bolt();
-        // ORDER: Acquire: a reader that has come in by A3 has said so before it linked itself.
-        if successor.class.load(Acquire) == ACTIVE || successor.status.load(Relaxed) == SUCCESS {
+        // A reader that has come in by A3 has said so before it linked itself, and we have seen the link.
+        if successor.class.load(Relaxed) == ACTIVE || successor.status.load(Relaxed) == SUCCESS {
             successor.prev.store(ptr::null_mut(), Relaxed);
             successor.unbolt();
         } else {
@@ -305,8 +305,7 @@ impl<P: Platform, S: Succession> Queue<P, S> {
             }
             // R4.
             before.next.store(ptr::null_mut(), Relaxed);
-            // ORDER: Acquire, pairs with A2 and A4.
-            if !node.next.load(Acquire).is_null() || !self.retract(node, before.address()) {
+            if !node.next.load(Relaxed).is_null() || !self.retract(node, before.address()) {
                 let next = node.next();
                 // SAFETY: linked behind us, so that it stays until we have unlinked ourselves.
                 let successor = unsafe { &*next };
@@ -343,10 +342,10 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
             // SAFETY: the predecessor stays until it has seen our link (I2).
             let before = unsafe { &*before };
             let predecessor = ThreadId(before.thread.load(Relaxed));
-            // ORDER: AcqRel (A3), pairs with A6 both ways.
-            if before.class.compare_exchange(READER, FOLLOWED, AcqRel, Acquire) == Err(ACTIVE) {
-                // ORDER: AcqRel, as A6.
-                let followed = node.class.swap(ACTIVE, AcqRel) == FOLLOWED;
+            // ORDER: Acquire on failure (A3), pairs with A6. Success publishes nothing: A4 does.
+            if before.class.compare_exchange(READER, FOLLOWED, Relaxed, Acquire) == Err(ACTIVE) {
+                // ORDER: Release, as A6.
+                let followed = node.class.swap(ACTIVE, Release) == FOLLOWED;
                 // ORDER: Release (A4), pairs with R1 and R4.
                 before.next.store(node.address(), Release);
                 if followed {

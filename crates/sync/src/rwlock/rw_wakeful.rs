@@ -81,6 +81,7 @@
 //! starve a writer and let go while they upgrade are caught. A copied word after fork: `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
 
 use core::marker::PhantomData;
+use core::ptr;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, StaticPlatform, ThreadId};
 
 use super::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
@@ -92,11 +93,17 @@ const DEMAND: u32 = 1 << 2;
 const SLEEPER: u32 = 1 << 3;
 const UPGRADING: u32 = 1 << 4;
 const URGENT: u32 = 1 << 5;
-const READER: u32 = 1 << 6;
-const READERS: u32 = 0xf_ffff << 6;
+const BIASED: u32 = 1 << 6;
+const READER: u32 = 1 << 7;
+const READERS: u32 = 0x7_ffff << 7;
 const VERSION: u32 = 1 << 26;
 const VERSION_SHIFT: u32 = 26;
 const VERSIONS: u32 = 64;
+
+/// In `owner`, above the thread's id: how often the versions went round while readers met and nobody wrote.
+const QUIET: u32 = 1 << 12;
+/// COST: rounds of 64 releases, about 2,000 reads: a writer that ends the bias pays as much as some tens of them.
+const QUIET_ENOUGH: u32 = 32;
 
 // In `front`: the thread, the generation of its process, that there is one, and when sharing was found to pay.
 const GENERATION_SHIFT: u32 = 12;
@@ -156,6 +163,20 @@ impl<P: StaticPlatform> Wakeful<P> {
     };
 }
 
+/// How long a writer may wait for the last readers.
+#[derive(Clone, Copy)]
+enum Until {
+    Ever,
+    Deadline(Deadline),
+    Now,
+}
+
+impl From<Option<Deadline>> for Until {
+    fn from(deadline: Option<Deadline>) -> Self {
+        deadline.map_or(Self::Ever, Self::Deadline)
+    }
+}
+
 /// What a waiter wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Want {
@@ -211,6 +232,10 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        if want == Want::ReadRecursive && self.reads_aside() {
+            // A5. A writer waits for us already: it must wait for this, too.
+            return true;
+        }
         self.after_read(self.state.fetch_sub(READER, Relaxed));
         self.wait(want, deadline)
     }
@@ -231,8 +256,11 @@ impl<P: Platform> Wakeful<P> {
             }
             if word & want.excluded() == 0 && (word & URGENT == 0 || want == Want::ReadRecursive) {
                 if word & DEMAND == 0 || want == Want::ReadRecursive || self.may_pass(word, &mut grace) {
-                    if self.take(word, want, false) {
+                    if self.take(word, want, false, deadline) {
                         return true;
+                    }
+                    if word & BIASED != 0 && deadline.is_some_and(P::past) {
+                        return false;
                     }
                 } else {
                     P::pause();
@@ -292,8 +320,12 @@ impl<P: Platform> Wakeful<P> {
         loop {
             let word = self.state.load(Relaxed);
             if word & want.excluded() == 0 {
-                if self.take(word, want, true) {
+                if self.take(word, want, true, deadline) {
                     return true;
+                }
+                if word & BIASED != 0 && deadline.is_some_and(P::past) {
+                    self.withdraw();
+                    return false;
                 }
                 continue;
             }
@@ -362,21 +394,19 @@ impl<P: Platform> Wakeful<P> {
     }
 
     /// Takes the lock from a state in which `want` may have it. Ends the demand, which a front that is not here would leave standing.
-    fn take(&self, word: u32, want: Want, in_front: bool) -> bool {
+    fn take(&self, word: u32, want: Want, in_front: bool, deadline: Option<Deadline>) -> bool {
         // Who sleeps because of UPGRADABLE, or to upgrade, is woken by others.
         let sleeper = if word & UPGRADABLE == 0 { SLEEPER } else { 0 };
-        let new = (word & !(DEMAND | URGENT | sleeper)) + want.unit();
-        // ORDER: Acquire (A2), pairs with R1 and R2.
-        if self.state.compare_exchange(word, new, Acquire, Relaxed).is_err() {
+        let biased = if want == Want::Write { BIASED } else { 0 };
+        let new = (word & !(DEMAND | URGENT | sleeper | biased)) + want.unit();
+        // ORDER: Acquire (A2), pairs with R1 and R2; Release, pairs with B2 by way of the reader's place.
+        if self.state.compare_exchange(word, new, AcqRel, Relaxed).is_err() {
             return false;
-        }
-        if want == Want::Write {
-            self.owner.store(P::current().0, Relaxed);
         }
         if word & sleeper != 0 && !in_front {
             P::wake(&self.state, u32::MAX);
         }
-        true
+        want != Want::Write || self.alone(word, deadline.into(), BIASED)
     }
 
     /// Sleeps until a release, unless the state changes first.
@@ -444,20 +474,18 @@ impl<P: Platform> Wakeful<P> {
     fn after_read(&self, was: u32) {
         if was & (READERS | SLEEPER | WRITER) == READER | SLEEPER {
             self.wake_after_read(was);
+        } else if was & READERS == 0 {
+            self.unlock_elsewhere();
         }
     }
 
     fn try_take(&self, want: Want, also: u32) -> bool {
         let mut word = self.state.load(Relaxed);
         while word & (want.excluded() | also) == 0 {
-            // ORDER: Acquire (A1), pairs with R1 and R2.
-            match self.state.compare_exchange_weak(word, word + want.unit(), Acquire, Relaxed) {
-                Ok(_) => {
-                    if want == Want::Write {
-                        self.owner.store(P::current().0, Relaxed);
-                    }
-                    return true;
-                }
+            let biased = if want == Want::Write { BIASED } else { 0 };
+            // ORDER: Acquire (A1), pairs with R1 and R2; Release, as in `take`.
+            match self.state.compare_exchange_weak(word, (word & !biased) + want.unit(), AcqRel, Relaxed) {
+                Ok(_) => return want != Want::Write || self.alone(word, Until::Now, BIASED),
                 Err(now) => word = now,
             }
         }
@@ -466,9 +494,136 @@ impl<P: Platform> Wakeful<P> {
 
     #[inline]
     fn read_by(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        if self.state.load(Relaxed) & BIASED != 0 && self.read_aside() {
+            return true;
+        }
         let heeded = if want == Want::Read { WRITER | UPGRADING | DEMAND } else { WRITER };
         // ORDER: Acquire (A1), pairs with R1 and R2.
-        self.state.fetch_add(READER, Acquire) & heeded == 0 || self.read_slow(want, deadline)
+        let was = self.state.fetch_add(READER, Acquire);
+        if was & heeded != 0 {
+            return self.read_slow(want, deadline);
+        }
+        if was & READERS != 0 && (was >> VERSION_SHIFT).is_multiple_of(P::PAUSES.min(VERSIONS)) {
+            self.readers_meet();
+        }
+        true
+    }
+
+    /// B1. Reads without a write to the lock.
+    #[inline]
+    fn read_aside(&self) -> bool {
+        let me = P::current();
+        if me == ThreadId::NONE {
+            P::register();
+            return false;
+        }
+        let place = P::reading(me);
+        if !place.load(Relaxed).is_null() {
+            return false;
+        }
+        // ORDER: AcqRel (B1): Release, so that W who finds us here does not miss what we read before; Acquire: if W was here before us, we see what it
+        // did to the state before it looked.
+        place.swap(self.address(), AcqRel);
+        // ORDER: Acquire (B2), pairs with R2.
+        if self.state.load(Acquire) & (BIASED | DEMAND | UPGRADING) == BIASED {
+            return true;
+        }
+        place.swap(ptr::null_mut(), AcqRel);
+        false
+    }
+
+    /// This lock in the places of the readers that it does not count.
+    #[inline(always)]
+    fn address(&self) -> *mut () {
+        ptr::from_ref(self).cast::<()>().cast_mut()
+    }
+
+    /// B0. A reader, inside, has met another reader, and it is time to see whether anybody writes at all.
+    #[cold]
+    #[inline(never)]
+    fn readers_meet(&self) {
+        // HINT: a writer's store may get lost, or ours: then the bias comes too early, or late.
+        let owner = self.owner.load(Relaxed);
+        if owner / QUIET + 1 < QUIET_ENOUGH.min(P::PAUSES) {
+            self.owner.store(owner + QUIET, Relaxed);
+        } else if self.state.load(Relaxed) & (BIASED | DEMAND | UPGRADABLE) == 0 {
+            self.state.fetch_or(BIASED, Relaxed);
+        }
+    }
+
+    /// B3. The calling thread has taken WRITER from a biased state, and waits for the readers who are not counted. False if it may not wait so long.
+    #[cold]
+    #[inline(never)]
+    fn drain(&self, until: Until) -> bool {
+        for thread in (1..P::most_threads()).map(ThreadId) {
+            let place = P::reading(thread);
+            let since = P::now_ns();
+            loop {
+                let seen = place.load(Relaxed);
+                if seen != self.address() {
+                    // ORDER: AcqRel: Acquire pairs with B4; Release pairs with B1: who comes after this sees that the bias is gone.
+                    if place.compare_exchange(seen, seen, AcqRel, Relaxed).is_ok() {
+                        break;
+                    }
+                    continue;
+                }
+                match until {
+                    Until::Now => return false,
+                    Until::Deadline(deadline) if P::past(deadline) => return false,
+                    _ => {}
+                }
+                // HINT: wrong either way, it costs a spin or a nap.
+                if P::now_ns() < since + SPIN_NS && runs::<P>(thread) {
+                    P::pause();
+                } else {
+                    P::nap(NAP_NS);
+                }
+            }
+        }
+        // A reader in its place may have acquired the lock once more meanwhile, and counted itself (A5).
+        // ORDER: Acquire (B5), pairs with R1.
+        while self.state.load(Acquire) & READERS != 0 {
+            match until {
+                Until::Now => return false,
+                Until::Deadline(deadline) if P::past(deadline) => return false,
+                _ => P::nap(NAP_NS),
+            }
+        }
+        true
+    }
+
+    /// The calling thread reads, and the lock does not count it.
+    fn reads_aside(&self) -> bool {
+        let me = P::current();
+        me != ThreadId::NONE && P::reading(me).load(Relaxed) == self.address()
+    }
+
+    /// The calling thread has taken WRITER from this state: is it alone? If not, and it may not wait, it keeps `instead`.
+    #[inline]
+    fn alone(&self, word: u32, until: Until, instead: u32) -> bool {
+        self.owner.store(P::current().0, Relaxed);
+        if word & BIASED == 0 || self.drain(until) {
+            return true;
+        }
+        self.release(WRITER, instead);
+        false
+    }
+
+    /// A reader that neither its own place nor READERS knows: it came in on another thread, or under another id before a fork.
+    #[cold]
+    #[inline(never)]
+    fn unlock_elsewhere(&self) {
+        // Takes back what took READERS below zero.
+        self.state.fetch_add(READER.wrapping_sub(VERSION), Relaxed);
+        for thread in (1..P::most_threads()).map(ThreadId) {
+            let place = P::reading(thread);
+            // ORDER: AcqRel, as B4.
+            if place.load(Relaxed) == self.address()
+                && place.compare_exchange(self.address(), ptr::null_mut(), AcqRel, Relaxed).is_ok()
+            {
+                return;
+            }
+        }
     }
 
     #[inline]
@@ -492,11 +647,11 @@ impl<P: Platform> Wakeful<P> {
         loop {
             let word = self.state.load(Relaxed);
             if word & READERS == 0 {
-                let new = word & !(UPGRADABLE | UPGRADING) | WRITER;
-                // ORDER: Acquire (A2), pairs with R1.
-                if self.state.compare_exchange(word, new, Acquire, Relaxed).is_ok() {
-                    self.owner.store(P::current().0, Relaxed);
-                    return true;
+                let new = word & !(UPGRADABLE | UPGRADING | BIASED) | WRITER;
+                // ORDER: Acquire (U1), pairs with R1; Release, as in `take`.
+                if self.state.compare_exchange(word, new, AcqRel, Relaxed).is_ok() {
+                    // UPGRADING is gone in either case.
+                    return self.alone(word, deadline.into(), UPGRADABLE | BIASED);
                 }
                 continue;
             }
@@ -543,6 +698,15 @@ impl<P: Platform> RawRwLock<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn unlock_read(&self, _: &()) {
+        let me = P::current();
+        if me != ThreadId::NONE {
+            let place = P::reading(me);
+            if place.load(Relaxed) == self.address() {
+                // ORDER: AcqRel (B4): Release pairs with B3: the writer's changes come after our reads. Acquire: as B1, for who comes next under this id.
+                place.swap(ptr::null_mut(), AcqRel);
+                return;
+            }
+        }
         // ORDER: Release (R1), pairs with A1 and A2: the next writer's changes come after our reads.
         self.after_read(self.state.fetch_add(VERSION - READER, Release));
     }
@@ -589,6 +753,11 @@ impl<P: Platform> RawRwLockRecursive<P> for Wakeful<P> {
     #[inline]
     fn try_read_recursive(&self) -> bool {
         self.try_take(Want::ReadRecursive, 0)
+            || self.reads_aside() && {
+                // A5.
+                self.state.fetch_add(READER, Relaxed);
+                true
+            }
     }
 
     #[inline]
@@ -629,12 +798,9 @@ impl<P: Platform> RawRwLockUpgrade<P> for Wakeful<P> {
     unsafe fn try_upgrade(&self) -> bool {
         let mut word = self.state.load(Relaxed);
         while word & READERS == 0 {
-            // ORDER: Acquire (A1), pairs with R1.
-            match self.state.compare_exchange_weak(word, word - UPGRADABLE + WRITER, Acquire, Relaxed) {
-                Ok(_) => {
-                    self.owner.store(P::current().0, Relaxed);
-                    return true;
-                }
+            // ORDER: Acquire (U1), pairs with R1; Release, as in `take`.
+            match self.state.compare_exchange_weak(word, word & !(UPGRADABLE | BIASED) | WRITER, AcqRel, Relaxed) {
+                Ok(_) => return self.alone(word, Until::Now, UPGRADABLE | BIASED),
                 Err(now) => word = now,
             }
         }

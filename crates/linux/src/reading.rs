@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where each thread says which reader-writer lock it reads, when it does not count itself in the lock: a line a thread.
+//!
+//! Not in the arena: the lines must stay where they are when a fork moves on to another arena, and a thread's line belongs to whoever has its id.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+
+use platform::ThreadId;
+
+#[repr(align(64))]
+struct Line(AtomicPtr<()>);
+
+static LINES: [Line; ThreadId::LIMIT as usize] = [const { Line(AtomicPtr::new(ptr::null_mut())) }; _];
+
+/// The ids of all threads that ever were are below this. Not of the registry, which begins anew in a forked child: the child's thread has another id
+/// there and may still hold what it reads under its old one.
+static MOST: AtomicU32 = AtomicU32::new(1);
+
+/// A thread is about to get this id.
+pub fn announce(id: u32) {
+    // ORDER: AcqRel, pairs with `most_threads`: who asked before us is seen by what we do after.
+    MOST.fetch_max(id + 1, AcqRel);
+}
+
+/// See [`platform::Platform::most_threads`].
+pub fn most_threads() -> u32 {
+    // ORDER: AcqRel, see `announce`.
+    MOST.fetch_add(0, AcqRel).min(ThreadId::LIMIT)
+}
+
+/// The thread's place.
+#[inline]
+pub fn place(thread: ThreadId) -> &'static AtomicPtr<()> {
+    &LINES[(thread.0 % ThreadId::LIMIT) as usize].0
+}
