@@ -402,8 +402,9 @@ mod twins {
             struct $name<P: Platform>(Wakeful<P>);
 
             impl<P: Platform> Condvar<P> for $name<P> {
+                // The first wait may stand by already.
                 fn new() -> Self {
-                    Self(Wakeful::new())
+                    Self(in_state(1 << 10))
                 }
                 $(fn $method(&self $(, $argument: $type)*) $(-> $result)? {
                     let $this = &self.0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mutex that the calling thread has locked last, if it has not unlocked any since.
 //!
-//! So a signal knows that it is given under the waiter's own mutex. HINT: null says nothing. An address that is not null is that of a mutex of
-//! ours which the thread holds; only a program that has a mutex unlocked by another thread than locked it, which POSIX forbids, can make it wrong.
+//! So a signal knows that it is given under the waiter's own mutex. Null says nothing. An address that is not null is that of a mutex of ours which
+//! the thread holds, unless the mutex was unlocked by another thread, which POSIX forbids, or began a new life while locked. Then the signal would
+//! wait for a release that may not come, so whoever relies on it asks the mutex too; what that cannot tell is a thread without an id holding it now.
 
 #[cfg(target_arch = "x86_64")]
 mod word {

@@ -92,7 +92,7 @@ impl Mutex {
     /// True for a normal mutex on the default algorithm: one load, one or, one branch.
     #[inline(always)]
     fn simple(&self) -> bool {
-        // SAFETY: the low byte of `kind`; it never changes after initialisation, so a narrower load sees the same.
+        // SAFETY: the low byte of `kind`, which has all of it that ever changes after initialisation (OWES), by the holder.
         let kind = unsafe { (*(&raw const self.kind).cast::<AtomicU8>()).load(Relaxed) };
         kind | CHOICE.load(Relaxed) == 0
     }
@@ -357,7 +357,8 @@ pub fn owe(mutex: usize, word: &AtomicU32, commit: impl FnOnce() -> bool) -> boo
     }
     // SAFETY: the caller holds it, so it exists.
     let mutex = unsafe { &*core::ptr::with_exposed_provenance::<Mutex>(mutex) };
-    if !mutex.simple() || !commit() {
+    // It may have been given a new life without having been released (a child after fork).
+    if !mutex.simple() || !mutex.lock.may_be_mine() || !commit() {
         return false;
     }
     mutex.owed.store(core::ptr::from_ref(word).cast_mut(), Relaxed);
@@ -448,6 +449,9 @@ pub unsafe extern "C" fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *
             return real::mutex_init(mutex, attr);
         }
         mutex.write_bytes(0, 1);
+        if held::get() == mutex.addr() {
+            held::set(0);
+        }
         Mutex::from(mutex).kind.store((flags & !ATTR_FLAGS) as i32, Relaxed);
     }
     0

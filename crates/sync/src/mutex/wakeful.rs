@@ -80,7 +80,8 @@
 //! *Next waiter preempted*: nothing is handed to it; others take the free lock (W7). *More threads than processors*: all but the few
 //! that run at all sleep in line, and the line advances once a turn. *Hint stale*: "runs" costs at most SPIN_NS of spinning and then
 //! sleep; "does not run" costs a sleep and a wake-up a section. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
-//! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER. *Signal handler* that waits for another lock
+//! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER; one that comes through exactly eight forks, one in
+//! the other, without being touched, is not told from the process's own. *Signal handler* that waits for another lock
 //! while its thread is in line: STATE is not IDLE, so it does not join a line (W2). One that forks by `_Fork` there and
 //! goes on waiting in the child is not provided for.
 //!
@@ -139,9 +140,13 @@ const IDLE: u32 = 0;
 const ASLEEP: u32 = 1;
 const PROMOTED: u32 = 2;
 
-/// Values of MODE.
+/// Values of MODE ...
 const SHARING: u32 = 1 << 31;
 const BAN: u32 = 60;
+/// ... and in it, how often of late the thread spun in vain as a standby (W5).
+const VAIN_SHIFT: u32 = 8;
+const VAIN_MOST: u32 = 5;
+const VAIN: u32 = 7 << VAIN_SHIFT;
 
 // COST: all in ns, tuned on two virtual processors (Xeon, 2.6 GHz, Linux 6.18, November 2026) where a cache line changes its processor in 60 to 150 ns, a
 // context switch takes 1 us, and an idle processor wakes up in 15 to 40 us.
@@ -192,6 +197,14 @@ fn newest(word: u32) -> ThreadId {
 impl<P: StaticPlatform> Wakeful<P> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
+}
+
+impl<P: Platform> Wakeful<P> {
+    /// Can it be that the calling thread holds the lock? False: it does not. True: it does, or a thread without an id does.
+    pub fn may_be_mine(&self) -> bool {
+        let word = self.word.load(Relaxed);
+        word & LOCKED != 0 && (owner(word) == ThreadId::NONE || owner(word) == P::current())
+    }
 }
 
 impl<P: Platform> RawMutex<P> for Wakeful<P> {
@@ -277,6 +290,8 @@ struct Waiter {
     /// It has met somebody who runs and wants the lock too, this thread if it saw it: it looks closely before it takes the lock (W3).
     wary: bool,
     seen: ThreadId,
+    /// As the standby it spun in vain (W5).
+    vain: bool,
     /// The holder comes back at once (W3).
     hot: bool,
     /// It takes what it finds free (W4).
@@ -315,6 +330,7 @@ impl<P: Platform> Wakeful<P> {
             nap: NAP_NS,
             wary: false,
             seen: ThreadId::NONE,
+            vain: false,
             hot: false,
             share: shares::<P>(me, now),
         };
@@ -363,12 +379,13 @@ impl<P: Platform> Wakeful<P> {
             }
             let now = P::now_ns();
             // HINT: wrong either way, it costs a spin or a sleep: see the head of this file.
-            let running = !matches!(P::run_state(seen), RunState::Preempted | RunState::Blocked);
+            let state = P::run_state(seen);
+            let running = !matches!(state, RunState::Preempted | RunState::Blocked);
             // A holder without a processor is no contention.
             waiter.wary = running;
             waiter.seen = seen;
             if waiter.standby {
-                self.stand_by(word, waiter, running, now);
+                self.stand_by(word, waiter, state, now);
             } else if running && !waiter.hot && word & HANDOFF == 0 && now < waiter.arrived + ARRIVAL_NS {
                 let gap = ((now - waiter.arrived) / 4)
                     .clamp(if waiter.share { POLL_SHARING_NS } else { POLL_NS }, POLL_MAX_NS);
@@ -423,7 +440,7 @@ impl<P: Platform> Wakeful<P> {
         } else if waiter.hot && waiter.grace.is_none() && waiter.demanded.is_none() {
             if waiter.standby {
                 let now = P::now_ns();
-                self.stand_by(word, waiter, true, now);
+                self.stand_by(word, waiter, RunState::Running, now);
             } else {
                 self.enlist(waiter);
             }
@@ -455,11 +472,17 @@ impl<P: Platform> Wakeful<P> {
         if waiter.standby && new & NEWEST != 0 && word & RELAY == 0 {
             self.promote();
         }
+        if waiter.standby && !waiter.vain {
+            learn_patience::<P>(waiter.me, false);
+        }
         true
     }
 
     /// One step of the standby beside a lock that is held, or hot.
-    fn stand_by(&self, word: u32, waiter: &mut Waiter, running: bool, now: u64) {
+    fn stand_by(&self, word: u32, waiter: &mut Waiter, state: RunState, now: u64) {
+        let running = !matches!(state, RunState::Preempted | RunState::Blocked);
+        let dark = state == RunState::Unknown;
+        let limit = if dark { patience_in_the_dark::<P>(waiter.me) } else { SPIN_NS };
         let waited = now.saturating_sub(waiter.since);
         let patience = if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS };
         if word & HANDOFF == 0 && (waiter.demanded.is_some() || waited >= patience) {
@@ -470,7 +493,7 @@ impl<P: Platform> Wakeful<P> {
         } else if !running {
             self.sleep_on_word(word, waiter);
         } else if let Some(demanded) = waiter.demanded {
-            if now < demanded + SPIN_NS {
+            if now < demanded + limit {
                 P::pause();
             } else {
                 self.sleep_on_word(word, waiter);
@@ -479,9 +502,13 @@ impl<P: Platform> Wakeful<P> {
             P::nap_beside(&self.word, waiter.nap);
             waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
             waiter.hot = false;
-        } else if waited < SPIN_NS {
+        } else if waited < limit {
             spin_until::<P>(now + (waited / 4).clamp(POLL_NS, POLL_MAX_NS));
         } else {
+            if dark && !waiter.vain {
+                waiter.vain = true;
+                learn_patience::<P>(waiter.me, true);
+            }
             self.sleep_on_word(word, waiter);
         }
     }
@@ -653,26 +680,52 @@ fn shares<P: Platform>(me: ThreadId, now: u64) -> bool {
     if me == ThreadId::NONE {
         return false;
     }
-    let (mode, waited, between) = (P::word(me, MODE), P::word(me, WAITED), P::word(me, BETWEEN));
+    let (waited, between) = (P::word(me, WAITED), P::word(me, BETWEEN));
     let since = (now as u32).wrapping_sub(P::word(me, LAST).load(Relaxed)).min(100_000);
     let sum = between.load(Relaxed) / 8 * 7 + since;
     between.store(sum, Relaxed);
-    match mode.load(Relaxed) {
+    match mode::<P>(me) {
         SHARING if waited.load(Relaxed) < sum / 8 => true,
         SHARING => {
-            mode.store(BAN, Relaxed);
+            set_mode::<P>(me, BAN);
             false
         }
         ban => {
-            mode.store(ban.saturating_sub(1), Relaxed);
+            set_mode::<P>(me, ban.saturating_sub(1));
             false
         }
     }
 }
 
+fn mode<P: Platform>(thread: ThreadId) -> u32 {
+    P::word(thread, MODE).load(Relaxed) & !VAIN
+}
+
+fn set_mode<P: Platform>(me: ThreadId, mode: u32) {
+    let word = P::word(me, MODE);
+    word.store(word.load(Relaxed) & VAIN | mode, Relaxed);
+}
+
+/// W5. How long the thread spins as a standby for a holder of whom nobody knows whether it runs.
+fn patience_in_the_dark<P: Platform>(me: ThreadId) -> u64 {
+    let vain = if me == ThreadId::NONE { 0 } else { (P::word(me, MODE).load(Relaxed) & VAIN) >> VAIN_SHIFT };
+    SPIN_NS >> vain
+}
+
+/// Remembers how that went.
+fn learn_patience<P: Platform>(me: ThreadId, vain: bool) {
+    if me != ThreadId::NONE {
+        let word = P::word(me, MODE);
+        let old = word.load(Relaxed);
+        let times = (old & VAIN) >> VAIN_SHIFT;
+        let times = if vain { (times + 1).min(VAIN_MOST) } else { times.saturating_sub(1) };
+        word.store(old & !VAIN | times << VAIN_SHIFT, Relaxed);
+    }
+}
+
 /// HINT: of another thread.
 fn is_sharing<P: Platform>(thread: ThreadId) -> bool {
-    thread != ThreadId::NONE && P::word(thread, MODE).load(Relaxed) == SHARING
+    thread != ThreadId::NONE && mode::<P>(thread) == SHARING
 }
 
 /// Adds a wait to the thread's memory.
@@ -689,16 +742,16 @@ fn remember<P: Platform>(me: ThreadId, arrived: u64) {
 /// W4. The thread stood in another's way: it shares no more, until it finds out anew.
 fn keep<P: Platform>(me: ThreadId) {
     if is_sharing::<P>(me) {
-        P::word(me, MODE).store(0, Relaxed);
+        set_mode::<P>(me, 0);
     }
 }
 
 /// The thread met a lock that is nearly always free: it may share. False while it is banned.
 fn try_share<P: Platform>(me: ThreadId) -> bool {
-    if me == ThreadId::NONE || P::word(me, MODE).load(Relaxed) != 0 {
+    if me == ThreadId::NONE || mode::<P>(me) != 0 {
         return false;
     }
-    P::word(me, MODE).store(SHARING, Relaxed);
+    set_mode::<P>(me, SHARING);
     P::word(me, WAITED).store(0, Relaxed);
     P::word(me, BETWEEN).store(100_000, Relaxed);
     true

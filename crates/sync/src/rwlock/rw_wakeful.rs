@@ -78,7 +78,8 @@
 //! # Fairness and space
 //!
 //! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
-//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next. 16 bytes, and a cache line for each thread
+//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
+//! Read locks held at one time, nested ones counted: 2^19 - 1, which is not checked. 16 bytes, and a cache line for each thread
 //! of the process, used once it reads a biased lock. A writer that ends the bias pays a look at each thread's line, once in 2,000 reads at most.
 //!
 //! # Rejected
@@ -446,9 +447,9 @@ impl<P: Platform> Wakeful<P> {
     /// A front that a fork left in the parent.
     fn purge(&self) {
         let front = self.front.load(Relaxed);
-        if front != 0
+        if front & FRONT != 0
             && (front & GENERATION) >> GENERATION_SHIFT != P::generation()
-            && self.front.compare_exchange(front, 0, Relaxed, Relaxed).is_ok()
+            && self.front.compare_exchange(front, front & SHARED, Relaxed, Relaxed).is_ok()
         {
             self.state.fetch_and(!(DEMAND | URGENT | SLEEPER), Relaxed);
             // SAFETY: the thread that locked it is not here, and only one thread gets here.
@@ -538,7 +539,7 @@ impl<P: Platform> Wakeful<P> {
         // did to the state before it looked.
         place.swap(self.address(), AcqRel);
         // ORDER: Acquire (B2), pairs with R2.
-        if self.state.load(Acquire) & (BIASED | DEMAND | UPGRADING) == BIASED {
+        if self.state.load(Acquire) & (BIASED | DEMAND | UPGRADING | WRITER) == BIASED {
             return true;
         }
         place.swap(ptr::null_mut(), AcqRel);
@@ -559,8 +560,12 @@ impl<P: Platform> Wakeful<P> {
         let owner = self.owner.load(Relaxed);
         if owner / QUIET + 1 < QUIET_ENOUGH.min(P::PAUSES) {
             self.owner.store(owner + QUIET, Relaxed);
-        } else if self.state.load(Relaxed) & (BIASED | DEMAND | UPGRADABLE) == 0 {
-            self.state.fetch_or(BIASED, Relaxed);
+        } else {
+            let state = self.state.load(Relaxed);
+            // A writer beside a reader: another thread has released that reader's lock. A change meanwhile: some other time.
+            if state & (BIASED | DEMAND | UPGRADABLE | WRITER) == 0 {
+                let _ = self.state.compare_exchange(state, state | BIASED, Relaxed, Relaxed);
+            }
         }
     }
 
