@@ -9,7 +9,7 @@
 //! spin besides the last one, which is one more than there are processors, and the V loop, which runs N - P times, leaves a unit over. That is
 //! not only a wrong decision: two episodes later the unit lets a member through a barrier that has not been achieved. Here
 //! the test is `count + 1 > N - P`, and then N - P members block, P - 1 spin, one is the last. `conformance` has the barrier as
-//! printed among the twins: loom, shuttle and real threads find the early release.
+//! printed among the twins: loom and shuttle find the early release.
 //!
 //! # State
 //!

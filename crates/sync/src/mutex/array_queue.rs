@@ -54,7 +54,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads (more than slots), loom and shuttle also with two slots; the twin whose slots overrun is caught.
+//! `conformance`: real threads (more than slots), loom and shuttle (fewer than slots: they do not see slots shared); the twin whose slots overrun is caught.
 
 use core::array;
 use core::marker::PhantomData;

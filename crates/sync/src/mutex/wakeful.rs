@@ -56,7 +56,8 @@
 //!     SAMPLES times more. If one owner has it again, the lock is *hot*: it leaves it and naps (standby) or goes to Q1 (arrival).
 //! W4. If the owner hardly ever has it, or shares itself, the lock is not what the threads wait for: the thread *shares*, that is, it
 //!     takes locks when it finds them free, until it waits for more than an eighth of its time.
-//! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby, or has demanded the lock, for SPIN_NS.
+//! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby, or has demanded the lock, for SPIN_NS;
+//!     of a holder of whom nobody knows whether it runs, for the less, the oftener it did so in vain (halved each time, 5 times).
 //! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was rescinded, it sets HANDOFF, whatever the hints say.
 //! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS (SPIN_NS if KICK says that the standby is being woken), setting RELAY if somebody sleeps in line, and after that takes it and clears
 //!     both: the standby is not awake. (Not if the RELAY is another's: that thread tells from HANDOFF whether the standby came.)
