@@ -651,9 +651,8 @@ impl<P: Platform> Wakeful<P> {
                     return;
                 }
             }
-            // Meanwhile a counted reader, whose count our step had hidden, has left by our place, and left us its count.
-            // ORDER: Release (R1), pairs with A1 and A2.
-            let was = self.state.fetch_add(VERSION - READER, Release);
+            // Meanwhile a counted reader, whose count our step had hidden, has left by our place, and left us its count. We have released already.
+            let was = self.state.fetch_add(VERSION - READER, Relaxed);
             if was & READERS != 0 {
                 return self.after_read(was);
             }
