@@ -317,7 +317,7 @@ macro_rules! model {
                 let me = Self::register().0 as usize;
                 let address = std::ptr::from_ref(word) as usize;
                 let mut sleepers = world().sleepers.lock().unwrap();
-                if word.load(SeqCst) != expected {
+                if word.load(Relaxed) != expected {
                     return Wait::Changed;
                 }
                 if let Some(deadline) = deadline {
