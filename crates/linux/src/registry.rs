@@ -699,10 +699,6 @@ impl Registry {
             if tid == 0 || tid == RECLAIMING || alive(tid) {
                 continue;
             }
-            // The kernel forgets a thread's id before its last switch; until that, it may still be in a count.
-            if self.view() == View::Bpf && block.preempted_as.load(Relaxed) != 0 {
-                continue;
-            }
             if block.tid.compare_exchange(tid, RECLAIMING, Acquire, Relaxed).is_ok() {
                 if self.view() == View::Perf {
                     Perf::detach(self.slot(id));
@@ -765,7 +761,7 @@ pub fn register(always: bool) -> ThreadId {
         let local = registry.local();
         if tls::epoch() == local.epoch.load(Relaxed) {
             let id = ThreadId(tls::id());
-            // We run. If the arena says otherwise, nobody writes it any more.
+            // We run. If the arena says otherwise, it missed a switch, or nobody writes it any more.
             if (local.view.load(Relaxed) != View::Bpf as u32
                 || matches!(registry.look(id), RunState::Running | RunState::Unknown))
                 && registry.content(id, always)
@@ -791,8 +787,12 @@ fn register_slow(always: bool) -> ThreadId {
     let local = registry.local();
     let mine = ThreadId(tls::id());
     if tls::epoch() == local.epoch.load(Relaxed) {
-        // The view was found dead, or the thread is not content, or a handler registered us before signals were off.
-        if registry.view() != View::Bpf || matches!(registry.look(mine), RunState::Running | RunState::Unknown) {
+        // The thread is not content, or a handler registered us before signals were off, or we read that we do not run: the view has
+        // missed a switch, or it is dead.
+        if registry.view() != View::Bpf
+            || matches!(registry.look(mine), RunState::Running | RunState::Unknown)
+            || Bpf::attach(registry.slot(mine)) == Attached::Yes
+        {
             registry.reconsider(mine, always);
             return mine;
         }
