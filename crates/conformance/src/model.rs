@@ -305,7 +305,11 @@ macro_rules! model {
             }
 
             fn cluster() -> u32 {
-                Self::id() % 2
+                // Threads move where hints are mixed.
+                match world().settings.hints {
+                    Hints::Mixed => world().writes.get() as u32 % 2,
+                    Hints::Always(_) => Self::id() % 2,
+                }
             }
 
             fn cpu_ns() -> u64 {

@@ -38,8 +38,9 @@
 //! over but not yet replaced. Each arrival learns its episode in the step in which it arrives.
 //! I2. `released` is never ahead of the completed episodes: each completed one adds one, after it completed.
 //! I3. Who sleeps has set SLEEPERS in its own episode, and A2 of that episode sees it, because both change `state`.
-//! I4. `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
-//! that an episode needs to A2.
+//! I4. `parties` changes only between the arrivals of a thread that answers for the change, a party, so it stands still from the last arrival
+//! that an episode needs to A2. (A stranger who joined, and then arrived, between the last one's look at `parties` and its A2 would leave
+//! `state` as it was.)
 //! I5. A released thread is counted in `leaving` before it is released; the thread that releases touches nothing after A4 but
 //! uses the address to wake.
 //!
@@ -201,8 +202,8 @@ impl<P: Platform> BWakeful<P> {
             }
             let parties = self.parties.load(Relaxed).min(REMAINING);
             let next = (state >> EPISODE_SHIFT).wrapping_add(1) << EPISODE_SHIFT | parties;
-            // ORDER: AcqRel (A2): Acquire pairs with A1, Release with W1; passes on to all what all wrote.
-            match self.state.compare_exchange_weak(state, next, AcqRel, Acquire) {
+            // ORDER: Release (A2), pairs with W1; passes on to all what all wrote, who came before what we have read above: only SLEEPERS may be new (I4).
+            match self.state.compare_exchange_weak(state, next, Release, Relaxed) {
                 Ok(_) => {
                     if state & SLEEPERS != 0 {
                         self.call();
@@ -234,14 +235,13 @@ impl<P: Platform> BWakeful<P> {
         if leaf.arrivals.fetch_add(1, Release) & CARRIED != 0 {
             return Arrival::Waits { episode, others: REMAINING };
         }
-        // ORDER: Acquire (L2), pairs with L1.
-        let mut arrivals = leaf.arrivals.fetch_or(CARRIED, Acquire);
+        let mut arrivals = leaf.arrivals.fetch_or(CARRIED, Relaxed);
         if arrivals & CARRIED != 0 {
             return Arrival::Waits { episode, others: REMAINING };
         }
         loop {
-            // ORDER: AcqRel (L2): Acquire pairs with L1, Release with the next carrier's.
-            let carry = match leaf.arrivals.compare_exchange_weak(arrivals | CARRIED, CARRIED, AcqRel, Relaxed) {
+            // ORDER: Acquire (L2), pairs with L1.
+            let carry = match leaf.arrivals.compare_exchange_weak(arrivals | CARRIED, CARRIED, Acquire, Relaxed) {
                 Ok(_) => arrivals & !CARRIED,
                 Err(now) => {
                     arrivals = now;
@@ -252,8 +252,8 @@ impl<P: Platform> BWakeful<P> {
             if carry > 0 && matches!(self.arrive(carry), Arrival::Last) {
                 return self.carried_last(leaf);
             }
-            // ORDER: AcqRel (L3), as L2.
-            match leaf.arrivals.compare_exchange(CARRIED, 0, AcqRel, Relaxed) {
+            // L3.
+            match leaf.arrivals.compare_exchange(CARRIED, 0, Relaxed, Relaxed) {
                 Ok(_) => return Arrival::Waits { episode, others: REMAINING },
                 Err(now) => arrivals = now,
             }
@@ -264,12 +264,12 @@ impl<P: Platform> BWakeful<P> {
     /// carry them.
     fn carried_last(&self, leaf: &BWakefulLeaf<P>) -> Arrival {
         loop {
-            // ORDER: AcqRel (L3), as L2.
-            if leaf.arrivals.compare_exchange(CARRIED, 0, AcqRel, Relaxed).is_ok() {
+            // L3.
+            if leaf.arrivals.compare_exchange(CARRIED, 0, Relaxed, Relaxed).is_ok() {
                 return Arrival::Last;
             }
-            // ORDER: AcqRel (L2).
-            let carry = leaf.arrivals.swap(CARRIED, AcqRel) & !CARRIED;
+            // ORDER: Acquire (L2), pairs with L1.
+            let carry = leaf.arrivals.swap(CARRIED, Acquire) & !CARRIED;
             if carry > 0 {
                 // Not the last of its episode: that one needs us.
                 self.arrive(carry);
@@ -399,8 +399,8 @@ impl<P: Platform> BWakeful<P> {
             if Self::over(state, episode) {
                 return;
             }
-            // ORDER: Release (W3), pairs with A2: W2 has not seen the call of our own episode, which comes after.
-            if state & SLEEPERS != 0 || self.state.compare_exchange(state, state | SLEEPERS, Release, Relaxed).is_ok() {
+            // W3. W2 has not seen the call of our own episode, or that would be over.
+            if state & SLEEPERS != 0 || self.state.compare_exchange(state, state | SLEEPERS, Relaxed, Relaxed).is_ok() {
                 P::wait(&self.calls, calls, None);
             }
         }

@@ -66,6 +66,7 @@ pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
 /// A barrier that lives in place, knows nobody, and whose parties may come and go.
 pub trait RawBarrierDynamic<P: Platform>: RawBarrier<P, Member = ()> {
     /// One party more, from the present episode on, for which the caller answers: it is waited for. False if there is no room for more.
+    /// The caller is a party that has not arrived in this episode, or nobody is at the barrier: else an episode may end without the new one.
     fn join(&self) -> bool;
 
     /// Arrives without waiting, as one party less from the next episode on.
