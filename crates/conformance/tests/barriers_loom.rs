@@ -98,5 +98,5 @@ fn b_wakeful_leaf_of_the_next_episode() {
 
 #[test]
 fn b_wakeful_freeing() {
-    one("b-wakeful, freeing", UNKNOWN, 2, 5_000, || barrier_bodies::freeing::<Loom, BWakefulDrained<Loom>>());
+    one("b-wakeful, freeing", UNKNOWN, 2, 5_000, barrier_bodies::freeing::<Loom, BWakefulDrained<Loom>>);
 }
