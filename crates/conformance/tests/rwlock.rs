@@ -251,7 +251,7 @@ mod default {
 
     #[test]
     fn loom_bias_after_a_writer() {
-        loom("bias after a writer", 2, 500, || bodies::aside_after_a_writer::<Loom, Wakeful<Loom>>());
+        loom("bias after a writer", 2, 500, bodies::aside_after_a_writer::<Loom, Wakeful<Loom>>);
     }
 
     #[test]
