@@ -425,7 +425,7 @@ impl Engine {
 
     /// A number below `bound`.
     pub fn below(random: &mut Pcg64Mcg, bound: u64) -> u64 {
-        (u128::from(random.next_u64()) * u128::from(bound) >> 64) as u64
+        ((u128::from(random.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from 0 to 1.
@@ -510,7 +510,7 @@ pub(crate) unsafe fn touch(this: *mut Engine, line: LineId, kind: Kind) {
     // SAFETY: as the caller promises.
     unsafe {
         sync(this);
-        while (&(*this).memory).is_watched(line) && (&mut *this).unpark_watchers(line, kind) {
+        while (*this).memory.is_watched(line) && (&mut *this).unpark_watchers(line, kind) {
             // They go first, up to this moment.
             suspend(this, Reason::Late);
         }

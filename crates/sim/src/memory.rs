@@ -68,6 +68,12 @@ pub(crate) struct Traffic {
     pub queued: Time,
 }
 
+/// How an object's life ends.
+struct End {
+    at: *mut u8,
+    end: unsafe fn(*mut u8),
+}
+
 pub(crate) struct Memory {
     base: *mut u8,
     allocation: *mut u8,
@@ -86,7 +92,7 @@ pub(crate) struct Memory {
     atomic: Time,
     per_sharer: Time,
     pub traffic: Traffic,
-    drops: Vec<(*mut u8, unsafe fn(*mut u8))>,
+    ends: Vec<End>,
 }
 
 impl Memory {
@@ -130,7 +136,7 @@ impl Memory {
             atomic: from_ns(machine.memory.atomic_ns.value),
             per_sharer: from_ns(machine.memory.per_sharer_ns.value),
             traffic: Traffic::default(),
-            drops: Vec::new(),
+            ends: Vec::new(),
         }
     }
 
@@ -178,7 +184,7 @@ impl Memory {
             unsafe { at.cast::<T>().drop_in_place() };
         }
         if std::mem::needs_drop::<T>() {
-            self.drops.push((at.cast(), end::<T>));
+            self.ends.push(End { at: at.cast(), end: end::<T> });
         }
     }
 
@@ -334,7 +340,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        while let Some((at, end)) = self.drops.pop() {
+        while let Some(End { at, end }) = self.ends.pop() {
             // SAFETY: placed once, and nobody uses what was placed when the machine ends.
             unsafe { end(at) };
         }

@@ -205,6 +205,18 @@ fn disturb() {
     });
 }
 
+/// Nobody is earlier than the running thread: what it sees now is how things are at its moment.
+fn moment() {
+    let this = machine();
+    disturb();
+    // SAFETY: the current machine, and its running thread if there is one.
+    unsafe {
+        if (*this).current != NOBODY {
+            sync(this);
+        }
+    }
+}
+
 fn index(thread: ThreadId) -> usize {
     thread.0 as usize - 1
 }
@@ -337,7 +349,7 @@ impl Platform for Sim {
     }
 
     fn spare_processors() -> bool {
-        disturb();
+        moment();
         look(|it| {
             it.setting.hints != crate::Hints::None
                 && it.current != NOBODY
@@ -414,17 +426,17 @@ impl Platform for Sim {
     }
 
     fn processors() -> u32 {
-        disturb();
+        moment();
         look(|it| it.partition as u32)
     }
 
     fn partition_generation() -> u32 {
-        disturb();
+        moment();
         look(|it| it.generation)
     }
 
     fn cluster() -> u32 {
-        disturb();
+        moment();
         look(|it| it.memory.cluster(it.processor) as u32)
     }
 
@@ -457,7 +469,7 @@ impl Platform for Sim {
     }
 
     fn now_ns() -> u64 {
-        disturb();
+        moment();
         look(|it| {
             if it.current != NOBODY {
                 it.now += it.costs.clock;
@@ -536,7 +548,7 @@ pub fn vary(by: f64) -> f64 {
 
 /// The running thread's clock, in ns; costs nothing, for measuring.
 pub fn clock_ns() -> f64 {
-    disturb();
+    moment();
     look(|it| it.now as f64 / NS as f64)
 }
 

@@ -141,7 +141,7 @@ impl Results {
             sections,
             wanted,
             estimated_ms: if engine.capped { elapsed_ms * wanted as f64 / sections.max(1) as f64 } else { elapsed_ms },
-            waits: (waits.len() > 0).then(|| Waits {
+            waits: (!waits.is_empty()).then(|| Waits {
                 mean_ns: waits.mean(),
                 p50_ns: waits.value_at_quantile(0.5),
                 p90_ns: waits.value_at_quantile(0.9),

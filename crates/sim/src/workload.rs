@@ -325,15 +325,15 @@ impl BarrierVisitor<Sim> for Barriers<'_> {
 impl Workload {
     /// Puts the program into the world. False if the catalogue has no such name.
     pub(crate) fn build(&self, world: &mut World) -> bool {
-        let built = match &self.program {
-            &Program::Mutex { ref lock, critical_ns, outside_ns } => {
+        let built = match self.program {
+            Program::Mutex { ref lock, critical_ns, outside_ns } => {
                 catalog::visit_mutex::<Sim, _>(lock, Mutexes { world, workload: self, critical_ns, outside_ns })
             }
-            &Program::RwLock { ref lock, critical_ns, outside_ns, writers_percent } => catalog::visit_rwlock::<Sim, _>(
+            Program::RwLock { ref lock, critical_ns, outside_ns, writers_percent } => catalog::visit_rwlock::<Sim, _>(
                 lock,
                 RwLocks { world, workload: self, critical_ns, outside_ns, writers_percent },
             ),
-            &Program::Barrier { ref barrier, outside_ns } => {
+            Program::Barrier { ref barrier, outside_ns } => {
                 catalog::visit_barrier::<Sim, _>(barrier, Barriers { world, workload: self, outside_ns })
             }
         };
