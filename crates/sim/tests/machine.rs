@@ -316,8 +316,7 @@ fn the_second_level_prefers_threads_that_matter() {
                 });
             }
         });
-        let order = order.borrow().clone();
-        order
+        order.take()
     };
     assert_eq!(done(true)[0], 2);
     assert_ne!(done(false), done(true));
