@@ -411,9 +411,57 @@ pub fn aside_pair<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(tries: bool)
     shared.finish();
 }
 
+/// A writer, and then readers who meet, after whom another reader need not count itself: it sees what the writer wrote.
+pub fn aside_after_a_writer<M: Machine, L: RawRwLock<M, Node = ()> + 'static>() {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(2, move |index| {
+        M::register();
+        if index == 0 {
+            ours.use_as(As::Writer);
+            let (one, two) = (ours.guard(&(), As::Reader), ours.guard(&(), As::Reader));
+            two.work();
+            drop((one, two));
+        } else {
+            ours.use_as(As::Reader);
+        }
+    });
+    shared.finish();
+}
+
+/// A reader, counted or not, that another thread releases, while a writer waits for it or other readers come and go.
+pub fn leaving_elsewhere<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(writers: u32, readers: u32) {
+    let shared = Shared::<M, L>::new();
+    {
+        let (one, two) = (shared.guard(&(), As::Reader), shared.guard(&(), As::Reader));
+        drop((one, two));
+    }
+    let ours = shared.clone();
+    let reader = M::spawn(move || {
+        M::register();
+        // SAFETY: released below.
+        unsafe { ours.lock.read(&()) };
+        ours.look();
+    });
+    let others: Vec<_> = (0..writers + readers)
+        .map(|index| {
+            let ours = shared.clone();
+            M::spawn(move || ours.use_as(if index < writers { As::Writer } else { As::Reader }))
+        })
+        .collect();
+    M::join(reader);
+    shared.look();
+    // SAFETY: acquired by the thread that has ended.
+    unsafe { shared.lock.unlock_read(&()) };
+    others.into_iter().for_each(M::join);
+    shared.finish();
+}
+
 /// Readers who hold the lock together for a while, and again, and acquire it once more inside; beside them a writer, one that upgrades and one that tries.
 pub fn aside<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(threads: u32) {
     let shared = Shared::<M, L>::new();
+    // Who has no id counts itself.
+    M::register();
     {
         // They meet here, before anybody writes.
         let (one, two) = (shared.guard(&(), As::Reader), shared.guard(&(), As::Reader));

@@ -315,14 +315,29 @@ mod default {
     }
 
     #[test]
+    fn loom_bias_after_a_writer() {
+        loom("bias after a writer", 2, 500, bodies::aside_after_a_writer::<Loom, Wakeful<Loom>>);
+    }
+
+    #[test]
+    fn loom_bias_leaving_elsewhere() {
+        loom("bias, leaving beside a reader", 2, 500, || bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(0, 1));
+        loom("bias, leaving beside a writer", 2, 500, || bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(1, 0));
+    }
+
+    #[test]
     fn shuttle_bias() {
         shuttle("bias", 100, || bodies::one_writer::<Shuttle, Wakeful<Shuttle>>(5, 4));
         shuttle("bias and recursion", 50, || bodies::aside::<Shuttle, Wakeful<Shuttle>>(4));
+        shuttle("bias, leaving elsewhere", 50, || bodies::leaving_elsewhere::<Shuttle, Wakeful<Shuttle>>(1, 2));
     }
 
     #[test]
     fn aside() {
-        (0..if long() { 2_000 } else { 100 }).for_each(|_| bodies::aside::<Linux, Wakeful<Linux>>(4));
+        for _ in 0..if long() { 2_000 } else { 100 } {
+            bodies::aside::<Linux, Wakeful<Linux>>(4);
+            bodies::leaving_elsewhere::<Linux, Wakeful<Linux>>(2, 4);
+        }
     }
 
     #[test]

@@ -112,6 +112,10 @@ const UNWATCHED: u32 = 0;
 const ON_DEMAND: u32 = 1;
 /// For as long as the thread lives.
 const ALWAYS: u32 = 2;
+/// As [`UNWATCHED`], and it was not worth it because the thread switches so often: asks must be [`RESTLESS_ASKS`] times as many.
+const RESTLESS: u32 = 4;
+/// COST: to find out takes four system calls.
+const RESTLESS_ASKS: u32 = 32;
 /// The view does not take it.
 const REFUSED: u32 = 3;
 
@@ -529,7 +533,7 @@ impl Registry {
         }
         // Until the view says otherwise; the last holder of the block left nothing here.
         block.run_state.store(RunState::Unknown as u32, Relaxed);
-        self.forget(id);
+        self.forget(id, switches().0);
         if always {
             self.watch(id, ALWAYS);
         }
@@ -537,11 +541,11 @@ impl Registry {
     }
 
     /// The thread, not watched, is to earn it anew.
-    fn forget(&self, id: ThreadId) {
+    fn forget(&self, id: ThreadId, switches: u32) {
         let block = self.thread(id);
         block.watch.store(UNWATCHED, Relaxed);
         block.asked.store(0, Relaxed);
-        block.switched.store(switches().0, Relaxed);
+        block.switched.store(switches, Relaxed);
     }
 
     /// Is the calling thread watched as it should be?
@@ -550,6 +554,7 @@ impl Registry {
         let block = self.thread(id);
         match block.watch.load(Relaxed) {
             UNWATCHED => !always && block.asked.load(Relaxed) < ASKED,
+            RESTLESS => !always && block.asked.load(Relaxed) < ASKED * RESTLESS_ASKS,
             ON_DEMAND => !always && self.watched_switches(id) < LEASE,
             _ => true,
         }
@@ -564,9 +569,9 @@ impl Registry {
     fn reconsider(&self, id: ThreadId, always: bool) {
         let block = self.thread(id);
         match (block.watch.load(Relaxed), always) {
-            (UNWATCHED, true) => self.watch(id, ALWAYS),
+            (UNWATCHED | RESTLESS, true) => self.watch(id, ALWAYS),
             (ON_DEMAND, true) => block.watch.store(ALWAYS, Relaxed),
-            (UNWATCHED, false) => {
+            (UNWATCHED | RESTLESS, false) => {
                 let asked = block.asked.load(Relaxed);
                 if asked < ASKED {
                     return;
@@ -579,13 +584,16 @@ impl Registry {
                 if !restless && asked >= switches.wrapping_sub(block.switched.load(Relaxed)) {
                     self.watch(id, ON_DEMAND);
                 } else {
-                    self.forget(id);
+                    self.forget(id, switches);
+                    if restless {
+                        block.watch.store(RESTLESS, Relaxed);
+                    }
                 }
             }
             (ON_DEMAND, false) if self.watched_switches(id) >= LEASE => {
                 dispatch!(self.view(), detach(self.slot(id)));
                 block.run_state.store(RunState::Unknown as u32, Relaxed);
-                self.forget(id);
+                self.forget(id, switches().0);
             }
             _ => {}
         }
@@ -817,7 +825,7 @@ fn register_slow(always: bool) -> ThreadId {
     let id = if mine != ThreadId::NONE && tls::epoch() >> 4 == epoch >> 4 {
         // The same process, another view: the block stays ours.
         match registry.thread(mine).watch.load(Relaxed) {
-            UNWATCHED if !always => {}
+            UNWATCHED | RESTLESS if !always => {}
             ON_DEMAND if !always => registry.watch(mine, ON_DEMAND),
             _ => registry.watch(mine, ALWAYS),
         }

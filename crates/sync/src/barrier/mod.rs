@@ -19,7 +19,7 @@ mod scal_sc;
 mod tree;
 
 pub use b_mcs::{BMcs, BMcsMember, BMcsPlace};
-pub use b_wakeful::{BWakeful, BWakefulLeaf};
+pub use b_wakeful::{BWakeful, BWakefulDrained, BWakefulLeaf};
 pub use c_avg3::{CAvg3, CAvg3Member};
 pub use c_block::CBlock;
 pub use c_coarse::{CCoarse, CCoarseMember};
@@ -66,11 +66,15 @@ pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
 /// A barrier that lives in place, knows nobody, and whose parties may come and go.
 pub trait RawBarrierDynamic<P: Platform>: RawBarrier<P, Member = ()> {
     /// One party more, from the present episode on, for which the caller answers: it is waited for. False if there is no room for more.
+    /// The caller is a party that has not arrived in this episode, or nobody is at the barrier: else an episode may end without the new one.
     fn join(&self) -> bool;
 
     /// Arrives without waiting, as one party less from the next episode on.
     fn arrive_and_drop(&self);
+}
 
+/// A barrier that any thread may free whose own wait has returned.
+pub trait RawBarrierDrained<P: Platform>: RawBarrier<P, Member = ()> {
     /// Returns when everybody has left whom complete episodes have released: then the memory may be freed. Nobody must be waiting.
     fn drain(&self);
 }

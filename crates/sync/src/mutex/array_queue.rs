@@ -55,7 +55,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads (more than slots), loom and shuttle (fewer than slots: they do not see slots shared); the twin whose slots overrun is caught.
+//! `conformance`: real threads (more than slots), loom and shuttle, also with two slots, which threads then share; the twins whose slots overrun, and
+//! that wake one of those at a slot, are caught. Nobody sees tickets go round (2^31).
 
 use core::array;
 use core::marker::PhantomData;
