@@ -71,5 +71,7 @@ fn b_wakeful_groups() {
 
 #[test]
 fn b_wakeful_draining() {
-    each(true, "b-wakeful, draining", bounds(2, 400), || barrier_bodies::draining::<Loom, sync::barrier::BWakefulDrained<Loom>>(2, 1));
+    each(true, "b-wakeful, draining", bounds(2, 400), || {
+        barrier_bodies::draining::<Loom, sync::barrier::BWakefulDrained<Loom>>(2, 1)
+    });
 }
