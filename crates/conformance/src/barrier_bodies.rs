@@ -180,8 +180,8 @@ pub fn freeing<M: Machine, B: RawBarrierDrained<M> + 'static>() {
     M::join(other);
 }
 
-/// A thread that is no party becomes one while others may be at the barrier, which it must not; then they may not wait for it.
-pub fn stranger_joins<M: Machine, B: RawBarrierDynamic<M> + 'static>() {
+/// A thread that is no party becomes one while others may be at the barrier; they wait for it from then on.
+pub fn joining_alone<M: Machine, B: RawBarrierDynamic<M> + 'static>() {
     struct Joined<M: Machine, B> {
         barrier: B,
         rounds: M::AtomicU32,

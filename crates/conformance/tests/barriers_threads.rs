@@ -115,3 +115,17 @@ fn b_wakeful_is_unmapped_while_others_leave() {
         }
     }
 }
+
+#[test]
+fn b_wakeful_joining_alone() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::joining_alone::<Linux, Default>();
+    }
+}
+
+#[test]
+fn b_wakeful_freeing() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::freeing::<Linux, BWakefulDrained<Linux>>();
+    }
+}
