@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use platform::{Atomic, AtomicInt, Clock, Deadline, Ordering::*, Platform, Priority};
+use platform::{Atomic, AtomicInt, Clock, Deadline, Ordering::*, Platform, Priority, ThreadId, Wish};
+use sync::mutex::RawMutex;
 use sync::rwlock::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
 
 use crate::bodies::together;
@@ -243,6 +244,45 @@ pub fn trying<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) 
     assert!(shared.try_guard(&other, As::Writer).is_none(), "a writer got in beside a reader");
     drop(guard);
     shared.finish();
+}
+
+/// Who holds a lock that asks not to be preempted asks for it, whichever of several it releases first; nobody else does. Mutexes of that
+/// kind count, too.
+pub fn wishing<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
+    type Mutex<M> = sync::mutex::TasB<M, sync::wait::Unpreemptable>;
+    fn asks<M: Platform>() -> bool {
+        M::current() == ThreadId::NONE || M::wish(M::current()) != Wish::Preemptable
+    }
+    let outer = Shared::<M, L>::new();
+    let inner = Shared::<M, L>::new();
+    let (first, second) = (outer.clone(), inner.clone());
+    let mutex = Arc::new(<Mutex<M> as RawMutex<M>>::new());
+    together::<M>(threads, move |index| {
+        for round in 0..rounds {
+            let (first_node, second_node, third_node) = (L::Node::default(), L::Node::default(), L::Node::default());
+            let a = first.guard(&first_node, mixed(index, round));
+            assert!(asks::<M>(), "a holder did not ask for anything");
+            let b = second.guard(&second_node, mixed(index, round + 1));
+            assert!(first.try_guard(&third_node, As::Writer).is_none(), "a writer got in beside a holder");
+            assert!(asks::<M>(), "the wish was gone after an attempt that failed");
+            a.work();
+            b.work();
+            let (sooner, later) = if (index + round) % 2 == 0 { (a, b) } else { (b, a) };
+            drop(sooner);
+            assert!(asks::<M>(), "the wish was gone with the first of two locks");
+            drop(later);
+            assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that holds nothing kept its wish");
+            // SAFETY: unlocked below; there is no node.
+            unsafe { mutex.lock(&()) };
+            first.use_as(mixed(index, round));
+            assert!(asks::<M>(), "the wish was gone with a lock inside another");
+            // SAFETY: locked above.
+            unsafe { mutex.unlock(&()) };
+            assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that holds nothing kept its wish");
+        }
+    });
+    outer.finish();
+    inner.finish();
 }
 
 /// Who gives up comes back after the deadline, without the lock, and harms nobody.

@@ -129,3 +129,24 @@ fn b_wakeful_freeing() {
         barrier_bodies::freeing::<Linux, BWakefulDrained<Linux>>();
     }
 }
+
+/// As their theory statements say.
+#[test]
+fn sizes() {
+    use sync::barrier::*;
+    use sync::wait::Spin;
+    assert_eq!(size_of::<CSpin<Linux>>(), 12);
+    assert_eq!(size_of::<CBlock<Linux>>(), 16);
+    assert_eq!(size_of::<CSpBlk<Linux>>(), 28);
+    assert_eq!(size_of::<CLast1<Linux>>(), 28);
+    assert_eq!(size_of::<CAvg3<Linux>>(), 28);
+    assert_eq!(size_of::<CCoarse<Linux>>(), 28);
+    assert_eq!(size_of::<CSched<Linux>>(), 28);
+    assert_eq!(size_of::<Incremental<Linux, Spin>>(), 12);
+    assert_eq!(size_of::<BWakeful<Linux>>(), 24);
+    assert_eq!(size_of::<BWakefulLeaf<Linux>>(), 128);
+    assert_eq!(size_of::<TreePlace<Linux>>(), 64);
+    assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);
+    assert_eq!(size_of::<BMcsPlace<Linux>>(), 64);
+    assert_eq!(size_of::<IncrementalPlace<Linux>>(), 4);
+}
