@@ -38,9 +38,8 @@
 //! over but not yet replaced. Each arrival learns its episode in the step in which it arrives.
 //! I2. `released` is never ahead of the completed episodes: each completed one adds one, after it completed.
 //! I3. Who sleeps has set SLEEPERS in its own episode, and A2 of that episode sees it, because both change `state`.
-//! I4. `parties` changes only between the arrivals of a thread that answers for the change, a party, so it stands still from the last arrival
-//! that an episode needs to A2. (A stranger who joined, and then arrived, between the last one's look at `parties` and its A2 would leave
-//! `state` as it was.)
+//! I4. `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
+//! that an episode needs to A2.
 //! I5. A released thread is counted in `leaving` before it is released; the thread that releases touches nothing after A4 but
 //! uses the address to wake.
 //!
@@ -96,9 +95,25 @@ use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
 use super::{RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
-const REMAINING: u32 = (1 << 15) - 1;
-const SLEEPERS: u32 = 1 << 15;
-const EPISODE_SHIFT: u32 = 16;
+/// One arrival; above it, signed, how many an episode still needs.
+const ARRIVAL: u32 = 1 << 17;
+const SLEEPERS: u32 = 1 << 16;
+/// Most parties.
+const MOST: u32 = 12_287;
+/// So many arrivals are needed where all parties have left.
+const EMPTY: u32 = (1 << 14) - 1;
+
+/// Arrivals that the episode still needs; none, or less: it is about to end.
+#[inline(always)]
+fn remaining(state: u32) -> i32 {
+    state as i32 >> ARRIVAL.trailing_zeros()
+}
+
+/// The episode.
+#[inline(always)]
+fn episode(state: u32) -> u16 {
+    state as u16
+}
 
 /// Bit of `mood`: sleep at once. In its lower bits, how often in a row a trial has failed.
 const ASLEEP: u32 = 1 << 31;
@@ -161,7 +176,7 @@ enum Arrival {
     /// It was the last one.
     Last,
     /// Others are to come, so many.
-    Waits { episode: u32, others: u32 },
+    Waits { episode: u16, others: u32 },
 }
 
 fn ms(ns: u64) -> u32 {
@@ -170,48 +185,80 @@ fn ms(ns: u64) -> u32 {
 
 impl<P: Platform> BWakeful<P> {
     /// Parties at most; more do not fit.
-    pub const MOST_PARTIES: u32 = REMAINING;
+    pub const MOST_PARTIES: u32 = MOST;
 
     /// The words, in their order, of a new barrier: for those who make one in a constant.
     pub const fn words(parties: u32) -> [u32; 6] {
         let parties = if parties == 0 {
             1
-        } else if parties > REMAINING {
-            REMAINING
+        } else if parties > MOST {
+            MOST
         } else {
             parties
         };
-        [parties, 0, parties, 0, 0, 0]
+        [parties * ARRIVAL, 0, parties, 0, 0, 0]
     }
 
     /// Arrives for so many threads.
     #[inline]
     fn arrive(&self, count: u32) -> Arrival {
-        // Changes nothing, but fetches the line for writing, which a load would not.
-        // ORDER: Acquire (A2), pairs with A1: `parties`, where we are the last, is what those wrote who joined or left.
-        let mut state = self.state.fetch_add(0, Acquire);
         loop {
-            let others = (state & REMAINING).saturating_sub(count);
-            if others > 0 {
-                // ORDER: Release (A1), pairs with A2; Acquire as above.
-                match self.state.compare_exchange_weak(state, state - count, Release, Acquire) {
-                    Ok(_) => return Arrival::Waits { episode: state >> EPISODE_SHIFT, others },
-                    Err(now) => state = now,
-                }
-                continue;
+            // ORDER: AcqRel (A1), a chain that ends at the last one.
+            let before = self.state.fetch_sub(count * ARRIVAL, AcqRel);
+            let (needed, episode) = (remaining(before), episode(before));
+            if needed > MOST as i32 {
+                return self.alone(before);
             }
-            let parties = self.parties.load(Relaxed).min(REMAINING);
-            let next = (state >> EPISODE_SHIFT).wrapping_add(1) << EPISODE_SHIFT | parties;
-            // ORDER: Release (A2), pairs with W1; passes on to all what all wrote, who came before what we have read above: only SLEEPERS may be new (I4).
+            if needed > count as i32 {
+                return Arrival::Waits { episode, others: needed as u32 - count };
+            }
+            if needed > 0 {
+                self.end(before.wrapping_sub(count * ARRIVAL));
+                return Arrival::Last;
+            }
+            self.await_end(episode);
+        }
+    }
+
+    /// A2 to A4.
+    #[inline]
+    fn end(&self, mut state: u32) {
+        loop {
+            let parties = match self.parties.load(Relaxed) {
+                0 => EMPTY,
+                parties => parties.min(MOST),
+            };
+            let next = parties * ARRIVAL | episode(state).wrapping_add(1) as u32;
+            // ORDER: Release (A2), pairs with W1; publishes to all what all wrote, which A1 has acquired.
             match self.state.compare_exchange_weak(state, next, Release, Relaxed) {
-                Ok(_) => {
-                    if state & SLEEPERS != 0 {
-                        self.call();
-                    }
-                    return Arrival::Last;
-                }
+                Ok(_) => break,
                 Err(now) => state = now,
             }
+        }
+        if state & SLEEPERS != 0 {
+            self.call();
+        }
+    }
+
+    /// All parties have left: who comes need not wait, and has not been.
+    #[cold]
+    fn alone(&self, before: u32) -> Arrival {
+        // If it fails, others have been here; the last of them takes all back, or J1 did.
+        let _ = self.state.compare_exchange(
+            before.wrapping_sub(ARRIVAL),
+            before & (ARRIVAL - 1) | EMPTY * ARRIVAL,
+            Relaxed,
+            Relaxed,
+        );
+        Arrival::Last
+    }
+
+    /// Somebody is between A1 and A2.
+    #[cold]
+    #[inline(never)]
+    fn await_end(&self, episode: u16) {
+        while !self.spin(episode) {
+            P::nap(NAP_NS);
         }
     }
 
@@ -230,14 +277,14 @@ impl<P: Platform> BWakeful<P> {
     /// L1 to L3. The caller is one of exactly as many threads as there are parties.
     fn arrive_by(&self, leaf: &BWakefulLeaf<P>) -> Arrival {
         // Cannot be over before we have arrived.
-        let episode = self.state.load(Relaxed) >> EPISODE_SHIFT;
+        let episode = episode(self.state.load(Relaxed));
         // ORDER: Release (L1), pairs with L2.
         if leaf.arrivals.fetch_add(1, Release) & CARRIED != 0 {
-            return Arrival::Waits { episode, others: REMAINING };
+            return Arrival::Waits { episode, others: MOST };
         }
         let mut arrivals = leaf.arrivals.fetch_or(CARRIED, Relaxed);
         if arrivals & CARRIED != 0 {
-            return Arrival::Waits { episode, others: REMAINING };
+            return Arrival::Waits { episode, others: MOST };
         }
         loop {
             // ORDER: Acquire (L2), pairs with L1.
@@ -254,7 +301,7 @@ impl<P: Platform> BWakeful<P> {
             }
             // L3.
             match leaf.arrivals.compare_exchange(CARRIED, 0, Relaxed, Relaxed) {
-                Ok(_) => return Arrival::Waits { episode, others: REMAINING },
+                Ok(_) => return Arrival::Waits { episode, others: MOST },
                 Err(now) => arrivals = now,
             }
         }
@@ -279,19 +326,19 @@ impl<P: Platform> BWakeful<P> {
 
     /// Has the episode ended, in this state?
     #[inline(always)]
-    fn over(state: u32, episode: u32) -> bool {
-        ((state >> EPISODE_SHIFT).wrapping_sub(episode) as u16 as i16) > 0
+    fn over(state: u32, mine: u16) -> bool {
+        (episode(state).wrapping_sub(mine) as i16) > 0
     }
 
     #[inline(always)]
-    fn is_over(&self, episode: u32) -> bool {
+    fn is_over(&self, episode: u16) -> bool {
         // ORDER: Acquire (W1), pairs with A2.
         Self::over(self.state.load(Acquire), episode)
     }
 
     /// W1 to W4.
     #[inline]
-    fn await_release(&self, episode: u32, others: u32) {
+    fn await_release(&self, episode: u16, others: u32) {
         let mood = self.mood.load(Relaxed);
         if mood & (ASLEEP | TOGETHER) != 0 {
             if mood & TOGETHER != 0 {
@@ -308,7 +355,7 @@ impl<P: Platform> BWakeful<P> {
 
     /// Everybody else may be running.
     #[inline]
-    fn spin(&self, episode: u32) -> bool {
+    fn spin(&self, episode: u16) -> bool {
         for _ in 0..SPIN_PAUSES.min(P::PAUSES) {
             if self.is_over(episode) {
                 return true;
@@ -319,7 +366,7 @@ impl<P: Platform> BWakeful<P> {
     }
 
     #[inline(never)]
-    fn await_release_slow(&self, episode: u32, processors: u32) {
+    fn await_release_slow(&self, episode: u16, processors: u32) {
         let began = P::now_ns();
         let mut before = began;
         loop {
@@ -341,7 +388,7 @@ impl<P: Platform> BWakeful<P> {
             if now - began > PATIENCE_NS || self.mood.load(Relaxed) & ASLEEP != 0 {
                 return self.sleep(episode);
             }
-            if self.state.load(Relaxed) & REMAINING < processors && self.spin(episode) {
+            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(episode) {
                 return;
             }
         }
@@ -390,7 +437,7 @@ impl<P: Platform> BWakeful<P> {
 
     #[cold]
     #[inline(never)]
-    fn sleep(&self, episode: u32) {
+    fn sleep(&self, episode: u16) {
         loop {
             // ORDER: Acquire (W2), pairs with A3: who finds the call of its own episode here finds that over below.
             let calls = self.calls.load(Acquire);
@@ -452,11 +499,18 @@ impl<P: Platform> RawBarrierDynamic<P> for BWakeful<P> {
     fn join(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
-            if state & REMAINING == REMAINING {
-                return false;
-            }
+            let more = match remaining(state) {
+                ..=0 => {
+                    self.await_end(episode(state));
+                    state = self.state.load(Relaxed);
+                    continue;
+                }
+                needed if needed > MOST as i32 => state & (ARRIVAL - 1) | ARRIVAL,
+                needed if needed == MOST as i32 => return false,
+                _ => state + ARRIVAL,
+            };
             // J1.
-            match self.state.compare_exchange_weak(state, state + 1, Relaxed, Relaxed) {
+            match self.state.compare_exchange_weak(state, more, Relaxed, Relaxed) {
                 Ok(_) => break,
                 Err(now) => state = now,
             }
