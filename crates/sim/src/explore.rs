@@ -23,7 +23,9 @@ use sync::rwlock::RawRwLock;
 
 use crate::engine::{self, Engine, NOBODY, State, resume};
 use crate::machine::Machine;
-use crate::platform::{Explored, fail};
+#[cfg(doc)]
+use crate::platform::Explored;
+use crate::platform::fail;
 use crate::workload::{Hints, Setting};
 use crate::{Placed, World};
 
@@ -352,28 +354,26 @@ pub fn replay(exploration: &Exploration, schedule: &str, build: impl Fn(&mut Wor
     one(&machine(), exploration, Policy::Told(changes), &build).what
 }
 
-type Word = <Explored as Platform>::AtomicU32;
-
 /// A number that loses an update if two threads are at it.
-fn bump(number: Placed<Word>) {
+fn bump<P: Platform>(number: Placed<P::AtomicU32>) {
     let before = number.load(Relaxed);
     number.store(before + 1, Relaxed);
 }
 
-/// So many threads enter the lock's section so many times each; one is alone, and nobody is left behind.
-pub fn mutex<L: RawMutex<Explored> + 'static>(threads: u32, rounds: u32) -> impl Fn(&mut World) {
+/// `P` in what follows is [`Explored`], or something twisted around it. So many threads enter the lock's section so many times each; one is alone, and nobody is left behind.
+pub fn mutex<P: Platform, L: RawMutex<P> + 'static>(threads: u32, rounds: u32) -> impl Fn(&mut World) {
     move |world| {
         let app = world.add_app();
         let lock = world.place(L::new());
-        let number = world.place(Word::new(0));
-        let done = world.place(Word::new(0));
+        let number = world.place(P::AtomicU32::new(0));
+        let done = world.place(P::AtomicU32::new(0));
         for _ in 0..threads {
             let node = world.place(L::Node::default());
             world.spawn(app, move || {
                 for _ in 0..rounds {
                     // SAFETY: the node is this thread's, in use once at a time, and stays where it is.
                     unsafe { lock.lock(node.get()) };
-                    bump(number);
+                    bump::<P>(number);
                     // SAFETY: locked above with this node.
                     unsafe { lock.unlock(node.get()) };
                 }
@@ -386,11 +386,11 @@ pub fn mutex<L: RawMutex<Explored> + 'static>(threads: u32, rounds: u32) -> impl
 }
 
 /// So many threads read, and every second one writes; a writer is alone.
-pub fn rwlock<L: RawRwLock<Explored> + 'static>(threads: u32, rounds: u32) -> impl Fn(&mut World) {
+pub fn rwlock<P: Platform, L: RawRwLock<P> + 'static>(threads: u32, rounds: u32) -> impl Fn(&mut World) {
     move |world| {
         let app = world.add_app();
         let lock = world.place(L::new());
-        let (first, second) = (world.place(Word::new(0)), world.place(Word::new(0)));
+        let (first, second) = (world.place(P::AtomicU32::new(0)), world.place(P::AtomicU32::new(0)));
         for index in 0..threads {
             let node = world.place(L::Node::default());
             world.spawn(app, move || {
@@ -399,8 +399,8 @@ pub fn rwlock<L: RawRwLock<Explored> + 'static>(threads: u32, rounds: u32) -> im
                     unsafe {
                         if index % 2 == 0 {
                             lock.write(node.get());
-                            bump(first);
-                            bump(second);
+                            bump::<P>(first);
+                            bump::<P>(second);
                             if first.load(Relaxed) != second.load(Relaxed) {
                                 fail("two writers held the lock at once".into());
                             }
@@ -420,7 +420,7 @@ pub fn rwlock<L: RawRwLock<Explored> + 'static>(threads: u32, rounds: u32) -> im
 }
 
 /// So many threads wait so many times; nobody goes on before all have come, and one of each episode is the serial one.
-pub fn barrier<B: RawBarrier<Explored> + 'static>(threads: u32, episodes: u32) -> impl Fn(&mut World)
+pub fn barrier<P: Platform, B: RawBarrier<P> + 'static>(threads: u32, episodes: u32) -> impl Fn(&mut World)
 where
     B::Place: 'static,
     B::Member: 'static,

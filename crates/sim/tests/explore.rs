@@ -12,13 +12,8 @@ fn long() -> bool {
     std::env::var_os("WAKEFUL_LONG").is_some_and(|value| value == "1")
 }
 
-const HINTS: [Hints; 5] = [
-    Hints::True,
-    Hints::None,
-    Hints::Inverted,
-    Hints::Delayed { us: 200.0 },
-    Hints::Dropped { fraction: 0.5 },
-];
+const HINTS: [Hints; 5] =
+    [Hints::True, Hints::None, Hints::Inverted, Hints::Delayed { us: 200.0 }, Hints::Dropped { fraction: 0.5 }];
 
 /// Explores one program in all ways; returns the schedules tried.
 fn all_ways(name: &str, build: impl Fn(&mut World)) -> u64 {
@@ -58,7 +53,8 @@ impl MutexVisitor<Explored> for Every {
     type Output = u64;
 
     fn visit<L: RawMutex<Explored> + 'static>(self, entry: &'static Entry) -> u64 {
-        each_alone(entry.name, explore::mutex::<L>(3, 2)) + all_ways(entry.name, explore::mutex::<L>(3, 2))
+        each_alone(entry.name, explore::mutex::<Explored, L>(3, 2))
+            + all_ways(entry.name, explore::mutex::<Explored, L>(3, 2))
     }
 }
 
@@ -66,7 +62,8 @@ impl RwLockVisitor<Explored> for Every {
     type Output = u64;
 
     fn visit<L: RawRwLock<Explored> + 'static>(self, entry: &'static Entry) -> u64 {
-        each_alone(entry.name, explore::rwlock::<L>(3, 2)) + all_ways(entry.name, explore::rwlock::<L>(3, 2))
+        each_alone(entry.name, explore::rwlock::<Explored, L>(3, 2))
+            + all_ways(entry.name, explore::rwlock::<Explored, L>(3, 2))
     }
 }
 
@@ -78,7 +75,8 @@ impl BarrierVisitor<Explored> for Every {
         B::Place: 'static,
         B::Member: 'static,
     {
-        each_alone(entry.name, explore::barrier::<B>(3, 2)) + all_ways(entry.name, explore::barrier::<B>(3, 2))
+        each_alone(entry.name, explore::barrier::<Explored, B>(3, 2))
+            + all_ways(entry.name, explore::barrier::<Explored, B>(3, 2))
     }
 }
 
@@ -134,11 +132,15 @@ fn a_schedule_is_replayed() {
         Strategy::Pct { runs: 10_000, depth: 3 },
     ] {
         let exploration = Exploration { strategy, ..Exploration::default() };
-        let failure = explore::explore(&exploration, explore::mutex::<Broken>(2, 1)).failure.expect("found");
+        let failure = explore::explore(&exploration, explore::mutex::<Explored, Broken>(2, 1)).failure.expect("found");
         println!("{strategy:?}: {failure:?}");
-        let again = explore::replay(&exploration, &failure.schedule, explore::mutex::<Broken>(2, 1));
+        let again = explore::replay(&exploration, &failure.schedule, explore::mutex::<Explored, Broken>(2, 1));
         assert_eq!(again, Some(failure.what));
-        assert_eq!(explore::replay(&exploration, "-", explore::mutex::<Broken>(2, 1)), None, "by default all is well");
+        assert_eq!(
+            explore::replay(&exploration, "-", explore::mutex::<Explored, Broken>(2, 1)),
+            None,
+            "by default all is well"
+        );
     }
 }
 
