@@ -55,5 +55,7 @@ fn b_wakeful_groups() {
 
 #[test]
 fn b_wakeful_draining() {
-    each(true, "b-wakeful, draining", 50, || barrier_bodies::draining::<Shuttle, Default>(3, 3));
+    each(true, "b-wakeful, draining", 50, || {
+        barrier_bodies::draining::<Shuttle, sync::barrier::BWakefulDrained<Shuttle>>(3, 3)
+    });
 }

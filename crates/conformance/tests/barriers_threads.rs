@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use conformance::twist::{Lying, Twisted};
 use conformance::{barrier_bodies, long};
 use linux::Linux;
-use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
+use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained};
 
 const MANY: u32 = 32;
 
@@ -50,6 +50,7 @@ macro_rules! suite {
 catalog::barriers!(suite);
 
 type Default = BWakeful<Linux>;
+type Drained = BWakefulDrained<Linux>;
 
 #[test]
 fn b_wakeful_with_leaves() {
@@ -74,7 +75,7 @@ fn b_wakeful_groups() {
 #[test]
 fn b_wakeful_draining() {
     for _ in 0..rounds("", MANY) {
-        barrier_bodies::draining::<Linux, Default>(4, 3);
+        barrier_bodies::draining::<Linux, Drained>(4, 3);
     }
 }
 
@@ -88,7 +89,7 @@ fn b_wakeful_is_unmapped_while_others_leave() {
             let (all, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let page = libc::mmap(std::ptr::null_mut(), 4096, all, flags, -1, 0);
             assert_ne!(page, libc::MAP_FAILED);
-            page.cast::<Default>().write(Default::new(parties));
+            page.cast::<Drained>().write(Drained::new(parties));
             page as usize
         };
         let first = Arc::new(AtomicUsize::new(0));
@@ -96,7 +97,7 @@ fn b_wakeful_is_unmapped_while_others_leave() {
             .map(|_| {
                 let first = first.clone();
                 std::thread::spawn(move || {
-                    let barrier = page as *const Default;
+                    let barrier = page as *const Drained;
                     // SAFETY: it is there until all threads have arrived.
                     unsafe { (*barrier).wait() };
                     if first.fetch_add(1, SeqCst) == 0 {
@@ -113,4 +114,25 @@ fn b_wakeful_is_unmapped_while_others_leave() {
             handle.join().expect("nobody panics");
         }
     }
+}
+
+/// As their theory statements say.
+#[test]
+fn sizes() {
+    use sync::barrier::*;
+    use sync::wait::Spin;
+    assert_eq!(size_of::<CSpin<Linux>>(), 12);
+    assert_eq!(size_of::<CBlock<Linux>>(), 16);
+    assert_eq!(size_of::<CSpBlk<Linux>>(), 28);
+    assert_eq!(size_of::<CLast1<Linux>>(), 28);
+    assert_eq!(size_of::<CAvg3<Linux>>(), 28);
+    assert_eq!(size_of::<CCoarse<Linux>>(), 28);
+    assert_eq!(size_of::<CSched<Linux>>(), 28);
+    assert_eq!(size_of::<Incremental<Linux, Spin>>(), 12);
+    assert_eq!(size_of::<BWakeful<Linux>>(), 28);
+    assert_eq!(size_of::<BWakefulLeaf<Linux>>(), 128);
+    assert_eq!(size_of::<TreePlace<Linux>>(), 64);
+    assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);
+    assert_eq!(size_of::<BMcsPlace<Linux>>(), 64);
+    assert_eq!(size_of::<IncrementalPlace<Linux>>(), 4);
 }

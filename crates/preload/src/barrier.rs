@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use libc::{EINVAL, pthread_barrier_t, pthread_barrierattr_t};
 use linux::Linux;
-use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
+use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained};
 
 use crate::real;
 
@@ -23,7 +23,7 @@ struct Barrier {
 }
 
 const _: () = assert!(size_of::<Barrier>() == size_of::<pthread_barrier_t>());
-const _: () = assert!(size_of::<BWakeful<Linux>>() <= 28 && align_of::<BWakeful<Linux>>() <= 8);
+const _: () = assert!(size_of::<BWakefulDrained<Linux>>() <= 28 && align_of::<BWakefulDrained<Linux>>() <= 8);
 
 /// "wake".
 const OURS: u32 = u32::from_le_bytes(*b"wake");
@@ -41,7 +41,7 @@ impl Barrier {
     }
 
     #[inline(always)]
-    fn ours(&self) -> Option<&BWakeful<Linux>> {
+    fn ours(&self) -> Option<&BWakefulDrained<Linux>> {
         // SAFETY: `init` has put one here.
         (self.whose.load(Relaxed) == OURS).then(|| unsafe { &*core::ptr::from_ref(self).cast() })
     }
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn pthread_barrier_init(
         if shared || count > BWakeful::<Linux>::MOST_PARTIES {
             return real::barrier_init(barrier, attr, count);
         }
-        barrier.cast::<BWakeful<Linux>>().write(BWakeful::new(count));
+        barrier.cast::<BWakefulDrained<Linux>>().write(BWakefulDrained::new(count));
         Barrier::from(barrier).whose.store(OURS, Relaxed);
     }
     0

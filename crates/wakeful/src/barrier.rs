@@ -8,7 +8,7 @@ use core::sync::atomic::AtomicU32;
 use linux::Linux;
 use sync::barrier::{BWakeful, RawBarrierDynamic};
 
-/// A point that threads pass together: 28 bytes.
+/// A point that threads pass together: 24 bytes.
 ///
 /// The interface is that of [`std::sync::Barrier`], and parties may join and leave. Who waits gives the processor to the program's other
 /// threads, and sleeps where other programs would take it instead; `sync::barrier::BWakeful` underneath says how it
@@ -83,7 +83,7 @@ impl Barrier {
     #[must_use]
     pub const fn new(parties: usize) -> Self {
         assert!(parties <= Self::MOST_PARTIES, "a barrier takes at most 32,767 parties");
-        let [a, b, c, d, e, f, g] = BWakeful::<Linux>::words(parties as u32);
+        let [a, b, c, d, e, f] = BWakeful::<Linux>::words(parties as u32);
         let words = [
             AtomicU32::new(a),
             AtomicU32::new(b),
@@ -91,10 +91,9 @@ impl Barrier {
             AtomicU32::new(d),
             AtomicU32::new(e),
             AtomicU32::new(f),
-            AtomicU32::new(g),
         ];
         // SAFETY: a `BWakeful` is these words in this order (and a marker of no size), as `words` says.
-        Self(unsafe { transmute::<[AtomicU32; 7], BWakeful<Linux>>(words) })
+        Self(unsafe { transmute::<[AtomicU32; 6], BWakeful<Linux>>(words) })
     }
 
     /// Waits until as many threads have come as there are parties. Then it can be used again at once. Where more threads come than there
@@ -103,7 +102,8 @@ impl Barrier {
         BarrierWaitResult(self.0.wait())
     }
 
-    /// Adds a party, which is waited for from now on.
+    /// Adds a party, which is waited for from now on. To be called by a thread that the barrier counts on, before it comes, and for the thread
+    /// that it starts; or while nobody is at the barrier. Otherwise a round may end without the new party.
     ///
     /// # Panics
     /// If there are [`Barrier::MOST_PARTIES`] already.

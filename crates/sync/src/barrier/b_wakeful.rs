@@ -38,8 +38,9 @@
 //! over but not yet replaced. Each arrival learns its episode in the step in which it arrives.
 //! I2. `released` is never ahead of the completed episodes: each completed one adds one, after it completed.
 //! I3. Who sleeps has set SLEEPERS in its own episode, and A2 of that episode sees it, because both change `state`.
-//! I4. `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
-//! that an episode needs to A2.
+//! I4. `parties` changes only between the arrivals of a thread that answers for the change, a party, so it stands still from the last arrival
+//! that an episode needs to A2. (A stranger who joined, and then arrived, between the last one's look at `parties` and its A2 would leave
+//! `state` as it was.)
 //! I5. A released thread is counted in `leaving` before it is released; the thread that releases touches nothing after A4 but
 //! uses the address to wake.
 //!
@@ -93,8 +94,7 @@
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
-use super::{RawBarrier, RawBarrierDynamic};
-use crate::wait;
+use super::{RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
 const REMAINING: u32 = (1 << 15) - 1;
 const SLEEPERS: u32 = 1 << 15;
@@ -146,9 +146,8 @@ impl<P: Platform> Default for BWakefulLeaf<P> {
 #[repr(C)]
 pub struct BWakeful<P: Platform> {
     state: P::AtomicU32,
-    released: P::AtomicU32,
+    calls: P::AtomicU32,
     parties: P::AtomicU32,
-    leaving: P::AtomicU32,
     mood: P::AtomicU32,
     /// Milliseconds: the end of the rest, or the moment of the sample.
     mood_since: P::AtomicU32,
@@ -174,7 +173,7 @@ impl<P: Platform> BWakeful<P> {
     pub const MOST_PARTIES: u32 = REMAINING;
 
     /// The words, in their order, of a new barrier: for those who make one in a constant.
-    pub const fn words(parties: u32) -> [u32; 7] {
+    pub const fn words(parties: u32) -> [u32; 6] {
         let parties = if parties == 0 {
             1
         } else if parties > REMAINING {
@@ -182,12 +181,12 @@ impl<P: Platform> BWakeful<P> {
         } else {
             parties
         };
-        [parties, 0, parties, 0, 0, 0, 0]
+        [parties, 0, parties, 0, 0, 0]
     }
 
-    /// Arrives for so many threads, one of whom (if `waits`) is the caller.
+    /// Arrives for so many threads.
     #[inline]
-    fn arrive(&self, count: u32, waits: bool) -> Arrival {
+    fn arrive(&self, count: u32) -> Arrival {
         // Changes nothing, but fetches the line for writing, which a load would not.
         // ORDER: Acquire (A2), pairs with A1: `parties`, where we are the last, is what those wrote who joined or left.
         let mut state = self.state.fetch_add(0, Acquire);
@@ -203,10 +202,12 @@ impl<P: Platform> BWakeful<P> {
             }
             let parties = self.parties.load(Relaxed).min(REMAINING);
             let next = (state >> EPISODE_SHIFT).wrapping_add(1) << EPISODE_SHIFT | parties;
-            // ORDER: Acquire (A2), pairs with A1: passes on to A4 what all wrote.
-            match self.state.compare_exchange_weak(state, next, Acquire, Acquire) {
+            // ORDER: Release (A2), pairs with W1; passes on to all what all wrote, who came before what we have read above: only SLEEPERS may be new (I4).
+            match self.state.compare_exchange_weak(state, next, Release, Relaxed) {
                 Ok(_) => {
-                    self.release(parties.saturating_sub(waits as u32), state & SLEEPERS != 0);
+                    if state & SLEEPERS != 0 {
+                        self.call();
+                    }
                     return Arrival::Last;
                 }
                 Err(now) => state = now,
@@ -214,20 +215,16 @@ impl<P: Platform> BWakeful<P> {
         }
     }
 
-    /// A3 to A5.
-    #[inline]
-    fn release(&self, others: u32, sleepers: bool) {
-        if others > 0 {
-            self.leaving.fetch_add(others, Relaxed);
-        }
+    /// A3 and A4.
+    #[cold]
+    #[inline(never)]
+    fn call(&self) {
         if self.mood.load(Relaxed) & ASLEEP != 0 {
             self.rested();
         }
-        // ORDER: Release (A4), pairs with W1 and W2; publishes what all members wrote.
-        self.released.fetch_add(1, Release);
-        if sleepers {
-            P::wake(&self.released, u32::MAX);
-        }
+        // ORDER: Release (A3), pairs with W2.
+        self.calls.fetch_add(1, Release);
+        P::wake(&self.calls, u32::MAX);
     }
 
     /// L1 to L3. The caller is one of exactly as many threads as there are parties.
@@ -238,14 +235,13 @@ impl<P: Platform> BWakeful<P> {
         if leaf.arrivals.fetch_add(1, Release) & CARRIED != 0 {
             return Arrival::Waits { episode, others: REMAINING };
         }
-        // ORDER: Acquire (L2), pairs with L1.
-        let mut arrivals = leaf.arrivals.fetch_or(CARRIED, Acquire);
+        let mut arrivals = leaf.arrivals.fetch_or(CARRIED, Relaxed);
         if arrivals & CARRIED != 0 {
             return Arrival::Waits { episode, others: REMAINING };
         }
         loop {
-            // ORDER: AcqRel (L2): Acquire pairs with L1, Release with the next carrier's.
-            let carry = match leaf.arrivals.compare_exchange_weak(arrivals | CARRIED, CARRIED, AcqRel, Relaxed) {
+            // ORDER: Acquire (L2), pairs with L1.
+            let carry = match leaf.arrivals.compare_exchange_weak(arrivals | CARRIED, CARRIED, Acquire, Relaxed) {
                 Ok(_) => arrivals & !CARRIED,
                 Err(now) => {
                     arrivals = now;
@@ -253,11 +249,11 @@ impl<P: Platform> BWakeful<P> {
                 }
             };
             // Ours, or later ones; of the next episode even, which cannot be over without us.
-            if carry > 0 && matches!(self.arrive(carry, true), Arrival::Last) {
+            if carry > 0 && matches!(self.arrive(carry), Arrival::Last) {
                 return self.carried_last(leaf);
             }
-            // ORDER: AcqRel (L3), as L2.
-            match leaf.arrivals.compare_exchange(CARRIED, 0, AcqRel, Relaxed) {
+            // L3.
+            match leaf.arrivals.compare_exchange(CARRIED, 0, Relaxed, Relaxed) {
                 Ok(_) => return Arrival::Waits { episode, others: REMAINING },
                 Err(now) => arrivals = now,
             }
@@ -268,29 +264,29 @@ impl<P: Platform> BWakeful<P> {
     /// carry them.
     fn carried_last(&self, leaf: &BWakefulLeaf<P>) -> Arrival {
         loop {
-            // ORDER: AcqRel (L3), as L2.
-            if leaf.arrivals.compare_exchange(CARRIED, 0, AcqRel, Relaxed).is_ok() {
+            // L3.
+            if leaf.arrivals.compare_exchange(CARRIED, 0, Relaxed, Relaxed).is_ok() {
                 return Arrival::Last;
             }
-            // ORDER: AcqRel (L2).
-            let carry = leaf.arrivals.swap(CARRIED, AcqRel) & !CARRIED;
+            // ORDER: Acquire (L2), pairs with L1.
+            let carry = leaf.arrivals.swap(CARRIED, Acquire) & !CARRIED;
             if carry > 0 {
                 // Not the last of its episode: that one needs us.
-                self.arrive(carry, false);
+                self.arrive(carry);
             }
         }
     }
 
-    /// Has the episode released its threads, when so many had?
+    /// Has the episode ended, in this state?
     #[inline(always)]
-    fn over(released: u32, episode: u32) -> bool {
-        (released.wrapping_sub(episode) as u16 as i16) > 0
+    fn over(state: u32, episode: u32) -> bool {
+        ((state >> EPISODE_SHIFT).wrapping_sub(episode) as u16 as i16) > 0
     }
 
     #[inline(always)]
     fn is_over(&self, episode: u32) -> bool {
-        // ORDER: Acquire (W1), pairs with A4.
-        Self::over(self.released.load(Acquire), episode)
+        // ORDER: Acquire (W1), pairs with A2.
+        Self::over(self.state.load(Acquire), episode)
     }
 
     /// W1 to W4.
@@ -345,9 +341,7 @@ impl<P: Platform> BWakeful<P> {
             if now - began > PATIENCE_NS || self.mood.load(Relaxed) & ASLEEP != 0 {
                 return self.sleep(episode);
             }
-            let state = self.state.load(Relaxed);
-            let ours = state >> EPISODE_SHIFT == episode;
-            if (!ours || state & REMAINING < processors) && self.spin(episode) {
+            if self.state.load(Relaxed) & REMAINING < processors && self.spin(episode) {
                 return;
             }
         }
@@ -398,22 +392,16 @@ impl<P: Platform> BWakeful<P> {
     #[inline(never)]
     fn sleep(&self, episode: u32) {
         loop {
-            // ORDER: Acquire (W2), pairs with A4.
-            let released = self.released.load(Acquire);
-            if Self::over(released, episode) {
+            // ORDER: Acquire (W2), pairs with A3: who finds the call of its own episode here finds that over below.
+            let calls = self.calls.load(Acquire);
+            // ORDER: Acquire (W1), pairs with A2.
+            let state = self.state.load(Acquire);
+            if Self::over(state, episode) {
                 return;
             }
-            let state = self.state.load(Relaxed);
-            if state >> EPISODE_SHIFT != episode {
-                // Between A2 and A4.
-                wait::pause::<P>(SPIN_PAUSES);
-                if !self.is_over(episode) {
-                    P::nap(NAP_NS);
-                }
-            } else if state & SLEEPERS != 0
-                || self.state.compare_exchange(state, state | SLEEPERS, Relaxed, Relaxed).is_ok()
-            {
-                P::wait(&self.released, released, None);
+            // W3. W2 has not seen the call of our own episode, or that would be over.
+            if state & SLEEPERS != 0 || self.state.compare_exchange(state, state | SLEEPERS, Relaxed, Relaxed).is_ok() {
+                P::wait(&self.calls, calls, None);
             }
         }
     }
@@ -424,8 +412,6 @@ impl<P: Platform> BWakeful<P> {
             Arrival::Last => true,
             Arrival::Waits { episode, others } => {
                 self.await_release(episode, others);
-                // ORDER: Release (W5), pairs with F1.
-                self.leaving.fetch_sub(1, Release);
                 false
             }
         }
@@ -435,7 +421,7 @@ impl<P: Platform> BWakeful<P> {
     /// too many are the first of the next episode.
     #[inline]
     pub fn wait(&self) -> bool {
-        self.waited(self.arrive(1, true))
+        self.waited(self.arrive(1))
     }
 }
 
@@ -444,8 +430,8 @@ impl<P: Platform> RawBarrier<P> for BWakeful<P> {
     type Member = ();
 
     fn new(parties: u32) -> Self {
-        let [state, released, parties, leaving, mood, mood_since, mood_cpu] = Self::words(parties).map(Atomic::new);
-        Self { state, released, parties, leaving, mood, mood_since, mood_cpu, platform: PhantomData }
+        let [state, calls, parties, mood, mood_since, mood_cpu] = Self::words(parties).map(Atomic::new);
+        Self { state, calls, parties, mood, mood_since, mood_cpu, platform: PhantomData }
     }
 
     fn places(parties: u32) -> usize {
@@ -485,17 +471,58 @@ impl<P: Platform> RawBarrierDynamic<P> for BWakeful<P> {
         while parties > 0 {
             match self.parties.compare_exchange_weak(parties, parties - 1, Relaxed, Relaxed) {
                 Ok(_) => {
-                    self.arrive(1, false);
+                    self.arrive(1);
                     return;
                 }
                 Err(now) => parties = now,
             }
         }
     }
+}
 
+/// [`BWakeful`] for those who may free it as soon as their own wait has returned, as POSIX allows: counts who is inside. 28 bytes.
+///
+/// In Rust nobody can: who waits borrows it until he has come out.
+#[repr(C)]
+pub struct BWakefulDrained<P: Platform> {
+    barrier: BWakeful<P>,
+    inside: P::AtomicU32,
+}
+
+impl<P: Platform> BWakefulDrained<P> {
+    /// As [`BWakeful::wait`].
+    #[inline]
+    pub fn wait(&self) -> bool {
+        // Before our arrival, without which nobody can be in F1.
+        self.inside.fetch_add(1, Relaxed);
+        let serial = self.barrier.wait();
+        // ORDER: Release (W5), pairs with F1.
+        self.inside.fetch_sub(1, Release);
+        serial
+    }
+}
+
+impl<P: Platform> RawBarrier<P> for BWakefulDrained<P> {
+    type Place = ();
+    type Member = ();
+
+    fn new(parties: u32) -> Self {
+        Self { barrier: BWakeful::new(parties), inside: Atomic::new(0) }
+    }
+
+    fn places(_: u32) -> usize {
+        0
+    }
+
+    unsafe fn wait(&self, _: &[()], _: u32, _: &mut ()) -> bool {
+        self.wait()
+    }
+}
+
+impl<P: Platform> RawBarrierDrained<P> for BWakefulDrained<P> {
     fn drain(&self) {
         // ORDER: Acquire (F1), pairs with W5.
-        while self.leaving.load(Acquire) != 0 {
+        while self.inside.load(Acquire) != 0 {
             P::nap(NAP_NS);
         }
     }

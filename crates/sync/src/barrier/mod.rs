@@ -19,7 +19,7 @@ mod scal_sc;
 mod tree;
 
 pub use b_mcs::{BMcs, BMcsMember, BMcsPlace};
-pub use b_wakeful::{BWakeful, BWakefulLeaf};
+pub use b_wakeful::{BWakeful, BWakefulDrained, BWakefulLeaf};
 pub use c_avg3::{CAvg3, CAvg3Member};
 pub use c_block::CBlock;
 pub use c_coarse::{CCoarse, CCoarseMember};
@@ -66,20 +66,24 @@ pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
 /// A barrier that lives in place, knows nobody, and whose parties may come and go.
 pub trait RawBarrierDynamic<P: Platform>: RawBarrier<P, Member = ()> {
     /// One party more, from the present episode on, for which the caller answers: it is waited for. False if there is no room for more.
+    /// The caller is a party that has not arrived in this episode, or nobody is at the barrier: else an episode may end without the new one.
     fn join(&self) -> bool;
 
     /// Arrives without waiting, as one party less from the next episode on.
     fn arrive_and_drop(&self);
+}
 
+/// A barrier that any thread may free whose own wait has returned.
+pub trait RawBarrierDrained<P: Platform>: RawBarrier<P, Member = ()> {
     /// Returns when everybody has left whom complete episodes have released: then the memory may be freed. Nobody must be waiting.
     fn drain(&self);
 }
 
-/// COST: pauses that take as long as a context switch, the papers' SWITCH_TIME: 2 us (a pause is 43 ns on the machine of the README).
+/// COST: pauses that take about as long as a context switch, the papers' SWITCH_TIME: 0.5 to 2 us (see [`crate::wait`]).
 const SWITCH_PAUSES: u32 = 50;
-/// The same in ns.
+/// COST: ns; a wait that took less has not waited for a context switch. The greater of the above.
 const SWITCH_NS: u64 = 2_000;
-/// COST: pauses by which what was learned changes at once: from all to nothing in 8 rounds.
+/// COST: pauses by which what was learned changes at once: from all to nothing in 9 rounds.
 const ADJUST: u32 = SWITCH_PAUSES / 8;
 
 /// The papers' private local_sense, with the papers' initial value.
