@@ -90,7 +90,7 @@ struct wakeful_thread {
 	__u32 run_state;         /* KERNEL: enum wakeful_run_state */
 	__u32 cpu;               /* KERNEL: where it runs or ran last */
 	__u32 warning;           /* KERNEL: KE-2, a preemption was put off once */
-	__u32 preempted_as;      /* KERNEL: 1 + the class it is counted under in preempted[], or 0 */
+	__u32 reserved;
 	__u64 preemptions;       /* KERNEL: times preempted */
 	__u64 blocks;            /* KERNEL: times blocked */
 	__u32 lease;             /* OWNER: which use of the block this is; the kernel writes only under this one */
@@ -100,7 +100,7 @@ struct wakeful_thread {
 	__u32 tid;               /* OWNER: kernel thread id; 0: the block is free */
 	__u32 wish;              /* OWNER and THREADS: enum wakeful_wish */
 	__u32 priority;          /* OWNER and THREADS: enum wakeful_priority */
-	__u32 holds;             /* OWNER: how many locks it holds that raised its priority */
+	__u32 holds;             /* OWNER: locks it holds that raised its priority (lower half) or that wish (upper half) */
 	__u32 words[8];          /* OWNER and THREADS: links, wait word and memory of the algorithms */
 	__u32 asked;             /* THREADS: looks at its run state while no view watched it */
 	__u32 watch;             /* OWNER: why the view watches it, or not */

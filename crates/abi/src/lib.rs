@@ -145,8 +145,8 @@ pub struct Thread {
     pub cpu: AtomicU32,
     /// KE-2: a preemption was put off once. Written by the kernel.
     pub warning: AtomicU32,
-    /// 1 + the class it is counted under in [`Arena::preempted`], or 0. Written by the kernel.
-    pub preempted_as: AtomicU32,
+    #[doc(hidden)]
+    pub reserved: AtomicU32,
     /// Times preempted. Written by the kernel.
     pub preemptions: AtomicU64,
     /// Times blocked. Written by the kernel.

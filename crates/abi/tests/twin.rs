@@ -92,7 +92,7 @@ fn rust_facts() -> Facts {
             magic, version, arena_size, thread_size, max_threads, view, reserved, partition, preempted, pad,
         }
         Thread = wakeful_thread {
-            run_state, cpu, warning, preempted_as, preemptions, blocks, lease, lease_reserved, kernel_reserved,
+            run_state, cpu, warning, reserved, preemptions, blocks, lease, lease_reserved, kernel_reserved,
             tid, wish, priority, holds, words, asked, watch, switched, owner_reserved,
         }
     }

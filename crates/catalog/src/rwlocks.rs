@@ -14,10 +14,10 @@ macro_rules! rwlocks {
             { "rw-wakeful", rw_wakeful, [P] $crate::sync::rwlock::Wakeful<P>, timed, [informed],
               "this project",
               "the default: one waiter watches, the others sleep in line; knows who runs" }
-            { "rw-tas-b", rw_tas_b, [P] $crate::sync::rwlock::TasB<P, $crate::sync::rwlock::Plain>, in_place, [],
+            { "rw-tas-b", rw_tas_b, [P] $crate::sync::rwlock::TasB<P>, in_place, [],
               "TR 1994, section 5.3",
               "one word, test-and-test_and_set with bounded exponential backoff" }
-            { "rw-tas-b-np", rw_tas_b_np, [P] $crate::sync::rwlock::TasB<P, $crate::sync::rwlock::Np>, in_place, [wishes],
+            { "rw-tas-b-np", rw_tas_b_np, [P] $crate::sync::rwlock::TasB<P, $crate::sync::wait::Unpreemptable>, in_place, [wishes],
               "TR 1994, section 5.3",
               "the same; wishes not to be preempted while holding" }
             { "rw-queue", rw_queue, [P] $crate::sync::rwlock::Queue<P, $crate::sync::rwlock::Fifo>, queue, [fair],
@@ -26,10 +26,10 @@ macro_rules! rwlocks {
             { "rw-smart-q", rw_smart_q, [P] $crate::sync::rwlock::SmartQ<P>, queue, [informed wishes],
               "TR 1994, figures 5 to 7",
               "doubly linked queue that passes over preempted waiters" }
-            { "rw-native", rw_native, [P] $crate::sync::rwlock::Native<P, $crate::sync::rwlock::Plain>, timed, [],
+            { "rw-native", rw_native, [P] $crate::sync::rwlock::Native<P>, timed, [],
               "TR 1994, section 5.3",
               "a futex that counts readers, who come first" }
-            { "rw-native-np", rw_native_np, [P] $crate::sync::rwlock::Native<P, $crate::sync::rwlock::Np>, timed, [wishes],
+            { "rw-native-np", rw_native_np, [P] $crate::sync::rwlock::Native<P, $crate::sync::wait::Unpreemptable>, timed, [wishes],
               "TR 1994, section 5.3",
               "the same; wishes not to be preempted while holding" }
         }

@@ -380,7 +380,8 @@ fn contender(text: &str, built_in: &[&str]) -> Result<Contender> {
 /// Does this contender (LOCK, LOCK@VIEW, interposed:LOCK) ask the kernel not to preempt it?
 fn wishes(contender: &str) -> bool {
     let name = contender.split('@').next().unwrap_or(contender);
-    catalog::entry(name.strip_prefix("interposed:").unwrap_or(name)).is_some_and(|entry| entry.wishes)
+    let name = name.strip_prefix("interposed:").unwrap_or(name);
+    catalog::entry(name).or_else(|| catalog::rwlock(name)).is_some_and(|entry| entry.wishes)
 }
 
 fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -> Result<ExitCode> {

@@ -21,7 +21,8 @@ pub struct Args {
 /// What to say of locks with the flag `wishes` where nobody acts on wishes.
 pub const UNHEARD: &str = "Nobody on this machine acts on that wish: holders are preempted like others.
 An -np lock is then its plain twin with the cost of asking. What queue-hs,
-smart-q and ticket-np do about waiters who do not run works all the same.";
+smart-q, rw-smart-q and ticket-np do about waiters who do not run works all the
+same.";
 
 #[derive(Serialize)]
 struct Lock {

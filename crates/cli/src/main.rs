@@ -32,6 +32,7 @@ mod probe;
 mod program;
 mod run;
 mod sigpipe;
+mod sim;
 mod suggest;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ enum Verb {
     Compare(compare::Args),
     Locks(locks::Args),
     Bench(bench::Args),
+    Sim(sim::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -69,6 +71,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Compare(args) => compare::main(args),
         Verb::Locks(args) => locks::main(args),
         Verb::Bench(args) => bench::main(args),
+        Verb::Sim(args) => sim::main(args),
         Verb::Doctor(args) => doctor::main(args),
         Verb::Completions(args) => completions::main(args, Cli::command()),
         Verb::Man(args) => man::main(args, Cli::command()),

@@ -27,6 +27,8 @@ fn sections(page: &str) -> Option<&'static [&'static str]> {
         "wakeful-compare" => &[include_str!("../man/compare.roff")],
         "wakeful-bench" => &[include_str!("../man/bench.roff")],
         page if page.starts_with("wakeful-bench-") => &[],
+        "wakeful-sim" => &[include_str!("../man/sim.roff")],
+        page if page.starts_with("wakeful-sim-") => &[],
         "wakeful-doctor" => &[include_str!("../man/doctor.roff")],
         "wakeful-locks" => &[include_str!("../man/locks.roff")],
         "wakeful-completions" => &[include_str!("../man/completions.roff")],

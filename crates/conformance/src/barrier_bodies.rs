@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
+use platform::{Atomic, AtomicInt as _};
 use sync::barrier::{RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
 use crate::{Cell, Machine};
@@ -156,4 +157,62 @@ pub fn draining<M: Machine, B: RawBarrierDrained<M> + 'static>(parties: u32, rou
         .collect();
     handles.into_iter().for_each(M::join);
     barrier.drain();
+}
+
+/// Who comes out first drains it and frees it.
+pub fn freeing<M: Machine, B: RawBarrierDrained<M> + 'static>() {
+    struct Theirs<B>(*const B);
+    // SAFETY: a barrier is made for that.
+    unsafe impl<B> Send for Theirs<B> {}
+    let barrier = Box::into_raw(Box::new(B::new(2)));
+    let theirs = Theirs(barrier.cast_const());
+    let other = M::spawn(move || {
+        let Theirs(barrier) = { theirs };
+        // SAFETY: it is there until we have come out, which `drain` waits for.
+        unsafe { (*barrier).wait(&[], 0, &mut Default::default()) };
+    });
+    // SAFETY: as above; freed once.
+    unsafe {
+        (*barrier).wait(&[], 1, &mut Default::default());
+        (*barrier).drain();
+        drop(Box::from_raw(barrier));
+    }
+    M::join(other);
+}
+
+/// A thread that is no party becomes one while others may be at the barrier; they wait for it from then on.
+pub fn joining_alone<M: Machine, B: RawBarrierDynamic<M> + 'static>() {
+    struct Joined<M: Machine, B> {
+        barrier: B,
+        rounds: M::AtomicU32,
+        joined: M::AtomicU32,
+        done: M::AtomicU32,
+    }
+    let zero = <M::AtomicU32 as Atomic<u32>>::new;
+    let shared = Joined::<M, B> { barrier: B::new(1), rounds: zero(0), joined: zero(0), done: zero(0) };
+    let shared = Arc::new(shared);
+    let ours = shared.clone();
+    let other = M::spawn(move || {
+        assert!(ours.barrier.join(), "there is room");
+        ours.joined.store(1, SeqCst);
+        wait::<M, B>(&ours.barrier);
+        let before = ours.rounds.load(SeqCst);
+        (0..3).for_each(|_| M::pause());
+        let now = ours.rounds.load(SeqCst);
+        assert!(now <= before + 1, "{} rounds without a party that had not come", now - before);
+        ours.done.store(1, SeqCst);
+        ours.barrier.arrive_and_drop();
+    });
+    // A few rounds alone: no checker is fair, so that the other might never get there.
+    while shared.done.load(SeqCst) == 0 {
+        if shared.rounds.load(SeqCst) < 3 || shared.joined.load(SeqCst) != 0 {
+            wait::<M, B>(&shared.barrier);
+            shared.rounds.fetch_add(1, SeqCst);
+        }
+        M::pause();
+    }
+    M::join(other);
+    for _ in 0..2 {
+        assert!(wait::<M, B>(&shared.barrier), "nobody else is left, so this is the serial one");
+    }
 }

@@ -61,6 +61,7 @@ pub struct Bounds {
 /// Explores `body`; returns the number of executions. On failure says which execution failed: loom is deterministic, the
 /// same test fails there again.
 pub fn explore(name: &str, settings: Settings, bounds: Bounds, body: impl Fn() + Send + Sync + 'static) -> usize {
+    quieten();
     let mut builder = ::loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(bounds.preemptions);
     builder.max_permutations.get_or_insert(bounds.executions);
@@ -82,4 +83,11 @@ pub fn explore(name: &str, settings: Settings, bounds: Bounds, body: impl Fn() +
         resume_unwind(failure);
     }
     executions
+}
+
+/// loom's threads end by a panic, which the hook of its generators keeps quiet. shuttle's hook tells of each panic, and so must
+/// come before that one and be called by it.
+fn quieten() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| ::shuttle::check_random(|| (), 1));
 }

@@ -305,7 +305,11 @@ macro_rules! model {
             }
 
             fn cluster() -> u32 {
-                Self::id() % 2
+                // Threads move where hints are mixed.
+                match world().settings.hints {
+                    Hints::Mixed => world().writes.get() as u32 % 2,
+                    Hints::Always(_) => Self::id() % 2,
+                }
             }
 
             fn cpu_ns() -> u64 {
@@ -317,7 +321,7 @@ macro_rules! model {
                 let me = Self::register().0 as usize;
                 let address = std::ptr::from_ref(word) as usize;
                 let mut sleepers = world().sleepers.lock().unwrap();
-                if word.load(SeqCst) != expected {
+                if word.load(Relaxed) != expected {
                     return Wait::Changed;
                 }
                 if let Some(deadline) = deadline {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use platform::{Atomic, AtomicInt, Clock, Deadline, Ordering::*, Platform, Priority};
+use platform::{Atomic, AtomicInt, Clock, Deadline, Ordering::*, Platform, Priority, ThreadId, Wish};
+use sync::mutex::RawMutex;
 use sync::rwlock::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
 
 use crate::bodies::together;
@@ -245,6 +246,45 @@ pub fn trying<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) 
     shared.finish();
 }
 
+/// Who holds a lock that asks not to be preempted asks for it, whichever of several it releases first; nobody else does. Mutexes of that
+/// kind count, too.
+pub fn wishing<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
+    type Mutex<M> = sync::mutex::TasB<M, sync::wait::Unpreemptable>;
+    fn asks<M: Platform>() -> bool {
+        M::current() == ThreadId::NONE || M::wish(M::current()) != Wish::Preemptable
+    }
+    let outer = Shared::<M, L>::new();
+    let inner = Shared::<M, L>::new();
+    let (first, second) = (outer.clone(), inner.clone());
+    let mutex = Arc::new(<Mutex<M> as RawMutex<M>>::new());
+    together::<M>(threads, move |index| {
+        for round in 0..rounds {
+            let (first_node, second_node, third_node) = (L::Node::default(), L::Node::default(), L::Node::default());
+            let a = first.guard(&first_node, mixed(index, round));
+            assert!(asks::<M>(), "a holder did not ask for anything");
+            let b = second.guard(&second_node, mixed(index, round + 1));
+            assert!(first.try_guard(&third_node, As::Writer).is_none(), "a writer got in beside a holder");
+            assert!(asks::<M>(), "the wish was gone after an attempt that failed");
+            a.work();
+            b.work();
+            let (sooner, later) = if (index + round) % 2 == 0 { (a, b) } else { (b, a) };
+            drop(sooner);
+            assert!(asks::<M>(), "the wish was gone with the first of two locks");
+            drop(later);
+            assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that holds nothing kept its wish");
+            // SAFETY: unlocked below; there is no node.
+            unsafe { mutex.lock(&()) };
+            first.use_as(mixed(index, round));
+            assert!(asks::<M>(), "the wish was gone with a lock inside another");
+            // SAFETY: locked above.
+            unsafe { mutex.unlock(&()) };
+            assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that holds nothing kept its wish");
+        }
+    });
+    outer.finish();
+    inner.finish();
+}
+
 /// Who gives up comes back after the deadline, without the lock, and harms nobody.
 pub fn timing<M: Machine, L: RawRwLockTimed<M> + 'static>(threads: u32, rounds: u32, patience_ns: u64) {
     let shared = Shared::<M, L>::new();
@@ -371,9 +411,57 @@ pub fn aside_pair<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(tries: bool)
     shared.finish();
 }
 
+/// A writer, and then readers who meet, after whom another reader need not count itself: it sees what the writer wrote.
+pub fn aside_after_a_writer<M: Machine, L: RawRwLock<M, Node = ()> + 'static>() {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(2, move |index| {
+        M::register();
+        if index == 0 {
+            ours.use_as(As::Writer);
+            let (one, two) = (ours.guard(&(), As::Reader), ours.guard(&(), As::Reader));
+            two.work();
+            drop((one, two));
+        } else {
+            ours.use_as(As::Reader);
+        }
+    });
+    shared.finish();
+}
+
+/// A reader, counted or not, that another thread releases, while a writer waits for it or other readers come and go.
+pub fn leaving_elsewhere<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(writers: u32, readers: u32) {
+    let shared = Shared::<M, L>::new();
+    {
+        let (one, two) = (shared.guard(&(), As::Reader), shared.guard(&(), As::Reader));
+        drop((one, two));
+    }
+    let ours = shared.clone();
+    let reader = M::spawn(move || {
+        M::register();
+        // SAFETY: released below.
+        unsafe { ours.lock.read(&()) };
+        ours.look();
+    });
+    let others: Vec<_> = (0..writers + readers)
+        .map(|index| {
+            let ours = shared.clone();
+            M::spawn(move || ours.use_as(if index < writers { As::Writer } else { As::Reader }))
+        })
+        .collect();
+    M::join(reader);
+    shared.look();
+    // SAFETY: acquired by the thread that has ended.
+    unsafe { shared.lock.unlock_read(&()) };
+    others.into_iter().for_each(M::join);
+    shared.finish();
+}
+
 /// Readers who hold the lock together for a while, and again, and acquire it once more inside; beside them a writer, one that upgrades and one that tries.
 pub fn aside<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(threads: u32) {
     let shared = Shared::<M, L>::new();
+    // Who has no id counts itself.
+    M::register();
     {
         // They meet here, before anybody writes.
         let (one, two) = (shared.guard(&(), As::Reader), shared.guard(&(), As::Reader));

@@ -25,9 +25,9 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn processors(count: u32) -> u32 {
         count
     }
-    /// A wake-up gets lost.
-    fn loses_wake() -> bool {
-        false
+    /// So many are woken where this many should be.
+    fn wakes(count: u32) -> u32 {
+        count
     }
 }
 
@@ -87,8 +87,18 @@ impl Twist for NoRelease {
 pub struct Deaf;
 
 impl Twist for Deaf {
-    fn loses_wake() -> bool {
-        true
+    fn wakes(_: u32) -> u32 {
+        0
+    }
+}
+
+/// Who should wake several wakes one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stingy;
+
+impl Twist for Stingy {
+    fn wakes(count: u32) -> u32 {
+        count.min(1)
     }
 }
 
@@ -235,7 +245,10 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::wait(&word.0, expected, deadline)
     }
     fn wake(word: *const Self::AtomicU32, count: u32) -> u32 {
-        if W::loses_wake() { 0 } else { P::wake(word.cast(), count) }
+        match W::wakes(count) {
+            0 => 0,
+            count => P::wake(word.cast(), count),
+        }
     }
     fn now_ns() -> u64 {
         P::now_ns()

@@ -2,8 +2,9 @@
 //! Every barrier of the catalogue in loom.
 
 use conformance::loom::{Bounds, Loom, explore};
-use conformance::{HINTS, Settings, barrier_bodies, long};
-use sync::barrier::BWakeful;
+use conformance::{HINTS, Hints, Settings, barrier_bodies, long};
+use platform::RunState;
+use sync::barrier::{BWakeful, BWakefulDrained};
 
 fn bounds(preemptions: usize, executions: usize) -> Bounds {
     if long() {
@@ -71,7 +72,36 @@ fn b_wakeful_groups() {
 
 #[test]
 fn b_wakeful_draining() {
-    each(true, "b-wakeful, draining", bounds(2, 400), || {
-        barrier_bodies::draining::<Loom, sync::barrier::BWakefulDrained<Loom>>(2, 1)
-    });
+    each(true, "b-wakeful, draining", bounds(2, 400), || barrier_bodies::draining::<Loom, BWakefulDrained<Loom>>(2, 1));
+}
+
+/// Under one hint only, but further.
+fn one(name: &str, hints: Hints, preemptions: usize, executions: usize, body: fn()) {
+    let settings = Settings { hints, clock_step_ns: 10_000_000, generation: 0 };
+    let ran = explore(name, settings, bounds(preemptions, executions), body);
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+const UNKNOWN: Hints = Hints::Always(RunState::Unknown);
+
+/// One that is about to sleep finds that another has said so already: what it waits for must not have been called yet (W2).
+#[test]
+fn b_wakeful_asleep_beside_another() {
+    one("b-wakeful, two asleep", UNKNOWN, 2, 10_000, || barrier_bodies::episodes::<Loom, Default>(3, 1));
+}
+
+/// The last of an episode, who carried others, finds those of the next in its leaf (L2), and then moves to another leaf.
+#[test]
+fn b_wakeful_leaf_of_the_next_episode() {
+    one("b-wakeful, leaf", Hints::Mixed, 2, 20_000, || barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2));
+}
+
+#[test]
+fn b_wakeful_joining_alone() {
+    one("b-wakeful, joining", UNKNOWN, 2, 20_000, barrier_bodies::joining_alone::<Loom, Default>);
+}
+
+#[test]
+fn b_wakeful_freeing() {
+    one("b-wakeful, freeing", UNKNOWN, 2, 5_000, barrier_bodies::freeing::<Loom, BWakefulDrained<Loom>>);
 }

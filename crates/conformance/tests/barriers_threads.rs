@@ -115,3 +115,38 @@ fn b_wakeful_is_unmapped_while_others_leave() {
         }
     }
 }
+
+#[test]
+fn b_wakeful_joining_alone() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::joining_alone::<Linux, Default>();
+    }
+}
+
+#[test]
+fn b_wakeful_freeing() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::freeing::<Linux, BWakefulDrained<Linux>>();
+    }
+}
+
+/// As their theory statements say.
+#[test]
+fn sizes() {
+    use sync::barrier::*;
+    use sync::wait::Spin;
+    assert_eq!(size_of::<CSpin<Linux>>(), 12);
+    assert_eq!(size_of::<CBlock<Linux>>(), 16);
+    assert_eq!(size_of::<CSpBlk<Linux>>(), 28);
+    assert_eq!(size_of::<CLast1<Linux>>(), 28);
+    assert_eq!(size_of::<CAvg3<Linux>>(), 28);
+    assert_eq!(size_of::<CCoarse<Linux>>(), 28);
+    assert_eq!(size_of::<CSched<Linux>>(), 28);
+    assert_eq!(size_of::<Incremental<Linux, Spin>>(), 12);
+    assert_eq!(size_of::<BWakeful<Linux>>(), 24);
+    assert_eq!(size_of::<BWakefulLeaf<Linux>>(), 128);
+    assert_eq!(size_of::<TreePlace<Linux>>(), 64);
+    assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);
+    assert_eq!(size_of::<BMcsPlace<Linux>>(), 64);
+    assert_eq!(size_of::<IncrementalPlace<Linux>>(), 4);
+}

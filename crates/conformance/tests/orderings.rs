@@ -6,7 +6,7 @@ use conformance::{Cell as _, Hints, Machine, Settings, bodies, rwlock};
 use platform::{Platform, RunState, Wait};
 use std::sync::Arc;
 use sync::mutex::{Mcs, Wakeful};
-use sync::rwlock::{Fifo, Queue, RawRwLock, RawRwLockUpgrade, Wakeful as RwWakeful};
+use sync::rwlock::{Fifo, Queue, RawRwLock, RawRwLockRecursive, RawRwLockUpgrade, Wakeful as RwWakeful};
 use sync::semaphore::{self, RawSemaphore};
 use sync::wait::Informing;
 
@@ -71,6 +71,46 @@ fn loom_rw_wakeful_try_upgrade() {
         unsafe { shared.0.unlock_write(&()) };
         Loom::join(reader);
         assert_eq!(shared.1.get(), 1);
+    });
+}
+
+/// A reader that is not counted acquires the lock once more while the upgrader waits for it, and so is counted at last (A5, B5).
+#[test]
+fn loom_rw_wakeful_upgrade_beside_recursion() {
+    explore("rw-wakeful, upgrade beside recursion", RUNNING, (2, 5_000), || {
+        Loom::register();
+        let shared = Arc::new((RwWakeful::<Loom>::new(), <Loom as Machine>::Cell::new()));
+        let (lock, cell) = &*shared;
+        // SAFETY: as many releases as acquisitions; readers who meet are no longer counted.
+        unsafe {
+            lock.read(&());
+            lock.read(&());
+            lock.unlock_read(&());
+            lock.unlock_read(&());
+        }
+        lock.upgradable();
+        let ours = shared.clone();
+        let reader = Loom::spawn(move || {
+            let (lock, cell) = &*ours;
+            Loom::register();
+            // SAFETY: acquired twice, released twice.
+            unsafe {
+                lock.read(&());
+                Loom::pause();
+                lock.read_recursive();
+                lock.unlock_read(&());
+                Loom::pause();
+                cell.get();
+                lock.unlock_read(&());
+            }
+        });
+        // SAFETY: acquired above.
+        unsafe { lock.upgrade() };
+        cell.bump();
+        // SAFETY: upgraded above.
+        unsafe { lock.unlock_write(&()) };
+        Loom::join(reader);
+        assert_eq!(cell.get(), 1);
     });
 }
 

@@ -19,6 +19,10 @@ fn rounds(name: &str) -> u32 {
 
 const MANY: u32 = 32;
 
+fn wishes(name: &str) -> bool {
+    catalog::rwlock(name).expect("it is in the catalogue").wishes
+}
+
 fn settings(name: &str) -> Vec<Settings> {
     let informed = catalog::rwlock(name).expect("it is in the catalogue").informed;
     let hints = if informed { &HINTS[..] } else { &HINTS[..1] };
@@ -93,6 +97,14 @@ macro_rules! suite {
                     bodies::unwinding::<P, $type>(4);
                 }
 
+                #[test]
+                fn wishing() {
+                    type P = Linux;
+                    if wishes($name) {
+                        bodies::wishing::<P, $type>(4, rounds($name));
+                    }
+                }
+
                 timed_only! { $kind
                     #[test]
                     fn timing() {
@@ -140,6 +152,13 @@ macro_rules! suite {
                     loom($name, "trying", 2, 500, || bodies::trying::<P, $type>(2, 2));
                 }
 
+                #[test]
+                fn wishing() {
+                    if wishes($name) {
+                        loom($name, "wishing", 2, 500, || bodies::wishing::<P, $type>(2, 1));
+                    }
+                }
+
                 timed_only! { $kind
                     #[test]
                     fn timing() {
@@ -177,6 +196,13 @@ macro_rules! suite {
                     shuttle($name, "trying", 50, || bodies::trying::<P, $type>(4, 3));
                 }
 
+                #[test]
+                fn wishing() {
+                    if wishes($name) {
+                        shuttle($name, "wishing", 50, || bodies::wishing::<P, $type>(3, 2));
+                    }
+                }
+
                 timed_only! { $kind
                     #[test]
                     fn timing() {
@@ -189,13 +215,52 @@ macro_rules! suite {
 }
 catalog::rwlocks!(suite);
 
+/// Where readers are counted in a word beside other bits, so many that the count is full keep the next one out; they do not come to look like
+/// a writer, or like nobody. (Guards that are forgotten are counted for ever.)
+mod crowd {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+    use sync::rwlock::{Native, RawRwLock, TasB};
+
+    fn stays_full<L: RawRwLock<Linux, Node = ()>>(lock: &L) {
+        // SAFETY: acquired only if it returns true, and then released.
+        unsafe {
+            assert!(!lock.try_read(&()), "a reader more than can be counted");
+            assert!(!lock.try_write(&()), "a writer beside readers");
+            for _ in 0..2 {
+                lock.unlock_read(&());
+            }
+            for _ in 0..2 {
+                assert!(lock.try_read(&()), "no reader, though there is room");
+                assert!(!lock.try_write(&()), "a writer beside readers");
+            }
+            assert!(!lock.try_read(&()), "a reader more than can be counted");
+        }
+    }
+
+    #[test]
+    fn of_tas_b() {
+        // SAFETY: one word, `repr(transparent)`: so many readers.
+        let lock: TasB<Linux> = unsafe { std::mem::transmute(AtomicU32::new(1 << 30)) };
+        stays_full(&lock);
+    }
+
+    #[test]
+    fn of_native() {
+        // SAFETY: one word, `repr(transparent)`: so many readers, counted from bit 2 on.
+        let lock: Native<Linux> = unsafe { std::mem::transmute(AtomicU32::new(1 << 31)) };
+        stays_full(&lock);
+    }
+}
+
 /// The default, further than the others: every hint at clocks of several speeds (each phase that ends by the clock lasts one look or
 /// many), upgrades, recursion, and who gets in at all.
 mod default {
     use std::time::Duration;
 
     use super::*;
-    use sync::rwlock::{Native, Plain, Wakeful};
+    use sync::rwlock::{Native, Wakeful};
 
     /// COST: ns a look; the longest phase of the algorithm is 500 us, the shortest 100 ns.
     const STEPS: [u64; 3] = [700, 15_000, 1_000_000];
@@ -250,14 +315,29 @@ mod default {
     }
 
     #[test]
+    fn loom_bias_after_a_writer() {
+        loom("bias after a writer", 2, 500, bodies::aside_after_a_writer::<Loom, Wakeful<Loom>>);
+    }
+
+    #[test]
+    fn loom_bias_leaving_elsewhere() {
+        loom("bias, leaving beside a reader", 2, 500, || bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(0, 1));
+        loom("bias, leaving beside a writer", 2, 500, || bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(1, 0));
+    }
+
+    #[test]
     fn shuttle_bias() {
         shuttle("bias", 100, || bodies::one_writer::<Shuttle, Wakeful<Shuttle>>(5, 4));
         shuttle("bias and recursion", 50, || bodies::aside::<Shuttle, Wakeful<Shuttle>>(4));
+        shuttle("bias, leaving elsewhere", 50, || bodies::leaving_elsewhere::<Shuttle, Wakeful<Shuttle>>(1, 2));
     }
 
     #[test]
     fn aside() {
-        (0..if long() { 2_000 } else { 100 }).for_each(|_| bodies::aside::<Linux, Wakeful<Linux>>(4));
+        for _ in 0..if long() { 2_000 } else { 100 } {
+            bodies::aside::<Linux, Wakeful<Linux>>(4);
+            bodies::leaving_elsewhere::<Linux, Wakeful<Linux>>(2, 4);
+        }
     }
 
     #[test]
@@ -320,7 +400,7 @@ mod default {
     /// The test above can fail: a lock whose readers come first fails it.
     #[test]
     fn readers_who_come_first_keep_a_writer_out() {
-        assert!(!bodies::writer_gets_in::<Linux, Native<Linux, Plain>>(8, Duration::from_millis(200)));
+        assert!(!bodies::writer_gets_in::<Linux, Native<Linux>>(8, Duration::from_millis(200)));
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use conformance::twist::{Lying, Twisted};
 use conformance::{Machine, bodies, long};
 use linux::Linux;
-use sync::mutex::{RawMutex, Ticket, TicketNp};
+use platform::{Ordering::*, Platform};
+use sync::mutex::{RawMutex, Ticket, TicketNp, Wakeful};
 use sync::wait::{Block, Informing, Spin};
 
 /// COST: a lock that keeps its waiters in order and is oblivious of the scheduler waits for a slice (3 ms on 2 processors that do
@@ -149,4 +150,40 @@ fn tickets_released_too_often() {
     bodies::released_too_often::<Linux, Ticket<Linux, Block>>();
     bodies::released_too_often::<Linux, Ticket<Linux, Informing>>();
     bodies::released_too_often::<Linux, TicketNp<Linux>>();
+}
+
+/// A signal handler that waits for a lock may have interrupted its thread asleep in the line of another, whose links are in the thread's words.
+fn leaves_words_in_use<L: RawMutex<Linux, Node = ()> + 'static>() {
+    /// OLDER or BELOW, and so on; the last says ASLEEP.
+    const IN_USE: [u32; 4] = [7, 8, 9, 1];
+    let lock = Arc::new(L::new());
+    // SAFETY: unlocked below; there is no node.
+    unsafe { lock.lock(&()) };
+    let (here, comes) = mpsc::channel();
+    let theirs = lock.clone();
+    let waiter = std::thread::spawn(move || {
+        let me = Linux::register();
+        let words = || (0..4).map(|index| Linux::word(me, index));
+        words().zip(IN_USE).for_each(|(word, value)| word.store(value, Relaxed));
+        here.send(()).unwrap();
+        // SAFETY: unlocked at once; there is no node.
+        unsafe {
+            theirs.lock(&());
+            theirs.unlock(&());
+        }
+        let kept: Vec<u32> = words().map(|word| word.swap(0, Relaxed)).collect();
+        assert_eq!(kept, IN_USE, "the links of another line were overwritten");
+    });
+    comes.recv().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    // SAFETY: locked above.
+    unsafe { lock.unlock(&()) };
+    waiter.join().unwrap();
+}
+
+#[test]
+fn words_in_use() {
+    leaves_words_in_use::<Ticket<Linux, Block>>();
+    leaves_words_in_use::<Ticket<Linux, Informing>>();
+    leaves_words_in_use::<Wakeful<Linux>>();
 }

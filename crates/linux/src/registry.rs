@@ -112,6 +112,10 @@ const UNWATCHED: u32 = 0;
 const ON_DEMAND: u32 = 1;
 /// For as long as the thread lives.
 const ALWAYS: u32 = 2;
+/// As [`UNWATCHED`], and it was not worth it because the thread switches so often: asks must be [`RESTLESS_ASKS`] times as many.
+const RESTLESS: u32 = 4;
+/// COST: to find out takes four system calls.
+const RESTLESS_ASKS: u32 = 32;
 /// The view does not take it.
 const REFUSED: u32 = 3;
 
@@ -119,6 +123,11 @@ const REFUSED: u32 = 3;
 /// about every 300 ns, which it may waste, and perf adds 420 ns to a switch. So the view costs a thread no more than twice what it can save (rent or buy,
 /// Karlin et al. 1991). At least this often, because beginning takes 10 us and locked memory.
 const ASKED: u32 = 32;
+/// COST: bpf adds 60 ns to a switch, an eighth of that.
+const BPF_SAVES: u32 = 8;
+/// COST: ns. A thread that has run for less than this between two switches, over its life, is not watched by perf: it would pay more than a twentieth, and who
+/// waits for it waits for a switch or two.
+const RUN_NS: u64 = 10_000;
 /// COST: after so many switches (perf: 0.4 ms of their time) a thread must earn it anew: ending it and beginning again takes a twentieth of that.
 const LEASE: u32 = 1_000;
 
@@ -524,7 +533,7 @@ impl Registry {
         }
         // Until the view says otherwise; the last holder of the block left nothing here.
         block.run_state.store(RunState::Unknown as u32, Relaxed);
-        self.forget(id);
+        self.forget(id, switches().0);
         if always {
             self.watch(id, ALWAYS);
         }
@@ -532,11 +541,11 @@ impl Registry {
     }
 
     /// The thread, not watched, is to earn it anew.
-    fn forget(&self, id: ThreadId) {
+    fn forget(&self, id: ThreadId, switches: u32) {
         let block = self.thread(id);
         block.watch.store(UNWATCHED, Relaxed);
         block.asked.store(0, Relaxed);
-        block.switched.store(switches(), Relaxed);
+        block.switched.store(switches, Relaxed);
     }
 
     /// Is the calling thread watched as it should be?
@@ -545,6 +554,7 @@ impl Registry {
         let block = self.thread(id);
         match block.watch.load(Relaxed) {
             UNWATCHED => !always && block.asked.load(Relaxed) < ASKED,
+            RESTLESS => !always && block.asked.load(Relaxed) < ASKED * RESTLESS_ASKS,
             ON_DEMAND => !always && self.watched_switches(id) < LEASE,
             _ => true,
         }
@@ -559,21 +569,31 @@ impl Registry {
     fn reconsider(&self, id: ThreadId, always: bool) {
         let block = self.thread(id);
         match (block.watch.load(Relaxed), always) {
-            (UNWATCHED, true) => self.watch(id, ALWAYS),
+            (UNWATCHED | RESTLESS, true) => self.watch(id, ALWAYS),
             (ON_DEMAND, true) => block.watch.store(ALWAYS, Relaxed),
-            (UNWATCHED, false) => {
+            (UNWATCHED | RESTLESS, false) => {
                 let asked = block.asked.load(Relaxed);
                 if asked < ASKED {
-                } else if asked >= switches().wrapping_sub(block.switched.load(Relaxed)) {
+                    return;
+                }
+                let (switches, run_ns) = switches();
+                let (asked, restless) = match self.view() {
+                    View::Bpf => (asked.saturating_mul(BPF_SAVES), false),
+                    _ => (asked, run_ns < RUN_NS),
+                };
+                if !restless && asked >= switches.wrapping_sub(block.switched.load(Relaxed)) {
                     self.watch(id, ON_DEMAND);
                 } else {
-                    self.forget(id);
+                    self.forget(id, switches);
+                    if restless {
+                        block.watch.store(RESTLESS, Relaxed);
+                    }
                 }
             }
             (ON_DEMAND, false) if self.watched_switches(id) >= LEASE => {
                 dispatch!(self.view(), detach(self.slot(id)));
                 block.run_state.store(RunState::Unknown as u32, Relaxed);
-                self.forget(id);
+                self.forget(id, switches().0);
             }
             _ => {}
         }
@@ -699,10 +719,6 @@ impl Registry {
             if tid == 0 || tid == RECLAIMING || alive(tid) {
                 continue;
             }
-            // The kernel forgets a thread's id before its last switch; until that, it may still be in a count.
-            if self.view() == View::Bpf && block.preempted_as.load(Relaxed) != 0 {
-                continue;
-            }
             if block.tid.compare_exchange(tid, RECLAIMING, Acquire, Relaxed).is_ok() {
                 if self.view() == View::Perf {
                     Perf::detach(self.slot(id));
@@ -748,14 +764,17 @@ impl Drop for NoSignals {
     }
 }
 
-/// The calling thread's context switches, modulo 2^32.
-fn switches() -> u32 {
+/// The calling thread's context switches, modulo 2^32, and for how many ns it has run between two of them.
+fn switches() -> (u32, u64) {
     // SAFETY: zeros are a valid rusage, which the call fills; it cannot fail.
-    unsafe {
+    let usage = unsafe {
         let mut usage: libc::rusage = core::mem::zeroed();
         libc::syscall(libc::SYS_getrusage, libc::RUSAGE_THREAD, &mut usage);
-        usage.ru_nvcsw.wrapping_add(usage.ru_nivcsw) as u32
-    }
+        usage
+    };
+    let switches = usage.ru_nvcsw.wrapping_add(usage.ru_nivcsw) as u64;
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    (switches as u32, (ns(usage.ru_utime) + ns(usage.ru_stime)) / switches.max(1))
 }
 
 /// The calling thread's id, registering it on first use, and watched, at once or when it is worth while: see
@@ -765,7 +784,7 @@ pub fn register(always: bool) -> ThreadId {
         let local = registry.local();
         if tls::epoch() == local.epoch.load(Relaxed) {
             let id = ThreadId(tls::id());
-            // We run. If the arena says otherwise, nobody writes it any more.
+            // We run. If the arena says otherwise, it missed a switch, or nobody writes it any more.
             if (local.view.load(Relaxed) != View::Bpf as u32
                 || matches!(registry.look(id), RunState::Running | RunState::Unknown))
                 && registry.content(id, always)
@@ -791,8 +810,12 @@ fn register_slow(always: bool) -> ThreadId {
     let local = registry.local();
     let mine = ThreadId(tls::id());
     if tls::epoch() == local.epoch.load(Relaxed) {
-        // The view was found dead, or the thread is not content, or a handler registered us before signals were off.
-        if registry.view() != View::Bpf || matches!(registry.look(mine), RunState::Running | RunState::Unknown) {
+        // The thread is not content, or a handler registered us before signals were off, or we read that we do not run: the view has
+        // missed a switch, or it is dead.
+        if registry.view() != View::Bpf
+            || matches!(registry.look(mine), RunState::Running | RunState::Unknown)
+            || Bpf::attach(registry.slot(mine)) == Attached::Yes
+        {
             registry.reconsider(mine, always);
             return mine;
         }
@@ -802,7 +825,7 @@ fn register_slow(always: bool) -> ThreadId {
     let id = if mine != ThreadId::NONE && tls::epoch() >> 4 == epoch >> 4 {
         // The same process, another view: the block stays ours.
         match registry.thread(mine).watch.load(Relaxed) {
-            UNWATCHED if !always => {}
+            UNWATCHED | RESTLESS if !always => {}
             ON_DEMAND if !always => registry.watch(mine, ON_DEMAND),
             _ => registry.watch(mine, ALWAYS),
         }

@@ -61,6 +61,7 @@ scenarios! {
     root_bpf_raw_clone_is_safe: "bpf", false, || forks(true);
     none_fork_is_safe: "none", false, || forks(true);
     perf_survives_closed_descriptors: "perf", false, closes;
+    root_bpf_mends_a_missed_switch: "bpf", false, missed_switch;
     root_bpf_falls_back_when_descriptors_are_closed: "bpf", false, closes;
     perf_degrades_with_5000_threads: "perf", false, crowd;
     root_nobody_degrades_with_5000_threads: "auto", true, crowd;
@@ -400,6 +401,31 @@ fn own(fd: i32) -> std::os::fd::OwnedFd {
 use sees_nothing as hands_over;
 #[cfg(not(feature = "bpf"))]
 use sees_nothing as ends;
+
+/// A kernel may keep a switch from the observer: the thread that it reads as preempted, and that runs, is no reason to lose the view.
+fn missed_switch() {
+    linux::init();
+    pin(0);
+    let me = Linux::register();
+    // SAFETY: the words are inside the thread's block, which is never unmapped and whose fields are atomics.
+    let block = unsafe {
+        &*std::ptr::from_ref(Linux::word(me, 0))
+            .byte_sub(std::mem::offset_of!(abi::Thread, words))
+            .cast::<abi::Thread>()
+    };
+    for _ in 0..100 {
+        block.run_state.store(RunState::Preempted as u32, Relaxed);
+        assert_eq!(Linux::register(), me);
+        assert_eq!(Linux::run_state(me), RunState::Running);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    let blocks = block.blocks.load(Relaxed);
+    eventually("a switch is seen", || {
+        std::thread::sleep(Duration::from_micros(100));
+        block.blocks.load(Relaxed) > blocks
+    });
+    assert_eq!(linux::report().chosen, Some(View::Bpf));
+}
 
 fn closes() {
     linux::init();

@@ -371,12 +371,10 @@ fn in_parallel<T: Sync, R: Send>(jobs: usize, items: &[T], work: impl Fn(&T) -> 
 
 /// Survivors that are right to survive.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Explained {
     #[serde(default)]
     survivor: Vec<Survivor>,
-    /// Files whose other survivors are told, and no failure.
-    #[serde(default)]
-    open: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -432,9 +430,6 @@ fn judge<'a>(
             (Verdict::Survived, Some(_)) => {
                 ("explained", Some("explained, but no ORDER: comment beside it says why it stands".to_owned()))
             }
-            (Verdict::Survived | Verdict::NotReached, None) if explained.open.contains(&mutant.site.file) => {
-                ("open", None)
-            }
             (Verdict::Survived, None) => ("survived", Some(verdict.name())),
             (Verdict::NotReached, _) => ("not reached", Some(verdict.name())),
             (Verdict::TimedOut(_), _) => ("timed out", Some(verdict.name())),
@@ -442,12 +437,6 @@ fn judge<'a>(
         };
         *counts.entry(kind).or_insert(0) += 1;
         problems.extend(problem.map(|problem| format!("{} {}: {problem}", mutant.site, mutant.arrow())));
-    }
-    for open in explained.open.iter().filter(|open| open.contains(file)) {
-        let mut its = results.iter().filter(|(mutant, _)| mutant.site.file == **open);
-        if !its.any(|(_, verdict)| !matches!(verdict, Verdict::Caught(_))) {
-            problems.push(format!("explained.toml: {open} has no survivor, so it is not open"));
-        }
     }
     for (number, survivor) in explained.survivor.iter().enumerate() {
         if survivor.file.contains(file) && !used.contains(&number) {

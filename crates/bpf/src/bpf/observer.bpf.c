@@ -17,12 +17,14 @@
  * Invariants
  *   I0  A task without any local storage is not ours.
  *   I1  A block's kernel half is written by one processor at a time: that which switches its thread, in or out.
- *   I2  preempted[c] is the number of blocks with preempted_as == c + 1. Both change together, under I1; the class is
- *       remembered because others may change the thread's priority while it is away.
- *   I3  A thread enrols and resigns while it runs, so its switch out and the following switch in are seen both or neither: no
- *       count is left over. A thread that dies without resigning runs before it dies, so it is in no count either.
- *   I4  A block that was given to another thread has another lease: the last switch of its dead owner, which can come after
- *       the kernel has given up the thread id, changes nothing.
+ *   I2  preempted[c] is the number of tasks with place.counted == c + 1. Both change together, under I1. The class is remembered
+ *       because others may change the thread's priority while it is away, and with the task, because a dying thread is still
+ *       preempted after the kernel has given up its thread id, when its block may be another's already.
+ *   I3  Each switch out, and each enrolment and resignation, which happen while the thread runs, ends the count of the switch out
+ *       before it. So no count is left over, although a kernel may keep a switch from us (ours does when one of its own agents
+ *       leaves the processor): the thread that came then reads as preempted until its next switch, or until it notices and
+ *       enrols again.
+ *   I4  A block that was given to another thread has another lease: the last switches of its dead owner change nothing in it.
  *
  * Rejected. A hash keyed by thread id: wrong in pid namespaces and a lookup for every task of the machine. Storage keyed by
  * a thread pidfd (6.9): three system calls where `enrol` is one, and the holder of the map could enrol foreign tasks.
@@ -49,6 +51,7 @@ struct {
 struct place {
 	__u32 index;
 	__u32 lease;
+	__u32 counted; /* 1 + the class in preempted[] under which the task is counted, or 0 (I2) */
 };
 
 struct {
@@ -65,19 +68,21 @@ static __always_inline struct space *space(void)
 	return bpf_map_lookup_elem(&arena, &zero);
 }
 
-/* The task's block, if it is ours (I0, I4). */
-static __always_inline struct wakeful_thread *block(struct space *s, struct task_struct *task)
+/* The task's place, if it has one (I0). */
+static __always_inline struct place *place(struct task_struct *task)
 {
-	struct place *place;
+	return task->bpf_storage ? bpf_task_storage_get(&blocks, task, 0, 0) : 0;
+}
+
+/* The block at this place, if it still is the task's (I4). */
+static __always_inline struct wakeful_thread *block(struct space *s, struct place *p)
+{
 	struct wakeful_thread *t;
 
-	if (!task->bpf_storage)
+	if (p->index >= WAKEFUL_MAX_THREADS)
 		return 0;
-	place = bpf_task_storage_get(&blocks, task, 0, 0);
-	if (!place || place->index >= WAKEFUL_MAX_THREADS)
-		return 0;
-	t = &s->threads[place->index];
-	return t->lease == place->lease ? t : 0;
+	t = &s->threads[p->index];
+	return t->lease == p->lease ? t : 0;
 }
 
 static __always_inline bool runnable(struct task_struct *task)
@@ -87,11 +92,25 @@ static __always_inline bool runnable(struct task_struct *task)
 	return BPF_CORE_READ((struct task_struct___old *)task, state) == 0;
 }
 
+/* The task runs, or ran just now: it is in no count. */
+static __always_inline void uncount(struct space *s, struct place *p)
+{
+	__u32 as = p->counted;
+
+	if (!as)
+		return;
+	p->counted = 0;
+	as--;
+	if (as < WAKEFUL_PRIORITIES)
+		__sync_fetch_and_add(&s->head.preempted[as], -1);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	struct wakeful_thread *t;
 	struct space *s;
+	struct place *p;
 	__u32 as;
 
 	if (!prev->bpf_storage && !next->bpf_storage)
@@ -99,54 +118,62 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	s = space();
 	if (!s)
 		return 0;
-	t = block(s, prev);
-	if (t) {
-		if (preempt || runnable(prev)) {
-			as = t->priority;
-			if (as >= WAKEFUL_PRIORITIES)
-				as = WAKEFUL_PRIORITIES - 1;
-			t->run_state = WAKEFUL_PREEMPTED;
-			t->preemptions++;
-			t->preempted_as = as + 1;
-			__sync_fetch_and_add(&s->head.preempted[as], 1);
-		} else {
-			t->run_state = WAKEFUL_BLOCKED;
-			t->blocks++;
+	p = place(prev);
+	if (p) {
+		uncount(s, p);
+		t = block(s, p);
+		if (t) {
+			if (preempt || runnable(prev)) {
+				as = t->priority;
+				if (as >= WAKEFUL_PRIORITIES)
+					as = WAKEFUL_PRIORITIES - 1;
+				t->run_state = WAKEFUL_PREEMPTED;
+				t->preemptions++;
+				p->counted = as + 1;
+				__sync_fetch_and_add(&s->head.preempted[as], 1);
+			} else {
+				t->run_state = WAKEFUL_BLOCKED;
+				t->blocks++;
+			}
 		}
 	}
-	t = block(s, next);
-	if (t) {
-		as = t->preempted_as;
-		t->run_state = WAKEFUL_RUNNING;
-		t->cpu = bpf_get_smp_processor_id();
-		if (as) {
-			t->preempted_as = 0;
-			as--;
-			if (as < WAKEFUL_PRIORITIES)
-				__sync_fetch_and_add(&s->head.preempted[as], -1);
+	p = place(next);
+	if (p) {
+		uncount(s, p);
+		t = block(s, p);
+		if (t) {
+			t->run_state = WAKEFUL_RUNNING;
+			t->cpu = bpf_get_smp_processor_id();
 		}
 	}
 	return 0;
 }
 
+struct wanted {
+	__u32 index;
+	__u32 lease;
+};
+
 /* The calling thread takes the block `index` under `lease`, or, with index 0, gives its block up. */
 SEC("syscall")
-int enrol(struct place *wanted)
+int enrol(struct wanted *wanted)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct place *place;
+	struct space *s = space();
+	struct place *p;
 
+	p = bpf_task_storage_get(&blocks, task, 0, wanted->index ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (!p || !s)
+		return 1;
+	/* No switch may see the new index with the old lease, nor count anew: 0 is nobody's lease. */
+	p->lease = 0;
+	barrier();
+	uncount(s, p);
 	if (!wanted->index)
 		return bpf_task_storage_delete(&blocks, task) ? 1 : 0;
-	place = bpf_task_storage_get(&blocks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!place)
-		return 1;
-	/* No switch may see the new index with the old lease: 0 is nobody's lease. */
-	place->lease = 0;
+	p->index = wanted->index;
 	barrier();
-	place->index = wanted->index;
-	barrier();
-	place->lease = wanted->lease;
+	p->lease = wanted->lease;
 	return 0;
 }
 

@@ -4,8 +4,8 @@
 //!
 //! Threads enrol with one system call on a descriptor that must stay open. Two things tell that a program has closed it (daemons close all
 //! they inherited): enrolment fails, or a thread that obviously runs reads in its own block that it does not,
-//! because with the last descriptor the observation has ended. Then the registry goes over to perf. What froze meanwhile was
-//! a hint.
+//! because with the last descriptor the observation has ended, and cannot enrol again. Then the registry goes over to perf. (If it
+//! can, a switch was missed, and all is well again.) What froze meanwhile was a hint.
 
 use core::sync::atomic::Ordering::*;
 use platform::RunState;

@@ -5,8 +5,8 @@
 //! fought for.
 //!
 //! Changed in `b-mcs-informing`, because Linux has no second-level scheduler that acts on our priorities: a member that gives way
-//! sleeps on the flag for which it waits. Whoever
-//! sets a flag first gives the one that waits for it its priority back, because a waiter that was preempted cannot do so itself.
+//! sleeps on the flag for which it waits. Before it sets a flag, a member
+//! gives the one that waits for it its priority back, because a waiter that was preempted cannot do so itself.
 //!
 //! # State
 //!
@@ -18,6 +18,7 @@
 //! I1. The flag of a child holds the number of the last episode in which its subtree has arrived; only the child writes it.
 //! I2. An episode's number comes into a wake-up flag after it came into that of the parent, and into the root's children's after all have arrived.
 //! I3. No flag is two episodes ahead of a member that waits for it: each episode needs that member.
+//! I4. Who sleeps on a flag has marked it in a step that found an older episode; who sets the new one sees the mark, and wakes.
 //!
 //! # Protocol
 //!
@@ -33,7 +34,8 @@
 //!
 //! `spin` and `block` are oblivious: `spin` waits for slices, `block` pays a switch and a wake-up for each member and level. `informing`: a
 //! member spins unless a thread of higher priority (one that computes, or holds a lock) is preempted, and then sleeps. Hint wrong: it sleeps and is
-//! woken, or spins until it is over.
+//! woken, or spins until it is over. A parent that waits for its first child is raised by its second, too: if it is preempted then, others make room for one that could only wait. And one that lowers itself just as its flag is
+//! set stays low until it looks.
 //!
 //! # Fairness and space
 //!

@@ -71,8 +71,7 @@
 //! # Memory order
 //!
 //! A1 (a chain of read-modify-writes of `state`, AcqRel) -> A2 release -> W1 acquire publish what members wrote before.
-//! W3 release -> A2 acquire: W2 has not seen A3 of its own episode, or it would sleep on it; W2 acquire of an A3 release: who has seen it
-//! finds its episode over.
+//! A3 release -> W2 acquire: who has seen the call of its own episode finds that over, instead of sleeping on it.
 //! L1 release -> L2 acquire carries it through a leaf. W5 release -> F1 acquire: the memory may be freed. J1 and D1 need none: who
 //! changes `parties` arrives later, or has published the change to who does, and A1's acquire reads it.
 //!
@@ -268,8 +267,8 @@ impl<P: Platform> BWakeful<P> {
                 parties => parties.min(MOST),
             };
             let next = (parties * ARRIVAL) | episode(state).wrapping_add(1) as u32;
-            // ORDER: AcqRel (A2): Release pairs with W1 and publishes to all what all wrote, Acquire with W3.
-            match self.state.compare_exchange_weak(state, next, AcqRel, Relaxed) {
+            // ORDER: Release (A2), pairs with W1; publishes to all what all wrote, which A1 has acquired.
+            match self.state.compare_exchange_weak(state, next, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => state = now,
             }
@@ -323,14 +322,13 @@ impl<P: Platform> BWakeful<P> {
         if leaf.arrivals.fetch_add(1, Release) & CARRIED != 0 {
             return Arrival::Waits { episode, others: MOST };
         }
-        // ORDER: Acquire (L2), pairs with L1.
-        let mut arrivals = leaf.arrivals.fetch_or(CARRIED, Acquire);
+        let mut arrivals = leaf.arrivals.fetch_or(CARRIED, Relaxed);
         if arrivals & CARRIED != 0 {
             return Arrival::Waits { episode, others: MOST };
         }
         loop {
-            // ORDER: AcqRel (L2): Acquire pairs with L1, Release with the next carrier's.
-            let carry = match leaf.arrivals.compare_exchange_weak(arrivals | CARRIED, CARRIED, AcqRel, Relaxed) {
+            // ORDER: Acquire (L2), pairs with L1.
+            let carry = match leaf.arrivals.compare_exchange_weak(arrivals | CARRIED, CARRIED, Acquire, Relaxed) {
                 Ok(_) => arrivals & !CARRIED,
                 Err(now) => {
                     arrivals = now;
@@ -341,8 +339,8 @@ impl<P: Platform> BWakeful<P> {
             if carry > 0 && matches!(self.arrive(carry), Arrival::Last) {
                 return self.carried_last(leaf);
             }
-            // ORDER: AcqRel (L3), as L2.
-            match leaf.arrivals.compare_exchange(CARRIED, 0, AcqRel, Relaxed) {
+            // L3.
+            match leaf.arrivals.compare_exchange(CARRIED, 0, Relaxed, Relaxed) {
                 Ok(_) => return Arrival::Waits { episode, others: MOST },
                 Err(now) => arrivals = now,
             }
@@ -353,12 +351,12 @@ impl<P: Platform> BWakeful<P> {
     /// carry them.
     fn carried_last(&self, leaf: &BWakefulLeaf<P>) -> Arrival {
         loop {
-            // ORDER: AcqRel (L3), as L2.
-            if leaf.arrivals.compare_exchange(CARRIED, 0, AcqRel, Relaxed).is_ok() {
+            // L3.
+            if leaf.arrivals.compare_exchange(CARRIED, 0, Relaxed, Relaxed).is_ok() {
                 return Arrival::Last;
             }
-            // ORDER: AcqRel (L2).
-            let carry = leaf.arrivals.swap(CARRIED, AcqRel) & !CARRIED;
+            // ORDER: Acquire (L2), pairs with L1.
+            let carry = leaf.arrivals.swap(CARRIED, Acquire) & !CARRIED;
             if carry > 0 {
                 // Not the last of its episode: that one needs us.
                 self.arrive(carry);
@@ -548,8 +546,8 @@ impl<P: Platform> BWakeful<P> {
             if Self::over(state, episode) {
                 return;
             }
-            // ORDER: Release (W3), pairs with A2: W2 has not seen the call of our own episode, which comes after.
-            if state & SLEEPERS != 0 || self.state.compare_exchange(state, state | SLEEPERS, Release, Relaxed).is_ok() {
+            // W3. W2 has not seen the call of our own episode, or that would be over.
+            if state & SLEEPERS != 0 || self.state.compare_exchange(state, state | SLEEPERS, Relaxed, Relaxed).is_ok() {
                 P::wait(&self.calls, calls, None);
             }
         }

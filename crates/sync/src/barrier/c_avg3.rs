@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `c-avg3`: spins for a time that follows the last three waits, then sleeps.
 //!
-//! TR 1994, figure 9. Choose it over `c-sp-blk` where rounds resemble each other.
+//! TR 1994, figure 9, unchanged (its threshold counts turns of the loop and its times are read from the clock; so do ours). Choose it over `c-sp-blk` where rounds resemble each other.
 //!
 //! # State
 //!
@@ -25,7 +25,7 @@
 //!
 //! # Under the scheduler
 //!
-//! As `c-last1`, steadier and slower to learn. One wait of a slice outweighs two short ones.
+//! As `c-last1`, back from 0 too, but steadier and slower to learn. One wait of a slice outweighs two short ones: three rounds of less spinning.
 //!
 //! # Fairness and space
 //!

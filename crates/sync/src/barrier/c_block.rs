@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `c-block`: a counter and a semaphore; everybody sleeps.
 //!
-//! The baseline of TR 1994, section 5.4.1. Choose it where processors must not be burnt and rounds are long.
+//! The baseline of TR 1994, section 5.4.1. Unchanged, but that the units come at once ("Rejected"). Choose it where processors must not be burnt and rounds are long.
 //!
 //! # State
 //!

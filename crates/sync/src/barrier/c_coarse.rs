@@ -25,7 +25,7 @@
 //!
 //! # Under the scheduler
 //!
-//! Follows a change at once, and a single late member just as readily.
+//! Follows a change at once, and a single late member just as readily. Back from sleeping it comes as rarely as `c-last1`, but then at once.
 //!
 //! # Fairness and space
 //!

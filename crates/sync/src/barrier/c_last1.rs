@@ -2,7 +2,7 @@
 //! `c-last1`: spins for a time that follows the last wait, then sleeps.
 //!
 //! TR 1994, section 5.4.1. As `c-avg3`, with the last episode only. "Did not exceed it" is taken as in figure 9: the wait was shorter than
-//! a context switch. Compared with the threshold itself, a threshold of 0 could never grow again.
+//! a context switch (figure 9, `average (episode_time) < SWITCH_TIME`). Compared with the threshold itself, a threshold of 0 could never grow again.
 //!
 //! # State
 //!
@@ -26,8 +26,9 @@
 //!
 //! # Under the scheduler
 //!
-//! It takes some rounds to notice that the number of processors has changed, and a late member makes all others take themselves for too
-//! many.
+//! It takes 9 rounds to notice that the number of processors has changed, and a late member makes all others take themselves for too
+//! many. From a threshold of 0 it comes back slowly, as the figure does: a wait that ends in sleep is hardly ever shorter than a context switch, so that only
+//! those learn to spin who come so late that the sense has turned before they have the mutex.
 //!
 //! # Fairness and space
 //!

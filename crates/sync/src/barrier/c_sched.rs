@@ -4,12 +4,18 @@
 //! The *Scheduler Information* barrier: TR 1994, figure 10, with kernel extension KE-3. Choose it where processors are partitioned among programs
 //! and all of a partition are really one's own.
 //!
-//! Changed: figure 10 as printed spins if `count + 1 >= NUM_PROCESSES - barrier_processors`. `count + 1` is the number of arrivals including this
-//! one, so N - P - 1 members block, one fewer than the text says ("the first N - P processes should block while the remaining P should spin"), P
-//! spin besides the last one, which is one more than there are processors, and the V loop, which runs N - P times, leaves a unit over. That is
-//! not only a wrong decision: two episodes later the unit lets a member through a barrier that has not been achieved. Here
-//! the test is `count + 1 > N - P`, and then N - P members block, P - 1 spin, one is the last. `conformance` has the barrier as
-//! printed among the twins: loom and shuttle find the early release.
+//! Changed: figure 10 as printed spins if `count + 1 >= NUM_PROCESSES - barrier_processors`, where `count`, fetched before the increment, makes `count + 1` the number
+//! of arrivals including this one. With N parties and P < N processors:
+//!
+//! | | block | spin | the last | V | over |
+//! |---|---|---|---|---|---|
+//! | as printed, `count + 1 >= N - P` | N - P - 1 | P | 1 | N - P | 1 unit |
+//! | the text, and here, `count + 1 > N - P` | N - P | P - 1 | 1 | N - P | 0 |
+//!
+//! ("The first N - P processes should block while the remaining P should spin": of the P, the last need not.) As printed, the decision is wrong: P spin for the last one,
+//! which has no processor. And so is the barrier: two episodes later, when the semaphore of that sense is used again, the unit left over lets a member through at
+//! once; it arrives for the next episode while this one is open, is counted twice, and so this one is complete without one of the others. Each episode leaves one more. As corrected, units
+//! and sleepers agree in each episode (I3), whatever P is. `conformance` has the barrier as printed among the twins: loom and shuttle find the early release.
 //!
 //! # State
 //!
@@ -36,11 +42,11 @@
 //! # Under the scheduler
 //!
 //! Optimal where the P processors run the program's threads and no others. With foreign load the spinners wait for members without a
-//! processor. A change of P is one episode late. Hint wrong: more or fewer spin; the number of units is right all the same (I3).
+//! processor. A change of P is one episode late, on a platform that tells of it (`linux` counts once, at program start). Hint wrong: more or fewer spin; the number of units is right all the same (I3).
 //!
 //! # Fairness and space
 //!
-//! 32 bytes.
+//! 28 bytes.
 //!
 //! # Rejected
 //!

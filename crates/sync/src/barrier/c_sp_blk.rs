@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `c-sp-blk`: spins for as long as a context switch takes, then sleeps.
 //!
-//! TR 1994, figure 8. Competitive: at most twice as long as the better of the two would have been. Choose it where nothing is known.
+//! TR 1994, figure 8, unchanged. Competitive: at most twice as long as the better of the two would have been. Choose it where nothing is known.
 //!
 //! # State
 //!
@@ -24,7 +24,8 @@
 //!
 //! # Under the scheduler
 //!
-//! With more threads than processors the spin is lost each time; with enough processors and arrivals close together nobody sleeps.
+//! With more threads than processors the spin is lost each time; with enough processors and arrivals close together nobody sleeps. The mutex is `native`: preempted in
+//! R2, the last one keeps those who have spun enough on its futex, and the others spinning.
 //!
 //! # Fairness and space
 //!

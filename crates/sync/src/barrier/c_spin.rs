@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `c-spin`: a counter and a sense; everybody spins.
 //!
-//! The baseline of TR 1994, section 5.4.1. Choose it with a processor for each thread and nobody else on the machine.
+//! The baseline of TR 1994, section 5.4.1. Unchanged: figure 8 without its semaphores, and so without its lock. Choose it with a processor for each thread and nobody else on the machine.
 //!
 //! # State
 //!
@@ -29,7 +29,7 @@
 //!
 //! # Fairness and space
 //!
-//! 8 bytes on one line. Each arrival disturbs those who spin.
+//! 12 bytes on one line. Each arrival disturbs those who spin.
 //!
 //! # Rejected
 //!

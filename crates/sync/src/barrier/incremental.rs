@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `incremental-spin`, `incremental-block`, `incremental-informing`: a counter and a flag, and three ways to wait.
 //!
-//! The centralized incremental barrier of ICPP 2001, section 4, where `informing` beat the spinning one by up to 1356 times and the sleeping one by up to
-//! 10.5. Choose `informing` over the default where threads are in the view anyway and hold locks of the informing kind too: it makes room for
+//! The centralized incremental barrier of ICPP 2001, section 4. Of its two barriers, the `informing` versions beat the spinning ones by up to 1356 times and the sleeping ones by up to
+//! 10.5 (section 5). Choose `informing` over the default where threads are in the view anyway and hold locks of the informing kind too: it makes room for
 //! those, where the default makes room for anybody.
 //!
-//! The paper leaves its code to a thesis, but says that it takes memory for each thread. So here: the last one gives everybody back the priority
+//! The paper leaves its code to a technical report, but says that it takes more memory with more threads than its plain counterpart does. So here: the last one gives everybody back the priority
 //! that it had, because a waiter that was preempted cannot do so itself, and as long as it counts as a waiter nobody makes
 //! room for it. Changed, because Linux has no second-level scheduler that acts on our priorities: a waiter that gives way sleeps on the flag.
 //!
@@ -16,7 +16,8 @@
 //! # Invariants
 //!
 //! I1. `count` is the number of members that have arrived in this episode; the last one sets it to 0 before it sets the flag.
-//! I2. The flag is never two episodes ahead of a member. I3. Who sleeps has marked the flag in a step that found the old episode;
+//! I2. The flag is never two episodes ahead of a member.
+//! I3. Who sleeps has marked the flag in a step that found the old episode;
 //! who sets the new one sees the mark.
 //!
 //! # Protocol

@@ -78,9 +78,9 @@ pub trait RawBarrierDrained<P: Platform>: RawBarrier<P, Member = ()> {
     fn drain(&self);
 }
 
-/// COST: pauses that take as long as a context switch, the papers' SWITCH_TIME: 2 us (a pause is 43 ns on the machine of the README).
+/// COST: pauses that take about as long as a context switch, the papers' SWITCH_TIME: 0.5 to 2 us (see [`crate::wait`]).
 const SWITCH_PAUSES: u32 = 50;
-/// The same in ns.
+/// COST: ns; a wait that took less has not waited for a context switch. The greater of the above.
 const SWITCH_NS: u64 = 2_000;
 /// COST: how often a waiter hands its processor off before it sleeps: 300 ns each where there is nobody to take it, so that all are less
 /// than falling asleep and being woken (5 to 15 us).
@@ -88,7 +88,7 @@ const HAND_OFFS: u32 = 16;
 /// COST: looks, of about 3 us, after which a waiter that informs hands its processor off though the view says that nobody wants it: a thread
 /// that was woken and has not run yet is blocked there.
 const SPIN_LOOKS: u32 = 4;
-/// COST: pauses by which what was learned changes at once: from all to nothing in 8 rounds.
+/// COST: pauses by which what was learned changes at once: from all to nothing in 9 rounds.
 const ADJUST: u32 = SWITCH_PAUSES / 8;
 
 /// The papers' private local_sense, with the papers' initial value.

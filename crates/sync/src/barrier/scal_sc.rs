@@ -5,7 +5,7 @@
 //! among programs, where threads stay on theirs.
 //!
 //! Changed:
-//! - Which processor a member belongs to is not the kernel's word but `index % processors`: Linux moves threads as it likes. Where
+//! - Which processor a member belongs to is not the kernel's word (`partition->processor_ids`) but `index % processors`: Linux moves threads as it likes. Where
 //!   nobody moves them, `taskset` or an OpenMP runtime puts them there.
 //! - The counter of a processor is set to 0 before its last member goes into the tree, not after it has come out (figure 11). As printed, a member that
 //!   a reorganization has moved to another processor may arrive there before that processor's last one has cleared its counter; its arrival is lost, or it takes
@@ -23,6 +23,7 @@
 //! I1. All members of an episode go by the same partition: only the root writes it, when all have arrived and none has been released.
 //! I2. A processor's counter is 0 when the first of its members of an episode arrives: it was set to 0 before the tree knew of the last one.
 //! I3. An episode puts as many units into a semaphore as members wait there, and all are taken before it is used again, two episodes later.
+//! I4. The flag that a representative waits for holds an older episode than its own until the child sets it. (Modulo 2^31: a flag that no tree has used for exactly so many would pass for set.)
 //!
 //! # Protocol
 //!
@@ -38,11 +39,11 @@
 //! # Under the scheduler
 //!
 //! Threads on their processors: as few switches as there can be. One processor's last member without its processor: the others' representatives
-//! burn theirs. Hint stale: for one episode a partition that is gone; any partition is safe (I1).
+//! burn theirs. Hint stale: for one episode a partition that is gone, or for good where nobody counts changes (`linux`: the processors at program start); any partition is safe (I1).
 //!
 //! # Fairness and space
 //!
-//! A place is two cache lines, as many as there are members. The longest path is logarithmic in the processors. The serial one is whichever
+//! A place is a cache line; there are as many as members. The longest path is logarithmic in the processors. The serial one is whichever
 //! member of processor 0 comes last.
 //!
 //! # Rejected
@@ -111,10 +112,12 @@ impl<P: Platform> RawBarrier<P> for ScalSc<P> {
 
     fn new(parties: u32) -> Self {
         let parties = parties.max(1);
+        // First: a change between the two is found at the first episode (R1).
+        let generation = P::partition_generation();
         Self {
             parties,
             processors: P::AtomicU32::new(Self::partition(parties)),
-            generation: P::AtomicU32::new(P::partition_generation()),
+            generation: P::AtomicU32::new(generation),
             wakeup: Flag::default(),
         }
     }

@@ -29,7 +29,7 @@
 //!
 //! A1. Take a ticket. A2. In `informing`, once the ticket before in one's slot is served: publish oneself (`who`); if the predecessor owns the lock become IMMEDIATE_WAITER (figure 1, line 11), else
 //! LOCK_WAITER by compare-and-swap (line 16), because the predecessor may become the owner meanwhile and raise us (A5). The two
-//! may miss each other; both A2 and the policy are asked again at each look. A3. Spin until the slot has one's ticket. A4. Sleep if the policy says so.
+//! may miss each other (see `mcs`, A3); here both A2 and the policy are asked again at each look. A3. Spin until the slot has one's ticket. A4. Sleep if the policy says so.
 //! A5. Become LOCK_HOLDER (line 22) and make the successor, if it has published itself, IMMEDIATE_WAITER (lines 23-25).
 //! R1. In `informing`, if we are crowded, wake who sleeps at the slot after next. R2. Serve the next ticket (line 40). There is always a slot for it, so lines 28 to 36, where `mcs`
 //! waits for a successor that is about to link, have nothing to correspond to. R3. Wake who sleeps there. R4. Restore the priority (line 41). R5. Hand off (line 42), as `mcs`.
@@ -40,8 +40,9 @@
 //!
 //! # Under the scheduler
 //!
-//! As `mcs`. Hint stale: `who` may name a thread that has long gone on; then that one's priority is raised, if it waits for a lock, until it acquires, or nobody's is: a
-//! preempted successor is seen a look later, when it is not published at all not before the scheduler gives it a processor. Killed while holding: lost.
+//! As `mcs`. Hint stale: `who` may name a thread that has long gone on; then that one's priority is raised, if it waits for a lock, until it acquires it. A successor that was preempted
+//! before it published itself is nobody that we know: its releaser does not make room for it. Killed while holding: lost. A copy made by `fork` while threads
+//! waited serves tickets that are never used: lost in the child.
 //!
 //! # Fairness and space
 //!
@@ -54,7 +55,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads (more than slots), loom and shuttle (fewer than slots: they do not see slots shared); the twin whose slots overrun is caught.
+//! `conformance`: real threads (more than slots), loom and shuttle, also with two slots, which threads then share; the twins whose slots overrun, and
+//! that wake one of those at a slot, are caught. Nobody sees tickets go round (2^31).
 
 use core::array;
 use core::marker::PhantomData;
@@ -127,7 +129,7 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> ArrayQueue<P, W, SLOTS> {
                 P::pause();
                 continue;
             }
-            looks += 1;
+            looks = u32::saturating_add(looks, 1);
             if W::INFORMS {
                 self.publish(slot, ticket, me, Priority::LockWaiter);
             }

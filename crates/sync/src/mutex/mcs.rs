@@ -7,12 +7,14 @@
 //!
 //! Changed in `mcs-informing`, because Linux has no second-level scheduler that acts on our priorities:
 //! - "Hand off the processor" in a waiter (lines 18-20) is to sleep on its own node: the processor goes to whoever is runnable.
-//!   In a releaser (lines 33 and 42) it is a nap outside the queue, so that threads without a processor come to be
+//!   In a releaser (line 42) it is a nap outside the queue, so that threads without a processor come to be
 //!   without a place in line too, and those in line run.
 //! - Who hands over to a sleeper wakes the sleeper behind it as well (R4): an immediate waiter is one that spins by the time it is served.
-//! - Lines 33 and 42 look at the successor, not at all threads: it is the only one whose priority this release has raised.
+//! - Line 42 looks at the successor, not at all threads: it is the only one whose priority this release has raised. Lines 32 and 33, with no successor, look
+//!   at nobody.
 //! - Line 39 comes after line 40, and only for a successor that is off its processor; a running one raises itself (line 22).
-//!   It is a write to a line of another processor, between two who hand over.
+//!   It is a write to a line of another processor, between two who hand over. The releaser is LOCK_HOLDER until it has granted, so that the
+//!   race for which the paper has line 38 (preempted between 39 and 40 by the successor it has just raised) cannot be.
 //! - The previous priority is not saved but counted ([`crate::wait::entered`] says why).
 //!
 //! # State
@@ -29,16 +31,18 @@
 //! # Invariants
 //!
 //! I1. One node of the queue is granted (or was put into an empty queue), and its thread holds the lock.
-//! I2. A node stays where it is from A1 until its thread's unlock has returned; others come to it only before it is granted (its successor's
-//! A3 too: unlock waits for that, R2).
+//! I2. A node stays where it is from A1 until its thread's unlock has returned. Its predecessors come to it only before they grant it; its successor until it has
+//! linked itself (A3), for which unlock waits (R2).
 //! I3. A node that is ASLEEP is woken by whoever changes that: every such change is a swap or compare-and-swap that sees it.
-//! I4. After R1's null or R3 the releaser touches neither the lock nor another's node: they may be freed by then. Wake-ups use addresses only.
+//! I4. After R1's null or R3 the releaser touches neither the lock nor another's node: they may be freed by then. Wake-ups, and the count of those who nap, use addresses only.
 //!
 //! # Protocol
 //!
 //! A1. Swap the node into the tail (line 7); A2. done if it was null. A3. Link behind the predecessor (lines 12, 15), after
 //! taking the priority IMMEDIATE_WAITER if the predecessor owns the lock (line 11), else before changing it
-//! to LOCK_WAITER by compare-and-swap (line 16): the predecessor may become the owner meanwhile and raise us (A6).
+//! to LOCK_WAITER by compare-and-swap (line 16): the predecessor may become the owner meanwhile and raise us (A6), and that must stand. The other
+//! race the figure leaves open, and so do we: a predecessor that becomes the owner after our look at it, and looks for us before our link, raises nobody, and the next in line is a LOCK_WAITER until it
+//! is served. (To look again would be to look at a node that may be gone.)
 //! A4. Spin while WAITING. A5. Sleep if the policy says so (lines 18-20). A6. Granted: become LOCK_HOLDER (line 22), make the
 //! successor IMMEDIATE_WAITER (lines 23-25).
 //! R1. No successor: tail to null (line 29). R2. That failing, one is about to link; wait for it as an
@@ -56,7 +60,9 @@
 //! holder. Next waiter preempted: it is served all the same (first come, first served), and the releaser, who sees it, leaves its
 //! processor to it. More threads than processors: after a few such hand-overs the threads in line are those that run,
 //! the others nap or were preempted outside; a napper's return costs the line a few switches. Hint stale or inverted: a waiter sleeps, and
-//! is woken (I3), or spins, and is granted the lock; a releaser naps in vain, 1 ms for each that does. Killed while holding: lost.
+//! is woken (I3), or spins, and is granted the lock; a releaser naps in vain, a slice (3 ms) for each that does so beside the same lock. Line 39 may raise a thread that is already in
+//! another line: until it has that lock. Releaser preempted between R3 and its wake-ups: who sleeps is late by that, the one behind the successor too. Killed while holding: lost. A copy made by `fork`
+//! while threads waited is lost in the child: its release hands over to a node on a stack that is nobody's there.
 //! No view: `informing` cannot ask, and waits as `competitive` does; those who served a sleeper stay away all the same, so that the line stays short.
 //! `spin`, `block` and `competitive` are oblivious: in `spin` everybody waits for whoever is first in line and preempted; in `block` every hand-over is a
 //! context switch, in `competitive` every one that takes longer than that.
@@ -154,7 +160,7 @@ impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
             }
             turns = turns.wrapping_add(1);
             let look = wait::look::<W, P>(turns);
-            looks += look as u32;
+            looks = u32::saturating_add(looks, look as u32);
             if look && !W::may_spin::<P>(P::priority(me), looks) {
                 looks = 0;
                 self.sleep(node, state);

@@ -2,8 +2,9 @@
 //! `native`, `native-np`: what this system offers, a futex with three states; `-np` asks the kernel not to preempt who is inside.
 //!
 //! The lock that a programmer of this machine would use, as the native lock of the TR was for its machines (TR 1994, section
-//! 5.2, "Native", "Native-np"): Drepper, "Futexes Are Tricky", mutex2, which is glibc's low-level lock. Choose it to compare
-//! with, or where threads wait long. Changed: nothing.
+//! 5.2, "Native", "Native-np"): Drepper, "Futexes Are Tricky", mutex3, which is glibc's low-level lock. Choose it to compare
+//! with, or where threads wait long. Changed: a waiter that finds 2 does not sleep at once but swaps first, too; and the release swaps, as glibc's,
+//! where Drepper's decrements and then stores.
 //!
 //! # State
 //!
@@ -18,8 +19,10 @@
 //! # Invariants
 //!
 //! I1. Not 0 exactly while one thread is between A1 or A2 and R1.
-//! I2. While a thread sleeps the word is 2, or a sleeper is about to be woken (between R1 and R2), or a woken thread has yet to execute A2.
-//! I3. In `-np`: a thread that tries (A1, A2) or holds a lock of this kind wishes not to be preempted; one that sleeps or does neither does not.
+//! I2. While a thread sleeps the word is 2, or a sleeper is about to be woken (between R1 and R2), or a woken thread has yet to execute A2. (Who gives up at
+//! its deadline was not woken.)
+//! I3. In `-np`: a thread that tries (A1, A2), or holds a lock of any kind that wishes, wishes not to be preempted; one that sleeps or does neither does not, unless it holds
+//! another such lock.
 //!
 //! # Protocol
 //!
@@ -34,7 +37,7 @@
 //! # Under the scheduler
 //!
 //! Oblivious: nobody spins, so that a preempted holder costs nothing but itself, and every contended hand-over costs a sleep.
-//! `-np`: see `tas-b`.
+//! A waiter that gives up leaves 2 behind: one wake-up in vain. `-np`: see `tas-b`.
 //! Killed while holding: lost.
 //!
 //! # Fairness and space
@@ -43,7 +46,7 @@
 //!
 //! # Rejected
 //!
-//! Drepper's mutex3 keeps a compare-and-swap on A2's path to spare a store; no gain where a swap costs the same.
+//! Drepper's mutex2, with compare-and-swaps `1 -> 2` and `0 -> 2` for A2's swap: it retries when the word changes in between.
 //!
 //! # Checked by
 //!

@@ -5,7 +5,7 @@
 //! asks the kernel instead. Kontothanassis, Wisniewski, Scott, TR 1994, figure 2 (kernel extensions KE-1, Symunix's part, and KE-2).
 //!
 //! Changed:
-//! - Both sides change `status` by compare-and-swap from CAN_GO, where the figure swaps and then looks what it has overwritten.
+//! - Both sides change `status` by compare-and-swap from CAN_GO, where the figure swaps and then looks what it has overwritten. The outcomes are the same.
 //! - The releaser passes over at most `SKIPS` threads, then waits for the next one however long it takes. Where nobody honours the wish, the
 //!   releaser itself is preempted between a grant and its timeout; the figure's could chase for ever those whom it passed over and who queue again.
 //!
@@ -26,8 +26,8 @@
 //! I1. One thread at a time is between acquiring (A2 on an empty queue, or ACK) and releasing (R2's null, or R3 to one that is given ACK).
 //! I2. Of A5's and R5's changes of CAN_GO one succeeds: the waiter takes over exactly if its own does.
 //! I3. A node is in use until ACK or NACK; NACK is given only when nobody can come to the node any more: its `next` is known, or it is off the tail.
-//! I4. The last that a releaser touches of others is `status`, with ACK or NACK, for which the node's thread waits; after R2's null, nothing. The lock and the
-//! nodes may be gone then.
+//! I4. The last that a releaser touches of others is `status`, with ACK or NACK, for which the node's thread waits; after R2's null not the lock, and of nodes only that of the
+//! last one passed over, with NACK. All else may be gone then.
 //!
 //! # Protocol
 //!
@@ -47,8 +47,8 @@
 //! # Under the scheduler
 //!
 //! Holder preempted: unlikely where KE-1 is honoured, for the length of KE-2's grace; else everybody spins through its slice. Next waiter preempted: passed over after
-//! the timeout, about 3 us. More threads than processors: those who run are served, each release paying a timeout for each that does not.
-//! Preempted between CAN_GO and ACK, either of the two: the lock is nobody's for that time, even here. No kernel view is used, so no hint is stale. Killed while holding: lost.
+//! the timeout, 2 to 8 us. More threads than processors: those who run are served, each release paying a timeout for each that does not.
+//! Preempted between CAN_GO and ACK, the releaser, or the waiter after A5: the lock is nobody's for that time, even here (the figure relies on the kernel not to). No kernel view is used, so no hint is stale. Killed while holding: lost. A copy made by `fork` while threads waited: see `mcs`.
 //!
 //! # Fairness and space
 //!
@@ -76,7 +76,7 @@ const LOST_IT: u32 = 3;
 const ACK: u32 = 4;
 const NACK: u32 = 5;
 
-/// COST: pauses until a successor counts as preempted, about 3 us: a running one answers within 0.2 us, two cache misses.
+/// COST: pauses until a successor counts as preempted, 2 to 8 us: a running one answers within 0.2 us, two cache misses.
 const TIMEOUT: u32 = 192;
 
 /// Threads passed over in one release at most: more than a program has waiting.

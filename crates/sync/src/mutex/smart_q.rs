@@ -25,13 +25,13 @@
 //! I1. One thread at a time is between acquiring (A2 on an empty queue, or SUCCESS) and releasing (R2's null, or SUCCESS given).
 //! I2. A node is in the queue until its thread has SUCCESS and has released, or has FAILURE. FAILURE is given only when no other thread
 //! can come to the node: its `next` is known, or it is off the tail (R3).
-//! I3. Only the holder writes a status other than WAITING.
+//! I3. Only the thread that releases writes a status other than WAITING.
 //! I4. After R2's null or R4 the releaser does not touch the lock, nor a node but to give FAILURE, whose thread waits for that.
 //!
 //! # Protocol
 //!
 //! A1. Wish not to be preempted. A2. Swap the node into the tail; done if it was null. A3. Link it behind its predecessor. A4. Withdraw the wish, by
-//! compare-and-swap, unless the releaser has already replaced it by its own. A5. Spin on `status`, napping while the predecessor is off its processor; FAILURE: again from A1.
+//! compare-and-swap, unless the releaser has already replaced it by its own, or the thread holds another lock of a kind that wishes. A5. Spin on `status`, napping while the predecessor is off its processor; FAILURE: again from A1.
 //! R1. The shadow (first our own node, then the last one passed over) has a successor? R2. If not: tail from the shadow to null, and the lock is free; R3. else wait
 //! until A3 has linked it. R4. If the candidate's wish can be changed to "another wants you unpreemptable", which fails for one
 //! known to be off its processor: SUCCESS. R5. Else it becomes the shadow; the shadow before it gets FAILURE.
@@ -46,7 +46,8 @@
 //!
 //! Holder preempted: unlikely where KE-1 is honoured, for the length of KE-2's grace; else who is behind it sees it and naps. Next waiter preempted:
 //! passed over (R5). More threads than processors: those who run are served. Hint stale: a running thread is passed over and queues again, or a preempted one gets the
-//! lock and the queue waits for it. Killed while holding: lost.
+//! lock and the queue waits for it. Each hint wrong for ever: the release passes over everybody once, frees the lock, and who looks first has it; or serves the one after SKIPS. Killed while
+//! holding: lost. A copy made by `fork` while threads waited is lost in the child: see `mcs`.
 //!
 //! # Fairness and space
 //!

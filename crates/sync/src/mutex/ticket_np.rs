@@ -47,13 +47,14 @@
 //!
 //! Holder preempted: unlikely where KE-1 is honoured, for the length of KE-2's grace; else all wait for it. Next waiter preempted: passed over after the timeout. More threads than processors:
 //! each release pays a timeout for each that does not run. Preempted between ATTENDED and TAKEN, either of the two: the lock is nobody's for that time.
-//! Who takes a ticket between R1 and R2 is not attended: preempted there, it is waited for. No kernel view is used, so no hint is stale. Killed while holding: lost.
+//! Who takes a ticket between R1 and R2 is not attended: preempted there, it is waited for. No kernel view is used, so no hint is stale. Killed while holding: lost. A copy made by `fork` while threads
+//! waited passes their tickets over, each after the timeout.
 //!
 //! # Fairness and space
 //!
 //! FIFO among those who run while they wait; a thread can starve if it is preempted each time that its turn comes (section 4.1). 12 bytes, no node. Tickets wrap: a thread that
-//! is stopped in A2 while 2^32 others are served, and looks at the very moment when its number is up again and the lock is free, takes it in
-//! another's place, and the next to come waits for ever (the paper: "more than three minutes"; here 86 s of sections of 20 ns).
+//! is stopped in A2 while 2^32 others are served, or between A2 and A3 while 2^30 are (`grant` has so many bits of a ticket), and goes on at the very moment when its number is up again and the lock is free, takes it in
+//! another's place, and the next to come waits for ever (the paper: "more than three minutes"; here 86 s and 21 s of sections of 20 ns). If its number is up for another waiter, the two only change places.
 //!
 //! # Rejected
 //!
@@ -80,7 +81,7 @@ const MAX_THREADS: u32 = 1 << 20;
 /// COST: as in `ticket`.
 const PROPORTION: u32 = 4;
 const MOST_PAUSES: u32 = 256;
-/// COST: pauses until the owner of a ticket counts as preempted, about 3 us. More than [`PROPORTION`], so that who is passed over
+/// COST: pauses until the owner of a ticket counts as preempted, 2 to 8 us. More than [`PROPORTION`], so that who is passed over
 /// looks again before its own turn.
 const TIMEOUT: u32 = 192;
 /// Tickets passed over in one release at most: more than a program has waiting.

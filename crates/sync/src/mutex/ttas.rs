@@ -18,7 +18,7 @@
 //! # Invariants
 //!
 //! I1. LOCKED exactly while one thread is between A1 or A3 and R1.
-//! I2. While a thread sleeps, SLEEPERS is set, or a thread that has been woken or is about to be (R2) has yet to look: it sets
+//! I2. While a thread sleeps, SLEEPERS is set, or a thread is about to be woken (R2), or one that has been is awake in the slow path: it sets
 //! SLEEPERS whether it acquires (A3) or sleeps again (A2).
 //!
 //! # Protocol
@@ -39,11 +39,12 @@
 //! some thread of priority Running is preempted, so that `informing` waiters sleep. Hint stale: a waiter spins or sleeps in
 //! vain; I2 wakes it. No view: `informing` waits as `competitive` does, for as long as a switch costs before it sleeps. A waiter of real-time priority keeps its processor from a holder without
 //! until it sleeps, at once if the view says "preempted". A holder that slept inside and was woken, but has not run since, still counts as blocked: then the
-//! waiter spins until the kernel throttles it, 0.95 s by default. Killed while holding: lost.
+//! waiter spins until the kernel throttles it, 0.95 s by default. A holder that waits for a second lock counts as a waiter meanwhile, as in the paper (figure 1, line 16): others give way to it no
+//! longer. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
-//! None. 4 bytes, no node; `informing` counts held locks in the thread's block.
+//! None: who was woken may find the lock taken each time. 4 bytes, no node; `informing` counts held locks in the thread's block.
 //!
 //! # Rejected
 //!
@@ -97,7 +98,7 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
             }
             turns = u32::wrapping_add(turns, 1);
             let look = wait::look::<W, P>(turns);
-            looks += look as u32;
+            looks = u32::saturating_add(looks, look as u32);
             if W::INFORMS && look {
                 // HINT: who is preempted in the first microsecond is taken more seriously than a waiter should be. `entered` ends it.
                 P::set_priority(me, Priority::LockWaiter);

@@ -57,7 +57,7 @@
 //! W4. If the owner hardly ever has it, or shares itself, the lock is not what the threads wait for: the thread *shares*, that is, it
 //!     takes locks when it finds them free, until it waits for more than an eighth of its time.
 //! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby, or has demanded the lock, for SPIN_NS;
-//!     of a holder of whom nobody knows whether it runs, for the less, the oftener it did so in vain (halved each time, 5 times).
+//!     of a holder of whom nobody knows whether it runs, for less, as in W1.
 //! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was rescinded, it sets HANDOFF, whatever the hints say.
 //! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS (SPIN_NS if KICK says that the standby is being woken), setting RELAY if somebody sleeps in line, and after that takes it and clears
 //!     both: the standby is not awake. (Not if the RELAY is another's: that thread tells from HANDOFF whether the standby came.)
@@ -144,10 +144,11 @@ const PROMOTED: u32 = 2;
 /// Values of MODE ...
 const SHARING: u32 = 1 << 31;
 const BAN: u32 = 60;
-/// ... and in it, how often of late the thread spun in vain as a standby (W5).
-const VAIN_SHIFT: u32 = 8;
+/// ... and in it, how often of late the thread spun in vain in the dark, as a standby (W5) and as an arrival (W1).
+const STANDBY_VAIN: u32 = 8;
+const ARRIVAL_VAIN: u32 = 11;
 const VAIN_MOST: u32 = 5;
-const VAIN: u32 = 7 << VAIN_SHIFT;
+const VAIN: u32 = 7 << STANDBY_VAIN | 7 << ARRIVAL_VAIN;
 
 // COST: all in ns, tuned on two virtual processors (Xeon, 2.6 GHz, Linux 6.18, November 2026) where a cache line changes its processor in 60 to 150 ns, a
 // context switch takes 1 us, and an idle processor wakes up in 15 to 40 us.
@@ -291,7 +292,8 @@ struct Waiter {
     /// It has met somebody who runs and wants the lock too, this thread if it saw it: it looks closely before it takes the lock (W3).
     wary: bool,
     seen: ThreadId,
-    /// As the standby it spun in vain (W5).
+    /// As an arrival it spins for a holder of whom nobody knows whether it runs (W1); as the standby it did so in vain (W5).
+    dark: bool,
     vain: bool,
     /// The holder comes back at once (W3).
     hot: bool,
@@ -331,6 +333,7 @@ impl<P: Platform> Wakeful<P> {
             nap: NAP_NS,
             wary: false,
             seen: ThreadId::NONE,
+            dark: false,
             vain: false,
             hot: false,
             share: shares::<P>(me, now),
@@ -382,12 +385,18 @@ impl<P: Platform> Wakeful<P> {
             // HINT: wrong either way, it costs a spin or a sleep: see the head of this file.
             let state = P::run_state(seen);
             let running = !matches!(state, RunState::Preempted | RunState::Blocked);
+            let arrival = if state == RunState::Unknown {
+                in_the_dark::<P>(waiter.me, ARRIVAL_VAIN, ARRIVAL_NS)
+            } else {
+                ARRIVAL_NS
+            };
             // A holder without a processor is no contention.
             waiter.wary = running;
             waiter.seen = seen;
             if waiter.standby {
                 self.stand_by(word, waiter, state, now);
-            } else if running && !waiter.hot && word & HANDOFF == 0 && now < waiter.arrived + ARRIVAL_NS {
+            } else if running && !waiter.hot && word & HANDOFF == 0 && now < waiter.arrived + arrival {
+                waiter.dark = state == RunState::Unknown;
                 let gap = ((now - waiter.arrived) / 4)
                     .clamp(if waiter.share { POLL_SHARING_NS } else { POLL_NS }, POLL_MAX_NS);
                 spin_until::<P>(now + gap);
@@ -395,6 +404,10 @@ impl<P: Platform> Wakeful<P> {
                 // Somebody else has barged in.
                 waiter.relay = self.word.compare_exchange(word, word & !RELAY, Relaxed, Relaxed).is_err();
             } else {
+                if waiter.dark && !waiter.hot && word & HANDOFF == 0 {
+                    waiter.dark = false;
+                    learn::<P>(waiter.me, ARRIVAL_VAIN, true);
+                }
                 self.enlist(waiter);
             }
         }
@@ -474,7 +487,9 @@ impl<P: Platform> Wakeful<P> {
             self.promote();
         }
         if waiter.standby && !waiter.vain {
-            learn_patience::<P>(waiter.me, false);
+            learn::<P>(waiter.me, STANDBY_VAIN, false);
+        } else if waiter.dark {
+            learn::<P>(waiter.me, ARRIVAL_VAIN, false);
         }
         true
     }
@@ -483,7 +498,7 @@ impl<P: Platform> Wakeful<P> {
     fn stand_by(&self, word: u32, waiter: &mut Waiter, state: RunState, now: u64) {
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
         let dark = state == RunState::Unknown;
-        let limit = if dark { patience_in_the_dark::<P>(waiter.me) } else { SPIN_NS };
+        let limit = if dark { in_the_dark::<P>(waiter.me, STANDBY_VAIN, SPIN_NS) } else { SPIN_NS };
         let waited = now.saturating_sub(waiter.since);
         let patience = if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS };
         if word & HANDOFF == 0 && (waiter.demanded.is_some() || waited >= patience) {
@@ -508,7 +523,7 @@ impl<P: Platform> Wakeful<P> {
         } else {
             if dark && !waiter.vain {
                 waiter.vain = true;
-                learn_patience::<P>(waiter.me, true);
+                learn::<P>(waiter.me, STANDBY_VAIN, true);
             }
             self.sleep_on_word(word, waiter);
         }
@@ -707,20 +722,20 @@ fn set_mode<P: Platform>(me: ThreadId, mode: u32) {
     word.store(word.load(Relaxed) & VAIN | mode, Relaxed);
 }
 
-/// W5. How long the thread spins as a standby for a holder of whom nobody knows whether it runs.
-fn patience_in_the_dark<P: Platform>(me: ThreadId) -> u64 {
-    let vain = if me == ThreadId::NONE { 0 } else { (P::word(me, MODE).load(Relaxed) & VAIN) >> VAIN_SHIFT };
-    SPIN_NS >> vain
+/// W1, W5. How long the thread spins for a holder of whom nobody knows whether it runs: this long at most.
+fn in_the_dark<P: Platform>(me: ThreadId, shift: u32, most: u64) -> u64 {
+    let vain = if me == ThreadId::NONE { 0 } else { P::word(me, MODE).load(Relaxed) >> shift & 7 };
+    most >> vain
 }
 
 /// Remembers how that went.
-fn learn_patience<P: Platform>(me: ThreadId, vain: bool) {
+fn learn<P: Platform>(me: ThreadId, shift: u32, vain: bool) {
     if me != ThreadId::NONE {
         let word = P::word(me, MODE);
         let old = word.load(Relaxed);
-        let times = (old & VAIN) >> VAIN_SHIFT;
+        let times = old >> shift & 7;
         let times = if vain { (times + 1).min(VAIN_MOST) } else { times.saturating_sub(1) };
-        word.store(old & !VAIN | times << VAIN_SHIFT, Relaxed);
+        word.store(old & !(7 << shift) | times << shift, Relaxed);
     }
 }
 

@@ -18,13 +18,14 @@
 //!
 //! # Invariants
 //!
-//! I1. In one process at most one thread is between A1 or A2 and R1, and none after DONE.
+//! I1. In one process at most one thread is between A1 or A2 and R1, and none after DONE. (In the child of a thread that forked in the middle of its own initialisation whoever else
+//! comes begins it anew beside that thread, and the later R1 stands; as with the C library.)
 //! I2. While a thread sleeps, SLEEPERS is set, or R1 has been done and R2 is due.
 //!
 //! # Protocol
 //!
 //! A0. DONE: go on. A1. NEW: become the runner. A2. RUNNING, but in a process that this one is a copy of: the runner is not here; become it.
-//! W1. RUNNING: poll while the runner runs and nobody wants the processor, for [`SPIN_NS`] at most. W2. Set SLEEPERS, sleep while the word stays so; A0.
+//! W1. RUNNING: unless somebody wants the processor just then, poll while the runner runs, for [`SPIN_NS`] at most. W2. Set SLEEPERS, sleep while the word stays so; A0.
 //! R1. Swap in the outcome. R2. If SLEEPERS was set, wake all; only the address is used.
 //!
 //! # Memory order
@@ -39,7 +40,7 @@
 //!
 //! # Fairness and space
 //!
-//! One thread works, all others wait for it. 4 bytes.
+//! One thread works, all others wait for it. If it fails, whoever comes first tries next. 4 bytes.
 //!
 //! # Rejected
 //!

@@ -10,7 +10,7 @@ mod rw_wakeful;
 pub use rw_native::Native;
 pub use rw_queue::{Fifo, Queue, QueueNode, Succession};
 pub use rw_smart_q::{Smart, SmartQ};
-pub use rw_tas_b::{Np, Plain, TasB, Wishing};
+pub use rw_tas_b::TasB;
 pub use rw_wakeful::Wakeful;
 
 use platform::{Deadline, Platform};

@@ -17,14 +17,17 @@
 //! # Invariants
 //!
 //! I1. WRITER is set exactly while one thread is between A2 and R2, and then READERS is 0.
-//! I2. READERS is the number of threads between A1 and R1.
+//! I2. READERS is the number of acquisitions between A1 and R1, 2^29 at most: it does not overflow.
 //! I3. While a thread sleeps SLEEPERS is set, or a release that has cleared it is about to wake all.
+//! I4. With `np`: a thread that tries, or holds a lock of any kind that wishes, wishes not to be preempted; one that sleeps or does neither does not, unless it holds
+//! another such lock.
 //!
 //! # Protocol
 //!
-//! A1. Reader: add 1 to READERS if WRITER is clear. A2. Writer: set WRITER if it and READERS are clear. A3. Else set SLEEPERS, sleep while the word stays the same, and try again.
+//! A1. Reader: add 1 to READERS if WRITER is clear (and 2^29 are not there). A2. Writer: set WRITER if it and READERS are clear. A3. Else set SLEEPERS, sleep while the word stays the same, and try again.
 //! R1. Reader: subtract 1; the last clears SLEEPERS in the same step. R2. Writer: clear WRITER and SLEEPERS. R3. Who cleared SLEEPERS wakes all.
-//! With `np`: the wish is set before A1 and A2 (N1) and withdrawn before sleeping and after R3 (N2).
+//! With `np`: the wish is made before A1 and A2 (N1) and withdrawn before sleeping and after R3 (N2), unless the thread holds another lock of a kind that wishes. Who gives up
+//! at a deadline leaves SLEEPERS set: one wake-up in vain.
 //!
 //! # Memory order
 //!
@@ -33,11 +36,11 @@
 //! # Under the scheduler
 //!
 //! Nobody spins: a preempted holder costs nothing but itself, and every wait costs a sleep. A writer that waits for readers wakes in vain whenever one of them comes or goes
-//! between its look and its sleep. Killed while holding: lost.
+//! between its look and its sleep. `np`: see `rw-tas-b`. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
-//! None: readers who overlap keep writers out. 4 bytes, no node.
+//! None: readers who overlap keep writers out. 4 bytes, no node. Read locks that are never released count for ever; the 2^29th keeps all later readers out.
 //!
 //! # Rejected
 //!
@@ -46,44 +49,50 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin whose last reader forgets the sleepers is caught.
+//! `conformance`: real threads, loom, shuttle, a full count; the twin whose last reader forgets the sleepers is caught.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
 
-use super::{RawRwLock, RawRwLockTimed, Wishing};
+use super::{RawRwLock, RawRwLockTimed};
+use crate::wait::{self, Preemptable, Preemption};
 
 const WRITER: u32 = 1;
 const SLEEPERS: u32 = 1 << 1;
 const READER: u32 = 1 << 2;
 const READERS: u32 = u32::MAX << 2;
+/// So many readers keep the next one out.
+const MANY: u32 = 1 << 31;
 
 /// A futex that counts readers.
 #[repr(transparent)]
-pub struct Native<P: Platform, W: Wishing> {
+pub struct Native<P: Platform, N = Preemptable> {
     word: P::AtomicU32,
-    platform: PhantomData<(P, W)>,
+    platform: PhantomData<(P, N)>,
 }
 
-impl<P: StaticPlatform, W: Wishing> Native<P, W> {
+impl<P: StaticPlatform, N> Native<P, N> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
 }
 
-impl<P: Platform, W: Wishing> Native<P, W> {
+impl<P: Platform, N: Preemption> Native<P, N> {
     /// Adds `unit` if no bit of `excluded` is set; else returns the word.
     #[inline]
     fn attempt(&self, excluded: u32, unit: u32) -> Result<(), u32> {
-        W::wish::<P>();
+        let me = wait::shield::<N, P>();
         let mut word = self.word.load(Relaxed);
         while word & excluded == 0 {
             // ORDER: Acquire (A1, A2), pairs with R1 and R2.
             match self.word.compare_exchange_weak(word, word + unit, Acquire, Relaxed) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    wait::inside::<N, P>(me);
+                    return Ok(());
+                }
                 Err(now) => word = now,
             }
         }
-        W::unwish::<P>();
+        wait::unshield::<N, P>(me);
         Err(word)
     }
 
@@ -111,7 +120,7 @@ impl<P: Platform, W: Wishing> Native<P, W> {
     }
 }
 
-impl<P: Platform, W: Wishing> RawRwLock<P> for Native<P, W> {
+impl<P: Platform, N: Preemption> RawRwLock<P> for Native<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -120,14 +129,14 @@ impl<P: Platform, W: Wishing> RawRwLock<P> for Native<P, W> {
 
     #[inline]
     unsafe fn read(&self, _: &()) {
-        if self.attempt(WRITER, READER).is_err() {
-            self.wait(WRITER, READER, None);
+        if self.attempt(WRITER | MANY, READER).is_err() {
+            self.wait(WRITER | MANY, READER, None);
         }
     }
 
     #[inline]
     unsafe fn try_read(&self, _: &()) -> bool {
-        self.attempt(WRITER, READER).is_ok()
+        self.attempt(WRITER | MANY, READER).is_ok()
     }
 
     #[inline]
@@ -143,7 +152,7 @@ impl<P: Platform, W: Wishing> RawRwLock<P> for Native<P, W> {
                 Err(now) => word = now,
             }
         }
-        W::unwish::<P>();
+        wait::outside::<N, P>();
     }
 
     #[inline]
@@ -164,14 +173,14 @@ impl<P: Platform, W: Wishing> RawRwLock<P> for Native<P, W> {
         if self.word.fetch_and(!(WRITER | SLEEPERS), Release) & SLEEPERS != 0 {
             Self::wake(&self.word);
         }
-        W::unwish::<P>();
+        wait::outside::<N, P>();
     }
 }
 
-impl<P: Platform, W: Wishing> RawRwLockTimed<P> for Native<P, W> {
+impl<P: Platform, N: Preemption> RawRwLockTimed<P> for Native<P, N> {
     #[inline]
     unsafe fn read_until(&self, _: &(), deadline: Deadline) -> bool {
-        self.attempt(WRITER, READER).is_ok() || self.wait(WRITER, READER, Some(deadline))
+        self.attempt(WRITER | MANY, READER).is_ok() || self.wait(WRITER | MANY, READER, Some(deadline))
     }
 
     #[inline]

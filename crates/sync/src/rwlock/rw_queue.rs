@@ -27,7 +27,7 @@
 //! # Invariants
 //!
 //! I1. The active readers are the head of the list; or one writer is its first node and nobody is active beside it.
-//! I2. `next` of a node other than the tail is set, or about to be set by the successor, which has swapped the tail already.
+//! I2. `next` of a node other than the tail is set, or about to be set: by the successor, which has swapped the tail already, or by the reader between (R4).
 //! I3. `prev` of an active reader is its predecessor, an active reader too, or null if it is the first.
 //! I4. `prev` of an active reader changes only under the small lock of that node, `next` only under that of its own node or
 //!     while it is null, by the successor that links itself. So a node whose removal is complete is nobody's neighbour.
@@ -41,6 +41,7 @@
 //!     becomes the first (I3).
 //! R3. Another reader: lock the own node, try to lock the predecessor's, giving up the own if that fails; R4. unlink: as the tail, set the tail to the predecessor;
 //!     else lock the successor and join the two.
+//! `try`: A1 on an empty list only. Without waiting a reader cannot learn that the last in line is an active reader, and stays.
 //!
 //! # Memory order
 //!
@@ -51,7 +52,8 @@
 //! # Under the scheduler
 //!
 //! Oblivious: a preempted holder, but also a preempted waiter, stalls everybody behind it; with more threads than processors each hand-over may
-//! wait for a time slice. Killed while holding or waiting: lost.
+//! wait for a time slice. A reader preempted while it leaves holds up to three of the small locks, and its neighbours that leave spin for them. Killed while holding or waiting: lost. A copy made by `fork` while
+//! threads held or waited is lost in the child: its nodes are on stacks that are nobody's there.
 //!
 //! # Fairness and space
 //!
@@ -67,10 +69,10 @@
 
 use core::marker::PhantomData;
 use core::ptr;
-use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId};
+use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId, Wish};
 
 use super::RawRwLock;
-use crate::wait::{self, LOOK_PAUSES};
+use crate::wait::{self, LOOK_PAUSES, Preemptable, Preemption};
 
 const WRITER: u32 = 0;
 const READER: u32 = 1;
@@ -85,15 +87,11 @@ const FAILURE: u32 = 2;
 pub trait Succession: Send + Sync + 'static {
     /// Waiters are passed over.
     const PASSES: bool;
+    /// Whether the lock asks the kernel not to preempt those inside.
+    type Wish: Preemption;
 
-    /// The thread is about to enter the list.
-    fn enter<P: Platform>() -> ThreadId;
-    /// It waits.
-    fn waits<P: Platform>(me: ThreadId);
     /// May this waiter be let in, after so many others were not?
     fn fit<P: Platform>(waiter: ThreadId, skipped: u32) -> bool;
-    /// The thread has left the lock.
-    fn leave<P: Platform>();
 }
 
 /// First come, first served.
@@ -102,15 +100,11 @@ pub struct Fifo;
 
 impl Succession for Fifo {
     const PASSES: bool = false;
+    type Wish = Preemptable;
 
-    fn enter<P: Platform>() -> ThreadId {
-        ThreadId::NONE
-    }
-    fn waits<P: Platform>(_: ThreadId) {}
     fn fit<P: Platform>(_: ThreadId, _: u32) -> bool {
         true
     }
-    fn leave<P: Platform>() {}
 }
 
 /// A thread's place in the list.
@@ -194,13 +188,21 @@ impl<P: Platform, S: Succession> Queue<P, S> {
     }
 
     /// Waits for what becomes of the node, whose predecessor is `before`.
-    fn wait(&self, node: &QueueNode<P>, before: ThreadId) -> bool {
+    fn wait(&self, node: &QueueNode<P>, me: ThreadId, before: ThreadId) -> bool {
+        if S::Wish::WISHES && !wait::is_inside::<P>(me) {
+            // Unless who lets us in has replaced it by its own already.
+            P::change_wish(me, Wish::UnpreemptableSelf, Wish::Preemptable);
+        }
         let mut turns = 0u32;
         loop {
             // ORDER: Acquire (A5), pairs with R2 and A6.
             match node.status.load(Acquire) {
                 WAITING => turns = turns.wrapping_add(1),
-                status => return status == SUCCESS,
+                status => {
+                    // Who let us in has made the wish, unless it was out of patience with others; and who queues again makes it, too.
+                    wait::shield::<S::Wish, P>();
+                    return status == SUCCESS;
+                }
             }
             // HINT: naps in vain, or spins through a slice.
             if S::PASSES
@@ -330,8 +332,8 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
     }
 
     unsafe fn read(&self, node: &QueueNode<P>) {
+        let me = wait::shield::<S::Wish, P>();
         loop {
-            let me = S::enter::<P>();
             node.reset(READER, me);
             // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node's fields to who comes next.
             let before = self.tail.swap(node.address(), AcqRel);
@@ -355,34 +357,35 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
             }
             // ORDER: Release (A4), pairs with R1 and A6.
             before.next.store(node.address(), Release);
-            S::waits::<P>(me);
-            if self.wait(node, predecessor) {
+            if self.wait(node, me, predecessor) {
                 break self.activate(node);
             }
         }
+        wait::inside::<S::Wish, P>(me);
     }
 
     unsafe fn try_read(&self, node: &QueueNode<P>) -> bool {
         // Not beside other readers: without waiting there is no way to learn that the last in line is one, and stays.
-        let me = S::enter::<P>();
+        let me = wait::shield::<S::Wish, P>();
         node.reset(READER, me);
         // ORDER: AcqRel, as A1.
         if self.tail.compare_exchange(ptr::null_mut(), node.address(), AcqRel, Relaxed).is_ok() {
             self.activate(node);
+            wait::inside::<S::Wish, P>(me);
             return true;
         }
-        S::leave::<P>();
+        wait::unshield::<S::Wish, P>(me);
         false
     }
 
     unsafe fn unlock_read(&self, node: &QueueNode<P>) {
         self.leave_reader(node);
-        S::leave::<P>();
+        wait::outside::<S::Wish, P>();
     }
 
     unsafe fn write(&self, node: &QueueNode<P>) {
+        let me = wait::shield::<S::Wish, P>();
         loop {
-            let me = S::enter::<P>();
             node.reset(WRITER, me);
             // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node's fields to who comes next.
             let before = self.tail.swap(node.address(), AcqRel);
@@ -395,26 +398,28 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
             let predecessor = ThreadId(before.thread.load(Relaxed));
             // ORDER: Release (A2), pairs with R1 and R4.
             before.next.store(node.address(), Release);
-            S::waits::<P>(me);
-            if self.wait(node, predecessor) {
+            if self.wait(node, me, predecessor) {
                 break;
             }
         }
+        wait::inside::<S::Wish, P>(me);
     }
 
     unsafe fn try_write(&self, node: &QueueNode<P>) -> bool {
-        let me = S::enter::<P>();
+        let me = wait::shield::<S::Wish, P>();
         node.reset(WRITER, me);
         // ORDER: AcqRel, as A1.
         let got = self.tail.compare_exchange(ptr::null_mut(), node.address(), AcqRel, Relaxed).is_ok();
-        if !got {
-            S::leave::<P>();
+        if got {
+            wait::inside::<S::Wish, P>(me);
+        } else {
+            wait::unshield::<S::Wish, P>(me);
         }
         got
     }
 
     unsafe fn unlock_write(&self, node: &QueueNode<P>) {
         self.leave_first(node);
-        S::leave::<P>();
+        wait::outside::<S::Wish, P>();
     }
 }

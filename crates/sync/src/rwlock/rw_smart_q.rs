@@ -27,9 +27,10 @@
 //!
 //! # Protocol
 //!
-//! As `rw-queue`, with, before A1, the wish not to be preempted; before A5 its withdrawal, by compare-and-swap, unless it has been replaced; and at R2 and A6:
+//! As `rw-queue`, with, before A1, the wish not to be preempted; before A5 its withdrawal, by compare-and-swap, unless it has been replaced or the thread holds another lock of a kind that wishes; and at R2
+//! and A6:
 //! S1. If the waiter's wish can be changed to "another wants you unpreemptable", which fails for one known to be off its processor: SUCCESS.
-//! S2. Else its successor is the next candidate; take it off the list; FAILURE. S3. Last, after leaving: withdraw the own wish, and yield if the kernel had
+//! S2. Else its successor is the next candidate; take it off the list; FAILURE. S3. Last, after leaving: withdraw the own wish, unless another such lock is held, and yield if the kernel had
 //! put a preemption off (KE-2). FAILURE: again from the start.
 //!
 //! # Memory order
@@ -58,7 +59,7 @@
 use platform::{Platform, ThreadId, Wish};
 
 use super::rw_queue::{Queue, Succession};
-use super::{Np, Wishing};
+use crate::wait::Unpreemptable;
 
 /// Threads passed over at once at most: see `mutex::SmartQ`.
 const SKIPS: u32 = 1000;
@@ -69,15 +70,7 @@ pub struct Smart;
 
 impl Succession for Smart {
     const PASSES: bool = true;
-
-    fn enter<P: Platform>() -> ThreadId {
-        Np::wish::<P>();
-        P::current()
-    }
-
-    fn waits<P: Platform>(me: ThreadId) {
-        P::change_wish(me, Wish::UnpreemptableSelf, Wish::Preemptable);
-    }
+    type Wish = Unpreemptable;
 
     fn fit<P: Platform>(waiter: ThreadId, skipped: u32) -> bool {
         // S1. The order of the two attempts is important: the thread goes from the first to the second by itself.
@@ -85,11 +78,6 @@ impl Succession for Smart {
         skipped == SKIPS
             || P::change_wish(waiter, Wish::UnpreemptableSelf, Wish::UnpreemptableOther)
             || P::change_wish(waiter, Wish::Preemptable, Wish::UnpreemptableOther)
-    }
-
-    fn leave<P: Platform>() {
-        // S3.
-        Np::unwish::<P>();
     }
 }
 

@@ -13,19 +13,20 @@
 //! | n > 0, top bit clear | n readers |
 //! | top bit | a writer |
 //!
-//! `n -> n + 1`, `n -> n - 1` by readers, `0 -> W`, `W -> 0` by the writer.
+//! `n -> n + 1` (while n < 2^30), `n -> n - 1` by readers, `0 -> W`, `W -> 0` by the writer.
 //!
 //! # Invariants
 //!
 //! I1. The top bit is set exactly while one thread is between A2 and R2, and then the count is 0.
-//! I2. The count is the number of threads between A1 and R1.
+//! I2. The count is the number of acquisitions between A1 and R1, 2^30 at most: it never looks like the top bit.
+//! I3. With `np`: a thread that tries, or holds a lock of any kind that wishes, wishes not to be preempted; one that does neither does not.
 //!
 //! # Protocol
 //!
-//! A1. Reader: read until the top bit is clear, pausing twice as long after each look, up to a bound; then add 1.
+//! A1. Reader: read until the top bit is clear (and 2^30 readers are not there), pausing twice as long after each look, up to a bound; then add 1.
 //! A2. Writer: the same until the word is 0; then set the top bit. R1. Subtract 1. R2. Store 0.
-//! With `np`: the wish not to be preempted is set before each attempt (N1) and withdrawn after one that failed, and after R1 or R2 (N2);
-//! who withdraws it yields if the kernel has put a preemption off.
+//! With `np`: the wish not to be preempted is made before each attempt (N1) and withdrawn after one that failed, and after R1 or R2 (N2), unless the thread
+//! holds another lock of a kind that wishes; who withdraws it yields if the kernel has put a preemption off (KE-2).
 //!
 //! # Memory order
 //!
@@ -34,11 +35,13 @@
 //! # Under the scheduler
 //!
 //! Oblivious but for the wish. A preempted writer stalls everybody, a preempted reader all writers, who spin through its slice. Where nobody honours the wish
-//! (see the view), `np` is the plain lock at the cost of two stores. Killed while holding: lost.
+//! (see the view), `np` is the plain lock, dearer by four stores to the thread's own block. Hint stale: a warning missed costs the next section its grace. Killed while
+//! holding: lost.
 //!
 //! # Fairness and space
 //!
-//! None: readers who overlap keep writers out for ever. 4 bytes, no node.
+//! None: readers who overlap keep writers out for ever. 4 bytes, no node. Read locks that are never released (forgotten guards) count for ever; the
+//! 2^30th keeps all later readers out.
 //!
 //! # Rejected
 //!
@@ -46,93 +49,51 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twins that lose a reader and that let a writer in are caught.
+//! `conformance`: real threads, loom, shuttle, a full count; the twins that lose a reader and that let a writer in are caught.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Ordering::*, Platform, StaticPlatform, ThreadId, Wish};
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, StaticPlatform};
 
 use super::RawRwLock;
-use crate::wait;
+use crate::wait::{self, Preemptable, Preemption};
 
-/// COST: pauses; the bound is about 10 us, less than the scheduler's shortest slice by far.
+/// COST: pauses; the bound is 5 to 22 us, less than the scheduler's shortest slice by far.
 const FIRST_BACKOFF: u32 = 4;
 const LAST_BACKOFF: u32 = 512;
 
 const WRITER: u32 = 1 << 31;
-
-/// Whether a lock tells the kernel when not to preempt.
-pub trait Wishing: Send + Sync + 'static {
-    /// It does.
-    const WISHES: bool;
-
-    /// N1. The calling thread is about to enter a critical section.
-    #[inline(always)]
-    fn wish<P: Platform>() {
-        if Self::WISHES {
-            let me = match P::current() {
-                ThreadId::NONE => P::register(),
-                me => me,
-            };
-            P::set_wish(me, Wish::UnpreemptableSelf);
-        }
-    }
-
-    /// N2. It has left it, or does not enter it yet.
-    #[inline(always)]
-    fn unwish<P: Platform>() {
-        if Self::WISHES {
-            let me = P::current();
-            P::set_wish(me, Wish::Preemptable);
-            // HINT: a warning missed costs the grace of the next section; one too many costs a yield.
-            if P::warning(me) {
-                P::yield_now();
-            }
-        }
-    }
-}
-
-/// It does not.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
-
-/// "np": it wishes not to be preempted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Np;
-
-impl Wishing for Plain {
-    const WISHES: bool = false;
-}
-
-impl Wishing for Np {
-    const WISHES: bool = true;
-}
+/// So many readers keep the next one out.
+const MANY: u32 = 1 << 30;
 
 /// Test-and-test_and_set with bounded exponential backoff.
 #[repr(transparent)]
-pub struct TasB<P: Platform, W: Wishing> {
+pub struct TasB<P: Platform, N = Preemptable> {
     word: P::AtomicU32,
-    platform: PhantomData<(P, W)>,
+    platform: PhantomData<(P, N)>,
 }
 
-impl<P: StaticPlatform, W: Wishing> TasB<P, W> {
+impl<P: StaticPlatform, N> TasB<P, N> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
 }
 
-impl<P: Platform, W: Wishing> TasB<P, W> {
+impl<P: Platform, N: Preemption> TasB<P, N> {
     /// Adds `unit` if no bit of `excluded` is set.
     #[inline]
     fn attempt(&self, excluded: u32, unit: u32) -> bool {
-        W::wish::<P>();
+        let me = wait::shield::<N, P>();
         let mut word = self.word.load(Relaxed);
         while word & excluded == 0 {
             // ORDER: Acquire (A1, A2), pairs with R1 and R2.
             match self.word.compare_exchange_weak(word, word + unit, Acquire, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    wait::inside::<N, P>(me);
+                    return true;
+                }
                 Err(now) => word = now,
             }
         }
-        W::unwish::<P>();
+        wait::unshield::<N, P>(me);
         false
     }
 
@@ -150,7 +111,7 @@ impl<P: Platform, W: Wishing> TasB<P, W> {
     }
 }
 
-impl<P: Platform, W: Wishing> RawRwLock<P> for TasB<P, W> {
+impl<P: Platform, N: Preemption> RawRwLock<P> for TasB<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -159,21 +120,21 @@ impl<P: Platform, W: Wishing> RawRwLock<P> for TasB<P, W> {
 
     #[inline]
     unsafe fn read(&self, _: &()) {
-        if !self.attempt(WRITER, 1) {
-            self.wait(WRITER, 1);
+        if !self.attempt(WRITER | MANY, 1) {
+            self.wait(WRITER | MANY, 1);
         }
     }
 
     #[inline]
     unsafe fn try_read(&self, _: &()) -> bool {
-        self.attempt(WRITER, 1)
+        self.attempt(WRITER | MANY, 1)
     }
 
     #[inline]
     unsafe fn unlock_read(&self, _: &()) {
         // ORDER: Release (R1), pairs with A2.
         self.word.fetch_sub(1, Release);
-        W::unwish::<P>();
+        wait::outside::<N, P>();
     }
 
     #[inline]
@@ -192,6 +153,6 @@ impl<P: Platform, W: Wishing> RawRwLock<P> for TasB<P, W> {
     unsafe fn unlock_write(&self, _: &()) {
         // ORDER: Release (R2), pairs with A1 and A2; publishes the protected data.
         self.word.store(0, Release);
-        W::unwish::<P>();
+        wait::outside::<N, P>();
     }
 }

@@ -47,8 +47,8 @@
 //! B0. A counted reader that finds another one inside, once in 64 releases: counts that in `owner`, where each writer's store begins anew; after QUIET_ENOUGH times sets BIASED. B1. Reader, if BIASED is set, instead of A1: swap the lock into the
 //! own place, if that is empty. B2. Done if the state is still BIASED and nobody demands or upgrades; else empty the place, and A1.
 //! B3. Who takes WRITER (A1, A2, U1) clears BIASED in the same step; if it was set, it goes through all places, waiting while one has the lock in it. B5. Then for READERS to be 0. If it
-//! may not wait (`try`, deadline) it goes back, setting BIASED again. B4. A reader with the lock in its place leaves by emptying that. One that is neither there nor counted came in under another id (fork, another thread): it empties whichever place
-//! has the lock in it, which is as good.
+//! may not wait (`try`, deadline) it goes back, setting BIASED again. B4. A reader with the lock in its place leaves by emptying that. One that is neither there nor counted came in under another id (fork, another thread): it takes back
+//! its R1, waking who slept because of it, and empties whichever place has the lock in it, which is as good. A counted reader that leaves between these two may take that place for its own: then R1 again, for the count that it left.
 //! Wait. W1. If sharing was found to pay lately (F2), look at the state with growing gaps, for ARRIVAL_NS at most, while the holder runs and nobody demands. A2. Take it when it is free.
 //! A3. If it is free and demanded: take it nevertheless after GRACE_NS (WAKING_NS if the front is being woken), or at once if the front is known to be preempted, but not if URGENT.
 //! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front.
@@ -64,8 +64,9 @@
 //! # Memory order
 //!
 //! R1, R2, D1 release -> A1, A2, A3, U1 acquire publishes the protected data, and orders a writer after the readers' last look. All changes of `state` are read-modify-writes and continue the release
-//! sequences. B1 against B3 is store, then look, on both sides: both looks come after read-modify-writes of what the other looks at, B3 writing each place even where it finds nothing. So either B3 comes
-//! before B1 in the place's order, and B2 sees the bias gone, or B3 sees the reader. B4 release -> B3 acquire: the writer's changes come after that reader's look. Everything else is hints, and relaxed; `front` is ordered by `line`.
+//! sequences. B1 against B3 is store, then look, on both sides: both are read-modify-writes of the place, B3 writing each place even where it finds nothing. So either B3 comes
+//! before B1 in the place's order, and B2 sees the bias gone (B3 release -> B1 acquire), or B3 sees the reader. B4 release -> B3 acquire: the writer's changes come after that reader's look, and B5 sees A5.
+//! Places, too, are only changed by read-modify-writes. R2 release -> B2 acquire: the bias came after that writer. Everything else is hints, and relaxed; `front` is ordered by `line`.
 //!
 //! # Under the scheduler
 //!
@@ -92,7 +93,7 @@
 //! # Checked by
 //!
 //! `conformance`: real threads, loom (all hints, three speeds of the clock), shuttle, with deadlines, upgrades and recursion; the twins that lose a reader, let a writer in, forget the sleepers, keep readers apart,
-//! starve a writer and let go while they upgrade are caught, and so is each of B1, B3 and B4 with a weaker ordering, and a `try` that does not go back. (Of B2's acquire loom at these bounds sees nothing.) A copied word after fork: `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
+//! starve a writer and let go while they upgrade are caught, and so is each ordering weakened (`cargo xtask mutate`), and a `try` that does not go back. A copied word after fork: `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -154,6 +155,9 @@ const SHARED_MS: u32 = 1;
 const GRACE_NS: u64 = 2_000;
 /// ... or this long if it has to be woken.
 const WAKING_NS: u64 = 50_000;
+
+/// How often a reader that left by another's place is looked for: it moves only while yet another leaves so.
+const LOOKS_ELSEWHERE: u32 = 100;
 
 /// The default reader-writer lock: see the head of this file.
 #[repr(C)]
@@ -413,8 +417,8 @@ impl<P: Platform> Wakeful<P> {
         let sleeper = if word & UPGRADABLE == 0 { SLEEPER } else { 0 };
         let biased = if want == Want::Write { BIASED } else { 0 };
         let new = (word & !(DEMAND | URGENT | sleeper | biased)) + want.unit();
-        // ORDER: Acquire (A2), pairs with R1 and R2; Release, pairs with B2 by way of the reader's place.
-        if self.state.compare_exchange(word, new, AcqRel, Relaxed).is_err() {
+        // ORDER: Acquire (A2), pairs with R1 and R2.
+        if self.state.compare_exchange(word, new, Acquire, Relaxed).is_err() {
             return false;
         }
         if word & sleeper != 0 && !in_front {
@@ -497,8 +501,8 @@ impl<P: Platform> Wakeful<P> {
         let mut word = self.state.load(Relaxed);
         while word & (want.excluded() | also) == 0 {
             let biased = if want == Want::Write { BIASED } else { 0 };
-            // ORDER: Acquire (A1), pairs with R1 and R2; Release, as in `take`.
-            match self.state.compare_exchange_weak(word, (word & !biased) + want.unit(), AcqRel, Relaxed) {
+            // ORDER: Acquire (A1), pairs with R1 and R2.
+            match self.state.compare_exchange_weak(word, (word & !biased) + want.unit(), Acquire, Relaxed) {
                 Ok(_) => return want != Want::Write || self.alone(word, Until::Now, BIASED),
                 Err(now) => word = now,
             }
@@ -535,14 +539,14 @@ impl<P: Platform> Wakeful<P> {
         if !place.load(Relaxed).is_null() {
             return false;
         }
-        // ORDER: AcqRel (B1): Release, so that W who finds us here does not miss what we read before; Acquire: if W was here before us, we see what it
-        // did to the state before it looked.
-        place.swap(self.address(), AcqRel);
+        // ORDER: Acquire (B1), pairs with B3: if a writer was here before us, we see what it did to the state before it looked.
+        place.swap(self.address(), Acquire);
         // ORDER: Acquire (B2), pairs with R2.
         if self.state.load(Acquire) & (BIASED | DEMAND | UPGRADING | WRITER) == BIASED {
             return true;
         }
-        place.swap(ptr::null_mut(), AcqRel);
+        // A swap, which continues what B4 has released here before.
+        place.swap(ptr::null_mut(), Relaxed);
         false
     }
 
@@ -579,7 +583,7 @@ impl<P: Platform> Wakeful<P> {
             loop {
                 let seen = place.load(Relaxed);
                 if seen != self.address() {
-                    // ORDER: AcqRel: Acquire pairs with B4; Release pairs with B1: who comes after this sees that the bias is gone.
+                    // ORDER: AcqRel (B3): Acquire pairs with B4; Release pairs with B1: who comes after this sees that the bias is gone.
                     if place.compare_exchange(seen, seen, AcqRel, Relaxed).is_ok() {
                         break;
                     }
@@ -631,17 +635,29 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn unlock_elsewhere(&self) {
-        // Takes back what took READERS below zero.
-        self.state.fetch_add(READER.wrapping_sub(VERSION), Relaxed);
-        for thread in (1..P::most_threads()).map(ThreadId) {
-            let place = P::reading(thread);
-            // ORDER: AcqRel, as B4.
-            if place.load(Relaxed) == self.address()
-                && place.compare_exchange(self.address(), ptr::null_mut(), AcqRel, Relaxed).is_ok()
-            {
-                return;
+        // A release too many, which is the program's mistake, finds nothing however often it looks.
+        for _ in 0..LOOKS_ELSEWHERE {
+            // Takes back what took READERS below zero, before the place is empty: B5 must count the others. Who has seen too many readers may sleep.
+            // ORDER: Acquire, pairs with R1: whoever left by our count knows of the place.
+            if self.state.fetch_add(READER.wrapping_sub(VERSION), Acquire) & SLEEPER != 0 {
+                P::wake(&self.state, u32::MAX);
+            }
+            for thread in (1..P::most_threads()).map(ThreadId) {
+                let place = P::reading(thread);
+                // ORDER: Release (B4), pairs with B3.
+                if place.load(Relaxed) == self.address()
+                    && place.compare_exchange(self.address(), ptr::null_mut(), Release, Relaxed).is_ok()
+                {
+                    return;
+                }
+            }
+            // Meanwhile a counted reader, whose count our step had hidden, has left by our place, and left us its count. We have released already.
+            let was = self.state.fetch_add(VERSION - READER, Relaxed);
+            if was & READERS != 0 {
+                return self.after_read(was);
             }
         }
+        self.state.fetch_add(READER.wrapping_sub(VERSION), Relaxed);
     }
 
     #[inline]
@@ -666,8 +682,8 @@ impl<P: Platform> Wakeful<P> {
             let word = self.state.load(Relaxed);
             if word & READERS == 0 {
                 let new = word & !(UPGRADABLE | UPGRADING | BIASED) | WRITER;
-                // ORDER: Acquire (U1), pairs with R1; Release, as in `take`.
-                if self.state.compare_exchange(word, new, AcqRel, Relaxed).is_ok() {
+                // ORDER: Acquire (U1), pairs with R1.
+                if self.state.compare_exchange(word, new, Acquire, Relaxed).is_ok() {
                     // UPGRADING is gone in either case.
                     return self.alone(word, deadline.into(), UPGRADABLE | BIASED);
                 }
@@ -720,8 +736,8 @@ impl<P: Platform> RawRwLock<P> for Wakeful<P> {
         if me != ThreadId::NONE {
             let place = P::reading(me);
             if place.load(Relaxed) == self.address() {
-                // ORDER: AcqRel (B4): Release pairs with B3: the writer's changes come after our reads. Acquire: as B1, for who comes next under this id.
-                place.swap(ptr::null_mut(), AcqRel);
+                // ORDER: Release (B4), pairs with B3: the writer's changes come after our reads.
+                place.swap(ptr::null_mut(), Release);
                 return;
             }
         }
@@ -816,8 +832,8 @@ impl<P: Platform> RawRwLockUpgrade<P> for Wakeful<P> {
     unsafe fn try_upgrade(&self) -> bool {
         let mut word = self.state.load(Relaxed);
         while word & READERS == 0 {
-            // ORDER: Acquire (U1), pairs with R1; Release, as in `take`.
-            match self.state.compare_exchange_weak(word, word & !(UPGRADABLE | BIASED) | WRITER, AcqRel, Relaxed) {
+            // ORDER: Acquire (U1), pairs with R1.
+            match self.state.compare_exchange_weak(word, word & !(UPGRADABLE | BIASED) | WRITER, Acquire, Relaxed) {
                 Ok(_) => return self.alone(word, Until::Now, UPGRADABLE | BIASED),
                 Err(now) => word = now,
             }

@@ -23,7 +23,7 @@
 //! | 0-15  | sleepers   | threads between W3 and L1; 65535 is "many", and stays                    |
 //! | 16-18 | generation | [`Platform::generation`] of the process that wrote the rest             |
 //! | 19-21 | skip       | waits to come that shall not stand by, because one stood by in vain, or too many did not |
-//! | 22-27 | turns      | tokens that standbys took, one after the other, while others slept       |
+//! | 22-27 | turns      | tokens that standbys took while others slept, since the last pause (`skip`) on that account |
 //!
 //! # Invariants
 //!
@@ -43,8 +43,8 @@
 //! Wait: W1 become standby, if there is none and spinning is worth while (and this wait need not skip it; one that was woken in vain need not); poll; W2 after a while, or when a thread that could use the processor is
 //! preempted, W3 count oneself into `sleepers`; W4 at 0 tokens set SLEEPERS (and clear STANDBY, if it is one's own), and sleep while the word stays so.
 //! Add: R1 in one step add a token and learn the flags; R2 if SLEEPERS, wake one (I4). R2 knows the address only: the
-//! semaphore may be gone. Give up (deadline, signal, cancellation): standby: W4 without sleeping; L1; L2. A thread cancelled
-//! in its sleep may have been woken: if there are tokens, it wakes another.
+//! semaphore may be gone. Give up (deadline, signal, cancellation): standby: W4 without sleeping; L1; L2. Who slept looks for a token once more; the kernel says that it was not woken, so it
+//! owes nobody one. A thread cancelled in its sleep may have been woken: if there are tokens, it wakes another.
 //!
 //! # Memory order
 //!

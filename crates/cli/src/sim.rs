@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful sim`: the simulated multiprocessor.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use ::sim::{Hints, MACHINES, Machine, Program, Repartition, Results, Setting, Workload, simulate};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use crate::format::{self, Format};
+use crate::suggest;
+
+/// Run locks and barriers on a simulated multiprocessor, with the same result on any computer
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Run(RunArgs),
+    Machines(MachinesArgs),
+}
+
+/// One lock or barrier, one machine, one simulation
+///
+/// With a lock, each thread enters a critical section and works outside it, again and again; with a barrier, it works and
+/// waits for the others.
+#[derive(clap::Args)]
+struct RunArgs {
+    /// One of `wakeful sim machines`, or a file with a description
+    #[arg(long, value_name = "MACHINE", default_value = "sgi-challenge-11")]
+    machine: String,
+    /// Another number of processors than the machine's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    processors: Option<u32>,
+    /// A lock or a barrier of `wakeful locks`
+    #[arg(long, value_name = "NAME")]
+    lock: String,
+    /// Threads; by default one a processor, of a barrier as many as the multiprogramming level
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4094))]
+    threads: Option<u32>,
+    /// Multiprogramming level, processes a processor: beside a program with a lock the others are foreign, with a barrier they
+    /// are its own
+    #[arg(long, value_name = "LEVEL", default_value = "1", value_parser = level)]
+    mp: f64,
+    /// Identical programs side by side
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    instances: u32,
+    /// Threads may go to other processors, where the machine's kernel moves them
+    #[arg(long)]
+    unbound: bool,
+    /// Length of a critical section
+    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = time)]
+    critical: f64,
+    /// Length of the work outside, or between two barriers [default: 280us; 0 between barriers]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    outside: Option<f64>,
+    /// By which fraction lengths vary
+    #[arg(long, value_name = "FRACTION", default_value = "0.2", value_parser = fraction)]
+    vary: f64,
+    /// Of 100 sections under a reader-writer lock, so many write
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
+    writers: f64,
+    /// Sections or episodes of each thread
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    rounds: u64,
+    /// What the kernel tells: true, none, inverted, delayed:TIME or dropped:FRACTION
+    #[arg(long, value_name = "HINTS", default_value = "true", value_parser = hints)]
+    hints: Hints,
+    /// The partition changes: each TIME to between LEAST and MOST processors
+    #[arg(long, value_name = "TIME:LEAST-MOST", value_parser = repartition)]
+    repartition: Option<Repartition>,
+    /// The simulation ends after this virtual time, done or not
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    limit: f64,
+    /// Seed of all that is random
+    #[arg(long, value_name = "SEED", default_value = "1")]
+    seed: u64,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// Say on stderr how fast the simulator was
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// List the machines, or every number of one with its source
+#[derive(clap::Args)]
+struct MachinesArgs {
+    /// This one, with all its numbers
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => Err(format!("give a number from {least} to {most}")),
+    }
+}
+
+fn level(text: &str) -> Result<f64, String> {
+    number(text, 1.0, 64.0)
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    number(text, 0.0, 1.0)
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    number(text, 0.0, 100.0)
+}
+
+/// Nanoseconds.
+fn time(text: &str) -> Result<f64, String> {
+    if text == "0" {
+        return Ok(0.0);
+    }
+    match humantime::parse_duration(text) {
+        // COST: a day of virtual time is hours of ours.
+        Ok(time) if time.as_secs() < 86_400 => Ok(time.as_nanos() as f64),
+        Ok(_) => Err("give a time below a day".into()),
+        Err(_) => Err("give a time such as 20us".into()),
+    }
+}
+
+fn hints(text: &str) -> Result<Hints, String> {
+    Ok(match text.split_once(':') {
+        None if text == "true" => Hints::True,
+        None if text == "none" => Hints::None,
+        None if text == "inverted" => Hints::Inverted,
+        Some(("delayed", by)) => Hints::Delayed { us: time(by)? / 1e3 },
+        Some(("dropped", of)) => Hints::Dropped { fraction: fraction(of)? },
+        _ => return Err("give true, none, inverted, delayed:10us or dropped:0.1".into()),
+    })
+}
+
+fn repartition(text: &str) -> Result<Repartition, String> {
+    let parse = || {
+        let (every, range) = text.split_once(':')?;
+        let (least, most) = range.split_once('-')?;
+        let (least, most): (u32, u32) = (least.parse().ok()?, most.parse().ok()?);
+        let every_ms = time(every).ok()? / 1e6;
+        (every_ms > 0.0 && (1..=most).contains(&least)).then_some(Repartition { every_ms, least, most })
+    };
+    parse().ok_or_else(|| "give a time and the processors, such as 80ms:5-11".into())
+}
+
+pub fn main(args: Args) -> Result<ExitCode> {
+    match args.what {
+        What::Run(args) => run(&args)?,
+        What::Machines(args) => machines(&args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The machine of this name, or of the description in this file.
+pub fn machine(name: &str) -> Result<Machine> {
+    if let Some(machine) = Machine::named(name) {
+        return Ok(machine);
+    }
+    if !name.contains(['/', '.']) {
+        bail!("there is no machine `{name}`.{}", suggest::hint(name, MACHINES.iter().copied()));
+    }
+    let text =
+        std::fs::read_to_string(name).with_context(|| format!("cannot read the machine's description {name}"))?;
+    Machine::parse(&text).with_context(|| format!("{name} does not describe a machine"))
+}
+
+/// Line of a name in the catalogue.
+enum Kind {
+    Mutex,
+    RwLock,
+    Barrier,
+}
+
+fn kind(name: &str) -> Result<Kind> {
+    if catalog::entry(name).is_some() {
+        return Ok(Kind::Mutex);
+    }
+    if catalog::rwlock(name).is_some() {
+        return Ok(Kind::RwLock);
+    }
+    if catalog::barrier(name).is_some() {
+        return Ok(Kind::Barrier);
+    }
+    let locks = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).map(|entry| entry.name);
+    let all = locks.chain(catalog::BARRIERS.iter().map(|entry| entry.name));
+    bail!("there is no lock or barrier `{name}`.{}", suggest::hint(name, all));
+}
+
+fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
+    let outside_ns = args.outside.unwrap_or(280_000.0);
+    let lock = args.lock.clone();
+    let kind = kind(&lock)?;
+    let barrier = matches!(kind, Kind::Barrier);
+    let program = match kind {
+        Kind::Mutex => Program::Mutex { lock, critical_ns: args.critical, outside_ns },
+        Kind::RwLock => Program::RwLock { lock, critical_ns: args.critical, outside_ns, writers_percent: args.writers },
+        Kind::Barrier => Program::Barrier { barrier: lock, outside_ns: args.outside.unwrap_or(0.0) },
+    };
+    let of_level = if barrier { (args.mp * f64::from(processors)).round() as u32 } else { processors };
+    if barrier && args.threads.is_some() && args.mp != 1.0 {
+        bail!("of a barrier, --mp says how many threads there are: leave it or --threads out");
+    }
+    Ok(Workload {
+        program,
+        threads: args.threads.unwrap_or(of_level),
+        rounds: args.rounds,
+        vary: args.vary,
+        instances: args.instances,
+        setting: Setting {
+            foreign: if barrier { 0.0 } else { args.mp - 1.0 },
+            bound: !args.unbound,
+            repartition: args.repartition.clone(),
+            hints: args.hints,
+            limit_ms: args.limit / 1e6,
+            ..Setting::default()
+        },
+    })
+}
+
+#[derive(Serialize)]
+struct Run<'a> {
+    lock: &'a str,
+    mp: f64,
+    workload: &'a Workload,
+    #[serde(flatten)]
+    results: &'a Results,
+}
+
+#[derive(Serialize)]
+struct CsvRun<'a> {
+    machine: &'a str,
+    processors: u32,
+    lock: &'a str,
+    threads: u32,
+    instances: u32,
+    mp: f64,
+    seed: u64,
+    elapsed_ms: f64,
+    estimated_ms: f64,
+    limited: bool,
+    sections: u64,
+    rate: f64,
+    fairness: f64,
+    wait_mean_ns: Option<f64>,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
+    max_ns: Option<u64>,
+    cpu_ms: f64,
+    work_ms: f64,
+    foreign_ms: f64,
+    context_switches: u64,
+    preemptions: u64,
+    put_off: u64,
+    migrations: u64,
+    accesses: u64,
+    misses: u64,
+    queued_ms: f64,
+}
+
+fn run(args: &RunArgs) -> Result<()> {
+    let mut machine = machine(&args.machine)?;
+    if let Some(processors) = args.processors {
+        machine = machine.with_processors(processors);
+    }
+    let processors = machine.processors.count.value;
+    let workload = workload(args, processors)?;
+    let begin = Instant::now();
+    let results = simulate(&machine, &workload, args.seed)?;
+    let took = begin.elapsed().as_secs_f64();
+    match args.format {
+        Format::Text => text(args, &workload, &results),
+        Format::Json => {
+            format::json("simulation", &Run { lock: &args.lock, mp: args.mp, workload: &workload, results: &results })?;
+        }
+        Format::Csv => csv(args, &workload, &results)?,
+    }
+    if args.verbose {
+        let executed = (results.accesses - results.passed_over) as f64;
+        eprintln!(
+            "{took:.2} s: {} accesses a second; {} without those of\nspinners that were passed over",
+            format::count(results.accesses as f64 / took),
+            format::count(executed / took),
+        );
+    }
+    if let Some(failure) = &results.failure {
+        bail!("the simulation ended at {}: {failure}", format::ns((results.elapsed_ms * 1e6) as u64));
+    }
+    Ok(())
+}
+
+fn csv(args: &RunArgs, workload: &Workload, results: &Results) -> Result<()> {
+    let waits = results.waits.as_ref();
+    let mut csv = csv::Writer::from_writer(std::io::stdout());
+    csv.serialize(CsvRun {
+        machine: &results.machine,
+        processors: results.processors,
+        lock: &args.lock,
+        threads: workload.threads,
+        instances: workload.instances,
+        mp: args.mp,
+        seed: results.seed,
+        elapsed_ms: results.elapsed_ms,
+        estimated_ms: results.estimated_ms,
+        limited: results.limited,
+        sections: results.sections,
+        rate: results.rate(),
+        fairness: results.fairness(),
+        wait_mean_ns: waits.map(|waits| waits.mean_ns),
+        p50_ns: waits.map(|waits| waits.p50_ns),
+        p90_ns: waits.map(|waits| waits.p90_ns),
+        p99_ns: waits.map(|waits| waits.p99_ns),
+        p999_ns: waits.map(|waits| waits.p999_ns),
+        max_ns: waits.map(|waits| waits.max_ns),
+        cpu_ms: results.cpu_ms,
+        work_ms: results.work_ms,
+        foreign_ms: results.foreign_ms,
+        context_switches: results.context_switches,
+        preemptions: results.preemptions,
+        put_off: results.put_off,
+        migrations: results.migrations,
+        accesses: results.accesses,
+        misses: results.misses,
+        queued_ms: results.queued_ms,
+    })?;
+    Ok(csv.flush()?)
+}
+
+fn text(args: &RunArgs, workload: &Workload, results: &Results) {
+    let ms = |ms: f64| format::ns((ms * 1e6) as u64);
+    let share = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
+    let barrier = matches!(workload.program, Program::Barrier { .. });
+    let what = if barrier { "episodes" } else { "sections" };
+    println!("{} on {}, {} processors", args.lock, results.machine, results.processors);
+    println!(
+        "{} threads{}, level {}, seed {}",
+        workload.threads,
+        if workload.instances > 1 { format!(" in each of {} programs", workload.instances) } else { String::new() },
+        args.mp,
+        results.seed
+    );
+    println!();
+    let late = if results.limited { " (the limit; not done)" } else { "" };
+    println!("virtual time    {}{late}", ms(results.elapsed_ms));
+    if results.limited {
+        println!("at this rate    {}", ms(results.estimated_ms));
+    }
+    // Each thread counts an episode; people count it once.
+    let parties = if barrier { f64::from(workload.threads) } else { 1.0 };
+    println!(
+        "{what}        {}, {} a second",
+        results.sections as f64 / parties,
+        format::count(results.rate() / parties)
+    );
+    if let Some(waits) = &results.waits {
+        println!(
+            "waits           p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
+            format::ns(waits.p50_ns),
+            format::ns(waits.p90_ns),
+            format::ns(waits.p99_ns),
+            format::ns(waits.p999_ns),
+            format::ns(waits.max_ns)
+        );
+    }
+    println!(
+        "processor time  {}, {:.1} % of it work; foreign {}",
+        ms(results.cpu_ms),
+        share(results.work_ms, results.cpu_ms),
+        ms(results.foreign_ms)
+    );
+    println!(
+        "kernel          {} switches, {} preemptions, {} put off, {} migrations",
+        results.context_switches, results.preemptions, results.put_off, results.migrations
+    );
+    println!(
+        "accesses        {}, {:.1} % misses, which queued for {}",
+        format::count(results.accesses as f64),
+        share(results.misses as f64, results.accesses as f64),
+        ms(results.queued_ms)
+    );
+}
+
+#[derive(Serialize)]
+struct MachineLine<'a> {
+    machine: &'a str,
+    processors: u32,
+    summary: &'a str,
+}
+
+#[derive(Serialize)]
+struct FigureLine<'a> {
+    machine: &'a str,
+    #[serde(flatten)]
+    figure: &'a ::sim::Figure,
+}
+
+#[derive(Serialize)]
+struct CsvFigure<'a> {
+    machine: &'a str,
+    field: &'a str,
+    value: &'a str,
+    source: &'a str,
+}
+
+fn machines(args: &MachinesArgs) -> Result<()> {
+    let all = MACHINES.iter().filter_map(|name| Machine::named(name));
+    match &args.machine {
+        None => {
+            let all: Vec<Machine> = all.collect();
+            let lines = all.iter().map(|machine| MachineLine {
+                machine: &machine.name,
+                processors: machine.processors.count.value,
+                summary: &machine.summary,
+            });
+            match args.format {
+                Format::Text => {
+                    lines.for_each(|line| println!("{:<18}{:>5}  {}", line.machine, line.processors, line.summary))
+                }
+                Format::Json => lines.into_iter().try_for_each(|line| format::json("machine", &line))?,
+                Format::Csv => {
+                    let mut csv = csv::Writer::from_writer(std::io::stdout());
+                    lines.into_iter().try_for_each(|line| csv.serialize(line))?;
+                    csv.flush()?;
+                }
+            }
+        }
+        Some(name) => {
+            let machine = machine(name)?;
+            let figures = machine.figures();
+            match args.format {
+                Format::Text => {
+                    println!("{}: {}", machine.name, machine.summary);
+                    for figure in &figures {
+                        println!("{:<40}{:>12}", figure.field, figure.value);
+                        println!("{}", suggest::wrap(&format!("    {}", figure.source), suggest::WIDTH));
+                    }
+                }
+                Format::Json => figures
+                    .iter()
+                    .try_for_each(|figure| format::json("figure", &FigureLine { machine: &machine.name, figure }))?,
+                Format::Csv => {
+                    let mut csv = csv::Writer::from_writer(std::io::stdout());
+                    for ::sim::Figure { field, value, source } in &figures {
+                        csv.serialize(CsvFigure { machine: &machine.name, field, value, source })?;
+                    }
+                    csv.flush()?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_refused() {
+        assert_eq!(time("20us"), Ok(20_000.0));
+        assert!(time("2 days").is_err() && time("x").is_err());
+        assert_eq!(hints("delayed:10us"), Ok(Hints::Delayed { us: 10.0 }));
+        assert!(hints("delayed").is_err() && hints("dropped:2").is_err());
+        assert_eq!(repartition("80ms:5-11"), Ok(Repartition { every_ms: 80.0, least: 5, most: 11 }));
+        assert!(repartition("80ms:11-5").is_err() && repartition("80ms").is_err() && repartition("0:1-2").is_err());
+    }
+}

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel: run queues, quanta, sleep and wake-up, and the arena that it keeps true (or not, if so asked).
+//!
+//! Its decisions take no time of their own beyond the costs in the machine's description. It writes a thread's state into the arena when it
+//! takes or gives a processor, by the processor concerned, so that a reader elsewhere misses once.
+
+use std::cmp::Reverse;
+
+use platform::{Priority, RunState, Wait, Wish};
+
+use crate::engine::{Engine, FOREIGN, NOBODY, State, Timer, told};
+use crate::machine::Queue;
+use crate::memory::{NS, Time, from_ns};
+use crate::tree::NEVER;
+use crate::workload::Hints;
+
+impl Engine {
+    /// All threads are there: deals them to the processors, beginning anywhere in each queue.
+    pub(crate) fn boot(&mut self) {
+        if let Some(repartition) = self.setting.repartition.clone() {
+            let every = from_ns(repartition.every_ms * 1e6).max(1);
+            self.set_timer(every, Timer::Repartition);
+            self.partition = repartition.most.clamp(1, self.processors.len() as u32) as usize;
+            self.choose_partition();
+        }
+        for thread in 0..self.threads.len() {
+            if self.threads[thread].app != FOREIGN {
+                let app = self.threads[thread].app;
+                self.apps[app].runnable += 1;
+            }
+            let queue = self.queue_of(thread);
+            self.queues[queue].push_back(thread);
+        }
+        for queue in 0..self.queues.len() {
+            let by = Self::below(&mut self.random, self.queues[queue].len().max(1) as u64) as usize;
+            self.queues[queue].rotate_left(by);
+        }
+        for processor in 0..self.processors.len() {
+            self.dispatch(processor, 0);
+            // The quanta of processors do not begin together.
+            let phase = (Self::fraction(&mut self.random) * self.costs.quantum as f64) as Time;
+            let it = &mut self.processors[processor];
+            if it.thread != NOBODY {
+                it.quantum_end = it.quantum_end.saturating_sub(phase).max(1);
+                self.schedule(processor);
+            }
+        }
+    }
+
+    fn queue_of(&self, thread: usize) -> usize {
+        match self.queue {
+            Queue::Global => 0,
+            Queue::Processor => self.home(thread),
+        }
+    }
+
+    /// The processor that a bound thread belongs to, in the present partition.
+    fn home(&self, thread: usize) -> usize {
+        let it = &self.threads[thread];
+        if it.app == FOREIGN {
+            it.home
+        } else if self.setting.bound || it.last_processor == NOBODY {
+            it.index % self.partition
+        } else if it.last_processor < self.partition {
+            it.last_processor
+        } else {
+            it.last_processor % self.partition
+        }
+    }
+
+    pub(crate) fn set_timer(&mut self, time: Time, timer: Timer) {
+        self.sequence += 1;
+        self.timers.push(Reverse((time, self.sequence, timer)));
+    }
+
+    /// Tells the program what has become of a thread.
+    fn tell(&mut self, thread: usize, processor: usize, state: RunState, now: Time) {
+        let app = self.threads[thread].app;
+        if app == FOREIGN {
+            return;
+        }
+        if let Hints::Dropped { fraction } = self.setting.hints
+            && Self::fraction(&mut self.random) < fraction
+        {
+            return;
+        }
+        let it = &mut self.threads[thread];
+        (it.hint_before, it.hint_since, it.hint) = (it.hint, now, state);
+        if let Some(class) = it.counted.take() {
+            self.apps[app].preempted[class as usize] -= 1;
+        }
+        if state == RunState::Preempted {
+            it.counted = Some(it.priority);
+            self.apps[app].preempted[it.priority as usize] += 1;
+        }
+        let (line, counts) = (self.kernel_lines[thread], self.apps[app].line);
+        self.memory.kernel_write(processor, line);
+        self.memory.kernel_write(processor, counts);
+    }
+
+    /// Gives the processor to whoever comes next.
+    pub(crate) fn dispatch(&mut self, processor: usize, now: Time) {
+        let was_idle = self.processors[processor].thread == NOBODY;
+        match self.next_for(processor) {
+            Some(thread) => {
+                self.idle -= was_idle as usize;
+                self.start(processor, thread, now);
+            }
+            None => {
+                self.idle += !was_idle as usize;
+                let it = &mut self.processors[processor];
+                (it.thread, it.resume, it.quantum_end) = (NOBODY, NEVER, NEVER);
+                self.schedule(processor);
+            }
+        }
+    }
+
+    /// Takes the next thread for this processor out of its queue.
+    fn next_for(&mut self, processor: usize) -> Option<usize> {
+        if self.processors[processor].taken {
+            return None;
+        }
+        let mut queue = match self.queue {
+            Queue::Global => 0,
+            Queue::Processor => processor,
+        };
+        if self.queues[queue].is_empty() && self.queue == Queue::Processor && !self.setting.bound {
+            // The longest, of those the first.
+            queue = (0..self.queues.len()).rev().max_by_key(|&other| self.queues[other].len())?;
+        }
+        let thread = *self.queues[queue].front()?;
+        let place = if self.second_level { self.preferred(queue, thread) } else { 0 };
+        self.queues[queue].swap(0, place);
+        self.queues[queue].pop_front()
+    }
+
+    /// ICPP 2001, section 3: of the threads of the application that the kernel has chosen, the one of highest priority, which is the
+    /// first of its like in the queue.
+    fn preferred(&self, queue: usize, thread: usize) -> usize {
+        let app = self.threads[thread].app;
+        if app == FOREIGN {
+            return 0;
+        }
+        let ours = self.queues[queue].iter().enumerate().filter(|&(_, &other)| self.threads[other].app == app);
+        ours.max_by_key(|&(place, &other)| (self.threads[other].priority, Reverse(place))).map_or(0, |(place, _)| place)
+    }
+
+    fn start(&mut self, processor: usize, thread: usize, now: Time) {
+        let again = self.processors[processor].last == thread;
+        let it = &mut self.threads[thread];
+        let mut cost = if again { 0 } else { self.costs.switch };
+        if it.last_processor != processor {
+            if it.last_processor != NOBODY {
+                cost += self.costs.migration;
+                it.migrations += 1;
+                self.counts.migrations += 1;
+            }
+            it.last_processor = processor;
+        }
+        self.counts.switches += !again as u64;
+        let begin = now + cost;
+        it.state = State::Running;
+        it.spinner.disturb();
+        it.on_since = begin;
+        let owed = std::mem::take(&mut it.owed);
+        let debit = std::mem::take(&mut it.debit);
+        let foreign = it.app == FOREIGN;
+        let jitter = self.costs.jitter * (2.0 * Self::fraction(&mut self.random) - 1.0);
+        let quantum = (self.costs.quantum as f64 * (1.0 + jitter)) as Time;
+        // At least a tenth: a debit is paid off, not a sentence.
+        let quantum = quantum.saturating_sub(debit).max(self.costs.quantum / 10).max(1);
+        let it = &mut self.processors[processor];
+        it.thread = thread;
+        it.last = thread;
+        it.put_off = None;
+        it.resume = if foreign { NEVER } else { begin + owed };
+        it.quantum_end = begin + quantum;
+        self.tell(thread, processor, RunState::Running, now);
+        self.schedule(processor);
+    }
+
+    /// Takes the processor from its thread, which gets its debit.
+    fn stop(&mut self, processor: usize, now: Time) -> usize {
+        let it = &mut self.processors[processor];
+        let (thread, put_off) = (it.thread, it.put_off.take());
+        let resume = it.resume;
+        let it = &mut self.threads[thread];
+        let used = now.saturating_sub(it.on_since);
+        if it.app == FOREIGN {
+            self.counts.foreign += used;
+            return thread;
+        }
+        it.cpu += used;
+        it.owed = resume.saturating_sub(now);
+        it.warning = false;
+        if let Some(since) = put_off {
+            it.debit = now.saturating_sub(since);
+        }
+        thread
+    }
+
+    /// Does somebody wait for this processor?
+    fn is_wanted(&self, processor: usize) -> bool {
+        let queue = if self.queue == Queue::Global { 0 } else { processor };
+        let thread = self.processors[processor].thread;
+        !self.queues[queue].is_empty()
+            || self.processors[processor].taken
+            || self.setting.bound && self.threads[thread].app != FOREIGN && self.home(thread) != processor
+    }
+
+    pub(crate) fn quantum_over(&mut self, processor: usize, now: Time) {
+        if !self.is_wanted(processor) {
+            self.processors[processor].quantum_end = now + self.costs.quantum;
+            self.schedule(processor);
+            return;
+        }
+        if self.unpark(self.processors[processor].thread, now) {
+            // It goes first, up to this moment.
+            return;
+        }
+        let thread = self.processors[processor].thread;
+        let it = &mut self.threads[thread];
+        if it.app != FOREIGN && self.honours && it.wish != Wish::Preemptable && !self.processors[processor].taken {
+            // KE-2: once. If the flag is set, the kernel proceeds with the preemption.
+            if !it.warning {
+                it.warning = true;
+                self.counts.put_off += 1;
+                self.processors[processor].put_off = Some(now);
+                self.processors[processor].quantum_end = now + self.costs.grace.max(1);
+                let line = self.kernel_lines[thread];
+                self.memory.kernel_write(processor, line);
+                self.schedule(processor);
+                return;
+            }
+            self.counts.overrun += 1;
+        }
+        self.preempt(processor, now);
+    }
+
+    fn preempt(&mut self, processor: usize, now: Time) {
+        let thread = self.stop(processor, now);
+        self.threads[thread].state = State::Ready;
+        if self.threads[thread].app != FOREIGN {
+            self.threads[thread].preemptions += 1;
+            self.counts.preemptions += 1;
+        }
+        self.tell(thread, processor, RunState::Preempted, now);
+        let queue = self.queue_of(thread);
+        self.queues[queue].push_back(thread);
+        self.dispatch(processor, now);
+        self.help(queue, now);
+    }
+
+    /// Something is in this queue that an idle processor could take.
+    fn help(&mut self, queue: usize, now: Time) {
+        if self.idle == 0 || self.queues[queue].is_empty() {
+            return;
+        }
+        let free =
+            |it: &Self, processor: usize| it.processors[processor].thread == NOBODY && !it.processors[processor].taken;
+        if self.queue == Queue::Processor && self.setting.bound {
+            if free(self, queue) {
+                self.dispatch(queue, now);
+            }
+            return;
+        }
+        let thread = *self.queues[queue].front().expect("not empty");
+        let last = self.threads[thread].last_processor;
+        let chosen = if last != NOBODY && free(self, last) {
+            Some(last)
+        } else {
+            (0..self.processors.len()).find(|&processor| free(self, processor))
+        };
+        if let Some(processor) = chosen {
+            self.dispatch(processor, now);
+        }
+    }
+
+    pub(crate) fn make_ready(&mut self, thread: usize, now: Time) {
+        let it = &mut self.threads[thread];
+        it.state = State::Ready;
+        let app = it.app;
+        self.asleep -= 1;
+        self.apps[app].runnable += 1;
+        let processor = if it.last_processor == NOBODY { it.home } else { it.last_processor };
+        self.tell(thread, processor, RunState::Preempted, now);
+        let queue = self.queue_of(thread);
+        self.queues[queue].push_back(thread);
+        self.help(queue, now);
+    }
+
+    pub(crate) fn put_to_sleep(&mut self, processor: usize, now: Time) {
+        let thread = self.stop(processor, now);
+        let it = &mut self.threads[thread];
+        it.state = State::Asleep;
+        it.sleeps += 1;
+        let app = it.app;
+        self.asleep += 1;
+        self.apps[app].runnable -= 1;
+        self.tell(thread, processor, RunState::Blocked, now);
+        self.dispatch(processor, now);
+        self.check_stuck();
+    }
+
+    pub(crate) fn yield_processor(&mut self, processor: usize, now: Time) {
+        let thread = self.stop(processor, now);
+        self.threads[thread].yields += 1;
+        self.threads[thread].state = State::Ready;
+        self.tell(thread, processor, RunState::Preempted, now);
+        let queue = self.queue_of(thread);
+        self.queues[queue].push_back(thread);
+        self.dispatch(processor, now);
+        self.help(queue, now);
+    }
+
+    /// Would somebody else run if the running thread gave its processor up?
+    pub(crate) fn others_wait(&self) -> bool {
+        self.is_wanted(self.processor)
+    }
+
+    /// The running thread gives its processor up and gets it back at once: nobody wants it. A preemption that was put off is repaid later.
+    pub(crate) fn settle_debit(&mut self) {
+        let it = &mut self.processors[self.processor];
+        if let Some(since) = it.put_off.take() {
+            it.quantum_end = self.now + self.costs.quantum.saturating_sub(self.now.saturating_sub(since)).max(1);
+        }
+        let current = self.current;
+        self.threads[current].warning = false;
+        self.threads[current].yields += 1;
+        self.set_limit();
+    }
+
+    pub(crate) fn finish(&mut self, processor: usize, now: Time) {
+        let thread = self.stop(processor, now);
+        let it = &mut self.threads[thread];
+        it.state = State::Done;
+        it.finished = now;
+        it.owed = 0;
+        let app = it.app;
+        self.apps[app].runnable -= 1;
+        self.live -= 1;
+        self.tell(thread, processor, RunState::Blocked, now);
+        self.dispatch(processor, now);
+        self.check_stuck();
+    }
+
+    /// Begins a sleep of the running thread, which then suspends.
+    pub(crate) fn fall_asleep(&mut self, key: usize, until: Option<Time>) {
+        let current = self.current;
+        let it = &mut self.threads[current];
+        it.sleep += 1;
+        it.sleeps_on = key;
+        it.woken = Wait::Woken;
+        let sleep = it.sleep;
+        if key != 0 {
+            self.sleepers.entry(key).or_default().push_back(current);
+        }
+        if let Some(until) = until {
+            self.set_timer(until, Timer::Wake(current, sleep));
+        }
+    }
+
+    /// Wakes at most `count` of those asleep on `key`.
+    pub(crate) fn wake(&mut self, key: usize, count: u32, now: Time) -> u32 {
+        let mut woken = 0;
+        while woken < count {
+            let Some(thread) = self.sleepers.get_mut(&key).and_then(|line| line.pop_front()) else { break };
+            woken += 1;
+            self.threads[thread].sleep += 1;
+            self.make_ready(thread, now + Time::from(woken) * self.costs.wake);
+        }
+        woken
+    }
+
+    pub(crate) fn fire(&mut self, timer: Timer, now: Time) {
+        match timer {
+            Timer::Wake(thread, sleep) => {
+                if self.threads[thread].sleep != sleep || self.threads[thread].state != State::Asleep {
+                    return;
+                }
+                let key = self.threads[thread].sleeps_on;
+                if let Some(line) = self.sleepers.get_mut(&key) {
+                    line.retain(|&other| other != thread);
+                }
+                self.threads[thread].sleep += 1;
+                self.threads[thread].woken = Wait::TimedOut;
+                self.make_ready(thread, now);
+            }
+            Timer::Repartition => {
+                let mut earlier = false;
+                while let Some(&thread) = self.parked.last() {
+                    earlier |= self.unpark(thread, now);
+                }
+                if earlier {
+                    // They go first, up to this moment.
+                    self.set_timer(now, Timer::Repartition);
+                    return;
+                }
+                self.choose_partition();
+                self.apply_partition(now);
+                let every = self.setting.repartition.as_ref().map_or(1.0, |it| it.every_ms);
+                self.set_timer(now + from_ns(every * 1e6).max(1), Timer::Repartition);
+            }
+        }
+    }
+
+    fn choose_partition(&mut self) {
+        let Some(repartition) = &self.setting.repartition else { return };
+        let most = (repartition.most.max(1) as usize).min(self.processors.len());
+        let least = (repartition.least.max(1) as usize).min(most);
+        let before = self.partition;
+        self.partition = least + Self::below(&mut self.random, (most - least + 1) as u64) as usize;
+        if self.partition != before {
+            self.generation += 1;
+            self.counts.repartitions += 1;
+        }
+        for (number, processor) in self.processors.iter_mut().enumerate() {
+            processor.taken = number >= self.partition;
+        }
+    }
+
+    /// Threads leave processors that are not ours any more, and come to those that are.
+    fn apply_partition(&mut self, now: Time) {
+        let mut ready: Vec<usize> = Vec::new();
+        for processor in 0..self.processors.len() {
+            let thread = self.processors[processor].thread;
+            if self.processors[processor].taken && thread != NOBODY {
+                let thread = self.stop(processor, now);
+                let it = &mut self.threads[thread];
+                it.state = State::Ready;
+                it.preemptions += 1;
+                self.counts.preemptions += 1;
+                self.tell(thread, processor, RunState::Preempted, now);
+                ready.push(thread);
+                self.dispatch(processor, now);
+            }
+        }
+        for queue in &mut self.queues {
+            ready.extend(queue.drain(..));
+        }
+        for thread in ready {
+            let queue = self.queue_of(thread);
+            self.queues[queue].push_back(thread);
+        }
+        for processor in 0..self.processors.len() {
+            if self.processors[processor].thread == NOBODY {
+                self.dispatch(processor, now);
+            } else if self.is_wanted(processor) && self.setting.bound {
+                let thread = self.processors[processor].thread;
+                if self.threads[thread].app != FOREIGN && self.home(thread) != processor {
+                    // Belongs elsewhere now.
+                    self.preempt(processor, now);
+                }
+            }
+        }
+    }
+
+    // What the program asks.
+
+    /// What the kernel tells of a thread.
+    pub(crate) fn run_state(&self, thread: usize) -> RunState {
+        told(&self.threads[thread], self.setting.hints, self.now)
+    }
+
+    pub(crate) fn higher_preempted(&self, app: usize, than: Priority) -> bool {
+        match self.setting.hints {
+            Hints::None => false,
+            Hints::True | Hints::Dropped { .. } => {
+                self.apps[app].preempted[than as usize + 1..].iter().any(|&count| count > 0)
+            }
+            hints => self.threads.iter().any(|thread| {
+                thread.app == app && thread.priority > than && told(thread, hints, self.now) == RunState::Preempted
+            }),
+        }
+    }
+
+    pub(crate) fn set_priority(&mut self, thread: usize, priority: Priority) {
+        let it = &mut self.threads[thread];
+        it.priority = priority;
+        if let Some(class) = it.counted {
+            it.counted = Some(priority);
+            let app = &mut self.apps[it.app];
+            app.preempted[class as usize] -= 1;
+            app.preempted[priority as usize] += 1;
+        }
+    }
+
+    /// Processor time of the application until now, in ns.
+    pub(crate) fn cpu_ns(&self, app: usize) -> u64 {
+        let of = |thread: &crate::engine::Thread| {
+            let running = if thread.state == State::Running { self.now.saturating_sub(thread.on_since) } else { 0 };
+            thread.cpu + running
+        };
+        self.threads.iter().filter(|thread| thread.app == app).map(of).sum::<Time>() / NS
+    }
+
+    /// The end of a run: threads that still run get their time.
+    pub(crate) fn close(&mut self) {
+        for processor in 0..self.processors.len() {
+            let thread = self.processors[processor].thread;
+            if thread != NOBODY {
+                let used = self.end.saturating_sub(self.threads[thread].on_since);
+                if self.threads[thread].app == FOREIGN {
+                    self.counts.foreign += used;
+                } else {
+                    self.threads[thread].cpu += used;
+                }
+            }
+        }
+    }
+
+    /// Fails if all threads sleep and nothing will wake one.
+    fn check_stuck(&mut self) {
+        if self.asleep < self.live || self.live == 0 {
+            return;
+        }
+        let timed = self.timers.iter().any(|&Reverse((_, _, timer))| match timer {
+            Timer::Wake(thread, sleep) => self.threads[thread].sleep == sleep,
+            Timer::Repartition => false,
+        });
+        if !timed {
+            self.fail(format!("all {} threads that are left sleep, and nobody will wake one", self.live));
+        }
+    }
+}

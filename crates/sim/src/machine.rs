@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a machine costs: the description, and those that come with the crate.
+//!
+//! A description is a TOML file in which every number names its source: a paper and its section, or the word "assumption". The simulator
+//! has no numbers of its own.
+
+use serde::{Deserialize, Serialize};
+
+/// A value and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sourced<T> {
+    /// The value, in the unit that the field's name ends in.
+    pub value: T,
+    /// A paper and its section, or "assumption" and a reason.
+    pub source: String,
+}
+
+/// A multiprocessor and its kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// What it is called on the command line.
+    pub name: String,
+    /// One line for a person who chooses.
+    pub summary: String,
+    /// The processors.
+    pub processors: Processors,
+    /// Caches and memory.
+    pub memory: Memory,
+    /// Groups of processors, the nearest first; the last one holds all.
+    pub level: Vec<Level>,
+    /// The operating system.
+    pub kernel: Kernel,
+}
+
+/// The processors of a [`Machine`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Processors {
+    /// How many.
+    pub count: Sourced<u32>,
+    /// One turn of a spin loop.
+    pub pause_ns: Sourced<f64>,
+    /// Reading the clock.
+    pub clock_ns: Sourced<f64>,
+}
+
+/// Caches and memory of a [`Machine`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Unit of coherence; a power of two, at least 16.
+    pub line_bytes: Sourced<u32>,
+    /// A load or store of a line that the processor's cache holds in the right state.
+    pub hit_ns: Sourced<f64>,
+    /// More, if no cache has the line.
+    pub memory_ns: Sourced<f64>,
+    /// More, for an atomic read-modify-write.
+    pub atomic_ns: Sourced<f64>,
+    /// More for a write, for each other cache that holds the line.
+    pub per_sharer_ns: Sourced<f64>,
+}
+
+/// Processors that are equally far from one another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// What connects them.
+    pub name: String,
+    /// How many they are.
+    pub processors: Sourced<u32>,
+    /// Until a line from there is here.
+    pub transfer_ns: Sourced<f64>,
+    /// Until the copies there are no more.
+    pub invalidate_ns: Sourced<f64>,
+    /// For how long a transaction keeps others from this connection.
+    pub occupancy_ns: Sourced<f64>,
+}
+
+/// How the kernel keeps those who can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// One queue for all processors.
+    Global,
+    /// A queue a processor; an idle processor takes from the longest.
+    Processor,
+}
+
+/// The operating system of a [`Machine`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    /// How long a thread keeps its processor if others want it.
+    pub quantum_ms: Sourced<f64>,
+    /// By which fraction a quantum may be longer or shorter.
+    pub quantum_jitter: Sourced<f64>,
+    /// From one thread to another.
+    pub switch_us: Sourced<f64>,
+    /// More, if the thread ran on another processor before.
+    pub migration_us: Sourced<f64>,
+    /// Into the kernel and back.
+    pub syscall_us: Sourced<f64>,
+    /// More, for each thread woken.
+    pub wake_us: Sourced<f64>,
+    /// KE-2: by how much a preemption is put off at most.
+    pub grace_us: Sourced<f64>,
+    /// The run queues.
+    pub queue: Sourced<Queue>,
+    /// KE-1 and KE-2: a wish not to be preempted is honoured once.
+    pub honours_wishes: Sourced<bool>,
+    /// Among the threads of a program, the one of highest user-level priority runs (ICPP 2001, section 3).
+    pub second_level: Sourced<bool>,
+}
+
+/// Why a description is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// It is no TOML, or a field is missing, misspelt or of the wrong type.
+    #[error("{0}")]
+    Toml(#[from] Box<toml::de::Error>),
+    /// A number makes no sense.
+    #[error("{field}: {problem}")]
+    Field {
+        /// Where.
+        field: String,
+        /// What to change.
+        problem: String,
+    },
+}
+
+macro_rules! machines {
+    ($($name:literal),* $(,)?) => {
+        /// Names of the machines that come with the crate.
+        pub const MACHINES: &[&str] = &[$($name),*];
+
+        /// The description of this name.
+        fn text(name: &str) -> Option<&'static str> {
+            match name {
+                $($name => Some(include_str!(concat!("../machines/", $name, ".toml"))),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+machines!["sgi-challenge-11", "ksr1-63", "ppro-4", "xeon-e5420-2x4", "epyc-64", "cxl-1024"];
+
+/// More than any machine here has, and what the tables hold.
+pub const MOST_PROCESSORS: u32 = 4096;
+
+impl Machine {
+    /// The machine of this name; `None` if there is none.
+    pub fn named(name: &str) -> Option<Self> {
+        text(name).map(|text| Self::parse(text).expect("the descriptions that come with the crate are tested"))
+    }
+
+    /// Reads a description.
+    pub fn parse(text: &str) -> Result<Self, MachineError> {
+        let machine: Self = toml::from_str(text).map_err(Box::new)?;
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// As this machine, with another number of processors; groups that are larger shrink, the last one holds all.
+    pub fn with_processors(mut self, count: u32) -> Self {
+        self.processors.count = Sourced { value: count, source: "the caller".into() };
+        let last = self.level.len() - 1;
+        self.level[last].processors = self.processors.count.clone();
+        for level in &mut self.level {
+            level.processors.value = level.processors.value.min(count);
+        }
+        self
+    }
+
+    /// Every value of the description, with its source.
+    pub fn figures(&self) -> Vec<Figure> {
+        let mut all = Vec::new();
+        walk("", &toml::Value::try_from(self).expect("a description is a TOML table"), &mut all);
+        all
+    }
+
+    fn check(&self) -> Result<(), MachineError> {
+        let fault = |field: &str, problem: &str| {
+            Err(MachineError::Field { field: field.to_string(), problem: problem.to_string() })
+        };
+        for figure in self.figures() {
+            if figure.value.parse::<f64>().is_ok_and(|value| !(0.0..1e12).contains(&value)) {
+                return fault(&figure.field, "give a number from 0 to 1e12");
+            }
+            if figure.source.is_empty() {
+                return fault(&figure.field, "say where the number comes from, or \"assumption\"");
+            }
+        }
+        let count = self.processors.count.value;
+        if !(1..=MOST_PROCESSORS).contains(&count) {
+            return fault("processors.count", "give a number from 1 to 4096");
+        }
+        let line = self.memory.line_bytes.value;
+        if !line.is_power_of_two() || !(16..=4096).contains(&line) {
+            return fault("memory.line_bytes", "give a power of two from 16 to 4096");
+        }
+        if self.level.last().is_none_or(|level| level.processors.value != count) {
+            return fault("level", "the last level must hold all processors");
+        }
+        if self.level.windows(2).any(|pair| pair[0].processors.value > pair[1].processors.value)
+            || self.level.iter().any(|level| level.processors.value == 0)
+        {
+            return fault("level", "give the levels from the smallest to the largest");
+        }
+        if self.processors.pause_ns.value <= 0.0 || self.memory.hit_ns.value <= 0.0 {
+            return fault("processors.pause_ns, memory.hit_ns", "must be more than 0, or a spin loop never ends");
+        }
+        if self.kernel.quantum_ms.value <= 0.0 || self.kernel.quantum_jitter.value >= 1.0 {
+            return fault("kernel.quantum_ms", "a quantum must last, and its jitter be below 1");
+        }
+        Ok(())
+    }
+}
+
+/// One value of a description.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Figure {
+    /// Where it stands, such as `memory.hit_ns`.
+    pub field: String,
+    /// The value as text.
+    pub value: String,
+    /// Where it comes from.
+    pub source: String,
+}
+
+fn walk(at: &str, value: &toml::Value, all: &mut Vec<Figure>) {
+    match value {
+        toml::Value::Table(table) => {
+            if let (Some(value), Some(toml::Value::String(source))) = (table.get("value"), table.get("source")) {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+                all.push(Figure { field: at.to_string(), value, source: source.clone() });
+                return;
+            }
+            for (key, value) in table {
+                walk(&if at.is_empty() { key.clone() } else { format!("{at}.{key}") }, value, all);
+            }
+        }
+        toml::Value::Array(levels) => {
+            for level in levels {
+                let name = level.get("name").and_then(toml::Value::as_str).unwrap_or("?");
+                walk(&format!("{at}.{name}"), level, all);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_is_sound_and_names_its_sources() {
+        for name in MACHINES {
+            let machine = Machine::parse(text(name).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(machine.name, *name);
+            for figure in machine.figures() {
+                let known = ["TR 1994", "ICPP 2001", "assumption", "derived", "Paznikov"];
+                assert!(
+                    known.iter().any(|word| figure.source.contains(word)),
+                    "{name}: {}: {}",
+                    figure.field,
+                    figure.source
+                );
+            }
+            assert!(machine.figures().len() >= 18 + 4 * machine.level.len());
+        }
+    }
+
+    #[test]
+    fn a_description_of_no_use_is_refused() {
+        let good = text("sgi-challenge-11").unwrap();
+        for (old, new, word) in [
+            ("value = 11,", "value = 0,", "processors.count"),
+            ("value = 128,", "value = 100,", "line_bytes"),
+            ("hit_ns", "hit_nanoseconds", "hit_nanoseconds"),
+            ("value = 20,", "value = -1,", "from 0"),
+        ] {
+            let bad = good.replacen(old, new, 1);
+            assert_ne!(bad, good, "{old}");
+            let error = Machine::parse(&bad).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

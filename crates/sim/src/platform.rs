@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Platform`] on the simulated machine.
+
+use std::cell::UnsafeCell;
+
+use platform::{
+    Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish,
+};
+
+use crate::engine::{self, Engine, NOBODY, Reason, access, engine, note, suspend, sync, touch};
+use crate::memory::{Kind, NS, Time};
+use crate::spin;
+
+/// The machine that the calling thread of the host simulates.
+///
+/// Its functions must be called by simulated threads, while they run; words may be made and read by the host as well, at no cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sim;
+
+/// A word that simulated threads share. As large as the real one, so that what shares a line there shares one here.
+#[repr(transparent)]
+pub struct Word<T>(UnsafeCell<T>);
+
+// SAFETY: all simulated threads of a machine run on one thread of the host, one at a time, and a word belongs to one machine.
+unsafe impl<T> Sync for Word<T> {}
+// SAFETY: as above.
+unsafe impl<T> Send for Word<T> {}
+
+/// What fits into a word, as bits for the spinners' trace.
+#[doc(hidden)]
+pub trait Bits: Copy + PartialEq {
+    fn bits(self) -> u64;
+}
+
+impl Bits for u32 {
+    fn bits(self) -> u64 {
+        self.into()
+    }
+}
+
+impl<T> Bits for *mut T {
+    fn bits(self) -> u64 {
+        self.addr() as u64
+    }
+}
+
+impl<T: Bits> Word<T> {
+    #[inline(always)]
+    fn read(&self) -> T {
+        let this = engine();
+        if !this.is_null() {
+            // SAFETY: the current machine.
+            unsafe { access(this, self.0.get().addr(), Kind::Load) };
+        }
+        // SAFETY: one simulated thread at a time, and it does nothing else meanwhile.
+        let value = unsafe { *self.0.get() };
+        self.noted(value, 0)
+    }
+
+    #[inline(always)]
+    fn write(&self, value: T) {
+        let this = engine();
+        if !this.is_null() {
+            // SAFETY: the current machine.
+            unsafe { access(this, self.0.get().addr(), Kind::Store) };
+        }
+        // SAFETY: as for `read`.
+        unsafe { *self.0.get() = value };
+        self.noted(value, 1);
+    }
+
+    /// Changes the value to what `change` makes of it, if anything. Returns the value before.
+    #[inline(always)]
+    fn update(&self, change: impl FnOnce(T) -> Option<T>) -> T {
+        let this = engine();
+        if !this.is_null() {
+            // SAFETY: the current machine.
+            unsafe { access(this, self.0.get().addr(), Kind::Update) };
+        }
+        // SAFETY: as for `read`.
+        let before = unsafe { *self.0.get() };
+        if let Some(after) = change(before) {
+            // SAFETY: as for `read`.
+            unsafe { *self.0.get() = after };
+            self.noted(after, 2);
+        }
+        self.noted(before, 3)
+    }
+
+    #[inline(always)]
+    fn noted(&self, value: T, what: u64) -> T {
+        let this = engine();
+        if !this.is_null() {
+            // SAFETY: the current machine.
+            unsafe { note(this, self.0.get().addr(), value.bits() ^ what << 60) };
+        }
+        value
+    }
+}
+
+macro_rules! atomic {
+    ([$($t:ident)?] $value:ty) => {
+        impl$(<$t>)? Atomic<$value> for Word<$value> {
+            #[inline(always)]
+            fn new(value: $value) -> Self {
+                Self(UnsafeCell::new(value))
+            }
+            #[inline(always)]
+            fn load(&self, _: Ordering) -> $value {
+                self.read()
+            }
+            #[inline(always)]
+            fn store(&self, value: $value, _: Ordering) {
+                self.write(value);
+            }
+            #[inline(always)]
+            fn swap(&self, value: $value, _: Ordering) -> $value {
+                self.update(|_| Some(value))
+            }
+            #[inline(always)]
+            fn compare_exchange(&self, current: $value, new: $value, _: Ordering, _: Ordering) -> Result<$value, $value> {
+                let before = self.update(|value| (value == current).then_some(new));
+                if before == current { Ok(before) } else { Err(before) }
+            }
+            #[inline(always)]
+            fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+        }
+    };
+}
+
+atomic!([] u32);
+atomic!([T] *mut T);
+
+impl AtomicInt<u32> for Word<u32> {
+    #[inline(always)]
+    fn fetch_add(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|before| Some(before.wrapping_add(value)))
+    }
+    #[inline(always)]
+    fn fetch_sub(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|before| Some(before.wrapping_sub(value)))
+    }
+    #[inline(always)]
+    fn fetch_or(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|before| Some(before | value))
+    }
+    #[inline(always)]
+    fn fetch_and(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|before| Some(before & value))
+    }
+}
+
+/// The machine, seen by its running thread.
+#[inline(always)]
+fn machine() -> *mut Engine {
+    let this = engine();
+    assert!(!this.is_null(), "outside a simulated machine: use sim::World");
+    this
+}
+
+/// With the machine, between two steps of its threads.
+#[inline(always)]
+fn look<R>(body: impl FnOnce(&mut Engine) -> R) -> R {
+    // SAFETY: the current machine; `body` neither suspends nor accesses words.
+    body(unsafe { &mut *machine() })
+}
+
+/// A shared access to one of the two lines of a thread's block: a kernel's or a program's.
+fn block(thread: ThreadId, kernel: bool, kind: Kind) {
+    let this = machine();
+    // SAFETY: the current machine, and its running thread.
+    unsafe {
+        if (*this).current == NOBODY {
+            return;
+        }
+        let it = &*this;
+        let lines = if kernel { &it.kernel_lines } else { &it.block_lines };
+        let line = lines[index(thread)];
+        touch(this, line, kind);
+    }
+}
+
+/// Part of what a spinner does in a turn.
+fn noted(what: u64, thread: ThreadId, value: u64) {
+    let this = machine();
+    // SAFETY: the current machine.
+    unsafe { note(this, (what << 32) as usize | thread.0 as usize, value) };
+}
+
+/// Its next turn may be another, whatever it reads.
+fn disturb() {
+    look(|it| {
+        if it.current != NOBODY {
+            let current = it.current;
+            it.threads[current].spinner.disturb();
+        }
+    });
+}
+
+/// Nobody is earlier than the running thread: what it sees now is how things are at its moment.
+fn moment() {
+    let this = machine();
+    disturb();
+    // SAFETY: the current machine, and its running thread if there is one.
+    unsafe {
+        if (*this).current != NOBODY {
+            sync(this);
+        }
+    }
+}
+
+fn index(thread: ThreadId) -> usize {
+    thread.0 as usize - 1
+}
+
+/// In the kernel: the time of a system call passes, and nobody is earlier.
+fn system_call() {
+    let this = machine();
+    disturb();
+    // SAFETY: the current machine, and its running thread.
+    unsafe {
+        let it = &mut *this;
+        it.now += it.costs.syscall;
+        sync(this);
+    }
+}
+
+fn sleep(key: usize, until: Option<Time>) -> Wait {
+    let this = machine();
+    // SAFETY: as for `system_call`.
+    unsafe {
+        (&mut *this).fall_asleep(key, until);
+        suspend(this, Reason::Asleep);
+        let it = &*this;
+        it.threads[it.current].woken
+    }
+}
+
+/// What a nap beside a lock sleeps on: no word lies there.
+fn beside(lock: usize) -> usize {
+    lock | 1
+}
+
+impl Platform for Sim {
+    type AtomicU32 = Word<u32>;
+    type AtomicPtr<T: 'static> = Word<*mut T>;
+
+    fn stamp() -> u32 {
+        look(|it| if it.current == NOBODY { 0 } else { it.stamp() })
+    }
+
+    fn set_stamp(rest: u32) {
+        look(|it| {
+            let current = it.current;
+            it.threads[current].stamp = rest & !STAMP_ID;
+        });
+    }
+
+    fn register() -> ThreadId {
+        look(|it| {
+            let current = it.current;
+            if current == NOBODY {
+                return ThreadId::NONE;
+            }
+            it.threads[current].registered = true;
+            ThreadId((it.stamp() & STAMP_ID) >> STAMP_SHIFT)
+        })
+    }
+
+    fn run_state(thread: ThreadId) -> RunState {
+        if thread == ThreadId::NONE {
+            return RunState::Unknown;
+        }
+        disturb();
+        block(thread, true, Kind::Load);
+        look(|it| it.run_state(index(thread)))
+    }
+
+    fn higher_preempted(than: Priority) -> bool {
+        disturb();
+        let this = machine();
+        // SAFETY: as for `system_call`.
+        unsafe {
+            let it = &*this;
+            if it.current == NOBODY {
+                return false;
+            }
+            let app = it.threads[it.current].app;
+            touch(this, it.apps[app].line, Kind::Load);
+            (*this).higher_preempted(app, than)
+        }
+    }
+
+    fn hand_off() {
+        Self::yield_now();
+    }
+
+    fn priority(thread: ThreadId) -> Priority {
+        if thread == ThreadId::NONE {
+            return Priority::Running;
+        }
+        block(thread, false, Kind::Load);
+        let priority = look(|it| it.threads[index(thread)].priority);
+        noted(1, thread, priority as u64);
+        priority
+    }
+
+    fn set_priority(thread: ThreadId, priority: Priority) {
+        if thread != ThreadId::NONE {
+            block(thread, false, Kind::Store);
+            look(|it| it.set_priority(index(thread), priority));
+            noted(2, thread, priority as u64);
+        }
+    }
+
+    fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool {
+        if thread == ThreadId::NONE {
+            return true;
+        }
+        disturb();
+        block(thread, false, Kind::Update);
+        look(|it| {
+            let same = it.threads[index(thread)].priority == from;
+            if same {
+                it.set_priority(index(thread), to);
+            }
+            same
+        })
+    }
+
+    fn holds(thread: ThreadId) -> Option<&'static Word<u32>> {
+        // SAFETY: blocks live as long as the machine, in which alone the reference is used.
+        (thread != ThreadId::NONE).then(|| look(|it| unsafe { &(*it.blocks[index(thread)]).holds }))
+    }
+
+    fn away(lock: *const ()) -> &'static Word<u32> {
+        // One count for all: the address must not choose, because it differs from host to host.
+        let _ = lock;
+        // SAFETY: as for `holds`.
+        look(|it| unsafe { &(&*it.away)[0] })
+    }
+
+    fn spare_processors() -> bool {
+        moment();
+        look(|it| {
+            it.setting.hints != crate::Hints::None
+                && it.current != NOBODY
+                && (it.apps[it.threads[it.current].app].runnable as usize) < it.partition
+        })
+    }
+
+    fn set_wish(thread: ThreadId, wish: Wish) {
+        if thread != ThreadId::NONE {
+            block(thread, false, Kind::Store);
+            look(|it| it.threads[index(thread)].wish = wish);
+            noted(3, thread, wish as u64);
+        }
+    }
+
+    fn wish(thread: ThreadId) -> Wish {
+        if thread == ThreadId::NONE {
+            return Wish::Preemptable;
+        }
+        block(thread, false, Kind::Load);
+        let wish = look(|it| it.threads[index(thread)].wish);
+        noted(4, thread, wish as u64);
+        wish
+    }
+
+    fn honours_wishes() -> bool {
+        look(|it| it.honours)
+    }
+
+    fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
+        if thread == ThreadId::NONE {
+            return true;
+        }
+        disturb();
+        block(thread, false, Kind::Update);
+        look(|it| {
+            let change = it.run_state(index(thread)) != RunState::Preempted && it.threads[index(thread)].wish == from;
+            if change {
+                it.threads[index(thread)].wish = to;
+            }
+            change
+        })
+    }
+
+    fn warning(thread: ThreadId) -> bool {
+        if thread == ThreadId::NONE {
+            return false;
+        }
+        block(thread, true, Kind::Load);
+        let warning = look(|it| it.threads[index(thread)].warning);
+        noted(5, thread, warning.into());
+        warning
+    }
+
+    fn word(thread: ThreadId, index: usize) -> &'static Word<u32> {
+        assert_ne!(thread, ThreadId::NONE, "nobody has no queue words");
+        // SAFETY: as for `holds`.
+        look(|it| unsafe { &(&*it.blocks[thread.0 as usize - 1]).words[index] })
+    }
+
+    fn reading(thread: ThreadId) -> &'static Word<*mut ()> {
+        assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
+        // SAFETY: as for `holds`.
+        look(|it| unsafe { &(*it.blocks[index(thread)]).reading })
+    }
+
+    fn most_threads() -> u32 {
+        disturb();
+        look(|it| it.threads.len() as u32 + 1)
+    }
+
+    fn generation() -> u32 {
+        0
+    }
+
+    fn processors() -> u32 {
+        moment();
+        look(|it| it.partition as u32)
+    }
+
+    fn partition_generation() -> u32 {
+        moment();
+        look(|it| it.generation)
+    }
+
+    fn cluster() -> u32 {
+        moment();
+        look(|it| it.memory.cluster(it.processor) as u32)
+    }
+
+    fn cpu_ns() -> u64 {
+        system_call();
+        look(|it| it.cpu_ns(it.threads[it.current].app))
+    }
+
+    fn wait(word: &Word<u32>, expected: u32, deadline: Option<Deadline>) -> Wait {
+        system_call();
+        // SAFETY: one simulated thread at a time.
+        if unsafe { *word.0.get() } != expected {
+            return Wait::Changed;
+        }
+        let until = deadline.map(|deadline| deadline.ns.saturating_mul(NS));
+        if look(|it| until.is_some_and(|until| until <= it.now)) {
+            return Wait::TimedOut;
+        }
+        sleep(word.0.get().addr(), until)
+    }
+
+    fn wake(word: *const Word<u32>, count: u32) -> u32 {
+        system_call();
+        look(|it| {
+            let woken = it.wake(word.addr(), count, it.now);
+            it.now += Time::from(woken) * it.costs.wake;
+            it.set_limit();
+            woken
+        })
+    }
+
+    fn now_ns() -> u64 {
+        moment();
+        look(|it| {
+            if it.current != NOBODY {
+                it.now += it.costs.clock;
+            }
+            it.now / NS
+        })
+    }
+
+    fn past(deadline: Deadline) -> bool {
+        Self::now_ns() >= deadline.ns
+    }
+
+    fn pause() {
+        // SAFETY: the current machine, and its running thread.
+        unsafe { spin::pause(machine()) }
+    }
+
+    fn nap(ns: u64) {
+        system_call();
+        let until = look(|it| it.now + ns.max(1).saturating_mul(NS));
+        sleep(0, Some(until));
+    }
+
+    fn nap_beside(lock: *const Word<u32>, ns: u64) {
+        system_call();
+        let until = look(|it| it.now + ns.max(1).saturating_mul(NS));
+        sleep(beside(lock.addr()), Some(until));
+    }
+
+    fn rouse(lock: *const Word<u32>) {
+        Self::wake(std::ptr::without_provenance(beside(lock.addr())), 1);
+    }
+
+    fn yield_now() {
+        system_call();
+        let this = machine();
+        // SAFETY: as for `system_call`.
+        unsafe {
+            let it = &mut *this;
+            if it.others_wait() {
+                suspend(this, Reason::Yields);
+            } else {
+                it.settle_debit();
+            }
+        }
+    }
+}
+
+/// The running thread computes for so long, without touching anything shared.
+pub fn work_ns(ns: f64) {
+    look(|it| {
+        let time = crate::memory::from_ns(ns);
+        it.now += time;
+        let current = it.current;
+        it.threads[current].work += time;
+    });
+}
+
+/// A number below `bound`, from the running thread's own random numbers.
+pub fn random(bound: u64) -> u64 {
+    disturb();
+    look(|it| {
+        let current = it.current;
+        engine::Engine::below(&mut it.threads[current].random, bound)
+    })
+}
+
+/// A number from `1 - by` to `1 + by`, from the same.
+pub fn vary(by: f64) -> f64 {
+    disturb();
+    look(|it| {
+        let current = it.current;
+        1.0 + by * (2.0 * engine::Engine::fraction(&mut it.threads[current].random) - 1.0)
+    })
+}
+
+/// The running thread's clock, in ns; costs nothing, for measuring.
+pub fn clock_ns() -> f64 {
+    moment();
+    look(|it| it.now as f64 / NS as f64)
+}
+
+/// The running thread has passed a section for which it waited so long.
+pub fn passed(waited_ns: f64) {
+    look(|it| {
+        let waited = crate::memory::from_ns(waited_ns);
+        let current = it.current;
+        let thread = &mut it.threads[current];
+        thread.sections += 1;
+        thread.waited += waited;
+        thread.longest_wait = thread.longest_wait.max(waited);
+        it.waits.saturating_record(waited_ns.round() as u64);
+    });
+}
+
+/// The simulation ends here, and its results say why.
+pub fn fail(what: String) {
+    look(|it| it.fail(what));
+    let this = machine();
+    // SAFETY: as for `system_call`.
+    unsafe {
+        (*this).limit = 0;
+        suspend(this, Reason::Late);
+    }
+}

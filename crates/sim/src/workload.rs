@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What runs on the machine: the papers' synthetic programs, and any program that is given as closures.
+
+use serde::{Deserialize, Serialize};
+
+use crate::World;
+use crate::machine::Queue;
+use crate::platform::{Sim, clock_ns, passed, random, vary, work_ns};
+use catalog::{BarrierEntry, BarrierVisitor, Entry, MutexVisitor, RwLockVisitor};
+use platform::{Atomic, Ordering::*, Platform};
+use sync::barrier::RawBarrier;
+use sync::mutex::RawMutex;
+use sync::rwlock::RawRwLock;
+
+/// Does the kernel tell the truth?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hints {
+    /// It does, at once.
+    #[default]
+    True,
+    /// It tells nothing, as where no view looks.
+    None,
+    /// It tells of each change so much later.
+    Delayed {
+        /// By so many microseconds.
+        us: f64,
+    },
+    /// It forgets to tell of a change.
+    Dropped {
+        /// Of so many of all changes.
+        fraction: f64,
+    },
+    /// It says "preempted" of a thread that runs, and the other way round.
+    Inverted,
+}
+
+/// Processors come and go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repartition {
+    /// Between two changes.
+    pub every_ms: f64,
+    /// Processors at least.
+    pub least: u32,
+    /// Processors at most.
+    pub most: u32,
+}
+
+/// The surroundings of a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Foreign processes that want a processor all the time, for each processor; a fraction puts one on some of them.
+    pub foreign: f64,
+    /// Threads stay on the processor that they belong to: thread i on processor i modulo their number.
+    pub bound: bool,
+    /// Changes of the partition.
+    pub repartition: Option<Repartition>,
+    /// What the kernel tells.
+    pub hints: Hints,
+    /// Other run queues than the machine's.
+    pub queue: Option<Queue>,
+    /// Another answer than the machine's to wishes.
+    pub honours_wishes: Option<bool>,
+    /// Another second level than the machine's.
+    pub second_level: Option<bool>,
+    /// The simulation ends here, done or not. Virtual time.
+    pub limit_ms: f64,
+    /// Spinners are passed over where that makes no difference. For those who want to see that it makes none.
+    #[serde(skip)]
+    pub pass_over: bool,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            foreign: 0.0,
+            bound: false,
+            repartition: None,
+            hints: Hints::True,
+            queue: None,
+            honours_wishes: None,
+            second_level: None,
+            limit_ms: 60_000.0,
+            pass_over: true,
+        }
+    }
+}
+
+/// What each thread does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Program {
+    /// A critical section, then work outside (TR 1994, section 5.2; ICPP 2001, section 5).
+    Mutex {
+        /// A mutex of the catalogue.
+        lock: String,
+        /// Length of the section.
+        critical_ns: f64,
+        /// Length of the work outside.
+        outside_ns: f64,
+    },
+    /// The same with a reader-writer lock (TR 1994, section 5.3).
+    RwLock {
+        /// A reader-writer lock of the catalogue.
+        lock: String,
+        /// Length of the section.
+        critical_ns: f64,
+        /// Length of the work outside.
+        outside_ns: f64,
+        /// Of 100 sections, so many write.
+        writers_percent: f64,
+    },
+    /// Work, then a barrier (TR 1994, section 5.4).
+    Barrier {
+        /// A barrier of the catalogue.
+        barrier: String,
+        /// Length of the work between two barriers.
+        outside_ns: f64,
+    },
+}
+
+/// A program, how often, and among whom.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// What each thread does.
+    pub program: Program,
+    /// Threads of each instance.
+    pub threads: u32,
+    /// Turns of each thread.
+    pub rounds: u64,
+    /// By which fraction lengths vary.
+    pub vary: f64,
+    /// Identical programs side by side, which share nothing but the processors.
+    pub instances: u32,
+    /// The surroundings.
+    pub setting: Setting,
+}
+
+impl Workload {
+    /// The synthetic program for locks of TR 1994, section 5.2, at a multiprogramming level: one thread a processor, bound to it, and
+    /// `level - 1` foreign processes a processor. `ratio` is that of outside to critical, 14 on the SGI and 65 on the KSR.
+    pub fn tr_lock(lock: &str, processors: u32, level: f64, ratio: f64, rounds: u64) -> Self {
+        // The paper does not tell the length.
+        let critical_ns = 20_000.0;
+        Self {
+            program: Program::Mutex { lock: lock.into(), critical_ns, outside_ns: critical_ns * ratio },
+            threads: processors,
+            rounds,
+            vary: 0.2,
+            instances: 1,
+            setting: Setting { foreign: level - 1.0, bound: true, ..Setting::default() },
+        }
+    }
+
+    /// The lock microbenchmark of ICPP 2001, section 5, at a degree of multiprogramming: so many instances of four threads. 1,000 and
+    /// 1,500 updates of memory, 10 % of them in the cache; 4,096 turns.
+    pub fn icpp_lock(lock: &str, degree: u32) -> Self {
+        // Derived: at degree 1, 0.07 s are 6.89 %, so that 4,096 sections, one after the other, take about 1 s.
+        let update_ns = 248.0;
+        Self {
+            program: Program::Mutex {
+                lock: lock.into(),
+                critical_ns: 1_000.0 * update_ns,
+                outside_ns: 1_500.0 * update_ns,
+            },
+            threads: 4,
+            rounds: 1024,
+            vary: 0.0,
+            instances: degree,
+            setting: Setting { limit_ms: 600_000.0, ..Setting::default() },
+        }
+    }
+
+    /// The barrier microbenchmark of ICPP 2001, section 5: the working phase and a barrier.
+    pub fn icpp_barrier(barrier: &str, degree: u32) -> Self {
+        let program = Program::Barrier { barrier: barrier.into(), outside_ns: 1_500.0 * 248.0 };
+        Self { program, ..Self::icpp_lock("", degree) }
+    }
+
+    /// The synthetic program for barriers of TR 1994, section 5.4: no work between them.
+    pub fn tr_barrier(barrier: &str, threads: u32, rounds: u64) -> Self {
+        Self {
+            program: Program::Barrier { barrier: barrier.into(), outside_ns: 0.0 },
+            threads,
+            rounds,
+            vary: 0.0,
+            instances: 1,
+            setting: Setting::default(),
+        }
+    }
+}
+
+struct Mutexes<'a> {
+    world: &'a mut World,
+    workload: &'a Workload,
+    critical_ns: f64,
+    outside_ns: f64,
+}
+
+impl MutexVisitor<Sim> for Mutexes<'_> {
+    type Output = ();
+
+    fn visit<L: RawMutex<Sim> + 'static>(self, _: &'static Entry) {
+        let Self { world, workload, critical_ns, outside_ns } = self;
+        let (rounds, by) = (workload.rounds, workload.vary);
+        for _ in 0..workload.instances {
+            let app = world.add_app();
+            let lock = world.place(L::new());
+            let inside = world.place(<Sim as Platform>::AtomicU32::new(0));
+            for _ in 0..workload.threads {
+                let node = world.place(L::Node::default());
+                world.spawn(app, move || {
+                    for _ in 0..rounds {
+                        let begin = clock_ns();
+                        // SAFETY: the node is this thread's, in use once at a time, and stays where it is.
+                        unsafe { lock.lock(node.get()) };
+                        let waited = clock_ns() - begin;
+                        if inside.swap(1, Relaxed) != 0 {
+                            crate::fail("two threads are in the critical section".into());
+                        }
+                        work_ns(critical_ns * vary(by));
+                        inside.store(0, Relaxed);
+                        // SAFETY: locked above with this node.
+                        unsafe { lock.unlock(node.get()) };
+                        passed(waited);
+                        work_ns(outside_ns * vary(by));
+                    }
+                });
+            }
+        }
+    }
+}
+
+struct RwLocks<'a> {
+    world: &'a mut World,
+    workload: &'a Workload,
+    critical_ns: f64,
+    outside_ns: f64,
+    writers_percent: f64,
+}
+
+impl RwLockVisitor<Sim> for RwLocks<'_> {
+    type Output = ();
+
+    fn visit<L: RawRwLock<Sim> + 'static>(self, _: &'static Entry) {
+        let Self { world, workload, critical_ns, outside_ns, writers_percent } = self;
+        let (rounds, by) = (workload.rounds, workload.vary);
+        for _ in 0..workload.instances {
+            let app = world.add_app();
+            let lock = world.place(L::new());
+            let writer = world.place(<Sim as Platform>::AtomicU32::new(0));
+            for _ in 0..workload.threads {
+                let node = world.place(L::Node::default());
+                world.spawn(app, move || {
+                    for _ in 0..rounds {
+                        let writes = (random(1_000_000) as f64) < writers_percent * 1e4;
+                        let begin = clock_ns();
+                        // SAFETY: the node is this thread's, in use once at a time, and stays where it is.
+                        unsafe { if writes { lock.write(node.get()) } else { lock.read(node.get()) } }
+                        let waited = clock_ns() - begin;
+                        if writes && writer.swap(1, Relaxed) != 0 || !writes && writer.load(Relaxed) != 0 {
+                            crate::fail("a writer is not alone".into());
+                        }
+                        work_ns(critical_ns * vary(by));
+                        if writes {
+                            writer.store(0, Relaxed);
+                        } else if writer.load(Relaxed) != 0 {
+                            crate::fail("a writer is not alone".into());
+                        }
+                        // SAFETY: locked above in this way with this node.
+                        unsafe { if writes { lock.unlock_write(node.get()) } else { lock.unlock_read(node.get()) } }
+                        passed(waited);
+                        work_ns(outside_ns * vary(by));
+                    }
+                });
+            }
+        }
+    }
+}
+
+struct Barriers<'a> {
+    world: &'a mut World,
+    workload: &'a Workload,
+    outside_ns: f64,
+}
+
+impl BarrierVisitor<Sim> for Barriers<'_> {
+    type Output = ();
+
+    fn visit<B: RawBarrier<Sim> + 'static>(self, _: &'static BarrierEntry)
+    where
+        B::Place: 'static,
+        B::Member: 'static,
+    {
+        let Self { world, workload, outside_ns } = self;
+        let (rounds, by, threads) = (workload.rounds, workload.vary, workload.threads);
+        for _ in 0..workload.instances {
+            let app = world.add_app();
+            let barrier = world.place(B::new(threads));
+            let places = world.place_all((0..B::places(threads)).map(|_| B::Place::default()));
+            // Turns begun by each, for all to see at no cost.
+            let turns = std::rc::Rc::new(std::cell::RefCell::new(vec![0u64; threads as usize]));
+            for index in 0..threads {
+                let turns = turns.clone();
+                world.spawn(app, move || {
+                    let mut member = B::Member::default();
+                    for round in 1..=rounds {
+                        work_ns(outside_ns * vary(by));
+                        turns.borrow_mut()[index as usize] = round;
+                        let begin = clock_ns();
+                        // SAFETY: the barrier and its places stay; index and member are this thread's own.
+                        unsafe { barrier.wait(places.get(), index, &mut member) };
+                        let waited = clock_ns() - begin;
+                        if turns.borrow().iter().any(|&turn| turn != round && turn != round + 1) {
+                            crate::fail("a barrier let a thread go on before all had come".into());
+                        }
+                        passed(waited);
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Workload {
+    /// Puts the program into the world. False if the catalogue has no such name.
+    pub(crate) fn build(&self, world: &mut World) -> bool {
+        let built = match self.program {
+            Program::Mutex { ref lock, critical_ns, outside_ns } => {
+                catalog::visit_mutex::<Sim, _>(lock, Mutexes { world, workload: self, critical_ns, outside_ns })
+            }
+            Program::RwLock { ref lock, critical_ns, outside_ns, writers_percent } => catalog::visit_rwlock::<Sim, _>(
+                lock,
+                RwLocks { world, workload: self, critical_ns, outside_ns, writers_percent },
+            ),
+            Program::Barrier { ref barrier, outside_ns } => {
+                catalog::visit_barrier::<Sim, _>(barrier, Barriers { world, workload: self, outside_ns })
+            }
+        };
+        built.is_some()
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The catalogue on the machines: everything runs, twice the same, and as it was when the golden file was written.
+
+use std::fmt::Write;
+
+use sim::{Machine, Program, Repartition, Results, Setting, Workload, simulate};
+
+fn run(machine: &str, workload: &Workload, seed: u64) -> Results {
+    let results = simulate(&Machine::named(machine).unwrap(), workload, seed).unwrap();
+    assert_eq!(results.failure, None, "{machine} {workload:?}");
+    results
+}
+
+/// A small run of anything in the catalogue.
+fn small(name: &str, processors: u32, level: f64) -> Workload {
+    let lock = Workload::tr_lock(name, processors, level, 14.0, 10);
+    if catalog::entry(name).is_some() {
+        return lock;
+    }
+    if catalog::rwlock(name).is_some() {
+        let program =
+            Program::RwLock { lock: name.into(), critical_ns: 20e3, outside_ns: 280e3, writers_percent: 20.0 };
+        return Workload { program, ..lock };
+    }
+    let threads = (level * f64::from(processors)) as u32;
+    let setting = Setting { bound: true, ..Setting::default() };
+    Workload { setting, ..Workload::tr_barrier(name, threads, 10) }
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    let locks = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).map(|entry| entry.name);
+    locks.chain(catalog::BARRIERS.iter().map(|entry| entry.name))
+}
+
+#[test]
+fn everything_runs_and_twice_the_same() {
+    for name in names() {
+        for (machine, processors) in [("sgi-challenge-11", 11), ("epyc-64", 64)] {
+            for level in [1.0, 2.0] {
+                let mut workload = small(name, processors, level);
+                workload.rounds = if processors > 11 { 2 } else { 10 };
+                let first = run(machine, &workload, 7);
+                assert!(!first.limited, "{name} on {machine} at {level}: {} of {}", first.sections, first.wanted);
+                assert_eq!(first.sections, first.wanted);
+                assert_eq!(first, run(machine, &workload, 7), "{name} on {machine} at {level}");
+            }
+        }
+    }
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    let workload = small("tas-b", 11, 2.0);
+    assert_ne!(run("sgi-challenge-11", &workload, 1).elapsed_ms, run("sgi-challenge-11", &workload, 2).elapsed_ms);
+}
+
+#[test]
+fn passing_spinners_over_changes_nothing() {
+    let mut passed = 0;
+    for name in names() {
+        for level in [1.0, 2.0] {
+            let mut workload = small(name, 11, level);
+            if level == 2.0 {
+                workload.setting.repartition = Some(Repartition { every_ms: 7.0, least: 5, most: 11 });
+            }
+            workload.setting.limit_ms = 100.0;
+            let mut with = run("sgi-challenge-11", &workload, 3);
+            workload.setting.pass_over = false;
+            let mut without = run("sgi-challenge-11", &workload, 3);
+            assert_eq!(without.passed_over, 0);
+            passed += with.passed_over;
+            with.passed_over = 0;
+            // At the limit, who is passed over has not yet been brought up to it.
+            if with.limited {
+                (with.accesses, without.accesses) = (0, 0);
+            }
+            assert_eq!(with, without, "{name} at {level}");
+        }
+    }
+    if cfg!(target_arch = "x86_64") {
+        assert!(passed > 100_000, "{passed}");
+    }
+}
+
+/// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test runs`, after a change that is meant to change results.
+#[test]
+fn golden_runs() {
+    let mut text = String::new();
+    for name in names() {
+        for (machine, processors, level) in
+            [("sgi-challenge-11", 11, 2.0), ("ksr1-63", 63, 1.0), ("cxl-1024", 128, 2.0)]
+        {
+            let mut workload = small(name, processors, level);
+            workload.setting.limit_ms = 20.0;
+            let results = run(machine, &workload, 42);
+            // At the limit, accesses depend on who was passed over.
+            let accesses = if results.limited { 0 } else { results.accesses };
+            let Results { elapsed_ms, sections, misses, context_switches, preemptions, .. } = results;
+            let max = results.waits.map_or(0, |waits| waits.max_ns);
+            writeln!(
+                text,
+                "{name} {machine} {level} {elapsed_ms} {sections} {accesses} {misses} {context_switches} {preemptions} {max}"
+            )
+            .unwrap();
+        }
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden.txt");
+    if std::env::var_os("WAKEFUL_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(path, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).unwrap();
+    for (line, (is, was)) in text.lines().zip(golden.lines()).enumerate() {
+        assert_eq!(is, was, "line {}; see above for how to write the file anew", line + 1);
+    }
+    assert_eq!(text.lines().count(), golden.lines().count());
+}
+
+#[test]
+fn who_waits_for_preempted_threads_collapses_and_who_asks_does_not() {
+    let at = |lock: &str, level: f64| {
+        let workload = Workload::tr_lock(lock, 11, level, 14.0, 300);
+        run("sgi-challenge-11", &workload, 1).estimated_ms
+    };
+    let grows = |lock: &str| at(lock, 2.0) / at(lock, 1.0);
+    let (queue, tas, smart) = (grows("queue"), grows("tas-b"), grows("smart-q"));
+    println!("queue {queue} tas-b {tas} smart-q {smart}");
+    assert!(queue > 20.0, "{queue}");
+    assert!(smart < 2.5, "half of the processors: twice the time: {smart}");
+    assert!((smart..queue).contains(&tas), "{tas}");
+}
+
+#[test]
+fn informing_locks_keep_their_speed_beside_other_programs() {
+    let at = |lock: &str, degree: u32| {
+        let mut workload = Workload::icpp_lock(lock, degree);
+        workload.setting.limit_ms = 20_000.0;
+        run("ppro-4", &workload, 1).estimated_ms
+    };
+    let (spin, informing) = (at("mcs-spin", 4), at("mcs-informing", 4));
+    println!("mcs-spin {spin} ms, mcs-informing {informing} ms");
+    assert!(spin > 20.0 * informing, "{spin} {informing}");
+}
