@@ -180,18 +180,21 @@ pub fn freeing<M: Machine, B: RawBarrierDrained<M> + 'static>() {
     M::join(other);
 }
 
-/// A thread that is no party becomes one while others may be at the barrier, which it must not; then they may not wait for it.
-pub fn stranger_joins<M: Machine, B: RawBarrierDynamic<M> + 'static>() {
+/// A thread that is no party becomes one while others may be at the barrier; they wait for it from then on.
+pub fn joining_alone<M: Machine, B: RawBarrierDynamic<M> + 'static>() {
     struct Joined<M: Machine, B> {
         barrier: B,
         rounds: M::AtomicU32,
+        joined: M::AtomicU32,
         done: M::AtomicU32,
     }
-    let shared = Joined::<M, B> { barrier: B::new(1), rounds: Atomic::new(0), done: Atomic::new(0) };
+    let zero = <M::AtomicU32 as Atomic<u32>>::new;
+    let shared = Joined::<M, B> { barrier: B::new(1), rounds: zero(0), joined: zero(0), done: zero(0) };
     let shared = Arc::new(shared);
     let ours = shared.clone();
     let other = M::spawn(move || {
         assert!(ours.barrier.join(), "there is room");
+        ours.joined.store(1, SeqCst);
         wait::<M, B>(&ours.barrier);
         let before = ours.rounds.load(SeqCst);
         (0..3).for_each(|_| M::pause());
@@ -200,9 +203,12 @@ pub fn stranger_joins<M: Machine, B: RawBarrierDynamic<M> + 'static>() {
         ours.done.store(1, SeqCst);
         ours.barrier.arrive_and_drop();
     });
+    // A few rounds alone: no checker is fair, so that the other might never get there.
     while shared.done.load(SeqCst) == 0 {
-        wait::<M, B>(&shared.barrier);
-        shared.rounds.fetch_add(1, SeqCst);
+        if shared.rounds.load(SeqCst) < 3 || shared.joined.load(SeqCst) != 0 {
+            wait::<M, B>(&shared.barrier);
+            shared.rounds.fetch_add(1, SeqCst);
+        }
         M::pause();
     }
     M::join(other);

@@ -97,6 +97,11 @@ fn b_wakeful_leaf_of_the_next_episode() {
 }
 
 #[test]
+fn b_wakeful_joining_alone() {
+    one("b-wakeful, joining", UNKNOWN, 2, 20_000, barrier_bodies::joining_alone::<Loom, Default>);
+}
+
+#[test]
 fn b_wakeful_freeing() {
     one("b-wakeful, freeing", UNKNOWN, 2, 5_000, barrier_bodies::freeing::<Loom, BWakefulDrained<Loom>>);
 }

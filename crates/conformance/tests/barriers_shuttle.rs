@@ -59,3 +59,8 @@ fn b_wakeful_draining() {
         barrier_bodies::draining::<Shuttle, sync::barrier::BWakefulDrained<Shuttle>>(3, 3)
     });
 }
+
+#[test]
+fn b_wakeful_joining_alone() {
+    each(true, "b-wakeful, joining", 50, barrier_bodies::joining_alone::<Shuttle, Default>);
+}

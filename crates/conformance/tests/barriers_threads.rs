@@ -116,6 +116,20 @@ fn b_wakeful_is_unmapped_while_others_leave() {
     }
 }
 
+#[test]
+fn b_wakeful_joining_alone() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::joining_alone::<Linux, Default>();
+    }
+}
+
+#[test]
+fn b_wakeful_freeing() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::freeing::<Linux, BWakefulDrained<Linux>>();
+    }
+}
+
 /// As their theory statements say.
 #[test]
 fn sizes() {
@@ -129,7 +143,7 @@ fn sizes() {
     assert_eq!(size_of::<CCoarse<Linux>>(), 28);
     assert_eq!(size_of::<CSched<Linux>>(), 28);
     assert_eq!(size_of::<Incremental<Linux, Spin>>(), 12);
-    assert_eq!(size_of::<BWakeful<Linux>>(), 28);
+    assert_eq!(size_of::<BWakeful<Linux>>(), 24);
     assert_eq!(size_of::<BWakefulLeaf<Linux>>(), 128);
     assert_eq!(size_of::<TreePlace<Linux>>(), 64);
     assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);

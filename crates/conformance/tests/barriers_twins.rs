@@ -10,7 +10,6 @@ use conformance::twist::{Deaf, NoAcquire, NoRelease, OneProcessor, Straight, Twi
 use conformance::{Hints, Settings, barrier_bodies};
 use linux::Linux;
 use platform::RunState;
-use sync::barrier::BWakeful;
 
 /// Waiters sleep.
 const PREEMPTED: Settings =
@@ -56,12 +55,6 @@ twins! {
     two_serial: [P, Straight] TwoSerial<P>, 2 x 1;
     leaves_a_child: [P, Straight] LeavesAChild<P>, 3 x 1;
     c_sched_as_printed: [P, OneProcessor] CSchedAsPrinted<P>, 3 x 3;
-}
-
-/// Who joins must be a party that has not come, or nobody may be there: what happens else, and that it would be seen.
-#[test]
-fn stranger_joins() {
-    loom_finds("a stranger who joins", barrier_bodies::stranger_joins::<Loom, BWakeful<Loom>>);
 }
 
 /// What needs no rare schedule is found on real threads too, if it leaves nobody waiting: a thread that fails does not come to the barrier again.

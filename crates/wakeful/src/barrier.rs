@@ -102,8 +102,7 @@ impl Barrier {
         BarrierWaitResult(self.0.wait())
     }
 
-    /// Adds a party, which is waited for from now on. To be called by a thread that the barrier counts on, before it comes, and for the thread
-    /// that it starts; or while nobody is at the barrier. Otherwise a round may end without the new party.
+    /// Adds a party, which is waited for from now on.
     ///
     /// # Panics
     /// If there are [`Barrier::MOST_PARTIES`] already.

@@ -50,7 +50,7 @@
 //! `conformance`: real threads, loom, shuttle; hints right, wrong and mixed; with wake-ups lost those that sleep hang, which is caught.
 
 use core::marker::PhantomData;
-use platform::{Platform, Priority};
+use platform::Platform;
 
 use super::{Flag, RawBarrier, Waiter, children, parent};
 use crate::wait::Waiting;
@@ -101,16 +101,8 @@ impl<P: Platform, W: Waiting> RawBarrier<P> for BMcs<P, W> {
             }
             flag.set_by::<W>(*episode);
         };
-        let wait = |flag: &Flag<P>| {
-            let waits = me.filter(|_| !flag.is(*episode));
-            if let Some((me, _)) = waits {
-                P::set_priority(me, Priority::BarrierWaiter);
-            }
-            flag.wait::<W>(*episode);
-            if let Some((me, before)) = waits {
-                P::set_priority(me, before);
-            }
-        };
+        let crowded = W::INFORMS && self.parties > P::processors();
+        let wait = |flag: &Flag<P>| flag.wait_as::<W>(*episode, me, crowded);
         for child in children(index, self.parties) {
             wait(&mine.children[child]);
         }

@@ -48,12 +48,13 @@
 //! `conformance`: real threads, loom, shuttle; hints right, wrong and mixed; with wake-ups lost those that sleep hang, which is caught. Twins of its counter: `c-spin`.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority};
+use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
 use super::{Flag, RawBarrier, Waiter};
 use crate::wait::Waiting;
 
 /// Who a member is.
+#[repr(align(64))]
 pub struct IncrementalPlace<P: Platform>(Waiter<P>);
 
 impl<P: Platform> Default for IncrementalPlace<P> {
@@ -86,9 +87,6 @@ impl<P: Platform, W: Waiting> RawBarrier<P> for Incremental<P, W> {
     unsafe fn wait(&self, places: &[IncrementalPlace<P>], index: u32, episode: &mut u32) -> bool {
         *episode = episode.wrapping_add(1);
         let me = W::INFORMS.then(|| places[index as usize].0.enter::<W>());
-        if let Some((me, _)) = me {
-            P::set_priority(me, Priority::BarrierWaiter);
-        }
         // ORDER: AcqRel (A2), a chain that ends at the last one.
         let last = self.count.fetch_add(1, AcqRel) == self.parties - 1;
         if last {
@@ -98,10 +96,7 @@ impl<P: Platform, W: Waiting> RawBarrier<P> for Incremental<P, W> {
             }
             self.flag.set_by::<W>(*episode);
         } else {
-            self.flag.wait::<W>(*episode);
-        }
-        if let Some((me, before)) = me {
-            P::set_priority(me, before);
+            self.flag.wait_as::<W>(*episode, me, W::INFORMS && self.parties > P::processors());
         }
         last
     }

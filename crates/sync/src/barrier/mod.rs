@@ -66,7 +66,6 @@ pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
 /// A barrier that lives in place, knows nobody, and whose parties may come and go.
 pub trait RawBarrierDynamic<P: Platform>: RawBarrier<P, Member = ()> {
     /// One party more, from the present episode on, for which the caller answers: it is waited for. False if there is no room for more.
-    /// The caller is a party that has not arrived in this episode, or nobody is at the barrier: else an episode may end without the new one.
     fn join(&self) -> bool;
 
     /// Arrives without waiting, as one party less from the next episode on.
@@ -83,6 +82,12 @@ pub trait RawBarrierDrained<P: Platform>: RawBarrier<P, Member = ()> {
 const SWITCH_PAUSES: u32 = 50;
 /// COST: ns; a wait that took less has not waited for a context switch. The greater of the above.
 const SWITCH_NS: u64 = 2_000;
+/// COST: how often a waiter hands its processor off before it sleeps: 300 ns each where there is nobody to take it, so that all are less
+/// than falling asleep and being woken (5 to 15 us).
+const HAND_OFFS: u32 = 16;
+/// COST: looks, of about 3 us, after which a waiter that informs hands its processor off though the view says that nobody wants it: a thread
+/// that was woken and has not run yet is blocked there.
+const SPIN_LOOKS: u32 = 4;
 /// COST: pauses by which what was learned changes at once: from all to nothing in 9 rounds.
 const ADJUST: u32 = SWITCH_PAUSES / 8;
 
@@ -262,18 +267,48 @@ impl<P: Platform> Flag<P> {
 
     /// Waits for the episode.
     fn wait<W: Waiting>(&self, episode: u32) {
-        let (mut turns, mut looks) = (0u32, 0u32);
+        self.wait_as::<W>(episode, None, false);
+    }
+
+    /// Waits for the episode; `me` and its priority, if the policy informs; `crowded`: there are more members than processors.
+    ///
+    /// Who informs hands its processor off, as ICPP 2001 has it: `sched_yield` is that among the threads of a processor, and nobody need be
+    /// woken when the barrier opens. Where that does not help, because the one that matters more is elsewhere, it sleeps.
+    fn wait_as<W: Waiting>(&self, episode: u32, me: Option<(ThreadId, Priority)>, crowded: bool) {
+        let (mut turns, mut looks, mut hand_offs) = (0u32, 0u32, 0u32);
         while !self.is(episode) {
             turns = turns.wrapping_add(1);
-            if W::SLEEPS && turns.is_multiple_of(W::LOOK_PAUSES.min(P::PAUSES)) {
+            if W::SLEEPS && (turns == 1 && crowded || turns.is_multiple_of(W::LOOK_PAUSES.min(P::PAUSES))) {
                 looks = looks.saturating_add(1);
-                // HINT: wrong either way, somebody sleeps that could spin, and is woken, or spins until it is over.
-                if !W::may_spin::<P>(Priority::BarrierWaiter, looks) {
+                if looks == 1
+                    && let Some((me, _)) = me
+                {
+                    // Not before: most waits are over by then, and whoever ends them would have to look what we did here.
+                    P::set_priority(me, Priority::BarrierWaiter);
+                }
+                // HINT: wrong either way, somebody gives way that could spin, and comes back, or spins until it is over.
+                let may_spin = W::may_spin::<P>(Priority::BarrierWaiter, looks);
+                if W::INFORMS
+                    && hand_offs < HAND_OFFS.min(P::PAUSES)
+                    && (!may_spin || looks > SPIN_LOOKS.min(P::PAUSES))
+                {
+                    hand_offs += !may_spin as u32;
+                    P::hand_off();
+                    turns = 0;
+                    continue;
+                }
+                if !may_spin {
                     self.sleep(episode);
+                    turns = 0;
                     continue;
                 }
             }
             P::pause();
+        }
+        if looks > 0
+            && let Some((me, before)) = me
+        {
+            P::set_priority(me, before);
         }
     }
 
@@ -303,15 +338,23 @@ impl<P: Platform> Waiter<P> {
     fn enter<W: Waiting>(&self) -> (ThreadId, Priority) {
         let me = informed_thread::<W, P>();
         let before = P::priority(me);
-        self.0.store(me.0 | (before as u32) << PRIORITY_SHIFT, Relaxed);
+        let word = me.0 | (before as u32) << PRIORITY_SHIFT;
+        // Others read it; it changes hardly ever.
+        if self.0.load(Relaxed) != word {
+            self.0.store(word, Relaxed);
+        }
         (me, before)
     }
 
     /// If the member has the priority of one that waits at a barrier (ICPP 2001, section 4): it waits no longer, whether it runs or not: from now on others make room for it.
     fn raise(&self) {
         let word = self.0.load(Relaxed);
-        let before = Priority::from_u32(word >> PRIORITY_SHIFT);
-        P::change_priority(ThreadId(word & ((1 << PRIORITY_SHIFT) - 1)), Priority::BarrierWaiter, before);
+        let (member, before) =
+            (ThreadId(word & ((1 << PRIORITY_SHIFT) - 1)), Priority::from_u32(word >> PRIORITY_SHIFT));
+        // HINT: lowered after we have looked, it counts as a waiter until it has the processor again.
+        if P::priority(member) == Priority::BarrierWaiter {
+            P::change_priority(member, Priority::BarrierWaiter, before);
+        }
     }
 }
 
