@@ -37,7 +37,7 @@
 //!
 //! # Fairness and space
 //!
-//! 12 bytes; `informing` a word for each member. Any member may be the serial one.
+//! 12 bytes; `informing` a cache line for each member. Any member may be the serial one.
 //!
 //! # Rejected
 //!
