@@ -5,7 +5,7 @@
 //! fought for.
 //!
 //! Changed in `b-mcs-informing`, because Linux has no second-level scheduler that acts on our priorities: a member that gives way
-//! sleeps on the flag for which it waits. Before it sets a flag, a member
+//! yields, HAND_OFFS times at each flag, and then sleeps on it. Before it sets a flag, a member
 //! gives the one that waits for it its priority back, because a waiter that was preempted cannot do so itself.
 //!
 //! # State
@@ -23,7 +23,7 @@
 //! # Protocol
 //!
 //! A1. Count the episode. A2. Wait for the flag of each child. A3. Set the own flag at the parent. A4. Wait for the own wake-up flag. R1. Set the
-//! wake-up flags of the two children in the other tree. The root does A2, then R1. `informing`: BARRIER_WAITER in A2 and A4, raised by
+//! wake-up flags of the two children in the other tree. The root does A2, then R1. `informing`: BARRIER_WAITER in A2 and A4 from the first look at the hints on, raised by
 //! whoever does A3 and R1, then the priority that it was.
 //!
 //! # Memory order

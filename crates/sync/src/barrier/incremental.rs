@@ -7,7 +7,8 @@
 //!
 //! The paper leaves its code to a technical report, but says that it takes more memory with more threads than its plain counterpart does. So here: the last one gives everybody back the priority
 //! that it had, because a waiter that was preempted cannot do so itself, and as long as it counts as a waiter nobody makes
-//! room for it. Changed, because Linux has no second-level scheduler that acts on our priorities: a waiter that gives way sleeps on the flag.
+//! room for it. Changed, because Linux has no second-level scheduler that acts on our priorities: a waiter that gives way yields,
+//! HAND_OFFS times in all, and then sleeps on the flag.
 //!
 //! # State
 //!
@@ -23,7 +24,7 @@
 //! # Protocol
 //!
 //! A1. Count the episode. A2. Increment the counter. A3. The last one: counter to 0, `informing`: raise everybody; then A4. the episode into the flag, and wake who sleeps. A5. The
-//! others wait for it. `informing`: BARRIER_WAITER from A1 on, at the end the priority that it was.
+//! others wait for it. `informing`: BARRIER_WAITER from the first look at the hints on, at the end the priority that it was.
 //!
 //! # Memory order
 //!
@@ -37,7 +38,7 @@
 //!
 //! # Fairness and space
 //!
-//! 12 bytes; `informing` a word for each member. Any member may be the serial one.
+//! 12 bytes; `informing` a cache line for each member. Any member may be the serial one.
 //!
 //! # Rejected
 //!
