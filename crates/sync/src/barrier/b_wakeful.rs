@@ -8,72 +8,87 @@
 //! - The last `processors()` to arrive may find all others running: they spin briefly, and yield when that was in vain (C-sched of TR
 //!   1994, figure 10, with a yield for its semaphore). Everybody else yields at once.
 //! - A thread that was away long asks how much processor time its process has got. While its threads only run or yield, they want
-//!   all processors; if they got less, somebody else did. Then, for a while, everybody sleeps at once, and after that
-//!   it is tried again. So the processors that count are those really to be had now: other programs, quotas and
+//!   all processors; if they got less, somebody else did. So the processors that count are those really to be had now: other programs, quotas and
 //!   hypervisors are seen by their effect.
+//! - Then it is no theory any more that decides but the rounds that were made: for a while everybody sleeps at once, then nobody does, and what was better
+//!   is kept, the longer the more often it was.
+//! - With a processor for each thread, the others are not helped by our sleep: they come to our processor, and stay there. There we spin, and
+//!   yield rarely: those who yield while the others do not run get their slices at the same time as these.
 //! - Who has waited very long sleeps in any case, and so does, once, who finds that he shares his processor with another party where there are
 //!   processors for all: to be woken is how Linux lets a thread find an idle one; yielding keeps it where it is.
 //!
-//! Choose it unless you know better. It lives in place (28 bytes), any thread may come, any may be the serial one, parties join and leave.
+//! Choose it unless you know better. It lives in place (24 bytes), any thread may come, any may be the serial one, parties join and leave.
+//! Who frees it may not do so before all waits have returned, which in Rust is the borrow checker's business; [`BWakefulDrained`] is for others.
 //!
 //! # State
 //!
-//! `state`: bits 0-14 arrivals that the episode still needs, bit 15 SLEEPERS, bits 16-31 the episode's number.
+//! `state`: bits 0-15 the episode's number, bit 16 SLEEPERS, bits 17-31, signed, the arrivals that the episode still needs.
 //!
 //! | from | to | by |
 //! |---|---|---|
 //! | e, s, n > 1 | e, s, n - 1 | A1, arrival (with leaves: n - k, k arrivals at once) |
-//! | e, s, 1 | e + 1, 0, parties | A2, the last arrival |
-//! | e, s, n | e, s, n + 1 | J1, join |
+//! | e, s, 1 | e, s, 0 | A1, the last arrival |
+//! | e, s, n <= 0 | e, s, n - 1 | A1, of one too many, who waits for A2 and arrives anew |
+//! | e, s, n <= 0 | e + 1, 0, parties (EMPTY where there is none) | A2, by the last to arrive |
+//! | e, s, n > 0 | e, s, n + 1 | J1, join |
+//! | e, s, EMPTY | e, s, 1 | J1, where all parties had left |
 //! | e, 0, n | e, 1, n | W3, about to sleep |
-//! | e, 0, 0 | e, 0, 1 | J1, where all parties had left |
 //!
-//! `released` counts the episodes that have released their threads; its lower half follows the episode in `state`. `parties`: arrivals that
-//! the next episode will need. `leaving`: threads that were released and are still inside. `mood`, `mood_since`, `mood_cpu`: what was
-//! learned, see [`BWakeful::judge`]. Hints: races between writers lose a lesson, no more.
+//! `calls`: how often sleepers were woken. `parties`: arrivals that the next episode will need. `mood`, `mood_since`, `mood_cpu`: what was
+//! learned, see [`BWakeful::judge`]. Hints: races between writers lose a lesson, no more. `inside` (drained): threads between
+//! their arrival and their return.
+//!
+//! `mood`, where more threads than processors (and fewer):
+//!
+//! | phase | waiters | ends when | then |
+//! |---|---|---|---|
+//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all | asleep (trial) |
+//! | asleep | sleep | [`REST_MS`] have passed, longer after each failure | trial |
+//! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
 //!
 //! # Invariants
 //!
-//! I1. `state` changes from one episode to the next in one step, by the last arrival, so no thread ever finds an episode that is
-//! over but not yet replaced. Each arrival learns its episode in the step in which it arrives.
-//! I2. `released` is never ahead of the completed episodes: each completed one adds one, after it completed.
-//! I3. Who sleeps has set SLEEPERS in its own episode, and A2 of that episode sees it, because both change `state`.
+//! I1. `state` changes from one episode to the next in one step, A2. From the last arrival (A1) to it no other arrives, joins or leaves. Each arrival
+//! learns its episode in the step in which it arrives.
+//! I2. An arrival that finds none needed is not counted: A2 writes what the next episode needs, whatever was subtracted.
+//! I3. Who sleeps has set SLEEPERS, or seen it set, in its own episode, and A2 of that episode sees it, because both change `state`.
 //! I4. `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
 //! that an episode needs to A2.
-//! I5. A released thread is counted in `leaving` before it is released; the thread that releases touches nothing after A4 but
-//! uses the address to wake.
+//! I5. Drained: who is inside has been counted before its arrival, and so before anybody is released.
 //!
 //! # Protocol
 //!
-//! A1. Subtract one from the arrivals needed. A2. Where one was needed, begin the next episode instead. A3. Count the others into
-//! `leaving`. A4. Add one to `released`. A5. Wake all, if A2 saw SLEEPERS.
-//! W1. Spin or yield while `released` is not past the episode. W2. Take `released`. W3. Set SLEEPERS, if the episode is still
-//! ours; else A4 is a step away, and is waited for awake. W4. Sleep while `released` is what W2 saw. W5. Subtract one from `leaving`.
+//! A1. Subtract one from the arrivals needed. A2. Where one was needed, begin the next episode. If A2 saw SLEEPERS: A3. add one to
+//! `calls`, A4. wake all.
+//! W1. Spin or yield while the episode is ours. W2. Take `calls`. W3. Set SLEEPERS, if the episode is still
+//! ours. W4. Sleep while `calls` is what W2 saw. W5. Drained: subtract one from `inside`.
 //! J1. Add one to the arrivals needed, then one to `parties`. D1. Take one from `parties`, then arrive without waiting.
-//! F1. `drain` waits until `leaving` is 0.
+//! F1. `drain` waits until `inside` is 0.
 //! L1. With leaves: add one to the own cluster's leaf. L2. Who finds the leaf without a carrier becomes it: takes what has
 //! accumulated, arrives for all of it (A1, A2), and looks again before it stops (L3). A carrier that is preempted stops nobody who
 //! would not wait for it anyway.
 //!
 //! # Memory order
 //!
-//! A1 release -> A2 acquire (a chain of read-modify-writes of `state`) and A4 release -> W1, W2 acquire publish what members wrote before.
+//! A1 (a chain of read-modify-writes of `state`, AcqRel) -> A2 release -> W1 acquire publish what members wrote before.
+//! A3 release -> W2 acquire: who has seen the call of its own episode finds that over, instead of sleeping on it.
 //! L1 release -> L2 acquire carries it through a leaf. W5 release -> F1 acquire: the memory may be freed. J1 and D1 need none: who
-//! changes `parties` arrives later, or has published the change to who does, and A2's acquire reads it.
+//! changes `parties` arrives later, or has published the change to who does, and A1's acquire reads it.
 //!
 //! # Under the scheduler
 //!
 //! A party preempted before its arrival: the others yield to it, or sleep. A released thread preempted before it looks: nobody waits for
 //! it before its next arrival. More threads than processors: one switch a thread and round. Other programs: a few lost slices until
-//! it is noticed (a yield of [`LONG_NS`] and a sample), then a futex barrier like glibc's, interrupted by a trial every [`REST_MS`] and,
-//! if that keeps failing, 8 times as rarely. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A5 in
-//! either case. A2 to A5 preempted: who has not slept yet spins and yields, and naps where yielding is bad.
+//! it is noticed (a yield of [`LONG_NS`] and a sample), then a futex barrier like glibc's, interrupted by trials of some 8 ms: after
+//! 16, 64, 256 and then every 1024 ms. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A4 in
+//! either case. A1 to A2 preempted: those who wait spin, yield or sleep as if the last had not come yet; those too many nap.
 //! Killed: the process dies with it.
 //!
 //! # Fairness and space
 //!
-//! A barrier is fair by nature. 28 bytes; with leaves 128 bytes for each cluster. The lower half of the episode's number identifies it:
-//! where more threads come than it has parties, one that sleeps through exactly 65,536 episodes sleeps through one more.
+//! A barrier is fair by nature. 24 bytes (drained 28); with leaves 128 bytes for each cluster. 12,287 parties, and as many threads too many at one moment. The
+//! episode's number has 16 bits: where more threads come than it has parties, one that sleeps through exactly 65,536 episodes sleeps
+//! through one more.
 //!
 //! # Rejected
 //!
@@ -82,13 +97,14 @@
 //! Waking one sleeper, which wakes the next: as many wake-ups as a broadcast, each with a system call of its own.
 //! `sched_yield` after a spin by everybody: with more threads than processors the spin is lost (48 against 11 us a
 //! round with 16 threads on 2 processors; a round of 1 us of work; the machine of the README).
-//! A counter by fetch-and-subtract, as in the papers: it cannot begin the next episode in the same step, and more threads than parties
-//! (which POSIX allows) would meet the gap.
+//! To arrive by compare-and-swap, which can begin the next episode in the same step: 0.93 of the rounds of `c-spin` with two threads instead of
+//! 0.99, because the line changes hands between the load and the swap. To count those who leave, always: a change of hands more, on
+//! the way of the thread that is behind.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, with and without leaves, joining and leaving; twins without a check of the episode (I1),
-//! that release early, and that forget sleepers (I3).
+//! `conformance`: real threads, loom, shuttle, with and without leaves, joining and leaving, more threads than parties; twins without a check of
+//! the episode (I1), that release early, and that forget sleepers (I3).
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
@@ -115,10 +131,20 @@ fn episode(state: u32) -> u16 {
     state as u16
 }
 
-/// Bit of `mood`: sleep at once. In its lower bits, how often in a row a trial has failed.
+/// Phase in `mood`: sleep at once. Where it has neither this nor the next, all is well.
 const ASLEEP: u32 = 1 << 31;
+/// Phase in `mood`: awake in spite of foreign load, to see how many rounds that makes.
+const TRIAL: u32 = 1 << 30;
 /// Bit of `mood`: two of us share a processor, though there are enough; the next to wait sleeps once, and wakes on another.
-const TOGETHER: u32 = 1 << 30;
+const TOGETHER: u32 = 1 << 29;
+/// Field of `mood`: trials in a row that failed; above it, those that did not.
+const FAILURE: u32 = 1;
+const SUCCESS: u32 = 1 << 4;
+/// Each field's greatest number.
+const MOST_TRIALS: u32 = 3;
+/// Field of `mood`: rounds in [`RATE_MS`], asleep.
+const RATE: u32 = 1 << 8;
+const MOST_RATE: u32 = (1 << 16) - 1;
 
 /// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
 const SPIN_PAUSES: u32 = 50;
@@ -129,16 +155,23 @@ const LONG_NS: u64 = 200_000;
 const SWITCH_NS: u64 = 800;
 /// COST: who has waited so long sleeps: waking an idle processor takes 50 us.
 const PATIENCE_NS: u64 = 1_000_000;
-/// COST: ms of processor time that are looked at before the first judgement: what lasts for a slice or two is no load.
+/// The same with a processor for each, where others seem to use them too: two slices.
+const MOST_PATIENCE_NS: u64 = 8_000_000;
+/// COST: pauses for which such a one spins before it yields: 200 us, much less than a slice and more than the processors' ticks are apart.
+const PERSIST_PAUSES: u32 = 5_000;
+/// COST: ms of processor time that are looked at before a judgement: what lasts for a slice or two is no load. Four times as many
+/// after each trial that did not fail.
 const FIRST_MS: u32 = 8;
-/// The same for a judgement after a trial.
-const TRIAL_MS: u32 = 2;
-/// COST: ms for which a sample of processor time is good for a judgement.
+/// COST: ms, beyond twice those, for which a sample of processor time is good.
 const SAMPLE_MS: u32 = 64;
-/// COST: ms of sleeping at once before yielding is tried again; a trial costs a slice a processor, 3 ms.
-const REST_MS: u32 = 256;
-/// Failed trials in a row that make the time before the next longer; each doubles it.
-const MOST_FAILURES: u32 = 3;
+/// COST: ms of sleeping at once before a trial: enough for a rate. Four times as many after each that failed.
+const REST_MS: u32 = 16;
+/// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds.
+const TRIAL_MS: u32 = 8;
+/// The unit of [`RATE`].
+const RATE_MS: u32 = 16;
+/// COST: what two threads with a processor each must do better than before they have tried to sleep: 10 us a round.
+const LEAST_RATE: u32 = 1_600;
 /// COST: ns between looks where somebody is about to be done.
 const NAP_NS: u64 = 50_000;
 
@@ -164,9 +197,9 @@ pub struct BWakeful<P: Platform> {
     calls: P::AtomicU32,
     parties: P::AtomicU32,
     mood: P::AtomicU32,
-    /// Milliseconds: the end of the rest, or the moment of the sample.
+    /// When the phase, or the sample, began: the episode, and above it milliseconds.
     mood_since: P::AtomicU32,
-    /// Microseconds of processor time at the sample.
+    /// Microseconds of processor time at that moment.
     mood_cpu: P::AtomicU32,
     platform: PhantomData<P>,
 }
@@ -179,8 +212,13 @@ enum Arrival {
     Waits { episode: u16, others: u32 },
 }
 
-fn ms(ns: u64) -> u32 {
-    (ns / 1_000_000) as u32
+/// What a judgement was.
+#[derive(PartialEq)]
+enum Verdict {
+    /// There is nothing to judge by, yet.
+    Unknown,
+    /// See `mood`.
+    Known,
 }
 
 impl<P: Platform> BWakeful<P> {
@@ -228,7 +266,7 @@ impl<P: Platform> BWakeful<P> {
                 0 => EMPTY,
                 parties => parties.min(MOST),
             };
-            let next = parties * ARRIVAL | episode(state).wrapping_add(1) as u32;
+            let next = (parties * ARRIVAL) | episode(state).wrapping_add(1) as u32;
             // A2. Continues the release sequence of our A1, which W1 acquires.
             match self.state.compare_exchange_weak(state, next, Relaxed, Relaxed) {
                 Ok(_) => break,
@@ -237,6 +275,8 @@ impl<P: Platform> BWakeful<P> {
         }
         if state & SLEEPERS != 0 {
             self.call();
+        } else if self.mood.load(Relaxed) & TRIAL != 0 && episode(state).is_multiple_of(64) {
+            self.judge(P::now_ns());
         }
     }
 
@@ -246,7 +286,7 @@ impl<P: Platform> BWakeful<P> {
         // If it fails, others have been here; the last of them takes all back, or J1 did.
         let _ = self.state.compare_exchange(
             before.wrapping_sub(ARRIVAL),
-            before & (ARRIVAL - 1) | EMPTY * ARRIVAL,
+            before & (ARRIVAL - 1) | (EMPTY * ARRIVAL),
             Relaxed,
             Relaxed,
         );
@@ -267,7 +307,7 @@ impl<P: Platform> BWakeful<P> {
     #[inline(never)]
     fn call(&self) {
         if self.mood.load(Relaxed) & ASLEEP != 0 {
-            self.rested();
+            self.judge(P::now_ns());
         }
         // ORDER: Release (A3), pairs with W2.
         self.calls.fetch_add(1, Release);
@@ -339,15 +379,9 @@ impl<P: Platform> BWakeful<P> {
     /// W1 to W4.
     #[inline]
     fn await_release(&self, episode: u16, others: u32) {
-        let mood = self.mood.load(Relaxed);
-        if mood & (ASLEEP | TOGETHER) != 0 {
-            if mood & TOGETHER != 0 {
-                self.mood.fetch_and(!TOGETHER, Relaxed);
-            }
-            return self.sleep(episode);
-        }
         let processors = P::processors();
-        if others < processors && self.spin(episode) {
+        let mood = self.mood.load(Relaxed);
+        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(episode) {
             return;
         }
         self.await_release_slow(episode, processors);
@@ -367,6 +401,18 @@ impl<P: Platform> BWakeful<P> {
 
     #[inline(never)]
     fn await_release_slow(&self, episode: u16, processors: u32) {
+        let mood = self.mood.load(Relaxed);
+        let enough = self.parties.load(Relaxed) <= processors;
+        if mood & ASLEEP != 0 {
+            return self.sleep(episode);
+        }
+        if enough && mood & !TOGETHER != 0 {
+            return self.persist(episode);
+        }
+        if mood & TOGETHER != 0 {
+            self.mood.fetch_and(!TOGETHER, Relaxed);
+            return self.sleep(episode);
+        }
         let began = P::now_ns();
         let mut before = began;
         loop {
@@ -376,8 +422,8 @@ impl<P: Platform> BWakeful<P> {
             P::yield_now();
             let now = P::now_ns();
             if now - before > LONG_NS {
-                self.judge(now, processors);
-            } else if now - before > SWITCH_NS && self.parties.load(Relaxed) <= processors {
+                self.judge(now);
+            } else if now - before > SWITCH_NS && enough {
                 // HINT: if it was something else, somebody sleeps once.
                 self.mood.fetch_or(TOGETHER, Relaxed);
             }
@@ -385,7 +431,13 @@ impl<P: Platform> BWakeful<P> {
             if self.is_over(episode) {
                 return;
             }
-            if now - began > PATIENCE_NS || self.mood.load(Relaxed) & ASLEEP != 0 {
+            if now - began > PATIENCE_NS {
+                return match enough && (self.judge(now) == Verdict::Unknown || self.mood.load(Relaxed) & TRIAL != 0) {
+                    true => self.persist(episode),
+                    false => self.sleep(episode),
+                };
+            }
+            if self.mood.load(Relaxed) & ASLEEP != 0 {
                 return self.sleep(episode);
             }
             if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(episode) {
@@ -394,45 +446,93 @@ impl<P: Platform> BWakeful<P> {
         }
     }
 
-    /// The caller was away for [`LONG_NS`] after yielding: did its own process have the processor?
-    ///
-    /// HINT: wrong in one direction, slices are lost until the next sample; in the other, threads sleep that need not.
+    /// There is a processor for each of us, and somebody else seems to use some of them too. The others run again when his slice
+    /// is over, where they are; asleep we would let them come to our processor, and both stay there. Who yields while they do not run
+    /// has his own slice when they have theirs.
     #[cold]
-    fn judge(&self, now: u64, processors: u32) {
-        let mood = self.mood.load(Relaxed) & !TOGETHER;
-        if mood & ASLEEP != 0 {
-            return;
-        }
-        let (cpu, now) = ((P::cpu_ns() / 1_000) as u32, ms(now));
-        let elapsed = now.wrapping_sub(self.mood_since.load(Relaxed));
-        let least = if mood == 0 { FIRST_MS } else { TRIAL_MS };
-        // Before `mood_since`: somebody was faster.
-        if ((elapsed as i32) < least as i32) && elapsed as i32 > -(SAMPLE_MS as i32) {
-            return;
-        }
-        let used = cpu.wrapping_sub(self.mood_cpu.load(Relaxed));
-        // COST: less than 7/8 of what the processors have is less than all of it.
-        if elapsed <= SAMPLE_MS && (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8 {
-            self.mood_since.store(now.wrapping_add(REST_MS << mood.min(MOST_FAILURES)), Relaxed);
-            self.mood.store(ASLEEP | (mood + 1).min(MOST_FAILURES), Relaxed);
-        } else {
-            if elapsed <= SAMPLE_MS {
-                self.mood.store(0, Relaxed);
+    fn persist(&self, episode: u16) {
+        let began = P::now_ns();
+        loop {
+            if self.mood.load(Relaxed) & TOGETHER == 0 {
+                for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
+                    if self.is_over(episode) {
+                        return;
+                    }
+                    P::pause();
+                }
             }
-            self.mood_cpu.store(cpu, Relaxed);
-            self.mood_since.store(now, Relaxed);
+            let before = P::now_ns();
+            P::yield_now();
+            let now = P::now_ns();
+            // HINT: if it was something else, somebody yields too early, or spins in vain.
+            match (SWITCH_NS..LONG_NS).contains(&(now - before)) {
+                true => self.mood.fetch_or(TOGETHER, Relaxed),
+                false => self.mood.fetch_and(!TOGETHER, Relaxed),
+            };
+            if self.is_over(episode) {
+                return;
+            }
+            self.judge(now);
+            if self.mood.load(Relaxed) & ASLEEP != 0 || now - began > MOST_PATIENCE_NS {
+                return self.sleep(episode);
+            }
         }
     }
 
-    /// Is it time for a trial?
+    /// Somebody was away for long, or asleep: is the phase over, and what comes next?
+    ///
+    /// HINT: two who judge at once may lose a lesson; wrong in one direction, slices are lost until the next sample; in the
+    /// other, threads sleep that need not.
     #[cold]
-    fn rested(&self) {
-        let now = ms(P::now_ns());
-        if (now.wrapping_sub(self.mood_since.load(Relaxed)) as i32) >= 0 {
+    #[inline(never)]
+    fn judge(&self, now: u64) -> Verdict {
+        let (mood, since) = (self.mood.load(Relaxed) & !TOGETHER, self.mood_since.load(Relaxed));
+        let now_ms = (now / 1_000_000) as u16;
+        let elapsed = now_ms.wrapping_sub((since >> 16) as u16) as u32;
+        let episode = episode(self.state.load(Relaxed));
+        let rate = episode.wrapping_sub(since as u16) as u32 * RATE_MS / elapsed.max(1);
+        let field = |unit: u32, most: u32| (mood / unit) & most;
+        let (failures, successes) = (field(FAILURE, 15), field(SUCCESS, 15));
+        let asleep = field(RATE, MOST_RATE);
+        let begin = |mood: u32| {
             self.mood_cpu.store((P::cpu_ns() / 1_000) as u32, Relaxed);
-            self.mood_since.store(now, Relaxed);
-            self.mood.fetch_and(!ASLEEP, Relaxed);
+            self.mood_since.store((now_ms as u32) << 16 | episode as u32, Relaxed);
+            self.mood.store(mood, Relaxed);
+        };
+        let more = |trials: u32| (trials + 1).min(MOST_TRIALS);
+        if mood & ASLEEP != 0 {
+            if elapsed >= REST_MS << (2 * failures) {
+                // The episode's number tells more than 65,535 rounds from none only in a short rest.
+                let rate = if failures <= 1 { rate.min(MOST_RATE) } else { asleep };
+                begin(TRIAL | (rate * RATE) | (failures * FAILURE) | (successes * SUCCESS));
+            }
+        } else if mood & TRIAL != 0 {
+            if elapsed >= TRIAL_MS || elapsed >= TRIAL_MS / 2 && rate * 4 < asleep {
+                begin(match rate >= asleep {
+                    true => (asleep * RATE) | (more(successes) * SUCCESS),
+                    false => ASLEEP | (asleep * RATE) | (more(failures) * FAILURE),
+                });
+            }
+        } else {
+            let least = FIRST_MS << (2 * successes);
+            if elapsed > 2 * least + SAMPLE_MS {
+                begin(mood);
+                return Verdict::Unknown;
+            }
+            if elapsed < least {
+                return Verdict::Unknown;
+            }
+            let processors = P::processors();
+            let used = ((P::cpu_ns() / 1_000) as u32).wrapping_sub(self.mood_cpu.load(Relaxed));
+            // COST: less than 7/8 of what the processors have is less than all of it.
+            let foreign = (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8;
+            begin(match foreign {
+                false => 0,
+                true if self.parties.load(Relaxed) <= processors => TRIAL | (LEAST_RATE * RATE) | (successes * SUCCESS),
+                true => ASLEEP | (successes * SUCCESS),
+            });
         }
+        Verdict::Known
     }
 
     #[cold]
