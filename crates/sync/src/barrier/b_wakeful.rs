@@ -70,7 +70,7 @@
 //!
 //! # Memory order
 //!
-//! A1 (a chain of read-modify-writes of `state`, AcqRel) -> A2 release -> W1 acquire publish what members wrote before.
+//! A1 (AcqRel; a chain of read-modify-writes of `state`, which A2 continues) -> W1 acquire publish what members wrote before.
 //! A3 release -> W2 acquire: who has seen the call of its own episode finds that over, instead of sleeping on it.
 //! L1 release -> L2 acquire carries it through a leaf. W5 release -> F1 acquire: the memory may be freed. J1 and D1 need none: who
 //! changes `parties` arrives later, or has published the change to who does, and A1's acquire reads it.
