@@ -8,7 +8,8 @@
 //! the checkers must find.
 //!
 //! What they cannot see: loom does not explore load buffering, treats `SeqCst` accesses as `AcqRel` and, in our futex, orders
-//! whoever wakes before whoever is woken, which a kernel merely happens to do; shuttle knows no weak memory. Both model time as
+//! whoever wakes before whoever is woken, which a kernel merely happens to do; shuttle knows no weak memory, and cannot
+//! run another thread while one unwinds. Both model time as
 //! a clock of one's own that jumps at each look, and a sleep with a deadline as one that ends after others had a turn.
 
 pub mod barrier_bodies;

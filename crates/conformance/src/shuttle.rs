@@ -59,6 +59,17 @@ pub fn explore(
     count: usize,
     body: impl Fn() + Send + Sync + 'static,
 ) -> usize {
+    explore_into(None, settings, schedules, count, body)
+}
+
+/// The same; a failing schedule goes to a file in this folder. (For shuttle the first choice in a process holds for all that come after.)
+pub fn explore_into(
+    folder: Option<&std::path::Path>,
+    settings: Settings,
+    schedules: Schedules,
+    count: usize,
+    body: impl Fn() + Send + Sync + 'static,
+) -> usize {
     use ::shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
     let scheduler: Box<dyn Scheduler + Send> = match schedules {
         Schedules::Random => Box::new(RandomScheduler::new_from_seed(SEED, count)),
@@ -67,6 +78,9 @@ pub fn explore(
     let ran = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = ran.clone();
     let mut config = ::shuttle::Config::new();
+    if let Some(folder) = folder {
+        config.failure_persistence = ::shuttle::FailurePersistence::File(Some(folder.to_owned()));
+    }
     config.max_steps = ::shuttle::MaxSteps::FailAfter(200_000);
     ::shuttle::Runner::new(scheduler, config).run(move || {
         let execution = counter.fetch_add(1, Relaxed) + 1;

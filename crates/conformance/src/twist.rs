@@ -54,6 +54,34 @@ impl Twist for Lying {
     }
 }
 
+/// Every hint is right or wrong by chance.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fickle;
+
+impl Twist for Fickle {
+    fn run_state(state: RunState) -> RunState {
+        if chance() { Lying::run_state(state) } else { state }
+    }
+
+    fn lies() -> bool {
+        chance()
+    }
+}
+
+/// For real threads: no checker could repeat it.
+fn chance() -> bool {
+    std::thread_local! {
+        static SEED: std::cell::Cell<u32> = {
+            static THREADS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+            std::cell::Cell::new(THREADS.fetch_add(1, Ordering::Relaxed))
+        };
+    }
+    SEED.with(|seed| {
+        seed.set(seed.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+        seed.get() >> 31 != 0
+    })
+}
+
 /// Acquire orders nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAcquire;

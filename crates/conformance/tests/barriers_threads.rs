@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use conformance::twist::{Lying, Twisted};
+use conformance::twist::{Fickle, Lying, Twisted};
 use conformance::{barrier_bodies, long};
 use linux::Linux;
 use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained};
@@ -40,8 +40,12 @@ macro_rules! suite {
             }
 
             #[test]
-            fn episodes_with_lying_hints() {
-                type P = Twisted<Linux, Lying>;
+            fn episodes_with_wrong_hints() {
+                {
+                    type P = Twisted<Linux, Lying>;
+                    barrier_bodies::episodes::<P, $type>(8, rounds($name, 8));
+                }
+                type P = Twisted<Linux, Fickle>;
                 barrier_bodies::episodes::<P, $type>(8, rounds($name, 8));
             }
         })*

@@ -22,6 +22,7 @@ fn loom_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
 }
 
 fn shuttle_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
+    // PCT does not find clears_late.
     let found =
         catch_unwind(AssertUnwindSafe(|| conformance::shuttle::explore(PREEMPTED, Schedules::Random, 20_000, body)))
             .is_err();

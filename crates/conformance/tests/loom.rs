@@ -81,6 +81,16 @@ macro_rules! suite {
             }
 
             #[test]
+            fn unwinding() {
+                for settings in settings(entry()) {
+                    let ran = explore(concat!($name, ", unwinding"), settings, bounds(2, 500), || {
+                        bodies::unwinding::<P, $type>(2)
+                    });
+                    report(concat!($name, ", unwinding"), ran);
+                }
+            }
+
+            #[test]
             fn going() {
                 for settings in settings(entry()) {
                     let ran = explore(concat!($name, ", going"), settings, bounds(2, 1_000), || {

@@ -3,7 +3,7 @@
 
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
-use conformance::twist::{Lying, Twisted};
+use conformance::twist::{Fickle, Lying, Twisted};
 use conformance::{HINTS, Hints, Settings, long, rwlock as bodies};
 use linux::Linux;
 use platform::RunState;
@@ -68,8 +68,12 @@ macro_rules! suite {
                 }
 
                 #[test]
-                fn exclusion_with_lying_hints() {
-                    type P = Twisted<Linux, Lying>;
+                fn exclusion_with_wrong_hints() {
+                    {
+                        type P = Twisted<Linux, Lying>;
+                        bodies::exclusion::<P, $type>(8, rounds($name));
+                    }
+                    type P = Twisted<Linux, Fickle>;
                     bodies::exclusion::<P, $type>(8, rounds($name));
                 }
 
@@ -157,6 +161,11 @@ macro_rules! suite {
                     if wishes($name) {
                         loom($name, "wishing", 2, 500, || bodies::wishing::<P, $type>(2, 1));
                     }
+                }
+
+                #[test]
+                fn unwinding() {
+                    loom($name, "unwinding", 2, 300, || bodies::unwinding::<P, $type>(3));
                 }
 
                 timed_only! { $kind
@@ -425,6 +434,7 @@ mod twins {
     }
 
     fn shuttle_finds(what: &str, body: fn()) {
+        // PCT does not find lets_writer_in.
         let found = settings().into_iter().any(|settings| {
             catch_unwind(AssertUnwindSafe(|| conformance::shuttle::explore(settings, Schedules::Random, 20_000, body)))
                 .is_err()
@@ -458,6 +468,13 @@ mod twins {
         mutual: [P] bodies::sharing::<P, Mutual<P>>(2);
         smart_q_as_printed: [P] bodies::exclusion::<P, SmartQAsPrinted<P>>(3, 1);
         lets_go: [P] bodies::upgrading::<P, LetsGo<P>>(2, 1, 1);
+    }
+
+    /// What needs no rare schedule is found on real threads too, if it leaves nobody waiting.
+    #[test]
+    fn real_threads_find_a_writer_beside_readers() {
+        let found = || catch_unwind(|| bodies::one_writer::<Linux, LetsWriterIn<Linux>>(8, 20_000)).is_err();
+        assert!((0..20).any(|_| found()), "real threads let lets_writer_in pass");
     }
 
     macro_rules! orderings {

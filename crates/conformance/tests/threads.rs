@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conformance::twist::{Lying, Twisted};
+use conformance::twist::{Fickle, Lying, Twisted};
 use conformance::{Machine, bodies, long};
 use linux::Linux;
 use platform::{Ordering::*, Platform};
@@ -83,8 +83,12 @@ macro_rules! suite {
             }
 
             #[test]
-            fn exclusion_with_lying_hints() {
-                type P = Twisted<Linux, Lying>;
+            fn exclusion_with_wrong_hints() {
+                {
+                    type P = Twisted<Linux, Lying>;
+                    bodies::exclusion::<P, $type>(8, rounds(entry()));
+                }
+                type P = Twisted<Linux, Fickle>;
                 bodies::exclusion::<P, $type>(8, rounds(entry()));
             }
 

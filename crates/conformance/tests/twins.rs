@@ -8,6 +8,7 @@ use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twins::*;
 use conformance::twist::{Deaf, NoAcquire, NoRelease, Straight, Twisted};
 use conformance::{Hints, Settings, bodies};
+use linux::Linux;
 use platform::RunState;
 use sync::mutex::{Native, Wakeful};
 
@@ -26,10 +27,12 @@ fn loom_finds_with(settings: Settings, what: &str, body: impl Fn() + Send + Sync
 }
 
 fn shuttle_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
-    let found =
-        catch_unwind(AssertUnwindSafe(|| conformance::shuttle::explore(PREEMPTED, Schedules::Random, 20_000, body)))
-            .is_err();
-    assert!(found, "shuttle let {what} pass");
+    let body = std::sync::Arc::new(body);
+    for schedules in [Schedules::Random, Schedules::Pct(3)] {
+        let body = body.clone();
+        let explore = || conformance::shuttle::explore(PREEMPTED, schedules, 20_000, move || body());
+        assert!(catch_unwind(AssertUnwindSafe(explore)).is_err(), "shuttle ({schedules:?}) let {what} pass");
+    }
 }
 
 macro_rules! twins {
@@ -64,6 +67,13 @@ twins! {
     smart_q_as_printed: [P] SmartQAsPrinted<P>, 2 x 1;
     wakeful_released_twice: [P] ReleasesTwice<Wakeful<P>>, 2 x 2;
     native_released_twice: [P] ReleasesTwice<Native<P>>, 2 x 2;
+}
+
+/// What needs no rare schedule is found on real threads too, if it leaves nobody waiting.
+#[test]
+fn real_threads_find_two_holders() {
+    let found = || catch_unwind(|| bodies::exclusion::<Linux, TestThenSet<Linux>>(8, 20_000)).is_err();
+    assert!((0..20).any(|_| found()), "real threads let test_then_set pass");
 }
 
 macro_rules! orderings {
