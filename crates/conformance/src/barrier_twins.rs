@@ -124,6 +124,42 @@ twin! {
     }
 }
 
+/// `tree` of three whose root does not wait for its last child.
+pub struct LeavesAChild<P: Platform> {
+    parties: u32,
+    children: [P::AtomicU32; 2],
+    wakeup: P::AtomicU32,
+}
+
+impl<P: Platform> RawBarrier<P> for LeavesAChild<P> {
+    type Place = ();
+    type Member = u32;
+
+    fn new(parties: u32) -> Self {
+        assert_eq!(parties, 3);
+        Self { parties, children: [Atomic::new(0), Atomic::new(0)], wakeup: Atomic::new(0) }
+    }
+    fn places(_: u32) -> usize {
+        0
+    }
+    unsafe fn wait(&self, _: &[()], index: u32, episode: &mut u32) -> bool {
+        let until = |flag: &P::AtomicU32, episode| {
+            while flag.load(Acquire) < episode {
+                P::pause();
+            }
+        };
+        *episode += 1;
+        if index == 0 {
+            self.children[..self.parties as usize - 2].iter().for_each(|child| until(child, *episode));
+            self.wakeup.store(*episode, Release);
+        } else {
+            self.children[index as usize - 1].store(*episode, Release);
+            until(&self.wakeup, *episode);
+        }
+        index == 0
+    }
+}
+
 /// `c-sched` as figure 10 of TR 1994 prints it: one thread fewer blocks than units are put into the semaphore.
 pub struct CSchedAsPrinted<P: Platform> {
     parties: u32,

@@ -53,6 +53,7 @@ twins! {
     clears_late: [P, Straight] ClearsLate<P>, 2 x 2;
     forgets_sleepers: [P, Straight] ForgetsSleepers<P>, 2 x 1;
     two_serial: [P, Straight] TwoSerial<P>, 2 x 1;
+    leaves_a_child: [P, Straight] LeavesAChild<P>, 3 x 1;
     c_sched_as_printed: [P, OneProcessor] CSchedAsPrinted<P>, 3 x 3;
 }
 

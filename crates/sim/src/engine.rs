@@ -18,6 +18,7 @@ use platform::{Priority, RunState, STAMP_SHIFT, ThreadId, Wait, Wish};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::explore::Explorer;
 use crate::machine::{Machine, Queue};
 use crate::memory::{Kind, LineId, Memory, Time, from_ns};
 use crate::spin::Spinner;
@@ -231,6 +232,8 @@ pub(crate) struct Engine {
     pub cap: Time,
     pub capped: bool,
     pub parked: Vec<usize>,
+    /// Decides who goes on, instead of time.
+    pub explorer: Option<Explorer>,
 }
 
 thread_local! {
@@ -325,6 +328,7 @@ impl Engine {
             cap: from_ns(setting.limit_ms * 1e6),
             capped: false,
             parked: Vec::new(),
+            explorer: None,
             memory,
         })
     }
@@ -439,6 +443,10 @@ impl Engine {
 
     /// The next event of anybody but the running thread.
     pub fn set_limit(&mut self) {
+        if self.explorer.is_some() {
+            self.limit = 0;
+            return;
+        }
         let processor = &self.processors[self.processor];
         let timer = self.timers.peek().map_or(NEVER, |&Reverse((time, ..))| time);
         self.limit = self.tree.first_but(self.processor).min(timer).min(processor.quantum_end).min(self.cap);
@@ -573,7 +581,7 @@ pub(crate) unsafe fn run(this: *mut Engine) {
 
 /// # Safety
 /// As for [`run`].
-unsafe fn resume(this: *mut Engine, processor: usize, now: Time) {
+pub(crate) unsafe fn resume(this: *mut Engine, processor: usize, now: Time) {
     // SAFETY: as for `run`.
     unsafe {
         let it = &mut *this;

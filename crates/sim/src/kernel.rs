@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Tells the program what has become of a thread.
-    fn tell(&mut self, thread: usize, processor: usize, state: RunState, now: Time) {
+    pub(crate) fn tell(&mut self, thread: usize, processor: usize, state: RunState, now: Time) {
         let app = self.threads[thread].app;
         if app == FOREIGN {
             return;
@@ -117,7 +117,7 @@ impl Engine {
 
     /// Takes the next thread for this processor out of its queue.
     fn next_for(&mut self, processor: usize) -> Option<usize> {
-        if self.processors[processor].taken {
+        if self.processors[processor].taken || self.explorer.is_some() {
             return None;
         }
         let mut queue = match self.queue {
@@ -145,7 +145,7 @@ impl Engine {
         ours.max_by_key(|&(place, &other)| (self.threads[other].priority, Reverse(place))).map_or(0, |(place, _)| place)
     }
 
-    fn start(&mut self, processor: usize, thread: usize, now: Time) {
+    pub(crate) fn start(&mut self, processor: usize, thread: usize, now: Time) {
         let again = self.processors[processor].last == thread;
         let it = &mut self.threads[thread];
         let mut cost = if again { 0 } else { self.costs.switch };
@@ -180,7 +180,7 @@ impl Engine {
     }
 
     /// Takes the processor from its thread, which gets its debit.
-    fn stop(&mut self, processor: usize, now: Time) -> usize {
+    pub(crate) fn stop(&mut self, processor: usize, now: Time) -> usize {
         let it = &mut self.processors[processor];
         let (thread, put_off) = (it.thread, it.put_off.take());
         let resume = it.resume;

@@ -37,6 +37,7 @@
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
 mod engine;
+pub mod explore;
 mod kernel;
 mod machine;
 mod memory;
@@ -47,7 +48,7 @@ mod tree;
 mod workload;
 
 pub use machine::{Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Processors, Queue, Sourced};
-pub use platform::{Sim, Word, clock_ns, fail, passed, random, vary, work_ns};
+pub use platform::{Explored, Sim, Simulated, Word, clock_ns, fail, passed, random, vary, work_ns};
 pub use results::{Results, ThreadResults, Waits};
 pub use workload::{Hints, Program, Repartition, Setting, Workload};
 

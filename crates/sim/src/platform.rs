@@ -14,8 +14,16 @@ use crate::spin;
 /// The machine that the calling thread of the host simulates.
 ///
 /// Its functions must be called by simulated threads, while they run; words may be made and read by the host as well, at no cost.
+///
+/// `PAUSES` is [`Platform::PAUSES`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sim;
+pub struct Simulated<const PAUSES: u32>;
+
+/// The simulated machine, for measuring.
+pub type Sim = Simulated<{ u32::MAX }>;
+
+/// The simulated machine under [`crate::explore`], where each pause is a choice of who goes on.
+pub type Explored = Simulated<1>;
 
 /// A word that simulated threads share. As large as the real one, so that what shares a line there shares one here.
 #[repr(transparent)]
@@ -249,9 +257,10 @@ fn beside(lock: usize) -> usize {
     lock | 1
 }
 
-impl Platform for Sim {
+impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     type AtomicU32 = Word<u32>;
     type AtomicPtr<T: 'static> = Word<*mut T>;
+    const PAUSES: u32 = PAUSES;
 
     fn stamp() -> u32 {
         look(|it| if it.current == NOBODY { 0 } else { it.stamp() })
@@ -483,8 +492,16 @@ impl Platform for Sim {
     }
 
     fn pause() {
+        let this = machine();
         // SAFETY: the current machine, and its running thread.
-        unsafe { spin::pause(machine()) }
+        unsafe {
+            if (*this).explorer.is_some() {
+                (*this).now += (*this).costs.pause;
+                suspend(this, Reason::Yields);
+            } else {
+                spin::pause(this);
+            }
+        }
     }
 
     fn nap(ns: u64) {
@@ -509,7 +526,7 @@ impl Platform for Sim {
         // SAFETY: as for `system_call`.
         unsafe {
             let it = &mut *this;
-            if it.others_wait() {
+            if it.explorer.is_some() || it.others_wait() {
                 suspend(this, Reason::Yields);
             } else {
                 it.settle_debit();

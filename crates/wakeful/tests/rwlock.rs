@@ -261,3 +261,17 @@ macro_rules! each {
     };
 }
 catalog::rwlocks!(each);
+
+/// Guards that are forgotten are counted for ever. So many that the count is full keep the next reader out; they do not come to look like nobody.
+#[test]
+fn forgotten_readers_keep_a_writer_out() {
+    static LOCK: RwLock<u32> = RwLock::new(1);
+    let kept = LOCK.read();
+    for _ in 0..1 << 19 {
+        if let Some(guard) = LOCK.try_read() {
+            std::mem::forget(guard);
+        }
+        assert!(LOCK.try_write().is_none(), "a writer beside readers");
+    }
+    assert_eq!(*kept, 1);
+}

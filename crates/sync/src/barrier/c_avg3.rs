@@ -37,7 +37,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the lock around the turn is what a lost wake-up would get past.
+//! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
 use platform::Platform;
 

@@ -35,7 +35,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught.
+//! `conformance`: real threads, loom, shuttle; a twin that wakes only those it has seen asleep is caught, and so is the barrier itself when nobody is woken.
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 

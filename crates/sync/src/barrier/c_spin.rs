@@ -37,7 +37,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; a twin that does not turn the sense lets episodes overlap, and is caught.
+//! `conformance`: real threads, loom, shuttle; twins without a sense, that clear the counter late (I1), that open one too early, and with two serial ones are caught.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};

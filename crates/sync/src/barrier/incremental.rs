@@ -53,7 +53,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; hints right, wrong and mixed; a twin that forgets who sleeps, and lost wake-ups, are caught.
+//! `conformance`: real threads, loom, shuttle; hints right, wrong and mixed; with wake-ups lost those that sleep hang, which is caught. Twins of its counter: `c-spin`.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};

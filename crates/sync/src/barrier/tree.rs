@@ -38,7 +38,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; a twin whose root does not wait for its last child is caught.
+//! `conformance`: real threads, loom, shuttle; a twin whose root does not wait for its last child (I2) is caught.
 
 use core::marker::PhantomData;
 use platform::Platform;

@@ -79,7 +79,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; twins that do not wait for a linking successor (R2) or forget a sleeper (I3) are caught.
+//! `conformance`: real threads, loom, shuttle; the twin that does not wait for a linking successor (R2) is caught, and so are those that sleep when nobody is woken (I3). R4 has a test of its own
+//! (`orderings.rs`).
 
 use core::marker::PhantomData;
 use core::ptr;

@@ -50,7 +50,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin that releases 2 as if it were 1 is caught.
+//! `conformance`: real threads, loom, shuttle; the twin whose woken sleeper forgets that others may sleep still (A2) is caught, and when nobody is woken.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Deadline, Ordering::*, Platform, StaticPlatform, ThreadId, Wait};

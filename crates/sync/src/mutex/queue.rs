@@ -41,7 +41,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; a twin that forgets W3 is caught.
+//! `conformance`: real threads, loom, shuttle; for W3 a twin of `tas-b-np` that forgets its wish, for the rest those of `mcs`.
 
 use super::Mcs;
 use crate::wait::{Spin, Unpreemptable};

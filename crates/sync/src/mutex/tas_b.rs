@@ -45,7 +45,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle.
+//! `conformance`: real threads, loom, shuttle; the twins that test and then set, in two steps, and that forget their wish are caught.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};

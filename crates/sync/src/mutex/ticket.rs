@@ -60,7 +60,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin that serves before it is done is caught.
+//! `conformance`: real threads, loom, shuttle; the twin that serves before it is done is caught, and so are those that sleep when nobody is woken; words in use by another line (real threads).
 
 use core::marker::PhantomData;
 use core::ptr;

@@ -56,7 +56,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle.
+//! `conformance`: real threads, loom, shuttle; the twin that falls asleep without leaving its mark (A2) is caught, and so are those that sleep when nobody is woken.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, Priority, StaticPlatform};

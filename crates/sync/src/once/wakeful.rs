@@ -48,7 +48,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; twins that initialise twice or forget sleepers are caught. `crates/preload/tests/c/once*`.
+//! `conformance`: real threads, loom, shuttle; twins that begin twice or wake one of several sleepers are caught; words copied by fork. `crates/preload/tests/c/once*`.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, Priority, RunState, StaticPlatform, ThreadId};

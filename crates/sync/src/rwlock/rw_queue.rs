@@ -65,7 +65,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin whose readers do not let their followers in is caught.
+//! `conformance`: real threads, loom, shuttle, readers that come in beside one that leaves (`orderings.rs`); a lock whose readers keep one another out is caught, and so is each without its acquires or releases.
 
 use core::marker::PhantomData;
 use core::ptr;

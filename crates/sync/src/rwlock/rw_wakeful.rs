@@ -42,13 +42,14 @@
 //!
 //! # Protocol
 //!
-//! A1. Reader: add READER; done unless WRITER, UPGRADING or DEMAND was set (recursive reader: WRITER). Writer: free (whatever the VERSION) -> WRITER. Upgradable: set it, unless WRITER, UPGRADABLE or DEMAND is.
+//! A1. Reader: add READER; done unless WRITER, UPGRADING or DEMAND was set (recursive reader: WRITER), or 2^18 readers are there. Writer: free (whatever the VERSION) -> WRITER. Upgradable: set it, unless WRITER, UPGRADABLE or DEMAND is, or 2^18 readers are.
 //! A4. A reader that added itself in vain takes that back, waking as R1 does. A5. Recursive reader: not in vain, if it has the lock in its own place.
-//! B0. A counted reader that finds another one inside, once in 64 releases: counts that in `owner`, where each writer's store begins anew; after QUIET_ENOUGH times sets BIASED. B1. Reader, if BIASED is set, instead of A1: swap the lock into the
+//! B0. A counted reader that finds another one inside, once in 64 releases: counts that in `owner`, where each writer's store begins anew; after QUIET_ENOUGH times sets BIASED. B1. Reader, if BIASED is set, instead of A1: compare-and-swap the lock into the
 //! own place, if that is empty. B2. Done if the state is still BIASED and nobody demands or upgrades; else empty the place, and A1.
 //! B3. Who takes WRITER (A1, A2, U1) clears BIASED in the same step; if it was set, it goes through all places, waiting while one has the lock in it. B5. Then for READERS to be 0. If it
 //! may not wait (`try`, deadline) it goes back, setting BIASED again. B4. A reader with the lock in its place leaves by emptying that. One that is neither there nor counted came in under another id (fork, another thread): it takes back
-//! its R1, waking who slept because of it, and empties whichever place has the lock in it, which is as good. A counted reader that leaves between these two may take that place for its own: then R1 again, for the count that it left.
+//! its R1, waking who slept because of it, and empties whichever place has the lock in it, which is as good. A counted reader that leaves between these two may take that place for its own: then R1 again, for the count that it left. Two threads of a forked child may have one id, and so
+//! one place, until the older registers anew: whoever finds the place empty has it, the other is counted, and whoever leaves first empties it.
 //! Wait. W1. If sharing was found to pay lately (F2), look at the state with growing gaps, for ARRIVAL_NS at most, while the holder runs and nobody demands. A2. Take it when it is free.
 //! A3. If it is free and demanded: take it nevertheless after GRACE_NS (WAKING_NS if the front is being woken), or at once if the front is known to be preempted, but not if URGENT.
 //! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front.
@@ -80,7 +81,7 @@
 //!
 //! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
 //! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
-//! Read locks held at one time, nested ones counted: 2^19 - 1, which is not checked. 16 bytes, and a cache line for each thread
+//! Read locks held at one time, nested ones counted: 2^18; one more waits as if for a writer, and `try` fails. So guards that are forgotten, which are counted for ever, never make room for a writer. 16 bytes, and a cache line for each thread
 //! of the process, used once it reads a biased lock. A writer that ends the bias pays a look at each thread's line, once in 2,000 reads at most.
 //!
 //! # Rejected
@@ -111,6 +112,8 @@ const URGENT: u32 = 1 << 5;
 const BIASED: u32 = 1 << 6;
 const READER: u32 = 1 << 7;
 const READERS: u32 = 0x7_ffff << 7;
+/// So many readers keep the next one out: the upper half of READERS is for those who have added themselves in vain.
+const MANY: u32 = 1 << 25;
 const VERSION: u32 = 1 << 26;
 const VERSION_SHIFT: u32 = 26;
 const VERSIONS: u32 = 64;
@@ -209,9 +212,9 @@ impl Want {
     #[inline]
     fn excluded(self) -> u32 {
         match self {
-            Self::Read => WRITER | UPGRADING,
-            Self::ReadRecursive => WRITER,
-            Self::Upgradable => WRITER | UPGRADABLE,
+            Self::Read => WRITER | UPGRADING | MANY,
+            Self::ReadRecursive => WRITER | MANY,
+            Self::Upgradable => WRITER | UPGRADABLE | MANY,
             Self::Write => WRITER | UPGRADABLE | READERS,
         }
     }
@@ -250,7 +253,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        if want == Want::ReadRecursive && self.reads_aside() {
+        if want == Want::ReadRecursive && self.has_room() && self.reads_aside() {
             // A5. A writer waits for us already: it must wait for this, too.
             return true;
         }
@@ -515,7 +518,7 @@ impl<P: Platform> Wakeful<P> {
         if self.state.load(Relaxed) & BIASED != 0 && self.read_aside() {
             return true;
         }
-        let heeded = if want == Want::Read { WRITER | UPGRADING | DEMAND } else { WRITER };
+        let heeded = if want == Want::Read { want.excluded() | DEMAND } else { want.excluded() };
         // ORDER: Acquire (A1), pairs with R1 and R2.
         let was = self.state.fetch_add(READER, Acquire);
         if was & heeded != 0 {
@@ -540,14 +543,35 @@ impl<P: Platform> Wakeful<P> {
             return false;
         }
         // ORDER: Acquire (B1), pairs with B3: if a writer was here before us, we see what it did to the state before it looked.
-        place.swap(self.address(), Acquire);
+        // Compared, because in a forked child another thread may have our id until it registers anew: its place must not be lost.
+        if place.compare_exchange(ptr::null_mut(), self.address(), Acquire, Relaxed).is_err() {
+            return false;
+        }
         // ORDER: Acquire (B2), pairs with R2.
         if self.state.load(Acquire) & (BIASED | DEMAND | UPGRADING | WRITER) == BIASED {
             return true;
         }
-        // A swap, which continues what B4 has released here before.
-        place.swap(ptr::null_mut(), Relaxed);
+        // A read-modify-write, which continues what B4 has released here before.
+        if place.compare_exchange(self.address(), ptr::null_mut(), Relaxed, Relaxed).is_err() {
+            // Another thread of our id, which is counted, has left by our place: we leave by its count.
+            self.leave_count();
+        }
         false
+    }
+
+    /// B4; false if the lock is not there.
+    #[inline(always)]
+    fn leave_place(&self, place: &P::AtomicPtr<()>) -> bool {
+        // ORDER: Release (B4), pairs with B3: the writer's changes come after our reads.
+        place.load(Relaxed) == self.address()
+            && place.compare_exchange(self.address(), ptr::null_mut(), Release, Relaxed).is_ok()
+    }
+
+    /// R1.
+    #[inline(always)]
+    fn leave_count(&self) {
+        // ORDER: Release (R1), pairs with A1 and A2: the next writer's changes come after our reads.
+        self.after_read(self.state.fetch_add(VERSION - READER, Release));
     }
 
     /// This lock in the places of the readers that it does not count.
@@ -614,6 +638,11 @@ impl<P: Platform> Wakeful<P> {
         true
     }
 
+    /// One reader more can be counted, and one for each thread besides.
+    fn has_room(&self) -> bool {
+        self.state.load(Relaxed) & MANY == 0
+    }
+
     /// The calling thread reads, and the lock does not count it.
     fn reads_aside(&self) -> bool {
         let me = P::current();
@@ -643,11 +672,7 @@ impl<P: Platform> Wakeful<P> {
                 P::wake(&self.state, u32::MAX);
             }
             for thread in (1..P::most_threads()).map(ThreadId) {
-                let place = P::reading(thread);
-                // ORDER: Release (B4), pairs with B3.
-                if place.load(Relaxed) == self.address()
-                    && place.compare_exchange(self.address(), ptr::null_mut(), Release, Relaxed).is_ok()
-                {
+                if self.leave_place(P::reading(thread)) {
                     return;
                 }
             }
@@ -733,16 +758,9 @@ impl<P: Platform> RawRwLock<P> for Wakeful<P> {
     #[inline]
     unsafe fn unlock_read(&self, _: &()) {
         let me = P::current();
-        if me != ThreadId::NONE {
-            let place = P::reading(me);
-            if place.load(Relaxed) == self.address() {
-                // ORDER: Release (B4), pairs with B3: the writer's changes come after our reads.
-                place.swap(ptr::null_mut(), Release);
-                return;
-            }
+        if me == ThreadId::NONE || !self.leave_place(P::reading(me)) {
+            self.leave_count();
         }
-        // ORDER: Release (R1), pairs with A1 and A2: the next writer's changes come after our reads.
-        self.after_read(self.state.fetch_add(VERSION - READER, Release));
     }
 
     #[inline]
@@ -787,10 +805,13 @@ impl<P: Platform> RawRwLockRecursive<P> for Wakeful<P> {
     #[inline]
     fn try_read_recursive(&self) -> bool {
         self.try_take(Want::ReadRecursive, 0)
-            || self.reads_aside() && {
-                // A5.
+            || self.has_room() && self.reads_aside() && {
+                // A5. Counted, and then looked at again: until it registers anew, a thread of a forked child may take another's place for its own.
                 self.state.fetch_add(READER, Relaxed);
-                true
+                self.reads_aside() || {
+                    self.after_read(self.state.fetch_sub(READER, Relaxed));
+                    false
+                }
             }
     }
 
