@@ -94,6 +94,7 @@ macro_rules! model {
             static STAMP: StdCell<u32> = StdCell::new(0);
             static CLOCK: StdCell<u64> = StdCell::new(0);
             static TURN: StdCell<u32> = StdCell::new(0);
+            static MOVES: StdCell<u32> = StdCell::new(0);
             /// Writes seen at the last pause, and pauses since without a new one.
             static SEEN: StdCell<(u64, u32)> = StdCell::new((0, 0));
         }
@@ -305,9 +306,9 @@ macro_rules! model {
             }
 
             fn cluster() -> u32 {
-                // Threads move where hints are mixed.
+                // Threads move where hints are mixed, half of them one way and half the other.
                 match world().settings.hints {
-                    Hints::Mixed => world().writes.get() as u32 % 2,
+                    Hints::Mixed => (Self::register().0 + MOVES.with(|moves| moves.replace(moves.get() + 1))) % 2,
                     Hints::Always(_) => Self::id() % 2,
                 }
             }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `Barrier`, as std's is used, and beyond.
+//! `Barrier`, beyond what std's can do, for which see `published`.
 
 use std::collections::HashSet;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc::{TryRecvError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::thread;
 
 use static_assertions::{assert_eq_size, assert_impl_all};
@@ -13,35 +12,6 @@ use wakeful::Barrier;
 
 assert_impl_all!(Barrier: Send, Sync, std::fmt::Debug, std::panic::UnwindSafe, std::panic::RefUnwindSafe);
 assert_eq_size!(Barrier, [u32; 6]);
-
-/// What std demands of its own: nobody passes before the last one comes, and then all do, with one leader.
-#[test]
-fn all_wait_for_the_last_and_one_leads() {
-    const OTHERS: usize = 9;
-    let barrier = Arc::new(Barrier::new(OTHERS + 1));
-    let (passed, who) = channel();
-    let handles: Vec<_> = (0..OTHERS)
-        .map(|_| {
-            let (barrier, passed) = (barrier.clone(), passed.clone());
-            thread::spawn(move || passed.send(barrier.wait().is_leader()).unwrap())
-        })
-        .collect();
-    assert_eq!(who.try_recv(), Err(TryRecvError::Empty));
-    let mut leaders = usize::from(barrier.wait().is_leader());
-    for handle in handles {
-        handle.join().unwrap();
-    }
-    leaders += who.try_iter().filter(|leader| *leader).count();
-    assert_eq!(leaders, 1);
-}
-
-#[test]
-fn none_and_one_never_wait() {
-    for parties in [0, 1] {
-        let barrier = Barrier::new(parties);
-        assert!((0..1000).all(|_| barrier.wait().is_leader()));
-    }
-}
 
 #[test]
 fn as_many_as_fit_and_no_more() {

@@ -70,7 +70,7 @@
 //!
 //! # Memory order
 //!
-//! A1 (a chain of read-modify-writes of `state`, AcqRel) -> A2 release -> W1 acquire publish what members wrote before.
+//! A1 (AcqRel; a chain of read-modify-writes of `state`, which A2 continues) -> W1 acquire publish what members wrote before.
 //! A3 release -> W2 acquire: who has seen the call of its own episode finds that over, instead of sleeping on it.
 //! L1 release -> L2 acquire carries it through a leaf. W5 release -> F1 acquire: the memory may be freed. J1 and D1 need none: who
 //! changes `parties` arrives later, or has published the change to who does, and A1's acquire reads it.
@@ -269,8 +269,8 @@ impl<P: Platform> BWakeful<P> {
                 parties => parties.min(MOST),
             };
             let next = (parties * ARRIVAL) | episode(state).wrapping_add(1) as u32;
-            // ORDER: Release (A2), pairs with W1; publishes to all what all wrote, which A1 has acquired.
-            match self.state.compare_exchange_weak(state, next, Release, Relaxed) {
+            // A2. Continues the release sequence of our A1, which W1 acquires.
+            match self.state.compare_exchange_weak(state, next, Relaxed, Relaxed) {
                 Ok(_) => break,
                 Err(now) => state = now,
             }
@@ -374,7 +374,7 @@ impl<P: Platform> BWakeful<P> {
 
     #[inline(always)]
     fn is_over(&self, episode: u16) -> bool {
-        // ORDER: Acquire (W1), pairs with A2.
+        // ORDER: Acquire (W1), pairs with the A1 before A2.
         Self::over(self.state.load(Acquire), episode)
     }
 
@@ -548,7 +548,7 @@ impl<P: Platform> BWakeful<P> {
         loop {
             // ORDER: Acquire (W2), pairs with A3: who finds the call of its own episode here finds that over below.
             let calls = self.calls.load(Acquire);
-            // ORDER: Acquire (W1), pairs with A2.
+            // ORDER: Acquire (W1), pairs with the A1 before A2.
             let state = self.state.load(Acquire);
             if Self::over(state, episode) {
                 return;

@@ -2,6 +2,7 @@
 //! The situations that the published tests of std and of parking_lot put their locks in, put to ours. Written anew; what
 //! those libraries have and we do not (poison, numbers of woken threads) is left out.
 
+mod barrier;
 mod condvar;
 mod mutex;
 mod rwlock;
