@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
 use static_assertions::{assert_eq_size, assert_impl_all};

@@ -42,7 +42,7 @@
 //!
 //! | phase | waiters | ends when | then |
 //! |---|---|---|---|
-//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all | asleep (trial) |
+//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all, or, soon after a trial, the rounds fewer than asleep | asleep (trial) |
 //! | asleep | sleep | [`REST_MS`] have passed, longer after each failure | trial |
 //! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
 //!
