@@ -523,7 +523,7 @@ impl<P: Platform> BWakeful<P> {
             }
             if (TRIAL_MS..=4 * TRIAL_MS).contains(&elapsed) && rate < asleep {
                 // The trial was luck, or it has changed.
-                begin(ASLEEP | asleep * RATE | FAILURE);
+                begin(ASLEEP | (asleep * RATE) | FAILURE);
                 return Verdict::Known;
             }
             if elapsed < least {
