@@ -152,5 +152,5 @@ fn sizes() {
     assert_eq!(size_of::<TreePlace<Linux>>(), 64);
     assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);
     assert_eq!(size_of::<BMcsPlace<Linux>>(), 64);
-    assert_eq!(size_of::<IncrementalPlace<Linux>>(), 4);
+    assert_eq!(size_of::<IncrementalPlace<Linux>>(), 64);
 }
