@@ -207,7 +207,7 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
     };
     let of_level = if barrier { (args.mp * f64::from(processors)).round() as u32 } else { processors };
     if barrier && args.threads.is_some() && args.mp != 1.0 {
-        bail!("of a barrier, --mp says how many threads there are: leave it or --threads out");
+        bail!("of a barrier, --mp says how many threads there are:\nleave it or --threads out");
     }
     Ok(Workload {
         program,

@@ -148,6 +148,7 @@ fn sizes() {
     assert_eq!(size_of::<CSched<Linux>>(), 28);
     assert_eq!(size_of::<Incremental<Linux, Spin>>(), 12);
     assert_eq!(size_of::<BWakeful<Linux>>(), 24);
+    assert_eq!(size_of::<BWakefulDrained<Linux>>(), 28);
     assert_eq!(size_of::<BWakefulLeaf<Linux>>(), 128);
     assert_eq!(size_of::<TreePlace<Linux>>(), 64);
     assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);

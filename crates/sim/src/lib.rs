@@ -9,6 +9,9 @@
 //! assert_eq!(results, sim::simulate(&machine, &workload, 1).unwrap());
 //! ```
 //!
+//! [`Machine`] describes the machine, [`Workload`] the program and its surroundings; [`simulate`] returns [`Results`]. Other programs are closures over a
+//! [`World`] ([`simulate_with`]). [`mod@explore`] tries schedules instead of computing one.
+//!
 //! # What is modelled
 //!
 //! - **Processors**, each with a clock. A thread's computation takes the time that the program says ([`work_ns`]); a turn of a spin

@@ -4,8 +4,8 @@
 //! Mellor-Crummey and Scott, TOCS 1991; waiting in three ways: ICPP 2001, section 4. Choose it over `tree` where one flag that all read would be
 //! fought for.
 //!
-//! Changed in `b-mcs-informing`, because Linux has no second-level scheduler that acts on our priorities: a member that gives way
-//! sleeps on the flag for which it waits. Before it sets a flag, a member
+//! Changed in `b-mcs-informing`, because Linux has no second-level scheduler that acts on our priorities: a member gives way by
+//! `sched_yield`, and after some of those in vain it sleeps on the flag for which it waits (see `incremental`). Before it sets a flag, a member
 //! gives the one that waits for it its priority back, because a waiter that was preempted cannot do so itself.
 //!
 //! # State
@@ -23,7 +23,7 @@
 //! # Protocol
 //!
 //! A1. Count the episode. A2. Wait for the flag of each child. A3. Set the own flag at the parent. A4. Wait for the own wake-up flag. R1. Set the
-//! wake-up flags of the two children in the other tree. The root does A2, then R1. `informing`: BARRIER_WAITER in A2 and A4, raised by
+//! wake-up flags of the two children in the other tree. The root does A2, then R1. `informing`: BARRIER_WAITER in A2 and A4, from the first look at the others' states on, raised by
 //! whoever does A3 and R1, then the priority that it was.
 //!
 //! # Memory order
@@ -33,8 +33,8 @@
 //! # Under the scheduler
 //!
 //! `spin` and `block` are oblivious: `spin` waits for slices, `block` pays a switch and a wake-up for each member and level. `informing`: a
-//! member spins unless a thread of higher priority (one that computes, or holds a lock) is preempted, and then sleeps. Hint wrong: it sleeps and is
-//! woken, or spins until it is over. A parent that waits for its first child is raised by its second, too: if it is preempted then, others make room for one that could only wait. And one that lowers itself just as its flag is
+//! member spins unless a thread of higher priority (one that computes, or holds a lock) is preempted, and then yields. Hint wrong: it gives way that need not, or
+//! spins until it is over. A parent that waits for its first child is raised by its second, too: if it is preempted then, others make room for one that could only wait. And one that lowers itself just as its flag is
 //! set stays low until it looks.
 //!
 //! # Fairness and space

@@ -42,7 +42,7 @@
 //!
 //! | phase | waiters | ends when | then |
 //! |---|---|---|---|
-//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all | asleep (trial) |
+//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all, or, soon after a trial, the rounds fewer than asleep | asleep (trial) |
 //! | asleep | sleep | [`REST_MS`] have passed, longer after each failure | trial |
 //! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
 //!
@@ -140,8 +140,9 @@ const TOGETHER: u32 = 1 << 29;
 /// Field of `mood`: trials in a row that failed; above it, those that did not.
 const FAILURE: u32 = 1;
 const SUCCESS: u32 = 1 << 4;
-/// Each field's greatest number.
-const MOST_TRIALS: u32 = 3;
+/// The fields' greatest numbers.
+const MOST_FAILURES: u32 = 3;
+const MOST_SUCCESSES: u32 = 2;
 /// Field of `mood`: rounds in [`RATE_MS`], asleep.
 const RATE: u32 = 1 << 8;
 const MOST_RATE: u32 = (1 << 16) - 1;
@@ -166,7 +167,8 @@ const FIRST_MS: u32 = 8;
 const SAMPLE_MS: u32 = 64;
 /// COST: ms of sleeping at once before a trial: enough for a rate. Four times as many after each that failed.
 const REST_MS: u32 = 16;
-/// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds.
+/// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds. What it has shown is looked at for four times
+/// as long.
 const TRIAL_MS: u32 = 8;
 /// The unit of [`RATE`].
 const RATE_MS: u32 = 16;
@@ -499,7 +501,7 @@ impl<P: Platform> BWakeful<P> {
             self.mood_since.store((now_ms as u32) << 16 | episode as u32, Relaxed);
             self.mood.store(mood, Relaxed);
         };
-        let more = |trials: u32| (trials + 1).min(MOST_TRIALS);
+        let more = |trials: u32, most: u32| (trials + 1).min(most);
         if mood & ASLEEP != 0 {
             if elapsed >= REST_MS << (2 * failures) {
                 // The episode's number tells more than 65,535 rounds from none only in a short rest.
@@ -509,8 +511,8 @@ impl<P: Platform> BWakeful<P> {
         } else if mood & TRIAL != 0 {
             if elapsed >= TRIAL_MS || elapsed >= TRIAL_MS / 2 && rate * 4 < asleep {
                 begin(match rate >= asleep {
-                    true => (asleep * RATE) | (more(successes) * SUCCESS),
-                    false => ASLEEP | (asleep * RATE) | (more(failures) * FAILURE),
+                    true => (asleep * RATE) | (more(successes, MOST_SUCCESSES) * SUCCESS),
+                    false => ASLEEP | (asleep * RATE) | (more(failures, MOST_FAILURES) * FAILURE),
                 });
             }
         } else {
@@ -518,6 +520,11 @@ impl<P: Platform> BWakeful<P> {
             if elapsed > 2 * least + SAMPLE_MS {
                 begin(mood);
                 return Verdict::Unknown;
+            }
+            if (TRIAL_MS..=4 * TRIAL_MS).contains(&elapsed) && rate < asleep {
+                // The trial was luck, or it has changed.
+                begin(ASLEEP | (asleep * RATE) | FAILURE);
+                return Verdict::Known;
             }
             if elapsed < least {
                 return Verdict::Unknown;

@@ -14,8 +14,11 @@
 //!
 //! ("The first N - P processes should block while the remaining P should spin": of the P, the last need not.) As printed, the decision is wrong: P spin for the last one,
 //! which has no processor. And so is the barrier: two episodes later, when the semaphore of that sense is used again, the unit left over lets a member through at
-//! once; it arrives for the next episode while this one is open, is counted twice, and so this one is complete without one of the others. Each episode leaves one more. As corrected, units
-//! and sleepers agree in each episode (I3), whatever P is. `conformance` has the barrier as printed among the twins: loom and shuttle find the early release.
+//! once; it arrives for the next episode while this one is open, is counted twice, and so this one is complete without one of the others. Each episode leaves one more. (With N - P = 1 nobody blocks, and the
+//! units are never used.) As corrected, units and sleepers agree in each episode (I3), whatever P is. `conformance` has the barrier as printed among the twins: loom and shuttle find the early release.
+//!
+//! On the simulated machine of the paper (SGI Challenge, 11 processors; `crates/sim/tests/figure10.rs`) the barrier as printed lets a thread go early in the third episode of 13, 16 and 22
+//! threads. Its test with N - P - 1 units, which would be right, needs 43, 103 and 354 ms for 20 episodes, the text 3.8, 4.2 and 5.0 ms.
 //!
 //! # State
 //!
@@ -54,7 +57,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin as printed is caught by loom and shuttle with three parties on one processor; with wake-ups lost it hangs, which is caught.
+//! `conformance`: real threads, loom, shuttle; the simulator; the twin as printed is caught by loom and shuttle with three parties on one processor; with wake-ups lost it hangs, which is caught.
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 

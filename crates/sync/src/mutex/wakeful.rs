@@ -50,7 +50,8 @@
 //! Release. R1. Clear LOCKED, OWNER and (without HANDOFF) KICK. R2. If KICK was set, wake the word: only the standby sleeps there.
 //! R3. A thread that releases in order to wait for something else ends the standby's nap, if it naps ([`RawMutex::leaving`]).
 //! Wait. W1. An arrival looks at the word with growing gaps for ARRIVAL_NS at most, while the holder runs, is not known to come back at
-//!     once (W3), and HANDOFF is not set.
+//!     once (W3), and HANDOFF is not set; of a holder of whom nobody knows whether it runs, for the less, the oftener it did so in vain (halved each
+//!     time, 5 times).
 //! W2. Then Q1. A waiter with a deadline, or without an id, never joins the line; it naps between looks if the role is taken.
 //! W3. A waiter that finds free a lock for which somebody else runs too (it saw it held by a thread that runs, or was in line) looks
 //!     SAMPLES times more. If one owner has it again, the lock is *hot*: it leaves it and naps (standby) or goes to Q1 (arrival).

@@ -81,6 +81,7 @@
 //!
 //! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
 //! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
+//! A guard that is forgotten, of a lock that ends: the next lock at its address may find itself read for ever.
 //! Read locks held at one time, nested ones counted: 2^18; one more waits as if for a writer, and `try` fails. So guards that are forgotten, which are counted for ever, never make room for a writer. 16 bytes, and a cache line for each thread
 //! of the process, used once it reads a biased lock. A writer that ends the bias pays a look at each thread's line, once in 2,000 reads at most.
 //!
