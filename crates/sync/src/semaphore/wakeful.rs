@@ -247,7 +247,7 @@ impl<P: Platform> Wakeful<P> {
 
     /// W3. `in_vain`: it was the standby. `instead`: it would be if it did not have to skip; now and then that is one skip less.
     fn count_in(&self, in_vain: bool, instead: bool) {
-        let rested = instead && P::now_ns() / POLL_NS % u64::from(REST.min(P::PAUSES)) == 0;
+        let rested = instead && (P::now_ns() / POLL_NS).is_multiple_of(u64::from(REST.min(P::PAUSES)));
         self.change_crowd(|crowd| {
             let crowd = if crowd & COUNT == COUNT { crowd } else { crowd + 1 };
             match (in_vain, rested && crowd & SKIP != 0) {
