@@ -12,13 +12,11 @@ use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
 use ::bench::workload::{Length, LengthError, barrier, condvar::Condvar, mutex, rwlock};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use linux::Linux;
-use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
 use crate::launch::{self, Offered, check_view, view_names};
-use crate::{library, program, suggest};
+use crate::{library, probe, program, suggest};
 
 /// Measure locks against each other in one interleaved run
 #[derive(clap::Args)]
@@ -396,7 +394,13 @@ fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -
         unsafe { std::env::set_var(VIEW_VARIABLE, view) };
     }
     let wishing: Vec<&str> = locks.iter().map(String::as_str).filter(|name| wishes(name)).collect();
-    if !wishing.is_empty() && !Linux::honours_wishes() {
+    if !wishing.is_empty()
+        && let Some(tunables) = probe::tunables()
+    {
+        // SAFETY: as above; the contenders run in processes that we start.
+        unsafe { std::env::set_var(linux::slice::TUNABLES, tunables) };
+    }
+    if !wishing.is_empty() && !probe::wishes_are_heard() {
         eprintln!("wakeful: {}: nobody here acts on the wish not to be preempted;", wishing.join(", "));
         eprintln!("wakeful: `wakeful locks` says what that leaves of them");
     }

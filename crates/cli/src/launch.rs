@@ -237,7 +237,20 @@ impl Launch {
         if let Some(view) = &self.view {
             command.env(VIEW_VARIABLE, view);
         }
+        if self.wishing().is_some()
+            && let Some(tunables) = probe::tunables()
+        {
+            command.env(linux::slice::TUNABLES, tunables);
+        }
         command
+    }
+
+    /// The chosen lock that asks the kernel not to preempt who is inside, if one does.
+    pub fn wishing(&self) -> Option<&'static str> {
+        let all = catalog::MUTEXES.iter().chain(catalog::RWLOCKS);
+        all.filter(|entry| entry.wishes)
+            .map(|entry| entry.name)
+            .find(|name| [self.lock(), self.rwlock()].contains(name))
     }
 
     /// As the user wrote it.

@@ -4,12 +4,10 @@
 use std::process::ExitCode;
 
 use catalog::{BARRIERS, BarrierEntry, Entry, MUTEXES, RWLOCKS};
-use linux::Linux;
-use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::launch;
+use crate::{launch, probe};
 
 /// List the locks and barriers: where each comes from and what it can do
 #[derive(clap::Args)]
@@ -100,7 +98,7 @@ fn text(locks: &[Lock]) {
     println!("informed  uses what the kernel tells about threads and processors");
     println!("dynamic   takes any thread; parties may join and leave");
     println!("wishes    asks the kernel not to preempt who is inside");
-    if !Linux::honours_wishes() {
+    if !probe::wishes_are_heard() {
         println!("\n{UNHEARD}");
     }
 }

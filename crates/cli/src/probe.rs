@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What this machine offers, in words. Looks and tries; changes nothing.
 
+use std::ffi::OsString;
 use std::fs;
-use std::io;
 
 use linux::Status;
+use linux::slice::{self, Support};
 use linux::view::perf;
 use serde::Serialize;
 
@@ -87,21 +88,45 @@ pub fn views_and_limits() -> Vec<View> {
 
 /// Slice extension by restartable sequences.
 pub fn slice() -> View {
-    const PR_RSEQ_SLICE_EXTENSION: libc::c_int = 79;
-    const GET: libc::c_ulong = 1;
-    // SAFETY: plain numbers; asks only.
-    let (result, error) = unsafe {
-        let result = libc::prctl(PR_RSEQ_SLICE_EXTENSION, GET, 0, 0, 0);
-        (result, io::Error::last_os_error())
+    let (available, finding) = match slice::support() {
+        Support::Absent => (false, format!("no: Linux {} has none", bench::machine::kernel_release())),
+        Support::Off => (false, "no: turned off on the kernel's command line".to_string()),
+        Support::Taken => (false, "no: another library has registered restartable sequences".to_string()),
+        Support::TooShort => {
+            let libc = bench::machine::glibc_version();
+            (
+                true,
+                format!(
+                    "yes, for what `wakeful run` and `bench` start: glibc {libc} registers too little,\nso they turn that off and register enough"
+                ),
+            )
+        }
+        Support::Ready => (true, "yes: the kernel puts a preemption off when asked to".to_string()),
     };
-    let available = result >= 0 || error.raw_os_error() != Some(libc::EINVAL);
-    let finding = if available {
-        "yes: the kernel puts a preemption off when asked to".to_string()
-    } else {
-        format!("no: Linux {} has none", bench::machine::kernel_release())
-    };
+    let remedy = (available && slice::support() == Support::TooShort)
+        .then(|| format!("elsewhere: {}={}=0, or glibc 2.41", slice::TUNABLES, slice::TUNABLE));
     let needs = "Linux 7.0 with CONFIG_RSEQ_SLICE_EXTENSION".to_string();
-    View { name: "slice", available, finding, needs, remedy: None }
+    View { name: "slice", available, finding, needs, remedy }
+}
+
+/// Does anybody act on the wishes of what we start?
+pub fn wishes_are_heard() -> bool {
+    matches!(slice::support(), Support::Ready | Support::TooShort)
+}
+
+/// The value of [`slice::TUNABLES`] that a program needs whose locks wish, if it is not what it inherits.
+pub fn tunables() -> Option<OsString> {
+    let mut value = std::env::var_os(slice::TUNABLES).unwrap_or_default();
+    let chosen = value.to_string_lossy().split(':').any(|tunable| tunable.starts_with(slice::TUNABLE));
+    if chosen || slice::support() != Support::TooShort {
+        return None;
+    }
+    if !value.is_empty() {
+        value.push(":");
+    }
+    value.push(slice::TUNABLE);
+    value.push("=0");
+    Some(value)
 }
 
 /// Schedulers that are eBPF programs.

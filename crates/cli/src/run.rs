@@ -7,9 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, ExitCode};
 
 use crate::launch::{self, Launch, Taken};
-use crate::sigpipe;
-use linux::Linux;
-use platform::Platform;
+use crate::{probe, sigpipe};
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -67,12 +65,8 @@ fn explain(launch: &Launch) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
     eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
-    let wishes = |entry: &&catalog::Entry| entry.wishes && [launch.lock(), launch.rwlock()].contains(&entry.name);
-    if !Linux::honours_wishes()
-        && let Some(entry) = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).find(wishes)
-    {
-        eprintln!("wakeful: {} asks the kernel not to preempt who is inside; nobody here acts", entry.name);
-        eprintln!("wakeful: on that, holders are preempted like others; `wakeful locks` says more");
+    if let Some(name) = launch.wishing() {
+        eprint_wish(name);
     }
     match launch.taken_view() {
         Ok(Taken { instead: Some(instead), .. }) => eprintln!("wakeful: {instead}"),
@@ -83,5 +77,16 @@ fn explain(launch: &Launch) {
     }
     if launch.program.go {
         eprintln!("wakeful: a Go program; its own locks do not use pthread, only C code in it gains");
+    }
+}
+
+/// Who acts on the wishes of this lock.
+fn eprint_wish(name: &str) {
+    if probe::wishes_are_heard() {
+        eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; it grants that,");
+        eprintln!("wakeful: for some microseconds, by the slice extension of restartable sequences");
+    } else {
+        eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; nobody here acts");
+        eprintln!("wakeful: on that, holders are preempted like others; `wakeful locks` says more");
     }
 }

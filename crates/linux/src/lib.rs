@@ -6,6 +6,7 @@ mod processors;
 mod reading;
 mod registry;
 mod report;
+pub mod slice;
 mod tls;
 pub mod view;
 
@@ -141,6 +142,7 @@ impl Platform for Linux {
             && let Some(registry) = registry::live()
         {
             registry.wish(thread).store(wish as u32, Relaxed);
+            told(wish);
         }
     }
 
@@ -152,23 +154,28 @@ impl Platform for Linux {
         }
     }
 
-    /// No view of ours tells the scheduler.
     fn honours_wishes() -> bool {
-        false
+        slice::support() == slice::Support::Ready
     }
 
     #[inline]
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
-        thread == ThreadId::NONE
-            || registry::live().is_none_or(|registry| {
-                !matches!(registry.run_state(thread), RunState::Preempted | RunState::Blocked)
-                    && registry.wish(thread).compare_exchange(from as u32, to as u32, Relaxed, Relaxed).is_ok()
-            })
+        if thread == ThreadId::NONE {
+            return true;
+        }
+        let Some(registry) = registry::live() else { return true };
+        let changed = !matches!(registry.run_state(thread), RunState::Preempted | RunState::Blocked)
+            && registry.wish(thread).compare_exchange(from as u32, to as u32, Relaxed, Relaxed).is_ok();
+        if changed && thread == Self::current() {
+            told(to);
+        }
+        changed
     }
 
     #[inline]
     fn warning(thread: ThreadId) -> bool {
-        thread != ThreadId::NONE && registry::live().is_some_and(|registry| registry.warning(thread).load(Relaxed) != 0)
+        thread != ThreadId::NONE
+            && (slice::owes() || registry::live().is_some_and(|registry| registry.warning(thread).load(Relaxed) != 0))
     }
 
     #[inline]
@@ -244,9 +251,21 @@ impl Platform for Linux {
     }
 
     fn yield_now() {
+        if slice::owes() {
+            return slice::repay();
+        }
         let _errno = futex::Errno::save();
         // SAFETY: no arguments.
         unsafe { libc::sched_yield() };
+    }
+}
+
+/// The calling thread's wish, for the slice extension. Of another's nobody can tell the kernel by this: it is heard when that thread wishes itself.
+#[inline]
+fn told(wish: Wish) {
+    match wish {
+        Wish::Preemptable => slice::withdraw(),
+        Wish::UnpreemptableSelf | Wish::UnpreemptableOther => slice::request(),
     }
 }
 

@@ -27,8 +27,8 @@
 //! # Protocol
 //!
 //! A1. `0 -> 1`. A2. Else swap 2 until that returns 0, sleeping on 2 in between. R1. Swap 0. R2. If it was 2, wake one.
-//! In `-np` the wish comes before A1 and, withdrawn for each sleep, before A2; after R2 it is withdrawn, if this was the thread's last such lock, and the processor
-//! yielded if the kernel had put a preemption off (KE-2).
+//! In `-np` the wish comes before A1 and, withdrawn for each sleep, before A2; after R1 it is withdrawn, if this was the thread's last such lock, so that no
+//! grace is spent on the wake-up, and after R2 the processor is yielded if the kernel had put a preemption off (KE-2).
 //!
 //! # Memory order
 //!
@@ -125,10 +125,12 @@ impl<P: Platform, N: Preemption> RawMutex<P> for Native<P, N> {
     #[inline]
     unsafe fn unlock(&self, _: &()) {
         // ORDER: Release (R1), pairs with A1 and A2; publishes the protected data.
-        if self.word.swap(0, Release) == SLEEPERS {
+        let sleepers = self.word.swap(0, Release) == SLEEPERS;
+        let me = wait::withdraw::<N, P>();
+        if sleepers {
             P::wake(&self.word, 1);
         }
-        wait::outside::<N, P>();
+        wait::repay::<N, P>(me);
     }
 }
 

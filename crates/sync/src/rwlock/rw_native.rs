@@ -26,7 +26,7 @@
 //!
 //! A1. Reader: add 1 to READERS if WRITER is clear (and 2^29 are not there). A2. Writer: set WRITER if it and READERS are clear. A3. Else set SLEEPERS, sleep while the word stays the same, and try again.
 //! R1. Reader: subtract 1; the last clears SLEEPERS in the same step. R2. Writer: clear WRITER and SLEEPERS. R3. Who cleared SLEEPERS wakes all.
-//! With `np`: the wish is made before A1 and A2 (N1) and withdrawn before sleeping and after R3 (N2), unless the thread holds another lock of a kind that wishes. Who gives up
+//! With `np`: the wish is made before A1 and A2 (N1) and withdrawn before sleeping and between R1 or R2 and R3 (N2), unless the thread holds another lock of a kind that wishes: no grace is spent on the wake-up. Who gives up
 //! at a deadline leaves SLEEPERS set: one wake-up in vain.
 //!
 //! # Memory order
@@ -112,6 +112,16 @@ impl<P: Platform, N: Preemption> Native<P, N> {
         }
     }
 
+    /// The word, of which only the address is used, is released: wakes those who sleep on it, if there are any.
+    #[inline]
+    fn released(word: *const P::AtomicU32, sleepers: bool) {
+        let me = wait::withdraw::<N, P>();
+        if sleepers {
+            Self::wake(word);
+        }
+        wait::repay::<N, P>(me);
+    }
+
     #[cold]
     #[inline(never)]
     fn wake(word: *const P::AtomicU32) {
@@ -142,17 +152,16 @@ impl<P: Platform, N: Preemption> RawRwLock<P> for Native<P, N> {
     #[inline]
     unsafe fn unlock_read(&self, _: &()) {
         let mut word = self.word.load(Relaxed);
-        loop {
+        let sleepers = loop {
             let last = word & READERS == READER;
             let new = (word - READER) & if last { !SLEEPERS } else { u32::MAX };
             // ORDER: Release (R1), pairs with A2.
             match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
-                Ok(_) if last && word & SLEEPERS != 0 => break Self::wake(&self.word),
-                Ok(_) => break,
+                Ok(_) => break last && word & SLEEPERS != 0,
                 Err(now) => word = now,
             }
-        }
-        wait::outside::<N, P>();
+        };
+        Self::released(&self.word, sleepers);
     }
 
     #[inline]
@@ -170,10 +179,8 @@ impl<P: Platform, N: Preemption> RawRwLock<P> for Native<P, N> {
     #[inline]
     unsafe fn unlock_write(&self, _: &()) {
         // ORDER: Release (R2), pairs with A1 and A2; publishes the protected data.
-        if self.word.fetch_and(!(WRITER | SLEEPERS), Release) & SLEEPERS != 0 {
-            Self::wake(&self.word);
-        }
-        wait::outside::<N, P>();
+        let sleepers = self.word.fetch_and(!(WRITER | SLEEPERS), Release) & SLEEPERS != 0;
+        Self::released(&self.word, sleepers);
     }
 }
 

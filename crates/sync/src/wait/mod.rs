@@ -150,10 +150,7 @@ pub fn is_inside<P: Platform>(me: ThreadId) -> bool {
 pub fn unshield<N: Preemption, P: Platform>(me: ThreadId) {
     if N::WISHES && !is_inside::<P>(me) {
         P::set_wish(me, Wish::Preemptable);
-        // HINT: a warning missed costs the grace of the next section; one too many costs a yield.
-        if P::warning(me) {
-            P::yield_now();
-        }
+        repay::<N, P>(me);
     }
 }
 
@@ -170,16 +167,36 @@ pub fn inside<N: Preemption, P: Platform>(me: ThreadId) {
 /// The calling thread has released a lock that it was [`inside`].
 #[inline]
 pub fn outside<N: Preemption, P: Platform>() {
-    if N::WISHES {
-        let me = P::current();
-        if let Some(holds) = P::holds(me) {
-            let now = holds.load(Relaxed);
-            // Not there, if the thread got its block while it was inside. What is below is of other locks.
-            if now >= SHIELD {
-                holds.store(now - SHIELD, Relaxed);
-            }
+    repay::<N, P>(withdraw::<N, P>());
+}
+
+/// The first half of [`outside`]: the wish ends. Whoever wakes sleepers does so after this and before [`repay`]: what the kernel grants for the
+/// section is not spent on the wake-up, and the yield does not keep the sleepers waiting.
+#[inline]
+pub fn withdraw<N: Preemption, P: Platform>() -> ThreadId {
+    if !N::WISHES {
+        return ThreadId::NONE;
+    }
+    let me = P::current();
+    if let Some(holds) = P::holds(me) {
+        let now = holds.load(Relaxed);
+        // Not there, if the thread got its block while it was inside. What is below is of other locks.
+        if now >= SHIELD {
+            holds.store(now - SHIELD, Relaxed);
         }
-        unshield::<N, P>(me);
+    }
+    if !is_inside::<P>(me) {
+        P::set_wish(me, Wish::Preemptable);
+    }
+    me
+}
+
+/// The second half of [`outside`]: the processor is given up, if the kernel has put that off (KE-2).
+#[inline]
+pub fn repay<N: Preemption, P: Platform>(me: ThreadId) {
+    // HINT: a warning missed costs the grace of the next section; one too many costs a yield.
+    if N::WISHES && !is_inside::<P>(me) && P::warning(me) {
+        P::yield_now();
     }
 }
 
