@@ -8,6 +8,7 @@
 //! An observer can be loaded by one process and used by a child that has no privilege ([`Observer::hand_over`],
 //! [`Observer::take_over`]): the descriptors are inherited, their numbers travel in an environment variable.
 
+pub mod scheduler;
 mod sys;
 
 use std::fmt;
@@ -51,8 +52,17 @@ pub enum Error {
     #[error("the inherited observer is gone: descriptor {0} is closed or belongs to something else")]
     Gone(RawFd),
     /// The text is not a handle.
-    #[error("not an observer's handle; expected six numbers, as Observer::hand_over gives them")]
+    #[error("not an observer's handle; expected six numbers, as Observer::hand_over gives them, or four")]
     BadHandle,
+    /// The kernel has no sched_ext.
+    #[error("the kernel has no sched_ext; it needs Linux 6.12 with CONFIG_SCHED_CLASS_EXT")]
+    NoSchedExt,
+    /// Another scheduler is in charge.
+    #[error("the scheduler `{0}` is in charge; only one can be, so stop it first")]
+    Busy(String),
+    /// No application can be admitted.
+    #[error("all {} places for applications are taken", scheduler::SLOTS - 1)]
+    Full,
     /// Another program has the arena.
     #[error("another program uses the inherited observer already")]
     Taken,
@@ -73,13 +83,15 @@ impl From<libbpf_rs::Error> for Error {
 pub struct Handle {
     arena: (RawFd, u32),
     enrol: (RawFd, u32),
-    link: (RawFd, u32),
+    /// What keeps it going; the scheduler's goes on without its applications.
+    link: Option<(RawFd, u32)>,
 }
 
 impl fmt::Display for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arena, enrol, link } = self;
-        write!(f, "{} {} {} {} {} {}", arena.0, arena.1, enrol.0, enrol.1, link.0, link.1)
+        write!(f, "{} {} {} {}", arena.0, arena.1, enrol.0, enrol.1)?;
+        link.map_or(Ok(()), |link| write!(f, " {} {}", link.0, link.1))
     }
 }
 
@@ -89,15 +101,19 @@ impl FromStr for Handle {
     fn from_str(text: &str) -> Result<Self, Error> {
         let numbers: Vec<u32> =
             text.split(' ').map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BadHandle)?;
-        let &[a, b, c, d, e, f] = numbers.as_slice() else { return Err(Error::BadHandle) };
         let fd = |number: u32| RawFd::try_from(number).map_err(|_| Error::BadHandle);
-        Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: (fd(e)?, f) })
+        match *numbers.as_slice() {
+            [a, b, c, d] => Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: None }),
+            [a, b, c, d, e, f] => Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: Some((fd(e)?, f)) }),
+            _ => Err(Error::BadHandle),
+        }
     }
 }
 
 impl Handle {
-    fn parts(&self) -> [((RawFd, u32), What); 3] {
-        [(self.arena, What::Arena), (self.enrol, What::Enrol), (self.link, What::Link)]
+    fn parts(&self) -> impl Iterator<Item = ((RawFd, u32), What)> {
+        let link = self.link.map(|link| (link, What::Link));
+        [(self.arena, What::Arena), (self.enrol, What::Enrol)].into_iter().chain(link)
     }
 
     /// Closes the descriptors, as far as they still are what the handle says: for a forked child, whose copies would keep
@@ -117,7 +133,7 @@ impl Handle {
 pub struct Observer {
     arena: OwnedFd,
     enrol: OwnedFd,
-    link: OwnedFd,
+    link: Option<OwnedFd>,
 }
 
 /// Out of the way of programs that count on descriptor numbers, and of their loops that close the first few.
@@ -160,7 +176,7 @@ impl Observer {
         let enrol = move_up(program("enrol").as_fd())?;
         let link = program("sched_switch").attach()?;
         let link = move_up(link.as_fd())?;
-        Ok(Self { arena, enrol, link })
+        Ok(Self { arena, enrol, link: Some(link) })
     }
 
     /// Maps the arena, zeros at first, over `at` (page aligned), or anywhere if that is null. A forked child does not inherit the mapping.
@@ -216,7 +232,7 @@ impl Observer {
         Ok(Handle {
             arena: described(&self.arena, What::Arena)?,
             enrol: described(&self.enrol, What::Enrol)?,
-            link: described(&self.link, What::Link)?,
+            link: self.link.as_ref().map(|link| described(link, What::Link)).transpose()?,
         })
     }
 
@@ -226,7 +242,7 @@ impl Observer {
     /// # Errors
     /// Those of fcntl and bpf(2).
     pub fn hand_over(&self) -> io::Result<Handle> {
-        for fd in [&self.arena, &self.enrol, &self.link] {
+        for fd in [&self.arena, &self.enrol].into_iter().chain(&self.link) {
             // SAFETY: plain numbers.
             if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
                 return Err(io::Error::last_os_error());
@@ -253,7 +269,7 @@ impl Observer {
             // SAFETY: the descriptor is the observer's, and the handle says that it is for us.
             move_up(unsafe { OwnedFd::from_raw_fd(fd) }.as_fd())
         };
-        Ok(Self { arena: take(arena.0)?, enrol: take(enrol.0)?, link: take(link.0)? })
+        Ok(Self { arena: take(arena.0)?, enrol: take(enrol.0)?, link: link.map(|link| take(link.0)).transpose()? })
     }
 }
 

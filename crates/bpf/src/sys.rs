@@ -67,6 +67,16 @@ pub enum What {
     Link,
 }
 
+/// Instructions that the verifier went through for this program (`verified_insns` of struct bpf_prog_info; Linux 5.16).
+pub fn verified(fd: RawFd) -> io::Result<u32> {
+    const AT: usize = 216 / 4;
+    let mut info = [0u32; 64];
+    let mut attribute =
+        Info { fd: fd as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr().expose_provenance() as u64 };
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attribute)?;
+    Ok(info[AT])
+}
+
 /// The kernel's id of what the descriptor stands for, which must be a `what`.
 pub fn id(fd: RawFd, what: What) -> io::Result<u32> {
     // struct bpf_map_info, bpf_prog_info and bpf_link_info all begin with the type and the id.

@@ -9,6 +9,9 @@ use sha2::{Digest, Sha256};
 
 const REMEDY: &str = "run crates/bpf/compile and commit what it writes";
 
+/// The programs, and of how many files each has a record.
+const PROGRAMS: [(&str, usize); 2] = [("observer", 4), ("scheduler", 5)];
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -20,18 +23,17 @@ fn hash(path: &Path) -> String {
 
 #[test]
 fn record_agrees_with_source_and_object() {
-    let record = fs::read_to_string(root().join("src/bpf/observer.sum")).unwrap();
-    let mut seen = 0;
-    for line in record.lines() {
-        let (sum, name) = line.split_once("  ").expect("sum, two spaces, name");
-        let path = match name {
-            "observer.bpf.o" => root().join("src/bpf").join(name),
-            name => root().join(name),
-        };
-        assert_eq!(hash(&path), sum, "{name} has changed since the object was compiled; {REMEDY}");
-        seen += 1;
+    for (program, files) in PROGRAMS {
+        let record = fs::read_to_string(root().join(format!("src/bpf/{program}.sum"))).unwrap();
+        let mut seen = 0;
+        for line in record.lines() {
+            let (sum, name) = line.split_once("  ").expect("sum, two spaces, name");
+            let path = if name.ends_with(".bpf.o") { root().join("src/bpf").join(name) } else { root().join(name) };
+            assert_eq!(hash(&path), sum, "{name} has changed since the object was compiled; {REMEDY}");
+            seen += 1;
+        }
+        assert_eq!(seen, files, "{program}: its sources and the object");
     }
-    assert_eq!(seen, 4, "three sources and the object");
 }
 
 #[test]
@@ -46,9 +48,12 @@ fn source_compiles_to_object() {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new(root().join("compile")).arg(directory.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let fresh = fs::read(directory.path().join("observer.bpf.o")).unwrap();
-    let kept = fs::read(root().join("src/bpf/observer.bpf.o")).unwrap();
-    assert!(fresh == kept, "the committed object is not what the source compiles to; {REMEDY}");
+    for (program, _) in PROGRAMS {
+        let object = format!("{program}.bpf.o");
+        let fresh = fs::read(directory.path().join(&object)).unwrap();
+        let kept = fs::read(root().join("src/bpf").join(&object)).unwrap();
+        assert!(fresh == kept, "the committed {object} is not what the source compiles to; {REMEDY}");
+    }
 }
 
 /// Says so on the terminal even though the harness keeps what a test prints.

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scheduler's loader: sched_ext's two levels (`bpf/scheduler.bpf.c`), and who takes part.
+//!
+//! The scheduler lives as long as [`Scheduler`]; with it, or with its process, the kernel takes all tasks back. An application takes part when it has
+//! been admitted ([`Scheduler::admit`]) and its threads have the policy [`POLICY`], which children inherit.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
+
+use crate::{ARENA_SIZE, Enrolment, Error, Handle, sys};
+use crate::sys::What;
+
+/// `SCHED_EXT`, for sched_setscheduler(2): who has it is scheduled by us, or, while there is no scheduler, as ever.
+pub const POLICY: libc::c_int = 7;
+
+/// Applications at a time, of which 0 is all those that were never admitted.
+pub const SLOTS: u32 = 64;
+
+static OBJECT: &[u8] = include_bytes!("bpf/scheduler.bpf.o");
+
+/// What can be chosen when it is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Config {
+    /// How long a thread runs before it is another's turn.
+    pub quantum_ns: u64,
+    /// For how long a thread that wishes so is not preempted at the end of its quantum; the kernel looks at its ticks.
+    pub extension_ns: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { quantum_ns: 5_000_000, extension_ns: 1_000_000 }
+    }
+}
+
+/// What an application has had. Counts since it was admitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Application {
+    /// Processor time by weight, from any start.
+    pub vtime: u64,
+    /// Processor time.
+    pub cpu_ns: u64,
+    /// When a thread was last chosen because it had waited for too long.
+    pub overdue: u64,
+    /// Preemptions put off (KE-1).
+    pub extended: u64,
+    /// Wishes refused, because one was granted just before.
+    pub refused: u64,
+    /// Processors handed off to a thread of higher priority.
+    pub handed: u64,
+    /// Threads that run or could.
+    pub runnable: u32,
+    /// Its weight; 0 stands for 100.
+    pub weight: u32,
+}
+
+/// Is it still in charge?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is.
+    Alive,
+    /// The kernel ended it, and says why.
+    Ended(String),
+}
+
+/// The loaded scheduler. It schedules until it is dropped.
+pub struct Scheduler {
+    // Before the object: with the link the scheduler ends.
+    link: Option<libbpf_rs::Link>,
+    object: Object,
+}
+
+/// What an admitted application gets.
+#[derive(Debug)]
+pub struct Admission {
+    /// Its slot.
+    pub slot: u32,
+    /// Its arena, to be mapped.
+    pub arena: OwnedFd,
+    /// What its threads enrol with.
+    pub enrol: OwnedFd,
+}
+
+impl Admission {
+    /// For [`crate::Observer::take_over`]; the descriptors are inherited from now on.
+    ///
+    /// # Errors
+    /// Those of fcntl and bpf(2).
+    pub fn hand_over(&self) -> io::Result<Handle> {
+        let described = |fd: &OwnedFd, what| {
+            // SAFETY: plain numbers.
+            match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } {
+                0 => Ok((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?)),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let (arena, enrol) = (described(&self.arena, What::Arena)?, described(&self.enrol, What::Enrol)?);
+        // Nothing of an application's keeps the scheduler going.
+        Ok(Handle { arena, enrol, link: None })
+    }
+
+    /// How its threads come under the scheduler's eyes.
+    pub fn enrolment(&self) -> Enrolment {
+        Enrolment::from_number(self.enrol.as_raw_fd())
+    }
+}
+
+/// A descriptor for this process, by which the kernel knows it even after it has ended.
+///
+/// # Errors
+/// Those of pidfd_open(2).
+pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: plain numbers.
+    match unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } {
+        // SAFETY: a new descriptor that nobody else owns.
+        fd @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Puts the calling thread, and what it will create, under the scheduler.
+///
+/// # Errors
+/// Those of sched_setscheduler(2): EINVAL where the kernel has no sched_ext.
+pub fn join() -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is valid. The system call, because musl's function does nothing.
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, POLICY, &parameter) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The scheduler that is in charge on this machine, by the name that the kernel knows; `None` if there is none.
+pub fn in_charge() -> Option<String> {
+    let name = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").ok()?;
+    Some(name.trim().to_string())
+}
+
+fn bytes<T: Copy>(value: &T) -> &[u8] {
+    // SAFETY: the types are structs of integers without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+impl Scheduler {
+    /// Loads the scheduler and puts it in charge. Privileged; takes some tens of milliseconds.
+    ///
+    /// # Errors
+    /// Says what is missing; [`Error::Busy`] if another one is in charge.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        if !std::path::Path::new("/sys/kernel/sched_ext").exists() {
+            return Err(Error::NoSchedExt);
+        }
+        if let Some(name) = in_charge() {
+            return Err(Error::Busy(name));
+        }
+        // libbpf talks on stderr, which is the program's.
+        let printer = libbpf_rs::set_print(std::env::var_os("WAKEFUL_LIBBPF").and(Some((libbpf_rs::PrintLevel::Debug, |_, text| eprint!("{text}")))));
+        let started = Self::start_quietly(config);
+        libbpf_rs::set_print(printer);
+        started
+    }
+
+    fn start_quietly(config: Config) -> Result<Self, Error> {
+        let mut open = libbpf_rs::ObjectBuilder::default().open_memory(OBJECT)?;
+        for mut map in open.maps_mut() {
+            if map.name() == ".rodata.config"
+                && let Some(value) = map.initial_value_mut()
+            {
+                value[..size_of::<Config>()].copy_from_slice(bytes(&config));
+            }
+        }
+        let object = open.load()?;
+        let mut scheduler = Self { link: None, object };
+        let link = scheduler.object.maps_mut().find(|map| map.name() == "wakeful").expect("the object has it").attach_struct_ops();
+        scheduler.link = Some(link?);
+        Ok(scheduler)
+    }
+
+    fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
+        self.object.maps().find(|map| map.name() == name).expect("the object has it")
+    }
+
+    /// Is it in charge?
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    pub fn state(&self) -> Result<State, Error> {
+        let state = self.map(".data.state").lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+        if state.first() == Some(&1) {
+            return Ok(State::Alive);
+        }
+        let why = state.get(8..).and_then(|why| CStr::from_bytes_until_nul(why).ok());
+        Ok(State::Ended(why.unwrap_or_default().to_string_lossy().into_owned()))
+    }
+
+    /// Gives a process an application of its own, with an empty arena. It is to be asked for before the process creates threads: those that
+    /// are there already are not moved.
+    ///
+    /// # Errors
+    /// [`Error::Full`], and those of bpf(2): ESRCH if the process has ended.
+    pub fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> Result<Admission, Error> {
+        if slot == 0 || slot >= SLOTS {
+            return Err(Error::Full);
+        }
+        let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
+            map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
+            ..Default::default()
+        };
+        let arena = MapHandle::create(MapType::Array, Some("arena"), 4, ARENA_SIZE as u32, 1, &options)?;
+        let application = Application { vtime: self.application(0)?.vtime, ..Application::default() };
+        self.map("applications").update(&slot.to_ne_bytes(), bytes(&application), MapFlags::ANY)?;
+        self.map("arenas").update(&slot.to_ne_bytes(), &arena.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
+        let threads = self.map("threads");
+        let mut thread = vec![0; threads.value_size() as usize];
+        thread[..4].copy_from_slice(&slot.to_ne_bytes());
+        threads.update(&process.as_raw_fd().to_ne_bytes(), &thread, MapFlags::ANY)?;
+        let enrol = self.object.progs().find(|program| program.name() == "enrol").expect("the object has it");
+        Ok(Admission { slot, arena: crate::move_up(arena.as_fd())?, enrol: crate::move_up(enrol.as_fd())? })
+    }
+
+    /// Forgets the application of a process that has ended.
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    pub fn release(&self, slot: u32) -> Result<(), Error> {
+        Ok(self.map("arenas").delete(&slot.to_ne_bytes())?)
+    }
+
+    /// What an application has had.
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    pub fn application(&self, slot: u32) -> Result<Application, Error> {
+        let value = self.map("applications").lookup(&slot.to_ne_bytes(), MapFlags::ANY)?.ok_or(Error::Full)?;
+        assert_eq!(value.len(), size_of::<Application>());
+        // SAFETY: as long as the struct, which consists of integers.
+        Ok(unsafe { std::ptr::read_unaligned(value.as_ptr().cast()) })
+    }
+
+    /// Sets the weight of an application; 100 is that of one that has none.
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    pub fn set_weight(&self, slot: u32, weight: u32) -> Result<(), Error> {
+        let application = Application { weight, ..self.application(slot)? };
+        Ok(self.map("applications").update(&slot.to_ne_bytes(), bytes(&application), MapFlags::ANY)?)
+    }
+
+    /// Each program's name, and how many instructions the kernel's verifier went through to accept it.
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    pub fn verified(&self) -> Result<Vec<(String, u32)>, Error> {
+        self.object
+            .progs()
+            .map(|program| {
+                Ok((program.name().to_string_lossy().into_owned(), sys::verified(program.as_fd().as_raw_fd())?))
+            })
+            .collect()
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        drop(self.link.take());
+    }
+}
