@@ -2,7 +2,7 @@
 //! The scheduler's loader: sched_ext's two levels (`bpf/scheduler.bpf.c`), and who takes part.
 //!
 //! The scheduler lives as long as [`Scheduler`]; with it, or with its process, the kernel takes all tasks back. An application takes part when it has
-//! been admitted ([`Scheduler::admit`]) and its threads have the policy [`POLICY`], which children inherit.
+//! been admitted ([`Scheduler::prepare`], [`Scheduler::admit`]) and its threads have the policy [`POLICY`], which children inherit.
 
 use std::ffi::CStr;
 use std::io;
@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
 
-use crate::{ARENA_SIZE, Enrolment, Error, Handle, sys};
 use crate::sys::What;
+use crate::{ARENA_SIZE, Enrolment, Error, Handle, sys};
 
 /// `SCHED_EXT`, for sched_setscheduler(2): who has it is scheduled by us, or, while there is no scheduler, as ever.
 pub const POLICY: libc::c_int = 7;
@@ -29,11 +29,14 @@ pub struct Config {
     pub quantum_ns: u64,
     /// For how long a thread that wishes so is not preempted at the end of its quantum; the kernel looks at its ticks.
     pub extension_ns: u64,
+    /// A slot whose threads are never chosen: what the kernel's watchdog is there for. [`SLOTS`]: none.
+    #[doc(hidden)]
+    pub neglected: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { quantum_ns: 5_000_000, extension_ns: 1_000_000 }
+        Self { quantum_ns: 5_000_000, extension_ns: 1_000_000, neglected: SLOTS as u64 }
     }
 }
 
@@ -161,7 +164,9 @@ impl Scheduler {
             return Err(Error::Busy(name));
         }
         // libbpf talks on stderr, which is the program's.
-        let printer = libbpf_rs::set_print(std::env::var_os("WAKEFUL_LIBBPF").and(Some((libbpf_rs::PrintLevel::Debug, |_, text| eprint!("{text}")))));
+        let printer = libbpf_rs::set_print(
+            std::env::var_os("WAKEFUL_LIBBPF").and(Some((libbpf_rs::PrintLevel::Debug, |_, text| eprint!("{text}")))),
+        );
         let started = Self::start_quietly(config);
         libbpf_rs::set_print(printer);
         started
@@ -178,7 +183,12 @@ impl Scheduler {
         }
         let object = open.load()?;
         let mut scheduler = Self { link: None, object };
-        let link = scheduler.object.maps_mut().find(|map| map.name() == "wakeful").expect("the object has it").attach_struct_ops();
+        let link = scheduler
+            .object
+            .maps_mut()
+            .find(|map| map.name() == "wakeful")
+            .expect("the object has it")
+            .attach_struct_ops();
         scheduler.link = Some(link?);
         Ok(scheduler)
     }
@@ -200,12 +210,11 @@ impl Scheduler {
         Ok(State::Ended(why.unwrap_or_default().to_string_lossy().into_owned()))
     }
 
-    /// Gives a process an application of its own, with an empty arena. It is to be asked for before the process creates threads: those that
-    /// are there already are not moved.
+    /// Makes a slot ready for an application, with an empty arena.
     ///
     /// # Errors
-    /// [`Error::Full`], and those of bpf(2): ESRCH if the process has ended.
-    pub fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> Result<Admission, Error> {
+    /// [`Error::Full`] if there is no such slot, and those of bpf(2).
+    pub fn prepare(&self, slot: u32) -> Result<Admission, Error> {
         if slot == 0 || slot >= SLOTS {
             return Err(Error::Full);
         }
@@ -218,12 +227,20 @@ impl Scheduler {
         let application = Application { vtime: self.application(0)?.vtime, ..Application::default() };
         self.map("applications").update(&slot.to_ne_bytes(), bytes(&application), MapFlags::ANY)?;
         self.map("arenas").update(&slot.to_ne_bytes(), &arena.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
+        let enrol = self.object.progs().find(|program| program.name() == "enrol").expect("the object has it");
+        Ok(Admission { slot, arena: crate::move_up(arena.as_fd())?, enrol: crate::move_up(enrol.as_fd())? })
+    }
+
+    /// Makes a process, a pidfd, the application of a slot that is ready. To be called before the process creates threads: those that are there
+    /// already are not moved.
+    ///
+    /// # Errors
+    /// Those of bpf(2): ESRCH if the process has ended.
+    pub fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
         let threads = self.map("threads");
         let mut thread = vec![0; threads.value_size() as usize];
         thread[..4].copy_from_slice(&slot.to_ne_bytes());
-        threads.update(&process.as_raw_fd().to_ne_bytes(), &thread, MapFlags::ANY)?;
-        let enrol = self.object.progs().find(|program| program.name() == "enrol").expect("the object has it");
-        Ok(Admission { slot, arena: crate::move_up(arena.as_fd())?, enrol: crate::move_up(enrol.as_fd())? })
+        Ok(threads.update(&process.as_raw_fd().to_ne_bytes(), &thread, MapFlags::ANY)?)
     }
 
     /// Forgets the application of a process that has ended.

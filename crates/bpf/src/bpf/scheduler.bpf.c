@@ -55,7 +55,8 @@
 const volatile struct {
 	__u64 quantum_ns;
 	__u64 extension_ns;
-} config SEC(".rodata.config") = { 5000000, 1000000 };
+	__u64 neglected; /* a slot that never has its turn, for tests of the watchdog; SLOTS: none */
+} config SEC(".rodata.config") = { 5000000, 1000000, SLOTS };
 
 struct {
 	__u32 alive;  /* 1 from init to exit */
@@ -111,6 +112,8 @@ struct thread {
 	__u32 counted; /* 1 + the class under which it is counted as preempted, or 0 */
 	__u32 yielded; /* it gave up `left` ns of its quantum */
 	__u32 warned;  /* it runs on an extension, since `extended` */
+	__u32 awaited; /* an idle processor is on its way to it */
+	__u32 reserved;
 	__u64 left;
 	__u64 extended;
 	__u64 debt;    /* ns, to be deducted from its next quanta */
@@ -218,11 +221,9 @@ s32 BPF_STRUCT_OPS(wakeful_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 	bool idle = false;
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 
-	/* Nobody else wants that processor. */
-	if (idle && t) {
-		t->queued = bpf_ktime_get_ns();
-		insert(p, SCX_DSQ_LOCAL, quantum(t), 0);
-	}
+	/* To the queue all the same: of two that wake, the idle processor takes the higher. It comes by itself. */
+	if (t)
+		t->awaited = idle;
 	return cpu;
 }
 
@@ -237,6 +238,10 @@ void BPF_STRUCT_OPS(wakeful_enqueue, struct task_struct *p, u64 flags)
 	}
 	t->queued = bpf_ktime_get_ns();
 	insert(p, t->slot, quantum(t), flags);
+	if (t->awaited) {
+		t->awaited = 0;
+		return;
+	}
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -320,7 +325,7 @@ static __noinline __u32 turn(__u32 mine)
 	bpf_for(slot, 0, SLOTS) {
 		struct application *a = application(slot);
 
-		if (!a || (slot != mine && !scx_bpf_dsq_nr_queued(slot)))
+		if (!a || slot == config.neglected || (slot != mine && !scx_bpf_dsq_nr_queued(slot)))
 			continue;
 		if (found == SLOTS || (__s64)(a->vtime - least) < 0) {
 			least = a->vtime;
@@ -336,7 +341,7 @@ static __noinline bool anybody(void)
 	__u32 slot;
 
 	bpf_for(slot, 0, SLOTS) {
-		if (scx_bpf_dsq_nr_queued(slot) && move_to_local(slot))
+		if (slot != config.neglected && scx_bpf_dsq_nr_queued(slot) && move_to_local(slot))
 			return true;
 	}
 	return false;
@@ -481,6 +486,7 @@ bool BPF_STRUCT_OPS(wakeful_yield, struct task_struct *from, struct task_struct 
 	struct thread *t = thread(from);
 
 	if (t) {
+		settle(t, block(space(t->slot), t), bpf_ktime_get_ns());
 		t->yielded = 1;
 		t->left = from->scx.slice;
 	}
