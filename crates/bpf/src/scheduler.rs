@@ -164,9 +164,7 @@ impl Scheduler {
             return Err(Error::Busy(name));
         }
         // libbpf talks on stderr, which is the program's.
-        let printer = libbpf_rs::set_print(
-            std::env::var_os("WAKEFUL_LIBBPF").and(Some((libbpf_rs::PrintLevel::Debug, |_, text| eprint!("{text}")))),
-        );
+        let printer = libbpf_rs::set_print(None);
         let started = Self::start_quietly(config);
         libbpf_rs::set_print(printer);
         started

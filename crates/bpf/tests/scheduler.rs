@@ -425,13 +425,16 @@ fn guest_sched_chooses_the_highest() {
         }
         // From when on everybody has been seen once.
         settled |= queued.len() >= 3;
-        if !settled {
-            continue;
-        }
+        // Who was queued before we looked has waited for we know not how long.
+        let (true, Some(since)) = (settled, since) else { continue };
         checked += 1;
         contested += usize::from(queued.keys().any(|pid| ids[pid] < class));
         if let Some((higher, _)) = queued.iter().find(|(pid, _)| ids[pid] > class) {
-            let waited = at - since.unwrap_or(at);
+            let waited = at - since;
+            if waited < 0.2 {
+                let before: Vec<_> = trace.lines().take_while(|other| *other != line).collect();
+                println!("{ids:?}\n{queued:?}\n{}", before[before.len().saturating_sub(30)..].join("\n"));
+            }
             assert!(
                 waited >= 0.2,
                 "{next} of class {class} before {higher} of {}, after {waited} s:\n{line}",

@@ -31,6 +31,8 @@ mod man;
 mod probe;
 mod program;
 mod run;
+#[cfg(feature = "bpf")]
+mod scheduler;
 mod sigpipe;
 mod sim;
 mod suggest;
@@ -58,6 +60,8 @@ enum Verb {
     Bench(bench::Args),
     Sim(sim::Args),
     Doctor(doctor::Args),
+    #[cfg(feature = "bpf")]
+    Scheduler(scheduler::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -73,6 +77,8 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Bench(args) => bench::main(args),
         Verb::Sim(args) => sim::main(args),
         Verb::Doctor(args) => doctor::main(args),
+        #[cfg(feature = "bpf")]
+        Verb::Scheduler(args) => scheduler::main(args),
         Verb::Completions(args) => completions::main(args, Cli::command()),
         Verb::Man(args) => man::main(args, Cli::command()),
         Verb::TakenView => launch::print_taken_view(),

@@ -30,6 +30,8 @@ fn sections(page: &str) -> Option<&'static [&'static str]> {
         "wakeful-sim" => &[include_str!("../man/sim.roff")],
         page if page.starts_with("wakeful-sim-") => &[],
         "wakeful-doctor" => &[include_str!("../man/doctor.roff")],
+        "wakeful-scheduler" => &[include_str!("../man/scheduler.roff")],
+        page if page.starts_with("wakeful-scheduler-") => &[],
         "wakeful-locks" => &[include_str!("../man/locks.roff")],
         "wakeful-completions" => &[include_str!("../man/completions.roff")],
         _ => return None,

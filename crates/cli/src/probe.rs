@@ -133,7 +133,10 @@ pub fn tunables() -> Option<OsString> {
 pub fn sched_ext() -> View {
     let state = read("/sys/kernel/sched_ext/state");
     let finding = match &state {
-        Some(state) => format!("yes; a scheduler of this kind is {state}"),
+        Some(state) => match read("/sys/kernel/sched_ext/root/ops") {
+            Some(name) => format!("yes; the scheduler `{name}` is in charge"),
+            None => format!("yes; a scheduler of this kind is {state}"),
+        },
         None => "no: this kernel has none".to_string(),
     };
     let needs = "Linux 6.12 with CONFIG_SCHED_CLASS_EXT".to_string();

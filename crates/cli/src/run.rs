@@ -18,13 +18,18 @@ pub struct Args {
     /// Say on standard error which library, lock and view are used
     #[arg(short, long)]
     verbose: bool,
+    /// Put the program under the scheduler that `wakeful scheduler start` has started
+    #[cfg(feature = "bpf")]
+    #[arg(long)]
+    scheduled: bool,
     #[command(flatten)]
     launch: launch::Target,
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let launch = Launch::prepare(args.launch)?;
-    let command = match &launch.program.obstacle {
+    #[allow(unused_mut)]
+    let mut command = match &launch.program.obstacle {
         Some(obstacle) => {
             eprintln!("wakeful: running `{}` unchanged:\n{obstacle}", launch.name());
             launch.plain()
@@ -36,6 +41,13 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
             launch.helped()
         }
     };
+    #[cfg(feature = "bpf")]
+    if args.scheduled {
+        command.env(bpf::HANDLE_VARIABLE, crate::scheduler::join()?);
+        if args.verbose {
+            eprintln!("wakeful: under the scheduler, with an arena of its own");
+        }
+    }
     let error = become_program(&command);
     Err(launch.cannot_run(&error).into())
 }

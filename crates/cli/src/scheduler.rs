@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful scheduler`: the sched_ext scheduler, as a background process that programs ask to be taken in.
+//!
+//! Who connects sends one word, and gets one line: `join` (the handle of its arena, with the descriptors), `status` (a JSON object) or
+//! `stop` (root only). Whom to take in, the kernel says, not the client.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, mem, ptr};
+
+use anyhow::{Context, Result, bail};
+use bpf::scheduler::{self, Config, SLOTS, Scheduler, State};
+use serde::{Deserialize, Serialize};
+
+/// Divide processors among the programs that ask for it, by what their threads say matters
+///
+/// Needs root and a kernel with sched_ext to start. Programs take part with `wakeful run --scheduled`; all others stay where they are, and come before
+/// those that take part. If the scheduler ends, however it ends, the kernel takes its programs back.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Put the scheduler in charge, until it is stopped
+    Start(Tuning),
+    /// End it; its programs go on under the kernel's own scheduler
+    Stop,
+    /// Say whether it is in charge, and what its programs have had
+    Status {
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    #[command(hide = true)]
+    Serve(Tuning),
+}
+
+#[derive(clap::Args)]
+struct Tuning {
+    /// How long a thread runs before it is another's turn
+    #[arg(long, value_name = "TIME", default_value = "5ms")]
+    quantum: humantime::Duration,
+    /// How long a thread may stay that wishes not to be preempted; the time is deducted from its next turns
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    extension: humantime::Duration,
+}
+
+impl Tuning {
+    fn config(&self) -> Result<Config> {
+        let ns = |time: humantime::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let config = Config { quantum_ns: ns(self.quantum), extension_ns: ns(self.extension), ..Config::default() };
+        if !(1_000_000..=1_000_000_000).contains(&config.quantum_ns) {
+            bail!("--quantum {}: from 1ms to 1s", self.quantum);
+        }
+        if !(1..=config.quantum_ns).contains(&config.extension_ns) {
+            bail!("--extension {}: more than nothing, and not more than the quantum", self.extension);
+        }
+        Ok(config)
+    }
+}
+
+/// What `status` tells of a program.
+#[derive(Debug, Serialize, Deserialize)]
+struct Program {
+    process: u32,
+    cpu_seconds: f64,
+    extended: u64,
+    refused: u64,
+    handed_off: u64,
+}
+
+/// What `status` tells.
+#[derive(Debug, Serialize, Deserialize)]
+struct Status {
+    schema: u32,
+    in_charge: bool,
+    programs: Vec<Program>,
+}
+
+fn folder() -> PathBuf {
+    "/run/wakeful".into()
+}
+
+fn socket() -> PathBuf {
+    folder().join("scheduler")
+}
+
+pub fn main(args: Args) -> Result<ExitCode> {
+    match args.verb {
+        Verb::Start(tuning) => start(&tuning),
+        Verb::Stop => stop(),
+        Verb::Status { json } => status(json),
+        Verb::Serve(tuning) => serve(tuning.config()?),
+    }
+}
+
+/// One question to the running scheduler; `None` if none runs.
+fn ask(word: &str) -> Result<Option<(String, Vec<OwnedFd>)>> {
+    let mut stream = match UnixStream::connect(socket()) {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error).context("cannot reach the scheduler"),
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(word.as_bytes())?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let (mut text, descriptors) = receive(&stream).context("the scheduler does not answer")?;
+    stream.read_to_string(&mut text)?;
+    Ok(Some((text, descriptors)))
+}
+
+fn start(tuning: &Tuning) -> Result<ExitCode> {
+    tuning.config()?;
+    if let Some(name) = scheduler::in_charge() {
+        bail!("the scheduler `{name}` is in charge; `wakeful scheduler stop` ends ours");
+    }
+    let program = std::env::current_exe().context("cannot find out where this program is")?;
+    let mut command = Command::new(program);
+    command.args(["scheduler", "serve", "--quantum", &tuning.quantum.to_string()]);
+    command.args(["--extension", &tuning.extension.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).current_dir("/").process_group(0);
+    let mut server = command.spawn().context("cannot start the background process")?;
+    let end = Instant::now() + Duration::from_secs(60);
+    while ask("status").ok().flatten().is_none() {
+        if server.try_wait()?.is_some() || Instant::now() > end {
+            let mut why = String::new();
+            let _ = server.kill();
+            server.stderr.take().expect("it is piped").read_to_string(&mut why)?;
+            bail!("the scheduler did not start:\n{}", why.trim().trim_start_matches("wakeful: "));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    eprintln!("wakeful: the scheduler is in charge of what `wakeful run --scheduled` starts");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stop() -> Result<ExitCode> {
+    match ask("stop")? {
+        Some((answer, _)) if answer == "stopped" => {}
+        Some((answer, _)) => bail!("{answer}"),
+        None => match scheduler::in_charge() {
+            Some(name) => bail!("the scheduler `{name}` is in charge, and it is not ours"),
+            None => bail!("no scheduler runs; `wakeful scheduler start` starts one"),
+        },
+    }
+    let end = Instant::now() + Duration::from_secs(10);
+    while scheduler::in_charge().is_some() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    eprintln!("wakeful: stopped; its programs go on under the kernel's own scheduler");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(json: bool) -> Result<ExitCode> {
+    let status: Status = match ask("status")? {
+        Some((answer, _)) => {
+            serde_json::from_str(&answer).context("the scheduler is of another version; restart it")?
+        }
+        None => Status { schema: 1, in_charge: false, programs: Vec::new() },
+    };
+    if json {
+        println!("{}", serde_json::to_string(&status)?);
+    } else if !status.in_charge {
+        match scheduler::in_charge() {
+            Some(name) => println!("another scheduler is in charge: {name}"),
+            None => println!("no scheduler runs; `wakeful scheduler start` starts one"),
+        }
+    } else {
+        println!("in charge of {} programs", status.programs.len());
+        if !status.programs.is_empty() {
+            println!("{:>9} {:>11} {:>10} {:>9} {:>11}", "process", "cpu time", "extended", "refused", "handed off");
+        }
+        for Program { process, cpu_seconds, extended, refused, handed_off } in &status.programs {
+            println!("{process:>9} {cpu_seconds:>9.1} s {extended:>10} {refused:>9} {handed_off:>11}");
+        }
+    }
+    Ok(if status.in_charge { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Asks the running scheduler to take this process in, and what it becomes; the handle of its arena, for [`bpf::HANDLE_VARIABLE`].
+pub fn join() -> Result<String> {
+    let Some((answer, descriptors)) = ask("join")? else {
+        bail!("no scheduler runs; as root, `wakeful scheduler start` starts one");
+    };
+    let [arena, enrol] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| anyhow::anyhow!("{answer}"))?;
+    let handle = scheduler::Admission { slot: 0, arena, enrol };
+    let text = handle.hand_over()?.to_string();
+    // The program that we become inherits them.
+    mem::forget(handle);
+    scheduler::join().context("the kernel does not let this process join the scheduler")?;
+    Ok(text)
+}
+
+/// Who is at the other end.
+fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of_val(&who) as libc::socklen_t;
+    // SAFETY: the pointers are valid and the length is that of the struct.
+    let result = unsafe {
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &mut length)
+    };
+    if result == 0 { Ok(who) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A program that was taken in.
+struct Member {
+    process: u32,
+    pidfd: OwnedFd,
+}
+
+struct Server {
+    scheduler: Scheduler,
+    /// By slot; the first is never used.
+    members: Vec<Option<Member>>,
+}
+
+fn serve(config: Config) -> Result<ExitCode> {
+    let scheduler = Scheduler::start(config)?;
+    fs::create_dir_all(folder()).context("cannot make /run/wakeful")?;
+    let _ = fs::remove_file(socket());
+    let listener = UnixListener::bind(socket()).context("cannot make the socket in /run/wakeful")?;
+    fs::set_permissions(socket(), fs::Permissions::from_mode(0o666))?;
+    let mut server = Server { scheduler, members: (0..SLOTS).map(|_| None).collect() };
+    loop {
+        // HINT: a second; programs that have ended keep their slot for so long.
+        if wait(&listener, 1000)
+            && let Ok((stream, _)) = listener.accept()
+            && server.answer(&stream).unwrap_or(false)
+        {
+            break;
+        }
+        server.forget_the_dead();
+        if let State::Ended(why) = server.scheduler.state()? {
+            remove(&socket());
+            bail!("the kernel ended the scheduler: {why}");
+        }
+    }
+    remove(&socket());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn remove(socket: &Path) {
+    let _ = fs::remove_file(socket);
+}
+
+/// Is there something to read before the time is over?
+fn wait(what: &impl AsRawFd, ms: i32) -> bool {
+    let mut poll = libc::pollfd { fd: what.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one element.
+    unsafe { libc::poll(&mut poll, 1, ms) > 0 }
+}
+
+impl Server {
+    fn forget_the_dead(&mut self) {
+        for slot in 1..SLOTS {
+            let place = &mut self.members[slot as usize];
+            if place.as_ref().is_some_and(|member| wait(&member.pidfd, 0)) {
+                *place = None;
+                let _ = self.scheduler.release(slot);
+            }
+        }
+    }
+
+    /// True if it was asked to stop.
+    fn answer(&mut self, stream: &UnixStream) -> Result<bool> {
+        // One who dawdles keeps the others waiting for no longer than this.
+        stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+        stream.set_write_timeout(Some(Duration::from_millis(200)))?;
+        let mut word = String::new();
+        stream.take(16).read_to_string(&mut word)?;
+        let who = peer(stream)?;
+        match word.as_str() {
+            "join" => match self.take_in(who.pid as u32) {
+                Ok(admission) => {
+                    send(stream, b" ", &[admission.arena.as_raw_fd(), admission.enrol.as_raw_fd()])?;
+                }
+                Err(error) => send(stream, format!("{error:#}").as_bytes(), &[])?,
+            },
+            "stop" if who.uid == 0 => {
+                send(stream, b"stopped", &[])?;
+                return Ok(true);
+            }
+            "stop" => send(stream, b"only root may stop the scheduler", &[])?,
+            _ => send(stream, serde_json::to_string(&self.status())?.as_bytes(), &[])?,
+        }
+        Ok(false)
+    }
+
+    fn take_in(&mut self, process: u32) -> Result<scheduler::Admission> {
+        self.forget_the_dead();
+        let pidfd = scheduler::pidfd(process).context("the asking process is gone")?;
+        let free = (1..SLOTS).find(|&slot| self.members[slot as usize].is_none());
+        let slot = free.ok_or(bpf::Error::Full)?;
+        let admission = self.scheduler.prepare(slot)?;
+        self.scheduler.admit(pidfd.as_fd(), slot)?;
+        self.members[slot as usize] = Some(Member { process, pidfd });
+        Ok(admission)
+    }
+
+    fn status(&self) -> Status {
+        let programs = self.members.iter().enumerate().filter_map(|(slot, member)| {
+            let had = self.scheduler.application(slot as u32).ok()?;
+            Some(Program {
+                process: member.as_ref()?.process,
+                cpu_seconds: had.cpu_ns as f64 / 1e9,
+                extended: had.extended,
+                refused: had.refused,
+                handed_off: had.handed,
+            })
+        });
+        Status { schema: 1, in_charge: true, programs: programs.collect() }
+    }
+}
+
+/// Room for the descriptors of one message.
+const ROOM: usize = 64;
+
+/// A message with descriptors.
+fn send(stream: &UnixStream, text: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
+    let mut part = IoSlice::new(text);
+    let mut room = [0u64; ROOM / 8];
+    let size = size_of_val(descriptors);
+    // SAFETY: the message describes live memory: one part, and control data that fit into the room.
+    let sent = unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = (&raw mut part).cast();
+        message.msg_iovlen = 1;
+        if !descriptors.is_empty() {
+            message.msg_control = room.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(size as u32) as usize;
+            let head = libc::CMSG_FIRSTHDR(&message);
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = libc::CMSG_LEN(size as u32) as usize;
+            ptr::copy_nonoverlapping(descriptors.as_ptr().cast(), libc::CMSG_DATA(head), size);
+        }
+        libc::sendmsg(stream.as_raw_fd(), &message, libc::MSG_NOSIGNAL)
+    };
+    if sent == text.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The beginning of an answer, and its descriptors.
+fn receive(stream: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
+    let mut text = [0u8; 4096];
+    let mut part = IoSliceMut::new(&mut text);
+    let mut room = [0u64; ROOM / 8];
+    let mut descriptors = Vec::new();
+    // SAFETY: as in `send`; the kernel wrote the control data, and the descriptors are new and ours.
+    let length = unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = (&raw mut part).cast();
+        message.msg_iovlen = 1;
+        message.msg_control = room.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&room);
+        let length = libc::recvmsg(stream.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC);
+        let head = libc::CMSG_FIRSTHDR(&message);
+        if length >= 0 && !head.is_null() && (*head).cmsg_type == libc::SCM_RIGHTS {
+            let count = ((*head).cmsg_len - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+            for index in 0..count {
+                let fd = ptr::read_unaligned(libc::CMSG_DATA(head).cast::<RawFd>().add(index));
+                descriptors.push(OwnedFd::from_raw_fd(fd));
+            }
+        }
+        length
+    };
+    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+    Ok((String::from_utf8_lossy(&text[..length]).into_owned(), descriptors))
+}
