@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::suggest;
+use crate::{figure, suggest};
 
 /// Run locks and barriers on a simulated multiprocessor, with the same result on any computer
 #[derive(clap::Args)]
@@ -21,6 +21,8 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Run(RunArgs),
+    Figure(figure::FigureArgs),
+    Report(figure::ReportArgs),
     Machines(MachinesArgs),
 }
 
@@ -155,6 +157,8 @@ fn repartition(text: &str) -> Result<Repartition, String> {
 pub fn main(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Run(args) => run(&args)?,
+        What::Figure(args) => figure::main(&args)?,
+        What::Report(args) => figure::report(&args)?,
         What::Machines(args) => machines(&args)?,
     }
     Ok(ExitCode::SUCCESS)
