@@ -39,3 +39,47 @@ fn the_number_of_cores_changes_nothing() {
     assert_eq!(svg(figure, &one), svg(figure, &three));
     assert_ne!(one, figure.run(4, 0.002, 2, || {}).unwrap());
 }
+
+/// Those that do not hold are named here, so that a change in either direction is seen.
+fn expect(name: &str, size: f64, failing: &[&str]) {
+    for verdict in verdicts(name, size) {
+        let fails = failing.iter().any(|begin| verdict.claim.starts_with(begin));
+        assert_eq!(verdict.holds, !fails, "{name}: {verdict:?}");
+    }
+}
+
+#[test]
+fn claims_of_figure_14() {
+    expect("tr14", 0.2, &[]);
+}
+
+#[test]
+fn claims_of_figure_25() {
+    expect("tr25", 0.05, &[]);
+}
+
+/// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.
+#[test]
+fn a_golden_figure() {
+    let figure = figure("tr28").unwrap();
+    let data = figure.run(42, 0.01, 2, || {}).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/figure.svg");
+    let is = svg(figure, &data);
+    if std::env::var_os("WAKEFUL_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(path, &is).unwrap();
+    }
+    assert!(
+        is == std::fs::read_to_string(path).unwrap(),
+        "the picture has changed; see above for how to write it anew"
+    );
+}
+
+#[test]
+fn a_missing_number_makes_no_claim_hold() {
+    let figure = figure("tr25").unwrap();
+    let mut data = figure.run(1, 0.001, 2, || {}).unwrap();
+    data.points.iter_mut().for_each(|point| point.failure = Some("broken".into()));
+    for verdict in figure.verdicts(&data) {
+        assert!(!verdict.holds && verdict.number.is_none(), "{verdict:?}");
+    }
+}

@@ -413,7 +413,7 @@ pub const FIGURES: &[Figure] = &[
         series: CENTRAL,
         // 5 threads always have a processor each; 8 have so on average only.
         at: &[0.625, 1.0, 1.5, 2.0, 3.0, 4.0],
-        rounds: 20_000,
+        rounds: 100_000,
         limit_ms: 5_000.0,
         build: central,
         scale: episode,
