@@ -23,7 +23,7 @@ pub struct FigureArgs {
     /// Seed of all that is random
     #[arg(long, value_name = "SEED", default_value = "1")]
     seed: u64,
-    /// This part of the paper's run, for a quick look; claims need all of it
+    /// This part of the run, for a quick look; claims need all of it
     #[arg(long, value_name = "FRACTION", default_value = "1", value_parser = size)]
     size: f64,
     /// Output format

@@ -40,22 +40,29 @@ fn the_number_of_cores_changes_nothing() {
     assert_ne!(one, figure.run(4, 0.002, 2, || {}).unwrap());
 }
 
-/// Those that do not hold are named here, so that a change in either direction is seen.
-fn expect(name: &str, size: f64, failing: &[&str]) {
-    for verdict in verdicts(name, size) {
-        let fails = failing.iter().any(|begin| verdict.claim.starts_with(begin));
-        assert_eq!(verdict.holds, !fails, "{name}: {verdict:?}");
-    }
+/// Claims that do not hold are named here by their beginnings, so that a change in either direction is seen: at the reduced size, and at the full one.
+fn expect(name: &str, size: f64, failing: &[&str], failing_at_full_size: &[&str]) {
+    let failing = if long() { failing_at_full_size } else { failing };
+    let verdicts = verdicts(name, size);
+    let failed: Vec<&str> = verdicts.iter().filter(|it| !it.holds).map(|it| it.claim).collect();
+    let known = failed.len() == failing.len() && failed.iter().zip(failing).all(|(is, was)| is.starts_with(was));
+    assert!(known, "{name}: these fail: {failed:#?}");
 }
 
 #[test]
 fn claims_of_figure_14() {
-    expect("tr14", 0.2, &[]);
+    // Smart-Q collapses here: its waiters nap when who is before them does not run, and a nap beside foreign processes is a quantum.
+    expect(
+        "tr14",
+        0.2,
+        &["Queue, Queue-np", "Queue-HS has", "Ticket-np", "Native-np", "TAS-B and"],
+        &["Queue-HS has", "Ticket-np", "Native-np", "TAS-B and"],
+    );
 }
 
 #[test]
 fn claims_of_figure_25() {
-    expect("tr25", 0.05, &[]);
+    expect("tr25", 0.1, &[], &[]);
 }
 
 /// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.
