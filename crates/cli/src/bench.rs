@@ -17,7 +17,7 @@ use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::launch::{Offered, check_view, view_names};
+use crate::launch::{self, Offered, check_view, view_names};
 use crate::{library, program, suggest};
 
 /// Measure locks against each other in one interleaved run
@@ -258,6 +258,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
+    // A job is what a contender runs in, and some are preloaded.
+    if !matches!(args.what, What::Job { .. }) {
+        launch::check_not_preloaded()?;
+    }
     match args.what {
         What::Mutex(args) => {
             let (critical, outside) = (&args.critical, &args.outside);
@@ -595,7 +599,9 @@ fn text(cell: &Cell) {
     println!("\n{}", title(cell));
     let against = cell.baseline.as_ref().map_or(String::new(), |name| format!("x {name}"));
     print!("{:<NAME$} {:>6} {against:>17} {:>4} {:>5} {:>4}", "", "ops/s", "fair", "csw/s", "cpu");
-    if cell.rows.iter().any(|row| row.wait.is_some()) {
+    // A contender that came to no more than a few turns has no quantiles.
+    let waits = cell.rows.iter().any(|row| row.wait.is_some());
+    if waits {
         print!(" {:>6} {:>6} {:>6}", "p50", "p99.9", "max");
     } else {
         print!(" {:>6}", "ns/op");
@@ -610,6 +616,8 @@ fn text(cell: &Cell) {
         if let Some(wait) = row.wait {
             let [p50, p999, max] = [wait.p50_ns, wait.p999_ns, wait.max_ns].map(format::ns);
             print!(" {p50:>6} {p999:>6} {max:>6}");
+        } else if waits {
+            print!(" {0:>6} {0:>6} {0:>6}", "-");
         } else {
             print!(" {:>6.0}", row.ns);
         }

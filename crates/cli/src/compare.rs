@@ -51,6 +51,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
+    launch::check_not_preloaded()?;
     let launch = Launch::prepare(args.launch)?;
     if let Some(obstacle) = &launch.program.obstacle {
         bail!("there is nothing to compare, `{}` cannot be helped:\n{obstacle}", launch.name());

@@ -87,6 +87,18 @@ pub fn taken_view(library: &Path, help: impl FnOnce(Command) -> Command) -> Resu
     Ok(taken)
 }
 
+/// Refuses to compare where the interposer is preloaded already: what is to run without it would run with it.
+pub fn check_not_preloaded() -> Result<()> {
+    if Interposer::here().is_some() {
+        bail!(
+            "the interposer is preloaded here already, so that nothing would run without it;\n\
+             take {} out of LD_PRELOAD, or leave away the `wakeful run` around this",
+            library::NAME
+        );
+    }
+    Ok(())
+}
+
 /// Takes any word, and offers these to whoever completes: we say more about a wrong name than clap does.
 #[derive(Clone)]
 pub struct Offered(pub fn() -> Vec<&'static str>);
@@ -134,6 +146,23 @@ pub fn view_names() -> Vec<&'static str> {
     views().collect()
 }
 
+/// What to add to "there is no such lock" where the catalogue has the name among those of another kind.
+fn kind(name: &str) -> &'static str {
+    if in_place().contains(&name) {
+        ":\nit is a mutex, for --lock or WAKEFUL_LOCK"
+    } else if catalog::entry(name).is_some() {
+        ":\nit is a mutex, there for `wakeful bench mutex`"
+    } else if rwlocks().contains(&name) {
+        ":\nit is a reader-writer lock, for --rwlock or WAKEFUL_RWLOCK"
+    } else if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
+        ":\nit is a reader-writer lock, there for `wakeful bench rwlock`"
+    } else if catalog::BARRIERS.iter().any(|entry| entry.name == name) {
+        ":\nit is a barrier, there for `wakeful bench barrier`"
+    } else {
+        ""
+    }
+}
+
 /// Checks the name of a lock for the interposer.
 fn check_lock(name: &str) -> Result<()> {
     match catalog::entry(name) {
@@ -143,7 +172,7 @@ fn check_lock(name: &str) -> Result<()> {
              for which a pthread mutex has no room; it is there for `wakeful bench`.{}",
             suggest::hint(name, in_place())
         ),
-        None => bail!("there is no lock `{name}`.{}", suggest::hint(name, in_place())),
+        None => bail!("there is no lock `{name}`{}.{}", kind(name), suggest::hint(name, in_place())),
     }
 }
 
@@ -159,7 +188,7 @@ fn check_rwlock(name: &str) -> Result<()> {
             suggest::hint(name, rwlocks())
         );
     }
-    bail!("there is no reader-writer lock `{name}`.{}", suggest::hint(name, rwlocks()));
+    bail!("there is no reader-writer lock `{name}`{}.{}", kind(name), suggest::hint(name, rwlocks()));
 }
 
 /// Checks the name of a view.

@@ -26,7 +26,7 @@ pub fn find() -> Result<PathBuf> {
             }
             (std::path::absolute(path)?, format!("set {VARIABLE} to the path of {NAME}, or unset it"))
         }
-        None => (beside_us()?, "build it again with `cargo build --release`".to_string()),
+        None => (beside_us()?, format!("build it again with `cargo build --release`, or set {VARIABLE} to its path")),
     };
     // The dynamic linker splits LD_PRELOAD at both and knows no escape.
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
@@ -39,8 +39,17 @@ pub fn find() -> Result<PathBuf> {
     match program::exports(&path, VIEW_SYMBOL.to_bytes()) {
         Ok(true) => Ok(path),
         Ok(false) => bail!("{}\nis a shared library, but not wakeful's interposer;\n{remedy}", path.display()),
+        Err(reason) if forbidden(&reason) => {
+            bail!("cannot preload {}:\n{reason:#};\nlet everybody read it: chmod a+r", path.display())
+        }
         Err(reason) => bail!("cannot preload {}:\n{reason:#};\n{remedy}", path.display()),
     }
+}
+
+/// The file is there, but not for us.
+fn forbidden(reason: &anyhow::Error) -> bool {
+    let kind = reason.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    kind == Some(std::io::ErrorKind::PermissionDenied)
 }
 
 fn beside_us() -> Result<PathBuf> {
@@ -50,8 +59,8 @@ fn beside_us() -> Result<PathBuf> {
     match places.iter().find(|place| place.is_file()) {
         Some(place) => Ok(place.canonicalize()?),
         None => bail!(
-            "{NAME} is neither in {}\nnor in ../lib/wakeful; build it with `cargo build --release`, or \
-             set {VARIABLE}\nto its path",
+            "{NAME} is neither in {}\nnor in ../lib/wakeful; build it with `cargo build --release`,\n\
+             or set {VARIABLE} to its path",
             folder.display()
         ),
     }

@@ -9,6 +9,7 @@ use platform::Platform;
 use serde::Serialize;
 
 use crate::format::{self, Format};
+use crate::launch;
 
 /// List the locks and barriers: where each comes from and what it can do
 #[derive(clap::Args)]
@@ -74,8 +75,11 @@ fn text(locks: &[Lock]) {
             println!("\n{}\n", if lock.kind == "rwlock" { "reader-writer locks" } else { "barriers" });
             kind = lock.kind;
         }
-        // What `run --lock` takes is a mutex.
-        let run = lock.in_place && lock.kind == "mutex";
+        let run = match lock.kind {
+            "mutex" => lock.in_place,
+            "rwlock" => launch::rwlocks().contains(&lock.name),
+            _ => false,
+        };
         let abilities = [
             (run, "run"),
             (lock.timed, "timed"),
@@ -90,7 +94,7 @@ fn text(locks: &[Lock]) {
         println!("    from: {}", lock.citation);
     }
     println!();
-    println!("run       fits into a pthread mutex: `wakeful run --lock` takes it");
+    println!("run       fits into pthread's: `wakeful run` takes it, with --lock or --rwlock");
     println!("timed     can give up waiting");
     println!("fair      serves waiters in the order in which they came");
     println!("informed  uses what the kernel tells about threads and processors");

@@ -13,8 +13,8 @@ use platform::Platform;
 
 /// Run a program with locks that know which of its threads run
 ///
-/// The program's pthread mutexes, condition variables and spin locks are replaced; nothing else changes, and nothing is
-/// printed. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
+/// The program's pthread mutexes, condition variables, spin locks, reader-writer locks, barriers, unnamed semaphores and
+/// pthread_once are replaced; nothing else changes, and nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
 #[derive(clap::Args)]
 pub struct Args {
     /// Say on standard error which library, lock and view are used

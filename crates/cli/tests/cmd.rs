@@ -127,6 +127,52 @@ fn what_is_not_the_interposer_is_not_preloaded() {
 }
 
 #[test]
+fn nothing_is_compared_where_the_interposer_is_preloaded_already() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    let library = folder.path().join("stand-in.so");
+    let outcome = |verb: &[&str]| outcome(wakeful(verb).env("WAKEFUL_PRELOAD", &library).env("LD_PRELOAD", &library));
+    for verb in [&["compare", "true"][..], &["bench", "mutex"], &["bench", "switch"]] {
+        let (status, stdout, stderr) = outcome(verb);
+        assert_eq!((status, stdout.as_str()), (Some(125), ""), "{verb:?}");
+        assert!(stderr.contains("out of LD_PRELOAD"), "{verb:?}: {stderr}");
+    }
+    assert_eq!(outcome(&["run", "true"]), (Some(0), String::new(), String::new()));
+}
+
+#[test]
+fn a_lock_of_another_kind_is_told_apart_from_an_unknown_one() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    for (option, name, hint) in [
+        ("--lock", "rw-native", Some("a reader-writer lock, for --rwlock")),
+        ("--lock", "rw-queue", Some("a reader-writer lock, there for `wakeful bench rwlock`")),
+        ("--lock", "c-spin", Some("a barrier, there for `wakeful bench barrier`")),
+        ("--lock", "no-such", None),
+        ("--rwlock", "native", Some("a mutex, for --lock")),
+        ("--rwlock", "mcs-spin", Some("a mutex, there for `wakeful bench mutex`")),
+        ("--rwlock", "c-spin", Some("a barrier, there for `wakeful bench barrier`")),
+        ("--rwlock", "no-such", None),
+    ] {
+        let mut run = wakeful(&["run", option, name, "true"]);
+        let (status, _, stderr) = outcome(run.env("WAKEFUL_PRELOAD", folder.path().join("stand-in.so")));
+        assert_eq!(status, Some(125), "{option} {name}");
+        assert!(hint.map_or(!stderr.contains("it is"), |hint| stderr.contains(hint)), "{option} {name}: {stderr}");
+        assert!(stderr.contains("There are: ") && stderr.lines().all(|line| line.len() < 80), "{stderr}");
+    }
+}
+
+#[test]
+fn the_catalogue_marks_what_run_takes() {
+    let (_, text, _) = outcome(&mut wakeful(&["locks"]));
+    for entry in catalog::MUTEXES.iter().chain(catalog::RWLOCKS) {
+        let line = text.lines().find(|line| line.split(' ').next() == Some(entry.name)).unwrap();
+        let run = entry.in_place && (entry.timed || catalog::entry(entry.name).is_some());
+        assert_eq!(line.split([' ', ',']).any(|word| word == "run"), run, "{line}");
+    }
+}
+
+#[test]
 fn an_empty_variable_is_unset() {
     let (unset, empty) = (&mut wakeful(&["doctor"]), &mut wakeful(&["doctor"]));
     for variable in ["WAKEFUL_LOCK", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "WAKEFUL_PRELOAD"] {

@@ -118,7 +118,7 @@ pub struct Kernel {
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// It is no TOML, or a field is missing, misspelt or of the wrong type.
-    #[error("{0}")]
+    #[error(transparent)]
     Toml(#[from] Box<toml::de::Error>),
     /// A number makes no sense.
     #[error("{field}: {problem}")]

@@ -16,7 +16,7 @@
 //! | 0-1   | standby    | 0 none; 1 waits, awake; 2 signalled                                                    |
 //! | 2-4   | generation | [`Platform::generation`] of the process that wrote the rest                            |
 //! | 5-9   | in flight  | sleepers woken that have not run yet; at most this many, see I3                        |
-//! | 10-12 | skip       | 1: a waiter may stand by; n: n - 1 waits sleep before one may; 0: nobody waited yet, as 8 |
+//! | 10-12 | skip       | 1: a waiter may stand by; n: n - 1 times `REST` waits sleep, about, before one may; 0: nobody waited yet, as 8 |
 //! | 13-21 | pending    | signals given to sleepers whose wake-up is left to those in flight                     |
 //! | 22-31 | sleepers   | sleepers that no signal was given to; at least this many, see I2; 1023 is "many"       |
 //!
@@ -60,7 +60,7 @@
 //!
 //! Signaller preempted between count and wake-up: the wake-up is late by that, as with any futex. Woken thread not run soon: what is pending waits
 //! for it, up to a scheduling delay; with fewer than `processors` in flight nothing does. Standby preempted: its signal waits likewise. The hint wrong, "none preempted": the standby
-//! polls for [`SPIN_NS`] on a processor that somebody wanted, at one wait in 7. Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
+//! polls for [`SPIN_NS`] on a processor that somebody wanted, at one wait in some hundred (`REST`). Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
 //! first waiter finds another generation and starts afresh.
 //!
 //! # Fairness and space
@@ -99,9 +99,12 @@ const SLEEPERS_ONE: u32 = 1 << 22;
 const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
 
 /// COST: how long a standby polls: what an idle processor of the machine below takes to go to sleep and back, so that a partner that
-/// runs elsewhere finds it awake (2-core virtual machine, 2026). One in vain makes the next 6 waits sleep at once, so the average loss is 5 us a wait
+/// runs elsewhere finds it awake (2-core virtual machine, 2026). One in vain makes the next 6 x REST waits sleep at once, so the average loss is 0.1 us a wait
 /// where the partner never comes (it needs this very processor, which no view shows of a thread that was woken and has not run).
 const SPIN_NS: u64 = 40_000;
+/// COST: `skip` is counted down where `sequence` is a multiple of this. With 1, two threads that share a processor lose a factor of ten to glibc's, which
+/// just switches between them (0.3 us); with 64 they lose nothing, and two that do not find out after some hundred waits.
+const REST: u32 = 64;
 /// COST: nanoseconds between two looks of the standby: about a transfer of the cache line.
 const POLL_NS: u64 = 150;
 /// COST: nanoseconds between two questions whether somebody wants the processor: each looks at every thread.
@@ -182,6 +185,8 @@ impl<P: Platform> Wakeful<P> {
                 (true, _) => base | WAITING,
                 (false, 0) => more_sleepers(base | SKIP),
                 (false, SKIP_ONE) => more_sleepers(base),
+                // Only now and then: see `REST`.
+                (false, _) if sequence % REST.min(P::PAUSES) != 0 => more_sleepers(base),
                 (false, _) => more_sleepers(base - SKIP_ONE),
             };
             // ORDER: Release, pairs with the Acquire in S2 and S3: our read of the sequence comes before their change of it.

@@ -105,6 +105,8 @@ const AHEAD: u32 = 4;
 const SPIN_NS: u64 = 40_000;
 const POLL_NS: u64 = 150;
 const ASK_NS: u64 = 2_000;
+/// COST: one wait in so many, by the clock, counts the skips down: as there.
+const REST: u32 = 64;
 
 /// The default semaphore.
 pub struct Wakeful<P: Platform> {
@@ -243,11 +245,12 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// W3. `in_vain`: it was the standby. `instead`: it would be if it did not have to skip.
+    /// W3. `in_vain`: it was the standby. `instead`: it would be if it did not have to skip; now and then that is one skip less.
     fn count_in(&self, in_vain: bool, instead: bool) {
+        let rested = instead && (P::now_ns() / POLL_NS).is_multiple_of(u64::from(REST.min(P::PAUSES)));
         self.change_crowd(|crowd| {
             let crowd = if crowd & COUNT == COUNT { crowd } else { crowd + 1 };
-            match (in_vain, instead && crowd & SKIP != 0) {
+            match (in_vain, rested && crowd & SKIP != 0) {
                 (true, _) => crowd | SKIP,
                 (false, true) => crowd - SKIP_ONE,
                 (false, false) => crowd,
