@@ -2,14 +2,10 @@
 //! Every algorithm of the catalogue in loom.
 
 use conformance::loom::{Bounds, Loom, explore};
-use conformance::{HINTS, Settings, bodies, long};
+use conformance::{HINTS, Settings, bodies, further, long};
 
 fn bounds(preemptions: usize, executions: usize) -> Bounds {
-    if long() {
-        Bounds { preemptions: preemptions + 1, executions: executions * 100 }
-    } else {
-        Bounds { preemptions, executions }
-    }
+    Bounds { preemptions: preemptions + long() as usize, executions: executions * further() }
 }
 
 fn report(name: &str, executions: usize) {
