@@ -134,7 +134,7 @@ pub struct Comparison {
     pub helped: Side,
     /// Wall-clock time without over that with: above 1 is faster with.
     pub speedup: Option<Interval>,
-    /// Processor time without over that with. `None` where it is too short to be seen.
+    /// Processor time with over that without: above 1 costs more with. `None` where it is too short to be seen.
     pub cpu_ratio: Option<Interval>,
     /// Every pair wrote the same, if that was compared.
     pub same_output: Option<bool>,
@@ -200,8 +200,8 @@ pub fn judge(plain_runs: Vec<Run>, helped_runs: Vec<Run>, ignore_failure: bool) 
         &values(&helped_runs, |run| run.wall_seconds),
     );
     let cpu_ratio = stats::paired_ratio(
-        &values(&plain_runs, |run| run.usage.cpu_seconds()),
         &values(&helped_runs, |run| run.usage.cpu_seconds()),
+        &values(&plain_runs, |run| run.usage.cpu_seconds()),
     );
     let all = || plain_runs.iter().chain(&helped_runs);
     let compared = all().all(|run| run.output.is_some());
