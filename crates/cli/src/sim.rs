@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful sim`: the simulated multiprocessor.
 
+use std::fs::File;
+use std::io::Read;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -9,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::suggest;
+use crate::{figure, suggest};
 
 /// Run locks and barriers on a simulated multiprocessor, with the same result on any computer
 #[derive(clap::Args)]
@@ -21,6 +23,8 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Run(RunArgs),
+    Figure(figure::FigureArgs),
+    Report(figure::ReportArgs),
     Machines(MachinesArgs),
 }
 
@@ -52,18 +56,18 @@ struct RunArgs {
     /// Threads may go to other processors, where the machine's kernel moves them
     #[arg(long)]
     unbound: bool,
-    /// Length of a critical section
-    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = time)]
-    critical: f64,
+    /// Length of a critical section [default: 20us]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    critical: Option<f64>,
     /// Length of the work outside, or between two barriers [default: 280us; 0 between barriers]
     #[arg(long, value_name = "TIME", value_parser = time)]
     outside: Option<f64>,
     /// By which fraction lengths vary
     #[arg(long, value_name = "FRACTION", default_value = "0.2", value_parser = fraction)]
     vary: f64,
-    /// Of 100 sections under a reader-writer lock, so many write
-    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
-    writers: f64,
+    /// Of 100 sections under a reader-writer lock, so many write [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    writers: Option<f64>,
     /// Sections or episodes of each thread
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     rounds: u64,
@@ -155,6 +159,8 @@ fn repartition(text: &str) -> Result<Repartition, String> {
 pub fn main(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Run(args) => run(&args)?,
+        What::Figure(args) => figure::main(&args)?,
+        What::Report(args) => figure::report(&args)?,
         What::Machines(args) => machines(&args)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -168,8 +174,15 @@ pub fn machine(name: &str) -> Result<Machine> {
     if !name.contains(['/', '.']) {
         bail!("there is no machine `{name}`.{}", suggest::hint(name, MACHINES.iter().copied()));
     }
-    let text =
-        std::fs::read_to_string(name).with_context(|| format!("cannot read the machine's description {name}"))?;
+    let cannot = || format!("cannot read the machine's description {name}");
+    let mut text = String::new();
+    // COST: bytes; those that come with the crate have 3,000. A device may have no end.
+    let read = File::open(name).and_then(|file| file.take(1 << 20).read_to_string(&mut text)).with_context(cannot)?;
+    if read == 1 << 20 {
+        bail!(
+            "{name} is longer than 1 MiB and so no machine's description;\n`wakeful sim machines` lists those that there are"
+        );
+    }
     Machine::parse(&text).with_context(|| format!("{name} does not describe a machine"))
 }
 
@@ -200,9 +213,18 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
     let lock = args.lock.clone();
     let kind = kind(&lock)?;
     let barrier = matches!(kind, Kind::Barrier);
+    if args.writers.is_some() && !matches!(kind, Kind::RwLock) {
+        bail!("--writers is for reader-writer locks, and {lock} is none: leave it out");
+    }
+    if args.critical.is_some() && barrier {
+        bail!(
+            "--critical is for locks, and {lock} is a barrier: leave it out,\nor say --outside for the work between two episodes"
+        );
+    }
+    let critical_ns = args.critical.unwrap_or(20_000.0);
     let program = match kind {
-        Kind::Mutex => Program::Mutex { lock, critical_ns: args.critical, outside_ns },
-        Kind::RwLock => Program::RwLock { lock, critical_ns: args.critical, outside_ns, writers_percent: args.writers },
+        Kind::Mutex => Program::Mutex { lock, critical_ns, outside_ns },
+        Kind::RwLock => Program::RwLock { lock, critical_ns, outside_ns, writers_percent: args.writers.unwrap_or(5.0) },
         Kind::Barrier => Program::Barrier { barrier: lock, outside_ns: args.outside.unwrap_or(0.0) },
     };
     let of_level = if barrier { (args.mp * f64::from(processors)).round() as u32 } else { processors };
@@ -384,7 +406,7 @@ fn text(args: &RunArgs, workload: &Workload, results: &Results) {
     );
     println!(
         "accesses        {}, {:.1} % misses, which queued for {}",
-        format::count(results.accesses as f64),
+        format::whole(results.accesses),
         share(results.misses as f64, results.accesses as f64),
         ms(results.queued_ms)
     );

@@ -41,6 +41,7 @@
 
 mod engine;
 pub mod explore;
+pub mod figure;
 mod kernel;
 mod machine;
 mod memory;

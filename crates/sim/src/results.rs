@@ -81,7 +81,7 @@ pub struct Results {
     pub foreign_ms: f64,
     /// Of the program's, without waiting.
     pub work_ms: f64,
-    /// From one thread or process to another, on all processors.
+    /// From one thread or process, or from none, to another or to the same after a pause without one; on all processors.
     pub context_switches: u64,
     /// Of the program's threads.
     pub preemptions: u64,

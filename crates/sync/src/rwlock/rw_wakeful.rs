@@ -265,7 +265,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn wait(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        P::register();
+        P::register_lazily();
         let arrived = P::now_ns();
         let mut grace = None;
         let mut displaced = false;
@@ -537,7 +537,7 @@ impl<P: Platform> Wakeful<P> {
     fn read_aside(&self) -> bool {
         let me = P::current();
         if me == ThreadId::NONE {
-            P::register();
+            P::register_lazily();
             return false;
         }
         let place = P::reading(me);
@@ -703,7 +703,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn upgrade_by(&self, deadline: Option<Deadline>) -> bool {
-        P::register();
+        P::register_lazily();
         let since = P::now_ns();
         loop {
             let word = self.state.load(Relaxed);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The papers' figures: reproducible, and the claims.
+
+use sim::figure::{FIGURES, Verdict, figure, svg};
+
+fn long() -> bool {
+    std::env::var_os("WAKEFUL_LONG").is_some_and(|value| value == "1")
+}
+
+fn verdicts(name: &str, size: f64) -> Vec<Verdict> {
+    let figure = figure(name).unwrap();
+    let data = figure.run(1, if long() { 1.0 } else { size }, 2, || {}).unwrap();
+    for point in &data.points {
+        assert_eq!(point.failure, None, "{point:?}");
+    }
+    let verdicts = figure.verdicts(&data);
+    verdicts.iter().for_each(|it| println!("{} {:?} ({}): {}", it.holds, it.number, it.bound, it.claim));
+    verdicts
+}
+
+#[test]
+fn all_names_are_in_the_catalogue_and_differ() {
+    for (index, figure) in FIGURES.iter().enumerate() {
+        assert!(FIGURES[..index].iter().all(|other| other.name != figure.name), "{}", figure.name);
+        for name in figure.series {
+            let known = catalog::entry(name).or(catalog::rwlock(name)).is_some() || catalog::barrier(name).is_some();
+            assert!(known, "{}: {name}", figure.name);
+        }
+        assert!(!figure.claims.is_empty(), "{}", figure.name);
+    }
+}
+
+#[test]
+fn the_number_of_cores_changes_nothing() {
+    let figure = figure("tr25").unwrap();
+    let run = |cores| figure.run(3, 0.002, cores, || {}).unwrap();
+    let (one, three) = (run(1), run(3));
+    assert_eq!(one, three);
+    assert_eq!(svg(figure, &one), svg(figure, &three));
+    assert_ne!(one, figure.run(4, 0.002, 2, || {}).unwrap());
+}
+
+/// Claims that do not hold are named here by their beginnings, so that a change in either direction is seen: at the reduced size, and at the full one.
+fn expect(name: &str, size: f64, failing: &[&str], failing_at_full_size: &[&str]) {
+    let failing = if long() { failing_at_full_size } else { failing };
+    let verdicts = verdicts(name, size);
+    let failed: Vec<&str> = verdicts.iter().filter(|it| !it.holds).map(|it| it.claim).collect();
+    let known = failed.len() == failing.len() && failed.iter().zip(failing).all(|(is, was)| is.starts_with(was));
+    assert!(known, "{name}: these fail: {failed:#?}");
+}
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "minutes without optimization: cargo test --release, WAKEFUL_LONG=1 for the full size"
+)]
+fn claims_of_figure_14() {
+    expect(
+        "tr14",
+        0.2,
+        &["Queue, Queue-np", "Queue-HS has", "Ticket-np", "Native-np", "TAS-B and"],
+        &["Queue-HS has", "Ticket-np", "Native-np", "TAS-B and"],
+    );
+}
+
+#[test]
+fn claims_of_figure_25() {
+    let failing = &["In the absence", "At level 1", "Without", "C-sched retains", "At very high"];
+    expect("tr25", 0.1, failing, &["In the absence", "Without", "At very high"]);
+}
+
+/// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.
+#[test]
+fn a_golden_figure() {
+    let figure = figure("tr28").unwrap();
+    let data = figure.run(42, 0.01, 2, || {}).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/figure.svg");
+    let is = svg(figure, &data);
+    if std::env::var_os("WAKEFUL_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(path, &is).unwrap();
+    }
+    assert!(
+        is == std::fs::read_to_string(path).unwrap(),
+        "the picture has changed; see above for how to write it anew"
+    );
+}
+
+#[test]
+fn a_missing_number_makes_no_claim_hold() {
+    let figure = figure("tr25").unwrap();
+    let mut data = figure.run(1, 0.001, 2, || {}).unwrap();
+    data.points.iter_mut().for_each(|point| point.failure = Some("broken".into()));
+    for verdict in figure.verdicts(&data) {
+        assert!(!verdict.holds && verdict.number.is_none(), "{verdict:?}");
+    }
+}
