@@ -273,6 +273,18 @@ mod tests {
         assert_eq!(judge(scaled(1.0), scaled(0.5)).speedup.unwrap().median, 2.0);
     }
 
+    /// Both ratios as the text words them: so many times as fast, so many times the processor time.
+    #[test]
+    fn ratios_are_times_plain() {
+        let user_seconds = 3.0;
+        let busy = |runs: Vec<Run>, factor: f64| -> Vec<Run> {
+            let usage = Usage { user_seconds: user_seconds * factor, ..Usage::default() };
+            runs.into_iter().map(|run| Run { usage, ..run }).collect()
+        };
+        let it = judge(busy(scaled(1.0), 1.0), busy(scaled(0.5), 4.0));
+        assert_eq!((it.speedup.unwrap().median, it.cpu_ratio.unwrap().median), (2.0, 4.0));
+    }
+
     #[test]
     fn runs_that_end_differently_are_not_judged() {
         let mut helped = scaled(0.5);

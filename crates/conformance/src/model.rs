@@ -8,10 +8,11 @@
 macro_rules! model {
     ($(#[$doc:meta])* $name:ident, $checker:ident, $choose:expr) => {
         use std::cell::{Cell as StdCell, RefCell};
+        use std::sync::PoisonError;
         use std::sync::atomic::Ordering::*;
 
         use ::$checker::sync::atomic;
-        use ::$checker::sync::{Condvar, Mutex};
+        use ::$checker::sync::{Condvar, Mutex, MutexGuard};
         use ::$checker::thread;
         use platform::{Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
 
@@ -198,6 +199,11 @@ macro_rules! model {
             WORLD.get().expect("inside a model")
         }
 
+        /// Poisoned where a thread of the model had it while another one unwound: for the standard library both are the same thread.
+        fn asleep(world: &World) -> MutexGuard<'_, Vec<(usize, usize)>> {
+            world.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
         /// Runs `body` as the first thread of a fresh world.
         fn in_world(settings: Settings, execution: usize, body: impl FnOnce()) {
             let zeros = || std::array::from_fn(|_| Atomic::new(0));
@@ -382,7 +388,7 @@ macro_rules! model {
             fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
                 let me = Self::register().0 as usize;
                 let address = std::ptr::from_ref(word) as usize;
-                let mut sleepers = world().sleepers.lock().unwrap();
+                let mut sleepers = asleep(world());
                 if word.load(Relaxed) != expected {
                     return Wait::Changed;
                 }
@@ -394,7 +400,7 @@ macro_rules! model {
                     drop(sleepers);
                     thread::yield_now();
                     CLOCK.with(|clock| clock.set(clock.get().max(deadline.ns)));
-                    let mut sleepers = world().sleepers.lock().unwrap();
+                    let mut sleepers = asleep(world());
                     return match sleepers.iter().position(|&(_, thread)| thread == me) {
                         Some(place) => {
                             sleepers.remove(place);
@@ -407,14 +413,14 @@ macro_rules! model {
                 sleepers.push((address, me));
                 rests();
                 while sleepers.iter().any(|&(_, thread)| thread == me) {
-                    sleepers = world().wake[me].wait(sleepers).unwrap();
+                    sleepers = world().wake[me].wait(sleepers).unwrap_or_else(PoisonError::into_inner);
                 }
                 acts(world());
                 Wait::Woken
             }
 
             fn wake(word: *const AtomicU32, count: u32) -> u32 {
-                let mut sleepers = world().sleepers.lock().unwrap();
+                let mut sleepers = asleep(world());
                 let mut woken = 0;
                 while woken < count {
                     let Some(place) = sleepers.iter().position(|&(address, _)| address == word as usize) else { break };

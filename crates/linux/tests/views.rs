@@ -670,8 +670,11 @@ fn affinity() {
     assert_eq!(Linux::processors(), all);
     // What would open files is not done where a standard descriptor is closed.
     // SAFETY: put back below.
-    let aside = unsafe { libc::dup(0) };
-    assert_eq!(unsafe { libc::close(0) }, 0);
+    let aside = unsafe {
+        let aside = libc::dup(0);
+        assert_eq!(libc::close(0), 0);
+        aside
+    };
     let without = seen();
     // SAFETY: ours.
     assert_eq!(unsafe { libc::dup2(aside, 0) }, 0);
