@@ -8,11 +8,10 @@
 macro_rules! model {
     ($(#[$doc:meta])* $name:ident, $checker:ident, $choose:expr) => {
         use std::cell::{Cell as StdCell, RefCell};
-        use std::sync::PoisonError;
         use std::sync::atomic::Ordering::*;
 
         use ::$checker::sync::atomic;
-        use ::$checker::sync::{Condvar, Mutex, MutexGuard};
+        use ::$checker::sync::{Condvar, Mutex};
         use ::$checker::thread;
         use platform::{Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
 
@@ -199,11 +198,6 @@ macro_rules! model {
             WORLD.get().expect("inside a model")
         }
 
-        /// Poisoned where a thread of the model had it while another one unwound: for the standard library both are the same thread.
-        fn asleep(world: &World) -> MutexGuard<'_, Vec<(usize, usize)>> {
-            world.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
-        }
-
         /// Runs `body` as the first thread of a fresh world.
         fn in_world(settings: Settings, execution: usize, body: impl FnOnce()) {
             let zeros = || std::array::from_fn(|_| Atomic::new(0));
@@ -388,7 +382,7 @@ macro_rules! model {
             fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
                 let me = Self::register().0 as usize;
                 let address = std::ptr::from_ref(word) as usize;
-                let mut sleepers = asleep(world());
+                let mut sleepers = world().sleepers.lock().unwrap();
                 if word.load(Relaxed) != expected {
                     return Wait::Changed;
                 }
@@ -400,7 +394,7 @@ macro_rules! model {
                     drop(sleepers);
                     thread::yield_now();
                     CLOCK.with(|clock| clock.set(clock.get().max(deadline.ns)));
-                    let mut sleepers = asleep(world());
+                    let mut sleepers = world().sleepers.lock().unwrap();
                     return match sleepers.iter().position(|&(_, thread)| thread == me) {
                         Some(place) => {
                             sleepers.remove(place);
@@ -413,14 +407,14 @@ macro_rules! model {
                 sleepers.push((address, me));
                 rests();
                 while sleepers.iter().any(|&(_, thread)| thread == me) {
-                    sleepers = world().wake[me].wait(sleepers).unwrap_or_else(PoisonError::into_inner);
+                    sleepers = world().wake[me].wait(sleepers).unwrap();
                 }
                 acts(world());
                 Wait::Woken
             }
 
             fn wake(word: *const AtomicU32, count: u32) -> u32 {
-                let mut sleepers = asleep(world());
+                let mut sleepers = world().sleepers.lock().unwrap();
                 let mut woken = 0;
                 while woken < count {
                     let Some(place) = sleepers.iter().position(|&(address, _)| address == word as usize) else { break };

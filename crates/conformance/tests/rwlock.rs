@@ -163,7 +163,12 @@ macro_rules! suite {
 
                 #[test]
                 fn unwinding() {
-                    loom($name, "unwinding", 2, 300, || bodies::unwinding::<P, $type>(3));
+                    // Not further in the long exploration: see loom.rs.
+                    let bounds = Bounds { preemptions: 2, executions: 300 };
+                    for settings in settings($name) {
+                        let what = concat!($name, ", unwinding");
+                        conformance::loom::explore(what, settings, bounds, || bodies::unwinding::<P, $type>(3));
+                    }
                 }
 
                 timed_only! { $kind
