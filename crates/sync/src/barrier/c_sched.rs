@@ -45,7 +45,7 @@
 //! # Under the scheduler
 //!
 //! Optimal where the P processors run the program's threads and no others. With foreign load the spinners wait for members without a
-//! processor. A change of P is one episode late, on a platform that tells of it (`linux` counts once, at program start). Hint wrong: more or fewer spin; the number of units is right all the same (I3).
+//! processor. A change of P is one episode late, and on `linux`, which looks once a second, up to a second more. Hint wrong: more or fewer spin; the number of units is right all the same (I3).
 //!
 //! # Fairness and space
 //!
@@ -99,6 +99,7 @@ impl<P: Platform> RawBarrier<P> for CSched<P> {
         let arrivals = self.count.fetch_add(1, AcqRel) + 1;
         if arrivals == self.parties {
             self.count.store(0, Relaxed);
+            P::refresh_processors(None);
             self.processors[1 - sense as usize].store(P::processors(), Relaxed);
             // ORDER: Release (R3), pairs with A4.
             self.sense.store(sense, Release);

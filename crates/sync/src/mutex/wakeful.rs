@@ -610,8 +610,8 @@ impl<P: Platform> Wakeful<P> {
             loop {
                 let alone = word & NEWEST == 0;
                 let new = if alone { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
-                // ORDER: Release, as for A3.
-                match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
+                // Relaxed: who has a deadline was never in line, and so wrote no links to publish.
+                match self.word.compare_exchange_weak(word, new, Relaxed, Relaxed) {
                     Ok(_) if alone || word & RELAY != 0 => return,
                     Ok(_) => return self.promote(),
                     Err(now) => word = now,

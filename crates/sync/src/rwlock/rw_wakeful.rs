@@ -324,6 +324,7 @@ impl<P: Platform> Wakeful<P> {
     /// The only waiter that watches the state.
     fn wait_in_front(&self, want: Want, deadline: Option<Deadline>) -> bool {
         let since = P::now_ns();
+        P::refresh_processors(Some(since));
         if !self.shared(since) {
             let uses = self.uses();
             // More processors may do the same together without any of them being that fast.
