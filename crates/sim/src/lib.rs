@@ -39,6 +39,7 @@
 //! hash table, and time is an integer number of picoseconds. (Words on threads' stacks are the exception that algorithms of the catalogue do not make: their number
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
+mod app;
 mod engine;
 pub mod explore;
 pub mod figure;
@@ -81,6 +82,11 @@ pub enum SimError {
 
 /// An object in the machine's memory: a copyable reference, for the threads of one simulation.
 pub struct Placed<T: ?Sized>(*mut T);
+
+// SAFETY: as for `Word`: the threads of a machine run on one thread of the host, one at a time, and what is placed belongs to one machine.
+unsafe impl<T: ?Sized + Sync> Send for Placed<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync> Sync for Placed<T> {}
 
 impl<T: ?Sized> Clone for Placed<T> {
     fn clone(&self) -> Self {
@@ -143,10 +149,22 @@ pub fn simulate_with(
     wanted: u64,
     build: impl FnOnce(&mut World),
 ) -> Results {
+    simulate_then(machine, setting, seed, wanted, build, |()| ()).0
+}
+
+/// As [`simulate_with`]; when all is done, `look` makes something of what `build` has left and of what is in the machine's memory.
+fn simulate_then<T, R>(
+    machine: &Machine,
+    setting: &Setting,
+    seed: u64,
+    wanted: u64,
+    build: impl FnOnce(&mut World) -> T,
+    look: impl FnOnce(T) -> R,
+) -> (Results, R) {
     let mut engine = Engine::new(machine, setting, seed);
     let this: *mut Engine = &mut *engine;
     engine::with(this, || {
-        build(&mut World(this));
+        let built = build(&mut World(this));
         // SAFETY: `build` has ended, and nobody else knows the machine.
         unsafe {
             let count = (*this).processors.len();
@@ -155,7 +173,7 @@ pub fn simulate_with(
                 (*this).spawn_foreign(number % count);
             }
             engine::run(this);
-            Results::of(&*this, &machine.name, seed, wanted)
+            (Results::of(&*this, &machine.name, seed, wanted), look(built))
         }
     })
 }
@@ -170,17 +188,24 @@ pub fn simulate(machine: &Machine, workload: &Workload, seed: u64) -> Result<Res
     if threads + foreign > MOST_THREADS {
         return Err(SimError::Threads { threads: threads + foreign, most: MOST_THREADS });
     }
-    let mut built = false;
-    let results = simulate_with(machine, &workload.setting, seed, threads * workload.rounds, |world| {
-        built = workload.build(world);
-    });
-    if built {
+    let (mut results, digest) = simulate_then(
+        machine,
+        &workload.setting,
+        seed,
+        workload.wanted(),
+        |world| workload.build(world),
+        |digests| digests.map(|all| all.into_iter().map(|digest| digest()).next()),
+    );
+    if let Some(digest) = digest {
+        results.digest = digest.filter(|_| !results.limited && results.failure.is_none());
         return Ok(results);
     }
     let (kind, name) = match &workload.program {
-        Program::Mutex { lock, .. } => ("mutex", lock),
+        Program::Mutex { lock, .. } | Program::Quicksort { lock, .. } | Program::Cholesky { lock, .. } => {
+            ("mutex", lock)
+        }
         Program::RwLock { lock, .. } => ("reader-writer lock", lock),
-        Program::Barrier { barrier, .. } => ("barrier", barrier),
+        Program::Barrier { barrier, .. } | Program::Gauss { barrier, .. } => ("barrier", barrier),
     };
     Err(SimError::Unknown { kind, name: name.clone() })
 }
