@@ -20,6 +20,16 @@ pub struct Args {
     what: What,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum App {
+    /// Quicksort: ranges on a stack under the lock
+    Quicksort,
+    /// Sparse Cholesky factorization: a lock a column and one for the queue
+    Cholesky,
+    /// Gaussian elimination: a barrier a column
+    Gauss,
+}
+
 #[derive(clap::Subcommand)]
 enum What {
     Run(RunArgs),
@@ -43,6 +53,12 @@ struct RunArgs {
     /// A lock or a barrier of `wakeful locks`
     #[arg(long, value_name = "NAME")]
     lock: String,
+    /// A real program in the place of the loop: with a mutex quicksort or cholesky, with a barrier gauss
+    #[arg(long, value_enum, conflicts_with_all = ["critical", "outside", "vary", "writers", "rounds"])]
+    app: Option<App>,
+    /// Size of its input: numbers to sort, columns to factor or equations to solve [default: 16384, 508 or 128]
+    #[arg(long, value_name = "N", requires = "app", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    size: Option<u32>,
     /// Threads; by default one a processor, of a barrier as many as the multiprogramming level
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4094))]
     threads: Option<u32>,
@@ -222,10 +238,25 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
         );
     }
     let critical_ns = args.critical.unwrap_or(20_000.0);
-    let program = match kind {
-        Kind::Mutex => Program::Mutex { lock, critical_ns, outside_ns },
-        Kind::RwLock => Program::RwLock { lock, critical_ns, outside_ns, writers_percent: args.writers.unwrap_or(5.0) },
-        Kind::Barrier => Program::Barrier { barrier: lock, outside_ns: args.outside.unwrap_or(0.0) },
+    let program = match (args.app, kind) {
+        (Some(App::Quicksort), Kind::Mutex) => Program::Quicksort { lock, elements: args.size.unwrap_or(16_384) },
+        (Some(App::Cholesky), Kind::Mutex) => {
+            let columns = args.size.unwrap_or(508);
+            // A tree of n levels has 2^n - 1 nodes of 4 columns.
+            Program::Cholesky { lock, levels: (columns / 4 + 1).ilog2().clamp(1, 10) }
+        }
+        (Some(App::Gauss), Kind::Barrier) => match args.size.unwrap_or(128) {
+            // COST: equations; 1,000 are 4 MB of words, and take a minute.
+            rows @ ..=2000 => Program::Gauss { barrier: lock, rows },
+            _ => bail!("gauss solves at most 2000 equations: give a smaller --size"),
+        },
+        (Some(App::Gauss), _) => bail!("--app gauss takes a barrier, and {lock} is none: see `wakeful locks`"),
+        (Some(_), _) => bail!("this program takes a mutex, and {lock} is none: see `wakeful locks`"),
+        (None, Kind::Mutex) => Program::Mutex { lock, critical_ns, outside_ns },
+        (None, Kind::RwLock) => {
+            Program::RwLock { lock, critical_ns, outside_ns, writers_percent: args.writers.unwrap_or(5.0) }
+        }
+        (None, Kind::Barrier) => Program::Barrier { barrier: lock, outside_ns: args.outside.unwrap_or(0.0) },
     };
     let of_level = if barrier { (args.mp * f64::from(processors)).round() as u32 } else { processors };
     if barrier && args.threads.is_some() && args.mp != 1.0 {
@@ -361,8 +392,13 @@ fn csv(args: &RunArgs, workload: &Workload, results: &Results) -> Result<()> {
 fn text(args: &RunArgs, workload: &Workload, results: &Results) {
     let ms = |ms: f64| format::ns((ms * 1e6) as u64);
     let share = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
-    let barrier = matches!(workload.program, Program::Barrier { .. });
-    let what = if barrier { "episodes" } else { "sections" };
+    let barrier = matches!(workload.program, Program::Barrier { .. } | Program::Gauss { .. });
+    let what = match args.app {
+        None if barrier => "episodes",
+        None => "sections",
+        Some(App::Quicksort) => "numbers ",
+        Some(_) => "columns ",
+    };
     println!("{} on {}, {} processors", args.lock, results.machine, results.processors);
     println!(
         "{} threads{}, level {}, seed {}",
@@ -384,6 +420,9 @@ fn text(args: &RunArgs, workload: &Workload, results: &Results) {
         results.sections as f64 / parties,
         format::count(results.rate() / parties)
     );
+    if let Some(digest) = results.digest {
+        println!("digest          {digest:08x}");
+    }
     if let Some(waits) = &results.waits {
         println!(
             "waits           p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",

@@ -44,6 +44,7 @@ const MOST: f64 = 3.0;
 const LEVEL: Axis = Axis { label: "multiprogramming level", unit: "processes per processor", log: false };
 const PROCESSORS: Axis = Axis { label: "processors", unit: "", log: false };
 const TIME: Axis = Axis { label: "execution time", unit: "ms", log: true };
+const COMPLETION: Axis = Axis { label: "completion time", unit: "ms", log: true };
 const EPISODE: Axis = Axis { label: "time per barrier", unit: "us", log: true };
 
 fn whole(estimated_ms: f64, _: u64) -> f64 {
@@ -111,6 +112,43 @@ fn trees_by_processors(machine: Machine, barrier: &str, processors: f64, rounds:
 /// Figure 29: 57 processors.
 fn trees_by_interval(machine: Machine, barrier: &str, every_ms: f64, rounds: u64) -> (Machine, Workload) {
     trees(machine, barrier, 57, every_ms, rounds)
+}
+
+/// Figures 17 to 20: one thread a processor, bound, and at level 2 a foreign process beside each. The papers' inputs are larger.
+fn with_locks(machine: Machine, program: Program, level: f64) -> (Machine, Workload) {
+    let processors = machine.processors.count.value;
+    let workload = Workload::tr_lock("", processors, level, 0.0, 1);
+    (machine, Workload { program, ..workload })
+}
+
+fn cholesky(machine: Machine, lock: &str, level: f64, columns: u64) -> (Machine, Workload) {
+    let levels = (columns / 4).max(8).ilog2();
+    with_locks(machine, Program::Cholesky { lock: lock.into(), levels }, level)
+}
+
+fn quicksort(machine: Machine, lock: &str, level: f64, elements: u64) -> (Machine, Workload) {
+    with_locks(machine, Program::Quicksort { lock: lock.into(), elements: elements as u32 }, level)
+}
+
+/// Rows of whole lines, so that two threads never write the same one.
+fn rows(rounds: u64) -> u32 {
+    (rounds as u32).next_multiple_of(32)
+}
+
+/// Figures 26 and 27: 8 processors on average and, at level 2, 16 threads; so 8 at level 1, although the text also speaks of 11. A quantum of 30 ms, a repartition each
+/// 80 ms.
+fn gauss_central(machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Machine, Workload) {
+    let threads = (8.0 * level) as u32;
+    let (machine, workload) = central(machine, barrier, 1.0, rounds);
+    (machine, Workload { program: Program::Gauss { barrier: barrier.into(), rows: rows(rounds) }, threads, ..workload })
+}
+
+/// Figures 30 and 31: 57 processors, which stay; as many threads a processor as the level says.
+fn gauss_trees(machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Machine, Workload) {
+    let threads = (57.0 * level) as u32;
+    let (machine, mut workload) = trees(machine, barrier, 57, 1000.0, rounds);
+    workload.setting.repartition = None;
+    (machine, Workload { program: Program::Gauss { barrier: barrier.into(), rows: rows(rounds) }, threads, ..workload })
 }
 
 fn icpp(machine: Machine, lock: &str, degree: f64, rounds: u64) -> (Machine, Workload) {
@@ -317,6 +355,71 @@ pub const FIGURES: &[Figure] = &[
         ],
     },
     Figure {
+        name: "tr17",
+        title: "Cholesky by lock, 11 processors of an SGI Challenge, multiprogramming level 2",
+        machine: "sgi-challenge-11",
+        x: LEVEL,
+        y: COMPLETION,
+        series: LOCKS,
+        at: &[2.0],
+        rounds: 4 * 511,
+        limit_ms: 20_000.0,
+        build: cholesky,
+        scale: whole,
+        claims: APP_CLAIMS_SGI,
+    },
+    Figure {
+        name: "tr18",
+        title: "Cholesky by lock, 63 processors of a KSR 1, multiprogramming level 2",
+        machine: "ksr1-63",
+        x: LEVEL,
+        y: COMPLETION,
+        series: LOCKS,
+        at: &[2.0],
+        rounds: 4 * 255,
+        limit_ms: 20_000.0,
+        build: cholesky,
+        scale: whole,
+        claims: &[APP_CLAIMS_SGI[0]],
+    },
+    Figure {
+        name: "tr19",
+        title: "Quicksort by lock, 11 processors of an SGI Challenge, multiprogramming level 2",
+        machine: "sgi-challenge-11",
+        x: LEVEL,
+        y: COMPLETION,
+        series: LOCKS,
+        at: &[2.0],
+        rounds: 1 << 17,
+        limit_ms: 20_000.0,
+        build: quicksort,
+        scale: whole,
+        claims: APP_CLAIMS_SGI,
+    },
+    Figure {
+        name: "tr20",
+        title: "Quicksort by lock, 63 processors of a KSR 1, multiprogramming level 2",
+        machine: "ksr1-63",
+        x: LEVEL,
+        y: COMPLETION,
+        series: LOCKS,
+        at: &[2.0],
+        rounds: 1 << 16,
+        limit_ms: 20_000.0,
+        build: quicksort,
+        scale: whole,
+        claims: &[
+            APP_CLAIMS_SGI[0],
+            Claim {
+                words: "Ticket-np and Smart-Q outperform TAS-B-np in Quicksort on the KSR",
+                source: TR52,
+                measure: "slower of the two by TAS-B-np",
+                number: |data| data.worst(&["ticket-np", "smart-q"], &["tas-b-np"], &[2.0]),
+                bound: AtMost(1.0),
+            },
+        ],
+    },
+    Figure {
         name: "tr21",
         title: "Reader-writer locks by multiprogramming level, 11 processors of an SGI Challenge",
         machine: "sgi-challenge-11",
@@ -463,6 +566,46 @@ pub const FIGURES: &[Figure] = &[
         ],
     },
     Figure {
+        name: "tr26",
+        title: "Gaussian elimination by barrier, 5 to 11 processors of an SGI Challenge, multiprogramming level 1",
+        machine: "sgi-challenge-11",
+        x: LEVEL,
+        y: COMPLETION,
+        series: CENTRAL,
+        at: &[1.0],
+        rounds: 256,
+        limit_ms: 60_000.0,
+        build: gauss_central,
+        scale: whole,
+        claims: &[Claim {
+            words: "C-sched provides the best performance at level 1",
+            source: TR54,
+            measure: "C-sched by the fastest of the others",
+            number: |data| data.worst(&["c-sched"], &CENTRAL[..CENTRAL.len() - 1], &[1.0]),
+            bound: AtMost(1.05),
+        }],
+    },
+    Figure {
+        name: "tr27",
+        title: "Gaussian elimination by barrier, 5 to 11 processors of an SGI Challenge, multiprogramming level 2",
+        machine: "sgi-challenge-11",
+        x: LEVEL,
+        y: COMPLETION,
+        series: CENTRAL,
+        at: &[2.0],
+        rounds: 256,
+        limit_ms: 60_000.0,
+        build: gauss_central,
+        scale: whole,
+        claims: &[Claim {
+            words: "C-sched provides the best performance at level 2",
+            source: TR54,
+            measure: "C-sched by the fastest of the others",
+            number: |data| data.worst(&["c-sched"], &CENTRAL[..CENTRAL.len() - 1], &[2.0]),
+            bound: AtMost(1.05),
+        }],
+    },
+    Figure {
         name: "tr28",
         title: "Barriers by number of processors of a KSR 1, multiprogramming level 2",
         machine: "ksr1-63",
@@ -521,6 +664,64 @@ pub const FIGURES: &[Figure] = &[
         ],
     },
     Figure {
+        name: "tr30",
+        title: "Gaussian elimination by barrier, 57 processors of a KSR 1, multiprogramming level 1",
+        machine: "ksr1-63",
+        x: LEVEL,
+        y: COMPLETION,
+        series: TREES,
+        at: &[1.0],
+        rounds: 256,
+        limit_ms: 60_000.0,
+        build: gauss_trees,
+        scale: whole,
+        claims: &[
+            Claim {
+                words: "In the absence of multiprogramming Scal-SC is only slightly worse than Tree",
+                source: TR54,
+                measure: "Scal-SC by Tree",
+                number: |data| data.at("scal-sc", 1.0) / data.at("tree", 1.0),
+                bound: AtMost(1.25),
+            },
+            Claim {
+                words: "In the absence of multiprogramming Scal-SC is significantly better than Com-tree",
+                source: TR54,
+                measure: "Com-tree by Scal-SC",
+                number: |data| data.at("com-tree", 1.0) / data.at("scal-sc", 1.0),
+                bound: AtLeast(1.1),
+            },
+        ],
+    },
+    Figure {
+        name: "tr31",
+        title: "Gaussian elimination by barrier, 57 processors of a KSR 1, multiprogramming level 2",
+        machine: "ksr1-63",
+        x: LEVEL,
+        y: COMPLETION,
+        series: TREES,
+        at: &[2.0],
+        rounds: 256,
+        limit_ms: 60_000.0,
+        build: gauss_trees,
+        scale: whole,
+        claims: &[
+            Claim {
+                words: "Multiprogramming degrades Tree by at least an order of magnitude",
+                source: TR54,
+                measure: "Tree by Scal-SC, which does the same work",
+                number: |data| data.at("tree", 2.0) / data.at("scal-sc", 2.0),
+                bound: AtLeast(10.0),
+            },
+            Claim {
+                words: "Scal-SC outperforms Com-tree by more than 50 %",
+                source: TR54,
+                measure: "Com-tree by Scal-SC",
+                number: |data| data.at("com-tree", 2.0) / data.at("scal-sc", 2.0),
+                bound: AtLeast(1.5),
+            },
+        ],
+    },
+    Figure {
         name: "icpp2",
         title: "Informing locks by degree of multiprogramming, four Pentium Pro: the microbenchmark",
         machine: "ppro-4",
@@ -548,6 +749,23 @@ pub const FIGURES: &[Figure] = &[
                 bound: AtMost(1.07),
             },
         ],
+    },
+];
+
+const APP_CLAIMS_SGI: &[Claim] = &[
+    Claim {
+        words: "Queueing preemptable processes without regard to the scheduler is disastrous",
+        source: TR52,
+        measure: "fastest of Queue, Queue-np, Ticket by slowest of Queue-HS, Smart-Q, Ticket-np",
+        number: |data| data.least(OBLIVIOUS, PASS_OVER, &[2.0]),
+        bound: AtLeast(2.0),
+    },
+    Claim {
+        words: "Ticket-np and Smart-Q match TAS-B-np and Native-np on the SGI",
+        source: TR52,
+        measure: "slower of the two by faster of the two others",
+        number: |data| data.worst(&["ticket-np", "smart-q"], &["tas-b-np", "native-np"], &[2.0]),
+        bound: AtMost(1.1),
     },
 ];
 

@@ -194,6 +194,7 @@ impl<P: Platform, S: Succession> Queue<P, S> {
             P::change_wish(me, Wish::UnpreemptableSelf, Wish::Preemptable);
         }
         let mut turns = 0u32;
+        let naps = S::PASSES && !P::honours_wishes();
         loop {
             // ORDER: Acquire (A5), pairs with R2 and A6.
             match node.status.load(Acquire) {
@@ -205,7 +206,7 @@ impl<P: Platform, S: Succession> Queue<P, S> {
                 }
             }
             // HINT: naps in vain, or spins through a slice.
-            if S::PASSES
+            if naps
                 && turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                 && matches!(P::run_state(before), RunState::Preempted | RunState::Blocked)
             {
