@@ -188,6 +188,9 @@ fn text(figure: &Figure, data: &Data, verdicts: &[Verdict]) {
         println!("{}", suggest::wrap(&format!("{holds}: {} ({})", verdict.claim, verdict.source), suggest::WIDTH));
         let measure = format!("       {}: {}, {} wanted", verdict.measure, number(verdict), verdict.bound);
         println!("{}", suggest::wrap(&measure, suggest::WIDTH));
+        if !verdict.note.is_empty() {
+            println!("{}", suggest::wrap(&format!("       {}", verdict.note), suggest::WIDTH));
+        }
     }
 }
 
@@ -208,13 +211,14 @@ fn rows(figure: &Figure, verdicts: &[Verdict]) -> String {
         let _ = writeln!(
             out,
             "<tr><td><a href=\"#{0}\">{0}</a></td><td>{1} <small>({2})</small></td><td class=\"{class}\">{holds}</td><td>{3}</td>\
-             <td>{4}<br><small>{5} wanted</small></td></tr>",
+             <td>{4}<br><small>{5} wanted</small>{6}</td></tr>",
             figure.name,
             escape(verdict.claim),
             escape(verdict.source),
             number(verdict),
             escape(verdict.measure),
-            verdict.bound
+            verdict.bound,
+            if verdict.note.is_empty() { String::new() } else { format!("<br><em>{}.</em>", escape(verdict.note)) }
         );
     }
     out

@@ -67,6 +67,8 @@ pub struct Claim {
     pub measure: &'static str,
     /// The number.
     pub number: fn(&Data) -> f64,
+    /// Why it does not hold, where it does not and we know.
+    pub note: &'static str,
     /// For which numbers it holds.
     pub bound: Bound,
 }
@@ -105,6 +107,9 @@ pub struct Verdict {
     pub bound: String,
     /// Whether it does.
     pub holds: bool,
+    /// If not, why, where we know.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub note: &'static str,
 }
 
 /// A point.
@@ -221,6 +226,7 @@ impl Figure {
                 number: number.is_finite().then_some(number),
                 bound: claim.bound.to_string(),
                 holds: number.is_finite() && holds,
+                note: if holds { "" } else { claim.note },
             }
         };
         self.claims.iter().map(of).collect()
