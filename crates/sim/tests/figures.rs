@@ -70,25 +70,25 @@ macro_rules! claims {
 
 claims! {
     tr13: 1.0, [], [];
-    tr14: 1.0, [], [];
+    tr14: 1.0, ["Native-np"], ["Native-np"];
     tr15: 1.0, [], [];
-    tr16: 1.0, [], [];
-    tr17: 1.0, [], [];
+    tr16: 1.0, ["Native-np is"], ["Native-np is"];
+    tr17: 1.0, ["Ticket-np and Smart-Q match"], ["Ticket-np and Smart-Q match"];
     tr18: 1.0, [], [];
-    tr19: 0.5, [], [];
-    tr20: 0.5, [], [];
+    tr19: 0.5, ["Ticket-np and Smart-Q match"], ["Ticket-np and Smart-Q match"];
+    tr20: 0.5, ["Ticket-np and Smart-Q outperform"], ["Ticket-np and Smart-Q outperform"];
     tr21: 1.0, [], [];
-    tr22: 0.3, [], [];
+    tr22: 0.3, ["RW-Native-np"], ["RW-Native-np"];
     tr23: 1.0, [], [];
-    tr24: 1.0, [], [];
+    tr24: 1.0, ["RW-Native-np"], ["RW-Native-np"];
     tr25: 0.2, [], [];
     tr26: 0.5, [], [];
     tr27: 0.5, [], [];
     tr28: 1.0, [], [];
-    tr29: 0.2, [], [];
+    tr29: 0.2, ["For repartition intervals greater than 500 ms Scal-SC's"], ["For repartition intervals greater than 500 ms Scal-SC's"];
     tr30: 0.5, [], [];
     tr31: 0.5, [], [];
-    icpp2: 0.1, [], [];
+    icpp2: 0.1, ["The informing versions win"], ["The informing versions win"];
 }
 
 /// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.
