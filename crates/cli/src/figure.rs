@@ -81,13 +81,18 @@ struct CsvPoint<'a> {
     failure: Option<&'a str>,
 }
 
+pub fn bar(name: &'static str, points: usize) -> Result<ProgressBar> {
+    // indicatif draws on stderr, and nothing if that is no terminal.
+    let bar = ProgressBar::new(points as u64);
+    bar.set_style(ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} points, {eta} left")?);
+    bar.set_prefix(name);
+    bar.tick();
+    Ok(bar)
+}
+
 /// Simulates it, with a bar on a terminal.
 fn run(figure: &Figure, seed: u64, size: f64) -> Result<Data> {
-    // indicatif draws on stderr, and nothing if that is no terminal.
-    let bar = ProgressBar::new(figure.points() as u64);
-    bar.set_style(ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} points, {eta} left")?);
-    bar.set_prefix(figure.name);
-    bar.tick();
+    let bar = bar(figure.name, figure.points())?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let data = figure.run(seed, size, cores, || bar.inc(1))?;
     bar.finish_and_clear();

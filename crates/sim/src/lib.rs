@@ -57,6 +57,10 @@ pub use platform::{Explored, Sim, Simulated, Word, clock_ns, fail, passed, rando
 pub use results::{Results, ThreadResults, Waits};
 pub use workload::{Hints, Program, Repartition, Setting, Workload};
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+
 use engine::Engine;
 
 /// Why a simulation did not begin.
@@ -208,4 +212,37 @@ pub fn simulate(machine: &Machine, workload: &Workload, seed: u64) -> Result<Res
         Program::Barrier { barrier, .. } | Program::Gauss { barrier, .. } => ("barrier", barrier),
     };
     Err(SimError::Unknown { kind, name: name.clone() })
+}
+
+/// What `run` makes of each job, in their order, on so many threads of the host, which changes nothing but the time that it takes. `done` is
+/// called after each.
+pub fn in_parallel<T: Sync, R: Send>(
+    jobs: &[T],
+    cores: usize,
+    run: impl Fn(&T) -> R + Sync,
+    mut done: impl FnMut(),
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let (send, receive) = mpsc::channel();
+    let mut results = BTreeMap::new();
+    std::thread::scope(|scope| {
+        for _ in 0..cores.clamp(1, jobs.len().max(1)) {
+            let (send, next, run) = (send.clone(), &next, &run);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Relaxed);
+                    let Some(job) = jobs.get(index) else { break };
+                    if send.send((index, run(job))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for (index, result) in receive {
+            results.insert(index, result);
+            done();
+        }
+    });
+    results.into_values().collect()
 }

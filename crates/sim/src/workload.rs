@@ -146,10 +146,10 @@ pub enum Program {
 impl Program {
     /// As a program of the crate `apps`, with its lock or barrier.
     pub fn app(&self) -> Option<(App, &str)> {
-        match self {
-            &Self::Quicksort { ref lock, elements } => Some((App::Quicksort { elements }, lock)),
-            &Self::Cholesky { ref lock, levels } => Some((App::Cholesky { levels }, lock)),
-            &Self::Gauss { ref barrier, rows } => Some((App::Gauss { rows }, barrier)),
+        match *self {
+            Self::Quicksort { ref lock, elements } => Some((App::Quicksort { elements }, lock)),
+            Self::Cholesky { ref lock, levels } => Some((App::Cholesky { levels }, lock)),
+            Self::Gauss { ref barrier, rows } => Some((App::Gauss { rows }, barrier)),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use super::{Axis, Data, Figure};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 500.0;
-const LEFT: f64 = 80.0;
+const LEFT: f64 = 96.0;
 const RIGHT: f64 = 640.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 430.0;
@@ -188,7 +188,7 @@ pub fn svg(figure: &Figure, data: &Data) -> String {
     let middle = (TOP + BOTTOM) / 2.0;
     let scale = if figure.y.log { ", logarithmic" } else { "" };
     put(format!(
-        "<text transform=\"translate(20 {middle}) rotate(-90)\" text-anchor=\"middle\">{}{scale}</text>",
+        "<text transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">{}{scale}</text>",
         label(&figure.y)
     ));
     for (index, series) in figure.series.iter().enumerate() {

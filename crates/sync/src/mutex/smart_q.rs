@@ -131,7 +131,8 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
             let status = loop {
                 // ORDER: Acquire (A5), pairs with R4 and R5.
                 match node.status.load(Acquire) {
-                    WAITING => turns = turns.wrapping_add(1),
+                    // Not counted in vain, so that a simulator sees that the turns are alike.
+                    WAITING => turns = turns.wrapping_add(naps.into()),
                     status => break status,
                 }
                 // HINT: naps in vain, or spins through a slice.

@@ -198,7 +198,8 @@ impl<P: Platform, S: Succession> Queue<P, S> {
         loop {
             // ORDER: Acquire (A5), pairs with R2 and A6.
             match node.status.load(Acquire) {
-                WAITING => turns = turns.wrapping_add(1),
+                // As in `smart-q`.
+                WAITING => turns = turns.wrapping_add(naps.into()),
                 status => {
                     // Who let us in has made the wish, unless it was out of patience with others; and who queues again makes it, too.
                     wait::shield::<S::Wish, P>();
