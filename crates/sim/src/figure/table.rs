@@ -171,6 +171,8 @@ fn icpp(machine: Machine, lock: &str, degree: f64, rounds: u64) -> (Machine, Wor
 /// Why claims fail that are about a lock which is not ours.
 const SLEEPS: &str = "Our native locks are futexes: who waits sleeps, and a foreign process has the processor for a quantum then. The native locks of \
      those machines are spin locks of the hardware; TAS-B and TAS-B-np are the nearest that is in the catalogue";
+const REPARTITIONED: &str = "The run is of 100 to 200 ms, in which the partition changes once or twice. Each time some members spin by the number of \
+     processors before, for a quantum of 30 ms; without a repartition (size 0.5) the claim holds. The paper's runs are longer";
 const TUNED: &str = "Our Ticket-np waits a fixed number of pauses for an answer, and looks at its ticket at fixed distances; the paper tuned both for each \
      machine by trial and error";
 
@@ -629,7 +631,7 @@ pub const FIGURES: &[Figure] = &[
             source: TR54,
             measure: "C-sched by the fastest of the others",
             number: |data| data.worst(&["c-sched"], &CENTRAL[..CENTRAL.len() - 1], &[1.0]),
-            note: "",
+            note: REPARTITIONED,
             bound: AtMost(1.05),
         }],
     },
@@ -650,7 +652,7 @@ pub const FIGURES: &[Figure] = &[
             source: TR54,
             measure: "C-sched by the fastest of the others",
             number: |data| data.worst(&["c-sched"], &CENTRAL[..CENTRAL.len() - 1], &[2.0]),
-            note: "",
+            note: REPARTITIONED,
             bound: AtMost(1.05),
         }],
     },
@@ -835,7 +837,7 @@ const APP_CLAIMS_SGI: &[Claim] = &[
         source: TR52,
         measure: "slower of the two by TAS-B-np",
         number: |data| data.worst(&["ticket-np", "smart-q"], &["tas-b-np"], &[2.0]),
-        note: SLEEPS,
+        note: TUNED,
         bound: AtMost(1.1),
     },
 ];
@@ -857,7 +859,7 @@ const RW_CLAIMS_SGI: &[Claim] = &[
         source: TR53,
         measure: "RW-Native-np, which is RW-TAS-B-np on the SGI, by the fastest of the others, at levels 2 and 3, the larger",
         number: |data| data.worst(&["rw-tas-b-np"], RW_OTHERS_SGI, SHARED),
-        note: TUNED,
+        note: "",
         bound: AtMost(1.05),
     },
     Claim {
