@@ -81,13 +81,18 @@ struct CsvPoint<'a> {
     failure: Option<&'a str>,
 }
 
+pub fn bar(name: &'static str, points: usize) -> Result<ProgressBar> {
+    // indicatif draws on stderr, and nothing if that is no terminal.
+    let bar = ProgressBar::new(points as u64);
+    bar.set_style(ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} points, {eta} left")?);
+    bar.set_prefix(name);
+    bar.tick();
+    Ok(bar)
+}
+
 /// Simulates it, with a bar on a terminal.
 fn run(figure: &Figure, seed: u64, size: f64) -> Result<Data> {
-    // indicatif draws on stderr, and nothing if that is no terminal.
-    let bar = ProgressBar::new(figure.points() as u64);
-    bar.set_style(ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} points, {eta} left")?);
-    bar.set_prefix(figure.name);
-    bar.tick();
+    let bar = bar(figure.name, figure.points())?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let data = figure.run(seed, size, cores, || bar.inc(1))?;
     bar.finish_and_clear();
@@ -188,6 +193,9 @@ fn text(figure: &Figure, data: &Data, verdicts: &[Verdict]) {
         println!("{}", suggest::wrap(&format!("{holds}: {} ({})", verdict.claim, verdict.source), suggest::WIDTH));
         let measure = format!("       {}: {}, {} wanted", verdict.measure, number(verdict), verdict.bound);
         println!("{}", suggest::wrap(&measure, suggest::WIDTH));
+        if !verdict.note.is_empty() {
+            println!("{}", suggest::wrap(&format!("       {}", verdict.note), suggest::WIDTH));
+        }
     }
 }
 
@@ -208,13 +216,14 @@ fn rows(figure: &Figure, verdicts: &[Verdict]) -> String {
         let _ = writeln!(
             out,
             "<tr><td><a href=\"#{0}\">{0}</a></td><td>{1} <small>({2})</small></td><td class=\"{class}\">{holds}</td><td>{3}</td>\
-             <td>{4}<br><small>{5} wanted</small></td></tr>",
+             <td>{4}<br><small>{5} wanted</small>{6}</td></tr>",
             figure.name,
             escape(verdict.claim),
             escape(verdict.source),
             number(verdict),
             escape(verdict.measure),
-            verdict.bound
+            verdict.bound,
+            if verdict.note.is_empty() { String::new() } else { format!("<br><em>{}.</em>", escape(verdict.note)) }
         );
     }
     out

@@ -7,13 +7,9 @@
 mod svg;
 mod table;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc;
-
 use serde::Serialize;
 
-use crate::{Machine, SimError, Workload, simulate};
+use crate::{Machine, SimError, Workload, in_parallel, simulate};
 pub use svg::svg;
 pub use table::FIGURES;
 
@@ -67,6 +63,8 @@ pub struct Claim {
     pub measure: &'static str,
     /// The number.
     pub number: fn(&Data) -> f64,
+    /// Why it does not hold, where it does not and we know.
+    pub note: &'static str,
     /// For which numbers it holds.
     pub bound: Bound,
 }
@@ -105,6 +103,9 @@ pub struct Verdict {
     pub bound: String,
     /// Whether it does.
     pub holds: bool,
+    /// If not, why, where we know.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub note: &'static str,
 }
 
 /// A point.
@@ -172,28 +173,8 @@ impl Figure {
     /// Simulates all points, on `cores` threads, with this part of the turns and of the limit (1 is full size). `done` is called after each.
     pub fn run(&self, seed: u64, size: f64, cores: usize, mut done: impl FnMut()) -> Result<Data, SimError> {
         let all: Vec<_> = self.series.iter().flat_map(|&series| self.at.iter().map(move |&x| (series, x))).collect();
-        let next = AtomicUsize::new(0);
-        let (send, receive) = mpsc::channel();
-        let mut points = BTreeMap::new();
-        std::thread::scope(|scope| {
-            for _ in 0..cores.clamp(1, all.len()) {
-                let (send, next, all) = (send.clone(), &next, &all);
-                scope.spawn(move || {
-                    while let Some(&(series, x)) = all.get(next.fetch_add(1, Relaxed)) {
-                        let index = all.iter().position(|&it| it == (series, x)).expect("it is from there");
-                        if send.send((index, self.point(series, x, seed, size))).is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-            drop(send);
-            for (index, point) in receive {
-                points.insert(index, point?);
-                done();
-            }
-            Ok(Data { points: points.into_values().collect() })
-        })
+        let points = in_parallel(&all, cores, |&(series, x)| self.point(series, x, seed, size), &mut done);
+        Ok(Data { points: points.into_iter().collect::<Result<_, _>>()? })
     }
 
     fn point(&self, series: &'static str, x: f64, seed: u64, size: f64) -> Result<Point, SimError> {
@@ -221,6 +202,7 @@ impl Figure {
                 number: number.is_finite().then_some(number),
                 bound: claim.bound.to_string(),
                 holds: number.is_finite() && holds,
+                note: if holds { "" } else { claim.note },
             }
         };
         self.claims.iter().map(of).collect()

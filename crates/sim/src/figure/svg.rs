@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A figure as SVG: lines that differ by dash and by mark, so that they can be told apart without colours.
+//! A figure as SVG: lines that differ by dash and by mark, so that they can be told apart without colours; bars where there is one point a series.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::{Axis, Data, Figure};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 500.0;
-const LEFT: f64 = 80.0;
+const LEFT: f64 = 96.0;
 const RIGHT: f64 = 640.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 430.0;
@@ -96,17 +96,81 @@ fn mark(index: usize, x: f64, y: f64) -> String {
     }
 }
 
-/// The picture.
-pub fn svg(figure: &Figure, data: &Data) -> String {
-    let x = Scale::new(&figure.x, data.points.iter().map(|point| point.x), LEFT, RIGHT);
-    let y = Scale::new(&figure.y, data.points.iter().map(|point| point.y), BOTTOM, TOP);
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+fn head(figure: &Figure, height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"28\" font-size=\"15\">{}: {}</text>\n",
+         <text x=\"20\" y=\"28\" font-size=\"15\">{}: {}</text>\n",
         figure.name,
         escape(figure.title)
-    );
+    )
+}
+
+/// What a hollow mark or bar means, if there is one.
+fn footnote(data: &Data, y: f64) -> Option<String> {
+    data.points.iter().any(|point| point.extrapolated).then(|| {
+        format!(
+            "<text x=\"20\" y=\"{y}\" font-size=\"12\">* not done at the limit of virtual time: extrapolated from the rate until \
+             then</text>\n"
+        )
+    })
+}
+
+/// One bar a series, each with its number, from a power of ten that is below all of them.
+fn bars(figure: &Figure, data: &Data) -> String {
+    const LEFT: f64 = 150.0;
+    const RIGHT: f64 = 740.0;
+    const STEP: f64 = 30.0;
+    let bottom = TOP + 10.0 + STEP * figure.series.len() as f64;
+    let sound = || data.points.iter().filter(|point| point.failure.is_none());
+    let mut scale = Scale::new(&figure.y, sound().map(|point| point.y), LEFT, RIGHT);
+    scale.low = 10f64.powf(scale.low.log10().floor());
+    let mut out = head(figure, bottom + 70.0);
+    let mut put = |line: String| writeln!(out, "{line}").expect("a string takes all");
+    for tick in scale.ticks() {
+        let at = scale.place(tick);
+        put(format!("<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#e4e4e4\"/>"));
+        put(format!("<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", bottom + 18.0, number(tick)));
+    }
+    for (index, series) in figure.series.iter().enumerate() {
+        let top = TOP + 10.0 + STEP * index as f64;
+        let middle = top + STEP / 2.0;
+        put(format!("<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\">{series}</text>", LEFT - 10.0));
+        let Some(point) = sound().find(|point| point.series == *series) else {
+            put(format!("<text x=\"{}\" y=\"{middle}\">failed</text>", LEFT + 10.0));
+            continue;
+        };
+        let end = scale.place(point.y);
+        let fill = if point.extrapolated { "white" } else { "#7fa8c9" };
+        put(format!(
+            "<rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.1}\" height=\"18\" fill=\"{fill}\" stroke=\"black\"/>",
+            top + 2.0,
+            end - LEFT
+        ));
+        let late = if point.extrapolated { "*" } else { "" };
+        let shown = if point.y >= 100.0 { format!("{:.0}", point.y) } else { format!("{:.1}", point.y) };
+        put(format!("<text x=\"{:.1}\" y=\"{middle}\">{shown}{late}</text>", end + 6.0));
+    }
+    put(format!("<path d=\"M{LEFT} {TOP}V{bottom}H{RIGHT}\" fill=\"none\" stroke=\"black\"/>"));
+    put(format!(
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}, logarithmic</text>",
+        (LEFT + RIGHT) / 2.0,
+        bottom + 40.0,
+        label(&figure.y)
+    ));
+    out.extend(footnote(data, bottom + 60.0));
+    out.push_str("</svg>\n");
+    out
+}
+
+/// The picture.
+pub fn svg(figure: &Figure, data: &Data) -> String {
+    if figure.at.len() == 1 {
+        return bars(figure, data);
+    }
+    let x = Scale::new(&figure.x, data.points.iter().map(|point| point.x), LEFT, RIGHT);
+    let y = Scale::new(&figure.y, data.points.iter().map(|point| point.y), BOTTOM, TOP);
+    let mut out = head(figure, HEIGHT);
     let mut put = |line: String| writeln!(out, "{line}").expect("a string takes all");
     for tick in x.ticks() {
         let at = x.place(tick);
@@ -124,24 +188,31 @@ pub fn svg(figure: &Figure, data: &Data) -> String {
     let middle = (TOP + BOTTOM) / 2.0;
     let scale = if figure.y.log { ", logarithmic" } else { "" };
     put(format!(
-        "<text transform=\"translate(20 {middle}) rotate(-90)\" text-anchor=\"middle\">{}{scale}</text>",
+        "<text transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">{}{scale}</text>",
         label(&figure.y)
     ));
     for (index, series) in figure.series.iter().enumerate() {
         let own = data.points.iter().filter(|point| point.series == *series && point.failure.is_none());
-        let places: Vec<(f64, f64)> = own.map(|point| (x.place(point.x), y.place(point.y))).collect();
-        let points: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let places: Vec<(f64, f64, bool)> =
+            own.map(|point| (x.place(point.x), y.place(point.y), point.extrapolated)).collect();
+        let points: Vec<String> = places.iter().map(|(x, y, _)| format!("{x:.1},{y:.1}")).collect();
         let style = format!(
             "fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\" stroke-dasharray=\"{}\"",
             COLOURS[index % COLOURS.len()],
             DASHES[index % DASHES.len()]
         );
         put(format!("<polyline points=\"{}\" {style}/>", points.join(" ")));
-        places.iter().for_each(|&(x, y)| put(mark(index, x, y)));
+        for &(x, y, extrapolated) in &places {
+            put(mark(index, x, y));
+            if extrapolated {
+                put(format!("<text x=\"{:.1}\" y=\"{:.1}\">*</text>", x + 5.0, y - 3.0));
+            }
+        }
         let (left, at) = (RIGHT + 20.0, TOP + 10.0 + 22.0 * index as f64);
         put(format!("<path d=\"M{left} {at}h36\" {style}/>{}", mark(index, left + 18.0, at)));
         put(format!("<text x=\"{}\" y=\"{}\">{series}</text>", left + 44.0, at + 4.5));
     }
+    out.extend(footnote(data, HEIGHT - 8.0));
     out.push_str("</svg>\n");
     out
 }
