@@ -50,7 +50,7 @@
 //!
 //! # Fairness and space
 //!
-//! 28 bytes.
+//! 256 bytes, two pairs of lines.
 //!
 //! # Rejected
 //!
