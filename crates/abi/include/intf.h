@@ -64,8 +64,8 @@ enum wakeful_view {
 };
 
 struct wakeful_partition {
-	__u32 processors;            /* KERNEL or DAEMON: how many are ours; 0: not known */
-	__u32 generation;            /* KERNEL or DAEMON: times the partition has changed */
+	__u32 processors;            /* KERNEL or DAEMON, THREADS when embedded: how many are ours; 0: not known */
+	__u32 generation;            /* the same: times the partition has changed */
 	__u32 threads_per_processor; /* KERNEL or DAEMON: SMT siblings on one core */
 	__u32 reserved;
 	__u64 ids[WAKEFUL_MAX_PROCESSORS / 64]; /* KERNEL or DAEMON: bit n: processor n is ours */
@@ -100,7 +100,7 @@ struct wakeful_thread {
 	__u32 tid;               /* OWNER: kernel thread id; 0: the block is free */
 	__u32 wish;              /* OWNER and THREADS: enum wakeful_wish */
 	__u32 priority;          /* OWNER and THREADS: enum wakeful_priority */
-	__u32 holds;             /* OWNER: locks it holds that raised its priority (lower half) or that wish (upper half) */
+	__u32 holds;             /* OWNER: locks it holds: those that raised its priority (lower half), those for which it wishes not to be preempted (upper half) */
 	__u32 words[8];          /* OWNER and THREADS: links, wait word and memory of the algorithms */
 	__u32 asked;             /* THREADS: looks at its run state while no view watched it */
 	__u32 watch;             /* OWNER: why the view watches it, or not */

@@ -97,9 +97,9 @@ from_u32!(View: Unset, None, Perf, Bpf; else Unset);
 #[derive(Debug)]
 #[repr(C)]
 pub struct Partition {
-    /// Processors that are ours; 0: not known. Written by kernel or daemon.
+    /// Processors that are ours; 0: not known. Written by kernel or daemon, by threads of the program when embedded.
     pub processors: AtomicU32,
-    /// Times the partition has changed. Written by kernel or daemon.
+    /// Times the partition has changed. Written by the same.
     pub generation: AtomicU32,
     /// SMT siblings on one core. Written by kernel or daemon.
     pub threads_per_processor: AtomicU32,
@@ -163,7 +163,8 @@ pub struct Thread {
     pub wish: AtomicU32,
     /// A [`Priority`]. Written by owner and other threads.
     pub priority: AtomicU32,
-    /// How many locks it holds that raised its priority. Written by the owner.
+    /// Locks that it holds: those that raised its priority (lower half), those for which it wishes not to be preempted (upper half). Written by
+    /// the owner.
     pub holds: AtomicU32,
     /// Links, wait word and memory of the algorithms. Written by owner and other threads.
     pub words: [AtomicU32; 8],

@@ -134,7 +134,7 @@ pub struct Comparison {
     pub helped: Side,
     /// Wall-clock time without over that with: above 1 is faster with.
     pub speedup: Option<Interval>,
-    /// Processor time without over that with. `None` where it is too short to be seen.
+    /// Processor time with over that without: above 1 costs more with. `None` where it is too short to be seen.
     pub cpu_ratio: Option<Interval>,
     /// Every pair wrote the same, if that was compared.
     pub same_output: Option<bool>,
@@ -200,8 +200,8 @@ pub fn judge(plain_runs: Vec<Run>, helped_runs: Vec<Run>, ignore_failure: bool) 
         &values(&helped_runs, |run| run.wall_seconds),
     );
     let cpu_ratio = stats::paired_ratio(
-        &values(&plain_runs, |run| run.usage.cpu_seconds()),
         &values(&helped_runs, |run| run.usage.cpu_seconds()),
+        &values(&plain_runs, |run| run.usage.cpu_seconds()),
     );
     let all = || plain_runs.iter().chain(&helped_runs);
     let compared = all().all(|run| run.output.is_some());
@@ -271,6 +271,18 @@ mod tests {
         assert_eq!(judge(scaled(1.0), runs(&[1.1, 1.0, 1.0, 0.9, 1.1])).verdict, Verdict::NoDifference);
         assert_eq!(judge(runs(&BASE[..3]), runs(&[0.1, 0.1, 0.1])).verdict, Verdict::TooFewRuns);
         assert_eq!(judge(scaled(1.0), scaled(0.5)).speedup.unwrap().median, 2.0);
+    }
+
+    /// Both ratios as the text words them: so many times as fast, so many times the processor time.
+    #[test]
+    fn ratios_are_times_plain() {
+        let user_seconds = 3.0;
+        let busy = |runs: Vec<Run>, factor: f64| -> Vec<Run> {
+            let usage = Usage { user_seconds: user_seconds * factor, ..Usage::default() };
+            runs.into_iter().map(|run| Run { usage, ..run }).collect()
+        };
+        let it = judge(busy(scaled(1.0), 1.0), busy(scaled(0.5), 4.0));
+        assert_eq!((it.speedup.unwrap().median, it.cpu_ratio.unwrap().median), (2.0, 4.0));
     }
 
     #[test]

@@ -414,6 +414,27 @@ fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -
     measure(works, contenders, &common.foreign, &common.baseline, &common.timing)
 }
 
+/// A view that somebody asks for and nobody can have is better found missing now than when its turn comes. (The interposer may be another
+/// build, which says so itself.)
+fn check_views(contenders: &[Contender]) -> Result<()> {
+    let asks = |contender: &&Contender| contender.preload.is_none() && contender.view.is_some();
+    let asking: Vec<&Contender> = contenders.iter().filter(asks).collect();
+    if asking.is_empty() {
+        return Ok(());
+    }
+    let missing: Vec<probe::View> = probe::views().into_iter().filter(|view| !view.available).collect();
+    for contender in asking {
+        let Some(view) = missing.iter().find(|view| contender.view.as_deref() == Some(view.name)) else { continue };
+        let remedy = view.remedy.as_ref().map_or(String::new(), |remedy| format!("\n{remedy}, or"));
+        bail!(
+            "`{contender}`: there is no view `{}` here: {}{remedy}\nleave that contender out; `wakeful doctor` says more",
+            view.name,
+            view.finding.trim_start_matches("no: ")
+        );
+    }
+    Ok(())
+}
+
 /// More busy processes than that measure the patience of the machine's other users.
 const FOREIGN_MOST: usize = 1000;
 
@@ -435,6 +456,7 @@ fn measure(
             bail!("`{contender}` takes part twice");
         }
     }
+    check_views(&contenders)?;
     let suite = Suite {
         program: std::env::current_exe().context("cannot find out where this program is")?,
         prefix: vec!["bench", "job"],
@@ -602,7 +624,10 @@ const NAME: usize = 16;
 fn text(cell: &Cell) {
     println!("\n{}", title(cell));
     let against = cell.baseline.as_ref().map_or(String::new(), |name| format!("x {name}"));
-    print!("{:<NAME$} {:>6} {against:>17} {:>4} {:>5} {:>4}", "", "ops/s", "fair", "csw/s", "cpu");
+    // Where all go on together there is nothing to be unfair about.
+    let unfair = cell.rows.iter().any(|row| row.fairness.is_some());
+    let fair = if unfair { " fair" } else { "" };
+    print!("{:<NAME$} {:>6} {against:>17}{fair} {:>5} {:>4}", "", "ops/s", "csw/s", "cpu");
     // A contender that came to no more than a few turns has no quantiles.
     let waits = cell.rows.iter().any(|row| row.wait.is_some());
     if waits {
@@ -613,10 +638,13 @@ fn text(cell: &Cell) {
     println!();
     for row in &cell.rows {
         let ratio = row.ratio.map_or(String::new(), |it| format!("{:.2} ({:.2}-{:.2})", it.median, it.low, it.high));
-        let fair = row.fairness.map_or(String::new(), |fairness| format!("{fairness:.2}"));
+        let fair = match row.fairness {
+            Some(fairness) => format!(" {fairness:.2}"),
+            None => " ".repeat(fair.len()),
+        };
         let (rate, switches) = (format::count(row.rate), format::count(row.switches));
         let name = shortened(&row.contender);
-        print!("{name:<NAME$} {rate:>6} {ratio:>17} {fair:>4} {switches:>5} {:>4.2}", row.processors);
+        print!("{name:<NAME$} {rate:>6} {ratio:>17}{fair} {switches:>5} {:>4.2}", row.processors);
         if let Some(wait) = row.wait {
             let [p50, p999, max] = [wait.p50_ns, wait.p999_ns, wait.max_ns].map(format::ns);
             print!(" {p50:>6} {p999:>6} {max:>6}");

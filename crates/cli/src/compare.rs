@@ -177,8 +177,7 @@ fn text(launch: &Launch, view: &str, it: &Comparison) {
         println!("speed  {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
     }
     if let Some(ratio) = it.cpu_ratio {
-        let [least, most] = [ratio.high, ratio.low].map(|ratio| 1.0 / ratio);
-        println!("cpu    {:.3} times plain ({least:.3} to {most:.3})", 1.0 / ratio.median);
+        println!("cpu    {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
     }
     if it.same_output == Some(true) {
         println!("output the same in all runs");

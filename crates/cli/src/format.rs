@@ -53,6 +53,11 @@ pub fn count(value: f64) -> String {
     format!("{scaled:.digits$}{prefix}")
 }
 
+/// As [`count`], of things that are not divided: 0 is "0".
+pub fn whole(value: u64) -> String {
+    if value < 1000 { value.to_string() } else { count(value as f64) }
+}
+
 /// Nanoseconds with a unit, two or three significant digits: 1234567 is "1.23ms".
 pub fn ns(value: u64) -> String {
     let (scaled, unit) = match value as f64 {
@@ -91,6 +96,7 @@ mod tests {
         assert_eq!(count(999.0), "999");
         assert_eq!(count(45_600.0), "45.6k");
         assert_eq!(count(0.5), "0.50");
+        assert_eq!([0, 999, 1_000].map(whole), ["0", "999", "1.00k"]);
         assert_eq!(ns(999), "999ns");
         assert_eq!(ns(1_500), "1.50us");
         assert_eq!(ns(123_456_789), "123ms");

@@ -23,6 +23,7 @@ mod bench;
 mod compare;
 mod completions;
 mod doctor;
+mod figure;
 mod format;
 mod launch;
 mod library;

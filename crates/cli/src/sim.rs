@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful sim`: the simulated multiprocessor.
 
+use std::fs::File;
+use std::io::Read;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -9,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::suggest;
+use crate::{figure, suggest};
 
 /// Run locks and barriers on a simulated multiprocessor, with the same result on any computer
 #[derive(clap::Args)]
@@ -18,9 +20,22 @@ pub struct Args {
     what: What,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum App {
+    /// Quicksort: ranges on a stack under the lock
+    Quicksort,
+    /// Sparse Cholesky factorization: a lock a column and one for the queue
+    Cholesky,
+    /// Gaussian elimination: a barrier a column
+    Gauss,
+}
+
 #[derive(clap::Subcommand)]
 enum What {
     Run(RunArgs),
+    Sweep(SweepArgs),
+    Figure(figure::FigureArgs),
+    Report(figure::ReportArgs),
     Machines(MachinesArgs),
 }
 
@@ -39,6 +54,12 @@ struct RunArgs {
     /// A lock or a barrier of `wakeful locks`
     #[arg(long, value_name = "NAME")]
     lock: String,
+    /// A real program in the place of the loop: with a mutex quicksort or cholesky, with a barrier gauss
+    #[arg(long, value_enum, conflicts_with_all = ["critical", "outside", "vary", "writers", "rounds"])]
+    app: Option<App>,
+    /// Size of its input: numbers to sort, columns to factor or equations to solve [default: 16384, 508 or 128]
+    #[arg(long, value_name = "N", requires = "app", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    size: Option<u32>,
     /// Threads; by default one a processor, of a barrier as many as the multiprogramming level
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4094))]
     threads: Option<u32>,
@@ -52,18 +73,18 @@ struct RunArgs {
     /// Threads may go to other processors, where the machine's kernel moves them
     #[arg(long)]
     unbound: bool,
-    /// Length of a critical section
-    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = time)]
-    critical: f64,
+    /// Length of a critical section [default: 20us]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    critical: Option<f64>,
     /// Length of the work outside, or between two barriers [default: 280us; 0 between barriers]
     #[arg(long, value_name = "TIME", value_parser = time)]
     outside: Option<f64>,
     /// By which fraction lengths vary
     #[arg(long, value_name = "FRACTION", default_value = "0.2", value_parser = fraction)]
     vary: f64,
-    /// Of 100 sections under a reader-writer lock, so many write
-    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
-    writers: f64,
+    /// Of 100 sections under a reader-writer lock, so many write [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    writers: Option<f64>,
     /// Sections or episodes of each thread
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     rounds: u64,
@@ -85,6 +106,74 @@ struct RunArgs {
     /// Say on stderr how fast the simulator was
     #[arg(long, short)]
     verbose: bool,
+}
+
+impl Default for RunArgs {
+    /// As on the command line.
+    fn default() -> Self {
+        Self {
+            machine: String::new(),
+            processors: None,
+            lock: String::new(),
+            app: None,
+            size: None,
+            threads: None,
+            mp: 1.0,
+            instances: 1,
+            unbound: false,
+            critical: None,
+            outside: None,
+            vary: 0.2,
+            writers: None,
+            rounds: 1000,
+            hints: Hints::True,
+            repartition: None,
+            limit: 60e9,
+            seed: 1,
+            format: Format::Text,
+            verbose: false,
+        }
+    }
+}
+
+/// Many runs: each lock on each machine at each number of processors and each level, against the best of them
+///
+/// All locks of a sweep do the same, so that they are all mutexes, all reader-writer locks or all barriers.
+#[derive(clap::Args)]
+struct SweepArgs {
+    /// Machines of `wakeful sim machines`, or files with descriptions
+    #[arg(long, value_name = "MACHINE,...", value_delimiter = ',', default_value = "sgi-challenge-11")]
+    machine: Vec<String>,
+    /// Other numbers of processors than the machines'
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    processors: Vec<u32>,
+    /// Locks or barriers of `wakeful locks`
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
+    lock: Vec<String>,
+    /// Multiprogramming levels
+    #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "1", value_parser = level)]
+    mp: Vec<f64>,
+    /// Length of a critical section
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    critical: Option<f64>,
+    /// Length of the work outside, or between two barriers
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    outside: Option<f64>,
+    /// Of 100 sections under a reader-writer lock, so many write
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    writers: Option<f64>,
+    /// Sections or episodes of each thread
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    rounds: u64,
+    /// Each simulation ends after this virtual time, done or not
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    limit: f64,
+    /// Seed of all that is random
+    #[arg(long, value_name = "SEED", default_value = "1")]
+    seed: u64,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
 }
 
 /// List the machines, or every number of one with its source
@@ -155,6 +244,9 @@ fn repartition(text: &str) -> Result<Repartition, String> {
 pub fn main(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Run(args) => run(&args)?,
+        What::Sweep(args) => sweep(&args)?,
+        What::Figure(args) => figure::main(&args)?,
+        What::Report(args) => figure::report(&args)?,
         What::Machines(args) => machines(&args)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -168,8 +260,15 @@ pub fn machine(name: &str) -> Result<Machine> {
     if !name.contains(['/', '.']) {
         bail!("there is no machine `{name}`.{}", suggest::hint(name, MACHINES.iter().copied()));
     }
-    let text =
-        std::fs::read_to_string(name).with_context(|| format!("cannot read the machine's description {name}"))?;
+    let cannot = || format!("cannot read the machine's description {name}");
+    let mut text = String::new();
+    // COST: bytes; those that come with the crate have 3,000. A device may have no end.
+    let read = File::open(name).and_then(|file| file.take(1 << 20).read_to_string(&mut text)).with_context(cannot)?;
+    if read == 1 << 20 {
+        bail!(
+            "{name} is longer than 1 MiB and so no machine's description;\n`wakeful sim machines` lists those that there are"
+        );
+    }
     Machine::parse(&text).with_context(|| format!("{name} does not describe a machine"))
 }
 
@@ -200,10 +299,34 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
     let lock = args.lock.clone();
     let kind = kind(&lock)?;
     let barrier = matches!(kind, Kind::Barrier);
-    let program = match kind {
-        Kind::Mutex => Program::Mutex { lock, critical_ns: args.critical, outside_ns },
-        Kind::RwLock => Program::RwLock { lock, critical_ns: args.critical, outside_ns, writers_percent: args.writers },
-        Kind::Barrier => Program::Barrier { barrier: lock, outside_ns: args.outside.unwrap_or(0.0) },
+    if args.writers.is_some() && !matches!(kind, Kind::RwLock) {
+        bail!("--writers is for reader-writer locks, and {lock} is none: leave it out");
+    }
+    if args.critical.is_some() && barrier {
+        bail!(
+            "--critical is for locks, and {lock} is a barrier: leave it out,\nor say --outside for the work between two episodes"
+        );
+    }
+    let critical_ns = args.critical.unwrap_or(20_000.0);
+    let program = match (args.app, kind) {
+        (Some(App::Quicksort), Kind::Mutex) => Program::Quicksort { lock, elements: args.size.unwrap_or(16_384) },
+        (Some(App::Cholesky), Kind::Mutex) => {
+            let columns = args.size.unwrap_or(508);
+            // A tree of n levels has 2^n - 1 nodes of 4 columns.
+            Program::Cholesky { lock, levels: (columns / 4 + 1).ilog2().clamp(1, 10) }
+        }
+        (Some(App::Gauss), Kind::Barrier) => match args.size.unwrap_or(128) {
+            // COST: equations; 1,000 are 4 MB of words, and take a minute.
+            rows @ ..=2000 => Program::Gauss { barrier: lock, rows },
+            _ => bail!("gauss solves at most 2000 equations: give a smaller --size"),
+        },
+        (Some(App::Gauss), _) => bail!("--app gauss takes a barrier, and {lock} is none: see `wakeful locks`"),
+        (Some(_), _) => bail!("this program takes a mutex, and {lock} is none: see `wakeful locks`"),
+        (None, Kind::Mutex) => Program::Mutex { lock, critical_ns, outside_ns },
+        (None, Kind::RwLock) => {
+            Program::RwLock { lock, critical_ns, outside_ns, writers_percent: args.writers.unwrap_or(5.0) }
+        }
+        (None, Kind::Barrier) => Program::Barrier { barrier: lock, outside_ns: args.outside.unwrap_or(0.0) },
     };
     let of_level = if barrier { (args.mp * f64::from(processors)).round() as u32 } else { processors };
     if barrier && args.threads.is_some() && args.mp != 1.0 {
@@ -299,6 +422,109 @@ fn run(args: &RunArgs) -> Result<()> {
     Ok(())
 }
 
+/// A cell of a sweep. The whole time is that of a run that is done, or at the rate until the limit.
+#[derive(Serialize)]
+struct Cell<'a> {
+    machine: &'a str,
+    processors: u32,
+    mp: f64,
+    lock: &'a str,
+    seed: u64,
+    estimated_ms: f64,
+    limited: bool,
+    /// By the fastest of the cells of this machine, number of processors and level.
+    by_best: f64,
+    fairness: f64,
+    max_wait_ns: Option<u64>,
+    failure: Option<&'a str>,
+}
+
+fn sweep(args: &SweepArgs) -> Result<()> {
+    let kinds = args.lock.iter().map(|lock| kind(lock)).collect::<Result<Vec<_>>>()?;
+    if kinds.windows(2).any(|two| std::mem::discriminant(&two[0]) != std::mem::discriminant(&two[1])) {
+        bail!("locks of one kind only can be compared: make a sweep of each kind");
+    }
+    let mut places = Vec::new();
+    for name in &args.machine {
+        let machine = machine(name)?;
+        let own = [machine.processors.count.value];
+        let counts = if args.processors.is_empty() { &own[..] } else { &args.processors };
+        for &count in counts {
+            args.mp.iter().for_each(|&mp| places.push((machine.clone().with_processors(count), mp)));
+        }
+    }
+    let mut jobs = Vec::new();
+    for (machine, mp) in &places {
+        for lock in &args.lock {
+            let run = RunArgs {
+                lock: lock.clone(),
+                mp: *mp,
+                critical: args.critical,
+                outside: args.outside,
+                writers: args.writers,
+                rounds: args.rounds,
+                limit: args.limit,
+                ..RunArgs::default()
+            };
+            jobs.push((machine, workload(&run, machine.processors.count.value)?));
+        }
+    }
+    let bar = figure::bar("sweep", jobs.len())?;
+    let results = ::sim::in_parallel(
+        &jobs,
+        std::thread::available_parallelism().map_or(1, usize::from),
+        |(machine, workload)| simulate(machine, workload, args.seed),
+        || bar.inc(1),
+    );
+    bar.finish_and_clear();
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut csv = csv::Writer::from_writer(std::io::stdout());
+    for ((machine, mp), results) in places.iter().zip(results.chunks(args.lock.len())) {
+        let sound = results.iter().filter(|it| it.failure.is_none()).map(|it| it.estimated_ms);
+        let best = sound.fold(f64::INFINITY, f64::min);
+        let processors = machine.processors.count.value;
+        if args.format == Format::Text {
+            println!("{}, {processors} processors, level {mp}", machine.name);
+        }
+        for (lock, it) in args.lock.iter().zip(results) {
+            let cell = Cell {
+                machine: &machine.name,
+                processors,
+                mp: *mp,
+                lock,
+                seed: args.seed,
+                estimated_ms: it.estimated_ms,
+                limited: it.limited,
+                by_best: it.estimated_ms / best,
+                fairness: it.fairness(),
+                max_wait_ns: it.waits.as_ref().map(|waits| waits.max_ns),
+                failure: it.failure.as_deref(),
+            };
+            match args.format {
+                Format::Json => format::json("cell", &cell)?,
+                Format::Csv => csv.serialize(cell)?,
+                Format::Text => {
+                    let late = if cell.limited { "*" } else { " " };
+                    let time = format::ns((cell.estimated_ms * 1e6) as u64);
+                    let wait = cell.max_wait_ns.map_or("-".into(), format::ns);
+                    println!("  {lock:<24}{time:>9}{late} {:>8.2} x best, longest wait {wait:>7}", cell.by_best);
+                    if let Some(failure) = cell.failure {
+                        println!("{}", suggest::wrap(&format!("    failed: {failure}"), suggest::WIDTH));
+                    }
+                }
+            }
+        }
+    }
+    if args.format == Format::Text && results.iter().any(|it| it.limited) {
+        println!("* not done at the limit of virtual time; at the rate until then");
+    }
+    csv.flush()?;
+    if let Some(failed) = results.iter().position(|it| it.failure.is_some()) {
+        bail!("a simulation failed: {}", args.lock[failed % args.lock.len()]);
+    }
+    Ok(())
+}
+
 fn csv(args: &RunArgs, workload: &Workload, results: &Results) -> Result<()> {
     let waits = results.waits.as_ref();
     let mut csv = csv::Writer::from_writer(std::io::stdout());
@@ -339,8 +565,13 @@ fn csv(args: &RunArgs, workload: &Workload, results: &Results) -> Result<()> {
 fn text(args: &RunArgs, workload: &Workload, results: &Results) {
     let ms = |ms: f64| format::ns((ms * 1e6) as u64);
     let share = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
-    let barrier = matches!(workload.program, Program::Barrier { .. });
-    let what = if barrier { "episodes" } else { "sections" };
+    let barrier = matches!(workload.program, Program::Barrier { .. } | Program::Gauss { .. });
+    let what = match args.app {
+        None if barrier => "episodes",
+        None => "sections",
+        Some(App::Quicksort) => "numbers ",
+        Some(_) => "columns ",
+    };
     println!("{} on {}, {} processors", args.lock, results.machine, results.processors);
     println!(
         "{} threads{}, level {}, seed {}",
@@ -362,6 +593,9 @@ fn text(args: &RunArgs, workload: &Workload, results: &Results) {
         results.sections as f64 / parties,
         format::count(results.rate() / parties)
     );
+    if let Some(digest) = results.digest {
+        println!("digest          {digest:08x}");
+    }
     if let Some(waits) = &results.waits {
         println!(
             "waits           p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
@@ -384,7 +618,7 @@ fn text(args: &RunArgs, workload: &Workload, results: &Results) {
     );
     println!(
         "accesses        {}, {:.1} % misses, which queued for {}",
-        format::count(results.accesses as f64),
+        format::whole(results.accesses),
         share(results.misses as f64, results.accesses as f64),
         ms(results.queued_ms)
     );

@@ -91,3 +91,11 @@ impl Default for Settings {
 pub fn long() -> bool {
     std::env::var_os("WAKEFUL_LONG").is_some_and(|value| value == "1")
 }
+
+/// How many times as many executions as usual a checker explores: [`LONGER`] in the long exploration, else 1.
+pub fn further() -> usize {
+    if long() { LONGER } else { 1 }
+}
+
+/// COST: all that `WAKEFUL_LONG=1` makes longer then takes about as long as a meal (2 processors).
+const LONGER: usize = 20;

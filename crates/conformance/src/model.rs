@@ -82,7 +82,18 @@ macro_rules! model {
             writes: StdCell<u64>,
             /// Spinners that nobody's write has given anything new to see.
             parked: RefCell<Vec<thread::Thread>>,
+            /// Spinners that let a thread have its turn which had none for long.
+            behind: RefCell<Vec<thread::Thread>>,
+            /// Counts pauses.
+            turns: StdCell<u64>,
+            /// The pause at which each thread was last seen to do something; [`RESTS`] if it sleeps or has ended.
+            seen: [StdCell<u64>; THREADS],
+            /// Threads started.
+            started: StdCell<usize>,
         }
+
+        /// Not known to be able to run.
+        const RESTS: u64 = u64::MAX;
 
         ::std::thread_local! {
             /// A model runs all its threads on one thread of the system.
@@ -95,6 +106,8 @@ macro_rules! model {
             static CLOCK: StdCell<u64> = StdCell::new(0);
             static TURN: StdCell<u32> = StdCell::new(0);
             static MOVES: StdCell<u32> = StdCell::new(0);
+            /// Which of [`World::seen`] is its own.
+            static INDEX: StdCell<usize> = StdCell::new(0);
             /// Writes seen at the last pause, and pauses since without a new one.
             static SEEN: StdCell<(u64, u32)> = StdCell::new((0, 0));
         }
@@ -102,7 +115,7 @@ macro_rules! model {
         /// Says what happens, in the execution that `WAKEFUL_TRACE` names.
         fn trace(what: std::fmt::Arguments<'_>) {
             if WORLD.get().is_some_and(|world| world.trace) {
-                eprintln!("thread {}: {what}", $name::id());
+                eprintln!("{:?}, id {}: {what}", thread::current().id(), $name::id());
             }
         }
 
@@ -110,6 +123,7 @@ macro_rules! model {
         fn wrote<A, V: std::fmt::Debug>(word: &A, value: V) {
             if let Some(world) = WORLD.get() {
                 trace(format_args!("{word:p} := {value:x?}"));
+                acts(world);
                 world.writes.set(world.writes.get() + 1);
                 for spinner in world.parked.take() {
                     spinner.unpark();
@@ -117,25 +131,68 @@ macro_rules! model {
             }
         }
 
-        /// Lets others go first. A thread that has done so often without anybody writing anything waits for a write: a checker
-        /// need not be fair, and where everybody waits so, nobody will ever get anywhere, which it reports as a deadlock.
+        /// The calling thread does something.
+        fn acts(world: &World) {
+            INDEX.with(|index| world.seen[index.get()].set(world.turns.get()));
+            for spinner in world.behind.take() {
+                spinner.unpark();
+            }
+        }
+
+        /// The calling thread sleeps, or ends.
+        fn rests() {
+            if let Some(world) = WORLD.get() {
+                INDEX.with(|index| world.seen[index.get()].set(RESTS));
+                for spinner in world.behind.take() {
+                    spinner.unpark();
+                }
+            }
+        }
+
+        /// Lets others go first.
+        ///
+        /// A checker need not be fair. So a thread waits here, first, while another one that could run has done nothing
+        /// for [`FAIR`] pauses of all. And then for a write, if it has paused often without anybody writing anything, and its clock has gone
+        /// so far that whatever ends by the clock has ended: where everybody waits so, nobody will ever get anywhere, which the checker reports
+        /// as a deadlock.
         fn pause() {
             let world = world();
+            world.turns.set(world.turns.get() + 1);
+            acts(world);
+            while world.seen.iter().any(|seen| seen.get().checked_add(FAIR).is_some_and(|turn| turn < world.turns.get())) {
+                trace(format_args!("waits for who had no turn"));
+                world.behind.borrow_mut().push(thread::current());
+                thread::park();
+            }
             let writes = world.writes.get();
             let (seen, turns) = SEEN.with(|cell| cell.get());
             let turns = if seen == writes { turns + 1 } else { 0 };
             SEEN.with(|cell| cell.set((writes, turns)));
-            if turns < PAUSES {
+            if turns >= PAUSES {
+                CLOCK.with(|clock| clock.set(clock.get() + LEAP_NS));
+            }
+            if turns < PAUSES + LEAPS {
                 thread::yield_now();
             } else {
                 trace(format_args!("waits for news"));
                 world.parked.borrow_mut().push(thread::current());
+                rests();
                 thread::park();
+                acts(world);
             }
         }
 
-        /// Pauses without news before a spinner waits for some: more than any phase that ends by the clock has.
+        /// Pauses of all threads after which one that did nothing has its turn.
+        const FAIR: u64 = 256;
+
+        /// Pauses without news before a spinner's clock leaps: so long it has been watched.
         const PAUSES: u32 = 64;
+
+        /// Such pauses before it waits for news: more phases than any algorithm has that end by the clock one after the other.
+        const LEAPS: u32 = 8;
+
+        /// Longer than any such phase.
+        const LEAP_NS: u64 = 20_000_000;
 
         fn world() -> &'static World {
             WORLD.get().expect("inside a model")
@@ -158,6 +215,10 @@ macro_rules! model {
                 threads: StdCell::new(0),
                 writes: StdCell::new(0),
                 parked: RefCell::new(Vec::new()),
+                behind: RefCell::new(Vec::new()),
+                turns: StdCell::new(0),
+                seen: std::array::from_fn(|_| StdCell::new(RESTS)),
+                started: StdCell::new(0),
             }));
             // SAFETY: freed below, when all threads have been joined; leaked if the body panics.
             WORLD.set(Some(unsafe { &*world }));
@@ -344,9 +405,11 @@ macro_rules! model {
                 }
                 trace(format_args!("sleeps on {word:p} at {expected:x}"));
                 sleepers.push((address, me));
+                rests();
                 while sleepers.iter().any(|&(_, thread)| thread == me) {
                     sleepers = world().wake[me].wait(sleepers).unwrap();
                 }
+                acts(world());
                 Wait::Woken
             }
 
@@ -392,11 +455,20 @@ macro_rules! model {
             type Cell = Cell;
 
             fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle {
-                thread::spawn(body)
+                let world = world();
+                world.started.set(world.started.get() + 1);
+                let index = world.started.get();
+                thread::spawn(move || {
+                    INDEX.with(|own| own.set(index));
+                    body();
+                    rests();
+                })
             }
 
             fn join(handle: Self::Handle) {
+                rests();
                 handle.join().expect("a thread of the model panicked");
+                acts(world());
             }
         }
     };

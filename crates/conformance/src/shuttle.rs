@@ -77,6 +77,7 @@ pub fn explore_into(
     };
     let ran = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = ran.clone();
+    let report = Report(&ran, settings, schedules);
     let mut config = ::shuttle::Config::new();
     if let Some(folder) = folder {
         config.failure_persistence = ::shuttle::FailurePersistence::File(Some(folder.to_owned()));
@@ -86,7 +87,21 @@ pub fn explore_into(
         let execution = counter.fetch_add(1, Relaxed) + 1;
         in_world(settings, execution, &body);
     });
+    drop(report);
     ran.load(Relaxed)
+}
+
+/// Says what failed, if a panic ends its life.
+struct Report<'a>(&'a std::sync::atomic::AtomicUsize, Settings, Schedules);
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self(ran, settings, schedules) = self;
+            eprintln!("shuttle: fails in execution {} ({settings:?}, {schedules:?})", ran.load(Relaxed));
+            eprintln!("shuttle: replay() of the schedule above repeats it; WAKEFUL_TRACE=1 shows the steps");
+        }
+    }
 }
 
 const SEED: u64 = 0x5745_414b;

@@ -260,6 +260,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn processors() -> u32 {
         W::processors(P::processors())
     }
+    fn refresh_processors(now_ns: Option<u64>) {
+        P::refresh_processors(now_ns);
+    }
     fn partition_generation() -> u32 {
         P::partition_generation()
     }

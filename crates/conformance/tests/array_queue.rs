@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Lying, Stingy, Twisted};
-use conformance::{HINTS, Hints, Settings, bodies, long};
+use conformance::{HINTS, Hints, Settings, bodies, further, long};
 use linux::Linux;
 use platform::RunState;
 use sync::mutex::ArrayQueue;
@@ -20,7 +20,7 @@ fn each(informed: bool) -> impl Iterator<Item = Settings> {
 }
 
 fn loom(informed: bool, name: &str, preemptions: usize, body: fn()) {
-    let executions = if long() { 200_000 } else { 2_000 };
+    let executions = 2_000 * further();
     let mut ran = 0;
     for settings in each(informed) {
         let bounds = Bounds { preemptions: preemptions + long() as usize, executions };
@@ -33,7 +33,7 @@ fn shuttle(informed: bool, name: &str, body: fn()) {
     let mut ran = 0;
     for settings in each(informed) {
         for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            ran += conformance::shuttle::explore(settings, schedules, if long() { 20_000 } else { 200 }, body);
+            ran += conformance::shuttle::explore(settings, schedules, 200 * further(), body);
         }
     }
     eprintln!("shuttle: {name}: {ran} executions");

@@ -2,16 +2,12 @@
 //! Every barrier of the catalogue in loom.
 
 use conformance::loom::{Bounds, Loom, explore};
-use conformance::{HINTS, Hints, Settings, barrier_bodies, long};
+use conformance::{HINTS, Hints, Settings, barrier_bodies, further, long};
 use platform::RunState;
 use sync::barrier::{BWakeful, BWakefulDrained};
 
 fn bounds(preemptions: usize, executions: usize) -> Bounds {
-    if long() {
-        Bounds { preemptions: preemptions + 1, executions: executions * 100 }
-    } else {
-        Bounds { preemptions, executions }
-    }
+    Bounds { preemptions: preemptions + long() as usize, executions: executions * further() }
 }
 
 /// Each hint for those that look at hints, one for those that do not.

@@ -2,7 +2,7 @@
 //! Every barrier of the catalogue in shuttle: more threads and rounds than loom can bear, random schedules.
 
 use conformance::shuttle::{Schedules, Shuttle, explore};
-use conformance::{HINTS, Settings, barrier_bodies, long};
+use conformance::{HINTS, Settings, barrier_bodies, further};
 use sync::barrier::BWakeful;
 
 const SCHEDULES: [Schedules; 2] = [Schedules::Random, Schedules::Pct(3)];
@@ -11,7 +11,7 @@ const SCHEDULES: [Schedules; 2] = [Schedules::Random, Schedules::Pct(3)];
 const STEPS: [u64; 2] = [1_000_000, 50_000];
 
 fn each(informed: bool, name: &str, default: usize, body: fn()) {
-    let count = if long() { default * 100 } else { default };
+    let count = default * further();
     let hints = if informed { &HINTS[..] } else { &HINTS[..1] };
     let mut ran = 0;
     for &hints in hints {

@@ -145,7 +145,7 @@ fn sizes() {
     assert_eq!(size_of::<CLast1<Linux>>(), 28);
     assert_eq!(size_of::<CAvg3<Linux>>(), 28);
     assert_eq!(size_of::<CCoarse<Linux>>(), 28);
-    assert_eq!(size_of::<CSched<Linux>>(), 28);
+    assert_eq!(size_of::<CSched<Linux>>(), 256);
     assert_eq!(size_of::<Incremental<Linux, Spin>>(), 12);
     assert_eq!(size_of::<BWakeful<Linux>>(), 24);
     assert_eq!(size_of::<BWakefulDrained<Linux>>(), 28);

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use conformance::condvar::{self as bodies, Condvar};
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
-use conformance::{HINTS, Hints, Machine, Settings, long};
+use conformance::{HINTS, Hints, Machine, Settings, further, long};
 use linux::Linux;
 use platform::{Atomic, Deadline, Platform, RunState, Wait};
 use sync::condvar::{Waiter, Wakeful};
@@ -22,21 +22,19 @@ fn all() -> impl Iterator<Item = Settings> {
 }
 
 fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
-    let factor = if long() { 100 } else { 1 };
     let mut ran = 0;
     for settings in all() {
-        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * factor };
+        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
         ran += conformance::loom::explore(name, settings, bounds, body);
     }
     eprintln!("loom: {name}: {ran} executions");
 }
 
 fn shuttle(name: &str, count: usize, body: fn()) {
-    let factor = if long() { 100 } else { 1 };
     let mut ran = 0;
     for settings in all() {
         for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * factor, body);
+            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
         }
     }
     eprintln!("shuttle: {name}: {ran} executions");

@@ -7,7 +7,7 @@ use conformance::loom::{Bounds, Loom};
 use conformance::once::{BeginsTwice, WakesOne, once, once_of, poison};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Deaf, Lying, NoAcquire, NoRelease, Twisted};
-use conformance::{HINTS, Hints, Settings, long};
+use conformance::{HINTS, Hints, Settings, further};
 use linux::Linux;
 use platform::{Atomic, Platform, RunState};
 use sync::once::Wakeful;
@@ -20,12 +20,8 @@ fn all() -> impl Iterator<Item = Settings> {
     HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)))
 }
 
-fn factor() -> usize {
-    if long() { 100 } else { 1 }
-}
-
 fn loom(name: &str, body: fn()) {
-    let bounds = Bounds { preemptions: 3, executions: 1_000 * factor() };
+    let bounds = Bounds { preemptions: 3, executions: 1_000 * further() };
     let ran: usize = all().map(|settings| conformance::loom::explore(name, settings, bounds, body)).sum();
     eprintln!("loom: {name}: {ran} executions");
 }
@@ -33,14 +29,14 @@ fn loom(name: &str, body: fn()) {
 fn shuttle(body: fn()) {
     for settings in all() {
         for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            conformance::shuttle::explore(settings, schedules, 100 * factor(), body);
+            conformance::shuttle::explore(settings, schedules, 100 * further(), body);
         }
     }
 }
 
 #[test]
 fn threads() {
-    for round in 0..100 * factor() as u32 {
+    for round in 0..100 * further() as u32 {
         once::<Linux, Wakeful<Linux>>(16, round % 4);
         once::<Twisted<Linux, Lying>, Wakeful<_>>(8, round % 2);
     }

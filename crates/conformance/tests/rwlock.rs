@@ -4,7 +4,7 @@
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Fickle, Lying, Twisted};
-use conformance::{HINTS, Hints, Settings, long, rwlock as bodies};
+use conformance::{HINTS, Hints, Settings, further, long, rwlock as bodies};
 use linux::Linux;
 use platform::RunState;
 
@@ -30,21 +30,19 @@ fn settings(name: &str) -> Vec<Settings> {
 }
 
 fn loom(name: &'static str, what: &str, preemptions: usize, executions: usize, body: fn()) {
-    let factor = if long() { 100 } else { 1 };
     let mut ran = 0;
     for settings in settings(name) {
-        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * factor };
+        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
         ran += conformance::loom::explore(&format!("{name}, {what}"), settings, bounds, body);
     }
     eprintln!("loom: {name}, {what}: {ran} executions");
 }
 
 fn shuttle(name: &'static str, what: &str, count: usize, body: fn()) {
-    let factor = if long() { 100 } else { 1 };
     let mut ran = 0;
     for settings in settings(name) {
         for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * factor, body);
+            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
         }
     }
     eprintln!("shuttle: {name}, {what}: {ran} executions");
@@ -165,7 +163,12 @@ macro_rules! suite {
 
                 #[test]
                 fn unwinding() {
-                    loom($name, "unwinding", 2, 300, || bodies::unwinding::<P, $type>(3));
+                    // Not further in the long exploration: see loom.rs.
+                    let bounds = Bounds { preemptions: 2, executions: 300 };
+                    for settings in settings($name) {
+                        let what = concat!($name, ", unwinding");
+                        conformance::loom::explore(what, settings, bounds, || bodies::unwinding::<P, $type>(3));
+                    }
                 }
 
                 timed_only! { $kind
@@ -281,21 +284,19 @@ mod default {
     }
 
     fn loom(what: &str, preemptions: usize, executions: usize, body: fn()) {
-        let factor = if long() { 100 } else { 1 };
         let mut ran = 0;
         for settings in all() {
-            let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * factor };
+            let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
             ran += conformance::loom::explore(&format!("rw-wakeful, {what}"), settings, bounds, body);
         }
         eprintln!("loom: rw-wakeful, {what}: {ran} executions");
     }
 
     fn shuttle(what: &str, count: usize, body: fn()) {
-        let factor = if long() { 100 } else { 1 };
         let mut ran = 0;
         for settings in all() {
             for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
-                ran += conformance::shuttle::explore(settings, schedules, count * factor, body);
+                ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
             }
         }
         eprintln!("shuttle: rw-wakeful, {what}: {ran} executions");

@@ -7,7 +7,7 @@ use conformance::loom::{Bounds, Loom};
 use conformance::semaphore::{AddsInTwoSteps, ForgetsSleepers, exclusion, supply, timing, turns};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Deaf, Lying, NoAcquire, NoRelease, Twisted};
-use conformance::{HINTS, Hints, Settings, long};
+use conformance::{HINTS, Hints, Settings, further, long};
 use linux::Linux;
 use platform::{Atomic, Platform, RunState};
 use sync::semaphore::{RawSemaphore, Wakeful};
@@ -21,18 +21,16 @@ fn all() -> impl Iterator<Item = Settings> {
 }
 
 fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
-    let factor = if long() { 100 } else { 1 };
-    let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * factor };
+    let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
     let ran: usize = all().map(|settings| conformance::loom::explore(name, settings, bounds, body)).sum();
     eprintln!("loom: {name}: {ran} executions");
 }
 
 fn shuttle(name: &str, count: usize, body: fn()) {
-    let factor = if long() { 100 } else { 1 };
     let mut ran = 0;
     for settings in all() {
         for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * factor, body);
+            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
         }
     }
     eprintln!("shuttle: {name}: {ran} executions");
@@ -74,7 +72,7 @@ fn loom_supply() {
 /// Far enough to see a token added between the two steps of L2, in which the flag is clear though a thread sleeps.
 #[test]
 fn loom_window() {
-    let bounds = Bounds { preemptions: 3, executions: if long() { 1_000_000 } else { 10_000 } };
+    let bounds = Bounds { preemptions: 3, executions: 10_000 * further() };
     conformance::loom::explore("semaphore, window", PREEMPTED, bounds, || supply::<Loom, Wakeful<Loom>>(2, 1));
 }
 

@@ -2,12 +2,12 @@
 //! Every algorithm of the catalogue in shuttle: more threads and rounds than loom can bear, random schedules.
 
 use conformance::shuttle::{Schedules, Shuttle, explore};
-use conformance::{HINTS, Settings, bodies, long};
+use conformance::{HINTS, Settings, bodies, further};
 
 const SCHEDULES: [Schedules; 2] = [Schedules::Random, Schedules::Pct(3)];
 
 fn count(default: usize) -> usize {
-    if long() { default * 100 } else { default }
+    default * further()
 }
 
 fn settings(entry: &catalog::Entry) -> Vec<Settings> {

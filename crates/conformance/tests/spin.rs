@@ -4,7 +4,7 @@
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Lying, Twisted};
-use conformance::{HINTS, Settings, bodies, long};
+use conformance::{HINTS, Settings, bodies, further, long};
 use linux::Linux;
 use platform::Platform;
 use sync::mutex::RawMutex;
@@ -39,7 +39,7 @@ fn loom(name: &str, preemptions: usize, body: fn()) {
     for hints in HINTS {
         for clock_step_ns in STEPS {
             let settings = Settings { hints, clock_step_ns, ..Settings::default() };
-            let executions = if long() { 100_000 } else { 1_000 };
+            let executions = 1_000 * further();
             let bounds = Bounds { preemptions: preemptions + long() as usize, executions };
             ran += conformance::loom::explore(name, settings, bounds, body);
         }
@@ -53,7 +53,7 @@ fn shuttle(name: &str, body: fn()) {
         for clock_step_ns in STEPS {
             let settings = Settings { hints, clock_step_ns, ..Settings::default() };
             for schedules in [Schedules::Random, Schedules::Pct(3)] {
-                ran += conformance::shuttle::explore(settings, schedules, if long() { 10_000 } else { 100 }, body);
+                ran += conformance::shuttle::explore(settings, schedules, 100 * further(), body);
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
-use conformance::{HINTS, Settings, bodies, long};
+use conformance::{HINTS, Settings, bodies, further, long};
 use platform::Atomic;
 use platform::Platform;
 use sync::mutex::Wakeful;
@@ -19,21 +19,19 @@ fn all() -> impl Iterator<Item = Settings> {
 }
 
 fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
-    let factor = if long() { 100 } else { 1 };
     let mut ran = 0;
     for settings in all() {
-        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * factor };
+        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
         ran += conformance::loom::explore(name, settings, bounds, body);
     }
     eprintln!("loom: {name}: {ran} executions");
 }
 
 fn shuttle(name: &str, count: usize, body: fn()) {
-    let factor = if long() { 100 } else { 1 };
     let mut ran = 0;
     for settings in all() {
         for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * factor, body);
+            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
         }
     }
     eprintln!("shuttle: {name}: {ran} executions");

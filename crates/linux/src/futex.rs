@@ -129,6 +129,11 @@ pub fn now_ns() -> u64 {
     now(libc::CLOCK_MONOTONIC)
 }
 
+/// The same, some ms behind, at a quarter of the cost.
+pub fn coarse_ns() -> u64 {
+    now(libc::CLOCK_MONOTONIC_COARSE)
+}
+
 /// Processor time of this process.
 pub fn cpu_ns() -> u64 {
     let _errno = Errno::save();

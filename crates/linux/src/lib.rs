@@ -197,15 +197,20 @@ impl Platform for Linux {
     }
 
     fn processors() -> u32 {
-        let count = processors::available();
-        if let Some(registry) = registry::live() {
-            registry.set_processors(count);
+        processors::available()
+    }
+
+    #[inline]
+    fn refresh_processors(now_ns: Option<u64>) {
+        if processors::refresh(now_ns)
+            && let Some(registry) = registry::live()
+        {
+            registry.set_partition(processors::available(), processors::changes());
         }
-        count
     }
 
     fn partition_generation() -> u32 {
-        registry::live().map_or(0, |registry| registry.partition_generation())
+        processors::changes()
     }
 
     fn cluster() -> u32 {

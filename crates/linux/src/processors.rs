@@ -5,9 +5,14 @@
 //! control group and every group above it, rounded up: cgroup v2's `cpu.max`, v1's `cpu.cfs_quota_us` by `cpu.cfs_period_us`.
 //! Where the groups are mounted, `/proc/self/mountinfo` says. Everything is read into small stack buffers, because the first
 //! caller may be inside `malloc`, on a small stack; a line that does not fit is passed over.
+//!
+//! Looked at when the program starts ([`crate::prepare`]), and then once a second at most, where a barrier or a slow path asks ([`refresh`]). A mask
+//! is a thread's, and programs pin threads: where the asking thread may use fewer than there were, what counts is what all
+//! threads together may use. A later look must not be noticed: it opens no file where one of the first three descriptors is closed, because the
+//! program may be about to put another in its place; and what it cannot read any more (a sandbox, `chroot`) stays as it was.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use crate::futex;
 
@@ -24,7 +29,18 @@ impl Processors {
     /// Looks now. About 50 us.
     pub fn look() -> Self {
         let _errno = futex::Errno::save();
-        Self { affinity: affinity(), quota_milli: quota() }
+        Self { affinity: Mask::of(0).count().max(1), quota_milli: quota().flatten() }
+    }
+
+    /// Looks again, some time after this. Two microseconds with the descriptors closed, else as [`Self::look`]; more if threads are pinned.
+    fn look_again(self) -> Self {
+        let mut mask = Mask::of(0);
+        if !standard_descriptors_are_open() {
+            return Self { affinity: mask.count().max(self.affinity), ..self };
+        }
+        let all = mask.count() >= self.affinity || mask.join_threads(self.affinity);
+        let affinity = if all { mask.count().max(1) } else { self.affinity };
+        Self { affinity, quota_milli: quota().unwrap_or(self.quota_milli) }
     }
 
     /// The number to reckon with. At least 1.
@@ -39,31 +55,155 @@ impl Processors {
     }
 }
 
-/// Processors, as of the first call. At least 1.
-///
-/// [`crate::init`] makes that call at program start, because a look opens files: later, a program that has closed all its descriptors or
-/// forbidden itself system calls would notice. HINT: a mask or quota that changes afterwards is not seen.
+/// The last look.
+struct Last {
+    /// [`Processors::count`]; 0 before the first look.
+    count: AtomicU32,
+    changes: AtomicU32,
+    affinity: AtomicU32,
+    /// `u64::MAX`: none.
+    quota_milli: AtomicU64,
+    /// The next look is due.
+    next_ns: AtomicU64,
+}
+
+static LAST: Last = Last {
+    count: AtomicU32::new(0),
+    changes: AtomicU32::new(0),
+    affinity: AtomicU32::new(1),
+    quota_milli: AtomicU64::new(u64::MAX),
+    next_ns: AtomicU64::new(0),
+};
+
+/// COST: ns between two looks, which take about 50 us.
+const AGAIN_NS: u64 = 1_000_000_000;
+
+/// Processors, as of the last look. At least 1.
+#[inline]
 pub fn available() -> u32 {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    match COUNT.load(Relaxed) {
-        0 => {
-            let count = Processors::look().count();
-            COUNT.store(count, Relaxed);
-            count
-        }
+    match LAST.count.load(Relaxed) {
+        0 => first_look(),
         count => count,
     }
 }
 
-fn affinity() -> u32 {
-    // Room for 8192 processors.
-    let mut mask = [0u64; 128];
-    // SAFETY: the kernel writes at most the size it is told.
-    let bytes = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
-    if bytes <= 0 {
-        return 1;
+/// How often the number has changed since the first look.
+pub fn changes() -> u32 {
+    // ORDER: Acquire, pairs with `see`: who knows of a change reads the number after it.
+    LAST.changes.load(Acquire)
+}
+
+#[cold]
+fn first_look() -> u32 {
+    let seen = Processors::look();
+    LAST.next_ns.store(futex::now_ns() + AGAIN_NS, Relaxed);
+    LAST.affinity.store(seen.affinity, Relaxed);
+    LAST.quota_milli.store(seen.quota_milli.unwrap_or(u64::MAX), Relaxed);
+    LAST.count.store(seen.count(), Relaxed);
+    seen.count()
+}
+
+/// Looks again if it is time to; true if the number has changed.
+#[inline]
+pub fn refresh(now_ns: Option<u64>) -> bool {
+    let now = now_ns.unwrap_or_else(futex::coarse_ns);
+    let due = LAST.next_ns.load(Relaxed);
+    now >= due && look_again(now, due)
+}
+
+#[cold]
+#[inline(never)]
+fn look_again(now: u64, due: u64) -> bool {
+    let was = available();
+    // One of those who find that it is time.
+    if LAST.next_ns.compare_exchange(due, now + AGAIN_NS, Relaxed, Relaxed).is_err() {
+        return false;
     }
-    mask.iter().map(|word| word.count_ones()).sum()
+    let _errno = futex::Errno::save();
+    // HINT: who looks for more than a second may put an old number back, until the next look.
+    let quota_milli = Some(LAST.quota_milli.load(Relaxed)).filter(|&milli| milli != u64::MAX);
+    let seen = Processors { affinity: LAST.affinity.load(Relaxed), quota_milli }.look_again();
+    LAST.affinity.store(seen.affinity, Relaxed);
+    LAST.quota_milli.store(seen.quota_milli.unwrap_or(u64::MAX), Relaxed);
+    let changed = seen.count() != was;
+    if changed {
+        LAST.count.store(seen.count(), Relaxed);
+        // ORDER: Release, pairs with `changes`; publishes the number.
+        LAST.changes.fetch_add(1, Release);
+    }
+    changed
+}
+
+/// Processors that a thread may use. Room for 8192.
+struct Mask([u64; 128]);
+
+impl Mask {
+    /// Of a thread, or with 0 of the calling one; empty if there is none.
+    fn of(tid: i32) -> Self {
+        let mut mask = Self([0; 128]);
+        // SAFETY: the kernel writes at most the size it is told.
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask.0), mask.0.as_mut_ptr()) };
+        mask
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Adds those of all threads of this process, or of so many that there are `enough` processors. False if not all could be asked.
+    fn join_threads(&mut self, enough: u32) -> bool {
+        // SAFETY: system calls with a C string and a buffer of the size told; the descriptor is ours.
+        unsafe {
+            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+            let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/proc/self/task".as_ptr(), flags);
+            if fd < 0 {
+                return false;
+            }
+            let mut buffer = Entries([0; 1024]);
+            let all = loop {
+                let got = libc::syscall(libc::SYS_getdents64, fd, buffer.0.as_mut_ptr(), buffer.0.len());
+                if got <= 0 {
+                    break got == 0;
+                }
+                for tid in buffer.tids(got as usize) {
+                    let theirs = Self::of(tid);
+                    self.0.iter_mut().zip(theirs.0).for_each(|(ours, theirs)| *ours |= theirs);
+                    if self.count() >= enough {
+                        break;
+                    }
+                }
+                if self.count() >= enough {
+                    break true;
+                }
+            };
+            libc::syscall(libc::SYS_close, fd);
+            all
+        }
+    }
+}
+
+/// What getdents64 writes: records of an inode (8 bytes), an offset (8), the record's length (2), a type (1) and a name with its end.
+#[repr(align(8))]
+struct Entries([u8; 1024]);
+
+impl Entries {
+    /// The names that are numbers.
+    fn tids(&self, length: usize) -> impl Iterator<Item = i32> {
+        let mut rest = &self.0[..length];
+        core::iter::from_fn(move || {
+            let record = u16::from_ne_bytes([*rest.get(16)?, *rest.get(17)?]) as usize;
+            let name = rest.get(19..record)?;
+            rest = &rest[record..];
+            Some(name.split(|&byte| byte == 0).next().and_then(number))
+        })
+        .flatten()
+        .map(|tid| tid as i32)
+    }
+}
+
+fn standard_descriptors_are_open() -> bool {
+    // SAFETY: F_GETFD changes nothing.
+    (0..=2).all(|fd| unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) } >= 0)
 }
 
 /// A path with its end, for the kernel.
@@ -266,9 +406,11 @@ fn quota_on_path(version: Version) -> Option<u64> {
     }
 }
 
-fn quota() -> Option<u64> {
+/// `None` if nothing can be read about groups.
+fn quota() -> Option<Option<u64>> {
+    lines(c"/proc/self/cgroup", |_| Some(()))?;
     // A system may have both, and the CPU controller is in one of them; the other one says nothing.
-    [Version::Two, Version::One].into_iter().filter_map(quota_on_path).min()
+    Some([Version::Two, Version::One].into_iter().filter_map(quota_on_path).min())
 }
 
 #[cfg(test)]
@@ -325,6 +467,23 @@ mod tests {
             assert_eq!(processors.limited_by_quota(), count < 8);
         }
         assert_eq!(Processors { affinity: 0, quota_milli: None }.count(), 1);
+    }
+
+    #[test]
+    fn tasks() {
+        let mut entries = Entries([0; 1024]);
+        let mut end = 0;
+        for name in [&b"."[..], b"..", b"123", b"4567890"] {
+            let record = (19 + name.len() + 1).next_multiple_of(8);
+            entries.0[end + 16..end + 18].copy_from_slice(&(record as u16).to_ne_bytes());
+            entries.0[end + 19..end + 19 + name.len()].copy_from_slice(name);
+            end += record;
+        }
+        assert_eq!(entries.tids(end).collect::<Vec<_>>(), [123, 4_567_890]);
+        assert_eq!(entries.tids(0).count(), 0);
+        let mut mask = Mask([0; 128]);
+        assert!(mask.join_threads(u32::MAX));
+        assert!(mask.count() >= Mask::of(0).count());
     }
 
     #[test]

@@ -358,7 +358,7 @@ impl Registry {
         arena.arena_size.store(size_of::<Arena>() as u32, Relaxed);
         arena.thread_size.store(size_of::<Thread>() as u32, Relaxed);
         arena.max_threads.store(MAX_THREADS as u32, Relaxed);
-        arena.partition.processors.store(processors::available(), Relaxed);
+        self.set_partition(processors::available(), processors::changes());
         arena.magic.store(abi::MAGIC, Relaxed);
         self.set_view(view);
     }
@@ -488,18 +488,11 @@ impl Registry {
         &self.thread(id).warning
     }
 
-    /// Records how many processors there are.
-    pub fn set_processors(&self, count: u32) {
-        let processors = &self.arena().partition.processors;
-        // Many ask, and it hardly ever changes: the line stays shared.
-        if processors.load(Relaxed) != count {
-            processors.store(count, Relaxed);
-        }
-    }
-
-    /// How often the partition has changed.
-    pub fn partition_generation(&self) -> u32 {
-        self.arena().partition.generation.load(Relaxed)
+    /// Records how many processors there are, and how often that has changed.
+    pub fn set_partition(&self, count: u32, changes: u32) {
+        let partition = &self.arena().partition;
+        partition.processors.store(count, Relaxed);
+        partition.generation.store(changes, Relaxed);
     }
 
     /// Threads with a block; of these, refused by the view; searches for a block that found none.

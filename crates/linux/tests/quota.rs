@@ -6,9 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use linux::Processors;
+use linux::{Linux, Processors};
+use platform::Platform;
 
 const CHILD: &str = "WAKEFUL_TEST_QUOTA_CHILD";
+
+/// A file of a control group, and what the child is to write there after its first look.
+const CHANGE: &str = "WAKEFUL_TEST_QUOTA_CHANGE";
 
 /// Not a test of its own: tells what a child of the others sees.
 #[test]
@@ -16,18 +20,33 @@ fn child_tells() {
     if std::env::var_os(CHILD).is_some() {
         let seen = Processors::look();
         println!("seen: {} {} {:?}", seen.count(), seen.affinity, seen.quota_milli);
+        let before = Linux::processors();
+        if let Ok(change) = std::env::var(CHANGE) {
+            let (file, value) = change.split_once('=').unwrap();
+            fs::write(file, value).unwrap();
+            Linux::refresh_processors(Some(Linux::now_ns() + 3_000_000_000));
+            println!("changed: {before} {} {}", Linux::processors(), Linux::partition_generation());
+        }
     }
 }
 
 /// What a child sees in which `before` ran ahead of everything.
 fn child(before: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static) -> String {
-    let mut command = Command::new("/proc/self/exe");
-    command.args(["--exact", "child_tells", "--nocapture"]).env(CHILD, "1");
-    // SAFETY: the closures make system calls and allocate little, in a child forked by a test.
-    let output = unsafe { command.pre_exec(before) }.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = output(before, "");
     let seen = text.split("seen: ").nth(1).and_then(|rest| rest.lines().next());
     seen.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+/// What it prints; `change` as for [`CHANGE`].
+fn output(before: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static, change: &str) -> String {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", "child_tells", "--nocapture"]).env(CHILD, "1").env_remove(CHANGE);
+    if !change.is_empty() {
+        command.env(CHANGE, change);
+    }
+    // SAFETY: the closures make system calls and allocate little, in a child forked by a test.
+    let output = unsafe { command.pre_exec(before) }.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -63,6 +82,18 @@ impl Group {
     fn child(&self) -> String {
         let procs = self.0.join("cgroup.procs");
         child(move || fs::write(&procs, "0"))
+    }
+
+    /// What a child sees whose quota changes while it runs.
+    fn changed(&self, file: &str, value: &str) -> String {
+        let procs = self.0.join("cgroup.procs");
+        let change = format!("{}={value}", self.0.join(file).display());
+        let text = output(move || fs::write(&procs, "0"), &change);
+        text.split("changed: ")
+            .nth(1)
+            .and_then(|rest| rest.lines().next())
+            .unwrap_or_else(|| panic!("{text}"))
+            .to_owned()
     }
 }
 
@@ -121,6 +152,9 @@ fn root_quota_of_any_group_on_the_path_counts() {
     assert_eq!(inner.child(), format!("1 {all} Some(400)"), "the group above");
     outer.set(more.0, more.1);
     assert_eq!(inner.child(), format!("2 {all} Some(1500)"));
+    assert_eq!(inner.changed(one.0, one.1), "2 1 1", "less while it runs");
+    outer.set(none.0, none.1);
+    assert_eq!(inner.changed(none.0, none.1), format!("1 {all} 1"), "more while it runs");
 }
 
 /// Says so on the terminal even though the harness keeps what a test prints.

@@ -75,6 +75,7 @@ scenarios! {
     none_sees_nothing: "none", false, sees_nothing;
     unknown_name_is_auto: "spectacles", true, sees;
     perf_keeps_errno: "perf", false, errno;
+    none_follows_the_affinity: "none", false, affinity;
     perf_registers_in_signal_handlers: "perf", false, signals;
 }
 
@@ -612,6 +613,76 @@ fn errno() {
         .join()
         .unwrap();
     }
+}
+
+/// The number of processors follows the masks of the threads while the program runs.
+fn affinity() {
+    fn mask(tid: i32) -> libc::cpu_set_t {
+        // SAFETY: an all-zero cpu_set_t is valid; the pointer is, too.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            assert_eq!(libc::sched_getaffinity(tid, size_of_val(&set), &mut set), 0);
+            set
+        }
+    }
+    fn set_mask(tid: i32, set: &libc::cpu_set_t) {
+        // SAFETY: a valid set.
+        assert_eq!(unsafe { libc::sched_setaffinity(tid, size_of_val(set), set) }, 0);
+    }
+    /// After a look that is due. Each call is farther in the future than the one before.
+    fn seen() -> (u32, u32) {
+        static LATER: AtomicU32 = AtomicU32::new(0);
+        let later = LATER.fetch_add(1, Relaxed) as u64 + 1;
+        Linux::refresh_processors(Some(Linux::now_ns() + later * 3_000_000_000));
+        (Linux::processors(), Linux::partition_generation())
+    }
+    let whole = mask(0);
+    // SAFETY: as above.
+    let (all, first) = unsafe { (libc::CPU_COUNT(&whole), (0..).find(|&cpu| libc::CPU_ISSET(cpu, &whole)).unwrap()) };
+    let all = all as u32;
+    if all < 2 {
+        skipped("affinity needs two processors");
+        return;
+    }
+    // SAFETY: as above.
+    let one = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(first, &mut set);
+        set
+    };
+    // Where a quota is less than the affinity, another number would be right.
+    let before = Linux::processors();
+    if before != all {
+        skipped("affinity cannot be seen below a quota");
+        return;
+    }
+    assert_eq!(seen(), (all, 0));
+    // A pinned thread says nothing about the others, of which the harness has one.
+    set_mask(0, &one);
+    assert_eq!(seen(), (all, 0), "what one thread may use was taken for all");
+    let tasks = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse::<i32>().unwrap())
+    };
+    tasks().for_each(|tid| set_mask(tid, &one));
+    // Not yet time to look.
+    Linux::refresh_processors(Some(0));
+    assert_eq!(Linux::processors(), all);
+    // What would open files is not done where a standard descriptor is closed.
+    // SAFETY: put back below.
+    let aside = unsafe {
+        let aside = libc::dup(0);
+        assert_eq!(libc::close(0), 0);
+        aside
+    };
+    let without = seen();
+    // SAFETY: ours.
+    assert_eq!(unsafe { libc::dup2(aside, 0) }, 0);
+    assert_eq!(without, (all, 0), "looked with a descriptor closed");
+    assert_eq!(seen(), (1, 1));
+    tasks().for_each(|tid| set_mask(tid, &whole));
+    assert_eq!(seen(), (all, 2));
+    assert_eq!(seen(), (all, 2));
 }
 
 /// A timer's handler registers while threads register.

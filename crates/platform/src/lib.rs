@@ -157,8 +157,16 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// they are not here.
     fn generation() -> u32;
 
-    /// Processors that this application may use now: affinity, cpuset, quota and partition considered. At least 1.
+    /// Processors that this application may use: affinity, cpuset, quota and partition considered. At least 1. HINT: as of the last
+    /// look.
     fn processors() -> u32;
+
+    /// Looks anew how many they are, if the last look was about a second ago. Cheap enough for one thread of an episode or for a slow path: it
+    /// reads a clock, unless the caller brings the time. To be called before [`Platform::partition_generation`].
+    #[inline]
+    fn refresh_processors(now_ns: Option<u64>) {
+        let _ = now_ns;
+    }
 
     /// HINT: how often the partition has changed (KE-3, TR 1994, section 3).
     fn partition_generation() -> u32 {

@@ -94,7 +94,6 @@ extern "C" fn constructor() {
     choice::decide();
     linux::prepare();
     rwlock_choice::decide();
-    linux::init();
 }
 
 #[used]

@@ -118,7 +118,7 @@ unsafe extern "C" fn wakeful_sem_try(sem: *mut sem_t) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wakeful_sem_begin(w: *mut Wait) {
-    Linux::register();
+    Linux::register_lazily();
     // SAFETY: sem.c passes its own struct, of which it has filled in semaphore, clock and time.
     unsafe {
         let w = &mut *w;

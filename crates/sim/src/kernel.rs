@@ -157,7 +157,8 @@ impl Engine {
             }
             it.last_processor = processor;
         }
-        self.counts.switches += !again as u64;
+        // From another, or from none at all.
+        self.counts.switches += (!again || self.processors[processor].thread == NOBODY) as u64;
         let begin = now + cost;
         it.state = State::Running;
         it.spinner.disturb();

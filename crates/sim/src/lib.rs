@@ -39,8 +39,10 @@
 //! hash table, and time is an integer number of picoseconds. (Words on threads' stacks are the exception that algorithms of the catalogue do not make: their number
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
+mod app;
 mod engine;
 pub mod explore;
+pub mod figure;
 mod kernel;
 mod machine;
 mod memory;
@@ -54,6 +56,10 @@ pub use machine::{Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory
 pub use platform::{Explored, Sim, Simulated, Word, clock_ns, fail, passed, random, vary, work_ns};
 pub use results::{Results, ThreadResults, Waits};
 pub use workload::{Hints, Program, Repartition, Setting, Workload};
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
 
 use engine::Engine;
 
@@ -80,6 +86,11 @@ pub enum SimError {
 
 /// An object in the machine's memory: a copyable reference, for the threads of one simulation.
 pub struct Placed<T: ?Sized>(*mut T);
+
+// SAFETY: as for `Word`: the threads of a machine run on one thread of the host, one at a time, and what is placed belongs to one machine.
+unsafe impl<T: ?Sized + Sync> Send for Placed<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync> Sync for Placed<T> {}
 
 impl<T: ?Sized> Clone for Placed<T> {
     fn clone(&self) -> Self {
@@ -142,10 +153,22 @@ pub fn simulate_with(
     wanted: u64,
     build: impl FnOnce(&mut World),
 ) -> Results {
+    simulate_then(machine, setting, seed, wanted, build, |()| ()).0
+}
+
+/// As [`simulate_with`]; when all is done, `look` makes something of what `build` has left and of what is in the machine's memory.
+fn simulate_then<T, R>(
+    machine: &Machine,
+    setting: &Setting,
+    seed: u64,
+    wanted: u64,
+    build: impl FnOnce(&mut World) -> T,
+    look: impl FnOnce(T) -> R,
+) -> (Results, R) {
     let mut engine = Engine::new(machine, setting, seed);
     let this: *mut Engine = &mut *engine;
     engine::with(this, || {
-        build(&mut World(this));
+        let built = build(&mut World(this));
         // SAFETY: `build` has ended, and nobody else knows the machine.
         unsafe {
             let count = (*this).processors.len();
@@ -154,7 +177,7 @@ pub fn simulate_with(
                 (*this).spawn_foreign(number % count);
             }
             engine::run(this);
-            Results::of(&*this, &machine.name, seed, wanted)
+            (Results::of(&*this, &machine.name, seed, wanted), look(built))
         }
     })
 }
@@ -169,17 +192,57 @@ pub fn simulate(machine: &Machine, workload: &Workload, seed: u64) -> Result<Res
     if threads + foreign > MOST_THREADS {
         return Err(SimError::Threads { threads: threads + foreign, most: MOST_THREADS });
     }
-    let mut built = false;
-    let results = simulate_with(machine, &workload.setting, seed, threads * workload.rounds, |world| {
-        built = workload.build(world);
-    });
-    if built {
+    let (mut results, digest) = simulate_then(
+        machine,
+        &workload.setting,
+        seed,
+        workload.wanted(),
+        |world| workload.build(world),
+        |digests| digests.map(|all| all.into_iter().map(|digest| digest()).next()),
+    );
+    if let Some(digest) = digest {
+        results.digest = digest.filter(|_| !results.limited && results.failure.is_none());
         return Ok(results);
     }
     let (kind, name) = match &workload.program {
-        Program::Mutex { lock, .. } => ("mutex", lock),
+        Program::Mutex { lock, .. } | Program::Quicksort { lock, .. } | Program::Cholesky { lock, .. } => {
+            ("mutex", lock)
+        }
         Program::RwLock { lock, .. } => ("reader-writer lock", lock),
-        Program::Barrier { barrier, .. } => ("barrier", barrier),
+        Program::Barrier { barrier, .. } | Program::Gauss { barrier, .. } => ("barrier", barrier),
     };
     Err(SimError::Unknown { kind, name: name.clone() })
+}
+
+/// What `run` makes of each job, in their order, on so many threads of the host, which changes nothing but the time that it takes. `done` is
+/// called after each.
+pub fn in_parallel<T: Sync, R: Send>(
+    jobs: &[T],
+    cores: usize,
+    run: impl Fn(&T) -> R + Sync,
+    mut done: impl FnMut(),
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let (send, receive) = mpsc::channel();
+    let mut results = BTreeMap::new();
+    std::thread::scope(|scope| {
+        for _ in 0..cores.clamp(1, jobs.len().max(1)) {
+            let (send, next, run) = (send.clone(), &next, &run);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Relaxed);
+                    let Some(job) = jobs.get(index) else { break };
+                    if send.send((index, run(job))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for (index, result) in receive {
+            results.insert(index, result);
+            done();
+        }
+    });
+    results.into_values().collect()
 }

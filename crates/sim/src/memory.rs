@@ -332,6 +332,11 @@ impl Memory {
         self.lines[line as usize].watchers != 0
     }
 
+    /// What an access costs that the own cache answers.
+    pub fn hit_ns(&self) -> f64 {
+        self.hit as f64 / NS as f64
+    }
+
     /// The group of the smallest level that holds the processor, if there are several.
     pub fn cluster(&self, processor: usize) -> usize {
         self.levels.first().map_or(0, |level| processor / level.size)

@@ -582,6 +582,14 @@ pub fn passed(waited_ns: f64) {
     });
 }
 
+/// The running thread has done so many parts of what it has to do, without waiting for one.
+pub(crate) fn progressed(parts: u64) {
+    look(|it| {
+        let current = it.current;
+        it.threads[current].sections += parts;
+    });
+}
+
 /// The simulation ends here, and its results say why.
 pub fn fail(what: String) {
     look(|it| it.fail(what));

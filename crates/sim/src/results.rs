@@ -71,6 +71,9 @@ pub struct Results {
     pub sections: u64,
     /// Sections that all threads together were to pass.
     pub wanted: u64,
+    /// What the program has computed, if it computes and is done; of the first instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<u32>,
     /// `elapsed_ms`, or how long it would have been at the rate until the limit.
     pub estimated_ms: f64,
     /// The waits of all threads; `None` if there was none.
@@ -81,7 +84,7 @@ pub struct Results {
     pub foreign_ms: f64,
     /// Of the program's, without waiting.
     pub work_ms: f64,
-    /// From one thread or process to another, on all processors.
+    /// From one thread or process, or from none, to another or to the same after a pause without one; on all processors.
     pub context_switches: u64,
     /// Of the program's threads.
     pub preemptions: u64,
@@ -140,6 +143,7 @@ impl Results {
             failure: engine.failure.clone(),
             sections,
             wanted,
+            digest: None,
             estimated_ms: if engine.capped { elapsed_ms * wanted as f64 / sections.max(1) as f64 } else { elapsed_ms },
             waits: (!waits.is_empty()).then(|| Waits {
                 mean_ns: waits.mean(),

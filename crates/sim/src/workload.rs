@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use apps::{App, Digest};
+
 use crate::World;
+use crate::app::Loading;
 use crate::machine::Queue;
 use crate::platform::{Sim, clock_ns, passed, random, vary, work_ns};
 use catalog::{BarrierEntry, BarrierVisitor, Entry, MutexVisitor, RwLockVisitor};
@@ -117,6 +120,39 @@ pub enum Program {
         /// Length of the work between two barriers.
         outside_ns: f64,
     },
+    /// Quicksort with a lock ([`apps::App::Quicksort`]; TR 1994, section 5.2).
+    Quicksort {
+        /// A mutex of the catalogue.
+        lock: String,
+        /// Numbers to sort.
+        elements: u32,
+    },
+    /// Cholesky factorization with locks ([`apps::App::Cholesky`]; TR 1994, section 5.2).
+    Cholesky {
+        /// A mutex of the catalogue.
+        lock: String,
+        /// Levels of the columns' tree.
+        levels: u32,
+    },
+    /// Gaussian elimination with a barrier ([`apps::App::Gauss`]; TR 1994, section 5.4).
+    Gauss {
+        /// A barrier of the catalogue.
+        barrier: String,
+        /// Equations.
+        rows: u32,
+    },
+}
+
+impl Program {
+    /// As a program of the crate `apps`, with its lock or barrier.
+    pub fn app(&self) -> Option<(App, &str)> {
+        match *self {
+            Self::Quicksort { ref lock, elements } => Some((App::Quicksort { elements }, lock)),
+            Self::Cholesky { ref lock, levels } => Some((App::Cholesky { levels }, lock)),
+            Self::Gauss { ref barrier, rows } => Some((App::Gauss { rows }, barrier)),
+            _ => None,
+        }
+    }
 }
 
 /// A program, how often, and among whom.
@@ -323,8 +359,21 @@ impl BarrierVisitor<Sim> for Barriers<'_> {
 }
 
 impl Workload {
-    /// Puts the program into the world. False if the catalogue has no such name.
-    pub(crate) fn build(&self, world: &mut World) -> bool {
+    /// What is to be done, in the unit in which threads count what they have done.
+    pub(crate) fn wanted(&self) -> u64 {
+        let (threads, instances) = (u64::from(self.threads), u64::from(self.instances));
+        match self.program.app() {
+            Some((app @ App::Gauss { .. }, _)) => app.parts() * threads * instances,
+            Some((app, _)) => app.parts() * instances,
+            None => threads * instances * self.rounds,
+        }
+    }
+
+    /// Puts the program into the world, and returns what computes the digests, if it has any. `None` if the catalogue has no such name.
+    pub(crate) fn build(&self, world: &mut World) -> Option<Vec<Digest>> {
+        if let Some((app, lock)) = self.program.app() {
+            return (0..self.instances).map(|_| app.load(&mut Loading::new(world), lock, self.threads)).collect();
+        }
         let built = match self.program {
             Program::Mutex { ref lock, critical_ns, outside_ns } => {
                 catalog::visit_mutex::<Sim, _>(lock, Mutexes { world, workload: self, critical_ns, outside_ns })
@@ -336,7 +385,8 @@ impl Workload {
             Program::Barrier { ref barrier, outside_ns } => {
                 catalog::visit_barrier::<Sim, _>(barrier, Barriers { world, workload: self, outside_ns })
             }
+            _ => unreachable!("the others are of the crate apps"),
         };
-        built.is_some()
+        built.map(|()| Vec::new())
     }
 }

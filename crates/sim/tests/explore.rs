@@ -17,7 +17,7 @@ const HINTS: [Hints; 5] =
 
 /// Explores one program in all ways; returns the schedules tried.
 fn all_ways(name: &str, build: impl Fn(&mut World)) -> u64 {
-    let (bounded, random) = if long() { (200_000, 20_000) } else { (300, 100) };
+    let (bounded, random) = if long() { (6_000, 2_000) } else { (300, 100) };
     let mut runs = 0;
     for hints in HINTS {
         for strategy in [

@@ -101,6 +101,9 @@ impl<P: Platform, W: Waiting> RawBarrier<P> for BMcs<P, W> {
             }
             flag.set_by::<W>(*episode);
         };
+        if W::INFORMS && index == 0 {
+            P::refresh_processors(None);
+        }
         let crowded = W::INFORMS && self.parties > P::processors();
         let wait = |flag: &Flag<P>| flag.wait_as::<W>(*episode, me, crowded);
         for child in children(index, self.parties) {

@@ -17,6 +17,8 @@
 //! - Who has waited very long sleeps in any case, and so does, once, who finds that he shares his processor with another party where there are
 //!   processors for all: to be woken is how Linux lets a thread find an idle one; yielding keeps it where it is.
 //!
+//! `processors()` follows affinity and quota within a second: who waits long or judges has it looked at again.
+//!
 //! Choose it unless you know better. It lives in place (24 bytes), any thread may come, any may be the serial one, parties join and leave.
 //! Who frees it may not do so before all waits have returned, which in Rust is the borrow checker's business; [`BWakefulDrained`] is for others.
 //!
@@ -54,7 +56,8 @@
 //! I3. Who sleeps has set SLEEPERS, or seen it set, in its own episode, and A2 of that episode sees it, because both change `state`.
 //! I4. `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
 //! that an episode needs to A2.
-//! I5. Drained: who is inside has been counted before its arrival, and so before anybody is released.
+//! I5. Drained: who is inside has been counted before its arrival, and so before anybody is released. (With leaves this would not do: a carrier
+//!     looks at its leaf again after A2. Only what borrows the barrier, as in Rust, may have leaves.)
 //!
 //! # Protocol
 //!
@@ -416,6 +419,7 @@ impl<P: Platform> BWakeful<P> {
             return self.sleep(episode);
         }
         let began = P::now_ns();
+        P::refresh_processors(Some(began));
         let mut before = began;
         loop {
             if self.is_over(episode) {
@@ -488,6 +492,7 @@ impl<P: Platform> BWakeful<P> {
     #[cold]
     #[inline(never)]
     fn judge(&self, now: u64) -> Verdict {
+        P::refresh_processors(Some(now));
         let (mood, since) = (self.mood.load(Relaxed) & !TOGETHER, self.mood_since.load(Relaxed));
         let now_ms = (now / 1_000_000) as u16;
         let elapsed = now_ms.wrapping_sub((since >> 16) as u16) as u32;

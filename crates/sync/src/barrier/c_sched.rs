@@ -22,7 +22,8 @@
 //!
 //! # State
 //!
-//! `count`: members that have arrived. `sense`: turned by the last one. `processors`: for each sense, how many processors the episode of that
+//! `count`: members that have arrived; on lines of its own, so that an arrival neither ends the copies of those who spin nor takes the line that it has
+//! just read `processors` from. `sense`: turned by the last one. `processors`: for each sense, how many processors the episode of that
 //! sense reckons with. `wakeup`: a semaphore for each sense. Private: the member's sense.
 //!
 //! # Invariants
@@ -45,11 +46,11 @@
 //! # Under the scheduler
 //!
 //! Optimal where the P processors run the program's threads and no others. With foreign load the spinners wait for members without a
-//! processor. A change of P is one episode late, on a platform that tells of it (`linux` counts once, at program start). Hint wrong: more or fewer spin; the number of units is right all the same (I3).
+//! processor. A change of P is one episode late, and on `linux`, which looks once a second, up to a second more. Hint wrong: more or fewer spin; the number of units is right all the same (I3).
 //!
 //! # Fairness and space
 //!
-//! 28 bytes.
+//! 256 bytes, two pairs of lines.
 //!
 //! # Rejected
 //!
@@ -63,10 +64,14 @@ use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
 use super::{RawBarrier, Semaphore, Sense};
 
+/// On a line that nobody spins on: a pair of lines where the processor fetches pairs.
+#[repr(align(128))]
+struct Apart<T>(T);
+
 /// Centralized, spinning or sleeping by the number of processors.
 pub struct CSched<P: Platform> {
+    count: Apart<P::AtomicU32>,
     parties: u32,
-    count: P::AtomicU32,
     sense: P::AtomicU32,
     processors: [P::AtomicU32; 2],
     wakeup: [Semaphore<P>; 2],
@@ -80,7 +85,7 @@ impl<P: Platform> RawBarrier<P> for CSched<P> {
         let processors = P::processors();
         Self {
             parties: parties.max(1),
-            count: P::AtomicU32::new(0),
+            count: Apart(P::AtomicU32::new(0)),
             sense: P::AtomicU32::new(0),
             processors: [P::AtomicU32::new(processors), P::AtomicU32::new(processors)],
             wakeup: [Semaphore::new(), Semaphore::new()],
@@ -96,9 +101,10 @@ impl<P: Platform> RawBarrier<P> for CSched<P> {
         let sense = member.flip();
         let to_block = self.parties.saturating_sub(self.processors[sense as usize].load(Relaxed));
         // ORDER: AcqRel (A2), a chain that ends at the last one.
-        let arrivals = self.count.fetch_add(1, AcqRel) + 1;
+        let arrivals = self.count.0.fetch_add(1, AcqRel) + 1;
         if arrivals == self.parties {
-            self.count.store(0, Relaxed);
+            self.count.0.store(0, Relaxed);
+            P::refresh_processors(None);
             self.processors[1 - sense as usize].store(P::processors(), Relaxed);
             // ORDER: Release (R3), pairs with A4.
             self.sense.store(sense, Release);

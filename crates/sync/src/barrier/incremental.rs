@@ -100,6 +100,7 @@ impl<P: Platform, W: Waiting> RawBarrier<P> for Incremental<P, W> {
         if last {
             self.count.store(0, Relaxed);
             if W::INFORMS {
+                P::refresh_processors(None);
                 places.iter().for_each(|place| place.0.raise());
             }
             self.flag.set_by::<W>(*episode);

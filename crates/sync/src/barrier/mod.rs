@@ -35,7 +35,7 @@ pub use tree::{Tree, TreePlace};
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, ThreadId};
 
 use crate::mutex::{Native, RawMutex};
-use crate::wait::{Waiting, informed_thread};
+use crate::wait::{Waiting, informed_after, informed_thread};
 
 /// A barrier, without the memory for its members.
 ///
@@ -309,6 +309,7 @@ impl<P: Platform> Flag<P> {
             && let Some((me, before)) = me
         {
             P::set_priority(me, before);
+            informed_after::<W, P>(true, me);
         }
     }
 

@@ -39,7 +39,7 @@
 //! # Under the scheduler
 //!
 //! Threads on their processors: as few switches as there can be. One processor's last member without its processor: the others' representatives
-//! burn theirs. Hint stale: for one episode a partition that is gone, or for good where nobody counts changes (`linux`: the processors at program start); any partition is safe (I1).
+//! burn theirs. Hint stale: for one episode a partition that is gone, on `linux`, which looks once a second, for up to a second; any partition is safe (I1).
 //!
 //! # Fairness and space
 //!
@@ -92,6 +92,7 @@ impl<P: Platform> ScalSc<P> {
 
     /// R1.
     fn reorganize(&self) {
+        P::refresh_processors(None);
         let mut seen = self.generation.load(Relaxed);
         loop {
             // HINT: a generation that is stale is found at the next episode.

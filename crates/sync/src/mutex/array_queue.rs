@@ -108,10 +108,12 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> ArrayQueue<P, W, SLOTS> {
         self.slot(ticket).turn.load(Acquire) >> 1 == ticket & TICKETS
     }
 
+    /// Returns whether it slept, and who the thread is from now on.
     #[inline(never)]
-    fn wait_in_line(&self, ticket: u32, me: ThreadId) -> bool {
+    fn wait_in_line(&self, ticket: u32, me: ThreadId) -> (bool, ThreadId) {
         let slot = self.slot(ticket);
         let mut slept = false;
+        let mut looked = false;
         let mut turns = 0u32;
         let mut looks = 0;
         if W::INFORMS {
@@ -130,6 +132,7 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> ArrayQueue<P, W, SLOTS> {
                 continue;
             }
             looks = u32::saturating_add(looks, 1);
+            looked = true;
             if W::INFORMS {
                 self.publish(slot, ticket, me, Priority::LockWaiter);
             }
@@ -148,7 +151,7 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> ArrayQueue<P, W, SLOTS> {
             // Unless somebody has come after us.
             let _ = slot.who.compare_exchange(me.0, ThreadId::NONE.0, Relaxed, Relaxed);
         }
-        slept
+        (slept, wait::informed_after::<W, P>(looked, me))
     }
 
     /// A2.
@@ -225,7 +228,7 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> RawMutex<P> for ArrayQueue<P, 
     unsafe fn lock(&self, node: &ArrayQueueNode<P>) {
         let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { ThreadId::NONE };
         let ticket = self.next.fetch_add(1, Relaxed);
-        let slept = !self.is_served(ticket) && self.wait_in_line(ticket, me);
+        let (slept, me) = if self.is_served(ticket) { (false, me) } else { self.wait_in_line(ticket, me) };
         node.ticket.store(ticket, Relaxed);
         node.crowded.store(slept as u32, Relaxed);
         self.acquired(ticket, me);

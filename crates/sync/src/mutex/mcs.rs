@@ -129,10 +129,12 @@ impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
         }
     }
 
+    /// Returns whether it took long.
+    ///
     /// # Safety
     /// `before` is the node that ours replaced as the tail.
     #[inline(never)]
-    unsafe fn wait_in_line(&self, node: &McsNode<P>, me: ThreadId, before: *mut McsNode<P>) {
+    unsafe fn wait_in_line(&self, node: &McsNode<P>, me: ThreadId, before: *mut McsNode<P>) -> bool {
         // SAFETY: by I2 the predecessor's node stays until somebody has seen our link.
         let before = unsafe { &*before };
         let mine = ptr::from_ref(node).cast_mut();
@@ -153,15 +155,17 @@ impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
         }
         let mut turns = 0u32;
         let mut looks = 0;
+        let mut looked = false;
         loop {
             // ORDER: Acquire (A4), pairs with R3.
             let state = node.state.load(Acquire);
             if state & STATE == GRANTED {
-                return;
+                return looked;
             }
             turns = turns.wrapping_add(1);
             let look = wait::look::<W, P>(turns);
             looks = u32::saturating_add(looks, look as u32);
+            looked |= look;
             if look && !W::may_spin::<P>(P::priority(me), looks) {
                 looks = 0;
                 self.sleep(node, state);
@@ -252,7 +256,7 @@ impl<P: Platform, W: Waiting, N: Preemption> RawMutex<P> for Mcs<P, W, N> {
     #[inline]
     unsafe fn lock(&self, node: &McsNode<P>) {
         let shielded = wait::shield::<N, P>();
-        let me = if W::INFORMS { wait::informed_thread::<W, P>() } else { shielded };
+        let mut me = if W::INFORMS { wait::informed_thread::<W, P>() } else { shielded };
         Self::prepare(node, me);
         // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node to who comes next.
         let before = self.tail.swap(ptr::from_ref(node).cast_mut(), AcqRel);
@@ -262,7 +266,8 @@ impl<P: Platform, W: Waiting, N: Preemption> RawMutex<P> for Mcs<P, W, N> {
             }
         } else {
             // SAFETY: it is what our node replaced.
-            unsafe { self.wait_in_line(node, me, before) };
+            let looked = unsafe { self.wait_in_line(node, me, before) };
+            me = wait::informed_after::<W, P>(looked, me);
         }
         wait::inside::<N, P>(me);
         self.acquired(node, me);

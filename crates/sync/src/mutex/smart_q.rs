@@ -10,8 +10,9 @@
 //!   and wait behind itself for ever while the releaser frees the lock. We settle what is behind the node first (R3, R5).
 //! - The releaser passes over at most `SKIPS` threads. With a hint that is always wrong, the figure's releaser chases for
 //!   ever those whom it passed over and who queue again.
-//! - A waiter that sees its predecessor off its processor naps: Linux does not honour KE-1, so that it is often the holder. The releaser passes
-//!   over who naps as over who is preempted, and it queues again.
+//! - Where KE-1 is not honoured, as on Linux, a waiter that sees its predecessor off its processor naps, because that is often the holder. The releaser passes
+//!   over who naps as over who is preempted, and it queues again. Where KE-1 is honoured it spins, as in the figure: the predecessor is a waiter who will be passed
+//!   over, and a nap would give a quantum away for that.
 //! - The figure's node has a field `next_done` that it never uses; it belongs to figure 2.
 //!
 //! # State
@@ -31,7 +32,7 @@
 //! # Protocol
 //!
 //! A1. Wish not to be preempted. A2. Swap the node into the tail; done if it was null. A3. Link it behind its predecessor. A4. Withdraw the wish, by
-//! compare-and-swap, unless the releaser has already replaced it by its own, or the thread holds another lock of a kind that wishes. A5. Spin on `status`, napping while the predecessor is off its processor; FAILURE: again from A1.
+//! compare-and-swap, unless the releaser has already replaced it by its own, or the thread holds another lock of a kind that wishes. A5. Spin on `status`, napping while the predecessor is off its processor, unless KE-1 is honoured; FAILURE: again from A1.
 //! R1. The shadow (first our own node, then the last one passed over) has a successor? R2. If not: tail from the shadow to null, and the lock is free; R3. else wait
 //! until A3 has linked it. R4. If the candidate's wish can be changed to "another wants you unpreemptable", which fails for one
 //! known to be off its processor: SUCCESS. R5. Else it becomes the shadow; the shadow before it gets FAILURE.
@@ -44,7 +45,7 @@
 //!
 //! # Under the scheduler
 //!
-//! Holder preempted: unlikely where KE-1 is honoured, for the length of KE-2's grace; else who is behind it sees it and naps. Next waiter preempted:
+//! Holder preempted: unlikely where KE-1 is honoured, for the length of KE-2's grace, and then waited for; else who is behind it sees it and naps. Next waiter preempted:
 //! passed over (R5). More threads than processors: those who run are served. Hint stale: a running thread is passed over and queues again, or a preempted one gets the
 //! lock and the queue waits for it. Each hint wrong for ever: the release passes over everybody once, frees the lock, and who looks first has it; or serves the one after SKIPS. Killed while
 //! holding: lost. A copy made by `fork` while threads waited is lost in the child: see `mcs`.
@@ -107,6 +108,7 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
     unsafe fn lock(&self, node: &SmartQNode<P>) {
         let me = wait::shield::<Unpreemptable, P>();
         let nested = wait::is_inside::<P>(me);
+        let naps = !P::honours_wishes();
         loop {
             node.next.store(ptr::null_mut(), Relaxed);
             node.thread.store(me.0, Relaxed);
@@ -129,11 +131,13 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
             let status = loop {
                 // ORDER: Acquire (A5), pairs with R4 and R5.
                 match node.status.load(Acquire) {
-                    WAITING => turns = turns.wrapping_add(1),
+                    // Not counted in vain, so that a simulator sees that the turns are alike.
+                    WAITING => turns = turns.wrapping_add(naps.into()),
                     status => break status,
                 }
                 // HINT: naps in vain, or spins through a slice.
-                if turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
+                if naps
+                    && turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                     && matches!(P::run_state(predecessor), RunState::Preempted | RunState::Blocked)
                 {
                     wait::hand_off::<P>(ptr::from_ref(self).cast());

@@ -83,7 +83,7 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self) {
-        let me = wait::informed_thread::<W, P>();
+        let mut me = wait::informed_thread::<W, P>();
         let mut mine = LOCKED;
         let mut turns = 0;
         let mut looks = 0;
@@ -100,6 +100,7 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
             let look = wait::look::<W, P>(turns);
             looks = u32::saturating_add(looks, look as u32);
             if W::INFORMS && look {
+                me = wait::informed_after::<W, P>(looks == 1, me);
                 // HINT: who is preempted in the first microsecond is taken more seriously than a waiter should be. `entered` ends it.
                 P::set_priority(me, Priority::LockWaiter);
             }

@@ -57,9 +57,10 @@
 //!     SAMPLES times more. If one owner has it again, the lock is *hot*: it leaves it and naps (standby) or goes to Q1 (arrival).
 //! W4. If the owner hardly ever has it, or shares itself, the lock is not what the threads wait for: the thread *shares*, that is, it
 //!     takes locks when it finds them free, until it waits for more than an eighth of its time.
-//! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby, or has demanded the lock, for SPIN_NS;
-//!     of a holder of whom nobody knows whether it runs, for less, as in W1.
-//! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was rescinded, it sets HANDOFF, whatever the hints say.
+//! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby for SPIN_NS, or has demanded the lock for
+//!     TURN_NS; of a holder of whom nobody knows whether it runs, for less, as in W1.
+//! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was
+//!     rescinded, it sets HANDOFF; after twice that, if the holder does not run: a demand from a sleeper leaves the lock idle until it is awake.
 //! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS (SPIN_NS if KICK says that the standby is being woken), setting RELAY if somebody sleeps in line, and after that takes it and clears
 //!     both: the standby is not awake. (Not if the RELAY is another's: that thread tells from HANDOFF whether the standby came.)
 //!     The standby sets HANDOFF again when it runs. It leaves the thread that steps aside RELAY_NS to see HANDOFF, and to set RELAY.
@@ -502,15 +503,16 @@ impl<P: Platform> Wakeful<P> {
         let limit = if dark { in_the_dark::<P>(waiter.me, STANDBY_VAIN, SPIN_NS) } else { SPIN_NS };
         let waited = now.saturating_sub(waiter.since);
         let patience = if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS };
-        if word & HANDOFF == 0 && (waiter.demanded.is_some() || waited >= patience) {
-            // W6, whatever the hint says.
+        let due = waited >= if running { patience } else { 2 * patience };
+        if word & HANDOFF == 0 && (waiter.demanded.is_some() || due) {
+            // W6. HINT: in time whatever it says.
             self.word.fetch_or(HANDOFF, Relaxed);
             waiter.demanded = Some(now);
             waiter.grace = None;
         } else if !running {
             self.sleep_on_word(word, waiter);
         } else if let Some(demanded) = waiter.demanded {
-            if now < demanded + limit {
+            if now < demanded + if dark { limit } else { TURN_NS } {
                 P::pause();
             } else {
                 self.sleep_on_word(word, waiter);
@@ -608,8 +610,8 @@ impl<P: Platform> Wakeful<P> {
             loop {
                 let alone = word & NEWEST == 0;
                 let new = if alone { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
-                // ORDER: Release, as for A3.
-                match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
+                // Relaxed: who has a deadline was never in line, and so wrote no links to publish.
+                match self.word.compare_exchange_weak(word, new, Relaxed, Relaxed) {
                     Ok(_) if alone || word & RELAY != 0 => return,
                     Ok(_) => return self.promote(),
                     Err(now) => word = now,

@@ -194,10 +194,12 @@ impl<P: Platform, S: Succession> Queue<P, S> {
             P::change_wish(me, Wish::UnpreemptableSelf, Wish::Preemptable);
         }
         let mut turns = 0u32;
+        let naps = S::PASSES && !P::honours_wishes();
         loop {
             // ORDER: Acquire (A5), pairs with R2 and A6.
             match node.status.load(Acquire) {
-                WAITING => turns = turns.wrapping_add(1),
+                // As in `smart-q`.
+                WAITING => turns = turns.wrapping_add(naps.into()),
                 status => {
                     // Who let us in has made the wish, unless it was out of patience with others; and who queues again makes it, too.
                     wait::shield::<S::Wish, P>();
@@ -205,7 +207,7 @@ impl<P: Platform, S: Succession> Queue<P, S> {
                 }
             }
             // HINT: naps in vain, or spins through a slice.
-            if S::PASSES
+            if naps
                 && turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES))
                 && matches!(P::run_state(before), RunState::Preempted | RunState::Blocked)
             {

@@ -13,7 +13,8 @@
 //! - In figure 6 a reader that finds its predecessor active goes on although that one, at the same moment, may be passing over it. Here the
 //!   newcomer says that it is in before it links itself (A3, A4 of `rw-queue`).
 //! - At most `SKIPS` threads are passed over at once: with a hint that is always wrong the figures chase for ever those who queue again.
-//! - A waiter that sees its predecessor off its processor naps: Linux does not honour KE-1, so that it is often the holder.
+//! - Where KE-1 is not honoured, as on Linux, a waiter that sees its predecessor off its processor naps, because that is often the holder. Where it is honoured it
+//!   spins, as in the figure: see `smart-q`.
 //!
 //! # State
 //!
@@ -39,7 +40,7 @@
 //!
 //! # Under the scheduler
 //!
-//! Holder preempted: unlikely where KE-1 is honoured; else who is behind it sees it and naps. Next waiter preempted: passed over. More
+//! Holder preempted: unlikely where KE-1 is honoured, and then waited for; else who is behind it sees it and naps. Next waiter preempted: passed over. More
 //! threads than processors: those who run are served. Hint stale: a running thread is passed over and queues again, or a preempted one gets in and the
 //! line waits for it. Killed while holding or waiting: lost.
 //!

@@ -265,7 +265,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn wait(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        P::register();
+        P::register_lazily();
         let arrived = P::now_ns();
         let mut grace = None;
         let mut displaced = false;
@@ -324,6 +324,7 @@ impl<P: Platform> Wakeful<P> {
     /// The only waiter that watches the state.
     fn wait_in_front(&self, want: Want, deadline: Option<Deadline>) -> bool {
         let since = P::now_ns();
+        P::refresh_processors(Some(since));
         if !self.shared(since) {
             let uses = self.uses();
             // More processors may do the same together without any of them being that fast.
@@ -536,7 +537,7 @@ impl<P: Platform> Wakeful<P> {
     fn read_aside(&self) -> bool {
         let me = P::current();
         if me == ThreadId::NONE {
-            P::register();
+            P::register_lazily();
             return false;
         }
         let place = P::reading(me);
@@ -702,7 +703,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn upgrade_by(&self, deadline: Option<Deadline>) -> bool {
-        P::register();
+        P::register_lazily();
         let since = P::now_ns();
         loop {
             let word = self.state.load(Relaxed);

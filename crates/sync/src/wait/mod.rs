@@ -240,6 +240,7 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
     }
     let away = P::away(lock);
     let others = away.fetch_add(1, Relaxed);
+    P::refresh_processors(None);
     // In naps that double, so that nobody is away for more than twice as long as there was somebody to make room for.
     let (mut rest, mut nap) = (others.min(MOST_AWAY).min(P::PAUSES) + 1, 1);
     while rest > 0 {
@@ -263,12 +264,21 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
 }
 
 /// The calling thread, known to the kernel view if the policy informs.
+///
+/// In a forked child the thread that forked has its id from the parent, which may be another thread's here, until it has waited for so
+/// long that it looked: then the lock calls [`Platform::register`], which gives it one of its own.
 #[inline]
 pub fn informed_thread<W: Waiting, P: Platform>() -> ThreadId {
     match P::current() {
         ThreadId::NONE if W::INFORMS => P::register(),
         thread => thread,
     }
+}
+
+/// The same after a wait, in which the thread looked at the hints, or not.
+#[inline]
+pub fn informed_after<W: Waiting, P: Platform>(looked: bool, me: ThreadId) -> ThreadId {
+    if W::INFORMS && looked { P::register() } else { me }
 }
 
 /// The calling thread has got a lock: its priority says so until [`left`].

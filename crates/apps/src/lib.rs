@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The real programs of TR 1994, sections 5.2 and 5.4, written once: Quicksort and Cholesky with locks, Gaussian elimination with barriers.
+//!
+//! A program sees a [`Host`], which gives it memory and threads, and a lock or a barrier of the catalogue. [`Threads`] is the host that is
+//! real; the simulator brings another. What a program computes is the same on each of them, whatever the lock and whoever
+//! comes first: its [digest](App::load) says so.
+//!
+//! The papers' inputs are not in their text; [`App`] says what is taken instead.
+
+mod cholesky;
+mod gauss;
+mod quicksort;
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use catalog::{BarrierEntry, BarrierVisitor, Entry, MutexVisitor};
+use platform::{Atomic, Ordering::*, Platform};
+use sync::barrier::RawBarrier;
+use sync::mutex::RawMutex;
+
+/// Where a program runs.
+pub trait Host: 'static {
+    /// What locks and words are made of.
+    type Platform: Platform;
+    /// Memory that the threads share.
+    type Shared<T: Send + Sync + 'static>: Clone + Deref<Target = [T]> + Send + 'static;
+
+    /// Moves values to where the threads share them.
+    fn share<T: Send + Sync + 'static>(&mut self, values: Vec<T>) -> Self::Shared<T>;
+    /// A thread, which runs when all is loaded.
+    fn spawn(&mut self, body: impl FnOnce() + Send + 'static);
+    /// The running thread has computed: so many arithmetic operations beside its accesses to shared words. For hosts on which time does not pass by
+    /// itself.
+    fn computed(operations: u32);
+    /// So many of [`App::parts`] are done.
+    fn done(parts: u32);
+}
+
+/// A program and the size of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum App {
+    /// Sorts so many numbers: ranges to sort are on a stack under one lock. A range of at most 32 is sorted by insertion.
+    Quicksort {
+        /// Numbers.
+        elements: u32,
+    },
+    /// Factors a sparse matrix: columns that wait for nothing are in a queue under one lock, and each column has a lock under which
+    /// others are subtracted from it, as in SPLASH. The columns' dependences form a binary tree of so many levels, four columns a
+    /// node (SPLASH's input matrices have such trees, of irregular shape).
+    Cholesky {
+        /// Levels of the tree, from 1 to 10.
+        levels: u32,
+    },
+    /// Solves so many equations, by row operations without pivoting; a barrier behind each column. Rows are dealt to the threads by turns.
+    Gauss {
+        /// Equations.
+        rows: u32,
+    },
+}
+
+/// A function that tells, when all threads have ended, what they have computed.
+pub type Digest = Box<dyn FnOnce() -> u32>;
+
+impl App {
+    /// How much there is to do in all, in the unit of [`Host::done`].
+    pub fn parts(&self) -> u64 {
+        match *self {
+            Self::Quicksort { elements } => elements.into(),
+            Self::Cholesky { levels } => cholesky::columns(levels) as u64,
+            Self::Gauss { rows } => rows.saturating_sub(1).into(),
+        }
+    }
+
+    /// Loads the program for so many threads, with this lock or barrier of the catalogue; `None` if there is none of the name. A part of
+    /// Gaussian elimination is done by all threads, so that each counts it.
+    pub fn load<H: Host>(self, host: &mut H, lock: &str, threads: u32) -> Option<Digest> {
+        let threads = threads.max(1);
+        match self {
+            Self::Gauss { .. } => catalog::visit_barrier::<H::Platform, _>(lock, Loader { app: self, host, threads }),
+            _ => catalog::visit_mutex::<H::Platform, _>(lock, Loader { app: self, host, threads }),
+        }
+    }
+
+    /// The digest, computed by one thread in the simplest way.
+    pub fn expected(self) -> u32 {
+        match self {
+            Self::Quicksort { elements } => quicksort::expected(elements),
+            Self::Cholesky { levels } => cholesky::expected(levels),
+            Self::Gauss { rows } => gauss::expected(rows),
+        }
+    }
+}
+
+struct Loader<'a, H> {
+    app: App,
+    host: &'a mut H,
+    threads: u32,
+}
+
+impl<H: Host> MutexVisitor<H::Platform> for Loader<'_, H> {
+    type Output = Digest;
+
+    fn visit<L: RawMutex<H::Platform> + 'static>(self, _: &'static Entry) -> Digest {
+        match self.app {
+            App::Quicksort { elements } => quicksort::load::<H, L>(self.host, self.threads, elements),
+            App::Cholesky { levels } => cholesky::load::<H, L>(self.host, self.threads, levels),
+            App::Gauss { .. } => unreachable!("has a barrier"),
+        }
+    }
+}
+
+impl<H: Host> BarrierVisitor<H::Platform> for Loader<'_, H> {
+    type Output = Digest;
+
+    fn visit<B: RawBarrier<H::Platform> + 'static>(self, _: &'static BarrierEntry) -> Digest
+    where
+        B::Place: 'static,
+        B::Member: 'static,
+    {
+        let App::Gauss { rows } = self.app else { unreachable!("has a lock") };
+        gauss::load::<H, B>(self.host, self.threads, rows)
+    }
+}
+
+/// A place in line for a lock, where its lock's other waiters see it.
+struct Place<N>(N);
+
+// SAFETY: what others see of a node they see through the lock's protocol, which is made for that; the rest is the thread's own.
+unsafe impl<N> Send for Place<N> {}
+// SAFETY: as above.
+unsafe impl<N> Sync for Place<N> {}
+
+type Word<H> = <<H as Host>::Platform as Platform>::AtomicU32;
+
+fn words<H: Host>(values: impl Iterator<Item = u32>) -> Vec<Word<H>> {
+    values.map(Atomic::new).collect()
+}
+
+/// Locks, and a place in line for one thread at a time at one of them.
+struct Locked<H: Host, L: RawMutex<H::Platform> + 'static> {
+    locks: H::Shared<L>,
+    places: H::Shared<Place<L::Node>>,
+    index: usize,
+}
+
+impl<H: Host, L: RawMutex<H::Platform> + 'static> Locked<H, L> {
+    /// One for each thread.
+    fn share(host: &mut H, locks: usize, threads: u32) -> Vec<Self> {
+        let locks = host.share((0..locks).map(|_| L::new()).collect());
+        // Each on lines of its own.
+        (0..threads)
+            .map(|_| Self { locks: locks.clone(), places: host.share(vec![Place(L::Node::default())]), index: 0 })
+            .collect()
+    }
+
+    /// With this lock.
+    fn with<R>(&self, lock: usize, body: impl FnOnce() -> R) -> R {
+        let node = &self.places[self.index].0;
+        // SAFETY: the place is this thread's, who is at one lock at a time, and stays where it is.
+        unsafe { self.locks[lock].lock(node) };
+        let result = body();
+        // SAFETY: locked above with this node.
+        unsafe { self.locks[lock].unlock(node) };
+        result
+    }
+}
+
+/// FNV-1a over words.
+fn digest(values: impl Iterator<Item = u32>) -> u32 {
+    values.fold(0x811c_9dc5, |hash, value| (hash ^ value).wrapping_mul(0x0100_0193).rotate_left(5))
+}
+
+fn digest_of<H: Host>(words: H::Shared<Word<H>>) -> Digest {
+    Box::new(move || digest(words.iter().map(|word| word.load(Relaxed))))
+}
+
+/// A linear congruential generator; its upper bits.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32
+    }
+}
+
+/// Threads of the operating system.
+pub struct Threads<P> {
+    bodies: Vec<Box<dyn FnOnce() + Send>>,
+    platform: PhantomData<P>,
+}
+
+impl<P> Default for Threads<P> {
+    fn default() -> Self {
+        Self { bodies: Vec::new(), platform: PhantomData }
+    }
+}
+
+impl<P> Threads<P> {
+    /// Runs what has been loaded, to its end.
+    pub fn run(self) {
+        std::thread::scope(|scope| {
+            for body in self.bodies {
+                scope.spawn(body);
+            }
+        });
+    }
+}
+
+impl<P: Platform> Host for Threads<P> {
+    type Platform = P;
+    type Shared<T: Send + Sync + 'static> = Arc<[T]>;
+
+    fn share<T: Send + Sync + 'static>(&mut self, values: Vec<T>) -> Arc<[T]> {
+        values.into()
+    }
+
+    fn spawn(&mut self, body: impl FnOnce() + Send + 'static) {
+        self.bodies.push(Box::new(body));
+    }
+
+    fn computed(_: u32) {}
+
+    fn done(_: u32) {}
+}

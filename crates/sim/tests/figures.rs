@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The papers' figures: reproducible, and the claims.
+
+use sim::figure::{FIGURES, Verdict, figure, svg};
+
+fn long() -> bool {
+    std::env::var_os("WAKEFUL_LONG").is_some_and(|value| value == "1")
+}
+
+fn verdicts(name: &str, size: f64) -> Vec<Verdict> {
+    let figure = figure(name).unwrap();
+    let data = figure.run(1, if long() { 1.0 } else { size }, 2, || {}).unwrap();
+    for point in &data.points {
+        assert_eq!(point.failure, None, "{point:?}");
+    }
+    let verdicts = figure.verdicts(&data);
+    verdicts.iter().for_each(|it| println!("{} {:?} ({}): {}", it.holds, it.number, it.bound, it.claim));
+    verdicts
+}
+
+#[test]
+fn all_names_are_in_the_catalogue_and_differ() {
+    for (index, figure) in FIGURES.iter().enumerate() {
+        assert!(FIGURES[..index].iter().all(|other| other.name != figure.name), "{}", figure.name);
+        for name in figure.series {
+            let known = catalog::entry(name).or(catalog::rwlock(name)).is_some() || catalog::barrier(name).is_some();
+            assert!(known, "{}: {name}", figure.name);
+        }
+        assert!(!figure.claims.is_empty(), "{}", figure.name);
+    }
+}
+
+#[test]
+fn the_number_of_cores_changes_nothing() {
+    let figure = figure("tr25").unwrap();
+    let run = |cores| figure.run(3, 0.002, cores, || {}).unwrap();
+    let (one, three) = (run(1), run(3));
+    assert_eq!(one, three);
+    assert_eq!(svg(figure, &one), svg(figure, &three));
+    assert_ne!(one, figure.run(4, 0.002, 2, || {}).unwrap());
+}
+
+/// The claims that do not hold are named here by their beginnings, so that a change in either direction is seen: at a size that takes some
+/// seconds, and at the full one.
+fn expect(name: &str, size: f64, failing: &[&str], failing_at_full_size: &[&str]) {
+    let failing = if long() { failing_at_full_size } else { failing };
+    let verdicts = verdicts(name, size);
+    let failed: Vec<&str> = verdicts.iter().filter(|it| !it.holds).map(|it| it.claim).collect();
+    let known = failed.len() == failing.len() && failed.iter().zip(failing).all(|(is, was)| is.starts_with(was));
+    assert!(known, "{name}: these fail: {failed:#?}");
+    // At full size each that fails has its reason.
+    if long() {
+        verdicts.iter().filter(|it| !it.holds).for_each(|it| assert!(!it.note.is_empty(), "{it:?}"));
+    }
+}
+
+macro_rules! claims {
+    ($($name:ident: $size:literal, [$($failing:literal),*], [$($full:literal),*];)*) => {
+        $(#[test]
+        fn $name() {
+            expect(stringify!($name), $size, &[$($failing),*], &[$($full),*]);
+        })*
+
+        #[test]
+        fn every_figure_is_tested() {
+            assert_eq!(FIGURES.iter().map(|figure| figure.name).collect::<Vec<_>>(), [$(stringify!($name)),*]);
+        }
+    };
+}
+
+claims! {
+    tr13: 1.0, [], [];
+    tr14: 1.0, ["Native-np"], ["Native-np"];
+    tr15: 1.0, [], [];
+    tr16: 1.0, ["Native-np is"], ["Native-np is"];
+    tr17: 1.0, ["Ticket-np and Smart-Q match"], ["Ticket-np and Smart-Q match"];
+    tr18: 1.0, [], [];
+    tr19: 0.5, ["Ticket-np and Smart-Q match"], ["Ticket-np and Smart-Q match"];
+    tr20: 0.5, ["Ticket-np and Smart-Q outperform"], ["Ticket-np and Smart-Q outperform"];
+    tr21: 1.0, [], [];
+    tr22: 0.3, ["RW-Native-np"], ["RW-Native-np"];
+    tr23: 1.0, [], [];
+    tr24: 1.0, ["RW-Native-np"], ["RW-Native-np"];
+    tr25: 0.2, [], [];
+    tr26: 0.5, [], ["C-sched provides"];
+    tr27: 0.5, [], ["C-sched provides"];
+    tr28: 1.0, [], [];
+    tr29: 0.2, ["For repartition intervals greater than 500 ms Scal-SC's"], ["For repartition intervals greater than 500 ms Scal-SC's"];
+    tr30: 0.5, [], [];
+    tr31: 0.5, [], [];
+    icpp2: 0.1, ["The informing versions win"], ["The informing versions win"];
+}
+
+/// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.
+#[test]
+fn a_golden_figure() {
+    let figure = figure("tr28").unwrap();
+    let data = figure.run(42, 0.01, 2, || {}).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/figure.svg");
+    let is = svg(figure, &data);
+    if std::env::var_os("WAKEFUL_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(path, &is).unwrap();
+    }
+    assert!(
+        is == std::fs::read_to_string(path).unwrap(),
+        "the picture has changed; see above for how to write it anew"
+    );
+}
+
+#[test]
+fn a_missing_number_makes_no_claim_hold() {
+    let figure = figure("tr25").unwrap();
+    let mut data = figure.run(1, 0.001, 2, || {}).unwrap();
+    data.points.iter_mut().for_each(|point| point.failure = Some("broken".into()));
+    for verdict in figure.verdicts(&data) {
+        assert!(!verdict.holds && verdict.number.is_none(), "{verdict:?}");
+    }
+}
