@@ -73,7 +73,7 @@ claims! {
     tr14: 1.0, ["Native-np"], ["Native-np"];
     tr15: 1.0, [], [];
     tr16: 1.0, ["Native-np is"], ["Native-np is"];
-    tr17: 1.0, ["Ticket-np and Smart-Q match"], ["Ticket-np and Smart-Q match"];
+    tr17: 1.0, [], [];
     tr18: 1.0, [], [];
     tr19: 0.5, ["Ticket-np and Smart-Q match"], ["Ticket-np and Smart-Q match"];
     tr20: 0.5, ["Ticket-np and Smart-Q outperform"], ["Ticket-np and Smart-Q outperform"];
