@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, mem, ptr};
@@ -86,13 +85,8 @@ struct Status {
     programs: Vec<Program>,
 }
 
-fn folder() -> PathBuf {
-    "/run/wakeful".into()
-}
-
-fn socket() -> PathBuf {
-    folder().join("scheduler")
-}
+const FOLDER: &str = "/run/wakeful";
+const SOCKET: &str = "/run/wakeful/scheduler";
 
 pub fn main(args: Args) -> Result<ExitCode> {
     match args.verb {
@@ -105,7 +99,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
 
 /// One question to the running scheduler; `None` if none runs.
 fn ask(word: &str) -> Result<Option<(String, Vec<OwnedFd>)>> {
-    let mut stream = match UnixStream::connect(socket()) {
+    let mut stream = match UnixStream::connect(SOCKET) {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);
@@ -177,7 +171,8 @@ fn status(json: bool) -> Result<ExitCode> {
             None => println!("no scheduler runs; `wakeful scheduler start` starts one"),
         }
     } else {
-        println!("in charge of {} programs", status.programs.len());
+        let count = status.programs.len();
+        println!("in charge of {count} program{}", if count == 1 { "" } else { "s" });
         if !status.programs.is_empty() {
             println!("{:>9} {:>11} {:>10} {:>9} {:>11}", "process", "cpu time", "extended", "refused", "handed off");
         }
@@ -227,10 +222,10 @@ struct Server {
 
 fn serve(config: Config) -> Result<ExitCode> {
     let scheduler = Scheduler::start(config)?;
-    fs::create_dir_all(folder()).context("cannot make /run/wakeful")?;
-    let _ = fs::remove_file(socket());
-    let listener = UnixListener::bind(socket()).context("cannot make the socket in /run/wakeful")?;
-    fs::set_permissions(socket(), fs::Permissions::from_mode(0o666))?;
+    fs::create_dir_all(FOLDER).context("cannot make /run/wakeful")?;
+    let _ = fs::remove_file(SOCKET);
+    let listener = UnixListener::bind(SOCKET).context("cannot make the socket in /run/wakeful")?;
+    fs::set_permissions(SOCKET, fs::Permissions::from_mode(0o666))?;
     let mut server = Server { scheduler, members: (0..SLOTS).map(|_| None).collect() };
     loop {
         // HINT: a second; programs that have ended keep their slot for so long.
@@ -242,16 +237,12 @@ fn serve(config: Config) -> Result<ExitCode> {
         }
         server.forget_the_dead();
         if let State::Ended(why) = server.scheduler.state()? {
-            remove(&socket());
+            let _ = fs::remove_file(SOCKET);
             bail!("the kernel ended the scheduler: {why}");
         }
     }
-    remove(&socket());
+    let _ = fs::remove_file(SOCKET);
     Ok(ExitCode::SUCCESS)
-}
-
-fn remove(socket: &Path) {
-    let _ = fs::remove_file(socket);
 }
 
 /// Is there something to read before the time is over?
@@ -280,6 +271,7 @@ impl Server {
         let mut word = String::new();
         stream.take(16).read_to_string(&mut word)?;
         let who = peer(stream)?;
+        self.forget_the_dead();
         match word.as_str() {
             "join" => match self.take_in(who.pid as u32) {
                 Ok(admission) => {
@@ -298,7 +290,6 @@ impl Server {
     }
 
     fn take_in(&mut self, process: u32) -> Result<scheduler::Admission> {
-        self.forget_the_dead();
         let pidfd = scheduler::pidfd(process).context("the asking process is gone")?;
         let free = (1..SLOTS).find(|&slot| self.members[slot as usize].is_none());
         let slot = free.ok_or(bpf::Error::Full)?;

@@ -81,7 +81,7 @@
 //!
 //! *Holder preempted or blocked*: arrivals queue at once, the standby sleeps on the word; its processor goes to somebody else, perhaps the holder.
 //! *Next waiter preempted*: nothing is handed to it; others take the free lock (W7). *More threads than processors*: all but the few
-//! that run at all sleep in line, and the line advances once a turn. *Hint stale*: "runs" costs at most SPIN_NS of spinning and then
+//! that run at all sleep in line, and the line advances once a turn. *Hint stale*: "runs" costs at most SPIN_NS of spinning, TURN_NS after a demand, and then
 //! sleep; "does not run" costs a sleep and a wake-up a section. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
 //! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER; one that comes through exactly eight forks, one in
 //! the other, without being touched, is not told from the process's own. *Signal handler* that waits for another lock
@@ -174,7 +174,8 @@ const SPIN_NS: u64 = 50_000;
 const NAP_NS: u64 = 30_000;
 /// A lone standby lets a hot lock alone this long. One hand-over of data costs up to 5 us, so this loses a twentieth at most.
 const PATIENCE_NS: u64 = 100_000;
-/// A standby with others behind it: a promotion costs two context switches and two system calls besides.
+/// A standby with others behind it: a promotion costs two context switches and two system calls besides. And so long it stays awake after a demand: a wake-up
+/// while the lock is kept for it costs as much as a fiftieth of a section that is longer.
 const TURN_NS: u64 = 500_000;
 /// A standby that demanded leaves the thread that steps aside this long to set RELAY.
 const RELAY_NS: u64 = 500;

@@ -22,7 +22,7 @@
 //! |-------|------------|-------------------------------------------------------------------------|
 //! | 0-15  | sleepers   | threads between W3 and L1; 65535 is "many", and stays                    |
 //! | 16-18 | generation | [`Platform::generation`] of the process that wrote the rest             |
-//! | 19-21 | skip       | waits to come that shall not stand by, because one stood by in vain, or too many did not |
+//! | 19-21 | skip       | times [`REST`] waits to come, about, that shall not stand by, because one stood by in vain, or too many did not |
 //! | 22-27 | turns      | tokens that standbys took while others slept, since the last pause (`skip`) on that account |
 //!
 //! # Invariants
@@ -56,7 +56,7 @@
 //!
 //! Adding thread preempted between R1 and R2: the wake-up is late by that, as with any futex. Standby preempted: its token waits for it, or for whoever comes
 //! by. Woken thread not run soon: likewise; up to AHEAD are on their way. Hint wrong, "none preempted": the standby polls for [`SPIN_NS`] on a
-//! processor that somebody wanted, at one wait in 8. Wrong the other way: a sleep and a wake-up that could have been saved. Killed while
+//! processor that somebody wanted, at one wait in some hundred ([`REST`]). Wrong the other way: a sleep and a wake-up that could have been saved. Killed while
 //! waiting: nothing is held. Fork: the child's first waiter finds another generation, clears STANDBY and counts afresh, before it sleeps.
 //!
 //! # Fairness and space
