@@ -75,7 +75,7 @@
 //! processors are free for that reader. *Uncounted reader preempted*: B3 knows which, and naps. *Front preempted*: passed over (A3) until it has waited URGENT_NS; it demands again when it runs. *More threads than processors*: all but those who run
 //! at all sleep in line. *Hint stale*: "runs" costs at most ARRIVAL_NS or SPIN_NS of looking; "does not run" costs a sleep and a wake-up; a front wrongly thought preempted is passed at most until URGENT.
 //! Neither touches I1 to I5. *Killed while holding*: lost. *Fork*: a `line` held by a front of another generation is unlocked by the first who comes (only in the few instructions between locking
-//! `line` and writing `front` would a fork find it held by nobody).
+//! `line` and writing `front`, and between clearing that and unlocking, would a fork find it held by nobody).
 //!
 //! # Fairness and space
 //!
@@ -153,7 +153,7 @@ const TURN_NS: u64 = 300_000;
 const SAMPLE_NS: u64 = 1_000;
 /// ... if that is so often, for each other processor, in both together, a writer's use counting twice. A use every 170 ns: two moves of a cache line.
 const HOT: u32 = 12;
-/// For so long (in units of 2^20 ns, about 1 ms) a lock that was found not to be hot passes for such.
+/// For so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded up to an odd unit, a lock that was found not to be hot passes for such.
 const SHARED_MS: u32 = 1;
 /// A free lock is left to a front that demands it this long ...
 const GRACE_NS: u64 = 2_000;
