@@ -86,7 +86,8 @@
 //! sleep; "does not run" costs a sleep and a wake-up a section. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
 //! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER; one that comes through exactly eight forks, one in
 //! the other, without being touched, is not told from the process's own. *Signal handler* that waits for another lock
-//! while its thread is in line: STATE is not IDLE, so it does not join a line (W2). One that forks by `_Fork` there and
+//! while its thread is in line: STATE is not IDLE, so it does not join a line (W2). While the handler runs its thread keeps its place, and the role when that comes; if
+//! the handler waits for a thread that is in line behind it, both wait for ever (POSIX has no such handlers). One that forks by `_Fork` there and
 //! goes on waiting in the child is not provided for.
 //!
 //! # Fairness and space
