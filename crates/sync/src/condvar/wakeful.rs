@@ -39,7 +39,8 @@
 //!
 //! Signal: S1 if a standby waits, mark it signalled. S2 else if a sleeper is counted and as many as there are processors are in flight (or 31), move one from `sleepers` to
 //! `pending` and change `sequence`; not if either is full. S3 else if a sleeper is counted, move one from `sleepers` to `in flight`, change `sequence`, wake one. S4 if nobody was asleep: whoever was counted
-//! before S3 finds the sequence changed and leaves by itself, so the count was too high; zero it and `pending`, and count out of `in flight`; if somebody changed `state`, L1 instead.
+//! before S3 finds the sequence changed and leaves by itself, so the count was too high; zero it and `pending`, and count out of `in flight`; if somebody changed `state`, L1 instead. But where `sleepers` is
+//! many, who counts itself in between does not change it: then broadcast, which zeroes it before it changes `sequence`.
 //!
 //! A signal, or broadcast, to be delivered later: S5 if one sleeper is counted and nothing else, count it out, change `sequence`; whoever called wakes one.
 //! It is not counted in flight: nobody could correct that if it was not asleep, because the condition variable may be gone by then.
@@ -368,6 +369,9 @@ impl<P: Platform> Wakeful<P> {
                 self.sequence.fetch_add(1, Relaxed);
             } else if !self.wake_one() {
                 // S4.
+                if new & SLEEPERS == SLEEPERS {
+                    return self.broadcast_slow();
+                }
                 let right = new & !(SLEEPERS | PENDING);
                 let right = if right & IN_FLIGHT != 0 { right - IN_FLIGHT_ONE } else { right };
                 if self.state.compare_exchange(new, right, Relaxed, Relaxed).is_err() {
