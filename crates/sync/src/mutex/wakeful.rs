@@ -566,6 +566,7 @@ impl<P: Platform> Wakeful<P> {
                 P::nap_beside(&self.word, waiter.nap);
                 waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
                 waiter.hot = false;
+                waiter.grace = None;
                 // It has no place in line, so it is not to be choosy for longer than a turn.
                 waiter.share = P::now_ns() >= waiter.arrived + TURN_NS;
                 return;
