@@ -22,7 +22,7 @@
 //! |-------|------------|-------------------------------------------------------------------------|
 //! | 0-15  | sleepers   | threads between W3 and L1; 65535 is "many", and stays                    |
 //! | 16-18 | generation | [`Platform::generation`] of the process that wrote the rest             |
-//! | 19-21 | skip       | 0: new, nobody has waited; else 1, and times [`REST`] waits to come, about, that shall not stand by, because nobody knows yet whether that pays, one stood by in vain, or too many did not |
+//! | 19-21 | skip       | 0: new, nobody has waited; else 1, and times [`REST`] waits to come, about, that shall not stand by, because nobody knows yet whether that pays, one stood by in vain before it had slept, or too many did not |
 //! | 22-27 | turns      | tokens that standbys took while others slept, since the last pause (`skip`) on that account |
 //!
 //! # Invariants
