@@ -98,6 +98,12 @@ pub enum JobError {
         /// Loops that ran.
         rounds: u64,
     },
+    /// The team is broken, or this machine.
+    #[error("the program computed something else than it does on one thread")]
+    Result,
+    /// One processor cannot be divided.
+    #[error("a partition takes two processors at least: one for others")]
+    NoPartition,
     /// A library is not installed.
     #[error("the library of `{0}` is not installed")]
     NoLibrary(String),

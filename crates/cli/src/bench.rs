@@ -9,7 +9,13 @@ use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, views};
 use ::bench::job::{Job, Work};
 use ::bench::machine::{self, Machine};
 use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
-use ::bench::workload::{Length, LengthError, barrier, condvar::Condvar, mutex, parallel, rwlock};
+use ::bench::workload::{
+    Length, LengthError, barrier,
+    condvar::Condvar,
+    mutex,
+    parallel::{self, Body, Parallel},
+    rwlock,
+};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -158,16 +164,22 @@ struct SpinArgs {
     common: Common,
 }
 
-/// Parallel loops, as many iterations as members, all combinations
+/// Parallel loops, or programs made of them, all combinations
 ///
-/// One thread runs loops, one after the other; the ns column is what a loop takes. With no work in it that is fork and join.
+/// One thread runs loops, one after the other, of as many iterations as members; the ns column is what a loop takes. With no work
+/// in it that is fork and join. With --app it is a whole program, again and again: those of Uemura and Kan, section 4.
+///
 /// A contender is free or bound (the microthreads of the Rust crate), gomp or omp (`omp parallel for` of GCC's and LLVM's OpenMP
-/// libraries, where they are installed), or std (threads of its own for each loop). OMP_WAIT_POLICY and the like are theirs.
+/// libraries, where they are installed), or std (threads of its own for each loop). partition is bound on processors of its own: all but
+/// the first, to which foreign processes keep meanwhile. OMP_WAIT_POLICY and the like mean what they mean.
 #[derive(clap::Args)]
 struct ParallelArgs {
     /// Units of work in an iteration: turns of an empty loop
     #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "0,6000", value_parser = units)]
     outside: Vec<u64>,
+    /// Programs instead: fft, fft:ROWSxCOLUMNS, matrix, matrix:ROWS
+    #[arg(long, value_delimiter = ',', value_name = "APP", conflicts_with = "outside")]
+    app: Vec<Body>,
     /// Members of the team
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,8", value_parser = threads)]
     threads: Vec<usize>,
@@ -337,9 +349,13 @@ pub fn main(args: Args) -> Result<ExitCode> {
             run(works, &args.locks, &["glibc"], &args.common)
         }
         What::Parallel(args) => {
-            let works = args.outside.iter().flat_map(|&outside| {
-                args.threads.iter().map(move |&threads| Work::Parallel(parallel::Parallel { outside, threads }))
-            });
+            let bodies = match args.app.is_empty() {
+                true => args.outside.into_iter().map(Body::Units).collect(),
+                false => args.app,
+            };
+            let works = bodies
+                .iter()
+                .flat_map(|&body| args.threads.iter().map(move |&threads| Work::Parallel(Parallel { body, threads })));
             let built_in: Vec<&str> = parallel::CONTENDERS.iter().map(|(name, _)| *name).collect();
             let locks = installed(&args.locks);
             let baseline = match args.baseline == ["gomp", "omp"] {
@@ -659,7 +675,7 @@ fn title(cell: &Cell) -> String {
         Work::Condvar(work) => {
             format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
         }
-        Work::Parallel(work) => format!("{}, loop, outside {}{foreign}", threads_of(cell), work.outside),
+        Work::Parallel(work) => format!("{}, {}{foreign}", threads_of(cell), work.body),
         Work::Switch => "context switches on one processor".to_string(),
     }
 }
@@ -743,7 +759,11 @@ fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
         Work::Spin(work) => ("spin", Some(work.critical), None, work.outside, None),
         Work::Rwlock(work) => ("rwlock", Some(work.critical), None, work.outside, Some(work.writers)),
         Work::Barrier(work) => ("barrier", None, None, work.outside, None),
-        Work::Parallel(work) => ("parallel", None, None, work.outside, None),
+        Work::Parallel(work) => match work.body {
+            Body::Units(units) => ("parallel", None, None, units, None),
+            Body::Fft { .. } => ("fft", None, None, 0, None),
+            Body::Matrix { .. } => ("matrix", None, None, 0, None),
+        },
         Work::Condvar(work) => ("condvar", None, Some(work.capacity), work.outside, None),
         Work::Switch => ("switch", None, None, 0, None),
     };

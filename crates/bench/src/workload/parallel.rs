@@ -1,59 +1,123 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parallel loops: one thread runs a loop of as many iterations as there are members, again and again. With no work in them, what is left is fork and join.
+//! Or a program made of loops, again and again: those of Uemura and Kan, section 4.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use apps::{LoopApp, Loops, Sequential};
 use serde::{Deserialize, Serialize};
 use wakeful::parallel::{Schedule, Team};
 
 use super::{barrier, units};
 use crate::harness::{self, Plan, Sample};
 use crate::job::JobError;
+use crate::process;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parallel {
-    /// Units of work in an iteration; see [`units`].
-    pub outside: u64,
-    /// Members of the team, and iterations of a loop.
+    /// What is in the loops.
+    pub body: Body,
+    /// Members of the team.
     pub threads: usize,
 }
+
+/// What is in a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Body {
+    /// As many iterations as members, of so many [`units`] of work.
+    Units(u64),
+    /// A two-dimensional Fourier transform, once ([`LoopApp::Fft`]).
+    Fft {
+        /// Rows.
+        rows: u32,
+        /// Columns.
+        columns: u32,
+    },
+    /// A matrix product, once ([`LoopApp::Matrix`]).
+    Matrix {
+        /// Rows and columns.
+        size: u32,
+    },
+}
+
+/// The name of a program that is none, or has a size that is none.
+#[derive(Debug, thiserror::Error)]
+#[error("give fft, fft:ROWSxCOLUMNS, matrix or matrix:ROWS, with numbers from 1 to 4096")]
+pub struct BodyError;
+
+impl FromStr for Body {
+    type Err = BodyError;
+    fn from_str(text: &str) -> Result<Self, BodyError> {
+        let number = |text: &str| text.parse().ok().filter(|number| (1..=4096).contains(number)).ok_or(BodyError);
+        match text.split_once(':').unwrap_or((text, "")) {
+            // The paper's sizes.
+            ("fft", "") => Ok(Self::Fft { rows: 64, columns: 1024 }),
+            ("matrix", "") => Ok(Self::Matrix { size: 300 }),
+            ("fft", size) => {
+                let (rows, columns) = size.split_once('x').ok_or(BodyError)?;
+                Ok(Self::Fft { rows: number(rows)?, columns: number(columns)? })
+            }
+            ("matrix", size) => Ok(Self::Matrix { size: number(size)? }),
+            _ => Err(BodyError),
+        }
+    }
+}
+
+impl fmt::Display for Body {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Units(units) => write!(f, "loop, outside {units}"),
+            Self::Fft { rows, columns } => write!(f, "{rows} x {columns} FFT"),
+            Self::Matrix { size } => write!(f, "{size} x {size} matrix product"),
+        }
+    }
+}
+
+/// The contender that has processors of its own: all but the first, where foreign processes stay while it runs.
+pub const PARTITION: &str = "partition";
 
 /// Who can run a loop, with what there is to say about each.
 pub const CONTENDERS: &[(&str, &str)] = &[
     ("free", "wakeful::parallel, free microthreads"),
     ("bound", "wakeful::parallel, bound microthreads: as many as processors"),
+    (PARTITION, "the same on all processors but one, which foreign processes keep to"),
     ("gomp", "`omp parallel for` of GCC's OpenMP library, where it is installed"),
     ("omp", "`omp parallel for` of LLVM's OpenMP library, where it is installed"),
     ("std", "std::thread::scope, threads of its own for each loop"),
 ];
 
-/// Whoever runs loops of so many iterations.
-trait Loops {
-    fn run(&self, iterations: usize, body: &(impl Fn(usize) + Sync));
-}
+/// Microthreads.
+struct Ours(Team);
 
-impl Loops for Team {
+impl Loops for Ours {
     #[inline]
     fn run(&self, iterations: usize, body: &(impl Fn(usize) + Sync)) {
-        self.for_each(0..iterations, Schedule::Static, body);
+        self.0.for_each(0..iterations, Schedule::Static, body);
     }
 }
 
-struct Std;
+struct Std(usize);
 
 impl Loops for Std {
     fn run(&self, iterations: usize, body: &(impl Fn(usize) + Sync)) {
+        let block = iterations.div_ceil(self.0);
+        let part = |index| (index * block..iterations.min(index * block + block)).for_each(body);
         std::thread::scope(|scope| {
-            (1..iterations).for_each(|index| drop(scope.spawn(move || body(index))));
-            body(0);
+            (1..self.0).for_each(|index| drop(scope.spawn(move || part(index))));
+            part(0);
         });
     }
 }
 
 /// What GCC makes of `#pragma omp parallel for num_threads(n)`.
 struct Gomp {
+    threads: u32,
     parallel: unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, u32, u32),
     number: unsafe extern "C" fn() -> i32,
     count: unsafe extern "C" fn() -> i32,
@@ -97,11 +161,12 @@ struct Region<'a, L, F> {
 }
 
 impl Gomp {
-    fn open() -> Option<Self> {
+    fn open(threads: u32) -> Option<Self> {
         let library = barrier::open("gomp")?;
         // SAFETY: the types that the library documents.
         unsafe {
             Some(Self {
+                threads,
                 parallel: std::mem::transmute::<
                     *mut c_void,
                     unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, u32, u32),
@@ -133,7 +198,7 @@ impl Loops for Gomp {
         }
         let region = Region { library: self, iterations, body };
         // SAFETY: `member` takes such a region, and the call returns when all threads have.
-        unsafe { (self.parallel)(member_of(body), (&raw const region).cast_mut().cast(), iterations as u32, 0) };
+        unsafe { (self.parallel)(member_of(body), (&raw const region).cast_mut().cast(), self.threads, 0) };
     }
 }
 
@@ -163,6 +228,9 @@ impl Loops for Omp {
         unsafe extern "C" fn member<F: Fn(usize) + Sync>(number: *const i32, _: *const i32, region: *const c_void) {
             // SAFETY: `run` passes a region of this type, which lives until the call returns; the library passes a number.
             let (region, number) = unsafe { (&*region.cast::<Region<Omp, F>>(), *number) };
+            if region.iterations == 0 {
+                return;
+            }
             let greatest = region.iterations as i32 - 1;
             let (mut last, mut lower, mut upper, mut stride) = (0, 0, greatest, 1);
             // SAFETY: places for what it writes.
@@ -193,12 +261,38 @@ impl Loops for Omp {
 }
 
 fn run_with(work: &Parallel, plan: Plan, loops: &(impl Loops + Sync)) -> Result<Sample, JobError> {
-    let Parallel { outside, threads } = *work;
+    let plan = Plan { threads: 1, counted: 1, ..plan };
+    let app = match work.body {
+        Body::Units(units) => return run_units(units, work.threads, plan, loops),
+        Body::Fft { rows, columns } => LoopApp::Fft { rows, columns },
+        Body::Matrix { size } => LoopApp::Matrix { size },
+    };
+    let mut expected = app.load();
+    expected.run(&Sequential);
+    let app = Mutex::new(app.load());
     let (sample, _) = harness::measure(
-        Plan { threads: 1, counted: 1, ..plan },
+        plan,
+        |worker| {
+            let mut app = app.lock().expect("nobody panics");
+            while worker.goes_on() {
+                app.run(loops);
+                worker.count();
+            }
+        },
+        || (),
+    );
+    match app.into_inner().expect("nobody panics").digest() == expected.digest() {
+        true => Ok(sample),
+        false => Err(JobError::Result),
+    }
+}
+
+fn run_units(length: u64, threads: usize, plan: Plan, loops: &(impl Loops + Sync)) -> Result<Sample, JobError> {
+    let (sample, _) = harness::measure(
+        plan,
         |worker| {
             while worker.goes_on() {
-                loops.run(threads, &|_| units(outside));
+                loops.run(threads, &|_| units(length));
                 worker.count();
             }
         },
@@ -221,16 +315,22 @@ impl Parallel {
     pub fn run(&self, name: &str, plan: Plan) -> Result<Sample, JobError> {
         let library = || JobError::NoLibrary(name.to_string());
         match name {
-            "free" => run_with(self, plan, &Team::free(self.threads)),
-            "bound" => run_with(self, plan, &Team::bound()),
-            "gomp" => run_with(self, plan, &Gomp::open().ok_or_else(library)?),
+            "free" => run_with(self, plan, &Ours(Team::free(self.threads))),
+            "bound" => run_with(self, plan, &Ours(Team::bound())),
+            PARTITION => {
+                let processors = process::processors();
+                let own = processors.get(1..).filter(|own| !own.is_empty()).ok_or(JobError::NoPartition)?;
+                process::restrict(0, own)?;
+                run_with(self, plan, &Ours(Team::bound()))
+            }
+            "gomp" => run_with(self, plan, &Gomp::open(self.threads as u32).ok_or_else(library)?),
             "omp" => {
                 let omp = Omp::open().ok_or_else(library)?;
                 // SAFETY: a plain number.
                 unsafe { (omp.set_threads)(self.threads as i32) };
                 run_with(self, plan, &omp)
             }
-            "std" => run_with(self, plan, &Std),
+            "std" => run_with(self, plan, &Std(self.threads)),
             _ => Err(JobError::UnknownLock(name.to_string())),
         }
     }
@@ -244,11 +344,16 @@ mod tests {
     const PLAN: Plan =
         Plan { threads: 1, counted: 1, warm_up: Duration::from_millis(5), interval: Duration::from_millis(30) };
 
+    /// Those that restrict their process are measured in processes of their own.
+    fn contenders() -> impl Iterator<Item = &'static str> {
+        CONTENDERS.iter().map(|(name, _)| *name).filter(|name| *name != PARTITION && !barrier::missing(name))
+    }
+
     #[test]
     fn everybody_runs_each_iteration_once() {
-        for (name, _) in CONTENDERS.iter().filter(|(name, _)| !barrier::missing(name)) {
+        for name in contenders() {
             for threads in [1, 2, 5] {
-                let work = Parallel { outside: 10, threads };
+                let work = Parallel { body: Body::Units(10), threads };
                 let sample = harness::some(name, || work.run(name, PLAN));
                 assert!(sample.operations > 0, "{name}: {sample:?}");
             }
@@ -256,14 +361,37 @@ mod tests {
     }
 
     #[test]
-    fn an_iteration_that_is_lost_is_found_out() {
-        struct Forgetful;
-        impl Loops for Forgetful {
-            fn run(&self, iterations: usize, body: &(impl Fn(usize) + Sync)) {
-                (1..iterations).for_each(body);
+    fn everybody_computes_the_same() {
+        for name in contenders() {
+            for body in ["fft:8x30", "matrix:20"].map(|text| text.parse().unwrap()) {
+                Parallel { body, threads: 3 }.run(name, PLAN).unwrap_or_else(|error| panic!("{name}: {error}"));
             }
         }
-        let work = Parallel { outside: 0, threads: 2 };
-        assert!(matches!(run_with(&work, PLAN, &Forgetful), Err(JobError::Iterations { run: 0, .. })));
+    }
+
+    /// Leaves an iteration out.
+    struct Forgetful;
+    impl Loops for Forgetful {
+        fn run(&self, iterations: usize, body: &(impl Fn(usize) + Sync)) {
+            (1..iterations).for_each(body);
+        }
+    }
+
+    #[test]
+    fn an_iteration_that_is_lost_is_found_out() {
+        let run = |body| run_with(&Parallel { body, threads: 2 }, PLAN, &Forgetful);
+        assert!(matches!(run(Body::Units(0)), Err(JobError::Iterations { run: 0, .. })));
+        assert!(matches!(run(Body::Matrix { size: 5 }), Err(JobError::Result)));
+    }
+
+    #[test]
+    fn programs_have_names_and_sizes() {
+        let parse = |text: &str| text.parse::<Body>().map(|body| body.to_string()).ok();
+        assert_eq!(parse("fft").as_deref(), Some("64 x 1024 FFT"));
+        assert_eq!(parse("matrix:12").as_deref(), Some("12 x 12 matrix product"));
+        assert_eq!(parse("fft:3x5").as_deref(), Some("3 x 5 FFT"));
+        for text in ["", "fft:3", "fft:0x5", "matrix:x", "matrix:5000", "gauss"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 }
