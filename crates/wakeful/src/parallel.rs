@@ -37,7 +37,7 @@
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
@@ -284,6 +284,10 @@ impl Team {
         }
     }
 }
+
+// A panic in a body leaves a team as it was.
+impl UnwindSafe for Team {}
+impl RefUnwindSafe for Team {}
 
 impl Drop for Team {
     fn drop(&mut self) {
