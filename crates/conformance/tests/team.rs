@@ -3,11 +3,12 @@
 
 use std::cell::Cell as StdCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::team::*;
-use conformance::twist::{Deaf, Fickle, Lying, NoAcquire, NoRelease, Twisted};
+use conformance::twist::{Deaf, Fickle, Lying, NoAcquire, NoRelease, Twist, Twisted};
 use conformance::{HINTS, Hints, Settings, further};
 use linux::Linux;
 use platform::{Platform, RunState};
@@ -50,6 +51,51 @@ fn threads() {
         }
     }
     alone::<Linux, Wakeful<_>>(3);
+}
+
+/// Keeps what was offered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told;
+
+static TOLD: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+impl Twist for Told {
+    fn offered(count: u32) {
+        TOLD.lock().unwrap().push(count);
+    }
+}
+
+/// Before and between loops, and after them nobody is any more who would not be needed.
+#[test]
+fn threads_bound_helpers_without_work_are_offered() {
+    type P = Twisted<Linux, Told>;
+    for kind in KINDS {
+        TOLD.lock().unwrap().clear();
+        let work = Teamwork::<P, Wakeful<P>>::new(2, &[None]);
+        std::thread::scope(|scope| {
+            (0..2).for_each(|index| {
+                _ = scope.spawn({
+                    let work = &work;
+                    move || work.help(index, kind)
+                })
+            });
+            match kind {
+                Kind::Bound => {
+                    while TOLD.lock().unwrap().last() != Some(&2) {
+                        std::thread::yield_now();
+                    }
+                }
+                // Longer than a bound one waits.
+                Kind::Free => std::thread::sleep(std::time::Duration::from_millis(30)),
+            }
+            work.call();
+        });
+        let told = TOLD.lock().unwrap();
+        match kind {
+            Kind::Bound => assert_eq!(told.last(), Some(&0), "{told:?}"),
+            Kind::Free => assert!(told.is_empty(), "{told:?}"),
+        }
+    }
 }
 
 const SCHEDULES: [Schedule; 5] = [

@@ -2,7 +2,6 @@
 //! Teams follow the processors that the program may use. A program of its own: the affinity is everybody's.
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::time::{Duration, Instant};
 
 use wakeful::parallel::{Schedule, Team};
 
@@ -35,15 +34,13 @@ fn as_many_members_as_processors() {
     let most = bound.members();
     for few in [true, false, true, false] {
         restrict(if few { &usable[..1] } else { &usable });
-        let begin = Instant::now();
-        // It is the loops that notice.
+        // It is the loops that notice, within a second or so of not being stopped.
         while bound.members() != if few { 1 } else { most } {
             for team in [&bound, &free] {
                 let count = AtomicUsize::new(0);
                 team.for_each(0..100, Schedule::Guided { least: 1 }, |_| _ = count.fetch_add(1, Relaxed));
                 assert_eq!(count.into_inner(), 100);
             }
-            assert!(begin.elapsed() < Duration::from_secs(120), "{bound:?} does not follow");
         }
         assert_eq!(free.members(), if few { 1 } else { 2 });
     }
