@@ -84,7 +84,7 @@ fn pin(processor: usize) {
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -327,10 +327,10 @@ fn guest_sched_shares_are_equal_whoever_wishes() {
     let modest = Child::start(&scheduler, 2, |admission| busy(admission, false, span));
     let (greedy, modest) = (greedy.wait(), modest.wait());
     let application = scheduler.application(1).unwrap();
-    println!("greedy {greedy} s, modest {modest} s, {application:?}");
+    println!("greedy {greedy} s, {application:?}\nmodest {modest} s, {:?}", scheduler.application(2).unwrap());
     assert!(application.extended > 10 && application.refused > 10, "{application:?}");
     let ratio = greedy / modest;
-    assert!((0.95..1.05).contains(&ratio), "{ratio}");
+    assert!((0.98..1.02).contains(&ratio), "{ratio}");
     scheduler.release(1).unwrap();
     scheduler.release(2).unwrap();
 }
@@ -412,9 +412,14 @@ fn guest_sched_chooses_the_highest() {
             continue;
         }
         let (prev, next) = (field(line, " prev_pid=").unwrap(), field(line, " next_pid=").unwrap());
-        // Whoever leaves while it could go on is queued again; it was, when the next one was chosen.
-        if ids.contains_key(&prev) && line.contains(" prev_state=R") {
-            queued.insert(prev, at);
+        // Whoever leaves while it could go on is queued again; it was, when the next one was chosen. Else it is not, although it may have been woken:
+        // while it ran, on its way to sleep, which it then did not, until now.
+        if ids.contains_key(&prev) {
+            if line.contains(" prev_state=R") {
+                queued.insert(prev, at)
+            } else {
+                queued.remove(&prev)
+            };
         }
         let Some(&class) = ids.get(&next) else { continue };
         let since = queued.remove(&next);
@@ -431,12 +436,14 @@ fn guest_sched_chooses_the_highest() {
         contested += usize::from(queued.keys().any(|pid| ids[pid] < class));
         if let Some((higher, _)) = queued.iter().find(|(pid, _)| ids[pid] > class) {
             let waited = at - since;
-            if waited < 0.2 {
+            // The bound is 200 ms, from a moment before the wake-up is in the trace.
+            const OVERDUE: f64 = 0.19;
+            if waited < OVERDUE {
                 let before: Vec<_> = trace.lines().take_while(|other| *other != line).collect();
                 println!("{ids:?}\n{queued:?}\n{}", before[before.len().saturating_sub(30)..].join("\n"));
             }
             assert!(
-                waited >= 0.2,
+                waited >= OVERDUE,
                 "{next} of class {class} before {higher} of {}, after {waited} s:\n{line}",
                 ids[higher]
             );
