@@ -168,10 +168,13 @@ fn guest_sched_keeps_states_true() {
     eventually("counted", || class.load(Relaxed) == 1);
     PARK.store(true, Relaxed);
     eventually("blocked", || state(1) == RunState::Blocked);
+    assert_eq!(arena.scheduled.load(Relaxed), 1);
     eventually("not counted", || class.load(Relaxed) == 0);
     STOP.store(true, Relaxed);
     busy.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(arena.preempted.iter().all(|count| count.load(Relaxed) == 0), "a count is left over");
+    drop(scheduler);
+    assert_eq!(arena.scheduled.load(Relaxed), 0, "it says that it is gone");
     assert!(block(arena, 2).preemptions.load(Relaxed) > 0);
 }
 

@@ -485,7 +485,15 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(wakeful_init)
 
 void BPF_STRUCT_OPS(wakeful_exit, struct scx_exit_info *info)
 {
+	__u32 slot;
+
 	state.alive = 0;
+	bpf_for(slot, 1, SLOTS) {
+		struct space *s = space(slot);
+
+		if (s)
+			s->head.scheduled = 0;
+	}
 	state.kind = info->kind;
 	bpf_probe_read_kernel_str(state.why, sizeof(state.why), info->reason);
 }
@@ -506,6 +514,11 @@ int enrol(struct wanted *wanted)
 	if (!wanted->index && !t->place.index)
 		return 1;
 	moved(s, &t->place, wanted);
+	s->head.scheduled = 1;
+	barrier();
+	/* `exit` may have been faster. */
+	if (!state.alive)
+		s->head.scheduled = 0;
 	return 0;
 }
 
