@@ -20,6 +20,14 @@
 #include "intf.h"
 #include <bpf/bpf_helpers.h>
 
+#ifndef bpf_ksym_exists
+#define bpf_ksym_exists(symbol) (!!(symbol))
+#endif
+
+/* Linux 6.2; before, pointers need no such section. */
+void bpf_rcu_read_lock(void) __ksym __weak;
+void bpf_rcu_read_unlock(void) __ksym __weak;
+
 struct space {
 	struct wakeful_arena head;
 	struct wakeful_thread threads[WAKEFUL_MAX_THREADS];

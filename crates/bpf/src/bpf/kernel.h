@@ -57,6 +57,7 @@ struct task_struct {
 	struct bpf_local_storage *bpf_storage;
 	/* What follows is the scheduler's. */
 	int pid;
+	int tgid;
 	struct task_struct *group_leader;
 	const struct cpumask *cpus_ptr;
 	unsigned short migration_disabled;
