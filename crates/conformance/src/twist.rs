@@ -29,6 +29,8 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn wakes(count: u32) -> u32 {
         count
     }
+    /// Meanwhile, at a pause.
+    fn pauses() {}
 }
 
 /// Nothing is different.
@@ -291,6 +293,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::past(deadline)
     }
     fn pause() {
+        W::pauses();
         P::pause();
     }
     fn nap(ns: u64) {

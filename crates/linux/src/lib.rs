@@ -2,6 +2,7 @@
 //! [`Platform`] on Linux.
 
 mod futex;
+mod memory;
 mod processors;
 mod reading;
 mod registry;

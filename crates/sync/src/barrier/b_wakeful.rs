@@ -106,7 +106,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, with and without leaves, joining and leaving, more threads than parties; twins without a check of
+//! `conformance`: real threads, loom, shuttle, with and without leaves, joining and leaving, more threads than parties, one of them away for most of the episode's numbers; twins without a check of
 //! the episode (I1), that release early, and that forget sleepers (I3).
 
 use core::marker::PhantomData;
@@ -372,7 +372,7 @@ impl<P: Platform> BWakeful<P> {
     /// Has the episode ended, in this state?
     #[inline(always)]
     fn over(state: u32, mine: u16) -> bool {
-        (episode(state).wrapping_sub(mine) as i16) > 0
+        episode(state) != mine
     }
 
     #[inline(always)]
