@@ -27,6 +27,10 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "bpf")]
+    let scheduled = args.scheduled;
+    #[cfg(not(feature = "bpf"))]
+    let scheduled = false;
     let launch = Launch::prepare(args.launch)?;
     #[allow(unused_mut)]
     let mut command = match &launch.program.obstacle {
@@ -36,17 +40,14 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         }
         None => {
             if args.verbose {
-                explain(&launch);
+                explain(&launch, scheduled);
             }
             launch.helped()
         }
     };
     #[cfg(feature = "bpf")]
-    if args.scheduled {
+    if scheduled {
         command.env(bpf::HANDLE_VARIABLE, crate::scheduler::join()?);
-        if args.verbose {
-            eprintln!("wakeful: under the scheduler, with an arena of its own");
-        }
     }
     let error = become_program(&command);
     Err(launch.cannot_run(&error).into())
@@ -73,14 +74,17 @@ fn become_program(command: &Command) -> io::Error {
     error
 }
 
-fn explain(launch: &Launch) {
+fn explain(launch: &Launch, scheduled: bool) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
     eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
     if let Some(name) = launch.wishing() {
-        eprint_wish(name);
+        eprint_wish(name, scheduled);
     }
     match launch.taken_view() {
+        _ if scheduled && matches!(launch.view(), "auto" | "bpf") => {
+            eprintln!("wakeful: view bpf, kept by the scheduler")
+        }
         Ok(Taken { instead: Some(instead), .. }) => eprintln!("wakeful: {instead}"),
         Ok(Taken { taken, .. }) if launch.view() == "auto" => eprintln!("wakeful: view {taken}, the best one here"),
         Ok(Taken { taken, .. }) => eprintln!("wakeful: view {taken}"),
@@ -93,8 +97,11 @@ fn explain(launch: &Launch) {
 }
 
 /// Who acts on the wishes of this lock.
-fn eprint_wish(name: &str) {
-    if probe::wishes_are_heard() {
+fn eprint_wish(name: &str, scheduled: bool) {
+    if scheduled {
+        eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; the scheduler grants");
+        eprintln!("wakeful: that, once a quantum");
+    } else if probe::wishes_are_heard() {
         eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; it grants that,");
         eprintln!("wakeful: for some microseconds, by the slice extension of restartable sequences");
     } else {

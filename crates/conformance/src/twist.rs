@@ -218,6 +218,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn hand_off() {
         P::hand_off();
     }
+    fn hands_off() -> bool {
+        P::hands_off()
+    }
     fn priority(thread: ThreadId) -> Priority {
         P::priority(thread)
     }

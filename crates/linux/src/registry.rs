@@ -423,6 +423,11 @@ impl Registry {
         }
     }
 
+    /// HINT: does the kernel's scheduler act on what the blocks say of wishes and priorities?
+    pub fn scheduled(&self) -> bool {
+        self.view() == View::Bpf && self.arena().scheduled.load(Relaxed) != 0
+    }
+
     /// HINT: threads that run or could; 0 where no view looks. Looks at each.
     pub fn runnable(&self) -> u32 {
         let could_run = |&id: &ThreadId| matches!(self.run_state(id), RunState::Running | RunState::Preempted);

@@ -106,6 +106,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Gives the processor up in favour of a preempted thread of higher priority, as well as this machine can; may return at once.
     fn hand_off();
 
+    /// HINT: is [`Platform::hand_off`] the papers' call: does it go to the preempted thread of the highest priority, wherever that was
+    /// preempted?
+    fn hands_off() -> bool {
+        false
+    }
+
     /// The user-level priority of a thread; [`Priority::Running`] if it is not known.
     fn priority(thread: ThreadId) -> Priority;
 
