@@ -124,7 +124,7 @@ impl Team {
     /// If `body` does.
     #[inline]
     pub fn for_each(&self, range: Range<usize>, schedule: Schedule, body: impl Fn(usize) + Sync) {
-        self.blocks(range, schedule, |block| block.for_each(&body));
+        self.blocks(range, schedule, move |block| block.for_each(&body));
     }
 
     /// Calls `body` with each element of a slice, and its index.
