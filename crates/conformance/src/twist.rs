@@ -25,6 +25,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn processors(count: u32) -> u32 {
         count
     }
+    /// Hears what [`Platform::offer_processors`] says.
+    fn offered(count: u32) {
+        let _ = count;
+    }
     /// So many are woken where this many should be.
     fn wakes(count: u32) -> u32 {
         count
@@ -270,6 +274,10 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn partition_generation() -> u32 {
         P::partition_generation()
+    }
+    fn offer_processors(count: u32) {
+        W::offered(count);
+        P::offer_processors(count);
     }
     fn cluster() -> u32 {
         P::cluster()

@@ -582,6 +582,12 @@ impl<P: Platform> BWakeful<P> {
     pub fn wait(&self) -> bool {
         self.waited(self.arrive(1))
     }
+
+    /// Arrives, and does not wait: for a party that cannot come again before the others have passed.
+    #[inline]
+    pub fn arrive_only(&self) {
+        self.arrive(1);
+    }
 }
 
 impl<P: Platform> RawBarrier<P> for BWakeful<P> {
