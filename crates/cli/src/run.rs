@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, ExitCode};
 
 use crate::launch::{self, Launch, Taken};
-use crate::{probe, sigpipe};
+use crate::{probe, sigpipe, streams};
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -37,6 +37,8 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         None => {
             if args.verbose {
                 explain(&launch);
+            } else if let Ok(Taken { instead: Some(instead), .. }) = launch.asked_view() {
+                eprintln!("wakeful: {instead}");
             }
             launch.helped()
         }
@@ -56,7 +58,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
 fn become_program(command: &Command) -> io::Error {
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
-            // SAFETY: no other thread runs.
+            // SAFETY: no other thread runs; at most one waits for us (stack.rs).
             unsafe { std::env::set_var(name, value) };
         }
     }
@@ -66,6 +68,7 @@ fn become_program(command: &Command) -> io::Error {
     let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     pointers.push(std::ptr::null());
     sigpipe::restore();
+    streams::close_on_exec();
     // SAFETY: C strings and a null at the end, all alive.
     unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
     let error = io::Error::last_os_error();
