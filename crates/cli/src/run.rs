@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, ExitCode};
 
 use crate::launch::{self, Launch, Taken};
-use crate::{probe, sigpipe};
+use crate::{probe, sigpipe, streams};
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -41,6 +41,8 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         None => {
             if args.verbose {
                 explain(&launch, scheduled);
+            } else if let Ok(Taken { instead: Some(instead), .. }) = launch.asked_view() {
+                eprintln!("wakeful: {instead}");
             }
             launch.helped()
         }
@@ -57,7 +59,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
 fn become_program(command: &Command) -> io::Error {
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
-            // SAFETY: no other thread runs.
+            // SAFETY: no other thread runs; at most one waits for us (stack.rs).
             unsafe { std::env::set_var(name, value) };
         }
     }
@@ -67,6 +69,7 @@ fn become_program(command: &Command) -> io::Error {
     let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     pointers.push(std::ptr::null());
     sigpipe::restore();
+    streams::close_on_exec();
     // SAFETY: C strings and a null at the end, all alive.
     unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
     let error = io::Error::last_os_error();

@@ -439,11 +439,23 @@ struct Cell<'a> {
     failure: Option<&'a str>,
 }
 
+/// Refuses what would be simulated, and printed, twice.
+fn once<T: PartialEq + std::fmt::Display>(option: &str, values: &[T]) -> Result<()> {
+    match values.iter().enumerate().find(|(index, value)| values[..*index].contains(value)) {
+        Some((_, value)) => bail!("--{option} has `{value}` twice"),
+        None => Ok(()),
+    }
+}
+
 fn sweep(args: &SweepArgs) -> Result<()> {
     let kinds = args.lock.iter().map(|lock| kind(lock)).collect::<Result<Vec<_>>>()?;
     if kinds.windows(2).any(|two| std::mem::discriminant(&two[0]) != std::mem::discriminant(&two[1])) {
         bail!("locks of one kind only can be compared: make a sweep of each kind");
     }
+    once("machine", &args.machine)?;
+    once("processors", &args.processors)?;
+    once("lock", &args.lock)?;
+    once("mp", &args.mp)?;
     let mut places = Vec::new();
     for name in &args.machine {
         let machine = machine(name)?;

@@ -10,6 +10,7 @@ use conformance::twist::{Deaf, NoAcquire, NoRelease, OneProcessor, Straight, Twi
 use conformance::{Hints, Settings, barrier_bodies};
 use linux::Linux;
 use platform::RunState;
+use sync::barrier::BWakefulDrained;
 
 /// Waiters sleep.
 const PREEMPTED: Settings =
@@ -56,6 +57,35 @@ twins! {
     two_serial: [P, Straight] TwoSerial<P>, 2 x 1;
     leaves_a_child: [P, Straight] LeavesAChild<P>, 3 x 1;
     c_sched_as_printed: [P, OneProcessor] CSchedAsPrinted<P>, 3 x 3;
+}
+
+/// Who drains is left asleep.
+mod leaves_silently {
+    use super::*;
+
+    #[test]
+    fn loom() {
+        type P = Twisted<Loom, Straight>;
+        loom_finds("leaves_silently", barrier_bodies::freeing::<P, LeavesSilently<P>>);
+    }
+
+    #[test]
+    fn shuttle() {
+        type P = Twisted<Shuttle, Straight>;
+        shuttle_finds("leaves_silently", barrier_bodies::freeing::<P, LeavesSilently<P>>);
+    }
+
+    /// The bodies find nothing where the last one out wakes.
+    #[test]
+    fn whole() {
+        type P = Twisted<Shuttle, Straight>;
+        let body = barrier_bodies::freeing::<P, BWakefulDrained<P>>;
+        conformance::shuttle::explore(PREEMPTED, Schedules::Random, 1_000, body);
+        type Q = Twisted<Loom, Straight>;
+        let bounds = Bounds { preemptions: 2, executions: 1_000 };
+        let body = barrier_bodies::freeing::<Q, BWakefulDrained<Q>>;
+        conformance::loom::explore("b-wakeful, freeing", PREEMPTED, bounds, body);
+    }
 }
 
 /// What needs no rare schedule is found on real threads too, if it leaves nobody waiting: a thread that fails does not come to the barrier again.

@@ -84,14 +84,14 @@ pub fn init() {
 /// What the C library writes into `__owner`; 0 if it does not tell.
 fn as_owner() -> u32 {
     let mut mutex = libc::PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
-    let owner = (&raw const mutex).cast::<u32>().wrapping_add(2);
+    let mutex = &raw mut mutex;
     // SAFETY: nobody else knows this mutex; `__owner` is at 8, see mutex.rs.
     unsafe {
-        if real::mutex_trylock(&mut mutex) != 0 {
+        if real::mutex_trylock(mutex) != 0 {
             return 0;
         }
-        let tid = owner.read_volatile();
-        real::mutex_unlock(&mut mutex);
+        let tid = mutex.cast::<u32>().add(2).read_volatile();
+        real::mutex_unlock(mutex);
         tid
     }
 }
