@@ -86,11 +86,7 @@ struct Missing {
 impl Verb {
     /// Does it write data of ours to standard output?
     fn prints(&self) -> bool {
-        match self {
-            Self::Run(_) => false,
-            Self::Scheduler(_) => false,
-            _ => true,
-        }
+        !matches!(self, Self::Run(_) | Self::Scheduler(_))
     }
 }
 
