@@ -442,7 +442,7 @@ fn guest_sched_chooses_the_highest() {
         if let Some((higher, _)) = queued.iter().find(|(pid, _)| ids[pid] > class) {
             let waited = at - since;
             // The bound is 200 ms, from a moment before the wake-up is in the trace.
-            const OVERDUE: f64 = 0.19;
+            const OVERDUE: f64 = 0.199;
             if waited < OVERDUE {
                 let before: Vec<_> = trace.lines().take_while(|other| *other != line).collect();
                 println!("{ids:?}\n{queued:?}\n{}", before[before.len().saturating_sub(30)..].join("\n"));

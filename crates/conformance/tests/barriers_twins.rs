@@ -17,17 +17,12 @@ const PREEMPTED: Settings =
     Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 10_000_000, generation: 0 };
 
 fn loom_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
-    let bounds = Bounds { preemptions: 3, executions: 20_000 };
-    let found = catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, PREEMPTED, bounds, body))).is_err();
-    assert!(found, "loom let {what} pass");
+    conformance::loom::finds(PREEMPTED, what, body);
 }
 
 fn shuttle_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
     // PCT does not find clears_late.
-    let found =
-        catch_unwind(AssertUnwindSafe(|| conformance::shuttle::explore(PREEMPTED, Schedules::Random, 20_000, body)))
-            .is_err();
-    assert!(found, "shuttle let {what} pass");
+    conformance::shuttle::finds(PREEMPTED, what, body);
 }
 
 macro_rules! twins {

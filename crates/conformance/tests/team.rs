@@ -2,7 +2,6 @@
 //! Teams, on this computer, in loom, in shuttle and in the simulator; and the checkers find what is broken.
 
 use std::cell::Cell as StdCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use conformance::loom::{Bounds, Loom};
@@ -178,15 +177,12 @@ fn shuttle_team() {
 const PREEMPTED: Settings =
     Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, generation: 0 };
 
-fn loom_finds(what: &str, body: fn()) {
-    let bounds = Bounds { preemptions: 3, executions: 20_000 };
-    let found = catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, PREEMPTED, bounds, body))).is_err();
-    assert!(found, "loom let {what} pass");
+fn loom_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
+    conformance::loom::finds(PREEMPTED, what, body);
 }
 
-fn shuttle_finds(what: &str, body: fn()) {
-    let explore = || conformance::shuttle::explore(PREEMPTED, Schedules::Random, 20_000, body);
-    assert!(catch_unwind(AssertUnwindSafe(explore)).is_err(), "shuttle let {what} pass");
+fn shuttle_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
+    conformance::shuttle::finds(PREEMPTED, what, body);
 }
 
 macro_rules! twins {

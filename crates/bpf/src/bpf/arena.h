@@ -42,6 +42,25 @@ struct arena_map {
 	__type(value, struct space);
 };
 
+/* Makes the compiler describe this type whole, which it does not do for the values of inner maps. */
+__u32 space_type;
+
+/* Of each application, by its slot; there are SLOTS. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__array(values, struct arena_map);
+} arenas SEC(".maps");
+
+static __always_inline struct space *space(__u32 slot)
+{
+	__u32 zero = 0;
+	void *map = bpf_map_lookup_elem(&arenas, &slot);
+
+	return map ? bpf_map_lookup_elem(map, &zero) : 0;
+}
+
 struct place {
 	__u32 index; /* 0: none */
 	__u32 lease;

@@ -21,18 +21,10 @@
  * a thread pidfd (6.9): three system calls where `enrol` is one, and the holder of the map could enrol foreign tasks. A program for each
  * application: each switch of each would run all of them.
  */
+#define SLOTS 4096
 #include "arena.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
-
-#define SLOTS 4096
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, SLOTS);
-	__type(key, __u32);
-	__array(values, struct arena_map);
-} arenas SEC(".maps");
 
 struct member {
 	__u32 slot; /* LOADER for a process's first thread; its others inherit it */
@@ -45,17 +37,6 @@ struct {
 	__type(key, int);
 	__type(value, struct member);
 } members SEC(".maps");
-
-/* Makes the compiler describe this type whole, which it does not do for the values of inner maps. */
-__u32 space_type;
-
-static __always_inline struct space *space(__u32 slot)
-{
-	__u32 zero = 0;
-	void *map = bpf_map_lookup_elem(&arenas, &slot);
-
-	return map ? bpf_map_lookup_elem(map, &zero) : 0;
-}
 
 /* The task, if it has a block. */
 static __always_inline struct member *member(struct task_struct *task)

@@ -34,12 +34,12 @@
  * end of an extension: starting one may wake a softirq thread, with the run queue's lock held. Preempting a running thread when a higher one wakes: the paper does not
  * either, and a hand-off tells us when it matters.
  */
+#define SLOTS 64
 #include "arena.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "sched_ext.h"
 
-#define SLOTS 64
 #define LOOK 256
 /* COST: ns. Long against a quantum, short against a person's patience. */
 #define OVERDUE_NS 200000000ULL
@@ -61,16 +61,6 @@ struct {
 	__u32 kind;   /* how the kernel ended us: enum scx_exit_kind */
 	char why[128]; /* and in words */
 } state SEC(".data.state");
-
-/* Makes the compiler describe this type whole, which it does not do for the values of inner maps. */
-__u32 space_type;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, SLOTS);
-	__type(key, __u32);
-	__array(values, struct arena_map);
-} arenas SEC(".maps");
 
 struct application {
 	__u64 vtime;    /* ns of processor time, by weight */
@@ -123,14 +113,6 @@ static __always_inline struct thread *thread(struct task_struct *task)
 static __always_inline struct application *application(__u32 slot)
 {
 	return bpf_map_lookup_elem(&applications, &slot);
-}
-
-static __always_inline struct space *space(__u32 slot)
-{
-	__u32 zero = 0;
-	void *map = bpf_map_lookup_elem(&arenas, &slot);
-
-	return map ? bpf_map_lookup_elem(map, &zero) : 0;
 }
 
 /* The thread's block, while it still is the thread's. */
