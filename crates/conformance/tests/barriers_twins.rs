@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The checkers find what is broken: barriers with a mistake, orderings weaker than written, wake-ups that get lost.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 use conformance::barrier_twins::*;
 use conformance::loom::{Bounds, Loom};
