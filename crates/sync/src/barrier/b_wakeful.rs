@@ -69,6 +69,8 @@
 //! J1. Add one to the arrivals needed, then one to `parties`. D1. Take one from `parties`, then arrive without waiting.
 //! F1. `drain` waits until nobody is inside: spins briefly, then sets DRAINING and sleeps on `inside`. Each change of it ends the sleep or keeps it
 //! from beginning, and W5 has one change for both the count and the look at DRAINING, so none is missed.
+//! C1. Who calls ([`BWakeful::summon`]) has written what the waiters are to see, and changes `state` without changing it; saw SLEEPERS: A3, A4.
+//! W3 comes before the last look at it: either C1 sees SLEEPERS or W3 sees what C1's caller wrote.
 //! L1. With leaves: add one to the own cluster's leaf. L2. Who finds the leaf without a carrier becomes it: takes what has
 //! accumulated, arrives for all of it (A1, A2), and looks again before it stops (L3). A carrier that is preempted stops nobody who
 //! would not wait for it anyway.
@@ -76,7 +78,7 @@
 //! # Memory order
 //!
 //! A1 (AcqRel; a chain of read-modify-writes of `state`, which A2 continues) -> W1 acquire publish what members wrote before.
-//! A3 release -> W2 acquire: who has seen the call of its own episode finds that over, instead of sleeping on it.
+//! C1 release -> W3 acquire publishes what a summons is about. A3 release -> W2 acquire: who has seen the call of its own episode finds that over, instead of sleeping on it.
 //! L1 release -> L2 acquire carries it through a leaf. W5 release -> F1 acquire: the memory may be freed. J1 and D1 need none: who
 //! changes `parties` arrives later, or has published the change to who does, and A1's acquire reads it.
 //!
@@ -222,6 +224,12 @@ enum Arrival {
     Waits { episode: u16, others: u32 },
 }
 
+/// An episode that somebody has entered.
+pub struct Episode {
+    episode: u16,
+    others: u32,
+}
+
 /// What a judgement was.
 #[derive(PartialEq)]
 enum Verdict {
@@ -307,7 +315,7 @@ impl<P: Platform> BWakeful<P> {
     #[cold]
     #[inline(never)]
     fn await_end(&self, episode: u16) {
-        while !self.spin(episode) {
+        while !self.spin(episode, &|| false) {
             P::nap(NAP_NS);
         }
     }
@@ -386,48 +394,49 @@ impl<P: Platform> BWakeful<P> {
         Self::over(self.state.load(Acquire), episode)
     }
 
-    /// W1 to W4.
+    /// W1 to W4. Ends early where `called` says so.
     #[inline]
-    fn await_release(&self, episode: u16, others: u32) {
+    fn await_release(&self, episode: u16, others: u32, called: &impl Fn() -> bool) {
         let processors = P::processors();
         let mood = self.mood.load(Relaxed);
-        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(episode) {
+        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(episode, called) {
             return;
         }
-        self.await_release_slow(episode, processors);
+        self.await_release_slow(episode, processors, called);
     }
 
     /// Everybody else may be running.
     #[inline]
-    fn spin(&self, episode: u16) -> bool {
+    fn spin(&self, episode: u16, called: &impl Fn() -> bool) -> bool {
         for _ in 0..SPIN_PAUSES.min(P::PAUSES) {
-            if self.is_over(episode) {
+            if self.is_over(episode) || called() {
                 return true;
             }
             P::pause();
         }
-        self.is_over(episode)
+        self.is_over(episode) || called()
     }
 
     #[inline(never)]
-    fn await_release_slow(&self, episode: u16, processors: u32) {
+    fn await_release_slow(&self, episode: u16, processors: u32, called: &impl Fn() -> bool) {
+        let done = || self.is_over(episode) || called();
         let mood = self.mood.load(Relaxed);
         let enough = self.parties.load(Relaxed) <= processors;
         if mood & ASLEEP != 0 {
-            return self.sleep(episode);
+            return self.sleep(episode, called);
         }
         if enough && mood & !TOGETHER != 0 {
-            return self.persist(episode);
+            return self.persist(episode, called);
         }
         if mood & TOGETHER != 0 {
             self.mood.fetch_and(!TOGETHER, Relaxed);
-            return self.sleep(episode);
+            return self.sleep(episode, called);
         }
         let began = P::now_ns();
         P::refresh_processors(Some(began));
         let mut before = began;
         loop {
-            if self.is_over(episode) {
+            if done() {
                 return;
             }
             P::yield_now();
@@ -439,19 +448,19 @@ impl<P: Platform> BWakeful<P> {
                 self.mood.fetch_or(TOGETHER, Relaxed);
             }
             before = now;
-            if self.is_over(episode) {
+            if done() {
                 return;
             }
             if now - began > PATIENCE_NS {
                 return match enough && (self.judge(now) == Verdict::Unknown || self.mood.load(Relaxed) & TRIAL != 0) {
-                    true => self.persist(episode),
-                    false => self.sleep(episode),
+                    true => self.persist(episode, called),
+                    false => self.sleep(episode, called),
                 };
             }
             if self.mood.load(Relaxed) & ASLEEP != 0 {
-                return self.sleep(episode);
+                return self.sleep(episode, called);
             }
-            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(episode) {
+            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(episode, called) {
                 return;
             }
         }
@@ -461,12 +470,13 @@ impl<P: Platform> BWakeful<P> {
     /// is over, where they are; asleep we would let them come to our processor, and both stay there. Who yields while they do not run
     /// has his own slice when they have theirs.
     #[cold]
-    fn persist(&self, episode: u16) {
+    fn persist(&self, episode: u16, called: &impl Fn() -> bool) {
+        let done = || self.is_over(episode) || called();
         let began = P::now_ns();
         loop {
             if self.mood.load(Relaxed) & TOGETHER == 0 {
                 for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
-                    if self.is_over(episode) {
+                    if done() {
                         return;
                     }
                     P::pause();
@@ -480,12 +490,12 @@ impl<P: Platform> BWakeful<P> {
                 true => self.mood.fetch_or(TOGETHER, Relaxed),
                 false => self.mood.fetch_and(!TOGETHER, Relaxed),
             };
-            if self.is_over(episode) {
+            if done() {
                 return;
             }
             self.judge(now);
             if self.mood.load(Relaxed) & ASLEEP != 0 || now - began > MOST_PATIENCE_NS {
-                return self.sleep(episode);
+                return self.sleep(episode, called);
             }
         }
     }
@@ -554,7 +564,7 @@ impl<P: Platform> BWakeful<P> {
 
     #[cold]
     #[inline(never)]
-    fn sleep(&self, episode: u16) {
+    fn sleep(&self, episode: u16, called: &impl Fn() -> bool) {
         loop {
             // ORDER: Acquire (W2), pairs with A3: who finds the call of its own episode here finds that over below.
             let calls = self.calls.load(Acquire);
@@ -564,7 +574,11 @@ impl<P: Platform> BWakeful<P> {
                 return;
             }
             // W3. W2 has not seen the call of our own episode, or that would be over.
-            if state & SLEEPERS != 0 || self.state.compare_exchange(state, state | SLEEPERS, Relaxed, Relaxed).is_ok() {
+            // ORDER: Acquire (W3), pairs with C1.
+            if state & SLEEPERS != 0 || self.state.compare_exchange(state, state | SLEEPERS, Acquire, Relaxed).is_ok() {
+                if called() {
+                    return;
+                }
                 P::wait(&self.calls, calls, None);
             }
         }
@@ -575,9 +589,37 @@ impl<P: Platform> BWakeful<P> {
         match arrival {
             Arrival::Last => true,
             Arrival::Waits { episode, others } => {
-                self.await_release(episode, others);
+                self.await_release(episode, others, &|| false);
                 false
             }
+        }
+    }
+
+    /// Arrives, for those who have something else to do while they wait: until [`BWakeful::await_or`] has told them that the episode is over, they may
+    /// not come again. `None`: it was the last one.
+    #[inline]
+    pub fn enter(&self) -> Option<Episode> {
+        match self.arrive(1) {
+            Arrival::Last => None,
+            Arrival::Waits { episode, others } => Some(Episode { episode, others }),
+        }
+    }
+
+    /// Waits until the episode of [`BWakeful::enter`] is over, true then, or `called` says that there is something else to do, which it is asked again
+    /// and again. Who makes it say so has to [`BWakeful::summon`].
+    #[inline]
+    pub fn await_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
+        self.await_release(entered.episode, entered.others, &called);
+        self.is_over(entered.episode)
+    }
+
+    /// Whoever waits looks at what calls him, if the caller has changed that before.
+    pub fn summon(&self) {
+        // ORDER: AcqRel (C1), of which Release pairs with W3.
+        if self.state.fetch_or(0, AcqRel) & SLEEPERS != 0 {
+            // ORDER: Release (A3), pairs with W2.
+            self.calls.fetch_add(1, Release);
+            P::wake(&self.calls, u32::MAX);
         }
     }
 

@@ -19,7 +19,7 @@ mod scal_sc;
 mod tree;
 
 pub use b_mcs::{BMcs, BMcsMember, BMcsPlace};
-pub use b_wakeful::{BWakeful, BWakefulDrained, BWakefulLeaf};
+pub use b_wakeful::{BWakeful, BWakefulDrained, BWakefulLeaf, Episode};
 pub use c_avg3::{CAvg3, CAvg3Member};
 pub use c_block::CBlock;
 pub use c_coarse::{CCoarse, CCoarseMember};

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gives the library libgomp's name and versions, and compiles the functions with variable arguments.
+
+fn main() {
+    let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    println!("cargo::rerun-if-changed=versions.map");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={here}/versions.map");
+    // The dynamic linker takes a preloaded library of this name for the one that a program wants, and does not load another.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgomp.so.1");
+    // There is no end to the threads that run in it.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // GNU ld refuses to join this script with the one that rustc brings.
+    println!("cargo::rustc-cdylib-link-arg=-fuse-ld=lld");
+    println!("cargo::rerun-if-changed=src/doacross.c");
+    cc::Build::new().file("src/doacross.c").pic(true).opt_level(2).warnings(true).compile("doacross");
+}

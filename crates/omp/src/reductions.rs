@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reductions in which tasks take part. The compiler describes them in words: how many variables, bytes a thread, alignment; from the
+//! eighth on three for each variable, of which the first are its address and its offset in a thread's bytes. It expects the address of
+//! the memory, zeros for all threads, in the third. The fifth is for us: the next description of the same group.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use crate::team::{Function, begin_reducing, end};
+use crate::thread::me;
+
+const COUNT: usize = 0;
+const BYTES: usize = 1;
+const MEMORY: usize = 2;
+const NEXT: usize = 4;
+const END: usize = 6;
+const VARIABLES: usize = 7;
+const WORDS: usize = 3;
+
+/// Makes the memory for so many threads.
+///
+/// # Safety
+/// `list` is the compiler's; likewise below.
+pub unsafe fn register(list: *mut usize, next: *mut usize, threads: u32) {
+    // SAFETY: as promised.
+    unsafe {
+        let size = list.add(BYTES).read() * threads as usize;
+        let align = list.add(MEMORY).read().max(size_of::<*mut c_void>()).next_power_of_two();
+        let mut memory = ptr::null_mut();
+        if libc::posix_memalign(&mut memory, align, size.max(1)) != 0 {
+            eprintln!("wakeful: no memory for a reduction of {size} bytes");
+            libc::abort();
+        }
+        memory.write_bytes(0, size);
+        list.add(MEMORY).write(memory.addr());
+        list.add(END).write(memory.addr() + size);
+        list.add(NEXT).write(next.addr());
+    }
+}
+
+/// Uses the memory that another member has made.
+///
+/// # Safety
+/// Both are the compiler's.
+pub unsafe fn join(list: *mut usize, first: *const usize) {
+    // SAFETY: as promised.
+    unsafe {
+        list.add(MEMORY).write(first.add(MEMORY).read());
+        list.add(END).write(first.add(END).read());
+        list.add(NEXT).write(0);
+    }
+}
+
+/// # Safety
+/// Registered.
+unsafe fn free(list: *mut usize) {
+    // SAFETY: from `register`.
+    unsafe { libc::free(list.add(MEMORY).read() as *mut c_void) };
+}
+
+/// The variable's address, and its offset in each thread's bytes, if the list has it; `address` may be any thread's copy.
+///
+/// # Safety
+/// Registered.
+unsafe fn find(list: *const usize, address: usize) -> Option<(usize, usize)> {
+    // SAFETY: as promised.
+    unsafe {
+        let mut variables = (0..list.add(COUNT).read()).map(|index| {
+            let variable = list.add(VARIABLES + WORDS * index);
+            (variable.read(), variable.add(1).read())
+        });
+        if (list.add(MEMORY).read()..list.add(END).read()).contains(&address) {
+            let offset = (address - list.add(MEMORY).read()) % list.add(BYTES).read();
+            // The last that begins there or before.
+            return variables.filter(|variable| variable.1 <= offset).max_by_key(|variable| variable.1);
+        }
+        variables.find(|variable| variable.0 == address)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_taskgroup_reduction_register(list: *mut usize) {
+    let thread = me();
+    // SAFETY: the group is the current task's; the list the compiler's; likewise below.
+    unsafe {
+        let Some(group) = thread.task().group.get().as_ref() else { return };
+        register(list, group.reductions.get(), thread.team().size());
+        group.reductions.set(list);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_taskgroup_reduction_unregister(list: *mut usize) {
+    // SAFETY: as above.
+    unsafe { free(list) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, addresses: *mut usize) {
+    let thread = me();
+    let number = thread.number() as usize;
+    for index in 0..count {
+        // SAFETY: groups and lists stay while there are tasks in them.
+        unsafe {
+            let address = addresses.add(index).read();
+            let mut group = thread.task().group.get();
+            'found: while let Some(this) = group.as_ref() {
+                let mut list = this.reductions.get();
+                while !list.is_null() {
+                    if let Some((original, offset)) = find(list, address) {
+                        addresses.add(index).write(list.add(MEMORY).read() + number * list.add(BYTES).read() + offset);
+                        if index < originals {
+                            addresses.add(count + index).write(original);
+                        }
+                        break 'found;
+                    }
+                    list = list.add(NEXT).read() as *mut usize;
+                }
+                group = this.outer();
+            }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
+    let thread = me();
+    // SAFETY: as above.
+    let list = unsafe { thread.task().group.get().as_ref() }.map(|group| group.reductions.get());
+    crate::tasks::end_group(thread);
+    if !cancelled {
+        thread.team().meet(thread);
+        if thread.number() == 0
+            && let Some(list) = list
+        {
+            // SAFETY: all have passed the barrier.
+            unsafe { free(list) };
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_parallel_reductions(
+    function: Function,
+    data: *mut *mut usize,
+    threads: u32,
+    flags: u32,
+) -> u32 {
+    // SAFETY: the compiler's; its data begin with the list's address.
+    unsafe {
+        begin_reducing(function, data.cast(), threads, flags, *data);
+        let size = me().team().size();
+        function(data.cast());
+        end();
+        size
+    }
+}

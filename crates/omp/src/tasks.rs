@@ -1,0 +1,883 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tasks.
+//!
+//! Each member has a queue, of which it takes the newest and others the oldest. A thread that waits for children runs what descends from
+//! the task that waits, and nothing else (OpenMP 5.1, section 2.12.6: tied tasks); all tasks are tied. A thread at a barrier runs
+//! whatever there is.
+//!
+//! A task's memory stays until it is done and so are its children: they point to it.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+
+use crate::icv::{Icv, settings};
+use crate::lock::Guarded;
+use crate::reductions;
+use crate::team::{Apart, Function, Team};
+use crate::thread::{Context, Thread, me};
+
+/// Copies a task's arguments.
+pub type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
+/// A task, deferred or implicit. What follows it in memory are its arguments.
+pub struct Task {
+    pub icv: Cell<Icv>,
+    parent: Cell<*const Task>,
+    team: Cell<*const Team>,
+    /// The innermost group that its new children belong to.
+    pub group: Cell<*const Group>,
+    function: Cell<Option<Function>>,
+    data: Cell<*mut c_void>,
+    layout: Cell<Option<Layout>>,
+    is_final: Cell<bool>,
+    priority: Cell<u32>,
+    /// Children that are not done.
+    children: AtomicU32,
+    /// Those who may still look at it: itself until it is done, its children, tables and lists that it is in.
+    references: AtomicU32,
+    /// Predecessors that are not done, and 1 while they are counted.
+    predecessors: AtomicU32,
+    /// What is left to be done before it is complete: its code, and an event if it has one.
+    parts: AtomicU32,
+    /// Those who wait for it; `None`: it is done.
+    successors: Guarded<Successors>,
+    /// What its children depend on.
+    table: Guarded<Table>,
+}
+
+struct Successors(Option<Vec<*const Task>>);
+
+// SAFETY: tasks go from thread to thread; what is not atomic or behind a lock is the running thread's.
+unsafe impl Send for Successors {}
+
+impl Default for Successors {
+    fn default() -> Self {
+        Self(Some(Vec::new()))
+    }
+}
+
+/// By address, the tasks that the next one has to wait for.
+#[derive(Default)]
+struct Table(Option<HashMap<usize, Users>>);
+
+// SAFETY: as above.
+unsafe impl Send for Table {}
+
+#[derive(Default)]
+struct Users {
+    writer: Option<Held>,
+    readers: Vec<Held>,
+}
+
+/// A task that stays because of this.
+struct Held(*const Task);
+
+impl Held {
+    fn new(task: &Task) -> Self {
+        task.references.fetch_add(1, Relaxed);
+        Self(task)
+    }
+
+    fn task(&self) -> &Task {
+        // SAFETY: held.
+        unsafe { &*self.0 }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.task().release();
+    }
+}
+
+/// A `taskgroup`.
+pub struct Group {
+    outer: *const Group,
+    /// Tasks that are not done.
+    tasks: AtomicU32,
+    cancelled: AtomicBool,
+    pub reductions: Cell<*mut usize>,
+}
+
+impl Group {
+    pub fn outer(&self) -> *const Self {
+        self.outer
+    }
+}
+
+/// A member's tasks that can be run.
+#[derive(Default)]
+pub struct Queue(Apart<Guarded<Ready>>);
+
+#[derive(Default)]
+struct Ready(VecDeque<*const Task>);
+
+// SAFETY: as above.
+unsafe impl Send for Ready {}
+
+/// A team's tasks.
+#[derive(Default)]
+pub struct Tasks {
+    /// In queues.
+    queued: Apart<AtomicU32>,
+    /// Not done.
+    open: Apart<AtomicU32>,
+    /// Those with a priority, the least first.
+    urgent: Guarded<Ready>,
+    urgent_count: AtomicU32,
+    /// Regions.
+    epoch: AtomicU32,
+}
+
+const FINAL: c_uint = 1 << 1;
+const DEPEND: c_uint = 1 << 3;
+const PRIORITY: c_uint = 1 << 4;
+const UP: c_uint = 1 << 8;
+const GRAIN: c_uint = 1 << 9;
+const IF: c_uint = 1 << 10;
+const NO_GROUP: c_uint = 1 << 11;
+const REDUCTION: c_uint = 1 << 12;
+const DETACH: c_uint = 1 << 13;
+const STRICT: c_uint = 1 << 14;
+
+/// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
+const MOST_OPEN: u32 = 64;
+/// Tasks of a queue that are looked at for one that may be run here.
+const MOST_LOOKS: usize = 16;
+
+impl Task {
+    /// Of a member.
+    pub fn implicit() -> Self {
+        Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null())
+    }
+
+    fn new(icv: Icv, parent: *const Task, team: *const Team, group: *const Group) -> Self {
+        Self {
+            icv: Cell::new(icv),
+            parent: Cell::new(parent),
+            team: Cell::new(team),
+            group: Cell::new(group),
+            function: Cell::new(None),
+            data: Cell::new(ptr::null_mut()),
+            layout: Cell::new(None),
+            is_final: Cell::new(false),
+            priority: Cell::new(0),
+            children: AtomicU32::new(0),
+            references: AtomicU32::new(1),
+            predecessors: AtomicU32::new(1),
+            parts: AtomicU32::new(1),
+            successors: Guarded::default(),
+            table: Guarded::default(),
+        }
+    }
+
+    /// A region begins for its member.
+    #[inline]
+    pub fn begin_implicit(&self, icv: Icv, parent: *const Task) {
+        self.icv.set(icv);
+        self.parent.set(parent);
+        self.group.set(ptr::null());
+        // SAFETY: the task in which the region was met waits for its end.
+        self.is_final.set(unsafe { parent.as_ref() }.is_some_and(|parent| parent.is_final.get()));
+    }
+
+    pub fn is_final(&self) -> bool {
+        self.is_final.get()
+    }
+
+    /// Is it an explicit one?
+    pub fn is_explicit(&self) -> bool {
+        self.layout.get().is_some()
+    }
+
+    fn group(&self) -> Option<&Group> {
+        // SAFETY: a group ends when its tasks are done, of which this is one, or has begun it.
+        unsafe { self.group.get().as_ref() }
+    }
+
+    /// Is it this one, or does it descend from it?
+    fn descends_from(&self, ancestor: *const Task) -> bool {
+        let mut task = ptr::from_ref(self);
+        // SAFETY: parents stay.
+        while let Some(this) = unsafe { task.as_ref() } {
+            if ptr::eq(task, ancestor) {
+                return true;
+            }
+            task = this.parent.get();
+        }
+        false
+    }
+
+    /// A new task, with a copy of its arguments.
+    ///
+    /// # Safety
+    /// `data` are arguments of this size and alignment, of which `copy` makes others.
+    unsafe fn create(
+        thread: &Thread,
+        function: Function,
+        data: *mut c_void,
+        copy: Option<Copy>,
+        (size, align): (usize, usize),
+        flags: c_uint,
+        priority: c_int,
+    ) -> &'static Self {
+        let parent = thread.task();
+        let here = Layout::new::<Self>();
+        let arguments = Layout::from_size_align(size, align.max(1)).unwrap_or(here);
+        let Ok((layout, offset)) = here.extend(arguments) else { handle_alloc_error(here) };
+        let mut task = Self::new(parent.icv.get(), parent, thread.team(), parent.group.get());
+        task.layout = Cell::new(Some(layout));
+        task.is_final = Cell::new(parent.is_final() || flags & FINAL != 0);
+        if flags & PRIORITY != 0 {
+            task.priority = Cell::new(priority.clamp(0, settings().max_task_priority as c_int) as u32);
+        }
+        // A parent without memory of its own is an implicit one, which stays.
+        parent.references.fetch_add(1, Relaxed);
+        // SAFETY: the layout is not empty; the arguments have their place in it.
+        unsafe {
+            let memory = alloc(layout);
+            if memory.is_null() {
+                handle_alloc_error(layout);
+            }
+            let there = memory.add(offset).cast::<c_void>();
+            task.function = Cell::new(Some(function));
+            task.data = Cell::new(there);
+            match copy {
+                Some(copy) => copy(there, data),
+                None => ptr::copy_nonoverlapping(data.cast::<u8>(), there.cast(), size),
+            }
+            memory.cast::<Self>().write(task);
+            &*memory.cast::<Self>()
+        }
+    }
+
+    /// One who may look at it less.
+    fn release(&self) {
+        // ORDER: AcqRel: what others did with it comes before it is freed.
+        if self.references.fetch_sub(1, AcqRel) == 1
+            && let Some(layout) = self.layout.get()
+        {
+            let parent = self.parent.get();
+            let this = ptr::from_ref(self).cast_mut();
+            // SAFETY: from `create`, and nobody has it any more. A parent stays for its children.
+            unsafe {
+                ptr::drop_in_place(this);
+                dealloc(this.cast(), layout);
+                (*parent).release();
+            }
+        }
+    }
+
+    /// Runs its code, in this thread.
+    fn run(&self, thread: &Thread) {
+        let before = thread.context();
+        thread.set_context(Context { task: self, ..before });
+        let cancelled = thread.team().is_cancelled() || self.group().is_some_and(|group| group.cancelled.load(Relaxed));
+        if !cancelled && let Some(function) = self.function.get() {
+            // SAFETY: the program's, with its arguments.
+            unsafe { function(self.data.get()) };
+        }
+        thread.set_context(before);
+    }
+
+    /// Its code has been run, or its event has come: the second of both completes it.
+    fn part_done(&self) {
+        // ORDER: AcqRel: both come before what follows.
+        if self.parts.fetch_sub(1, AcqRel) == 1 {
+            self.complete();
+        }
+    }
+
+    fn complete(&self) {
+        // SAFETY: a team stays while it has tasks, and a task's memory until `release`.
+        let team = unsafe { &*self.team.get() };
+        self.finish_dependences(team);
+        // SAFETY: the parent stays for its children, the group for its tasks.
+        let (parent, group) = unsafe { (&*self.parent.get(), self.group.get().as_ref()) };
+        let mut awaited = false;
+        if let Some(group) = group {
+            // ORDER: Release, pairs with `GOMP_taskgroup_end`. The group may be gone after it.
+            awaited |= group.tasks.fetch_sub(1, Release) == 1;
+        }
+        // ORDER: Release, pairs with `GOMP_taskwait`.
+        awaited |= parent.children.fetch_sub(1, Release) == 1;
+        self.release();
+        if awaited {
+            team.bell.0.notify();
+        }
+        team.tasks.one_done(team);
+    }
+
+    /// Its successors need not wait for it any more, and what it kept of its children's dependences goes.
+    fn finish_dependences(&self, team: &Team) {
+        let successors = self.successors.with(|successors| successors.0.take());
+        for successor in successors.into_iter().flatten() {
+            // SAFETY: it waits for us, or has another reference in `Held` until `preceded` returns.
+            unsafe { &*successor }.preceded(team);
+        }
+        drop(self.table.with(|table| table.0.take()));
+    }
+
+    /// A predecessor is done, or all have been counted.
+    fn preceded(&self, team: &Team) {
+        let function = self.function.get();
+        // ORDER: AcqRel: all predecessors come before.
+        if self.predecessors.fetch_sub(1, AcqRel) == 1 {
+            match function {
+                Some(_) => team.tasks.put(team, me(), self),
+                None => team.bell.0.notify(),
+            }
+        }
+    }
+
+    /// Waits for another one.
+    fn follow(&self, other: &Task) {
+        other.successors.with(|successors| {
+            if let Some(successors) = &mut successors.0 {
+                self.predecessors.fetch_add(1, Relaxed);
+                successors.push(self);
+            }
+        });
+    }
+
+    /// Enters what a new child depends on; with `known`, later children wait for it.
+    ///
+    /// # Safety
+    /// `list` is one that the compiler has made.
+    unsafe fn depend(&self, child: &Task, list: *const *const c_void, known: bool) {
+        // SAFETY: as promised.
+        let dependences = unsafe { Dependence::all(list) };
+        self.table.with(|table| {
+            let table = table.0.get_or_insert_default();
+            for &Dependence { address, writes } in &dependences {
+                // All memory: everything before.
+                if address == 0 {
+                    for users in table.values() {
+                        users.writer.iter().chain(&users.readers).for_each(|other| child.follow(other.task()));
+                    }
+                } else if let Some(everything) = table.get(&0) {
+                    everything.writer.iter().for_each(|other| child.follow(other.task()));
+                }
+                let users = table.entry(address).or_default();
+                if let Some(writer) = &users.writer
+                    && !ptr::eq(writer.0, child)
+                {
+                    child.follow(writer.task());
+                }
+                if writes {
+                    users
+                        .readers
+                        .iter()
+                        .filter(|reader| !ptr::eq(reader.0, child))
+                        .for_each(|reader| child.follow(reader.task()));
+                }
+                if known && writes {
+                    users.readers.clear();
+                    users.writer = Some(Held::new(child));
+                } else if known {
+                    users.readers.retain(|reader| reader.task().successors.with(|successors| successors.0.is_some()));
+                    users.readers.push(Held::new(child));
+                }
+            }
+        });
+    }
+}
+
+/// One entry of a `depend` clause.
+struct Dependence {
+    address: usize,
+    writes: bool,
+}
+
+impl Dependence {
+    /// # Safety
+    /// `list` is one that the compiler has made.
+    unsafe fn all(list: *const *const c_void) -> Vec<Self> {
+        // SAFETY: as promised; the counts come first.
+        unsafe {
+            let at = |index: usize| (*list.add(index)).addr();
+            // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are written, are
+            // written in any order, and are read; the rest are objects of two words, address and kind.
+            let (count, written, read, first) = match at(0) {
+                0 => (at(1), at(2) + at(3), at(4), 5),
+                count => (count, at(1), count - at(1), 2),
+            };
+            let plain = (0..written + read).map(|index| Self { address: at(first + index), writes: index < written });
+            let objects = (written + read..count).map(|index| {
+                let object = (*list.add(first + index)).cast::<usize>();
+                Self { address: *object, writes: *object.add(1) != 1 }
+            });
+            plain.chain(objects).collect()
+        }
+    }
+}
+
+impl Tasks {
+    /// Are there tasks that could be run?
+    #[inline(always)]
+    pub fn are_there(&self) -> bool {
+        // ORDER: Acquire, pairs with `put`: who sees a task sees the region that it belongs to.
+        self.queued.0.load(Acquire) > 0
+    }
+
+    /// Which region this is.
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Relaxed)
+    }
+
+    /// A region is over.
+    #[inline]
+    pub fn next_epoch(&self) {
+        self.epoch.store(self.epoch.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    fn one_more(&self, team: &Team) {
+        if self.open.0.fetch_add(1, Relaxed) == 0 {
+            team.hold();
+        }
+    }
+
+    fn one_done(&self, team: &Team) {
+        // ORDER: AcqRel: what all tasks did comes before the arrival at the barrier.
+        if self.open.0.fetch_sub(1, AcqRel) == 1 {
+            team.let_go();
+            team.bell.0.notify();
+        }
+    }
+
+    /// A task can be run.
+    fn put(&self, team: &Team, thread: &Thread, task: &Task) {
+        if task.priority.get() > 0 {
+            self.urgent.with(|urgent| {
+                let priority = |other: &*const Task| {
+                    // SAFETY: it is in the queue.
+                    unsafe { &**other }.priority.get()
+                };
+                let place = urgent.0.partition_point(|other| priority(other) < task.priority.get());
+                urgent.0.insert(place, task);
+                self.urgent_count.fetch_add(1, Relaxed);
+            });
+        } else {
+            // Whoever fulfils an event may be in no team, or another.
+            let number = if ptr::eq(thread.context().team, team) { thread.number() } else { 0 };
+            team.member(number as usize).queue.0.0.with(|ready| ready.0.push_back(task));
+        }
+        // ORDER: Release, pairs with `are_there`.
+        if self.queued.0.fetch_add(1, Release) == 0 {
+            team.call_for_tasks();
+        }
+    }
+
+    /// Takes a task that descends from `within`, or any. `stop` is asked under the queue's lock.
+    fn take(
+        &self,
+        team: &Team,
+        thread: &Thread,
+        within: *const Task,
+        stop: &impl Fn() -> bool,
+    ) -> Option<&'static Task> {
+        if !self.are_there() {
+            return None;
+        }
+        let may = |task: &*const Task| {
+            // SAFETY: it is in a queue.
+            within.is_null() || unsafe { &**task }.descends_from(within)
+        };
+        let own = thread.number() as usize;
+        let urgent = || {
+            self.urgent.with(|urgent| {
+                let place = if stop() { None } else { urgent.0.iter().rposition(may) };
+                place.and_then(|place| {
+                    self.urgent_count.fetch_sub(1, Relaxed);
+                    urgent.0.remove(place)
+                })
+            })
+        };
+        let newest = || {
+            team.member(own).queue.0.0.with(|Ready(ready)| {
+                let looks = ready.len().saturating_sub(MOST_LOOKS);
+                let place = if stop() { None } else { (looks..ready.len()).rev().find(|&place| may(&ready[place])) };
+                place.and_then(|place| ready.remove(place))
+            })
+        };
+        let oldest = |victim: usize| {
+            team.member(victim).queue.0.0.with(|Ready(ready)| {
+                let place =
+                    if stop() { None } else { (0..ready.len().min(MOST_LOOKS)).find(|&place| may(&ready[place])) };
+                place.and_then(|place| ready.remove(place))
+            })
+        };
+        let first = if self.urgent_count.load(Relaxed) > 0 { urgent() } else { None };
+        let size = team.size() as usize;
+        let task = first.or_else(newest).or_else(|| (1..size).find_map(|step| oldest((own + step) % size)))?;
+        self.queued.0.fetch_sub(1, Relaxed);
+        // SAFETY: from a queue, and now ours.
+        Some(unsafe { &*task })
+    }
+
+    /// Runs whatever there is, until `stop`.
+    #[cold]
+    #[inline(never)]
+    pub fn run_all(&self, team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
+        while let Some(task) = self.take(team, thread, ptr::null(), &stop) {
+            task.run(thread);
+            task.part_done();
+        }
+    }
+
+    /// Runs tasks, and waits for those that others run, until all are done.
+    pub fn finish(&self, team: &Team, thread: &Thread) {
+        // ORDER: Acquire, pairs with `one_done`.
+        while self.open.0.load(Acquire) > 0 {
+            self.run_all(team, thread, || false);
+            let watch = team.bell.0.watch();
+            // ORDER: Acquire, as above.
+            watch.wait(&|| self.are_there() || self.open.0.load(Acquire) == 0);
+        }
+    }
+}
+
+/// Runs descendants of the current task until `done`, for which somebody rings the team's bell.
+fn work_until(thread: &Thread, done: impl Fn() -> bool) {
+    let team = thread.team();
+    while !done() {
+        let run = |task: Option<&Task>| {
+            task.is_some_and(|task| {
+                task.run(thread);
+                task.part_done();
+                true
+            })
+        };
+        let take = || team.tasks.take(team, thread, thread.context().task, &|| false);
+        if run(take()) {
+            continue;
+        }
+        let watch = team.bell.0.watch();
+        match take() {
+            task @ Some(_) => {
+                drop(watch);
+                run(task);
+            }
+            None if done() => return,
+            None => watch.wait(&done),
+        }
+    }
+}
+
+/// Runs a task that nobody waits for elsewhere, now.
+fn run_now(thread: &Thread, task: &Task) {
+    task.run(thread);
+    task.finish_dependences(thread.team());
+    task.release();
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_task(
+    function: Function,
+    data: *mut c_void,
+    copy: Option<Copy>,
+    size: c_long,
+    align: c_long,
+    deferred: bool,
+    flags: c_uint,
+    depend: *const *const c_void,
+    priority: c_int,
+    event: *mut *const Task,
+) {
+    // SAFETY: the compiler's arguments.
+    unsafe { spawn(function, data, copy, (size as usize, align as usize), deferred, flags, depend, priority, event) };
+}
+
+/// # Safety
+/// As [`Task::create`]; `depend` is there where the flags say so, and `event` likewise.
+#[allow(clippy::too_many_arguments)] // the ABI's
+unsafe fn spawn(
+    function: Function,
+    data: *mut c_void,
+    copy: Option<Copy>,
+    arguments: (usize, usize),
+    deferred: bool,
+    flags: c_uint,
+    depend: *const *const c_void,
+    priority: c_int,
+    event: *mut *const Task,
+) {
+    let thread = me();
+    let (team, parent) = (thread.team(), thread.task());
+    if team.is_cancelled() || parent.group().is_some_and(|group| group.cancelled.load(Relaxed)) {
+        return;
+    }
+    let has_event = flags & DETACH != 0 && !event.is_null();
+    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size();
+    let now = !deferred || parent.is_final() || team.size() == 1 && !has_event || many;
+    // SAFETY: the compiler's arguments.
+    unsafe {
+        // As the compiler wants it: what the constructor copies may depend on what a predecessor does.
+        if now && flags & DEPEND != 0 {
+            await_predecessors(thread, depend);
+        }
+        let task = Task::create(thread, function, data, copy, arguments, flags, priority);
+        if now && !has_event {
+            return run_now(thread, task);
+        }
+        if has_event {
+            task.parts.store(2, Relaxed);
+            *event = task;
+        }
+        parent.children.fetch_add(1, Relaxed);
+        if let Some(group) = parent.group() {
+            group.tasks.fetch_add(1, Relaxed);
+        }
+        team.tasks.one_more(team);
+        if now {
+            task.run(thread);
+            return task.part_done();
+        }
+        if flags & DEPEND != 0 {
+            parent.depend(task, depend, true);
+            task.preceded(team);
+        } else {
+            task.predecessors.store(0, Relaxed);
+            team.tasks.put(team, thread, task);
+        }
+    }
+}
+
+/// Waits for the tasks that a task with these dependences would wait for.
+///
+/// # Safety
+/// `list` is one that the compiler has made.
+unsafe fn await_predecessors(thread: &Thread, list: *const *const c_void) {
+    let parent = thread.task();
+    if parent.children.load(Relaxed) == 0 {
+        return;
+    }
+    let nobody = Task::new(parent.icv.get(), parent, thread.team(), ptr::null());
+    // SAFETY: as promised.
+    unsafe { parent.depend(&nobody, list, false) };
+    // ORDER: Acquire, pairs with `preceded`: this takes back the 1 of the beginning.
+    nobody.predecessors.fetch_sub(1, Relaxed);
+    work_until(thread, || nobody.predecessors.load(Acquire) == 0);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskwait() {
+    let thread = me();
+    let task = thread.task();
+    // ORDER: Acquire, pairs with `complete`.
+    if task.children.load(Acquire) > 0 {
+        work_until(thread, || task.children.load(Acquire) == 0);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
+    // SAFETY: the compiler's.
+    unsafe { await_predecessors(me(), list) };
+}
+
+/// All tasks are tied, and a thread that yields may run nothing but children, of which it runs the newest.
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskyield() {
+    let thread = me();
+    let team = thread.team();
+    if let Some(task) = team.tasks.take(team, thread, thread.context().task, &|| false) {
+        task.run(thread);
+        task.part_done();
+    }
+}
+
+/// A new group around what the current task makes next.
+pub fn begin_group(thread: &Thread) {
+    let task = thread.task();
+    let group = Group {
+        outer: task.group.get(),
+        tasks: AtomicU32::new(0),
+        cancelled: AtomicBool::new(false),
+        reductions: Cell::new(ptr::null_mut()),
+    };
+    task.group.set(Box::into_raw(Box::new(group)));
+}
+
+/// Waits for the tasks of the current task's innermost group, which ends.
+pub fn end_group(thread: &Thread) {
+    let task = thread.task();
+    let inner = task.group.get();
+    // SAFETY: from `begin_group`, and freed below.
+    let Some(group) = (unsafe { inner.as_ref() }) else { return };
+    // ORDER: Acquire, pairs with `complete`.
+    work_until(thread, || group.tasks.load(Acquire) == 0);
+    task.group.set(group.outer);
+    // SAFETY: its tasks are done, and whoever did the last does not look at it any more.
+    drop(unsafe { Box::from_raw(inner.cast_mut()) });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskgroup_start() {
+    begin_group(me());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskgroup_end() {
+    end_group(me());
+}
+
+/// What the innermost group of the current task reduces.
+pub fn set_group_reductions(thread: &Thread, list: *mut usize) {
+    if let Some(group) = thread.task().group() {
+        group.reductions.set(list);
+    }
+}
+
+/// Cancels the innermost group of the current task.
+pub fn cancel_group(thread: &Thread) {
+    if let Some(group) = thread.task().group() {
+        group.cancelled.store(true, Relaxed);
+    }
+}
+
+/// Is the innermost group of the current task cancelled?
+pub fn group_is_cancelled(thread: &Thread) -> bool {
+    thread.task().group().is_some_and(|group| group.cancelled.load(Relaxed))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
+    // SAFETY: a task that waits for this.
+    unsafe { &*event }.part_done();
+}
+
+/// What the arguments of a `taskloop`'s tasks begin with, with the loop's type for both.
+#[repr(C)]
+struct Bounds {
+    begin: u64,
+    end: u64,
+    reductions: *mut usize,
+}
+
+/// The tasks of a `taskloop`.
+struct Taskloop {
+    function: Function,
+    data: *mut c_void,
+    copy: Option<Copy>,
+    arguments: (usize, usize),
+    flags: c_uint,
+    /// Tasks, or iterations a task; 0: neither was given.
+    count: u64,
+    priority: c_int,
+    begin: u64,
+    step: u64,
+    iterations: u64,
+    end: u64,
+}
+
+impl Taskloop {
+    /// How many tasks, and how many iterations each; the first so many have one more.
+    fn cut(&self, size: u32) -> (u64, u64, u64) {
+        let tasks = match self.count {
+            0 => size as u64,
+            // At least so many iterations a task, and less than twice as many; or exactly, but for the last.
+            grain if self.flags & GRAIN != 0 && self.flags & STRICT != 0 => {
+                return (self.iterations.div_ceil(grain), grain, 0);
+            }
+            grain if self.flags & GRAIN != 0 => (self.iterations / grain).max(1),
+            tasks => tasks,
+        };
+        let tasks = tasks.min(self.iterations).max(1);
+        (tasks, self.iterations / tasks, self.iterations % tasks)
+    }
+
+    /// # Safety
+    /// As [`Task::create`]; the arguments begin with [`Bounds`].
+    unsafe fn run(&self) {
+        if self.iterations == 0 {
+            return;
+        }
+        let thread = me();
+        let grouped = self.flags & NO_GROUP == 0;
+        let bounds = self.data.cast::<Bounds>();
+        if grouped {
+            begin_group(thread);
+            if self.flags & REDUCTION != 0 {
+                // SAFETY: as the flag says.
+                unsafe { reductions::GOMP_taskgroup_reduction_register((*bounds).reductions) };
+            }
+        }
+        let (tasks, each, longer) = self.cut(thread.team().size());
+        let deferred = self.flags & IF != 0;
+        let mut done = 0;
+        for index in 0..tasks {
+            let next = (done + each + (index < longer) as u64).min(self.iterations);
+            let at = |iteration: u64| self.begin.wrapping_add(iteration.wrapping_mul(self.step));
+            // SAFETY: the compiler's arguments, of which the first two are the task's bounds.
+            unsafe {
+                (*bounds).begin = at(done);
+                (*bounds).end = if next == self.iterations { self.end } else { at(next) };
+                let flags = self.flags & (FINAL | PRIORITY);
+                let none = ptr::null_mut();
+                spawn(
+                    self.function,
+                    self.data,
+                    self.copy,
+                    self.arguments,
+                    deferred,
+                    flags,
+                    ptr::null(),
+                    self.priority,
+                    none,
+                );
+            }
+            done = next;
+        }
+        if grouped {
+            end_group(thread);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_taskloop(
+    function: Function,
+    data: *mut c_void,
+    copy: Option<Copy>,
+    size: c_long,
+    align: c_long,
+    flags: c_uint,
+    count: c_ulong,
+    priority: c_int,
+    begin: c_long,
+    end: c_long,
+    step: c_long,
+) {
+    let iterations = crate::loops::iterations(begin, end, step);
+    let arguments = (size as usize, align as usize);
+    let (begin, end, step) = (begin as u64, end as u64, step as u64);
+    let taskloop = Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
+    // SAFETY: the compiler's arguments.
+    unsafe { taskloop.run() };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_taskloop_ull(
+    function: Function,
+    data: *mut c_void,
+    copy: Option<Copy>,
+    size: c_long,
+    align: c_long,
+    flags: c_uint,
+    count: c_ulong,
+    priority: c_int,
+    begin: u64,
+    end: u64,
+    step: u64,
+) {
+    let iterations = crate::loops::iterations_ull(flags & UP != 0, begin, end, step);
+    let arguments = (size as usize, align as usize);
+    let taskloop = Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
+    // SAFETY: the compiler's arguments.
+    unsafe { taskloop.run() };
+}

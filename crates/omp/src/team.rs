@@ -1,0 +1,668 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Teams: fork, join and barrier.
+//!
+//! A primary thread keeps its helpers in a [`Pool`] from region to region. They meet at two barriers, both the project's default (`b-wakeful`),
+//! which decides by the processors really to be had whether who waits spins, yields or sleeps:
+//! - *fork*, of all helpers and the primary thread, which arrives there and does not wait, when it has written what is to be run;
+//! - *barrier*, of the region's members: the program's barriers, and the region's end, where the helpers arrive and do not wait.
+//!
+//! So a region costs two arrivals a member, and nobody is waited for twice. Whoever waits at either runs tasks as soon as there are any
+//! ([`BWakeful::await_or`]); a task that is not done is a party more to the barrier, which therefore does not open.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+
+use linux::Linux;
+use platform::Platform;
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
+
+use crate::affinity::{self, Partition};
+use crate::icv::{Bind, Icv, MOST_THREADS, settings};
+use crate::loops::{Loop, Shape, Share};
+use crate::reductions;
+use crate::tasks::{self, Queue, Task, Tasks};
+use crate::thread::{Context, Thread, me};
+use crate::wait::Event;
+
+/// An outlined function of the program's.
+pub type Function = unsafe extern "C" fn(*mut c_void);
+
+/// On a cache line of its own, and on the next, which processors fetch with it.
+#[repr(align(128))]
+#[derive(Default)]
+pub struct Apart<T>(pub T);
+
+/// Worksharing constructs that the fastest member may be ahead of the slowest.
+/// COST: bytes, 128 each; LLVM's runtime has 7.
+pub const SHARES: usize = 16;
+
+/// A thread's part of a team.
+#[repr(align(128))]
+pub struct Member {
+    number: u32,
+    /// Worksharing constructs that it has come to; of those that need it, a single one's.
+    pub constructs: Cell<u32>,
+    pub singles: Cell<u32>,
+    /// Barriers in this region.
+    pub meetings: Cell<u32>,
+    pub work: Loop,
+    /// The implicit task.
+    pub task: Task,
+    pub queue: Queue,
+}
+
+// SAFETY: what is not atomic is used by the thread that is this member, and by the primary thread between regions; the barriers order them.
+unsafe impl Sync for Member {}
+// SAFETY: it points to nothing that is a thread's own.
+unsafe impl Send for Member {}
+
+/// A team: one for a region at a time.
+pub struct Team {
+    // Written by the primary thread between regions.
+    size: Cell<u32>,
+    level: Cell<u32>,
+    active_level: Cell<u32>,
+    function: Cell<Option<Function>>,
+    data: Cell<*mut c_void>,
+    icv: Cell<Icv>,
+    bind: Cell<Bind>,
+    primary: Cell<(Option<u32>, Partition)>,
+    league: Cell<(u32, u32)>,
+    constructs: Cell<u32>,
+    singles: Cell<u32>,
+    /// The region is a combined construct: all begin in this loop.
+    combined: Cell<Option<Shape>>,
+    /// What the tasks of the whole region reduce, or null.
+    reductions: Cell<*mut usize>,
+    /// What the primary thread was in.
+    outside: Cell<Option<Context>>,
+    members: UnsafeCell<Vec<Box<Member>>>,
+    generation: Cell<u32>,
+    // Written in regions.
+    barrier: Apart<BWakeful<Linux>>,
+    pub single: Apart<AtomicU32>,
+    pub copyprivate: AtomicPtr<c_void>,
+    pub tasks: Tasks,
+    pub bell: Apart<Event>,
+    cancelled: Apart<AtomicBool>,
+    /// The number of the barrier, and 1 more, before which a worksharing construct was cancelled.
+    pub work_cancelled: AtomicU32,
+    /// For barriers that a cancellation ends, in regions that can be cancelled.
+    early_barrier: Apart<UnsafeCell<BWakeful<Linux>>>,
+    pub shares: [Share; SHARES],
+    /// The pool's.
+    fork: *const BWakeful<Linux>,
+}
+
+// SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and read in regions; the barriers order that.
+unsafe impl Sync for Team {}
+// SAFETY: it points to nothing that is a thread's own.
+unsafe impl Send for Team {}
+
+impl Team {
+    pub fn new() -> Self {
+        let icv = settings().initial;
+        Self {
+            size: Cell::new(1),
+            level: Cell::new(0),
+            active_level: Cell::new(0),
+            function: Cell::new(None),
+            data: Cell::new(ptr::null_mut()),
+            icv: Cell::new(icv),
+            bind: Cell::new(Bind::False),
+            primary: Cell::new((None, (0, 0))),
+            league: Cell::new((0, 1)),
+            constructs: Cell::new(0),
+            singles: Cell::new(0),
+            combined: Cell::new(None),
+            reductions: Cell::new(ptr::null_mut()),
+            outside: Cell::new(None),
+            members: UnsafeCell::new(vec![Member::new(0)]),
+            generation: Cell::new(0),
+            barrier: Apart(BWakeful::new(1)),
+            single: Apart::default(),
+            copyprivate: AtomicPtr::default(),
+            tasks: Tasks::default(),
+            bell: Apart::default(),
+            cancelled: Apart::default(),
+            work_cancelled: AtomicU32::new(0),
+            early_barrier: Apart(UnsafeCell::new(BWakeful::new(1))),
+            shares: std::array::from_fn(Share::new),
+            fork: ptr::null(),
+        }
+    }
+
+    /// The team of an initial thread.
+    pub fn be_root(&self, icv: Icv) {
+        self.member(0).task.begin_implicit(icv, ptr::null());
+    }
+
+    pub fn context(&self, number: usize) -> Context {
+        let member = self.member(number);
+        Context { team: self, member, task: &raw const member.task }
+    }
+
+    #[inline]
+    pub fn member(&self, number: usize) -> &Member {
+        &self.members()[number]
+    }
+
+    #[inline]
+    fn members(&self) -> &[Box<Member>] {
+        // SAFETY: grows between regions only.
+        unsafe { &*self.members.get() }
+    }
+
+    #[inline(always)]
+    pub fn size(&self) -> u32 {
+        self.size.get()
+    }
+
+    pub fn level(&self) -> u32 {
+        self.level.get()
+    }
+
+    pub fn active_level(&self) -> u32 {
+        self.active_level.get()
+    }
+
+    /// The context in which this team's region was met.
+    pub fn outside(&self) -> Option<Context> {
+        self.outside.get()
+    }
+
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        // ORDER: Acquire, pairs with `cancel`.
+        self.cancelled.0.load(Acquire)
+    }
+
+    /// Ends the region for all who come to a cancellation point or wait at a barrier.
+    pub fn cancel(&self) {
+        // ORDER: Release, pairs with `is_cancelled`.
+        self.cancelled.0.store(true, Release);
+        // SAFETY: made anew between regions only.
+        unsafe { &*self.early_barrier.0.get() }.summon();
+    }
+
+    /// Has everybody else been left behind in the process from which this one was forked, in this region?
+    fn is_alone(&self) -> bool {
+        self.generation.get() != Linux::generation()
+    }
+
+    /// There are tasks where there were none: who waits at a barrier is to run them.
+    pub fn call_for_tasks(&self) {
+        self.barrier.0.summon();
+        // SAFETY: the pool's, which has this team; an initial thread's has none.
+        if let Some(fork) = unsafe { self.fork.as_ref() } {
+            fork.summon();
+        }
+        // SAFETY: made anew between regions only.
+        unsafe { &*self.early_barrier.0.get() }.summon();
+        self.bell.0.notify();
+    }
+
+    /// A party more to the barrier, while tasks are not done.
+    pub fn hold(&self) {
+        // Room for it is left by `MOST_THREADS`.
+        self.barrier.0.join();
+    }
+
+    /// The last task is done.
+    pub fn let_go(&self) {
+        self.barrier.0.arrive_and_drop();
+    }
+
+    /// Waits for all members, and for all tasks.
+    pub fn meet(&self, thread: &Thread) {
+        let meetings = &thread.member().meetings;
+        meetings.set(meetings.get().wrapping_add(1));
+        self.wait_for_all(thread);
+    }
+
+    #[inline]
+    fn wait_for_all(&self, thread: &Thread) {
+        match self.size() {
+            1 => self.tasks.finish(self, thread),
+            _ if self.is_alone() => {}
+            _ => self.wait_at(&self.barrier.0, thread, || false),
+        }
+    }
+
+    /// As [`Team::meet`]; true, at once or early, if the region is cancelled.
+    pub fn meet_or_cancelled(&self, thread: &Thread) -> bool {
+        let meetings = &thread.member().meetings;
+        meetings.set(meetings.get().wrapping_add(1));
+        if self.size() == 1 || self.is_cancelled() || self.is_alone() {
+            return self.is_cancelled();
+        }
+        // Tasks first: this barrier knows nothing of them.
+        self.tasks.finish(self, thread);
+        // SAFETY: made anew between regions only.
+        self.wait_at(unsafe { &*self.early_barrier.0.get() }, thread, || self.is_cancelled());
+        self.is_cancelled()
+    }
+
+    #[inline]
+    fn wait_at(&self, barrier: &BWakeful<Linux>, thread: &Thread, left: impl Fn() -> bool) {
+        if self.tasks.are_there() {
+            self.tasks.run_all(self, thread, || false);
+        }
+        if let Some(episode) = barrier.enter() {
+            while !barrier.await_or(&episode, || self.tasks.are_there() || left()) {
+                if left() {
+                    return;
+                }
+                self.tasks.run_all(self, thread, || false);
+            }
+        }
+    }
+
+    /// The size of a region's team (OpenMP 5.1, section 2.6.1).
+    fn decide(&self, icv: &Icv, wanted: u32) -> u32 {
+        if wanted == 1 || self.active_level.get() >= icv.max_active_levels {
+            return 1;
+        }
+        let threads = if wanted > 0 { wanted } else { icv.threads };
+        let threads = threads.min(icv.thread_limit).min(MOST_THREADS);
+        if icv.dynamic {
+            Linux::refresh_processors(None);
+            return threads.min(Linux::processors());
+        }
+        threads
+    }
+
+    /// A member begins.
+    #[inline]
+    fn admit(&self, thread: &Thread, number: usize) {
+        let member = self.member(number);
+        let outside = self.outside.get().map_or(ptr::null(), |context| context.task);
+        member.task.begin_implicit(self.icv.get(), outside);
+        member.constructs.set(self.constructs.get());
+        member.singles.set(self.singles.get());
+        member.meetings.set(0);
+        if let Some(shape) = self.combined.get() {
+            member.work.join_combined(self, member, shape);
+        }
+        thread.set_context(Context { team: self, member, task: &raw const member.task });
+        if !self.reductions.get().is_null() {
+            tasks::begin_group(thread);
+            tasks::set_group_reductions(thread, self.reductions.get());
+        }
+        if self.bind.get() != Bind::False {
+            self.place(thread, number as u32);
+        }
+    }
+
+    #[cold]
+    fn place(&self, thread: &Thread, number: u32) {
+        let (primary, partition) = self.primary.get();
+        let size = self.size.get();
+        if let Some(there) = affinity::assign(self.bind.get(), number, size, primary.unwrap_or(partition.0), partition)
+        {
+            thread.location.enter(there);
+        }
+        if settings().display_affinity {
+            eprintln!("{}", affinity::describe(&settings().affinity_format));
+        }
+    }
+}
+
+impl Member {
+    fn new(number: u32) -> Box<Self> {
+        Box::new(Self {
+            number,
+            constructs: Cell::new(0),
+            singles: Cell::new(0),
+            meetings: Cell::new(0),
+            work: Loop::default(),
+            task: Task::implicit(),
+            queue: Queue::default(),
+        })
+    }
+
+    #[inline(always)]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// A primary thread's team and helpers.
+pub struct Pool {
+    team: Team,
+    fork: Apart<BWakeful<Linux>>,
+    /// What the helpers are to do when they are released for the even, and the odd, time. One that is not wanted is not waited for, and may
+    /// look at it only when the next region has begun; but not when the one after that has.
+    orders: [AtomicU64; 2],
+    /// Times that helpers were released.
+    forks: Cell<u32>,
+    helpers: Cell<u32>,
+    /// Threads of the team's barrier.
+    parties: Cell<u32>,
+    /// Regions in a row that wanted fewer.
+    surplus: Cell<u32>,
+}
+
+/// What helpers are to do: those below `size` are members, those up to `keep` stay.
+struct Order {
+    size: u32,
+    keep: u32,
+}
+
+impl Order {
+    fn to_word(self) -> u64 {
+        (self.keep as u64) << 32 | self.size as u64
+    }
+
+    fn from_word(word: u64) -> Self {
+        Self { size: word as u32, keep: (word >> 32) as u32 }
+    }
+}
+
+// SAFETY: as for teams.
+unsafe impl Sync for Pool {}
+
+/// COST: regions in a row for which helpers are woken that are not wanted, before they end: a thread costs about as much as so many.
+const SURPLUS_REGIONS: u32 = 32;
+
+/// What a new helper is told.
+struct Recruit {
+    pool: Arc<Pool>,
+    number: usize,
+    forks: u32,
+}
+
+impl Pool {
+    pub fn new() -> Arc<Self> {
+        Arc::new_cyclic(|pool: &std::sync::Weak<Self>| {
+            let mut team = Team::new();
+            team.generation.set(Linux::generation());
+            // SAFETY: in bounds of the allocation of which this is the pointer.
+            team.fork = unsafe { &raw const (*pool.as_ptr()).fork.0 };
+            Self {
+                team,
+                fork: Apart(BWakeful::new(1)),
+                orders: Default::default(),
+                forks: Cell::new(0),
+                helpers: Cell::new(0),
+                parties: Cell::new(1),
+                surplus: Cell::new(0),
+            }
+        })
+    }
+
+    /// Are its helpers in this process?
+    pub fn is_here(&self) -> bool {
+        self.helpers.get() == 0 || !self.team.is_alone()
+    }
+
+    /// Brings the team to this size; less if no more threads are to be had.
+    #[inline]
+    fn hire(&self, size: u32) -> u32 {
+        let size = if size > 1 && size - 1 > self.helpers.get() { self.grow(size) } else { size };
+        self.team.size.set(size);
+        if size > 1 && size != self.parties.get() {
+            self.resize(size);
+        }
+        size
+    }
+
+    #[cold]
+    fn resize(&self, size: u32) {
+        let (barrier, was) = (&self.team.barrier.0, self.parties.replace(size));
+        (was..size).for_each(|_| _ = barrier.join());
+        (size..was).for_each(|_| barrier.arrive_and_drop());
+        // SAFETY: between regions.
+        unsafe { *self.team.early_barrier.0.get() = BWakeful::new(size) };
+    }
+
+    /// Lets the helpers go on.
+    #[inline]
+    fn release(&self, size: u32) {
+        let helpers = self.helpers.get();
+        let surplus = if size <= helpers { self.surplus.get() + 1 } else { 0 };
+        let keep = if surplus >= SURPLUS_REGIONS { size - 1 } else { helpers };
+        self.surplus.set(surplus);
+        self.helpers.set(keep);
+        self.order(Order { size, keep });
+    }
+
+    #[inline]
+    fn order(&self, order: Order) {
+        let forks = self.forks.get();
+        // The fork publishes it.
+        self.orders[forks as usize % 2].store(order.to_word(), Relaxed);
+        self.forks.set(forks.wrapping_add(1));
+        self.fork.0.arrive_only();
+    }
+
+    /// Starts helpers until there are enough. One that cannot be had is done without.
+    #[cold]
+    fn grow(&self, size: u32) -> u32 {
+        if self.helpers.get() == 0 {
+            self.team.generation.set(Linux::generation());
+        }
+        // SAFETY: between regions, by the primary thread.
+        let members = unsafe { &mut *self.team.members.get() };
+        while self.helpers.get() < size - 1 {
+            let number = self.helpers.get() + 1;
+            if members.len() <= number as usize {
+                members.push(Member::new(number));
+            }
+            // A party to the fork, before the thread: that might come there first.
+            self.fork.0.join();
+            if !self.start(number as usize) {
+                self.fork.0.arrive_and_drop();
+                break;
+            }
+            self.helpers.set(number);
+        }
+        self.helpers.get() + 1
+    }
+
+    fn start(&self, number: usize) -> bool {
+        // SAFETY: in an `Arc`, as `new` has made it.
+        let pool = unsafe {
+            Arc::increment_strong_count(self);
+            Arc::from_raw(self)
+        };
+        let recruit = Box::into_raw(Box::new(Recruit { pool, number, forks: self.forks.get() }));
+        // SAFETY: the attributes are initialised before they are used; the new thread gets the recruit.
+        let started = unsafe {
+            let mut attributes = std::mem::zeroed();
+            libc::pthread_attr_init(&mut attributes);
+            libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+            if let Some(stack) = settings().stack
+                && libc::pthread_attr_setstacksize(&mut attributes, stack) != 0
+            {
+                eprintln!("wakeful: OMP_STACKSIZE={stack}B is too small for a thread; the system's default is used");
+            }
+            let mut thread = 0;
+            let result = libc::pthread_create(&mut thread, &attributes, serve, recruit.cast());
+            libc::pthread_attr_destroy(&mut attributes);
+            result == 0
+        };
+        if !started {
+            // SAFETY: nobody has it.
+            drop(unsafe { Box::from_raw(recruit) });
+        }
+        started
+    }
+
+    /// Ends the helpers.
+    pub fn dismiss(&self) {
+        if self.helpers.replace(0) > 0 {
+            self.order(Order { size: 1, keep: 0 });
+        }
+    }
+}
+
+/// A helper's life.
+extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
+    // SAFETY: from `start`.
+    let Recruit { pool, number, mut forks } = *unsafe { Box::from_raw(recruit.cast::<Recruit>()) };
+    let (team, fork) = (&pool.team, &pool.fork.0);
+    let idle = Context { team, member: ptr::null(), task: ptr::null() };
+    Thread::helper(idle, |thread| {
+        let mut is_member = false;
+        let mut epoch = 0;
+        loop {
+            if let Some(episode) = fork.enter() {
+                while !fork.await_or(&episode, || is_member && team.tasks.are_there()) {
+                    // Those of the region that is just ending.
+                    team.tasks.run_all(team, thread, || team.tasks.epoch() != epoch);
+                }
+            }
+            let order = Order::from_word(pool.orders[forks as usize % 2].load(Relaxed));
+            forks = forks.wrapping_add(1);
+            is_member = (number as u32) < order.size;
+            if number as u32 > order.keep {
+                return fork.arrive_and_drop();
+            }
+            if !is_member {
+                continue;
+            }
+            epoch = team.tasks.epoch();
+            team.admit(thread, number);
+            thread.league.set(team.league.get());
+            if let Some(function) = team.function.get() {
+                // SAFETY: the region's, with its data.
+                unsafe { function(team.data.get()) };
+            }
+            if team.tasks.are_there() {
+                team.tasks.run_all(team, thread, || false);
+            }
+            team.leave_reductions(thread);
+            team.barrier.0.arrive_only();
+        }
+    });
+    ptr::null_mut()
+}
+
+/// Begins a region: the helpers run `function`, and the calling thread is in it. `wanted` as in the clause, 0 without one.
+///
+/// # Safety
+/// `function` may be called with `data` by all threads until [`end`].
+#[inline]
+pub unsafe fn begin(function: Function, data: *mut c_void, wanted: u32, flags: u32, combined: Option<Shape>) {
+    // SAFETY: as promised.
+    unsafe { begin_with(function, data, wanted, flags, combined, ptr::null_mut()) };
+}
+
+/// As [`begin`], where the region's tasks reduce.
+///
+/// # Safety
+/// Likewise; `list` is the compiler's.
+pub unsafe fn begin_reducing(function: Function, data: *mut c_void, wanted: u32, flags: u32, list: *mut usize) {
+    // SAFETY: as promised.
+    unsafe { begin_with(function, data, wanted, flags, None, list) };
+}
+
+/// # Safety
+/// As above.
+#[inline(always)]
+unsafe fn begin_with(
+    function: Function,
+    data: *mut c_void,
+    wanted: u32,
+    flags: u32,
+    combined: Option<Shape>,
+    reduced: *mut usize,
+) {
+    let thread = me();
+    let outside = thread.context();
+    let icv = thread.icv();
+    let (level, active_level) = (thread.team().level(), thread.team().active_level());
+    let size = thread.team().decide(&icv, wanted);
+    let pool = thread.enter_pool();
+    let team = &pool.team;
+    // Of the last region here.
+    let before = team.member(0);
+    team.constructs.set(before.constructs.get());
+    team.singles.set(before.singles.get());
+    let size = pool.hire(size);
+    team.level.set(level + 1);
+    team.active_level.set(active_level + (size > 1) as u32);
+    team.function.set(Some(function));
+    team.data.set(data);
+    team.icv.set(settings().inherit(icv, level + 1));
+    team.outside.set(Some(outside));
+    team.league.set(thread.league.get());
+    team.combined.set(combined);
+    team.reductions.set(reduced);
+    if !reduced.is_null() {
+        // SAFETY: as promised.
+        unsafe { reductions::register(reduced, ptr::null_mut(), size) };
+    }
+    if let Some(shape) = combined {
+        team.open_combined(shape);
+    }
+    team.bind.set(match (icv.bind, Bind::from_u32(flags & 7)) {
+        (Bind::False, _) => Bind::False,
+        (bind, None | Some(Bind::False)) => bind,
+        (_, Some(bind)) => bind,
+    });
+    if team.bind.get() != Bind::False {
+        if thread.location.place().is_none()
+            && let Some(there) = affinity::assign(Bind::Primary, 0, 1, 0, thread.location.partition())
+        {
+            thread.location.enter(there);
+        }
+        team.primary.set((thread.location.place(), thread.location.partition()));
+    }
+    if size > 1 {
+        pool.release(size);
+    }
+    team.admit(thread, 0);
+}
+
+/// Ends the region that the calling thread has begun, when everybody has come to its end and all tasks are done.
+#[inline]
+pub fn end() {
+    let thread = me();
+    let pool = thread.pool();
+    let team = &pool.team;
+    team.leave_reductions(thread);
+    team.wait_for_all(thread);
+    if team.is_cancelled() {
+        team.renew();
+    }
+    if team.bind.get() != Bind::False {
+        thread.location.set_partition(Some(team.primary.get().1));
+    }
+    team.tasks.next_epoch();
+    if let Some(outside) = team.outside.get() {
+        thread.set_context(outside);
+    }
+    thread.leave_pool();
+}
+
+impl Team {
+    /// After a cancelled region, of which everybody may have left a different part undone.
+    #[cold]
+    fn renew(&self) {
+        self.cancelled.0.store(false, Relaxed);
+        // SAFETY: between regions.
+        unsafe { *self.early_barrier.0.get() = BWakeful::new(self.size()) };
+        let first = self.member(0);
+        first.constructs.set(0);
+        first.singles.set(0);
+        self.single.0.store(0, Relaxed);
+        self.shares.iter().enumerate().for_each(|(index, share)| share.renew(index));
+    }
+
+    /// The group that all is in has no tasks any more when the region ends, which is waited for there.
+    fn leave_reductions(&self, thread: &Thread) {
+        if !self.reductions.get().is_null() {
+            tasks::end_group(thread);
+        }
+    }
+
+    fn open_combined(&self, shape: Shape) {
+        let construct = self.constructs.get();
+        self.shares[construct as usize % SHARES].open_alone(construct, self.size(), &shape);
+    }
+}

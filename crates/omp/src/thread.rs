@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The calling thread: what it executes, for which team, and the helpers that it has.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use crate::affinity::Location;
+use crate::icv::{Icv, settings};
+use crate::tasks::Task;
+use crate::team::{Member, Pool, Team};
+
+/// What a thread executes.
+#[derive(Clone, Copy)]
+pub struct Context {
+    pub team: *const Team,
+    pub member: *const Member,
+    pub task: *const Task,
+}
+
+/// A thread that has come to this library, or was made by it.
+pub struct Thread {
+    context: Cell<Context>,
+    /// The teams of which it is the primary thread, by how many of them it is in.
+    pools: UnsafeCell<Vec<Arc<Pool>>>,
+    depth: Cell<usize>,
+    pub location: Location,
+    /// Number and count in a league of teams.
+    pub league: Cell<(u32, u32)>,
+    /// The team that an initial thread is in, alone; not there for helpers.
+    _root: Option<Box<Team>>,
+}
+
+/// The calling thread.
+#[inline(always)]
+pub fn me() -> &'static Thread {
+    let thread = own::get();
+    if thread.is_null() {
+        first_use()
+    } else {
+        // SAFETY: set below, to what lives until the thread ends.
+        unsafe { &*thread }
+    }
+}
+
+/// The calling thread, unless it is new here.
+pub fn known() -> Option<&'static Thread> {
+    // SAFETY: as in `me`.
+    unsafe { own::get().as_ref() }
+}
+
+#[cold]
+#[inline(never)]
+fn first_use() -> &'static Thread {
+    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: the key is written by the call; a failure leaves 0, and then a thread's end goes unnoticed at worst.
+        unsafe { libc::pthread_key_create(&mut key, Some(ended)) };
+        key
+    });
+    let root = Box::new(Team::new());
+    root.be_root(settings().initial);
+    let context = root.context(0);
+    let thread = Box::into_raw(Box::new(Thread::new(context, Some(root))));
+    own::set(thread);
+    // SAFETY: a key of ours; the thread is ours until `ended`.
+    unsafe {
+        libc::pthread_setspecific(*key, thread.cast());
+        &*thread
+    }
+}
+
+/// A thread of the program's ends: its helpers do.
+extern "C" fn ended(thread: *mut libc::c_void) {
+    own::set(ptr::null());
+    // SAFETY: from `first_use`, and nobody else's.
+    let thread = unsafe { Box::from_raw(thread.cast::<Thread>()) };
+    thread.release_helpers();
+}
+
+impl Thread {
+    fn new(context: Context, root: Option<Box<Team>>) -> Self {
+        Self {
+            context: Cell::new(context),
+            pools: UnsafeCell::new(Vec::new()),
+            depth: Cell::new(0),
+            location: Location::default(),
+            league: Cell::new((0, 1)),
+            _root: root,
+        }
+    }
+
+    /// Makes the calling thread a helper, for as long as `work` takes.
+    pub fn helper(context: Context, work: impl FnOnce(&Self)) {
+        let thread = Self::new(context, None);
+        own::set(&raw const thread);
+        work(&thread);
+        own::set(ptr::null());
+        thread.release_helpers();
+    }
+
+    #[inline(always)]
+    pub fn context(&self) -> Context {
+        self.context.get()
+    }
+
+    #[inline(always)]
+    pub fn set_context(&self, context: Context) {
+        self.context.set(context);
+    }
+
+    #[inline(always)]
+    pub fn team(&self) -> &Team {
+        // SAFETY: a context's team is there as long as anybody is in it.
+        unsafe { &*self.context.get().team }
+    }
+
+    #[inline(always)]
+    pub fn member(&self) -> &Member {
+        // SAFETY: as above.
+        unsafe { &*self.context.get().member }
+    }
+
+    #[inline(always)]
+    pub fn task(&self) -> &Task {
+        // SAFETY: the task runs.
+        unsafe { &*self.context.get().task }
+    }
+
+    /// The thread's number in its team.
+    #[inline(always)]
+    pub fn number(&self) -> u32 {
+        self.member().number()
+    }
+
+    /// The variables of the current task.
+    pub fn icv(&self) -> Icv {
+        self.task().icv.get()
+    }
+
+    pub fn change_icv(&self, change: impl FnOnce(&mut Icv)) {
+        let mut icv = self.icv();
+        change(&mut icv);
+        self.task().icv.set(icv);
+    }
+
+    /// The team for one more region, and the thread is in it.
+    #[inline]
+    pub fn enter_pool(&self) -> &Pool {
+        let depth = self.depth.get();
+        self.depth.set(depth + 1);
+        // SAFETY: only this thread has them, and nobody has a reference to the vector.
+        let pools = unsafe { &mut *self.pools.get() };
+        match pools.get(depth) {
+            Some(pool) if pool.is_here() => {}
+            // What a parent had: its threads, which have it too, are not here.
+            Some(_) => std::mem::forget(std::mem::replace(&mut pools[depth], Pool::new())),
+            None => pools.push(Pool::new()),
+        }
+        &pools[depth]
+    }
+
+    /// The pool of the innermost region of which this is the primary thread.
+    #[inline]
+    pub fn pool(&self) -> &Pool {
+        // SAFETY: as above.
+        unsafe { &(&*self.pools.get())[self.depth.get() - 1] }
+    }
+
+    #[inline]
+    pub fn leave_pool(&self) {
+        self.depth.set(self.depth.get() - 1);
+    }
+
+    /// Ends the helpers that are not in a region of this thread's.
+    pub fn release_helpers(&self) {
+        // SAFETY: as above.
+        let pools = unsafe { &mut *self.pools.get() };
+        for pool in pools.drain(self.depth.get()..) {
+            match pool.is_here() {
+                true => pool.dismiss(),
+                false => std::mem::forget(pool),
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod own {
+    use linux::{own_asm, own_variable};
+
+    use super::Thread;
+
+    own_variable!("wakeful_omp_thread", size 8, align 3);
+
+    #[inline(always)]
+    pub fn get() -> *const Thread {
+        let value: *const Thread;
+        // SAFETY: reads this thread's own variable.
+        unsafe {
+            own_asm!("wakeful_omp_thread", "mov {v}, qword ptr fs:[{a}]",
+                v = lateout(reg) value, options(nostack, preserves_flags, readonly));
+        }
+        value
+    }
+
+    pub fn set(value: *const Thread) {
+        // SAFETY: writes this thread's own variable.
+        unsafe {
+            own_asm!("wakeful_omp_thread", "mov qword ptr fs:[{a}], {v}",
+                v = in(reg) value, options(nostack, preserves_flags));
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod own {
+    use std::cell::Cell;
+    use std::ptr;
+
+    use super::Thread;
+
+    std::thread_local! {
+        static THREAD: Cell<*const Thread> = const { Cell::new(ptr::null()) };
+    }
+
+    pub fn get() -> *const Thread {
+        THREAD.with(Cell::get)
+    }
+
+    pub fn set(value: *const Thread) {
+        THREAD.with(|thread| thread.set(value));
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a thread waits for something other than a barrier.
+
+use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+
+use linux::Linux;
+use platform::{Platform, Priority};
+use sync::wait::{Informing, Waiting};
+
+/// COST: pauses between two looks at the kernel's hints, as in `sync::wait`: 0.6 to 3 us.
+const LOOK_PAUSES: u32 = 64;
+/// COST: yields, of 300 ns where nobody takes them, before a waiter sleeps: a third of what that costs.
+const YIELDS: u32 = 8;
+/// COST: ns between looks of somebody who cannot be woken.
+const NAP_NS: u64 = 50_000;
+
+/// Spins while the kernel's view has nothing against it, then yields; false if that was in vain.
+fn awake(done: &impl Fn() -> bool) -> bool {
+    let (mut looks, mut yields) = (0, 0);
+    while yields < YIELDS {
+        for _ in 0..LOOK_PAUSES {
+            if done() {
+                return true;
+            }
+            Linux::pause();
+        }
+        looks += 1;
+        // HINT: wrong, it yields too early, or spins for some microseconds more.
+        if looks > 1 && !Informing::may_spin::<Linux>(Priority::BarrierWaiter, looks) {
+            yields += 1;
+            Linux::yield_now();
+        }
+    }
+    done()
+}
+
+/// Waits for what takes another thread some instructions, of which it may be preempted.
+pub fn briefly(done: impl Fn() -> bool) {
+    if done() {
+        return;
+    }
+    while !awake(&done) {
+        Linux::nap(NAP_NS);
+    }
+}
+
+/// Something happened: for those who wait for what is written elsewhere.
+#[derive(Default)]
+pub struct Event {
+    /// How often, while somebody waited.
+    count: AtomicU32,
+    waiters: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+/// From when on a waiter misses nothing.
+pub struct Watch<'a> {
+    event: &'a Event,
+    count: u32,
+}
+
+impl Event {
+    /// To be followed by a look at what is waited for, and a wait if that was in vain.
+    pub fn watch(&self) -> Watch<'_> {
+        // ORDER: SeqCst, as the fence in `notify`: that sees this waiter, or it sees what was written before.
+        self.waiters.fetch_add(1, SeqCst);
+        fence(SeqCst);
+        // ORDER: Acquire, pairs with `notify`.
+        Watch { event: self, count: self.count.load(Acquire) }
+    }
+
+    /// Waits until `done` says so, which becomes true before somebody calls [`Event::notify`].
+    pub fn wait_until(&self, done: impl Fn() -> bool) {
+        if done() {
+            return;
+        }
+        loop {
+            let watch = self.watch();
+            if done() {
+                return;
+            }
+            watch.wait(&done);
+        }
+    }
+
+    /// Has those who wait look again.
+    pub fn notify(&self) {
+        // ORDER: SeqCst, pairs with `watch`.
+        fence(SeqCst);
+        if self.waiters.load(Relaxed) == 0 {
+            return;
+        }
+        // ORDER: SeqCst: of this and `sleepers`, either this sees the sleeper or that one the count; as a Release it pairs with `watch`.
+        self.count.fetch_add(1, SeqCst);
+        if self.sleepers.load(SeqCst) > 0 {
+            Linux::wake(&self.count, u32::MAX);
+        }
+    }
+}
+
+impl Watch<'_> {
+    /// Waits until something has happened since, or `done`.
+    pub fn wait(self, done: &impl Fn() -> bool) {
+        // ORDER: Acquire, pairs with `notify`.
+        let happened = || self.event.count.load(Acquire) != self.count || done();
+        if awake(&happened) {
+            return;
+        }
+        // ORDER: SeqCst, see `notify`.
+        self.event.sleepers.fetch_add(1, SeqCst);
+        while self.event.count.load(SeqCst) == self.count {
+            Linux::wait(&self.event.count, self.count, None);
+        }
+        self.event.sleepers.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.event.waiters.fetch_sub(1, Relaxed);
+    }
+}

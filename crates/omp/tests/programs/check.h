@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// What the programs have in common: a failed check ends the program, and says where.
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition)                                                           \
+    do {                                                                           \
+        if (!(condition)) {                                                        \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            _Exit(1);                                                              \
+        }                                                                          \
+    } while (0)
+
+// The team's size, of which the environment tells the runtime.
+static inline int threads(void) { return atoi(getenv("OMP_NUM_THREADS")); }
+
+#endif
