@@ -82,8 +82,8 @@ claims! {
     tr23: 1.0, [], [];
     tr24: 1.0, ["RW-Native-np"], ["RW-Native-np"];
     tr25: 0.2, [], [];
-    tr26: 0.5, [], ["C-sched provides"];
-    tr27: 0.5, [], ["C-sched provides"];
+    tr26: 0.16, [], [];
+    tr27: 0.16, [], ["C-sched provides"];
     tr28: 1.0, [], [];
     tr29: 0.2, [], [];
     tr30: 0.5, [], [];
