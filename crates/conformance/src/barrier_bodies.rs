@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use platform::{Atomic, AtomicInt as _};
-use sync::barrier::{RawBarrier, RawBarrierDrained, RawBarrierDynamic};
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
 use crate::{Cell, Machine};
 
@@ -178,6 +178,37 @@ pub fn freeing<M: Machine, B: RawBarrierDrained<M> + 'static>() {
         drop(Box::from_raw(barrier));
     }
     M::join(other);
+}
+
+/// Those who wait are called to something else, and come; then they wait again.
+pub fn summoning<M: Machine>(waiters: u32, times: u32) {
+    let barrier = Arc::new(BWakeful::<M>::new(waiters + 1));
+    // Calls that nobody has answered yet, and how often somebody has.
+    let calls = Arc::new(M::AtomicU32::new(0));
+    let answers = Arc::new(M::AtomicU32::new(0));
+    let handles: Vec<_> = (0..waiters)
+        .map(|_| {
+            let (barrier, calls, answers) = (barrier.clone(), calls.clone(), answers.clone());
+            M::spawn(move || {
+                let Some(episode) = barrier.enter() else { return };
+                while !barrier.await_or(&episode, || calls.load(Relaxed) > 0) {
+                    if calls.swap(0, Relaxed) > 0 {
+                        answers.fetch_add(1, Release);
+                        M::wake(&*answers, 1);
+                    }
+                }
+            })
+        })
+        .collect();
+    for time in 0..times {
+        calls.store(1, Relaxed);
+        barrier.summon();
+        while answers.load(Acquire) == time {
+            M::wait(&answers, time, None);
+        }
+    }
+    barrier.wait();
+    handles.into_iter().for_each(M::join);
 }
 
 /// A thread that is no party becomes one while others may be at the barrier; they wait for it from then on.

@@ -71,6 +71,12 @@ fn b_wakeful_draining() {
     each(true, "b-wakeful, draining", bounds(2, 400), || barrier_bodies::draining::<Loom, BWakefulDrained<Loom>>(2, 1));
 }
 
+#[test]
+fn b_wakeful_summoning() {
+    each(true, "b-wakeful, summoning", bounds(2, 400), || barrier_bodies::summoning::<Loom>(1, 2));
+    each(true, "b-wakeful, summoning two", bounds(2, 400), || barrier_bodies::summoning::<Loom>(2, 1));
+}
+
 /// Under one hint only, but further.
 fn one(name: &str, hints: Hints, preemptions: usize, executions: usize, body: fn()) {
     let settings = Settings { hints, clock_step_ns: 10_000_000, generation: 0 };

@@ -61,6 +61,11 @@ fn b_wakeful_draining() {
 }
 
 #[test]
+fn b_wakeful_summoning() {
+    each(true, "b-wakeful, summoning", 50, || barrier_bodies::summoning::<Shuttle>(3, 4));
+}
+
+#[test]
 fn b_wakeful_joining_alone() {
     each(true, "b-wakeful, joining", 50, barrier_bodies::joining_alone::<Shuttle, Default>);
 }

@@ -122,6 +122,13 @@ fn b_wakeful_is_unmapped_while_others_leave() {
 }
 
 #[test]
+fn b_wakeful_summoning() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::summoning::<Linux>(4, 10);
+    }
+}
+
+#[test]
 fn b_wakeful_joining_alone() {
     for _ in 0..rounds("", MANY) {
         barrier_bodies::joining_alone::<Linux, Default>();

@@ -62,7 +62,7 @@ impl Bind {
 }
 
 /// The variables of a task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Icv {
     pub threads: u32,
     pub thread_limit: u32,

@@ -18,7 +18,7 @@ use crate::thread::{Thread, me};
 use crate::wait::{Event, briefly};
 
 /// A loop as the program has it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Shape {
     begin: u64,
     end: u64,
@@ -158,7 +158,7 @@ impl Share {
     }
 
     /// For a combined construct, before anybody else can come.
-    pub fn open_alone(&self, construct: u32, size: u32, _shape: &Shape) {
+    pub fn open_alone(&self, construct: u32, size: u32) {
         self.make(size, |_| {});
         self.turn.store(construct.wrapping_mul(TURN) | READY, Relaxed);
     }

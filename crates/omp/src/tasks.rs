@@ -34,6 +34,8 @@ pub struct Task {
     data: Cell<*mut c_void>,
     layout: Cell<Option<Layout>>,
     is_final: Cell<bool>,
+    /// It has been, or has had, something in a table.
+    depends: Cell<bool>,
     priority: Cell<u32>,
     /// Children that are not done.
     children: AtomicU32,
@@ -131,6 +133,7 @@ pub struct Tasks {
     urgent_count: AtomicU32,
     /// Regions.
     epoch: AtomicU32,
+    any: AtomicBool,
 }
 
 const FINAL: c_uint = 1 << 1;
@@ -165,6 +168,7 @@ impl Task {
             data: Cell::new(ptr::null_mut()),
             layout: Cell::new(None),
             is_final: Cell::new(false),
+            depends: Cell::new(false),
             priority: Cell::new(0),
             children: AtomicU32::new(0),
             references: AtomicU32::new(1),
@@ -235,14 +239,9 @@ impl Task {
         if flags & PRIORITY != 0 {
             task.priority = Cell::new(priority.clamp(0, settings().max_task_priority as c_int) as u32);
         }
-        // A parent without memory of its own is an implicit one, which stays.
-        parent.references.fetch_add(1, Relaxed);
         // SAFETY: the layout is not empty; the arguments have their place in it.
         unsafe {
-            let memory = alloc(layout);
-            if memory.is_null() {
-                handle_alloc_error(layout);
-            }
+            let memory = thread.blocks.get(layout);
             let there = memory.add(offset).cast::<c_void>();
             task.function = Cell::new(Some(function));
             task.data = Cell::new(there);
@@ -262,13 +261,19 @@ impl Task {
             && let Some(layout) = self.layout.get()
         {
             let parent = self.parent.get();
-            let this = ptr::from_ref(self).cast_mut();
-            // SAFETY: from `create`, and nobody has it any more. A parent stays for its children.
-            unsafe {
-                ptr::drop_in_place(this);
-                dealloc(this.cast(), layout);
-                (*parent).release();
-            }
+            self.free(layout);
+            // SAFETY: a parent stays for its children.
+            unsafe { (*parent).release() };
+        }
+    }
+
+    /// Nobody has it any more.
+    fn free(&self, layout: Layout) {
+        let this = ptr::from_ref(self).cast_mut();
+        // SAFETY: from `create`.
+        unsafe {
+            ptr::drop_in_place(this);
+            me().blocks.put(this.cast(), layout);
         }
     }
 
@@ -314,6 +319,9 @@ impl Task {
 
     /// Its successors need not wait for it any more, and what it kept of its children's dependences goes.
     fn finish_dependences(&self, team: &Team) {
+        if !self.depends.get() {
+            return;
+        }
         let successors = self.successors.with(|successors| successors.0.take());
         for successor in successors.into_iter().flatten() {
             // SAFETY: it waits for us, or has another reference in `Held` until `preceded` returns.
@@ -351,6 +359,8 @@ impl Task {
     unsafe fn depend(&self, child: &Task, list: *const *const c_void, known: bool) {
         // SAFETY: as promised.
         let dependences = unsafe { Dependence::all(list) };
+        self.depends.set(true);
+        child.depends.set(true);
         self.table.with(|table| {
             let table = table.0.get_or_insert_default();
             for &Dependence { address, writes } in &dependences {
@@ -384,6 +394,77 @@ impl Task {
                 }
             }
         });
+    }
+}
+
+/// COST: bytes for a task and a few arguments.
+#[repr(align(64))]
+struct Block(#[allow(dead_code)] [u8; 448]);
+
+/// Memory for tasks that a thread keeps.
+#[derive(Default)]
+pub struct Blocks {
+    /// Each begins with the next one's address.
+    first: Cell<*mut u8>,
+    count: Cell<u32>,
+}
+
+impl Blocks {
+    const LAYOUT: Layout = Layout::new::<Block>();
+    /// COST: blocks that a thread keeps; as many as it may have open tasks.
+    const MOST: u32 = MOST_OPEN;
+
+    fn fits(layout: Layout) -> bool {
+        layout.size() <= Self::LAYOUT.size() && layout.align() <= Self::LAYOUT.align()
+    }
+
+    /// Memory for a task. Without any the program ends.
+    fn get(&self, layout: Layout) -> *mut u8 {
+        let (first, fits) = (self.first.get(), Self::fits(layout));
+        if fits && !first.is_null() {
+            // SAFETY: one that is kept begins so.
+            self.first.set(unsafe { first.cast::<*mut u8>().read() });
+            self.count.set(self.count.get() - 1);
+            return first;
+        }
+        let layout = if fits { Self::LAYOUT } else { layout };
+        // SAFETY: neither is empty.
+        let memory = unsafe { alloc(layout) };
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        memory
+    }
+
+    /// # Safety
+    /// From `get`, of this or another thread, with this layout; not used any more.
+    unsafe fn put(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as promised.
+        unsafe {
+            if !Self::fits(layout) {
+                dealloc(memory, layout);
+            } else if self.count.get() >= Self::MOST {
+                dealloc(memory, Self::LAYOUT);
+            } else {
+                memory.cast::<*mut u8>().write(self.first.get());
+                self.first.set(memory);
+                self.count.set(self.count.get() + 1);
+            }
+        }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        let mut block = self.first.get();
+        while !block.is_null() {
+            // SAFETY: kept, and so from `get`.
+            unsafe {
+                let next = block.cast::<*mut u8>().read();
+                dealloc(block, Self::LAYOUT);
+                block = next;
+            }
+        }
     }
 }
 
@@ -429,14 +510,21 @@ impl Tasks {
         self.epoch.load(Relaxed)
     }
 
-    /// A region is over.
+    /// A region begins.
     #[inline]
-    pub fn next_epoch(&self) {
-        self.epoch.store(self.epoch.load(Relaxed).wrapping_add(1), Relaxed);
+    pub fn begin_epoch(&self, epoch: u32) {
+        self.epoch.store(epoch, Relaxed);
+    }
+
+    /// Have there been tasks since this was asked last?
+    #[inline]
+    pub fn had_any(&self) -> bool {
+        self.any.load(Relaxed) && self.any.swap(false, Relaxed)
     }
 
     fn one_more(&self, team: &Team) {
         if self.open.0.fetch_add(1, Relaxed) == 0 {
+            self.any.store(true, Relaxed);
             team.hold();
         }
     }
@@ -572,7 +660,15 @@ fn work_until(thread: &Thread, done: impl Fn() -> bool) {
 fn run_now(thread: &Thread, task: &Task) {
     task.run(thread);
     task.finish_dependences(thread.team());
-    task.release();
+    // ORDER: Acquire, as in `release`.
+    match task.layout.get() {
+        Some(layout) if task.references.load(Acquire) == 1 => task.free(layout),
+        _ => {
+            // It has children, for whom its parent stays as well.
+            thread.task().references.fetch_add(1, Relaxed);
+            task.release();
+        }
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -628,6 +724,7 @@ unsafe fn spawn(
             task.parts.store(2, Relaxed);
             *event = task;
         }
+        parent.references.fetch_add(1, Relaxed);
         parent.children.fetch_add(1, Relaxed);
         if let Some(group) = parent.group() {
             group.tasks.fetch_add(1, Relaxed);

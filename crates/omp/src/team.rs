@@ -11,6 +11,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
+use std::mem;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
@@ -65,7 +66,8 @@ pub struct Team {
     size: Cell<u32>,
     level: Cell<u32>,
     active_level: Cell<u32>,
-    function: Cell<Option<Function>>,
+    /// A [`Function`], or null.
+    function: Cell<*mut c_void>,
     data: Cell<*mut c_void>,
     icv: Cell<Icv>,
     bind: Cell<Bind>,
@@ -75,10 +77,13 @@ pub struct Team {
     singles: Cell<u32>,
     /// The region is a combined construct: all begin in this loop.
     combined: Cell<Option<Shape>>,
+    /// The last region had tasks, so this one may have: its helpers wait for them before they go back to the fork.
+    expects_tasks: Cell<bool>,
     /// What the tasks of the whole region reduce, or null.
     reductions: Cell<*mut usize>,
     /// What the primary thread was in.
     outside: Cell<Option<Context>>,
+    #[allow(clippy::vec_box)] // they stay where they are when there are more
     members: UnsafeCell<Vec<Box<Member>>>,
     generation: Cell<u32>,
     // Written in regions.
@@ -109,7 +114,7 @@ impl Team {
             size: Cell::new(1),
             level: Cell::new(0),
             active_level: Cell::new(0),
-            function: Cell::new(None),
+            function: Cell::new(ptr::null_mut()),
             data: Cell::new(ptr::null_mut()),
             icv: Cell::new(icv),
             bind: Cell::new(Bind::False),
@@ -118,6 +123,7 @@ impl Team {
             constructs: Cell::new(0),
             singles: Cell::new(0),
             combined: Cell::new(None),
+            expects_tasks: Cell::new(false),
             reductions: Cell::new(ptr::null_mut()),
             outside: Cell::new(None),
             members: UnsafeCell::new(vec![Member::new(0)]),
@@ -197,11 +203,15 @@ impl Team {
     pub fn call_for_tasks(&self) {
         self.barrier.0.summon();
         // SAFETY: the pool's, which has this team; an initial thread's has none.
-        if let Some(fork) = unsafe { self.fork.as_ref() } {
+        if !self.expects_tasks.get()
+            && let Some(fork) = unsafe { self.fork.as_ref() }
+        {
             fork.summon();
         }
-        // SAFETY: made anew between regions only.
-        unsafe { &*self.early_barrier.0.get() }.summon();
+        if settings().cancellation {
+            // SAFETY: made anew between regions only.
+            unsafe { &*self.early_barrier.0.get() }.summon();
+        }
         self.bell.0.notify();
     }
 
@@ -336,7 +346,7 @@ pub struct Pool {
     fork: Apart<BWakeful<Linux>>,
     /// What the helpers are to do when they are released for the even, and the odd, time. One that is not wanted is not waited for, and may
     /// look at it only when the next region has begun; but not when the one after that has.
-    orders: [AtomicU64; 2],
+    orders: Apart<[AtomicU64; 2]>,
     /// Times that helpers were released.
     forks: Cell<u32>,
     helpers: Cell<u32>,
@@ -347,6 +357,7 @@ pub struct Pool {
 }
 
 /// What helpers are to do: those below `size` are members, those up to `keep` stay.
+#[derive(Clone, Copy)]
 struct Order {
     size: u32,
     keep: u32,
@@ -434,8 +445,12 @@ impl Pool {
     fn order(&self, order: Order) {
         let forks = self.forks.get();
         // The fork publishes it.
-        self.orders[forks as usize % 2].store(order.to_word(), Relaxed);
+        let place = &self.orders.0[forks as usize % 2];
+        if place.load(Relaxed) != order.to_word() {
+            place.store(order.to_word(), Relaxed);
+        }
         self.forks.set(forks.wrapping_add(1));
+        self.team.tasks.begin_epoch(self.forks.get());
         self.fork.0.arrive_only();
     }
 
@@ -508,15 +523,14 @@ extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
     let idle = Context { team, member: ptr::null(), task: ptr::null() };
     Thread::helper(idle, |thread| {
         let mut is_member = false;
-        let mut epoch = 0;
         loop {
             if let Some(episode) = fork.enter() {
                 while !fork.await_or(&episode, || is_member && team.tasks.are_there()) {
                     // Those of the region that is just ending.
-                    team.tasks.run_all(team, thread, || team.tasks.epoch() != epoch);
+                    team.tasks.run_all(team, thread, || team.tasks.epoch() != forks);
                 }
             }
-            let order = Order::from_word(pool.orders[forks as usize % 2].load(Relaxed));
+            let order = Order::from_word(pool.orders.0[forks as usize % 2].load(Relaxed));
             forks = forks.wrapping_add(1);
             is_member = (number as u32) < order.size;
             if number as u32 > order.keep {
@@ -525,21 +539,30 @@ extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
             if !is_member {
                 continue;
             }
-            epoch = team.tasks.epoch();
             team.admit(thread, number);
             thread.league.set(team.league.get());
-            if let Some(function) = team.function.get() {
-                // SAFETY: the region's, with its data.
-                unsafe { function(team.data.get()) };
-            }
-            if team.tasks.are_there() {
-                team.tasks.run_all(team, thread, || false);
-            }
+            // SAFETY: the region's, with its data.
+            unsafe { mem::transmute::<*mut c_void, Function>(team.function.get())(team.data.get()) };
             team.leave_reductions(thread);
-            team.barrier.0.arrive_only();
+            if team.expects_tasks.get() {
+                team.wait_at(&team.barrier.0, thread, || false);
+            } else {
+                if team.tasks.are_there() {
+                    team.tasks.run_all(team, thread, || false);
+                }
+                team.barrier.0.arrive_only();
+            }
         }
     });
     ptr::null_mut()
+}
+
+/// Writes only what changes: the line stays in the caches of those who read it in each region.
+#[inline(always)]
+fn update<T: Copy + PartialEq>(cell: &Cell<T>, value: T) {
+    if cell.get() != value {
+        cell.set(value);
+    }
 }
 
 /// Begins a region: the helpers run `function`, and the calling thread is in it. `wanted` as in the clause, 0 without one.
@@ -581,30 +604,32 @@ unsafe fn begin_with(
     let team = &pool.team;
     // Of the last region here.
     let before = team.member(0);
-    team.constructs.set(before.constructs.get());
-    team.singles.set(before.singles.get());
+    update(&team.constructs, before.constructs.get());
+    update(&team.singles, before.singles.get());
     let size = pool.hire(size);
-    team.level.set(level + 1);
-    team.active_level.set(active_level + (size > 1) as u32);
-    team.function.set(Some(function));
-    team.data.set(data);
-    team.icv.set(settings().inherit(icv, level + 1));
-    team.outside.set(Some(outside));
-    team.league.set(thread.league.get());
-    team.combined.set(combined);
-    team.reductions.set(reduced);
+    update(&team.level, level + 1);
+    update(&team.active_level, active_level + (size > 1) as u32);
+    update(&team.function, function as *mut c_void);
+    update(&team.data, data);
+    update(&team.icv, settings().inherit(icv, level + 1));
+    update(&team.outside, Some(outside));
+    update(&team.league, thread.league.get());
+    update(&team.combined, combined);
+    update(&team.reductions, reduced);
+    update(&team.expects_tasks, team.tasks.had_any());
     if !reduced.is_null() {
         // SAFETY: as promised.
         unsafe { reductions::register(reduced, ptr::null_mut(), size) };
     }
-    if let Some(shape) = combined {
-        team.open_combined(shape);
+    if combined.is_some() {
+        team.open_combined();
     }
-    team.bind.set(match (icv.bind, Bind::from_u32(flags & 7)) {
+    let bind = match (icv.bind, Bind::from_u32(flags & 7)) {
         (Bind::False, _) => Bind::False,
         (bind, None | Some(Bind::False)) => bind,
         (_, Some(bind)) => bind,
-    });
+    };
+    update(&team.bind, bind);
     if team.bind.get() != Bind::False {
         if thread.location.place().is_none()
             && let Some(there) = affinity::assign(Bind::Primary, 0, 1, 0, thread.location.partition())
@@ -633,7 +658,6 @@ pub fn end() {
     if team.bind.get() != Bind::False {
         thread.location.set_partition(Some(team.primary.get().1));
     }
-    team.tasks.next_epoch();
     if let Some(outside) = team.outside.get() {
         thread.set_context(outside);
     }
@@ -661,8 +685,8 @@ impl Team {
         }
     }
 
-    fn open_combined(&self, shape: Shape) {
+    fn open_combined(&self) {
         let construct = self.constructs.get();
-        self.shares[construct as usize % SHARES].open_alone(construct, self.size(), &shape);
+        self.shares[construct as usize % SHARES].open_alone(construct, self.size());
     }
 }

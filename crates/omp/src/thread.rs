@@ -8,11 +8,11 @@ use std::sync::OnceLock;
 
 use crate::affinity::Location;
 use crate::icv::{Icv, settings};
-use crate::tasks::Task;
+use crate::tasks::{Blocks, Task};
 use crate::team::{Member, Pool, Team};
 
 /// What a thread executes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Context {
     pub team: *const Team,
     pub member: *const Member,
@@ -26,6 +26,7 @@ pub struct Thread {
     pools: UnsafeCell<Vec<Arc<Pool>>>,
     depth: Cell<usize>,
     pub location: Location,
+    pub blocks: Blocks,
     /// Number and count in a league of teams.
     pub league: Cell<(u32, u32)>,
     /// The team that an initial thread is in, alone; not there for helpers.
@@ -87,6 +88,7 @@ impl Thread {
             pools: UnsafeCell::new(Vec::new()),
             depth: Cell::new(0),
             location: Location::default(),
+            blocks: Blocks::default(),
             league: Cell::new((0, 1)),
             _root: root,
         }

@@ -39,15 +39,15 @@ static void locks(int n)
 
 static void memory(void)
 {
-    omp_alloctrait_t traits[] = {{omp_atk_alignment, 256}, {omp_atk_pool_size, 4096}, {omp_atk_fallback, omp_atv_null_fb}};
+    omp_alloctrait_t traits[] = {{omp_atk_alignment, 256}, {omp_atk_pool_size, 8192}, {omp_atk_fallback, omp_atv_null_fb}};
     omp_allocator_handle_t own = omp_init_allocator(omp_default_mem_space, 3, traits);
     CHECK(own != omp_null_allocator);
     char *block = omp_alloc(1000, own);
     CHECK(block && (size_t)block % 256 == 0);
     memset(block, 1, 1000);
-    CHECK(omp_alloc(4000, own) == NULL);
+    CHECK(omp_alloc(8000, own) == NULL);
     omp_free(block, own);
-    block = omp_alloc(4000, own);
+    block = omp_alloc(6000, own);
     CHECK(block);
     omp_free(block, own);
     omp_destroy_allocator(own);

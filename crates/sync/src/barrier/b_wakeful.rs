@@ -615,8 +615,8 @@ impl<P: Platform> BWakeful<P> {
 
     /// Whoever waits looks at what calls him, if the caller has changed that before.
     pub fn summon(&self) {
-        // ORDER: AcqRel (C1), of which Release pairs with W3.
-        if self.state.fetch_or(0, AcqRel) & SLEEPERS != 0 {
+        // ORDER: Release (C1), pairs with W3.
+        if self.state.fetch_or(0, Release) & SLEEPERS != 0 {
             // ORDER: Release (A3), pairs with W2.
             self.calls.fetch_add(1, Release);
             P::wake(&self.calls, u32::MAX);
