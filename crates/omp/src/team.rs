@@ -203,8 +203,9 @@ impl Team {
     pub fn call_for_tasks(&self) {
         self.barrier.0.summon();
         // SAFETY: the pool's, which has this team; an initial thread's has none.
+        let fork = unsafe { self.fork.as_ref() };
         if !self.expects_tasks.get()
-            && let Some(fork) = unsafe { self.fork.as_ref() }
+            && let Some(fork) = fork
         {
             fork.summon();
         }
