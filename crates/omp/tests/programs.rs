@@ -25,14 +25,13 @@ fn library() -> &'static Path {
         if near.exists() {
             return near;
         }
-        let target = deps.parent().unwrap().parent().unwrap();
+        let profile = deps.parent().unwrap();
+        let name = profile.file_name().unwrap();
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--package", "wakeful-omp", "--target-dir"]).arg(target);
-        if deps.parent().unwrap().ends_with("release") {
-            build.arg("--release");
-        }
+        build.args(["build", "--package", "wakeful-omp", "--target-dir"]).arg(profile.parent().unwrap());
+        build.arg("--profile").arg(if name == "debug" { OsStr::new("dev") } else { name });
         assert!(build.status().unwrap().success(), "cargo build of the library failed");
-        deps.parent().unwrap().join("libwakeful_gomp.so")
+        profile.join("libwakeful_gomp.so")
     })
 }
 

@@ -15,6 +15,17 @@
         }                                                                          \
     } while (0)
 
+#ifdef __cplusplus
+extern "C"
+#endif
+const char *wakeful_omp_version(void) __attribute__((weak));
+
+// A library that is not found is passed over, and what runs is the compiler's.
+__attribute__((constructor)) static void runs_on_what_is_preloaded(void)
+{
+    CHECK(!getenv("LD_PRELOAD") || wakeful_omp_version);
+}
+
 // The team's size, of which the environment tells the runtime.
 static inline int threads(void) { return atoi(getenv("OMP_NUM_THREADS")); }
 
