@@ -178,6 +178,7 @@ fn guest_sched_keeps_states_true() {
     assert!(arena.preempted.iter().all(|count| count.load(Relaxed) == 0), "a count is left over");
     drop(scheduler);
     assert_eq!(arena.scheduled.load(Relaxed), 0, "it says that it is gone");
+    assert_eq!(arena.partition.processors.load(Relaxed), 0);
     assert!(block(arena, 2).preemptions.load(Relaxed) > 0);
 }
 

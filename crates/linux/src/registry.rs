@@ -431,8 +431,13 @@ impl Registry {
     /// HINT: how many processors the scheduler gives us, and how often that has changed; `None` where none divides them.
     pub fn granted(&self) -> Option<(u32, u32)> {
         let partition = &self.arena().partition;
-        let count = self.scheduled().then(|| partition.processors.load(Relaxed)).filter(|&count| count != 0)?;
+        let count = self.partition_is_kept().then(|| partition.processors.load(Relaxed)).filter(|&count| count != 0)?;
         Some((count, partition.generation.load(Relaxed)))
+    }
+
+    /// Is the partition block another's to write? It says from its first moment.
+    fn partition_is_kept(&self) -> bool {
+        self.arena().partition.threads_per_processor.load(Relaxed) != 0
     }
 
     /// HINT: threads that run or could; 0 where no view looks. Looks at each.
@@ -496,7 +501,7 @@ impl Registry {
 
     /// Records how many processors there are, and how often that has changed, unless the scheduler does.
     pub fn set_partition(&self, count: u32, changes: u32) {
-        if self.scheduled() {
+        if self.partition_is_kept() {
             return;
         }
         let partition = &self.arena().partition;

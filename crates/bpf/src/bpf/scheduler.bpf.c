@@ -536,8 +536,10 @@ void BPF_STRUCT_OPS(wakeful_exit, struct scx_exit_info *info)
 	bpf_for(slot, 1, SLOTS) {
 		struct space *s = space(slot);
 
-		if (s)
+		if (s) {
 			s->head.scheduled = 0;
+			s->head.partition.processors = 0;
+		}
 	}
 	state.kind = info->kind;
 	bpf_probe_read_kernel_str(state.why, sizeof(state.why), info->reason);
