@@ -66,7 +66,7 @@ enum wakeful_view {
 struct wakeful_partition {
 	__u32 processors;            /* KERNEL or DAEMON, THREADS when embedded: how many are ours; 0: not known */
 	__u32 generation;            /* the same: times the partition has changed */
-	__u32 threads_per_processor; /* KERNEL or DAEMON: SMT siblings on one core */
+	__u32 threads_per_processor; /* KERNEL or DAEMON: SMT siblings on one core; 0 where neither keeps this block */
 	__u32 reserved;
 	__u64 ids[WAKEFUL_MAX_PROCESSORS / 64]; /* KERNEL or DAEMON: bit n: processor n is ours */
 };

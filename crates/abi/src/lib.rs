@@ -101,7 +101,7 @@ pub struct Partition {
     pub processors: AtomicU32,
     /// Times the partition has changed. Written by the same.
     pub generation: AtomicU32,
-    /// SMT siblings on one core. Written by kernel or daemon.
+    /// SMT siblings on one core; 0 where neither kernel nor daemon keeps this block. Written by them.
     pub threads_per_processor: AtomicU32,
     #[doc(hidden)]
     pub reserved: AtomicU32,

@@ -184,7 +184,7 @@ impl Observer {
     /// Says what is missing.
     pub fn load() -> Result<Self, Error> {
         let (object, link) = quietly(load_observer)?;
-        let Admission { arena, enrol, .. } = admission::prepare(&object, 0)?;
+        let Admission { arena, enrol, .. } = admission::prepare(&object, 0, None)?;
         let link = move_up(link.as_fd())?;
         Ok(Self { arena, enrol, link: Some(link) })
     }

@@ -6,12 +6,14 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use abi::{Arena, MAX_PROCESSORS, Partition};
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 pub use crate::admission::{Admission, pidfd};
-use crate::{Error, admission, quietly, sys};
+use crate::{ARENA_SIZE, Error, admission, quietly, sys};
 
 /// `SCHED_EXT`, for sched_setscheduler(2): who has it is scheduled by us, or, while there is no scheduler, as ever.
 pub const POLICY: libc::c_int = 7;
@@ -29,6 +31,9 @@ pub struct Config {
     pub quantum_ns: u64,
     /// For how long a thread that wishes so is not preempted at the end of its quantum; the kernel looks at its ticks.
     pub extension_ns: u64,
+    /// How many processors there are to divide.
+    #[doc(hidden)]
+    pub processors: u64,
     /// A slot whose threads are never chosen: what the kernel's watchdog is there for. [`SLOTS`]: none.
     #[doc(hidden)]
     pub neglected: u64,
@@ -36,7 +41,8 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { quantum_ns: 5_000_000, extension_ns: 1_000_000, neglected: SLOTS as u64 }
+        let processors = online().len().max(1) as u64;
+        Self { quantum_ns: 5_000_000, extension_ns: 1_000_000, processors, neglected: SLOTS as u64 }
     }
 }
 
@@ -56,6 +62,10 @@ pub struct Application {
     pub refused: u64,
     /// Processors handed off to a thread of higher priority.
     pub handed: u64,
+    #[doc(hidden)]
+    pub reckoned: u64,
+    #[doc(hidden)]
+    pub ran: u64,
     /// Threads that run or could.
     pub runnable: u32,
     /// Its weight; 0 stands for 100.
@@ -95,6 +105,34 @@ pub fn join() -> io::Result<()> {
 pub fn in_charge() -> Option<String> {
     let name = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").ok()?;
     Some(name.trim().to_string())
+}
+
+/// What a file of the kernel's about processors says; nothing if it is not there.
+fn told(file: &str) -> String {
+    std::fs::read_to_string(format!("/sys/devices/system/cpu/{file}")).unwrap_or_default().trim().to_string()
+}
+
+/// The numbers of the processors that there are.
+fn online() -> Vec<usize> {
+    let text = told("online");
+    let ranges = text.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    ranges.filter_map(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?)).flatten().collect()
+}
+
+/// An arena with what its partition block will say throughout (KE-3); how many processors, the kernel's half writes.
+fn new_arena() -> Vec<u8> {
+    let mut arena = vec![0; ARENA_SIZE];
+    let partition = offset_of!(Arena, partition);
+    let siblings = told("cpu0/topology/thread_siblings");
+    let siblings: u32 = siblings.chars().filter_map(|digit| digit.to_digit(16)).map(u32::count_ones).sum();
+    let at = partition + offset_of!(Partition, threads_per_processor);
+    arena[at..at + 4].copy_from_slice(&siblings.max(1).to_ne_bytes());
+    let ids = partition + offset_of!(Partition, ids);
+    for processor in online().into_iter().filter(|&processor| processor < MAX_PROCESSORS) {
+        // The words are little-endian here, as the object is.
+        arena[ids + processor / 8] |= 1 << (processor % 8);
+    }
+    arena
 }
 
 fn bytes<T: Copy>(value: &T) -> &[u8] {
@@ -165,7 +203,7 @@ impl Scheduler {
         }
         let application = Application { vtime: self.application(0)?.vtime, ..Application::default() };
         self.map("applications").update(&slot.to_ne_bytes(), bytes(&application), MapFlags::ANY)?;
-        admission::prepare(&self.object, slot)
+        admission::prepare(&self.object, slot, Some(&new_arena()))
     }
 
     /// Makes a process, a pidfd, the application of a slot that is ready. To be called before the process creates threads: those that are there

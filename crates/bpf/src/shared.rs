@@ -35,7 +35,7 @@ impl Observer {
         if slot == 0 || slot >= SLOTS {
             return Err(Error::Full);
         }
-        admission::prepare(&self.object, slot)
+        admission::prepare(&self.object, slot, None)
     }
 
     /// Makes a process, a pidfd, the application of a slot that is ready, before or after it has created threads; but who is enrolled stays where it is.

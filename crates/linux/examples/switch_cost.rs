@@ -6,7 +6,8 @@
 //!     cargo run --release -p wakeful-linux --features bpf --example switch_cost -- [ROUNDS] [MILLISECONDS]
 //!
 //! `foreign`: the threads have no view, but another process, idle, has the bpf one loaded. `shared-N`: the observer is a server's, and N
-//! applications, of which all but the measured one sleep, are enrolled with it. `own-50`: 50 applications, each with an observer of its own.
+//! applications, of which all but the measured one sleep, are enrolled with it. `own-50`: 50 applications, each with an observer of its own. `none-50`:
+//! 49 programs sleep beside, and nobody observes: what they cost by being there.
 //! Root, for bpf. Data on stdout as CSV.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,8 +27,9 @@ enum Observer {
 use Observer::*;
 
 /// (name, value of WAKEFUL_VIEW, other applications, whose these have)
-const CASES: [(&str, &str, u32, Observer); 7] = [
+const CASES: [(&str, &str, u32, Observer); 8] = [
     ("none", "none", 0, Absent),
+    ("none-50", "none", 49, Absent),
     ("perf", "perf", 0, Absent),
     ("bpf", "bpf", 0, Own),
     ("foreign", "none", 1, Own),
@@ -148,7 +150,8 @@ fn main() {
             let case = (round + turn) % CASES.len();
             let (name, view, others, observer) = CASES[case];
             let shared = (observer == Shared).then(|| bpf::shared::Observer::load().expect("an observer"));
-            let mut idle: Vec<_> = (0..others).map(|other| child("bpf", &shared, 2 + other, &["--idle"])).collect();
+            let theirs = if observer == Absent { "none" } else { "bpf" };
+            let mut idle: Vec<_> = (0..others).map(|other| child(theirs, &shared, 2 + other, &["--idle"])).collect();
             assert!(idle.iter_mut().all(|idle| line(idle) == "ready\n"));
             let mut measured = child(view, &shared, 1, &["--measure", view, &time.to_string()]);
             let text = line(&mut measured);

@@ -138,7 +138,7 @@ impl Platform for Linux {
     }
 
     fn spare_processors() -> bool {
-        registry::live().is_some_and(|registry| registry.runnable() < processors::available())
+        registry::live().is_some_and(|registry| registry.runnable() < Self::processors())
     }
 
     #[inline]
@@ -202,7 +202,8 @@ impl Platform for Linux {
     }
 
     fn processors() -> u32 {
-        processors::available()
+        let available = processors::available();
+        granted().map_or(available, |(count, _)| available.min(count))
     }
 
     #[inline]
@@ -215,7 +216,7 @@ impl Platform for Linux {
     }
 
     fn partition_generation() -> u32 {
-        processors::changes()
+        processors::changes().wrapping_add(granted().map_or(0, |(_, changes)| changes))
     }
 
     fn cluster() -> u32 {
@@ -268,6 +269,12 @@ impl Platform for Linux {
         // SAFETY: no arguments.
         unsafe { libc::sched_yield() };
     }
+}
+
+/// What the scheduler gives us: [`registry::Registry::granted`].
+#[inline]
+fn granted() -> Option<(u32, u32)> {
+    registry::live()?.granted()
 }
 
 /// The calling thread's wish, for the slice extension. Of another's nobody can tell the kernel by this: it is heard when that thread wishes itself.

@@ -428,6 +428,18 @@ impl Registry {
         self.view() == View::Bpf && self.arena().scheduled.load(Relaxed) != 0
     }
 
+    /// HINT: how many processors the scheduler gives us, and how often that has changed; `None` where none divides them.
+    pub fn granted(&self) -> Option<(u32, u32)> {
+        let partition = &self.arena().partition;
+        let count = self.partition_is_kept().then(|| partition.processors.load(Relaxed)).filter(|&count| count != 0)?;
+        Some((count, partition.generation.load(Relaxed)))
+    }
+
+    /// Is the partition block another's to write? It says from its first moment.
+    fn partition_is_kept(&self) -> bool {
+        self.arena().partition.threads_per_processor.load(Relaxed) != 0
+    }
+
     /// HINT: threads that run or could; 0 where no view looks. Looks at each.
     pub fn runnable(&self) -> u32 {
         let could_run = |&id: &ThreadId| matches!(self.run_state(id), RunState::Running | RunState::Preempted);
@@ -487,8 +499,11 @@ impl Registry {
         &self.thread(id).warning
     }
 
-    /// Records how many processors there are, and how often that has changed.
+    /// Records how many processors there are, and how often that has changed, unless the scheduler does.
     pub fn set_partition(&self, count: u32, changes: u32) {
+        if self.partition_is_kept() {
+            return;
+        }
         let partition = &self.arena().partition;
         partition.processors.store(count, Relaxed);
         partition.generation.store(changes, Relaxed);

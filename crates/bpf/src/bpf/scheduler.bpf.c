@@ -24,6 +24,9 @@
  * Hand-off. sched_yield, and no new call: it ends in `dispatch` on this processor, with the priorities as they are then. What is left of the yielder's
  * quantum goes to the thread of its application that stands higher, as in the paper; if none does, the processor goes to whose turn it is.
  *
+ * KE-3 (`reckon`). Four times a second each application's arena gets the number of processors that it can have: its share by weight among those that
+ * ran since, or, if that is more, what the others left. Which ones does not change: all, as the loader writes.
+ *
  * Hints. Arena words come from the application: an index is bounded, a priority clamped, a block counts only under the lease that its thread enrolled
  * with. Nonsense in it changes which of *its* threads is next, and no more.
  *
@@ -46,6 +49,8 @@
 #define OVERDUE_EVERY_NS 25000000ULL
 /* COST: ns. The shortest quantum, which a debt leaves, or a hand-off passes on: a switch costs microseconds. */
 #define LEAST_NS 500000ULL
+/* COST: ns between two reckonings, which take some microseconds: soon for a barrier, and many quanta, so that everybody has had its turns. */
+#define RECKON_NS 250000000ULL
 /* The weight of an application that has no other. */
 #define WEIGHT 100
 
@@ -53,8 +58,9 @@
 const volatile struct {
 	__u64 quantum_ns;
 	__u64 extension_ns;
+	__u64 processors;
 	__u64 neglected; /* a slot that never has its turn, for tests of the watchdog; SLOTS: none */
-} config SEC(".rodata.config") = { 5000000, 1000000, SLOTS };
+} config SEC(".rodata.config") = { 5000000, 1000000, 1, SLOTS };
 
 struct {
 	__u32 alive;  /* 1 from init to exit */
@@ -69,6 +75,8 @@ struct application {
 	__u64 extended; /* extensions granted */
 	__u64 refused;  /* of a second extension */
 	__u64 handed;   /* hand-offs to a thread that stood higher */
+	__u64 reckoned; /* cpu_ns at the last reckoning */
+	__u64 ran;      /* cpu_ns between the last two */
 	__u32 runnable; /* threads that run or could */
 	__u32 weight;   /* LOADER; 0: WEIGHT */
 };
@@ -104,6 +112,12 @@ struct {
 
 /* The virtual time of whose turn it was last: who comes back from idleness starts here. */
 static __u64 now_vtime;
+/* The last reckoning: when, ns; of those that ran before it, the weights and the processor time. Not in registers, whose bounds the verifier would follow. */
+static volatile struct {
+	__u64 at;
+	__u64 weights;
+	__u64 ran;
+} reckoning;
 
 static __always_inline struct thread *thread(struct task_struct *task)
 {
@@ -113,6 +127,11 @@ static __always_inline struct thread *thread(struct task_struct *task)
 static __always_inline struct application *application(__u32 slot)
 {
 	return bpf_map_lookup_elem(&applications, &slot);
+}
+
+static __always_inline __u32 weight(struct application *a)
+{
+	return a->weight ? a->weight : WEIGHT;
 }
 
 /* The thread's block, while it still is the thread's. */
@@ -140,14 +159,12 @@ static __always_inline void charge(struct task_struct *p, struct thread *t)
 {
 	struct application *a = application(t->slot);
 	__u64 now = p->se.sum_exec_runtime, ran = now - t->since;
-	__u32 weight;
 
 	if (!a)
 		return;
-	weight = a->weight ? a->weight : WEIGHT;
 	t->since = now;
 	__sync_fetch_and_add(&a->cpu_ns, ran);
-	__sync_fetch_and_add(&a->vtime, ran * WEIGHT / weight);
+	__sync_fetch_and_add(&a->vtime, ran * WEIGHT / weight(a));
 }
 
 /* The extension, if the thread, which has been charged, runs on one, is over. */
@@ -293,6 +310,51 @@ static __noinline bool anybody(void)
 	return false;
 }
 
+/*
+ * KE-3: how many processors each application can have. In thousandths of a processor; the number changes when it is off by more than 600, so that
+ * one between two does not go to and fro. What tasks of other classes take, which come before ours, is not seen.
+ */
+static __noinline void reckon(__u64 now)
+{
+	__u64 since = reckoning.at, period = now - since, total = config.processors * 1000;
+	__u32 slot;
+
+	if ((__s64)period < (__s64)RECKON_NS || !__sync_bool_compare_and_swap(&reckoning.at, since, now))
+		return;
+	reckoning.weights = reckoning.ran = 0;
+	bpf_for(slot, 0, SLOTS) {
+		struct application *a = application(slot);
+
+		if (!a)
+			continue;
+		a->ran = a->cpu_ns - a->reckoned;
+		a->reckoned += a->ran;
+		reckoning.ran += a->ran;
+		if (a->ran || a->runnable)
+			reckoning.weights += weight(a);
+	}
+	bpf_for(slot, 1, SLOTS) {
+		struct application *a = application(slot);
+		struct space *s = space(slot);
+		__u64 share, others, is;
+
+		if (!a || !s)
+			continue;
+		share = total * weight(a) / (reckoning.weights + (a->ran || a->runnable ? 0 : weight(a)));
+		others = (reckoning.ran - a->ran) * 1000 / period;
+		if (others + share < total)
+			share = total - others;
+		is = s->head.partition.processors;
+		if (is && share + 600 >= is * 1000 && share <= is * 1000 + 600)
+			continue;
+		share = share < 1000 ? 1 : (share + 500) / 1000;
+		if (share != is) {
+			s->head.partition.processors = share;
+			s->head.partition.generation++;
+		}
+	}
+}
+
 void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct thread *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? thread(prev) : 0;
@@ -301,6 +363,7 @@ void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 	struct application *a;
 	__u32 slot = SLOTS;
 
+	reckon(now);
 	if (t && t->slot < SLOTS) {
 		a = application(t->slot);
 		if (!a)
@@ -473,8 +536,10 @@ void BPF_STRUCT_OPS(wakeful_exit, struct scx_exit_info *info)
 	bpf_for(slot, 1, SLOTS) {
 		struct space *s = space(slot);
 
-		if (s)
+		if (s) {
 			s->head.scheduled = 0;
+			s->head.partition.processors = 0;
+		}
 	}
 	state.kind = info->kind;
 	bpf_probe_read_kernel_str(state.why, sizeof(state.why), info->reason);

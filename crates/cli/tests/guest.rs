@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs as they come, under the scheduler, in a guest's kernel (`vm/test --long`): with it, without it, and killed while they run.
+//! They must end well, and have run where the test says; never how fast.
+#![cfg(feature = "bpf")]
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A program, and what it prints when all went well.
+const PROGRAMS: [(&[&str], &str); 2] = [
+    (&["kccachetest", "wicked", "-th", "16", "20000"], "\nok\n"),
+    (
+        &["db_bench", "--benchmarks=fillrandom,readrandom", "--threads=16", "--num=4000", "--db=/tmp/wakeful-db"],
+        "\nreadrandom ",
+    ),
+];
+
+fn wakeful(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wakeful"));
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(scheduled: bool, program: &[&str]) -> Child {
+    let options: &[&str] = if scheduled { &["run", "--scheduled", "--"] } else { &["run", "--"] };
+    wakeful(options).args(program).spawn().unwrap()
+}
+
+fn ended_well(program: Child, prints: &str) {
+    let Output { status, stdout, stderr } = program.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success() && out.contains(prints), "{status}\n{out}\n{err}");
+    assert!(!err.contains("wakeful"), "{err}");
+}
+
+fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The scheduler as a child, so that it can be killed.
+fn start() -> Child {
+    let server = wakeful(&["scheduler", "serve"]).spawn().unwrap();
+    eventually("in charge", || wakeful(&["scheduler", "status"]).status().unwrap().success().then_some(()));
+    server
+}
+
+/// Seconds of processor time that the scheduler has given the process; `None` if it has none such.
+fn cpu_seconds(process: u32) -> Option<f64> {
+    let output = wakeful(&["scheduler", "status", "--json"]).output().unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let programs = status["programs"].as_array().unwrap();
+    programs.iter().find(|program| program["process"] == process)?["cpu_seconds"].as_f64()
+}
+
+fn warnings() -> Vec<String> {
+    let log = Command::new("dmesg").output().unwrap();
+    let bad = ["WARNING:", "BUG:", "Oops", "Call Trace", "hung task", "soft lockup"];
+    let text = String::from_utf8_lossy(&log.stdout).into_owned();
+    text.lines().filter(|line| bad.iter().any(|word| line.contains(word))).map(String::from).collect()
+}
+
+#[test]
+#[ignore = "needs the guest: vm/test --long"]
+fn guest_programs_end_well_with_without_and_when_it_is_killed() {
+    for (program, prints) in PROGRAMS {
+        let name = program[0];
+        ended_well(run(false, program), prints);
+        println!("{name}: ended well without the scheduler");
+
+        let mut server = start();
+        let child = run(true, program);
+        let had = eventually("taken in", || cpu_seconds(child.id()).filter(|&had| had > 0.1));
+        ended_well(child, prints);
+        println!("{name}: ended well with it; had {had} s of it in the beginning");
+
+        let mut child = run(true, program);
+        eventually("half done", || cpu_seconds(child.id()).filter(|&now| now > 0.1));
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "it had ended before; make it longer");
+        eventually("the kernel takes over", || {
+            (fs::read_to_string("/sys/kernel/sched_ext/state").unwrap().trim() == "disabled").then_some(())
+        });
+        ended_well(child, prints);
+        println!("{name}: ended well when the scheduler was killed");
+    }
+    assert_eq!(warnings(), [""; 0]);
+}
