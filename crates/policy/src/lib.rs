@@ -44,7 +44,7 @@ pub enum Count {
         /// It takes them too while nobody else asks.
         most: u32,
     },
-    /// The server chooses: an equal share of what is there, at least one.
+    /// The server chooses: an equal share among all that asked, at least one; more while nobody else asks.
     Choose,
 }
 

@@ -164,7 +164,6 @@ pub struct System<P> {
     holders: BTreeSet<Id>,
     /// Of the default partition.
     default: BTreeSet<u32>,
-    choosers: u32,
     arrivals: u64,
 }
 
@@ -179,7 +178,6 @@ impl<P: Policy> System<P> {
             applications: BTreeMap::new(),
             order: BTreeSet::new(),
             holders: BTreeSet::new(),
-            choosers: 0,
             arrivals: 0,
         }
     }
@@ -246,7 +244,10 @@ impl<P: Policy> System<P> {
             }
             Event::Spare(id, count) => {
                 let application = self.applications.get_mut(&id).ok_or(Refusal::Unknown)?;
-                application.usable = Some(application.holds().saturating_sub(count).max(1));
+                // Who has nothing can spare nothing.
+                if !application.held.is_empty() {
+                    application.usable = Some(application.holds().saturating_sub(count).max(1));
+                }
             }
             Event::WantBack(id) => self.applications.get_mut(&id).ok_or(Refusal::Unknown)?.usable = None,
             Event::Exit(id) => {
@@ -305,7 +306,6 @@ impl<P: Policy> System<P> {
         }
         let application = Application { demand, held, usable: None, since: now, arrived: self.arrivals };
         self.order.insert(Self::key(id, &application));
-        self.choosers += u32::from(demand.count == Count::Choose);
         self.applications.insert(id, application);
     }
 
@@ -314,7 +314,6 @@ impl<P: Policy> System<P> {
         let Some(application) = self.applications.remove(&id) else { return BTreeSet::new() };
         self.order.remove(&Self::key(id, &application));
         self.holders.remove(&id);
-        self.choosers -= u32::from(application.demand.count == Count::Choose);
         application.held
     }
 
@@ -327,6 +326,8 @@ impl<P: Policy> System<P> {
                 let application = self.applications.get_mut(&id).expect("it holds a processor");
                 application.held.remove(&processor);
                 if application.held.is_empty() {
+                    // The hint was about what it no longer has.
+                    application.usable = None;
                     self.holders.remove(&id);
                 }
             }
@@ -359,9 +360,7 @@ impl<P: Policy> System<P> {
                 Numbers { least, wanted: wanted.min(capacity).max(least), most: most.min(capacity).max(least) }
             }
             Count::Choose => {
-                let others = self.holders.iter().map(|id| &self.applications[id]);
-                let others = others.filter(|other| other.demand.count != Count::Choose).map(Application::holds);
-                let share = capacity.saturating_sub(others.sum()) / self.choosers.max(1);
+                let share = capacity / (self.applications.len() as u32).max(1);
                 Numbers { least: 1, wanted: share.max(1), most: capacity.max(1) }
             }
         }
@@ -425,7 +424,10 @@ impl<P: Policy> System<P> {
             if lacks == 0 || least > self.capacity() && application.held.is_empty() {
                 continue;
             }
-            let missing = least.min(application.usable.unwrap_or(u32::MAX)).saturating_sub(application.holds());
+            let missing = match application.holds() {
+                0 => least,
+                holds => least.min(application.usable.unwrap_or(u32::MAX)).saturating_sub(holds),
+            };
             let Some(sources) = self.sources(id, now, missing.max(1)) else { return };
             for (owner, why, count) in sources {
                 for _ in 0..count {
@@ -486,7 +488,6 @@ impl<P: Policy> System<P> {
                 let application = &self.applications[&id];
                 if self.default.len() as u32 > self.floor
                     && application.usable.is_none()
-                    && application.demand.count != Count::Choose
                     && application.holds() < self.numbers(application).most
                     && let Some(processor) = place::best(&self.machine, &self.default, &application.held, 1)
                 {

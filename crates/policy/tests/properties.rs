@@ -82,12 +82,7 @@ impl Model {
     fn wanted(&self, id: Id) -> u32 {
         match self.applications[&id].demand.count {
             Count::Numbers { least, wanted, .. } => wanted.min(self.capacity()).max(least),
-            Count::Choose => {
-                let (choosers, others): (Vec<_>, Vec<_>) =
-                    self.applications.iter().partition(|(_, known)| known.demand.count == Count::Choose);
-                let others: u32 = others.iter().map(|&(&id, _)| self.holds(id)).sum();
-                (self.capacity().saturating_sub(others) / choosers.len() as u32).max(1)
-            }
+            Count::Choose => (self.capacity() / self.applications.len() as u32).max(1),
         }
     }
 
@@ -140,7 +135,9 @@ impl Model {
             }
             Event::Spare(id, count) => {
                 let usable = self.holds(*id).saturating_sub(*count).max(1);
-                self.applications.get_mut(id).unwrap().usable = Some(usable);
+                if self.holds(*id) > 0 {
+                    self.applications.get_mut(id).unwrap().usable = Some(usable);
+                }
                 None
             }
             Event::WantBack(id) => {
@@ -167,6 +164,12 @@ impl Model {
         let mut more = false;
         for &Move { processor, from, to, why } in moves {
             holds_if(self.owner.get(&processor) == Some(&from) && from != to, "truth")?;
+            if let Some(id) = gone
+                && why != Why::Exit
+            {
+                holds_if(self.holds(id) == 0, "truth")?;
+                self.applications.remove(&id);
+            }
             if let Owner::Application(id) = to {
                 holds_if(self.applications.contains_key(&id) && gone != Some(id), "truth")?;
                 if why != Why::Adopted {
@@ -180,7 +183,8 @@ impl Model {
                 }
             }
             if let Owner::Application(id) = from {
-                if gone != Some(id) {
+                // What is gone may be made good.
+                if gone != Some(id) && why != Why::Offline {
                     lost.insert(id);
                 }
                 let justified = match why {
@@ -202,6 +206,12 @@ impl Model {
                 holds_if(to != Owner::Default || due, "a hint costs nothing")?;
             }
             self.owner.insert(processor, to);
+            if let Owner::Application(id) = from
+                && self.holds(id) == 0
+                && let Some(known) = self.applications.get_mut(&id)
+            {
+                known.usable = None;
+            }
             if let Owner::Application(id) = to {
                 self.applications.get_mut(&id).unwrap().since = now;
             }
