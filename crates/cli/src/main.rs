@@ -29,13 +29,16 @@ mod launch;
 mod library;
 mod locks;
 mod man;
+mod partition;
 mod probe;
 mod program;
 mod run;
 #[cfg(feature = "bpf")]
 mod scheduler;
+mod set;
 mod sigpipe;
 mod sim;
+mod status;
 mod suggest;
 
 use std::process::ExitCode;
@@ -57,6 +60,8 @@ struct Cli {
 enum Verb {
     Run(run::Args),
     Compare(compare::Args),
+    Status(status::Args),
+    Set(set::Args),
     Locks(locks::Args),
     Bench(bench::Args),
     Sim(sim::Args),
@@ -74,6 +79,8 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Run(args) => run::main(args),
         Verb::Compare(args) => compare::main(args),
+        Verb::Status(args) => status::main(args),
+        Verb::Set(args) => set::main(args),
         Verb::Locks(args) => locks::main(args),
         Verb::Bench(args) => bench::main(args),
         Verb::Sim(args) => sim::main(args),
