@@ -20,7 +20,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 use abi::server::{Kind, MAGIC, Message, Refusal, VERSION};
-use policy::{Count, Demand, Event, Id, Lease, Machine, Move, Owner, Policy, Processor, SemiDynamic, System, Why};
+use policy::{
+    Adopted, Count, Demand, Event, Id, Lease, Machine, Move, Owner, Policy, Processor, SemiDynamic, System, Why,
+};
 use tracing::{debug, error, info, warn};
 
 use crate::config::Config;
@@ -683,27 +685,40 @@ impl<K: Kernel> Server<K> {
 
     /// Members of an earlier server.
     fn adopt(&mut self) -> io::Result<()> {
+        let mut all = Vec::new();
         for name in self.kernel.list(&self.folder)? {
             let Ok(process) = name.parse::<u32>() else { continue };
-            if !self.adopt_one(process) {
-                let _ = self.kernel.remove_file(&self.file(process));
+            match self.adopt_one(process) {
+                Ok(Some(one)) => all.push(one),
+                // It is over, or was never whole.
+                Ok(None) => drop(self.kernel.remove_file(&self.file(process))),
+                Err(error) => return Err(error),
             }
         }
+        let _ = self.apply(Event::Adopt(all));
         Ok(())
     }
 
-    fn adopt_one(&mut self, process: u32) -> bool {
-        let Ok(block) = self.kernel.open_block(&self.file(process)) else { return false };
+    /// `None` if there is nobody to adopt; an error if that cannot be told, because then this is not to be forgotten.
+    fn adopt_one(&mut self, process: u32) -> io::Result<Option<Adopted>> {
+        let block = match self.kernel.open_block(&self.file(process)) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),
+            block => block?,
+        };
         let words = block.block();
-        let Ok(pidfd) = self.kernel.pidfd(process) else { return false };
-        let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat"))).unwrap_or_default();
+        let pidfd = match self.kernel.pidfd(process) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+            pidfd => pidfd?,
+        };
+        let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")))?;
+        let words = block.block();
         if words.magic.load(Relaxed) != MAGIC
             || words.version.load(Relaxed) != VERSION
             || started(&stat) != Some(words.started.load(Relaxed))
         {
-            return false;
+            return Ok(None);
         }
-        let Ok(user) = self.user_of(process) else { return false };
+        let Ok(user) = self.user_of(process) else { return Err(io::ErrorKind::NotFound.into()) };
         let [priority, least, wanted, most, usable] = [0, 1, 2, 3, 4].map(|n: usize| words.demand[n].load(Relaxed));
         let count = if most == 0 { Count::Choose } else { Count::Numbers { least, wanted, most } };
         let bits = |(index, word): (usize, &std::sync::atomic::AtomicU64)| {
@@ -714,21 +729,12 @@ impl<K: Kernel> Server<K> {
         self.partitions.assume(process, written);
         let held = self.partitions.held(process).cloned().unwrap_or_default();
         let id = self.token();
-        if self.kernel.watch(pidfd.as_fd(), id).is_err() {
-            return false;
-        }
+        self.kernel.watch(pidfd.as_fd(), id)?;
         self.members.insert(id, Member { process, user, pidfd, block, connection: None });
         self.by_process.insert(process, id);
-        let adopted = self.apply(Event::Adopt(id, Demand { priority, count }, held));
-        if adopted.is_ok() && usable > 0 {
-            let holds = self.system.application(id).map_or(0, |application| application.holds());
-            let _ = self.apply(Event::Spare(id, holds.saturating_sub(usable - 1)));
-        }
         info!(process, "was a member before");
-        if adopted.is_err() {
-            self.forget(id);
-        }
-        true
+        let demand = Demand { priority, count };
+        Ok(Some(Adopted { id, demand, held, usable: usable.checked_sub(1) }))
     }
 
     fn end(&mut self) {

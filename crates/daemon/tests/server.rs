@@ -196,7 +196,10 @@ fn story(kernel: &Simulated, by: By, folder: &Path) {
     assert!(server.ask(of(one.id(), Kind::Spare, 1)).is_ok());
     eventually("two has one", || server.holds(two.id()) == 1 && server.holds(one.id()) == 2);
     let (first, second) = (truth(kernel, by, one.id()).unwrap(), truth(kernel, by, two.id()).unwrap());
-    assert!(first.is_disjoint(&second) && first.union(&second).copied().collect::<Set>() == held, "{first:?} {second:?}");
+    assert!(
+        first.is_disjoint(&second) && first.union(&second).copied().collect::<Set>() == held,
+        "{first:?} {second:?}"
+    );
     // A server that was killed, and another one: nobody notices.
     let generation = server.state(one.id());
     server.kill();
@@ -242,8 +245,24 @@ fn each_call_may_fail() {
         }
     }
     let all = [
-        "accept", "affinity", "list", "make_block", "make_folder", "open_block", "peer", "pidfd", "read", "receive",
-        "remove_file", "remove_folder", "send", "set_affinity", "unwatch", "wait", "watch", "write",
+        "accept",
+        "affinity",
+        "list",
+        "make_block",
+        "make_folder",
+        "open_block",
+        "peer",
+        "pidfd",
+        "read",
+        "receive",
+        "remove_file",
+        "remove_folder",
+        "send",
+        "set_affinity",
+        "unwatch",
+        "wait",
+        "watch",
+        "write",
     ];
     assert_eq!(failed.into_iter().collect::<Vec<_>>(), all);
 }

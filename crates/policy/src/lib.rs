@@ -27,7 +27,7 @@ mod system;
 
 pub use lease::Lease;
 pub use machine::{Machine, Processor};
-pub use system::{Application, Event, Move, Owner, Refusal, System, Waiting, Why};
+pub use system::{Adopted, Application, Event, Move, Owner, Refusal, System, Waiting, Why};
 
 /// What stands for an application; the caller's choice.
 pub type Id = u64;

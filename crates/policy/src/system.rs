@@ -22,10 +22,23 @@ pub enum Event {
     Online(u32),
     /// A processor is not there any more: unplugged, or taken from all of us by somebody else.
     Offline(u32),
-    /// An application holds these already: found so by a server that has been started anew.
-    Adopt(Id, Demand, BTreeSet<u32>),
+    /// Applications that hold processors already, or wait: found so by a server that has been started anew. All at once, so that none is given what another has.
+    Adopt(Vec<Adopted>),
     /// Time has passed.
     Tick,
+}
+
+/// See [`Event::Adopt`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// The application.
+    pub id: Id,
+    /// What it had asked for.
+    pub demand: Demand,
+    /// What it holds.
+    pub held: BTreeSet<u32>,
+    /// Its hint: see [`Application::usable`].
+    pub usable: Option<u32>,
 }
 
 /// Who has a processor.
@@ -233,13 +246,17 @@ impl<P: Policy> System<P> {
                 self.check(demand.count)?;
                 self.enter(id, demand, now);
             }
-            Event::Adopt(id, demand, held) => {
-                self.check(demand.count)?;
-                self.enter(id, demand, now);
-                for processor in
-                    held.into_iter().filter(|processor| self.default.contains(processor)).collect::<Vec<_>>()
-                {
-                    self.shift(processor, Owner::Default, Owner::Application(id), Why::Adopted, now, &mut moves);
+            Event::Adopt(all) => {
+                for Adopted { id, demand, held, usable } in all {
+                    self.enter(id, demand, now);
+                    for processor in held {
+                        if self.default.contains(&processor) {
+                            let to = Owner::Application(id);
+                            self.shift(processor, Owner::Default, to, Why::Adopted, now, &mut moves);
+                        }
+                    }
+                    let application = self.applications.get_mut(&id).expect("it has entered");
+                    application.usable = usable.filter(|_| !application.held.is_empty());
                 }
             }
             Event::Spare(id, count) => {

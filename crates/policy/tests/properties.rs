@@ -126,12 +126,18 @@ impl Model {
     /// Takes an event in, then each move, and says which rule was broken.
     fn judge(&mut self, event: &Event, moves: &[Move], now: u64) -> Verdict {
         let mut gone = None;
+        let mut enter = |id: Id, demand, usable| {
+            self.arrivals += 1;
+            self.applications.insert(id, Known { demand, usable, arrived: self.arrivals, since: now });
+        };
         let fresh = match event {
-            Event::Request(id, demand) | Event::Adopt(id, demand, _) => {
-                self.arrivals += 1;
-                let known = Known { demand: *demand, usable: None, arrived: self.arrivals, since: now };
-                self.applications.insert(*id, known);
+            Event::Request(id, demand) => {
+                enter(*id, *demand, None);
                 Some(*id)
+            }
+            Event::Adopt(all) => {
+                all.iter().for_each(|one| enter(one.id, one.demand, one.usable));
+                None
             }
             Event::Spare(id, count) => {
                 let usable = self.holds(*id).saturating_sub(*count).max(1);
@@ -172,7 +178,10 @@ impl Model {
             }
             if let Owner::Application(id) = to {
                 holds_if(self.applications.contains_key(&id) && gone != Some(id), "truth")?;
-                if why != Why::Adopted {
+                if why == Why::Adopted {
+                    // Nobody is given what another has.
+                    holds_if(gained.is_empty(), "adoption")?;
+                } else {
                     gained.insert(id);
                     // Beyond what it wants only if nobody waits.
                     let waits = self.waits(id);
@@ -297,7 +306,10 @@ fn histories() -> impl Strategy<Value = History> {
         3 => id.clone().prop_map(Event::Exit),
         1 => (0u32..12).prop_map(Event::Online),
         1 => (0u32..12).prop_map(Event::Offline),
-        1 => (id, demands(), prop::collection::btree_set(0u32..12, 0..4)).prop_map(|(id, demand, held)| Event::Adopt(id, demand, held)),
+        1 => prop::collection::vec((id, demands(), prop::collection::btree_set(0u32..12, 0..4)), 1..3).prop_map(|all| {
+            let one = |(id, demand, held)| Adopted { id, demand, held, usable: None };
+            Event::Adopt(all.into_iter().map(one).collect())
+        }),
         1 => Just(Event::Tick),
     ];
     (machines(), 1u32..=2, prop::collection::vec((0u64..20, event), 1..40))
@@ -315,13 +327,16 @@ fn live(history: &History, lease: Option<u64>, subject: &mut dyn Subject) -> Ver
             Event::Spare(id, _) | Event::WantBack(id) | Event::Exit(id) => known(id),
             Event::Online(processor) => model.machine.get(processor).is_some_and(|processor| !processor.online),
             Event::Offline(processor) => model.machine.get(processor).is_some_and(|processor| processor.online),
-            Event::Adopt(id, ..) => !known(id),
+            Event::Adopt(all) => {
+                !all.iter().any(|one| known(&one.id))
+                    && all.iter().map(|one| one.id).collect::<BTreeSet<_>>().len() == all.len()
+            }
             Event::Request(..) | Event::Tick => true,
         };
         if !sense {
             continue;
         }
-        let impossible = matches!(event, Event::Request(_, demand) | Event::Adopt(_, demand, _)
+        let impossible = matches!(event, Event::Request(_, demand)
             if matches!(demand.count, Count::Numbers { least, .. } if least > (model.machine.len() as u32).saturating_sub(model.floor)));
         match subject.apply(event, now) {
             Ok(moves) => {
@@ -539,6 +554,25 @@ fn twin_that_forgets_who_is_gone() {
         moves.retain(|step| step.why != Why::Exit);
         moves
     });
+}
+
+#[test]
+fn twin_that_adopts_one_after_the_other() {
+    struct OneByOne(System<SemiDynamic>);
+    impl Subject for OneByOne {
+        fn apply(&mut self, event: &Event, now: u64) -> Result<Vec<Move>, Refusal> {
+            let Event::Adopt(all) = event else { return self.0.apply(event.clone(), now) };
+            let one = |one: &Adopted| self.0.apply(Event::Adopt(vec![one.clone()]), now);
+            Ok(all.iter().map(one).collect::<Result<Vec<_>, _>>()?.concat())
+        }
+    }
+    let mut runner = TestRunner::deterministic();
+    let found = (0..2_000).any(|_| {
+        let history = histories().new_tree(&mut runner).unwrap().current();
+        let mut twin = OneByOne(System::new(history.machine.clone(), history.floor, SemiDynamic));
+        live(&history, None, &mut twin) == Err("adoption")
+    });
+    assert!(found);
 }
 
 #[test]

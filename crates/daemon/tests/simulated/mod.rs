@@ -122,9 +122,10 @@ impl State {
             "cpuset.cpus" => {
                 let cpus = parse(text).ok_or(os(libc::EINVAL))?;
                 // Partitions do not overlap.
-                let clash = v2 && self.groups.iter().any(|(path, other)| {
-                    path != folder && path != Path::new(V2) && other.root && !other.cpus.is_disjoint(&cpus)
-                });
+                let clash = v2
+                    && self.groups.iter().any(|(path, other)| {
+                        path != folder && path != Path::new(V2) && other.root && !other.cpus.is_disjoint(&cpus)
+                    });
                 if cpus.is_empty() && !self.groups[folder].processes.is_empty() || clash {
                     return Err(os(libc::EINVAL));
                 }
