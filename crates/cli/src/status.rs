@@ -50,12 +50,17 @@ fn text(status: &Status) {
         println!("no program has asked for processors; `wakeful run --cpus 1 -- PROGRAM` does");
         return;
     }
-    println!("{:>8} {:<15} {:>6} {:>8} {:>6} {:>4}  PROCESSORS", "PROCESS", "PROGRAM", "USER", "PRIORITY", "ASKED", "HAS");
+    println!(
+        "{:>8} {:<15} {:>6} {:>8} {:>6} {:>4}  PROCESSORS",
+        "PROCESS", "PROGRAM", "USER", "PRIORITY", "ASKED", "HAS"
+    );
     for application in &status.applications {
         let partition::Application { process, program, user, priority, asked, holds, processors, .. } = application;
         let remark = partition::remark(application);
         let both = if processors.is_empty() || remark.is_empty() { "" } else { "; " };
-        println!("{process:>8} {program:<15.15} {user:>6} {priority:>8} {asked:>6} {holds:>4}  {processors}{both}{remark}");
+        println!(
+            "{process:>8} {program:<15.15} {user:>6} {priority:>8} {asked:>6} {holds:>4}  {processors}{both}{remark}"
+        );
     }
 }
 
@@ -73,7 +78,8 @@ fn open_metrics(status: &Status) -> String {
     gauge("spare_processors", "Processors that their holders have hinted they can spare.", sum(|one| one.spare));
     for (name, value) in &status.counters {
         let words = name.replace('_', " ");
-        text += &format!("# TYPE wakeful_{name} counter\n# HELP wakeful_{name} Since the server was started: {words}.\n");
+        text +=
+            &format!("# TYPE wakeful_{name} counter\n# HELP wakeful_{name} Since the server was started: {words}.\n");
         text += &format!("wakeful_{name}_total {value}\n");
     }
     text + "# EOF\n"

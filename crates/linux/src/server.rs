@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET};
 use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, VERSION};
+pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET};
 
 /// Why there is no answer that helps.
 #[derive(Debug)]
@@ -34,11 +34,17 @@ impl std::fmt::Display for Error {
                 Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
                 Refusal::Disordered => write!(f, "it must be that 1 <= least <= wanted <= most"),
                 Refusal::TooMany => {
-                    write!(f, "applications can have {limit} processors here at most;\nthe default partition keeps the rest")
+                    write!(
+                        f,
+                        "applications can have {limit} processors here at most;\nthe default partition keeps the rest"
+                    )
                 }
                 Refusal::Unknown => write!(f, "the process has no partition; `wakeful run --cpus` gives it one"),
                 Refusal::NotAllowed => {
-                    write!(f, "you may not ask for processors;\nthe administrator says who may, in /etc/wakeful/wakefuld.toml")
+                    write!(
+                        f,
+                        "you may not ask for processors;\nthe administrator says who may, in /etc/wakeful/wakefuld.toml"
+                    )
                 }
                 Refusal::Share => write!(
                     f,
@@ -47,7 +53,10 @@ impl std::fmt::Display for Error {
                 Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
                 Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
                 Refusal::NoProcess => write!(f, "there is no such process of yours"),
-                Refusal::Failed => write!(f, "the server could not do it; its log says why:\n`journalctl -u wakefuld`, or its standard error"),
+                Refusal::Failed => write!(
+                    f,
+                    "the server could not do it; its log says why:\n`journalctl -u wakefuld`, or its standard error"
+                ),
             },
         }
     }
@@ -195,8 +204,7 @@ pub fn follow(fd: &OwnedFd) -> bool {
     }
     // SAFETY: a mapping of its own, of a file that is so long and that the server never truncates; read-only, and never unmapped if it is a block.
     unsafe {
-        let start =
-            libc::mmap(core::ptr::null_mut(), BLOCK_SIZE, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0);
+        let start = libc::mmap(core::ptr::null_mut(), BLOCK_SIZE, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0);
         if start == libc::MAP_FAILED {
             return false;
         }
