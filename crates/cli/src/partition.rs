@@ -80,7 +80,7 @@ pub fn join(cpus: Cpus, priority: u32) -> Result<(Message, OwnedFd)> {
         eprintln!("wakeful: `wakeful status` shows who has them, Ctrl-C gives up");
     }
     while state.holds == 0 {
-        (state, _) = connection.next().map_err(explain)?;
+        (state, _) = connection.receive().map_err(explain)?;
     }
     Ok((state, fd))
 }
@@ -143,7 +143,7 @@ pub fn status(connection: &mut Connection) -> Result<Status, Error> {
             behind: message.behind,
             generation: message.generation,
         });
-        (message, _) = connection.next()?;
+        (message, _) = connection.receive()?;
     }
     Ok(Status {
         enforcement: match message.error {

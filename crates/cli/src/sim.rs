@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful sim`: the simulated multiprocessor.
 
+use std::borrow::Borrow;
 use std::fs::File;
 use std::io::Read;
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ enum App {
 enum What {
     Run(RunArgs),
     Sweep(SweepArgs),
+    Defaults(DefaultsArgs),
     Figure(figure::FigureArgs),
     Report(figure::ReportArgs),
     Machines(MachinesArgs),
@@ -176,6 +178,43 @@ struct SweepArgs {
     format: Format,
 }
 
+/// The default mutex, reader-writer lock and barrier against the best of the catalogue on many processors
+///
+/// Mutexes run the loop of TR 1994, section 5.2, with sections of 20us and of 1us, the work outside as many times as long as there are
+/// processors; reader-writer locks that of section 5.3 (20us and 280us, 5 % write); barriers have 20us of work between episodes, or none.
+/// 64 processors are those of epyc-64, more are of cxl-1024. Its kernel honours wishes.
+#[derive(clap::Args)]
+struct DefaultsArgs {
+    /// Kinds
+    #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',', default_value = "mutex,rwlock,barrier")]
+    kind: Vec<DefaultKind>,
+    /// Numbers of processors
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,256,1024", value_parser = clap::value_parser!(u32).range(3..=1024))]
+    processors: Vec<u32>,
+    /// Multiprogramming levels
+    #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "1,2,4", value_parser = level)]
+    mp: Vec<f64>,
+    /// Each simulation ends after this virtual time
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
+    limit: f64,
+    /// Seed of all that is random
+    #[arg(long, value_name = "SEED", default_value = "1")]
+    seed: u64,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum DefaultKind {
+    /// wakeful
+    Mutex,
+    /// rw-wakeful
+    Rwlock,
+    /// b-wakeful
+    Barrier,
+}
+
 /// List the machines, or every number of one with its source
 #[derive(clap::Args)]
 struct MachinesArgs {
@@ -245,6 +284,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Run(args) => run(&args)?,
         What::Sweep(args) => sweep(&args)?,
+        What::Defaults(args) => defaults(&args)?,
         What::Figure(args) => figure::main(&args)?,
         What::Report(args) => figure::report(&args)?,
         What::Machines(args) => machines(&args)?,
@@ -439,11 +479,40 @@ struct Cell<'a> {
     failure: Option<&'a str>,
 }
 
+/// Refuses what would be simulated, and printed, twice.
+fn once<T: PartialEq + std::fmt::Display>(option: &str, values: &[T]) -> Result<()> {
+    match values.iter().enumerate().find(|(index, value)| values[..*index].contains(value)) {
+        Some((_, value)) => bail!("--{option} has `{value}` twice"),
+        None => Ok(()),
+    }
+}
+
+/// As many at once as there are processors, behind a progress bar of this name.
+fn simulate_all(
+    name: &'static str,
+    jobs: &[(impl Borrow<Machine> + Sync, Workload)],
+    seed: u64,
+) -> Result<Vec<Results>> {
+    let bar = figure::bar(name, jobs.len())?;
+    let results = ::sim::in_parallel(
+        jobs,
+        std::thread::available_parallelism().map_or(1, usize::from),
+        |(machine, workload)| simulate(machine.borrow(), workload, seed),
+        || bar.inc(1),
+    );
+    bar.finish_and_clear();
+    Ok(results.into_iter().collect::<Result<_, _>>()?)
+}
+
 fn sweep(args: &SweepArgs) -> Result<()> {
     let kinds = args.lock.iter().map(|lock| kind(lock)).collect::<Result<Vec<_>>>()?;
     if kinds.windows(2).any(|two| std::mem::discriminant(&two[0]) != std::mem::discriminant(&two[1])) {
         bail!("locks of one kind only can be compared: make a sweep of each kind");
     }
+    once("machine", &args.machine)?;
+    once("processors", &args.processors)?;
+    once("lock", &args.lock)?;
+    once("mp", &args.mp)?;
     let mut places = Vec::new();
     for name in &args.machine {
         let machine = machine(name)?;
@@ -469,15 +538,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
             jobs.push((machine, workload(&run, machine.processors.count.value)?));
         }
     }
-    let bar = figure::bar("sweep", jobs.len())?;
-    let results = ::sim::in_parallel(
-        &jobs,
-        std::thread::available_parallelism().map_or(1, usize::from),
-        |(machine, workload)| simulate(machine, workload, args.seed),
-        || bar.inc(1),
-    );
-    bar.finish_and_clear();
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let results = simulate_all("sweep", &jobs, args.seed)?;
     let mut csv = csv::Writer::from_writer(std::io::stdout());
     for ((machine, mp), results) in places.iter().zip(results.chunks(args.lock.len())) {
         let sound = results.iter().filter(|it| it.failure.is_none()).map(|it| it.estimated_ms);
@@ -523,6 +584,130 @@ fn sweep(args: &SweepArgs) -> Result<()> {
         bail!("a simulation failed: {}", args.lock[failed % args.lock.len()]);
     }
     Ok(())
+}
+
+/// The default of a kind first, and those of the catalogue that are the best somewhere.
+const MUTEXES: &[&str] = &[
+    "wakeful",
+    "tas-b",
+    "tas-b-np",
+    "ttas-spin",
+    "mcs-spin",
+    "queue-hs",
+    "smart-q",
+    "ticket-np",
+    "native",
+    "native-np",
+];
+const RWLOCKS: &[&str] =
+    &["rw-wakeful", "rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
+const BARRIERS: &[&str] = &["b-wakeful", "c-spin", "c-block", "c-sched", "tree", "com-tree", "scal-sc", "b-mcs-spin"];
+
+/// A row of the table.
+#[derive(Serialize)]
+struct DefaultRow<'a> {
+    kind: &'a str,
+    machine: &'a str,
+    processors: u32,
+    mp: f64,
+    default: &'a str,
+    best: &'a str,
+    /// Rate of the best by that of the default.
+    by_best: f64,
+    within: bool,
+    seed: u64,
+}
+
+/// So many times the best is allowed.
+const WITHIN: f64 = 1.2;
+
+fn defaults(args: &DefaultsArgs) -> Result<()> {
+    let mut rows = Vec::new();
+    for &kind in &args.kind {
+        let (names, programs): (_, &[(&str, f64, f64)]) = match kind {
+            // Of the work outside: by so many times the processors, and so long besides.
+            DefaultKind::Mutex => (MUTEXES, &[("mutex, 20us", 20e3, 0.0), ("mutex, 1us", 1e3, 0.0)]),
+            DefaultKind::Rwlock => (RWLOCKS, &[("rwlock", 20e3, 280e3)]),
+            DefaultKind::Barrier => (BARRIERS, &[("barrier, 20us", 0.0, 20e3), ("barrier", 0.0, 0.0)]),
+        };
+        for &(what, critical_ns, outside_ns) in programs {
+            for &count in &args.processors {
+                let name = if count <= 64 { "epyc-64" } else { "cxl-1024" };
+                let machine =
+                    Machine::named(name).context("a machine that comes with the crate")?.with_processors(count);
+                for &mp in &args.mp {
+                    rows.push((kind, what, critical_ns, outside_ns, machine.clone(), mp, names));
+                }
+            }
+        }
+    }
+    let mut jobs = Vec::new();
+    for (kind, _, critical_ns, outside_ns, machine, mp, names) in &rows {
+        let (critical_ns, outside_ns, mp) = (*critical_ns, *outside_ns, *mp);
+        let count = machine.processors.count.value;
+        for &name in *names {
+            let lock = name.to_string();
+            let barrier = *kind == DefaultKind::Barrier;
+            let program = match kind {
+                DefaultKind::Mutex => {
+                    Program::Mutex { lock, critical_ns, outside_ns: critical_ns * f64::from(count + 2) }
+                }
+                DefaultKind::Rwlock => Program::RwLock { lock, critical_ns, outside_ns, writers_percent: 5.0 },
+                DefaultKind::Barrier => Program::Barrier { barrier: lock, outside_ns },
+            };
+            let setting = Setting {
+                foreign: if barrier { 0.0 } else { mp - 1.0 },
+                bound: true,
+                limit_ms: args.limit / 1e6,
+                ..Setting::default()
+            };
+            let threads = if barrier { (mp * f64::from(count)).round() as u32 } else { count };
+            // More turns than the limit leaves time for.
+            jobs.push((machine, Workload { program, threads, rounds: 1 << 40, vary: 0.2, instances: 1, setting }));
+        }
+    }
+    let results = simulate_all("defaults", &jobs, args.seed)?;
+    let mut results = results.into_iter();
+    let mut csv = csv::Writer::from_writer(std::io::stdout());
+    let mut missed = 0;
+    for (_, what, _, _, machine, mp, names) in &rows {
+        let rates: Vec<_> = results.by_ref().take(names.len()).collect();
+        if let Some(failed) = rates.iter().position(|it| it.failure.is_some()) {
+            bail!("a simulation of {} failed: {}", names[failed], rates[failed].failure.clone().unwrap_or_default());
+        }
+        let rates: Vec<f64> = rates.iter().map(Results::rate).collect();
+        let best = (0..rates.len()).max_by(|&a, &b| rates[a].total_cmp(&rates[b])).unwrap_or(0);
+        let by_best = rates[best] / rates[0];
+        let row = DefaultRow {
+            kind: what,
+            machine: &machine.name,
+            processors: machine.processors.count.value,
+            mp: *mp,
+            default: names[0],
+            best: names[best],
+            by_best,
+            within: by_best <= WITHIN,
+            seed: args.seed,
+        };
+        missed += usize::from(!row.within);
+        match args.format {
+            Format::Json => format::json("default", &row)?,
+            Format::Csv => csv.serialize(row)?,
+            Format::Text => println!(
+                "{:<14}{:>5} processors, level {:<4}{:>6.2} {} best, {}",
+                row.kind,
+                row.processors,
+                row.mp,
+                row.by_best,
+                if row.within { "x" } else { "X" },
+                row.best,
+            ),
+        }
+    }
+    if args.format == Format::Text {
+        println!("{missed} of {} more than {WITHIN} times the best (X)", rows.len());
+    }
+    Ok(csv.flush()?)
 }
 
 fn csv(args: &RunArgs, workload: &Workload, results: &Results) -> Result<()> {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub const DOCUMENTED: &str = include_str!("../wakefuld.toml");
 
 /// Everything that the administrator chooses.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub access: Access,
@@ -63,12 +63,6 @@ pub enum By {
     CgroupV2,
     CgroupV1,
     Affinity,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { access: Access::default(), policy: Policy::default(), enforcement: Enforcement::default() }
-    }
 }
 
 impl Default for Access {

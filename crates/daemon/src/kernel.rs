@@ -42,6 +42,9 @@ impl Mapped {
     }
 }
 
+// SAFETY: the mapping is nobody else's, and no thread's.
+unsafe impl Send for Mapped {}
+
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: our mapping.

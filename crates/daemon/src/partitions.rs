@@ -141,7 +141,9 @@ impl Partitions {
         let all = match self.by {
             Enforcement::Affinity => {
                 let text = kernel.read(Path::new("/sys/devices/system/cpu/online"))?;
-                parse(&text).ok_or_else(|| invalid(text))?
+                // Our own mask shows what else there is to heed, a cpuset that we are in.
+                kernel.set_affinity(0, &parse(&text).ok_or_else(|| invalid(text))?)?;
+                kernel.affinity(0)?
             }
             Enforcement::CgroupV1 => self.effective(kernel, &self.base)?,
             // A partition's processors are no longer among the base's.
@@ -251,7 +253,7 @@ impl Partitions {
     /// Ends a group: whoever is left in it goes to the default partition.
     fn dissolve(&self, kernel: &impl Kernel, process: u32) -> io::Result<()> {
         if self.by == Enforcement::Affinity {
-            return match set_masks(kernel, process, &self.default) {
+            return match set_masks(kernel, process, &self.online(kernel)?) {
                 Err(error) if gone(&error) => Ok(()),
                 result => result,
             };

@@ -80,7 +80,7 @@ pub struct Server<K> {
     /// Where the blocks are.
     folder: PathBuf,
     listener: OwnedFd,
-    system: System<Box<dyn Policy>>,
+    system: System<Box<dyn Policy + Send>>,
     partitions: Partitions,
     members: BTreeMap<Id, Member>,
     by_process: HashMap<u32, Id>,
@@ -106,7 +106,7 @@ impl<K: Kernel> Server<K> {
         let partitions = Partitions::begin(&kernel, &config.enforcement)?;
         let online = partitions.online(&kernel)?;
         let machine = machine(&kernel, &online)?;
-        let policy: Box<dyn Policy> = match config.lease() {
+        let policy: Box<dyn Policy + Send> = match config.lease() {
             Some(length) => Box::new(Lease { length: length.as_nanos() as u64 }),
             None => Box::new(SemiDynamic),
         };
@@ -178,7 +178,7 @@ impl<K: Kernel> Server<K> {
             self.look_around();
         }
         if self.system.due().is_some_and(|due| now.as_nanos() as u64 >= due) {
-            self.apply(Event::Tick);
+            let _ = self.apply(Event::Tick);
         }
         if self.unsettled && now >= self.retry {
             self.settle();
@@ -705,7 +705,6 @@ impl<K: Kernel> Server<K> {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),
             block => block?,
         };
-        let words = block.block();
         let pidfd = match self.kernel.pidfd(process) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
             pidfd => pidfd?,

@@ -84,8 +84,10 @@ impl Place {
 
     fn connect(&self) -> Result<Connection, Error> {
         let mut connection = Connection::open_at(self.path("run/wakefuld").to_str().unwrap())?;
-        connection.ask(Message::new(Kind::Status))?;
-        while connection.next()?.0.kind != Kind::Summary as u32 {}
+        let mut message = connection.ask(Message::new(Kind::Status))?.0;
+        while message.kind != Kind::Summary as u32 {
+            message = connection.receive()?.0;
+        }
         Ok(connection)
     }
 }
@@ -150,7 +152,7 @@ fn programs_keep_their_processors_while_the_server_is_killed() {
 #[test]
 fn garbage_is_refused_and_the_others_are_served() {
     let place = Place::new(AFFINITY);
-    let server = place.server();
+    let (server, idle) = (place.server(), Process::idle());
     let path = place.path("run/wakefuld");
     let open = || Connection::open_at(path.to_str().unwrap());
     // A generator of its own: the same messages each time.
@@ -168,7 +170,7 @@ fn garbage_is_refused_and_the_others_are_served() {
             match random() % 4 {
                 // Not a message at all.
                 0 => message.magic = random(),
-                1 => message.kind = random() % 32,
+                1 => (message.process, message.kind) = (idle.id(), random() % 32),
                 // A process that is not there, or is somebody else's.
                 2 => (message.process, message.kind) = (0x7000_0000 | random(), 1 + random() % 5),
                 _ => (message.least, message.wanted, message.most) = (u32::MAX - random() % 9, random(), random()),

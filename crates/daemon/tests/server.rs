@@ -56,13 +56,12 @@ impl Running {
         let blocks = folder.join("partitions");
         let _ = std::fs::create_dir(&blocks);
         // A call may fail at the start: whoever supervises it starts it again.
-        let mut server = (0..3)
-            .find_map(|_| {
-                let _ = std::fs::remove_file(folder.join("socket"));
-                let listener = listen(&folder.join("socket")).unwrap();
-                Server::start(kernel.clone(), config.clone(), listener, &blocks).ok()
-            })
-            .expect("it starts");
+        let mut start = || {
+            let _ = std::fs::remove_file(folder.join("socket"));
+            let listener = listen(&folder.join("socket")).unwrap();
+            Server::start(kernel.clone(), config.clone(), listener, &blocks)
+        };
+        let mut server = start().or_else(|_| start()).expect("it starts");
         let (stop, end) = pipe();
         if server.stop_by(&stop).is_err() {
             server.stop_by(&stop).unwrap();
@@ -98,7 +97,7 @@ impl Running {
             if message.process == process {
                 found = Some(message);
             }
-            message = connection.next().ok()?.0;
+            message = connection.receive().ok()?.0;
         }
         found
     }

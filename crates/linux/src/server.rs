@@ -123,7 +123,7 @@ impl Connection {
         self.tag = self.tag.wrapping_add(1).max(1);
         self.send(&Message { tag: self.tag, ..request })?;
         loop {
-            let (answer, fd) = self.next()?;
+            let (answer, fd) = self.receive()?;
             if answer.tag == self.tag {
                 return Ok((answer, fd));
             }
@@ -146,7 +146,7 @@ impl Connection {
     ///
     /// # Errors
     /// If the server refuses, or is gone.
-    pub fn next(&mut self) -> Result<(Message, Option<OwnedFd>), Error> {
+    pub fn receive(&mut self) -> Result<(Message, Option<OwnedFd>), Error> {
         let mut bytes = [0u8; size_of::<Message>() + 1];
         let mut room = [0u64; 8];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };

@@ -19,7 +19,7 @@ use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::explore::Explorer;
-use crate::machine::{Machine, Queue};
+use crate::machine::{Machine, Queue, Woken};
 use crate::memory::{Kind, LineId, Memory, Time, from_ns};
 use crate::spin::Spinner;
 use crate::tree::{NEVER, Tree};
@@ -97,6 +97,8 @@ pub(crate) struct Thread {
     pub last_processor: usize,
     /// For its next quantum.
     pub debit: Time,
+    /// Processor time used, and more if it slept: what wake-ups compare.
+    pub virtual_time: Time,
     pub registered: bool,
     pub stamp: u32,
     pub priority: Priority,
@@ -134,6 +136,8 @@ pub(crate) struct Processor {
     /// When the thread goes on.
     pub resume: Time,
     pub quantum_end: Time,
+    /// The greatest virtual time with which a thread came; between processors only the distance to this counts.
+    pub virtual_time: Time,
     /// KE-2: a preemption was put off then.
     pub put_off: Option<Time>,
     /// Belongs to somebody else now.
@@ -151,6 +155,7 @@ pub(crate) enum Timer {
 /// What an application's arena says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct App {
+    pub threads: usize,
     pub runnable: u32,
     /// Preempted threads by priority.
     pub preempted: [u32; 5],
@@ -190,6 +195,8 @@ pub(crate) struct Costs {
     pub syscall: Time,
     pub wake: Time,
     pub grace: Time,
+    pub margin: Time,
+    pub credit: Time,
 }
 
 pub(crate) struct Engine {
@@ -218,6 +225,7 @@ pub(crate) struct Engine {
     pub generation: u32,
     pub costs: Costs,
     pub queue: Queue,
+    pub woken: Woken,
     pub honours: bool,
     pub second_level: bool,
     pub setting: Setting,
@@ -284,6 +292,7 @@ impl Engine {
                     last: NOBODY,
                     resume: NEVER,
                     quantum_end: NEVER,
+                    virtual_time: 0,
                     put_off: None,
                     taken: false,
                 })
@@ -311,8 +320,11 @@ impl Engine {
                 syscall: us(kernel.syscall_us.value).max(1),
                 wake: us(kernel.wake_us.value),
                 grace: us(kernel.grace_us.value),
+                margin: us(kernel.woken_margin_ms.value * 1e3),
+                credit: us(kernel.woken_credit_ms.value * 1e3),
             },
             queue,
+            woken: kernel.woken.value,
             honours: setting.honours_wishes.unwrap_or(kernel.honours_wishes.value),
             second_level: setting.second_level.unwrap_or(kernel.second_level.value),
             setting: setting.clone(),
@@ -354,6 +366,7 @@ impl Engine {
             home,
             last_processor: NOBODY,
             debit: 0,
+            virtual_time: 0,
             registered: false,
             stamp: 0,
             priority: Priority::Running,
@@ -414,6 +427,7 @@ impl Engine {
         let kernel = self.memory.place([0u32; 8]).addr();
         let line = self.memory.line(kernel);
         self.kernel_lines.push(line);
+        self.apps[app].threads += 1;
         self.live += 1;
         number
     }

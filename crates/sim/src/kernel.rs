@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use platform::{Priority, RunState, Wait, Wish};
 
 use crate::engine::{Engine, FOREIGN, NOBODY, State, Timer, told};
-use crate::machine::Queue;
+use crate::machine::{Queue, Woken};
 use crate::memory::{NS, Time, from_ns};
 use crate::tree::NEVER;
 use crate::workload::Hints;
@@ -153,6 +153,8 @@ impl Engine {
             if it.last_processor != NOBODY {
                 cost += self.costs.migration;
                 it.migrations += 1;
+                let ahead = it.virtual_time.saturating_sub(self.processors[it.last_processor].virtual_time);
+                it.virtual_time = self.processors[processor].virtual_time + ahead;
                 self.counts.migrations += 1;
             }
             it.last_processor = processor;
@@ -170,7 +172,10 @@ impl Engine {
         let quantum = (self.costs.quantum as f64 * (1.0 + jitter)) as Time;
         // At least a tenth: a debit is paid off, not a sentence.
         let quantum = quantum.saturating_sub(debit).max(self.costs.quantum / 10).max(1);
+        let virtual_time = it.virtual_time;
         let it = &mut self.processors[processor];
+        // Never back: what a thread is ahead of it by is then a quantum at most.
+        it.virtual_time = it.virtual_time.max(virtual_time);
         it.thread = thread;
         it.last = thread;
         it.put_off = None;
@@ -187,6 +192,7 @@ impl Engine {
         let resume = it.resume;
         let it = &mut self.threads[thread];
         let used = now.saturating_sub(it.on_since);
+        it.virtual_time += used;
         if it.app == FOREIGN {
             self.counts.foreign += used;
             return thread;
@@ -286,8 +292,37 @@ impl Engine {
         let processor = if it.last_processor == NOBODY { it.home } else { it.last_processor };
         self.tell(thread, processor, RunState::Preempted, now);
         let queue = self.queue_of(thread);
-        self.queues[queue].push_back(thread);
+        if self.woken == Woken::Last {
+            self.queues[queue].push_back(thread);
+            self.help(queue, now);
+            return;
+        }
+        let processor = if self.queue == Queue::Processor { queue } else { processor };
+        let running = self.virtual_time(processor, now);
+        let those = self.queues[queue].iter().map(|&other| self.threads[other].virtual_time);
+        let least = those.chain(running).min().unwrap_or(0);
+        let it = &mut self.threads[thread];
+        it.virtual_time = it.virtual_time.max(least.saturating_sub(self.costs.credit));
+        let virtual_time = it.virtual_time;
+        let place = self.queues[queue].iter().position(|&other| self.threads[other].virtual_time > virtual_time);
+        let place = place.unwrap_or(self.queues[queue].len());
+        self.queues[queue].insert(place, thread);
         self.help(queue, now);
+        if self.woken == Woken::Preempts
+            && self.threads[thread].state == State::Ready
+            && running.is_some_and(|running| running > virtual_time + self.costs.margin)
+        {
+            // Its quantum ends here.
+            let it = &mut self.processors[processor];
+            it.quantum_end = it.quantum_end.min(now);
+            self.schedule(processor);
+        }
+    }
+
+    /// That of the thread that runs there.
+    fn virtual_time(&self, processor: usize, now: Time) -> Option<Time> {
+        let it = self.threads.get(self.processors[processor].thread)?;
+        Some(it.virtual_time + now.saturating_sub(it.on_since))
     }
 
     pub(crate) fn put_to_sleep(&mut self, processor: usize, now: Time) {

@@ -23,7 +23,7 @@
 //!   elsewhere has a line for itself.
 //! - **Atomic operations** cost more than stores, succeed or not.
 //! - **A kernel**: run queues (one, or one a processor), quanta, the costs of a switch, a migration, a system call and a wake-up; sleeping on a
-//!   word; foreign processes; a partition that changes; and the arena: run states, counts of preempted threads by priority, the wish
+//!   word; who wakes up comes last, or next, or at once, if it has used less than others; foreign processes; a partition that changes; and the arena: run states, counts of preempted threads by priority, the wish
 //!   not to be preempted, honoured once and repaid from the next quantum (KE-1, KE-2 of TR 1994), the partition and its generation
 //!   (KE-3), the choice by user-level priority among the threads of a program (ICPP 2001, section 3). It may also lie ([`Hints`]).
 //!
@@ -52,7 +52,7 @@ mod spin;
 mod tree;
 mod workload;
 
-pub use machine::{Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Processors, Queue, Sourced};
+pub use machine::{Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Processors, Queue, Sourced, Woken};
 pub use platform::{Explored, Sim, Simulated, Word, clock_ns, fail, passed, random, vary, work_ns};
 pub use results::{Results, ThreadResults, Waits};
 pub use workload::{Hints, Program, Repartition, Setting, Workload};

@@ -88,6 +88,18 @@ pub enum Queue {
     Processor,
 }
 
+/// Where a thread that wakes up comes in the queue for a processor, if it has used less of it than others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Woken {
+    /// Behind all others.
+    Last,
+    /// Before those who have used more; who runs keeps the processor to the end of its quantum.
+    Next,
+    /// The same, and it takes the processor at once from who has used more.
+    Preempts,
+}
+
 /// The operating system of a [`Machine`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,6 +120,12 @@ pub struct Kernel {
     pub grace_us: Sourced<f64>,
     /// The run queues.
     pub queue: Sourced<Queue>,
+    /// What waking up is good for.
+    pub woken: Sourced<Woken>,
+    /// By how much more processor time the running thread must have used to lose the processor to one that wakes up.
+    pub woken_margin_ms: Sourced<f64>,
+    /// However long it slept, it passes for having used only so much less than those who were awake.
+    pub woken_credit_ms: Sourced<f64>,
     /// KE-1 and KE-2: a wish not to be preempted is honoured once.
     pub honours_wishes: Sourced<bool>,
     /// Among the threads of a program, the one of highest user-level priority runs (ICPP 2001, section 3).
@@ -262,7 +280,7 @@ mod tests {
             let machine = Machine::parse(text(name).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(machine.name, *name);
             for figure in machine.figures() {
-                let known = ["TR 1994", "ICPP 2001", "assumption", "derived", "Paznikov"];
+                let known = ["TR 1994", "ICPP 2001", "assumption", "derived", "Paznikov", "lmbench"];
                 assert!(
                     known.iter().any(|word| figure.source.contains(word)),
                     "{name}: {}: {}",

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, RunState, ThreadId, Wait, Wish};
-use sim::{Hints, Machine, Queue, Results, Setting, Sim, Word, World, clock_ns, simulate_with, work_ns};
+use sim::{Hints, Machine, Queue, Results, Setting, Sim, Woken, Word, World, clock_ns, simulate_with, work_ns};
 
 type Log<T> = Rc<RefCell<Vec<T>>>;
 
@@ -259,6 +259,47 @@ fn sleepers_wake_in_line_and_in_time() {
         });
     });
     assert_eq!(*order.borrow(), [(1, Wait::TimedOut), (0, Wait::Woken), (2, Wait::Woken)]);
+}
+
+#[test]
+fn who_wakes_up_comes_last_next_or_at_once() {
+    // One processor, three foreign processes with a quantum of 3 ms, and a thread that works 10 us and naps 1 ms.
+    let mean_ms = |woken: Woken| {
+        let mut machine = machine("epyc-64", 1);
+        machine.kernel.woken.value = woken;
+        let results = run(&machine, &Setting { foreign: 3.0, ..bound() }, |world| {
+            let app = world.add_app();
+            world.spawn(app, || {
+                for _ in 0..100 {
+                    work_ns(10e3);
+                    Sim::nap(1_000_000);
+                }
+            });
+        });
+        results.elapsed_ms / 100.0
+    };
+    // It waits behind three quanta, for the rest of one, or not at all.
+    let (last, next, at_once) = (mean_ms(Woken::Last), mean_ms(Woken::Next), mean_ms(Woken::Preempts));
+    assert!((7.0..=9.5).contains(&last), "{last}");
+    assert!((2.0..=3.5).contains(&next), "{next}");
+    assert!((1.0..=1.1).contains(&at_once), "{at_once}");
+}
+
+#[test]
+fn a_thread_that_takes_its_share_gains_nothing_by_waking_up() {
+    let mut machine = machine("epyc-64", 1);
+    machine.kernel.woken.value = Woken::Preempts;
+    let results = run(&machine, &Setting { foreign: 1.0, ..bound() }, |world| {
+        let app = world.add_app();
+        world.spawn(app, || {
+            for _ in 0..100 {
+                work_ns(1e6);
+                Sim::nap(1);
+            }
+        });
+    });
+    // Half of the processor.
+    assert!((185.0..=206.0).contains(&results.elapsed_ms), "{}", results.elapsed_ms);
 }
 
 #[test]

@@ -124,7 +124,10 @@ impl State {
                 // Partitions do not overlap.
                 let clash = v2
                     && self.groups.iter().any(|(path, other)| {
-                        path != folder && path != Path::new(V2) && other.root && !other.cpus.is_disjoint(&cpus)
+                        path != folder
+                            && path.parent() == Some(Path::new(V2))
+                            && other.root
+                            && !other.cpus.is_disjoint(&cpus)
                     });
                 if cpus.is_empty() && !self.groups[folder].processes.is_empty() || clash {
                     return Err(os(libc::EINVAL));
@@ -281,6 +284,9 @@ impl Kernel for Simulated {
 
     fn set_affinity(&self, thread: u32, processors: &Set) -> io::Result<()> {
         self.call("set_affinity")?;
+        if thread == 0 {
+            return Ok(());
+        }
         if !lives(thread) {
             return Err(os(libc::ESRCH));
         }
