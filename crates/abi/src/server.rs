@@ -21,6 +21,8 @@ use crate::{MAX_PROCESSORS, Partition};
 
 /// Where the server listens.
 pub const SOCKET: &str = "/run/wakeful/wakefuld";
+/// The environment variable that names another socket, of a server that was started with `--folder`.
+pub const SOCKET_VARIABLE: &str = "WAKEFUL_SERVER";
 /// The first word of each message ("KWSV").
 pub const MAGIC: u32 = 0x5653_574b;
 /// Version of the messages.

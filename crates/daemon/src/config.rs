@@ -50,6 +50,7 @@ pub struct Policy {
 #[serde(deny_unknown_fields, default)]
 pub struct Enforcement {
     pub by: By,
+    pub expedite: bool,
     pub group: String,
     pub v1: PathBuf,
     pub v2: PathBuf,
@@ -86,7 +87,13 @@ impl Default for Policy {
 
 impl Default for Enforcement {
     fn default() -> Self {
-        Self { by: By::Best, group: "/".into(), v1: "/sys/fs/cgroup/cpuset".into(), v2: "/sys/fs/cgroup".into() }
+        Self {
+            by: By::Best,
+            expedite: true,
+            group: "/".into(),
+            v1: "/sys/fs/cgroup/cpuset".into(),
+            v2: "/sys/fs/cgroup".into(),
+        }
     }
 }
 
@@ -160,6 +167,7 @@ mod tests {
             "floor",
             "lease_seconds",
             "by",
+            "expedite",
             "group",
             "v1",
             "v2",

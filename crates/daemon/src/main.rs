@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use daemon::{Config, Server, kernel};
 
 /// Give programs processors of their own, and keep everybody else off them
@@ -25,6 +25,9 @@ struct Args {
     /// Print the default configuration, with what each key means, and exit
     #[arg(long)]
     print_config: bool,
+    /// Print the manual page, and exit
+    #[arg(long)]
+    print_man: bool,
     /// Say more on standard error: each decision; twice: each refusal of the kernel too
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -47,6 +50,11 @@ fn main() {
 fn run(args: &Args) -> anyhow::Result<()> {
     if args.print_config {
         print!("{}", daemon::config::DOCUMENTED);
+        return Ok(());
+    }
+    if args.print_man {
+        clap_mangen::Man::new(Args::command()).section("8").render(&mut std::io::stdout())?;
+        print!("{}", include_str!("../man/wakefuld.roff"));
         return Ok(());
     }
     let level = [tracing::Level::WARN, tracing::Level::INFO][args.verbose.min(1) as usize];

@@ -9,8 +9,14 @@
 //!
 //! What was done is read back, and again once a second ([`Partitions::audit`]), because others can change groups too.
 //! Nothing here decides anything: [`Partitions::bring_about`] is told who shall have what, and makes the difference.
+//!
+//! **What takes long.** To move a process into another group, the kernel waits for a grace period of RCU: some milliseconds, during which
+//! nobody else is served. So a process that waits for processors, or has had some, is *ready*: it has a group already, with the
+//! default partition's processors (v1) or none of its own (v2), and to write a file of that group is enough. And who is moved all the same is
+//! moved with grace periods expedited, where the configuration allows that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -22,17 +28,30 @@ use crate::kernel::{Kernel, Set, parse, show};
 
 const DEFAULT: &str = "wakeful-default";
 const PREFIX: &str = "wakeful-";
+/// 1 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
+pub const EXPEDITE: &str = "/sys/kernel/rcu_expedited";
 
 /// What the kernel has been told.
 #[derive(Debug)]
 pub struct Partitions {
-    by: Enforcement,
-    base: PathBuf,
+    way: Way,
     default: Set,
-    /// By process. Empty: the group exists, and is to go.
-    groups: BTreeMap<u32, Set>,
+    /// By process.
+    groups: BTreeMap<u32, Group>,
+    /// Those of `groups` that are to go.
+    gone: BTreeSet<u32>,
+    /// Processes that are to have a group, if only to be ready.
+    ready: BTreeSet<u32>,
     /// Processes of the base group that cannot be moved.
     immovable: BTreeSet<u32>,
+}
+
+/// A process's control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Group {
+    processors: Set,
+    /// They are nobody else's.
+    own: bool,
 }
 
 /// What could not be done, and is to be tried again.
@@ -41,6 +60,10 @@ pub struct Failure {
     /// 0: the default partition.
     pub process: u32,
     pub error: io::Error,
+}
+
+fn note(failures: &mut Vec<Failure>, process: u32, result: io::Result<()>) -> bool {
+    result.map_err(|error| failures.push(Failure { process, error })).is_ok()
 }
 
 fn invalid(text: String) -> io::Error {
@@ -63,8 +86,9 @@ impl Partitions {
         for &by in ways {
             let mount = if by == Enforcement::CgroupV2 { &config.v2 } else { &config.v1 };
             let base = mount.join(config.group.trim_start_matches('/'));
-            let (groups, immovable) = Default::default();
-            let mut partitions = Self { by, base, default: Set::new(), groups, immovable };
+            let way = Way { by, base, expedite: config.expedite && by != Enforcement::Affinity };
+            let (default, groups, gone, ready, immovable) = Default::default();
+            let mut partitions = Self { way, default, groups, gone, ready, immovable };
             match partitions.try_begin(kernel) {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
@@ -77,40 +101,53 @@ impl Partitions {
     }
 
     fn try_begin(&mut self, kernel: &impl Kernel) -> io::Result<()> {
-        match self.by {
+        let way = &self.way;
+        self.default = self.online(kernel)?;
+        match way.by {
             Enforcement::CgroupV2 => {
-                let controllers = kernel.read(&self.base.join("cgroup.controllers"))?;
+                let controllers = kernel.read(&way.base.join("cgroup.controllers"))?;
                 if !controllers.split_whitespace().any(|name| name == "cpuset") {
                     return Err(invalid("no cpuset controller in cgroup v2; v1 has it, or the kernel has none".into()));
                 }
-                kernel.write(&self.base.join("cgroup.subtree_control"), "+cpuset")?;
-                self.default = self.online(kernel)?;
+                kernel.write(&way.base.join("cgroup.subtree_control"), "+cpuset")?;
                 // Only a try tells whether this kernel makes partitions here.
-                let probe = self.base.join("wakeful-probe");
+                let probe = way.base.join("wakeful-probe");
                 let _ = kernel.remove_folder(&probe);
                 kernel.make_folder(&probe)?;
                 let last = Set::from_iter(self.default.last().copied());
-                let tried = if self.default.len() > 1 { self.set(kernel, &probe, &last) } else { Ok(()) };
+                let tried = if self.default.len() > 1 { way.set(kernel, &probe, &last) } else { Ok(()) };
                 kernel.remove_folder(&probe)?;
                 tried?;
             }
             Enforcement::CgroupV1 => {
-                self.default = self.online(kernel)?;
-                let folder = self.base.join(DEFAULT);
-                if kernel.read(&folder.join("cpuset.cpus")).is_err() {
-                    kernel.make_folder(&folder)?;
+                let folder = way.home();
+                match way.effective(kernel, &folder) {
+                    // As an earlier server left it.
+                    Ok(left) if !left.is_empty() => self.default = left,
+                    Ok(_) => way.set(kernel, &folder, &self.default)?,
+                    Err(_) => {
+                        kernel.make_folder(&folder)?;
+                        way.set(kernel, &folder, &self.default)?;
+                    }
                 }
-                self.set(kernel, &folder, &self.default.clone())?;
                 self.gather(kernel)?;
             }
-            Enforcement::Affinity => self.default = self.online(kernel)?,
+            Enforcement::Affinity => return Ok(()),
         }
-        if self.by != Enforcement::Affinity {
-            for name in kernel.list(&self.base)? {
-                if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
-                    let held = self.effective(kernel, &self.base.join(name)).unwrap_or_default();
-                    self.groups.insert(process, held);
-                }
+        let way = &self.way;
+        if way.expedite {
+            // An earlier server may have been killed before it could.
+            let _ = kernel.write(Path::new(EXPEDITE), "0");
+        }
+        for name in kernel.list(&way.base)? {
+            if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
+                let folder = way.base.join(name);
+                let processors = way.effective(kernel, &folder)?;
+                let own = match way.by {
+                    Enforcement::CgroupV2 => way.is_partition(kernel, &folder)?,
+                    _ => processors.is_disjoint(&self.default),
+                };
+                self.groups.insert(process, Group { processors, own });
             }
         }
         Ok(())
@@ -118,18 +155,18 @@ impl Partitions {
 
     /// The way that works here.
     pub fn by(&self) -> Enforcement {
-        self.by
+        self.way.by
     }
 
-    /// What a process's group has now.
+    /// What a process has for itself.
     pub fn held(&self, process: u32) -> Option<&Set> {
-        self.groups.get(&process).filter(|held| !held.is_empty())
+        self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
     }
 
     /// For the affinity way, which leaves no trace that could be found.
-    pub fn assume(&mut self, process: u32, held: Set) {
-        if self.by == Enforcement::Affinity {
-            self.groups.insert(process, held);
+    pub fn assume(&mut self, process: u32, processors: Set) {
+        if self.way.by == Enforcement::Affinity && !processors.is_empty() {
+            self.groups.insert(process, Group { processors, own: true });
         }
     }
 
@@ -138,19 +175,18 @@ impl Partitions {
     /// # Errors
     /// If the kernel does not say.
     pub fn online(&self, kernel: &impl Kernel) -> io::Result<Set> {
-        let all = match self.by {
-            Enforcement::Affinity => {
-                let text = kernel.read(Path::new("/sys/devices/system/cpu/online"))?;
-                // Our own mask shows what else there is to heed, a cpuset that we are in.
-                kernel.set_affinity(0, &parse(&text).ok_or_else(|| invalid(text))?)?;
-                kernel.affinity(0)?
-            }
-            Enforcement::CgroupV1 => self.effective(kernel, &self.base)?,
+        let way = &self.way;
+        let all = match way.by {
+            Enforcement::Affinity => way.online(kernel)?,
+            Enforcement::CgroupV1 => way.effective(kernel, &way.base)?,
             // A partition's processors are no longer among the base's.
             Enforcement::CgroupV2 => {
-                let mut all = self.effective(kernel, &self.base)?;
+                let mut all = way.effective(kernel, &way.base)?;
                 for process in self.groups.keys() {
-                    all.extend(self.effective(kernel, &self.group(*process)).unwrap_or_default());
+                    match way.effective(kernel, &way.group(*process)) {
+                        Err(error) if gone(&error) => {}
+                        effective => all.extend(effective?),
+                    }
                 }
                 all
             }
@@ -158,155 +194,146 @@ impl Partitions {
         if all.is_empty() { Err(invalid("the base group has no processors".into())) } else { Ok(all) }
     }
 
-    fn group(&self, process: u32) -> PathBuf {
-        self.base.join(format!("{PREFIX}{process}"))
-    }
-
-    /// Where processes without a partition are.
-    fn home(&self) -> PathBuf {
-        if self.by == Enforcement::CgroupV1 { self.base.join(DEFAULT) } else { self.base.clone() }
-    }
-
-    fn effective(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<Set> {
-        effective(self.by, kernel, folder)
-    }
-
-    fn set(&self, kernel: &impl Kernel, folder: &Path, processors: &Set) -> io::Result<()> {
-        set(self.by, &self.base, kernel, folder, processors)
-    }
-
     /// Moves the processes of the base group to the default one (v1). Those that are born meanwhile are born there, or found next time.
     fn gather(&mut self, kernel: &impl Kernel) -> io::Result<()> {
-        if self.by != Enforcement::CgroupV1 {
+        let way = &self.way;
+        if way.by != Enforcement::CgroupV1 {
             return Ok(());
         }
-        let home = self.home().join("cgroup.procs");
-        for process in numbers(&kernel.read(&self.base.join("cgroup.procs"))?) {
+        for process in numbers(&kernel.read(&way.base.join("cgroup.procs"))?) {
             if self.immovable.contains(&process) {
                 continue;
             }
             // The kernel's own threads are children of its second one.
             let stat = kernel.read(Path::new(&format!("/proc/{process}/stat"))).unwrap_or_default();
-            if parent(&stat) == Some(2) || process == 2 || kernel.write(&home, &process.to_string()).is_err() {
+            let kernels = process == 2 || parent(&stat) == Some(2);
+            if kernels || way.attach(kernel, &way.home(), process).is_err_and(|error| !gone(&error)) {
                 self.immovable.insert(process);
             }
         }
         Ok(())
     }
 
-    /// Makes it so: the processors of each process's partition, and the rest for all others. What fails is tried again next time.
-    pub fn bring_about(&mut self, kernel: &impl Kernel, wanted: &BTreeMap<u32, Set>, default: &Set) -> Vec<Failure> {
+    /// Makes it so: the processors of each process's partition, and the rest for all others, among them those that are to be ready.
+    /// What fails is tried again next time; what is not urgent is left to [`Self::tidy`].
+    pub fn bring_about(
+        &mut self,
+        kernel: &impl Kernel,
+        wanted: &BTreeMap<u32, Set>,
+        ready: &BTreeSet<u32>,
+        default: &Set,
+    ) -> Vec<Failure> {
         let mut failures = Vec::new();
-        let mut note = |process, result: io::Result<()>| match result {
-            Ok(()) => true,
-            Err(error) => {
-                failures.push(Failure { process, error });
-                false
-            }
-        };
-        let gone: Vec<u32> = self.groups.keys().copied().filter(|process| !wanted.contains_key(process)).collect();
-        for &process in &gone {
-            // Its processors are free from now on, even if the group stays for a while.
-            self.groups.insert(process, Set::new());
-        }
+        let Self { way, groups, .. } = self;
+        let none = BTreeSet::new();
+        let ready = if way.by == Enforcement::Affinity { &none } else { ready };
+        let stays = |process: &u32| wanted.contains_key(process) || ready.contains(process);
+        // Perhaps a new one with the number of another, which is not in the group.
+        groups.retain(|process, group| group.own || !(self.gone.contains(process) && stays(process)));
+        let v1 = way.by == Enforcement::CgroupV1;
         // First whoever loses some, so that nobody shares meanwhile.
-        for (&process, held) in &mut self.groups {
-            if let Some(set) = wanted.get(&process)
-                && !held.is_subset(set)
+        for (&process, group) in groups.iter_mut() {
+            if group.own
+                && let Some(set) = wanted.get(&process)
+                && let less = &group.processors & set
+                && !less.is_empty()
+                && less != group.processors
+                && note(&mut failures, process, way.give(kernel, process, &less))
             {
-                let less: Set = held.intersection(set).copied().collect();
-                if !less.is_empty() && note(process, apply(self.by, &self.base, kernel, process, &less, true)) {
-                    *held = less;
+                group.processors = less;
+            }
+        }
+        if v1 {
+            let shared = groups.iter_mut().filter(|(_, group)| !group.own);
+            let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
+            for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
+                let less = &*set & default;
+                if !less.is_empty() && less != *set && note(&mut failures, process, way.set(kernel, &folder, &less)) {
+                    *set = less;
                 }
             }
         }
-        if self.by == Enforcement::CgroupV1 && self.default != *default {
-            let less: Set = self.default.intersection(default).copied().collect();
-            let home = self.home();
-            if !less.is_empty() && less != self.default && note(0, self.set(kernel, &home, &less)) {
-                self.default = less;
-            }
-        }
-        for process in gone {
-            if note(process, self.dissolve(kernel, process)) {
-                self.groups.remove(&process);
+        // Then whoever loses all.
+        for (&process, group) in groups.iter_mut() {
+            if group.own
+                && !wanted.contains_key(&process)
+                && note(&mut failures, process, way.share(kernel, process, default))
+            {
+                *group = Group { processors: default.clone(), own: false };
             }
         }
         for (&process, set) in wanted {
-            let held = self.groups.get(&process);
-            if held != Some(set) {
-                let known = held.is_some_and(|held| !held.is_empty());
-                if note(process, apply(self.by, &self.base, kernel, process, set, known)) {
-                    self.groups.insert(process, set.clone());
+            let group = groups.get(&process);
+            if group.is_some_and(|group| group.own && group.processors == *set) {
+                continue;
+            }
+            let result = match group {
+                None => way.make(kernel, process, set),
+                Some(_) => way.give(kernel, process, set),
+            };
+            if note(&mut failures, process, result) {
+                groups.insert(process, Group { processors: set.clone(), own: true });
+            }
+        }
+        if v1 {
+            let shared = groups.iter_mut().filter(|(_, group)| !group.own);
+            let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
+            for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
+                if *set != *default && note(&mut failures, process, way.set(kernel, &folder, default)) {
+                    *set = default.clone();
                 }
             }
+        } else {
+            self.default = default.clone();
         }
-        if self.default != *default {
-            let home = self.home();
-            if self.by != Enforcement::CgroupV1 || note(0, self.set(kernel, &home, default)) {
-                self.default = default.clone();
-            }
-        }
+        self.ready = ready.clone();
+        self.gone = groups.keys().copied().filter(|process| !stays(process)).collect();
         failures
     }
 
-    /// Ends a group: whoever is left in it goes to the default partition.
-    fn dissolve(&self, kernel: &impl Kernel, process: u32) -> io::Result<()> {
-        if self.by == Enforcement::Affinity {
-            return match set_masks(kernel, process, &self.online(kernel)?) {
-                Err(error) if gone(&error) => Ok(()),
-                result => result,
-            };
-        }
-        let folder = self.group(process);
-        if self.by == Enforcement::CgroupV2 {
-            match kernel.write(&folder.join("cpuset.cpus.partition"), "member") {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                result => result?,
+    /// Is there something for [`Self::tidy`] to do?
+    pub fn untidy(&self) -> bool {
+        !self.gone.is_empty() || self.ready.iter().any(|process| !self.groups.contains_key(process))
+    }
+
+    /// Removes groups that nobody needs, and makes those that somebody will.
+    pub fn tidy(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        let Self { way, groups, .. } = self;
+        self.gone.retain(|&process| {
+            let own = groups.get(&process).is_some_and(|group| group.own);
+            let done = !own && note(&mut failures, process, way.dissolve(kernel, process));
+            if done {
+                groups.remove(&process);
+            }
+            !done
+        });
+        for &process in &self.ready {
+            let Entry::Vacant(entry) = groups.entry(process) else { continue };
+            match way.make_ready(kernel, process, &self.default) {
+                Err(error) if !gone(&error) => failures.push(Failure { process, error }),
+                // One that has ended meanwhile is no failure: whoever told us of it will say so.
+                _ => drop(entry.insert_entry(Group { processors: self.default.clone(), own: false })),
             }
         }
-        let members = match kernel.read(&folder.join("cgroup.procs")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            result => result?,
-        };
-        for member in numbers(&members) {
-            match kernel.write(&self.home().join("cgroup.procs"), &member.to_string()) {
-                Err(error) if !gone(&error) => return Err(error),
-                _ => {}
-            }
-        }
-        kernel.remove_folder(&folder)
+        failures
     }
 
     /// Has anybody else changed what we have made? What is found different is forgotten, so that [`Self::bring_about`] makes it again.
     /// How many things were different.
     pub fn audit(&mut self, kernel: &impl Kernel) -> u64 {
         let mut different = 0;
-        let processes: Vec<u32> = self.groups.keys().copied().collect();
-        for process in processes {
-            let held = self.groups[&process].clone();
-            if held.is_empty() {
-                continue;
+        let Self { way, groups, gone, .. } = self;
+        groups.retain(|&process, group| {
+            if gone.contains(&process) || way.is_so(kernel, process, group) {
+                return true;
             }
-            let true_still = match self.by {
-                Enforcement::Affinity => kernel.affinity(process).is_ok_and(|mask| mask.is_subset(&held)),
-                _ => {
-                    let folder = self.group(process);
-                    let inside = kernel.read(&folder.join("cgroup.procs"));
-                    let kept = self.by == Enforcement::CgroupV1
-                        || kernel.read(&folder.join("cpuset.cpus.partition")).is_ok_and(|kind| kind.trim() == "root");
-                    kept && self.effective(kernel, &folder).is_ok_and(|effective| effective == held)
-                        && inside.is_ok_and(|inside| numbers(&inside).any(|member| member == process))
-                }
-            };
-            if !true_still {
-                warn!(process, "its partition was changed from outside");
-                self.groups.remove(&process);
-                different += 1;
-            }
-        }
-        if self.by == Enforcement::CgroupV1 {
-            if self.effective(kernel, &self.home()).is_ok_and(|effective| effective != self.default) {
+            warn!(process, "its group was changed from outside");
+            different += 1;
+            false
+        });
+        if way.by == Enforcement::CgroupV1 {
+            if way.effective(kernel, &way.home()).is_ok_and(|effective| effective != self.default) {
                 warn!("the default partition was changed from outside");
                 self.default = Set::new();
                 different += 1;
@@ -321,76 +348,170 @@ impl Partitions {
     /// Leaves no trace.
     pub fn end(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
         let Ok(all) = self.online(kernel) else { return Vec::new() };
-        let mut failures = self.bring_about(kernel, &BTreeMap::new(), &all);
-        if self.by == Enforcement::CgroupV1 {
-            let home = self.home();
-            let members = kernel.read(&home.join("cgroup.procs")).unwrap_or_default();
-            for member in numbers(&members) {
-                let _ = kernel.write(&self.base.join("cgroup.procs"), &member.to_string());
+        let mut failures = self.bring_about(kernel, &BTreeMap::new(), &BTreeSet::new(), &all);
+        failures.extend(self.tidy(kernel));
+        let way = &self.way;
+        if way.by == Enforcement::CgroupV1 {
+            let home = way.home();
+            for member in numbers(&kernel.read(&home.join("cgroup.procs")).unwrap_or_default()) {
+                let _ = way.attach(kernel, &way.base, member);
             }
-            if let Err(error) = kernel.remove_folder(&home) {
-                failures.push(Failure { process: 0, error });
-            }
+            note(&mut failures, 0, kernel.remove_folder(&home));
         }
         failures
     }
 }
 
-fn effective(by: Enforcement, kernel: &impl Kernel, folder: &Path) -> io::Result<Set> {
-    let file = if by == Enforcement::CgroupV2 { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
-    let text = kernel.read(&folder.join(file))?;
-    parse(&text).ok_or_else(|| invalid(text))
-}
-
-/// Gives a group these processors, and reads back whether it has them.
-fn set(by: Enforcement, base: &Path, kernel: &impl Kernel, folder: &Path, processors: &Set) -> io::Result<()> {
-    let write = |file: &str, text: &str| kernel.write(&folder.join(file), text);
-    if by == Enforcement::CgroupV1 && kernel.read(&folder.join("cpuset.mems"))?.trim().is_empty() {
-        let mems = kernel.read(&base.join("cpuset.effective_mems"))?;
-        write("cpuset.mems", mems.trim())?;
-    }
-    write("cpuset.cpus", &show(processors))?;
-    if by == Enforcement::CgroupV2 {
-        let kind = || kernel.read(&folder.join("cpuset.cpus.partition"));
-        if kind()?.trim() != "root" {
-            write("cpuset.cpus.partition", "root")?;
-        }
-        let kind = kind()?;
-        if kind.trim() != "root" {
-            return Err(invalid(format!("the kernel says of the partition: {}", kind.trim())));
-        }
-    }
-    let effective = effective(by, kernel, folder)?;
-    if effective == *processors {
-        return Ok(());
-    }
-    Err(invalid(format!("the kernel gave {} for {}", show(&effective), show(processors))))
-}
-
-/// Puts a process onto processors, in a group of its own.
-fn apply(
+/// How the kernel is told.
+#[derive(Debug)]
+struct Way {
     by: Enforcement,
-    base: &Path,
-    kernel: &impl Kernel,
-    process: u32,
-    processors: &Set,
-    known: bool,
-) -> io::Result<()> {
-    if by == Enforcement::Affinity {
-        return set_masks(kernel, process, processors);
+    base: PathBuf,
+    expedite: bool,
+}
+
+impl Way {
+    fn group(&self, process: u32) -> PathBuf {
+        self.base.join(format!("{PREFIX}{process}"))
     }
-    let folder = base.join(format!("{PREFIX}{process}"));
-    if !known {
+
+    /// Where processes without a group are.
+    fn home(&self) -> PathBuf {
+        if self.by == Enforcement::CgroupV1 { self.base.join(DEFAULT) } else { self.base.clone() }
+    }
+
+    /// All that masks can be made of.
+    fn online(&self, kernel: &impl Kernel) -> io::Result<Set> {
+        let text = kernel.read(Path::new("/sys/devices/system/cpu/online"))?;
+        // Our own mask shows what else there is to heed, a cpuset that we are in.
+        kernel.set_affinity(0, &parse(&text).ok_or_else(|| invalid(text))?)?;
+        kernel.affinity(0)
+    }
+
+    fn effective(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<Set> {
+        let file = if self.by == Enforcement::CgroupV2 { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
+        let text = kernel.read(&folder.join(file))?;
+        parse(&text).ok_or_else(|| invalid(text))
+    }
+
+    fn is_partition(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<bool> {
+        Ok(kernel.read(&folder.join("cpuset.cpus.partition"))?.trim() == "root")
+    }
+
+    /// Gives a group these processors, and reads back whether it has them.
+    fn set(&self, kernel: &impl Kernel, folder: &Path, processors: &Set) -> io::Result<()> {
+        let write = |file: &str, text: &str| kernel.write(&folder.join(file), text);
+        if self.by == Enforcement::CgroupV1 && kernel.read(&folder.join("cpuset.mems"))?.trim().is_empty() {
+            let mems = kernel.read(&self.base.join("cpuset.effective_mems"))?;
+            write("cpuset.mems", mems.trim())?;
+        }
+        write("cpuset.cpus", &show(processors))?;
+        if self.by == Enforcement::CgroupV2 && !self.is_partition(kernel, folder)? {
+            write("cpuset.cpus.partition", "root")?;
+            if !self.is_partition(kernel, folder)? {
+                let kind = kernel.read(&folder.join("cpuset.cpus.partition"))?;
+                return Err(invalid(format!("the kernel says of the partition: {}", kind.trim())));
+            }
+        }
+        let effective = self.effective(kernel, folder)?;
+        if effective == *processors {
+            return Ok(());
+        }
+        Err(invalid(format!("the kernel gave {} for {}", show(&effective), show(processors))))
+    }
+
+    fn attach(&self, kernel: &impl Kernel, folder: &Path, process: u32) -> io::Result<()> {
+        let expedite = |text| !self.expedite || kernel.write(Path::new(EXPEDITE), text).is_ok();
+        expedite("1");
+        let result = kernel.write(&folder.join("cgroup.procs"), &process.to_string());
+        // It is the whole machine's: one more try if need be.
+        let _ = expedite("0") || expedite("0");
+        result
+    }
+
+    fn make_group(&self, kernel: &impl Kernel, process: u32) -> io::Result<PathBuf> {
+        let folder = self.group(process);
         match kernel.make_folder(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(folder),
         }
     }
-    set(by, base, kernel, &folder, processors)?;
-    if !known {
-        kernel.write(&folder.join("cgroup.procs"), &process.to_string())?;
+
+    /// Processors of its own for a process without a group.
+    fn make(&self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+        if self.by == Enforcement::Affinity {
+            return set_masks(kernel, process, processors);
+        }
+        let folder = self.make_group(kernel, process)?;
+        self.set(kernel, &folder, processors)?;
+        self.attach(kernel, &folder, process)
     }
-    Ok(())
+
+    /// A group with what everybody has.
+    fn make_ready(&self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
+        let folder = self.make_group(kernel, process)?;
+        if self.by == Enforcement::CgroupV1 {
+            self.set(kernel, &folder, default)?;
+        }
+        self.attach(kernel, &folder, process)
+    }
+
+    /// Other processors for a process that has a group.
+    fn give(&self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+        match self.by {
+            Enforcement::Affinity => set_masks(kernel, process, processors),
+            _ => self.set(kernel, &self.group(process), processors),
+        }
+    }
+
+    /// No processors of its own any more.
+    fn share(&self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
+        let folder = self.group(process);
+        let result = match self.by {
+            Enforcement::Affinity => set_masks(kernel, process, &self.online(kernel)?),
+            Enforcement::CgroupV1 => self.set(kernel, &folder, default),
+            Enforcement::CgroupV2 => kernel
+                .write(&folder.join("cpuset.cpus.partition"), "member")
+                .and_then(|()| kernel.write(&folder.join("cpuset.cpus"), "\n")),
+        };
+        // It has ended, or somebody has removed the group.
+        result.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
+    }
+
+    /// Ends a group: whoever is left in it goes to the default partition.
+    fn dissolve(&self, kernel: &impl Kernel, process: u32) -> io::Result<()> {
+        if self.by == Enforcement::Affinity {
+            return Ok(());
+        }
+        let folder = self.group(process);
+        let members = match kernel.read(&folder.join("cgroup.procs")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            members => members?,
+        };
+        for member in numbers(&members) {
+            match self.attach(kernel, &self.home(), member) {
+                Err(error) if !gone(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        kernel.remove_folder(&folder)
+    }
+
+    /// Is the kernel as it was told to be?
+    fn is_so(&self, kernel: &impl Kernel, process: u32, group: &Group) -> bool {
+        if self.by == Enforcement::Affinity {
+            return kernel.affinity(process).is_ok_and(|mask| mask.is_subset(&group.processors));
+        }
+        let folder = self.group(process);
+        let kept = match self.by {
+            Enforcement::CgroupV2 => self.is_partition(kernel, &folder).is_ok_and(|is| is == group.own),
+            _ => true,
+        };
+        let shared_v2 = self.by == Enforcement::CgroupV2 && !group.own;
+        let inside = kernel.read(&folder.join("cgroup.procs"));
+        kept && (shared_v2 || self.effective(kernel, &folder).is_ok_and(|effective| effective == group.processors))
+            && inside.is_ok_and(|inside| numbers(&inside).any(|member| member == process))
+    }
 }
 
 /// Sets the masks of all threads, and again while there are new ones.

@@ -56,7 +56,7 @@ impl Running {
         let blocks = folder.join("partitions");
         let _ = std::fs::create_dir(&blocks);
         // A call may fail at the start: whoever supervises it starts it again.
-        let mut start = || {
+        let start = || {
             let _ = std::fs::remove_file(folder.join("socket"));
             let listener = listen(&folder.join("socket")).unwrap();
             Server::start(kernel.clone(), config.clone(), listener, &blocks)
@@ -168,7 +168,10 @@ fn truth(kernel: &Simulated, by: By, process: u32) -> Option<Set> {
         By::Affinity => state.masks.get(&process).cloned().filter(|mask| mask.len() < 4),
         _ => {
             let group = state.groups.get(&group(process, by))?;
-            group.processes.contains(&process).then(|| group.cpus.clone())
+            let own = by == By::CgroupV2
+                || group.cpus.is_disjoint(&state.groups[&Path::new(V1).join("wakeful-default")].cpus);
+            let own = own && !group.cpus.is_empty();
+            (own && group.processes.contains(&process)).then(|| group.cpus.clone())
         }
     }
 }
@@ -176,6 +179,7 @@ fn truth(kernel: &Simulated, by: By, process: u32) -> Option<Set> {
 /// Nothing of ours is left.
 fn clean(kernel: &Simulated, folder: &Path, by: By) {
     let state = kernel.state.lock().unwrap();
+    assert!(!state.expedited, "{by:?}");
     assert_eq!(state.groups.len(), 2, "{by:?}: {:?}", state.groups);
     assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, VERSION};
+use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, SOCKET_VARIABLE, VERSION};
 pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET};
 
 /// Why there is no answer that helps.
@@ -28,7 +28,7 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             Self::NoServer => write!(f, "no processor server runs;\nas root, `wakefuld` starts one"),
-            Self::Foreign => write!(f, "what answers at {SOCKET} is no wakefuld of this version;\nrestart it"),
+            Self::Foreign => write!(f, "what answers there is no wakefuld of this version;\nrestart it"),
             Self::Io(error) => write!(f, "the processor server does not answer: {error}"),
             Self::Refused(why, limit) => match why {
                 Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
@@ -72,12 +72,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// To the server of this machine.
+    /// To the server of this machine, or the one that [`SOCKET_VARIABLE`] names.
     ///
     /// # Errors
     /// [`Error::NoServer`], or what connect(2) says.
     pub fn open() -> Result<Self, Error> {
-        Self::open_at(SOCKET)
+        Self::open_at(std::env::var(SOCKET_VARIABLE).as_deref().unwrap_or(SOCKET))
     }
 
     /// To a server that listens elsewhere.
