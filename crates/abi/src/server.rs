@@ -86,7 +86,7 @@ pub enum Refusal {
     Unknown = 4,
     /// The administrator does not let this user ask.
     NotAllowed = 5,
-    /// `most` is what the administrator lets this user have.
+    /// `least` is more than what the administrator lets this user have, which is in `most`.
     Share = 6,
     /// `priority` is the highest that the administrator lets this user have.
     Priority = 7,

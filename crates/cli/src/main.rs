@@ -25,6 +25,7 @@ mod completions;
 mod doctor;
 mod figure;
 mod format;
+mod grant;
 mod launch;
 mod library;
 mod locks;

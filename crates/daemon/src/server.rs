@@ -497,7 +497,9 @@ impl<K: Kernel> Server<K> {
         let left = share.saturating_sub(used);
         let count = match count {
             Count::Choose if left > 0 => Count::Numbers { least: 1, wanted: left, most: left },
-            Count::Numbers { most, .. } if most <= left => count,
+            Count::Numbers { least, wanted, most } if least <= left => {
+                Count::Numbers { least, wanted: wanted.min(left), most: most.min(left) }
+            }
             _ => return Err((Refusal::Share, share)),
         };
         Ok(Demand { priority, count })

@@ -36,7 +36,7 @@ impl std::fmt::Display for Error {
                 Refusal::TooMany => {
                     write!(
                         f,
-                        "applications can have {limit} processors here at most;\nthe default partition keeps the rest"
+                        "programs can have {limit} of the processors here at most;\nthe default partition keeps the rest"
                     )
                 }
                 Refusal::Unknown => write!(f, "the process has no partition; `wakeful run --cpus` gives it one"),
@@ -48,7 +48,7 @@ impl std::fmt::Display for Error {
                 }
                 Refusal::Share => write!(
                     f,
-                    "your programs may have {limit} processors together;\nthe administrator says how many, in /etc/wakeful/wakefuld.toml"
+                    "your programs may have {limit} of the processors together;\nthe administrator says how many, in /etc/wakeful/wakefuld.toml"
                 ),
                 Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
                 Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
