@@ -6,6 +6,8 @@
 //! every size and offset with this file.
 #![no_std]
 
+pub mod server;
+
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// `WAKEFUL_MAGIC`: the first word of every arena ("KWFL").

@@ -8,6 +8,7 @@
 pub mod busy;
 pub mod compare;
 pub mod contender;
+pub mod grant;
 pub mod harness;
 pub mod job;
 pub mod machine;

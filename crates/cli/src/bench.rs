@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::format::{self, Format};
 use crate::launch::{self, Offered, check_view, view_names};
-use crate::{library, probe, program, suggest};
+use crate::{grant, library, probe, program, suggest};
 
 /// Measure locks against each other in one interleaved run
 #[derive(clap::Args)]
@@ -40,6 +40,10 @@ enum What {
     Spin(SpinArgs),
     Parallel(ParallelArgs),
     Switch(SwitchArgs),
+    Grant(grant::Args),
+    /// Asks for processors as it is told; `grant` starts it
+    #[command(hide = true)]
+    GrantAsker,
     /// Takes one sample and prints it; the other verbs start it
     #[command(hide = true)]
     Job {
@@ -373,6 +377,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
             });
             measure(vec![Work::Switch], contenders.collect::<Result<_>>()?, &[0], &["none".to_string()], &args.timing)
         }
+        What::Grant(args) => grant::main(args),
+        What::GrantAsker => Ok(::bench::grant::asker().map(|()| ExitCode::SUCCESS)?),
         What::Job { job } => {
             let job: Job = serde_json::from_str(&job).context("not a job")?;
             serde_json::to_writer(std::io::stdout(), &job.run()?)?;

@@ -25,18 +25,22 @@ mod completions;
 mod doctor;
 mod figure;
 mod format;
+mod grant;
 mod launch;
 mod library;
 mod locks;
 mod man;
+mod partition;
 mod probe;
 mod program;
 mod run;
 #[cfg(feature = "bpf")]
 mod scheduler;
+mod set;
 mod sigpipe;
 mod sim;
 mod stack;
+mod status;
 mod streams;
 mod suggest;
 
@@ -59,6 +63,8 @@ struct Cli {
 enum Verb {
     Run(run::Args),
     Compare(compare::Args),
+    Status(status::Args),
+    Set(set::Args),
     Locks(locks::Args),
     Bench(bench::Args),
     Sim(sim::Args),
@@ -108,6 +114,8 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Run(args) => run::main(args),
         Verb::Compare(args) => compare::main(args),
+        Verb::Status(args) => status::main(args),
+        Verb::Set(args) => set::main(args),
         Verb::Locks(args) => locks::main(args),
         Verb::Bench(args) => bench::main(args),
         Verb::Sim(args) => sim::main(args),

@@ -32,6 +32,8 @@ fn sections(page: &str) -> Option<&'static [&'static str]> {
         "wakeful-doctor" => &[include_str!("../man/doctor.roff")],
         "wakeful-scheduler" => &[include_str!("../man/scheduler.roff")],
         page if page.starts_with("wakeful-scheduler-") => &[],
+        "wakeful-status" => &[include_str!("../man/status.roff")],
+        "wakeful-set" => &[include_str!("../man/set.roff")],
         "wakeful-locks" => &[include_str!("../man/locks.roff")],
         "wakeful-completions" => &[include_str!("../man/completions.roff")],
         _ => return None,

@@ -6,7 +6,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, ExitCode};
 
+use abi::server::PARTITION_VARIABLE;
+use anyhow::Context;
+
 use crate::launch::{self, Launch, Taken};
+use crate::partition::{self, Cpus};
 use crate::{probe, sigpipe, streams};
 
 /// Run a program with locks that know which of its threads run
@@ -22,6 +26,12 @@ pub struct Args {
     #[cfg(feature = "bpf")]
     #[arg(long)]
     scheduled: bool,
+    /// Give the program processors of its own: 2, 1-4 (as many as there are), or auto; see `wakeful status`
+    #[arg(long, value_name = "N")]
+    cpus: Option<Cpus>,
+    /// With --cpus: requests of higher priority are served first
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus")]
+    priority: u32,
     #[command(flatten)]
     launch: launch::Target,
 }
@@ -50,6 +60,18 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     #[cfg(feature = "bpf")]
     if scheduled {
         command.env(bpf::HANDLE_VARIABLE, crate::scheduler::join()?);
+    }
+    if let Some(cpus) = args.cpus {
+        let (state, block) = partition::join(cpus, args.priority).context("no processors")?;
+        if args.verbose {
+            eprintln!("wakeful: {} of its own ({})", partition::processors(state.holds), partition::ids(&state.ids));
+        }
+        // One that is not helped would not know what to do with it.
+        if launch.program.obstacle.is_none()
+            && let Some(number) = partition::hand_over(&block)
+        {
+            command.env(PARTITION_VARIABLE, number);
+        }
     }
     let error = become_program(&command);
     Err(launch.cannot_run(&error).into())

@@ -7,6 +7,7 @@ mod processors;
 mod reading;
 mod registry;
 mod report;
+pub mod server;
 pub mod slice;
 mod tls;
 pub mod view;
@@ -23,8 +24,9 @@ use platform::{Deadline, Platform, Priority, RunState, STAMP_ID, StaticPlatform,
 pub struct Linux;
 
 /// What is better done at program start than later, and costs some tens of microseconds: counts the processors, and takes an inherited
-/// observer over. To be called once, early, where memory may be allocated.
+/// observer and partition block over. To be called once, early, where memory may be allocated.
 pub fn prepare() {
+    server::inherit();
     processors::available();
     registry::prepare();
 }

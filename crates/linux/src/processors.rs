@@ -6,7 +6,8 @@
 //! Where the groups are mounted, `/proc/self/mountinfo` says. Everything is read into small stack buffers, because the first
 //! caller may be inside `malloc`, on a small stack; a line that does not fit is passed over.
 //!
-//! Looked at when the program starts ([`crate::prepare`]), and then once a second at most, where a barrier or a slow path asks ([`refresh`]). A mask
+//! Looked at when the program starts ([`crate::prepare`]), and then once a second at most, where a barrier or a slow path asks ([`refresh`]), or as soon as
+//! the processor server says that the partition has changed ([`crate::server`]). A mask
 //! is a thread's, and programs pin threads: where the asking thread may use fewer than there were, what counts is what all
 //! threads together may use. A later look must not be noticed: it opens no file where one of the first three descriptors is closed, because the
 //! program may be about to put another in its place; and what it cannot read any more (a sandbox, `chroot`) stays as it was.
@@ -14,7 +15,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-use crate::futex;
+use crate::{futex, server};
 
 /// What the number of processors comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ fn first_look() -> u32 {
 pub fn refresh(now_ns: Option<u64>) -> bool {
     let now = now_ns.unwrap_or_else(futex::coarse_ns);
     let due = LAST.next_ns.load(Relaxed);
-    now >= due && look_again(now, due)
+    (now >= due || server::changed()) && look_again(now, due)
 }
 
 #[cold]

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful set`: another partition for a program that runs, or a hint in its name.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use linux::server::{Connection, Kind, Message};
+
+use crate::partition::{self, Cpus, explain, processors};
+
+/// Change the partition of a program that runs, or give it one
+///
+/// Asks `wakefuld`; for processes of your own, as root for all.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("what").required(true)))]
+pub struct Args {
+    /// The process, as `wakeful status` shows it
+    process: u32,
+    /// Ask for so many processors: 2, 1-4 (as many as there are), or auto
+    #[arg(long, value_name = "N", group = "what")]
+    cpus: Option<Cpus>,
+    /// With --cpus: requests of higher priority are served first
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus")]
+    priority: u32,
+    /// Say that it can spare so many of its processors; they go when somebody asks
+    #[arg(long, value_name = "N", group = "what")]
+    spare: Option<u32>,
+    /// Say that it can use all its processors again
+    #[arg(long, group = "what")]
+    want_back: bool,
+    /// Give its processors back; it runs in the default partition
+    #[arg(long, group = "what")]
+    leave: bool,
+}
+
+pub fn main(args: Args) -> Result<ExitCode> {
+    let process = args.process;
+    let request = match (args.cpus, args.spare) {
+        (Some(cpus), _) => cpus.request(args.priority, process),
+        (_, Some(count)) => Message { process, count, ..Message::new(Kind::Spare) },
+        _ => Message { process, ..Message::new(if args.leave { Kind::Leave } else { Kind::WantBack }) },
+    };
+    let (state, _) = Connection::open().and_then(|mut connection| connection.ask(request)).map_err(explain)?;
+    if args.leave {
+        println!("{process} runs in the default partition");
+    } else if state.lacks > 0 {
+        let has = processors(state.holds);
+        println!("{process} has {has}, and waits for {}; `wakeful status` shows who has them", state.lacks);
+    } else {
+        println!("{process} has {} ({})", processors(state.holds), partition::ids(&state.ids));
+    }
+    Ok(ExitCode::SUCCESS)
+}

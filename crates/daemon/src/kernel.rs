@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All that the server asks of the system, in one trait, so that tests can let each call fail.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::time::Duration;
+use std::{fs, ptr};
+
+use abi::server::{BLOCK_SIZE, Block};
+use rustix::event::epoll;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags};
+use rustix::process::{Pid, PidfdFlags};
+
+/// Processors by number.
+pub type Set = BTreeSet<u32>;
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    pub process: u32,
+    pub user: u32,
+    /// Becomes readable when the process ends.
+    pub pidfd: OwnedFd,
+}
+
+/// A block that is mapped for writing, and its descriptor for the program, read-only.
+#[derive(Debug)]
+pub struct Mapped {
+    start: NonNull<Block>,
+    pub reader: OwnedFd,
+}
+
+impl Mapped {
+    pub fn block(&self) -> &Block {
+        // SAFETY: a mapping of this size that lives as long as this; all bytes are valid, and the fields are atomics.
+        unsafe { self.start.as_ref() }
+    }
+}
+
+// SAFETY: the mapping is nobody else's, and no thread's.
+unsafe impl Send for Mapped {}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: our mapping.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), BLOCK_SIZE) };
+    }
+}
+
+/// What the server asks of the system.
+pub trait Kernel {
+    fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd>;
+    fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer>;
+    /// A packet's beginning, and the length of all of it; 0 at the end.
+    fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
+    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()>;
+    /// From now on `wait` says `token` when there is something to read.
+    fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()>;
+    fn unwatch(&self, fd: BorrowedFd<'_>) -> io::Result<()>;
+    fn wait(&self, tokens: &mut Vec<u64>, limit: Duration) -> io::Result<()>;
+    fn pidfd(&self, process: u32) -> io::Result<OwnedFd>;
+    fn read(&self, file: &Path) -> io::Result<String>;
+    /// In one call, to a file that exists.
+    fn write(&self, file: &Path, text: &str) -> io::Result<()>;
+    fn make_folder(&self, folder: &Path) -> io::Result<()>;
+    fn remove_folder(&self, folder: &Path) -> io::Result<()>;
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+    fn make_block(&self, file: &Path) -> io::Result<Mapped>;
+    fn open_block(&self, file: &Path) -> io::Result<Mapped>;
+    fn remove_file(&self, file: &Path) -> io::Result<()>;
+    fn set_affinity(&self, thread: u32, processors: &Set) -> io::Result<()>;
+    fn affinity(&self, thread: u32) -> io::Result<Set>;
+    /// Since some moment; monotonic.
+    fn now(&self) -> Duration;
+}
+
+/// The real one.
+#[derive(Debug)]
+pub struct Linux {
+    epoll: OwnedFd,
+}
+
+impl Linux {
+    /// # Errors
+    /// Those of epoll_create1(2).
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+}
+
+/// `SO_PEERPIDFD`, Linux 6.5.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// COST: events of one wait; the rest comes with the next.
+const EVENTS: usize = 64;
+
+impl Kernel for Linux {
+    fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        Ok(net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+    }
+
+    fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer> {
+        let who = net::sockopt::socket_peercred(connection)?;
+        let mut fd: libc::c_int = -1;
+        let mut length = size_of_val(&fd) as libc::socklen_t;
+        // SAFETY: the pointers are valid and the length is that of the number.
+        let result = unsafe {
+            let fd = (&raw mut fd).cast();
+            libc::getsockopt(connection.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, fd, &mut length)
+        };
+        let pidfd = match result {
+            // SAFETY: new, and ours.
+            0 => unsafe { OwnedFd::from_raw_fd(fd) },
+            // Before 6.5: of the process that has this number now. Who can make it another one could have asked itself.
+            _ => rustix::process::pidfd_open(who.pid, PidfdFlags::empty())?,
+        };
+        Ok(Peer { process: who.pid.as_raw_nonzero().get() as u32, user: who.uid.as_raw(), pidfd })
+    }
+
+    fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+        // Descriptors that a client sends along have no room, and the kernel drops them.
+        let (_, length) = net::recv(connection, into, RecvFlags::DONTWAIT | RecvFlags::TRUNC)?;
+        Ok(length)
+    }
+
+    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        let fds = fd.as_slice();
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
+        let parts = [io::IoSlice::new(packet)];
+        net::sendmsg(connection, &parts, &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
+    }
+
+    fn unwatch(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
+    fn wait(&self, tokens: &mut Vec<u64>, limit: Duration) -> io::Result<()> {
+        let mut room = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
+        let limit = rustix::time::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let (events, _) = epoll::wait(&self.epoll, &mut room, Some(&limit))?;
+        tokens.extend(events.iter().map(|event| event.data.u64()));
+        Ok(())
+    }
+
+    fn pidfd(&self, process: u32) -> io::Result<OwnedFd> {
+        let process = Pid::from_raw(process as i32).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(rustix::process::pidfd_open(process, PidfdFlags::empty())?)
+    }
+
+    fn read(&self, file: &Path) -> io::Result<String> {
+        fs::read_to_string(file)
+    }
+
+    fn write(&self, file: &Path, text: &str) -> io::Result<()> {
+        let fd = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::io::write(&fd, text.as_bytes())?;
+        Ok(())
+    }
+
+    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir(folder)
+    }
+
+    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        fs::remove_dir(folder)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn make_block(&self, file: &Path) -> io::Result<Mapped> {
+        let _ = fs::remove_file(file);
+        let mode = Mode::RUSR | Mode::WUSR;
+        let fd = rustix::fs::open(file, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, mode)?;
+        // Now, and not as a signal when it is written to: there may be no memory.
+        let filled = rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, BLOCK_SIZE as u64);
+        filled.map_err(io::Error::from).and_then(|()| map(&fd, file)).inspect_err(|_| drop(fs::remove_file(file)))
+    }
+
+    fn open_block(&self, file: &Path) -> io::Result<Mapped> {
+        let fd = rustix::fs::open(file, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+        if rustix::fs::fstat(&fd)?.st_size != BLOCK_SIZE as i64 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        map(&fd, file)
+    }
+
+    fn remove_file(&self, file: &Path) -> io::Result<()> {
+        fs::remove_file(file)
+    }
+
+    fn set_affinity(&self, thread: u32, processors: &Set) -> io::Result<()> {
+        let mut mask = [0u64; 128];
+        processors.iter().for_each(|&number| mask[number as usize / 64 % 128] |= 1 << (number % 64));
+        // SAFETY: the mask lives and is of this size.
+        let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&mask), mask.as_ptr()) };
+        if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn affinity(&self, thread: u32) -> io::Result<Set> {
+        let mut mask = [0u64; 128];
+        // SAFETY: as above.
+        let result =
+            unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&mask), mask.as_mut_ptr()) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((0..mask.len() as u32 * 64).filter(|number| mask[*number as usize / 64] >> (number % 64) & 1 == 1).collect())
+    }
+
+    fn now(&self) -> Duration {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    }
+}
+
+fn map(fd: &OwnedFd, file: &Path) -> io::Result<Mapped> {
+    let reader = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+    // SAFETY: a mapping of its own, of a file that is so long.
+    let start = unsafe {
+        let flags = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(ptr::null_mut(), BLOCK_SIZE, flags, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+    };
+    match NonNull::new(start.cast()) {
+        Some(start) if start.as_ptr() as *mut libc::c_void != libc::MAP_FAILED => Ok(Mapped { start, reader }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A socket that clients connect to, at a new file that everybody may use.
+///
+/// # Errors
+/// Those of bind(2) and listen(2).
+pub fn listen(path: &Path) -> io::Result<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
+    net::listen(&socket, 1024)?;
+    Ok(socket)
+}
+
+/// Does somebody listen there?
+pub fn answers(path: &Path) -> bool {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let Ok(socket) = socket else { return false };
+    SocketAddrUnix::new(path).is_ok_and(|address| net::connect(socket.as_fd(), &address).is_ok())
+}
+
+/// "0-2,5", as the kernel writes sets of processors.
+pub fn show(set: &Set) -> String {
+    let mut text = String::new();
+    let mut rest = set.iter().copied().peekable();
+    while let Some(first) = rest.next() {
+        let mut last = first;
+        while rest.next_if_eq(&(last + 1)).is_some() {
+            last += 1;
+        }
+        let comma = if text.is_empty() { "" } else { "," };
+        text += &if first == last { format!("{comma}{first}") } else { format!("{comma}{first}-{last}") };
+    }
+    text
+}
+
+/// Reads what [`show`] writes. `None` if it is something else.
+pub fn parse(text: &str) -> Option<Set> {
+    let mut set = Set::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last >= abi::MAX_PROCESSORS as u32 {
+            return None;
+        }
+        set.extend(first..=last);
+    }
+    Some(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_written_as_the_kernel_does() {
+        for text in ["", "0", "0-1", "0-2,5,7-8", "3,5"] {
+            assert_eq!(show(&parse(text).unwrap()), text);
+        }
+        assert_eq!(parse("0-1\n").unwrap(), Set::from([0, 1]));
+        for wrong in ["a", "2-1", "0-", "99999"] {
+            assert_eq!(parse(wrong), None);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program `wakefuld`.
+
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{CommandFactory, Parser};
+use daemon::{Config, Server, kernel};
+
+/// Give programs processors of their own, and keep everybody else off them
+///
+/// Programs ask with `wakeful run --cpus`, or through the library; `wakeful status` shows who has what. Runs in the foreground until SIGTERM or SIGINT, then gives everything back.
+/// If it is killed, programs keep their processors, and the next wakefuld takes them over.
+#[derive(Parser)]
+#[command(name = "wakefuld", version, max_term_width = 79)]
+struct Args {
+    /// The configuration; without this file, the default
+    #[arg(long, value_name = "FILE", default_value = "/etc/wakeful/wakefuld.toml")]
+    config: PathBuf,
+    /// Where the socket and the partition blocks are
+    #[arg(long, value_name = "FOLDER", default_value = "/run/wakeful")]
+    folder: PathBuf,
+    /// Print the default configuration, with what each key means, and exit
+    #[arg(long)]
+    print_config: bool,
+    /// Print the manual page, and exit
+    #[arg(long)]
+    print_man: bool,
+    /// Say more on standard error: each decision; twice: each refusal of the kernel too
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+fn main() {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            std::process::exit(if error.use_stderr() { 125 } else { 0 });
+        }
+    };
+    if let Err(error) = run(&args) {
+        eprintln!("wakefuld: {error:#}");
+        std::process::exit(125);
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    if args.print_config {
+        print!("{}", daemon::config::DOCUMENTED);
+        return Ok(());
+    }
+    if args.print_man {
+        clap_mangen::Man::new(Args::command()).section("8").render(&mut std::io::stdout())?;
+        print!("{}", include_str!("../man/wakefuld.roff"));
+        return Ok(());
+    }
+    let level = [tracing::Level::WARN, tracing::Level::INFO][args.verbose.min(1) as usize];
+    let level = if args.verbose > 1 { tracing::Level::DEBUG } else { level };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    let config = Config::load(&args.config)?;
+    let blocks = args.folder.join("partitions");
+    make(&args.folder, 0o755)?;
+    make(&blocks, 0o700)?;
+    // Until this process ends.
+    let _only = lock(&args.folder)?;
+    let socket = args.folder.join("wakefuld");
+    let (listener, ours) = match activated()? {
+        Some(listener) => (listener, false),
+        None => {
+            let _ = fs::remove_file(&socket);
+            let listener = kernel::listen(&socket);
+            (listener.with_context(|| format!("cannot make the socket {}", socket.display()))?, true)
+        }
+    };
+    let stop = stop_signals()?;
+    let mut server = Server::start(kernel::Linux::new()?, config, listener, &blocks).with_context(|| {
+        format!("cannot keep partitions here; as root, `enforcement.by` in {} says how", args.config.display())
+    })?;
+    server.stop_by(&stop)?;
+    hurry();
+    server.run();
+    if ours {
+        let _ = fs::remove_file(&socket);
+    }
+    Ok(())
+}
+
+/// Who asks waits for us to run, on processors that are loaded: with the most weight, and in slices so short that the kernel lets us preempt.
+fn hurry() {
+    // COST: ns; the shortest slice that Linux 6.12 and newer grant.
+    const SLICE_NS: u64 = 100_000;
+    /// struct sched_attr of sched_setattr(2).
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let size = size_of::<Attributes>() as u32;
+    let (policy, flags, priority, deadline, period) = (libc::SCHED_OTHER as u32, 0, 0, 0, 0);
+    let attributes = Attributes { size, policy, flags, nice: -20, priority, runtime: SLICE_NS, deadline, period };
+    // SAFETY: it lives, and says how long it is.
+    if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } != 0 {
+        tracing::warn!("no higher priority than others: {}", std::io::Error::last_os_error());
+    }
+}
+
+fn make(folder: &Path, mode: u32) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::set_permissions(folder, fs::Permissions::from_mode(mode)))
+        .with_context(|| format!("cannot make the folder {}; wakefuld runs as root", folder.display()))
+}
+
+/// There is one server for a folder. The kernel lets go when we end, however that happens.
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let file = File::create(folder.join("lock")).context("cannot make the lock file")?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => bail!(
+            "a wakefuld runs already in {};\n`wakeful status` asks it; `systemctl stop wakefuld`, or SIGTERM, ends it",
+            folder.display()
+        ),
+        Err(fs::TryLockError::Error(error)) => Err(error).context("cannot lock the folder"),
+    }
+}
+
+/// The socket that systemd listens at for us (sd_listen_fds(3)).
+fn activated() -> anyhow::Result<Option<OwnedFd>> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return Ok(None);
+    }
+    match number("LISTEN_FDS") {
+        Some(1) => {
+            // SAFETY: by the protocol, descriptor 3 is ours.
+            let fd = unsafe { OwnedFd::from_raw_fd(3) };
+            // SAFETY: plain numbers.
+            if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+                bail!("what systemd passed is no socket: {}", std::io::Error::last_os_error());
+            }
+            Ok(Some(fd))
+        }
+        count => bail!("systemd passed {count:?} sockets; the unit must have one ListenSequentialPacket"),
+    }
+}
+
+/// Readable when we are to stop.
+fn stop_signals() -> anyhow::Result<OwnedFd> {
+    // SAFETY: a set that lives; the descriptor is new and ours.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        libc::sigaddset(&mut set, libc::SIGINT);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            _ => Err(std::io::Error::last_os_error()).context("cannot wait for signals"),
+        }
+    }
+}

@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Partitions in the kernel: the best of three ways to keep programs on their processors and others off them.
+//!
+//! | way | the partition of process n | the default partition |
+//! |---|---|---|
+//! | cgroup v2 | group `wakeful-n`, a cpuset partition (`root`) | what the kernel leaves to everybody else |
+//! | cgroup v1 | cpuset `wakeful-n` | cpuset `wakeful-default`, into which all processes of the base group are moved |
+//! | affinity | the masks of the process's threads | everything: nobody is kept away |
+//!
+//! What was done is read back, and again once a second ([`Partitions::audit`]), because others can change groups too.
+//! Nothing here decides anything: [`Partitions::bring_about`] is told who shall have what, and makes the difference.
+//!
+//! **What takes long.** To move a process into another group, the kernel waits for a grace period of RCU: some milliseconds, during which
+//! nobody else is served. So a process that waits for processors, or has had some, is *ready*: it has a group already, with the
+//! default partition's processors (v1) or none of its own (v2), and to write a file of that group is enough. And who is moved all the same is
+//! moved with grace periods expedited, where the configuration allows that.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use abi::server::Enforcement;
+use tracing::{debug, warn};
+
+use crate::config::{self, By};
+use crate::kernel::{Kernel, Set, parse, show};
+
+const DEFAULT: &str = "wakeful-default";
+const PREFIX: &str = "wakeful-";
+/// 1 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
+pub const EXPEDITE: &str = "/sys/kernel/rcu_expedited";
+
+/// What the kernel has been told.
+#[derive(Debug)]
+pub struct Partitions {
+    way: Way,
+    default: Set,
+    /// By process.
+    groups: BTreeMap<u32, Group>,
+    /// Those of `groups` that are to go.
+    gone: BTreeSet<u32>,
+    /// Processes that are to have a group, if only to be ready.
+    ready: BTreeSet<u32>,
+    /// Processes of the base group that cannot be moved.
+    immovable: BTreeSet<u32>,
+}
+
+/// A process's control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Group {
+    processors: Set,
+    /// They are nobody else's.
+    own: bool,
+}
+
+/// What could not be done, and is to be tried again.
+#[derive(Debug)]
+pub struct Failure {
+    /// 0: the default partition.
+    pub process: u32,
+    pub error: io::Error,
+}
+
+fn note(failures: &mut Vec<Failure>, process: u32, result: io::Result<()>) -> bool {
+    result.map_err(|error| failures.push(Failure { process, error })).is_ok()
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+impl Partitions {
+    /// Takes the base group over, by the best way that works, and finds what an earlier server has left.
+    ///
+    /// # Errors
+    /// Why none works.
+    pub fn begin(kernel: &impl Kernel, config: &config::Enforcement) -> io::Result<Self> {
+        let ways: &[_] = match config.by {
+            By::Best => &[Enforcement::CgroupV2, Enforcement::CgroupV1, Enforcement::Affinity],
+            By::CgroupV2 => &[Enforcement::CgroupV2],
+            By::CgroupV1 => &[Enforcement::CgroupV1],
+            By::Affinity => &[Enforcement::Affinity],
+        };
+        let mut reason = None;
+        for &by in ways {
+            let mount = if by == Enforcement::CgroupV2 { &config.v2 } else { &config.v1 };
+            let base = mount.join(config.group.trim_start_matches('/'));
+            let way = Way { by, base, expedite: config.expedite && by != Enforcement::Affinity };
+            let (default, groups, gone, ready, immovable) = Default::default();
+            let mut partitions = Self { way, default, groups, gone, ready, immovable };
+            match partitions.try_begin(kernel) {
+                Ok(()) => return Ok(partitions),
+                Err(error) => {
+                    debug!("not by {by:?}: {error}");
+                    reason.get_or_insert(error);
+                }
+            }
+        }
+        Err(reason.expect("there is at least one way"))
+    }
+
+    fn try_begin(&mut self, kernel: &impl Kernel) -> io::Result<()> {
+        let way = &self.way;
+        self.default = self.online(kernel)?;
+        match way.by {
+            Enforcement::CgroupV2 => {
+                let controllers = kernel.read(&way.base.join("cgroup.controllers"))?;
+                if !controllers.split_whitespace().any(|name| name == "cpuset") {
+                    return Err(invalid("no cpuset controller in cgroup v2; v1 has it, or the kernel has none".into()));
+                }
+                kernel.write(&way.base.join("cgroup.subtree_control"), "+cpuset")?;
+                // Only a try tells whether this kernel makes partitions here.
+                let probe = way.base.join("wakeful-probe");
+                let _ = kernel.remove_folder(&probe);
+                kernel.make_folder(&probe)?;
+                let last = Set::from_iter(self.default.last().copied());
+                let tried = if self.default.len() > 1 { way.set(kernel, &probe, &last) } else { Ok(()) };
+                kernel.remove_folder(&probe)?;
+                tried?;
+            }
+            Enforcement::CgroupV1 => {
+                let folder = way.home();
+                match way.effective(kernel, &folder) {
+                    // As an earlier server left it.
+                    Ok(left) if !left.is_empty() => self.default = left,
+                    Ok(_) => way.set(kernel, &folder, &self.default)?,
+                    Err(_) => {
+                        kernel.make_folder(&folder)?;
+                        way.set(kernel, &folder, &self.default)?;
+                    }
+                }
+                self.gather(kernel)?;
+            }
+            Enforcement::Affinity => return Ok(()),
+        }
+        let way = &self.way;
+        if way.expedite {
+            // An earlier server may have been killed before it could.
+            let _ = kernel.write(Path::new(EXPEDITE), "0");
+        }
+        for name in kernel.list(&way.base)? {
+            if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
+                let folder = way.base.join(name);
+                let processors = way.effective(kernel, &folder)?;
+                let own = match way.by {
+                    Enforcement::CgroupV2 => way.is_partition(kernel, &folder)?,
+                    _ => processors.is_disjoint(&self.default),
+                };
+                self.groups.insert(process, Group { processors, own });
+            }
+        }
+        Ok(())
+    }
+
+    /// The way that works here.
+    pub fn by(&self) -> Enforcement {
+        self.way.by
+    }
+
+    /// What a process has for itself.
+    pub fn held(&self, process: u32) -> Option<&Set> {
+        self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
+    }
+
+    /// For the affinity way, which leaves no trace that could be found.
+    pub fn assume(&mut self, process: u32, processors: Set) {
+        if self.way.by == Enforcement::Affinity && !processors.is_empty() {
+            self.groups.insert(process, Group { processors, own: true });
+        }
+    }
+
+    /// The processors that can be given out.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn online(&self, kernel: &impl Kernel) -> io::Result<Set> {
+        let way = &self.way;
+        let all = match way.by {
+            Enforcement::Affinity => way.online(kernel)?,
+            Enforcement::CgroupV1 => way.effective(kernel, &way.base)?,
+            // A partition's processors are no longer among the base's.
+            Enforcement::CgroupV2 => {
+                let mut all = way.effective(kernel, &way.base)?;
+                for process in self.groups.keys() {
+                    match way.effective(kernel, &way.group(*process)) {
+                        Err(error) if gone(&error) => {}
+                        effective => all.extend(effective?),
+                    }
+                }
+                all
+            }
+        };
+        if all.is_empty() { Err(invalid("the base group has no processors".into())) } else { Ok(all) }
+    }
+
+    /// Moves the processes of the base group to the default one (v1). Those that are born meanwhile are born there, or found next time.
+    fn gather(&mut self, kernel: &impl Kernel) -> io::Result<()> {
+        let way = &self.way;
+        if way.by != Enforcement::CgroupV1 {
+            return Ok(());
+        }
+        for process in numbers(&kernel.read(&way.base.join("cgroup.procs"))?) {
+            if self.immovable.contains(&process) {
+                continue;
+            }
+            // The kernel's own threads are children of its second one.
+            let stat = kernel.read(Path::new(&format!("/proc/{process}/stat"))).unwrap_or_default();
+            let kernels = process == 2 || parent(&stat) == Some(2);
+            if kernels || way.attach(kernel, &way.home(), process).is_err_and(|error| !gone(&error)) {
+                self.immovable.insert(process);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it so: the processors of each process's partition, and the rest for all others, among them those that are to be ready.
+    /// What fails is tried again next time; what is not urgent is left to [`Self::tidy`].
+    pub fn bring_about(
+        &mut self,
+        kernel: &impl Kernel,
+        wanted: &BTreeMap<u32, Set>,
+        ready: &BTreeSet<u32>,
+        default: &Set,
+    ) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        let Self { way, groups, .. } = self;
+        let none = BTreeSet::new();
+        let ready = if way.by == Enforcement::Affinity { &none } else { ready };
+        let stays = |process: &u32| wanted.contains_key(process) || ready.contains(process);
+        // Perhaps a new one with the number of another, which is not in the group.
+        groups.retain(|process, group| group.own || !(self.gone.contains(process) && stays(process)));
+        let v1 = way.by == Enforcement::CgroupV1;
+        // First whoever loses some, so that nobody shares meanwhile.
+        for (&process, group) in groups.iter_mut() {
+            if group.own
+                && let Some(set) = wanted.get(&process)
+                && let less = &group.processors & set
+                && !less.is_empty()
+                && less != group.processors
+                && note(&mut failures, process, way.give(kernel, process, &less))
+            {
+                group.processors = less;
+            }
+        }
+        if v1 {
+            let shared = groups.iter_mut().filter(|(_, group)| !group.own);
+            let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
+            for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
+                let less = &*set & default;
+                if !less.is_empty() && less != *set && note(&mut failures, process, way.set(kernel, &folder, &less)) {
+                    *set = less;
+                }
+            }
+        }
+        // Then whoever loses all.
+        for (&process, group) in groups.iter_mut() {
+            if group.own
+                && !wanted.contains_key(&process)
+                && note(&mut failures, process, way.share(kernel, process, default))
+            {
+                *group = Group { processors: default.clone(), own: false };
+            }
+        }
+        for (&process, set) in wanted {
+            let group = groups.get(&process);
+            if group.is_some_and(|group| group.own && group.processors == *set) {
+                continue;
+            }
+            let result = match group {
+                None => way.make(kernel, process, set),
+                Some(_) => way.give(kernel, process, set),
+            };
+            if note(&mut failures, process, result) {
+                groups.insert(process, Group { processors: set.clone(), own: true });
+            }
+        }
+        if v1 {
+            let shared = groups.iter_mut().filter(|(_, group)| !group.own);
+            let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
+            for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
+                if *set != *default && note(&mut failures, process, way.set(kernel, &folder, default)) {
+                    *set = default.clone();
+                }
+            }
+        } else {
+            self.default = default.clone();
+        }
+        self.ready = ready.clone();
+        self.gone = groups.keys().copied().filter(|process| !stays(process)).collect();
+        failures
+    }
+
+    /// Is there something for [`Self::tidy`] to do?
+    pub fn untidy(&self) -> bool {
+        !self.gone.is_empty() || self.ready.iter().any(|process| !self.groups.contains_key(process))
+    }
+
+    /// Removes groups that nobody needs, and makes those that somebody will.
+    pub fn tidy(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        let Self { way, groups, .. } = self;
+        self.gone.retain(|&process| {
+            let own = groups.get(&process).is_some_and(|group| group.own);
+            let done = !own && note(&mut failures, process, way.dissolve(kernel, process));
+            if done {
+                groups.remove(&process);
+            }
+            !done
+        });
+        for &process in &self.ready {
+            let Entry::Vacant(entry) = groups.entry(process) else { continue };
+            match way.make_ready(kernel, process, &self.default) {
+                Err(error) if !gone(&error) => failures.push(Failure { process, error }),
+                // One that has ended meanwhile is no failure: whoever told us of it will say so.
+                _ => drop(entry.insert_entry(Group { processors: self.default.clone(), own: false })),
+            }
+        }
+        failures
+    }
+
+    /// Has anybody else changed what we have made? What is found different is forgotten, so that [`Self::bring_about`] makes it again.
+    /// How many things were different.
+    pub fn audit(&mut self, kernel: &impl Kernel) -> u64 {
+        let mut different = 0;
+        let Self { way, groups, gone, .. } = self;
+        groups.retain(|&process, group| {
+            if gone.contains(&process) || way.is_so(kernel, process, group) {
+                return true;
+            }
+            warn!(process, "its group was changed from outside");
+            different += 1;
+            false
+        });
+        if way.by == Enforcement::CgroupV1 {
+            if way.effective(kernel, &way.home()).is_ok_and(|effective| effective != self.default) {
+                warn!("the default partition was changed from outside");
+                self.default = Set::new();
+                different += 1;
+            }
+            if let Err(error) = self.gather(kernel) {
+                warn!("cannot read the base group: {error}");
+            }
+        }
+        different
+    }
+
+    /// Leaves no trace.
+    pub fn end(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
+        let Ok(all) = self.online(kernel) else { return Vec::new() };
+        let mut failures = self.bring_about(kernel, &BTreeMap::new(), &BTreeSet::new(), &all);
+        failures.extend(self.tidy(kernel));
+        let way = &self.way;
+        if way.by == Enforcement::CgroupV1 {
+            let home = way.home();
+            for member in numbers(&kernel.read(&home.join("cgroup.procs")).unwrap_or_default()) {
+                let _ = way.attach(kernel, &way.base, member);
+            }
+            note(&mut failures, 0, kernel.remove_folder(&home));
+        }
+        failures
+    }
+}
+
+/// How the kernel is told.
+#[derive(Debug)]
+struct Way {
+    by: Enforcement,
+    base: PathBuf,
+    expedite: bool,
+}
+
+impl Way {
+    fn group(&self, process: u32) -> PathBuf {
+        self.base.join(format!("{PREFIX}{process}"))
+    }
+
+    /// Where processes without a group are.
+    fn home(&self) -> PathBuf {
+        if self.by == Enforcement::CgroupV1 { self.base.join(DEFAULT) } else { self.base.clone() }
+    }
+
+    /// All that masks can be made of.
+    fn online(&self, kernel: &impl Kernel) -> io::Result<Set> {
+        let text = kernel.read(Path::new("/sys/devices/system/cpu/online"))?;
+        // Our own mask shows what else there is to heed, a cpuset that we are in.
+        kernel.set_affinity(0, &parse(&text).ok_or_else(|| invalid(text))?)?;
+        kernel.affinity(0)
+    }
+
+    fn effective(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<Set> {
+        let file = if self.by == Enforcement::CgroupV2 { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
+        let text = kernel.read(&folder.join(file))?;
+        parse(&text).ok_or_else(|| invalid(text))
+    }
+
+    fn is_partition(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<bool> {
+        Ok(kernel.read(&folder.join("cpuset.cpus.partition"))?.trim() == "root")
+    }
+
+    /// Gives a group these processors, and reads back whether it has them.
+    fn set(&self, kernel: &impl Kernel, folder: &Path, processors: &Set) -> io::Result<()> {
+        let write = |file: &str, text: &str| kernel.write(&folder.join(file), text);
+        if self.by == Enforcement::CgroupV1 && kernel.read(&folder.join("cpuset.mems"))?.trim().is_empty() {
+            let mems = kernel.read(&self.base.join("cpuset.effective_mems"))?;
+            write("cpuset.mems", mems.trim())?;
+        }
+        write("cpuset.cpus", &show(processors))?;
+        if self.by == Enforcement::CgroupV2 && !self.is_partition(kernel, folder)? {
+            write("cpuset.cpus.partition", "root")?;
+            if !self.is_partition(kernel, folder)? {
+                let kind = kernel.read(&folder.join("cpuset.cpus.partition"))?;
+                return Err(invalid(format!("the kernel says of the partition: {}", kind.trim())));
+            }
+        }
+        let effective = self.effective(kernel, folder)?;
+        if effective == *processors {
+            return Ok(());
+        }
+        Err(invalid(format!("the kernel gave {} for {}", show(&effective), show(processors))))
+    }
+
+    fn attach(&self, kernel: &impl Kernel, folder: &Path, process: u32) -> io::Result<()> {
+        let expedite = |text| !self.expedite || kernel.write(Path::new(EXPEDITE), text).is_ok();
+        expedite("1");
+        let result = kernel.write(&folder.join("cgroup.procs"), &process.to_string());
+        // It is the whole machine's: one more try if need be.
+        let _ = expedite("0") || expedite("0");
+        result
+    }
+
+    fn make_group(&self, kernel: &impl Kernel, process: u32) -> io::Result<PathBuf> {
+        let folder = self.group(process);
+        match kernel.make_folder(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(folder),
+        }
+    }
+
+    /// Processors of its own for a process without a group.
+    fn make(&self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+        if self.by == Enforcement::Affinity {
+            return set_masks(kernel, process, processors);
+        }
+        let folder = self.make_group(kernel, process)?;
+        self.set(kernel, &folder, processors)?;
+        self.attach(kernel, &folder, process)
+    }
+
+    /// A group with what everybody has.
+    fn make_ready(&self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
+        let folder = self.make_group(kernel, process)?;
+        if self.by == Enforcement::CgroupV1 {
+            self.set(kernel, &folder, default)?;
+        }
+        self.attach(kernel, &folder, process)
+    }
+
+    /// Other processors for a process that has a group.
+    fn give(&self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+        match self.by {
+            Enforcement::Affinity => set_masks(kernel, process, processors),
+            _ => self.set(kernel, &self.group(process), processors),
+        }
+    }
+
+    /// No processors of its own any more.
+    fn share(&self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
+        let folder = self.group(process);
+        let result = match self.by {
+            Enforcement::Affinity => set_masks(kernel, process, &self.online(kernel)?),
+            Enforcement::CgroupV1 => self.set(kernel, &folder, default),
+            Enforcement::CgroupV2 => kernel
+                .write(&folder.join("cpuset.cpus.partition"), "member")
+                .and_then(|()| kernel.write(&folder.join("cpuset.cpus"), "\n")),
+        };
+        // It has ended, or somebody has removed the group.
+        result.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
+    }
+
+    /// Ends a group: whoever is left in it goes to the default partition.
+    fn dissolve(&self, kernel: &impl Kernel, process: u32) -> io::Result<()> {
+        if self.by == Enforcement::Affinity {
+            return Ok(());
+        }
+        let folder = self.group(process);
+        let members = match kernel.read(&folder.join("cgroup.procs")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            members => members?,
+        };
+        for member in numbers(&members) {
+            match self.attach(kernel, &self.home(), member) {
+                Err(error) if !gone(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        kernel.remove_folder(&folder)
+    }
+
+    /// Is the kernel as it was told to be?
+    fn is_so(&self, kernel: &impl Kernel, process: u32, group: &Group) -> bool {
+        if self.by == Enforcement::Affinity {
+            return kernel.affinity(process).is_ok_and(|mask| mask.is_subset(&group.processors));
+        }
+        let folder = self.group(process);
+        let kept = match self.by {
+            Enforcement::CgroupV2 => self.is_partition(kernel, &folder).is_ok_and(|is| is == group.own),
+            _ => true,
+        };
+        let shared_v2 = self.by == Enforcement::CgroupV2 && !group.own;
+        let inside = kernel.read(&folder.join("cgroup.procs"));
+        kept && (shared_v2 || self.effective(kernel, &folder).is_ok_and(|effective| effective == group.processors))
+            && inside.is_ok_and(|inside| numbers(&inside).any(|member| member == process))
+    }
+}
+
+/// Sets the masks of all threads, and again while there are new ones.
+fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+    let folder = PathBuf::from(format!("/proc/{process}/task"));
+    let mut done = BTreeSet::new();
+    loop {
+        let threads: Vec<u32> = kernel.list(&folder)?.iter().filter_map(|name| name.parse().ok()).collect();
+        let new: Vec<u32> = threads.into_iter().filter(|&thread| done.insert(thread)).collect();
+        if new.is_empty() {
+            break;
+        }
+        for thread in new {
+            match kernel.set_affinity(thread, processors) {
+                Err(error) if thread == process || !gone(&error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    let mask = kernel.affinity(process)?;
+    if mask == *processors { Ok(()) } else { Err(invalid(format!("the kernel gave {}", show(&mask)))) }
+}
+
+fn gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn numbers(text: &str) -> impl Iterator<Item = u32> {
+    text.split_whitespace().filter_map(|word| word.parse().ok())
+}
+
+/// The fields of /proc/n/stat behind the name, which may contain anything.
+fn fields(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
+}
+
+fn parent(stat: &str) -> Option<u32> {
+    fields(stat).nth(1)?.parse().ok()
+}
+
+/// When a process started, in clock ticks after boot.
+pub fn started(stat: &str) -> Option<u64> {
+    fields(stat).nth(19)?.parse().ok()
+}

@@ -1,0 +1,804 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The server: connections, members, and the order of things.
+//!
+//! One thread. Each turn waits for something to read and then, for each event: the policy decides, the kernel is told
+//! ([`Partitions::bring_about`]), the blocks of those concerned are written, and they are told. A block says what the kernel was
+//! seen to do, not what was decided: if the kernel refuses, the difference is tried again every [`AGAIN`].
+//!
+//! **Members** are processes with, or waiting for, a partition; and some that have left theirs, so that they have it sooner next time ([`READY`]).
+//! Membership ends with the process (its pidfd); not with the connection, which a program loses by exec. **A restart** finds members by their blocks' files, and their partitions in the kernel: programs notice
+//! nothing. A block whose process is gone, or is another one by now, is removed.
+//!
+//! **Clients are not trusted.** A packet of the wrong size ends its connection. Who sends too fast is not read from for a while. Who does not read
+//! its answers loses the connection. Who is silent costs a descriptor, of which each user has so many.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Duration;
+
+use abi::server::{Kind, MAGIC, Message, Refusal, VERSION};
+use policy::{
+    Adopted, Count, Demand, Event, Id, Lease, Machine, Move, Owner, Policy, Processor, SemiDynamic, System, Why,
+};
+use tracing::{debug, error, info, warn};
+
+use crate::config::Config;
+use crate::kernel::{Kernel, Mapped, Set, parse};
+use crate::partitions::{Failure, Partitions, started};
+
+/// COST: how long after a failure to try again, at first; twice as long each time, up to a second.
+const AGAIN: Duration = Duration::from_millis(10);
+/// COST: of members without processors, so many have a control group. To each of these groups every change of the default partition is written
+/// too, which takes 10 to 40 us (Linux 6.18, 2 processors, Nov 2026).
+const READY: usize = 16;
+/// In a block's demand, beside its hint: there is none.
+const NOTHING: u32 = u32::MAX;
+/// How often to look for changes by others.
+const AUDIT: Duration = Duration::from_secs(1);
+/// COST: messages of one connection in one turn, so that one who sends much does not keep the others waiting.
+const AT_ONCE: usize = 16;
+/// COST: s. So much of a connection's rate can be saved up.
+const BURST: f64 = 0.1;
+
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+
+struct Connection {
+    fd: OwnedFd,
+    process: u32,
+    user: u32,
+    pidfd: OwnedFd,
+    /// Messages that it may still send, as of the time beside it.
+    allowance: (f64, Duration),
+    /// Not read from until then.
+    muted: Option<Duration>,
+}
+
+struct Member {
+    process: u32,
+    user: u32,
+    pidfd: OwnedFd,
+    block: Mapped,
+    /// The last connection that asked for it.
+    connection: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    messages: u64,
+    refusals: u64,
+    moves: u64,
+    hinted_moves: u64,
+    connections: u64,
+    clients_gone: u64,
+    failures: u64,
+    repairs: u64,
+}
+
+/// See the module.
+pub struct Server<K> {
+    kernel: K,
+    config: Config,
+    /// Where the blocks are.
+    folder: PathBuf,
+    listener: OwnedFd,
+    system: System<Box<dyn Policy + Send>>,
+    partitions: Partitions,
+    members: BTreeMap<Id, Member>,
+    by_process: HashMap<u32, Id>,
+    connections: BTreeMap<u64, Connection>,
+    next_token: u64,
+    counters: Counters,
+    /// The kernel is not as it should be.
+    unsettled: bool,
+    retry: Duration,
+    again: Duration,
+    audit: Duration,
+    stop: bool,
+}
+
+/// What cannot be had, with the limit where there is one.
+type Refused = (Refusal, u32);
+
+impl<K: Kernel> Server<K> {
+    /// Takes over what an earlier server left in `folder` and in the kernel.
+    ///
+    /// # Errors
+    /// If there is no way to keep partitions, or nobody could be heard.
+    pub fn start(kernel: K, config: Config, listener: OwnedFd, folder: &Path) -> io::Result<Self> {
+        let partitions = Partitions::begin(&kernel, &config.enforcement)?;
+        let online = partitions.online(&kernel)?;
+        let machine = machine(&kernel, &online)?;
+        let policy: Box<dyn Policy + Send> = match config.lease() {
+            Some(length) => Box::new(Lease { length: length.as_nanos() as u64 }),
+            None => Box::new(SemiDynamic),
+        };
+        kernel.watch(listener.as_fd(), LISTENER)?;
+        info!(by = ?partitions.by(), processors = online.len(), "ready");
+        let now = kernel.now();
+        let mut server = Self {
+            system: System::new(machine, config.policy.floor, policy),
+            folder: folder.to_owned(),
+            kernel,
+            config,
+            listener,
+            partitions,
+            members: BTreeMap::new(),
+            by_process: HashMap::new(),
+            connections: BTreeMap::new(),
+            next_token: STOP,
+            counters: Counters::default(),
+            unsettled: true,
+            retry: Duration::ZERO,
+            again: AGAIN,
+            audit: now + AUDIT,
+            stop: false,
+        };
+        server.adopt()?;
+        server.settle();
+        Ok(server)
+    }
+
+    /// Ends [`Self::run`] when this can be read from.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn stop_by(&mut self, fd: &OwnedFd) -> io::Result<()> {
+        self.kernel.watch(fd.as_fd(), STOP)
+    }
+
+    /// Serves until told to stop; then gives everything back.
+    pub fn run(&mut self) {
+        while !self.stop {
+            self.turn();
+        }
+        self.end();
+    }
+
+    /// Waits for something to happen, and does what follows. Never fails: what cannot be done is logged, counted and tried again.
+    pub fn turn(&mut self) {
+        let mut tokens = Vec::new();
+        let limit = self.limit();
+        match self.kernel.wait(&mut tokens, limit) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                self.fail("wait for clients", &error);
+                // Or this would be a busy loop.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            _ => {}
+        }
+        for token in tokens {
+            match token {
+                LISTENER => self.accept(),
+                STOP => self.stop = true,
+                token if self.connections.contains_key(&token) => self.hear(token),
+                token => self.bury(token),
+            }
+        }
+        let now = self.kernel.now();
+        self.unmute(now);
+        if now >= self.audit {
+            self.audit = now + AUDIT;
+            self.look_around();
+        }
+        if self.system.due().is_some_and(|due| now.as_nanos() as u64 >= due) {
+            let _ = self.apply(Event::Tick);
+        }
+        if (self.unsettled || self.partitions.untidy()) && now >= self.retry {
+            self.settle();
+            let failures = self.partitions.tidy(&self.kernel);
+            self.report(failures);
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        let now = self.kernel.now();
+        let mut next = self.audit;
+        if self.unsettled || self.partitions.untidy() {
+            next = next.min(self.retry);
+        }
+        if let Some(due) = self.system.due().map(Duration::from_nanos)
+            // One who has had its time and whom nobody asks for anything: there is nothing to do.
+            && due > now
+        {
+            next = next.min(due);
+        }
+        let muted = self.connections.values().filter_map(|connection| connection.muted);
+        next = muted.min().map_or(next, |until| next.min(until));
+        next.saturating_sub(now)
+    }
+
+    fn fail(&mut self, what: &str, error: &io::Error) {
+        self.counters.failures += 1;
+        error!("cannot {what}: {error}");
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    // --- connections ---------------------------------------------------------
+
+    fn accept(&mut self) {
+        for _ in 0..AT_ONCE {
+            let fd = match self.kernel.accept(self.listener.as_fd()) {
+                Ok(fd) => fd,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return self.fail("accept a client", &error),
+            };
+            self.counters.connections += 1;
+            let peer = match self.kernel.peer(fd.as_fd()) {
+                Ok(peer) => peer,
+                // Gone already.
+                Err(error) => {
+                    debug!("who connects: {error}");
+                    continue;
+                }
+            };
+            let theirs = self.connections.values().filter(|other| other.user == peer.user).count();
+            if peer.user != 0 && theirs >= self.config.access.connections as usize {
+                self.counters.refusals += 1;
+                let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
+                let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), None);
+                continue;
+            }
+            let token = self.token();
+            if let Err(error) = self.kernel.watch(fd.as_fd(), token) {
+                self.fail("watch a client", &error);
+                continue;
+            }
+            let allowance = (BURST * f64::from(self.config.access.messages_per_second), self.kernel.now());
+            let connection =
+                Connection { fd, process: peer.process, user: peer.user, pidfd: peer.pidfd, allowance, muted: None };
+            self.connections.insert(token, connection);
+        }
+    }
+
+    fn hear(&mut self, token: u64) {
+        let mut bytes = [0u8; size_of::<Message>()];
+        for _ in 0..AT_ONCE {
+            let Some(connection) = self.connections.get(&token) else { return };
+            let length = match self.kernel.receive(connection.fd.as_fd(), &mut bytes) {
+                Ok(0) => return self.hang_up(token),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    debug!("a client's connection: {error}");
+                    return self.hang_up(token);
+                }
+            };
+            self.counters.messages += 1;
+            let message = if length == bytes.len() { Message::from_bytes(&bytes) } else { None };
+            let Some((message, kind)) = message else {
+                self.refuse(token, 0, (Refusal::Malformed, 0));
+                return self.hang_up(token);
+            };
+            self.answer(token, &message, kind);
+            if self.is_too_fast(token) {
+                return;
+            }
+        }
+    }
+
+    /// Counts a message; true if no more are to be read now.
+    fn is_too_fast(&mut self, token: u64) -> bool {
+        let now = self.kernel.now();
+        let rate = f64::from(self.config.access.messages_per_second);
+        let Some(connection) = self.connections.get_mut(&token) else { return true };
+        let (saved, at) = connection.allowance;
+        let saved = (saved + rate * now.saturating_sub(at).as_secs_f64()).min((BURST * rate).max(1.0)) - 1.0;
+        connection.allowance = (saved, now);
+        if saved >= 0.0 {
+            return false;
+        }
+        connection.muted = Some(now + Duration::from_secs_f64((-saved / rate).max(0.001)));
+        if let Err(error) = self.kernel.unwatch(connection.fd.as_fd()) {
+            self.fail("stop watching a client", &error);
+        }
+        true
+    }
+
+    fn unmute(&mut self, now: Duration) {
+        let due = |connection: &Connection| connection.muted.is_some_and(|until| now >= until);
+        let due: Vec<u64> =
+            self.connections.iter().filter(|(_, connection)| due(connection)).map(|(&token, _)| token).collect();
+        for token in due {
+            let connection = self.connections.get_mut(&token).expect("it was there");
+            connection.muted = None;
+            match self.kernel.watch(connection.fd.as_fd(), token) {
+                // It is watched still, because it could not be unwatched.
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    self.fail("watch a client again", &error);
+                    self.hang_up(token);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn hang_up(&mut self, token: u64) {
+        if let Some(connection) = self.connections.remove(&token)
+            && let Some(id) = self.by_process.get(&connection.process)
+            && let Some(member) = self.members.get_mut(id)
+            && member.connection == Some(token)
+        {
+            member.connection = None;
+        }
+    }
+
+    fn send(&mut self, token: u64, message: &Message, block_of: Option<Id>) {
+        let Some(connection) = self.connections.get(&token) else { return };
+        let fd = block_of.and_then(|id| self.members.get(&id)).map(|member| member.block.reader.as_fd());
+        if let Err(error) = self.kernel.send(connection.fd.as_fd(), message.bytes(), fd) {
+            debug!("a client does not take its answer: {error}");
+            self.hang_up(token);
+        }
+    }
+
+    fn refuse(&mut self, token: u64, tag: u32, (why, limit): Refused) {
+        self.counters.refusals += 1;
+        let refusal = Message { tag, error: why as u32, most: limit, ..Message::new(Kind::Refused) };
+        self.send(token, &refusal, None);
+    }
+
+    // --- requests ------------------------------------------------------------
+
+    fn answer(&mut self, token: u64, message: &Message, kind: Kind) {
+        let done = match kind {
+            Kind::Join => self.join(token, message).map(|id| (Some(id), true)),
+            Kind::Spare | Kind::WantBack | Kind::Leave => self.member_of(token, message).and_then(|id| {
+                let event = match kind {
+                    Kind::Spare => Event::Spare(id, message.count),
+                    Kind::WantBack => Event::WantBack(id),
+                    _ => Event::Exit(id),
+                };
+                self.apply(event)?;
+                if kind == Kind::Leave && self.idle() > READY {
+                    self.forget(id);
+                    return Ok((None, false));
+                }
+                self.save(id);
+                Ok((Some(id), false))
+            }),
+            Kind::Status => return self.status(token, message.tag),
+            Kind::State | Kind::Refused | Kind::Entry | Kind::Summary => Err((Refusal::Malformed, 0)),
+        };
+        // Before the answer, which says what is so.
+        self.settle();
+        match done {
+            Ok((id, with_block)) => {
+                let state = id.map_or_else(|| Message::new(Kind::State), |id| self.state(id));
+                self.send(token, &Message { tag: message.tag, ..state }, id.filter(|_| with_block));
+            }
+            Err(refused) => self.refuse(token, message.tag, refused),
+        }
+    }
+
+    fn member_of(&self, token: u64, message: &Message) -> Result<Id, Refused> {
+        let connection = &self.connections[&token];
+        let process = if message.process == 0 { connection.process } else { message.process };
+        let id = *self.by_process.get(&process).ok_or((Refusal::Unknown, 0))?;
+        if connection.user != 0 && self.members[&id].user != connection.user {
+            return Err((Refusal::NoProcess, 0));
+        }
+        Ok(id)
+    }
+
+    fn join(&mut self, token: u64, message: &Message) -> Result<Id, Refused> {
+        let connection = &self.connections[&token];
+        let (asker, own) = (connection.user, connection.process);
+        let process = if message.process == 0 { own } else { message.process };
+        let user = if process == own { asker } else { self.user_of(process)? };
+        if asker != 0 && user != asker {
+            return Err((Refusal::NoProcess, 0));
+        }
+        let known = self.by_process.get(&process).copied();
+        let demand = self.check(message, user, asker, known)?;
+        let (id, new) = match known {
+            Some(id) => (id, false),
+            None => (self.enter(token, process, user)?, true),
+        };
+        if process == own {
+            self.members.get_mut(&id).expect("it is there").connection = Some(token);
+        }
+        if let Err(refused) = self.apply(Event::Request(id, demand)) {
+            if new {
+                self.forget(id);
+            }
+            return Err(refused);
+        }
+        self.save(id);
+        Ok(id)
+    }
+
+    /// Makes a process a member, with a block.
+    fn enter(&mut self, token: u64, process: u32, user: u32) -> Result<Id, Refused> {
+        let no = |server: &mut Self, what: &str, error: io::Error| {
+            server.fail(what, &error);
+            (Refusal::Failed, 0)
+        };
+        let connection = &self.connections[&token];
+        let pidfd = match process == connection.process {
+            true => connection.pidfd.try_clone(),
+            false => self.kernel.pidfd(process),
+        };
+        let pidfd = match pidfd {
+            Ok(pidfd) => pidfd,
+            Err(_) => return Err((Refusal::NoProcess, 0)),
+        };
+        let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")));
+        let Some(started) = stat.ok().as_deref().and_then(started) else { return Err((Refusal::NoProcess, 0)) };
+        let file = self.file(process);
+        let block = match self.kernel.make_block(&file) {
+            Ok(block) => block,
+            Err(error) => return Err(no(self, "make a partition block", error)),
+        };
+        let words = block.block();
+        words.process.store(process, Relaxed);
+        words.started.store(started, Relaxed);
+        words.version.store(VERSION, Relaxed);
+        words.partition.threads_per_processor.store(1, Relaxed);
+        // ORDER: Release, publishes the rest to a program that maps it.
+        words.magic.store(MAGIC, Release);
+        let id = self.token();
+        if let Err(error) = self.kernel.watch(pidfd.as_fd(), id) {
+            let _ = self.kernel.remove_file(&file);
+            return Err(no(self, "watch a process", error));
+        }
+        self.members.insert(id, Member { process, user, pidfd, block, connection: None });
+        self.by_process.insert(process, id);
+        self.unsettled = true;
+        Ok(id)
+    }
+
+    fn file(&self, process: u32) -> PathBuf {
+        self.folder.join(process.to_string())
+    }
+
+    fn user_of(&self, process: u32) -> Result<u32, Refused> {
+        let status = self.kernel.read(Path::new(&format!("/proc/{process}/status"))).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).ok_or((Refusal::NoProcess, 0))
+    }
+
+    /// What the administrator allows of a request.
+    fn check(&self, message: &Message, user: u32, asker: u32, known: Option<Id>) -> Result<Demand, Refused> {
+        let Message { priority, least, wanted, most, .. } = *message;
+        let count = match (least, wanted, most) {
+            (0, 0, 0) => Count::Choose,
+            _ => Count::Numbers { least, wanted, most },
+        };
+        let demand = Demand { priority, count };
+        if asker == 0 {
+            return Ok(demand);
+        }
+        let access = &self.config.access;
+        if !self.config.allows(user) {
+            return Err((Refusal::NotAllowed, 0));
+        }
+        if priority > access.priority {
+            return Err((Refusal::Priority, access.priority));
+        }
+        let asks = |id: Id| Some(id) != known && self.system.application(id).is_some();
+        let theirs = || self.members.iter().filter(|&(&id, member)| member.user == user && asks(id));
+        if theirs().count() >= access.applications as usize {
+            return Err((Refusal::Crowd, 0));
+        }
+        let asked = |id: Id| match self.system.application(id).map(|application| application.demand.count) {
+            Some(Count::Numbers { most, .. }) => most,
+            _ => 0,
+        };
+        let used: u32 = theirs().map(|(&id, _)| asked(id)).fold(0, u32::saturating_add);
+        let share = (f64::from(self.system.machine().count()) * access.processors).floor().max(1.0) as u32;
+        let left = share.saturating_sub(used);
+        let count = match count {
+            Count::Choose if left > 0 => Count::Numbers { least: 1, wanted: left, most: left },
+            Count::Numbers { least, wanted, most } if least <= left => {
+                Count::Numbers { least, wanted: wanted.min(left), most: most.min(left) }
+            }
+            _ => return Err((Refusal::Share, share)),
+        };
+        Ok(Demand { priority, count })
+    }
+
+    fn apply(&mut self, event: Event) -> Result<Vec<Move>, Refused> {
+        let now = self.kernel.now().as_nanos() as u64;
+        let moves = self.system.apply(event, now).map_err(|refusal| match refusal {
+            policy::Refusal::Disordered => (Refusal::Disordered, 0),
+            policy::Refusal::TooMany(most) => (Refusal::TooMany, most),
+            policy::Refusal::Unknown => (Refusal::Unknown, 0),
+        })?;
+        for Move { processor, from, to, why } in &moves {
+            info!(processor, from = %self.name(*from), to = %self.name(*to), "moves: {why}");
+            self.counters.moves += 1;
+            self.counters.hinted_moves += u64::from(*why == Why::Hint);
+        }
+        self.unsettled |= !moves.is_empty();
+        if !moves.is_empty() {
+            self.retry = Duration::ZERO;
+        }
+        Ok(moves)
+    }
+
+    fn name(&self, owner: Owner) -> String {
+        match owner {
+            Owner::Default => "default".into(),
+            Owner::Nobody => "nobody".into(),
+            Owner::Application(id) => self.members.get(&id).map_or("?".into(), |member| member.process.to_string()),
+        }
+    }
+
+    // --- what follows --------------------------------------------------------
+
+    /// Tells the kernel, then the programs.
+    fn settle(&mut self) {
+        if !self.unsettled {
+            return;
+        }
+        let holders = self.members.iter().filter_map(|(&id, member)| {
+            let held = &self.system.application(id)?.held;
+            (!held.is_empty()).then(|| (member.process, held.clone()))
+        });
+        let wanted: BTreeMap<u32, Set> = holders.collect();
+        let others = self.members.values().map(|member| member.process).filter(|process| !wanted.contains_key(process));
+        let ready: BTreeSet<u32> = others.take(READY).collect();
+        let failures = self.partitions.bring_about(&self.kernel, &wanted, &ready, self.system.default_partition());
+        self.unsettled = !failures.is_empty();
+        self.report(failures);
+        let ids: Vec<Id> = self.members.keys().copied().collect();
+        for id in ids {
+            if self.write_block(id)
+                && let Some(token) = self.members[&id].connection
+            {
+                let state = self.state(id);
+                self.send(token, &state, None);
+            }
+        }
+    }
+
+    /// Says what the kernel has refused, and when to try again.
+    fn report(&mut self, failures: Vec<Failure>) {
+        if failures.is_empty() {
+            self.again = AGAIN;
+            return;
+        }
+        self.retry = self.kernel.now() + self.again;
+        self.again = (2 * self.again).min(AUDIT);
+        for failure in failures {
+            self.counters.failures += 1;
+            let of = match failure.process {
+                0 => "the default partition".to_string(),
+                process => format!("the group of {process}"),
+            };
+            warn!("cannot change {of}: {}", failure.error);
+        }
+    }
+
+    /// Writes what the kernel was seen to do; false if that is there already.
+    fn write_block(&self, id: Id) -> bool {
+        let member = &self.members[&id];
+        let mut ids = [0u64; abi::MAX_PROCESSORS / 64];
+        for &processor in self.partitions.held(member.process).into_iter().flatten() {
+            ids[processor as usize / 64] |= 1 << (processor % 64);
+        }
+        let partition = &member.block.block().partition;
+        if partition.ids.iter().zip(&ids).all(|(word, id)| word.load(Relaxed) == *id) {
+            return false;
+        }
+        for (word, id) in partition.ids.iter().zip(&ids) {
+            word.store(*id, Relaxed);
+        }
+        partition.processors.store(ids.iter().map(|word| word.count_ones()).sum(), Relaxed);
+        let generation = partition.generation.load(Relaxed).wrapping_add(1);
+        // ORDER: Release, pairs with the program's Acquire; publishes the rest of the block, and the change of its masks.
+        partition.generation.store(generation, Release);
+        true
+    }
+
+    /// Writes what a server that is started anew will need.
+    fn save(&self, id: Id) {
+        let Some(member) = self.members.get(&id) else { return };
+        let words = self.system.application(id).map_or([0, 0, 0, 0, NOTHING], |application| {
+            let (least, wanted, most) = match application.demand.count {
+                Count::Numbers { least, wanted, most } => (least, wanted, most),
+                Count::Choose => (0, 0, 0),
+            };
+            let usable = application.usable.map_or(0, |usable| usable + 1);
+            [application.demand.priority, least, wanted, most, usable]
+        });
+        member.block.block().demand.iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
+    }
+
+    fn state(&self, id: Id) -> Message {
+        let Some(member) = self.members.get(&id) else { return Message::new(Kind::State) };
+        let partition = &member.block.block().partition;
+        let mut state = Message { process: member.process, user: member.user, ..Message::new(Kind::State) };
+        state.holds = partition.processors.load(Relaxed);
+        state.generation = partition.generation.load(Relaxed);
+        state.ids.iter_mut().zip(&partition.ids).for_each(|(to, from)| *to = from.load(Relaxed));
+        if let Some(application) = self.system.application(id) {
+            state.priority = application.demand.priority;
+            if let Count::Numbers { least, wanted, most } = application.demand.count {
+                (state.least, state.wanted, state.most) = (least, wanted, most);
+            }
+            state.count = application.usable.map_or(0, |usable| application.holds().saturating_sub(usable));
+            if let Some(waiting) = self.system.waiting(id) {
+                (state.lacks, state.behind) = (waiting.lacks, waiting.behind);
+            }
+            // Decided, but the kernel has not done it yet.
+            state.lacks = state.lacks.max(application.holds().saturating_sub(state.holds));
+        }
+        state
+    }
+
+    fn status(&mut self, token: u64, tag: u32) {
+        let ids: Vec<Id> = self.members.keys().copied().collect();
+        for id in ids {
+            if self.system.application(id).is_none() {
+                continue;
+            }
+            let entry = Message { kind: Kind::Entry as u32, tag, ..self.state(id) };
+            self.send(token, &entry, None);
+        }
+        let Counters { messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs } =
+            self.counters;
+        let mut summary = Message { tag, ..Message::new(Kind::Summary) };
+        summary.counters = [messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs];
+        summary.count = self.system.applications().count() as u32;
+        summary.error = self.partitions.by() as u32;
+        for &processor in self.system.default_partition() {
+            summary.ids[processor as usize / 64] |= 1 << (processor % 64);
+            summary.holds += 1;
+        }
+        self.send(token, &summary, None);
+    }
+
+    /// A process has ended.
+    fn bury(&mut self, id: Id) {
+        if let Some(member) = self.members.get(&id) {
+            info!(process = member.process, "is gone");
+            self.counters.clients_gone += 1;
+            let _ = self.apply(Event::Exit(id));
+            self.forget(id);
+            self.settle();
+        }
+    }
+
+    /// Members that ask for nothing.
+    fn idle(&self) -> usize {
+        self.members.len() - self.system.applications().count()
+    }
+
+    fn forget(&mut self, id: Id) {
+        let Some(member) = self.members.remove(&id) else { return };
+        self.by_process.remove(&member.process);
+        self.unsettled = true;
+        if let Err(error) = self.kernel.unwatch(member.pidfd.as_fd()) {
+            self.fail("stop watching a process", &error);
+        }
+        let partition = &member.block.block().partition;
+        partition.processors.store(0, Relaxed);
+        partition.ids.iter().for_each(|word| word.store(0, Relaxed));
+        // ORDER: Release, as in `write_block`.
+        partition.generation.fetch_add(1, Release);
+        if let Err(error) = self.kernel.remove_file(&self.file(member.process))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            self.fail("remove a partition block", &error);
+        }
+    }
+
+    // --- others, and other times ---------------------------------------------
+
+    /// Finds what has changed behind our back.
+    fn look_around(&mut self) {
+        match self.partitions.online(&self.kernel) {
+            Ok(online) => {
+                let known: Vec<(u32, bool)> =
+                    self.system.machine().iter().map(|(number, processor)| (number, processor.online)).collect();
+                for (number, was) in known {
+                    let event = match (was, online.contains(&number)) {
+                        (true, false) => Event::Offline(number),
+                        (false, true) => Event::Online(number),
+                        _ => continue,
+                    };
+                    let _ = self.apply(event);
+                }
+            }
+            Err(error) => self.fail("see which processors there are", &error),
+        }
+        let repairs = self.partitions.audit(&self.kernel);
+        if repairs > 0 {
+            self.counters.repairs += repairs;
+            self.unsettled = true;
+            self.retry = Duration::ZERO;
+        }
+    }
+
+    /// Members of an earlier server.
+    fn adopt(&mut self) -> io::Result<()> {
+        let mut all = Vec::new();
+        for name in self.kernel.list(&self.folder)? {
+            let Ok(process) = name.parse::<u32>() else { continue };
+            match self.adopt_one(process, &mut all) {
+                Ok(true) => {}
+                // It is over, or was never whole.
+                Ok(false) => drop(self.kernel.remove_file(&self.file(process))),
+                Err(error) => return Err(error),
+            }
+        }
+        let _ = self.apply(Event::Adopt(all));
+        Ok(())
+    }
+
+    /// False if there is nobody to adopt; an error if that cannot be told, because then this is not to be forgotten.
+    fn adopt_one(&mut self, process: u32, all: &mut Vec<Adopted>) -> io::Result<bool> {
+        let block = match self.kernel.open_block(&self.file(process)) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(false),
+            block => block?,
+        };
+        let pidfd = match self.kernel.pidfd(process) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+            pidfd => pidfd?,
+        };
+        let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")))?;
+        let words = block.block();
+        if words.magic.load(Relaxed) != MAGIC
+            || words.version.load(Relaxed) != VERSION
+            || started(&stat) != Some(words.started.load(Relaxed))
+        {
+            return Ok(false);
+        }
+        let Ok(user) = self.user_of(process) else { return Err(io::ErrorKind::NotFound.into()) };
+        let [priority, least, wanted, most, usable] = [0, 1, 2, 3, 4].map(|n: usize| words.demand[n].load(Relaxed));
+        let count = if most == 0 { Count::Choose } else { Count::Numbers { least, wanted, most } };
+        let bits = |(index, word): (usize, &std::sync::atomic::AtomicU64)| {
+            let word = word.load(Relaxed);
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)
+        };
+        let written: Set = words.partition.ids.iter().enumerate().flat_map(bits).collect();
+        self.partitions.assume(process, written);
+        let held = self.partitions.held(process).cloned().unwrap_or_default();
+        let id = self.token();
+        self.kernel.watch(pidfd.as_fd(), id)?;
+        self.members.insert(id, Member { process, user, pidfd, block, connection: None });
+        self.by_process.insert(process, id);
+        info!(process, "was a member before");
+        if usable != NOTHING {
+            let demand = Demand { priority, count };
+            all.push(Adopted { id, demand, held, usable: usable.checked_sub(1) });
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self) {
+        info!("stops; all processors go back");
+        let ids: Vec<Id> = self.members.keys().copied().collect();
+        for id in ids {
+            let _ = self.apply(Event::Exit(id));
+            self.forget(id);
+        }
+        for failure in self.partitions.end(&self.kernel) {
+            warn!("cannot clean up after {}: {}", failure.process, failure.error);
+        }
+    }
+}
+
+/// The processors of this machine, of which `online` can be given out.
+fn machine(kernel: &impl Kernel, online: &Set) -> io::Result<Machine> {
+    let folder = Path::new("/sys/devices/system/cpu");
+    let numbers = kernel.list(folder)?.into_iter().filter_map(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
+    let processor = |number: u32| {
+        let folder = folder.join(format!("cpu{number}"));
+        let siblings = kernel.read(&folder.join("topology/thread_siblings_list")).unwrap_or_default();
+        let core = parse(&siblings).and_then(|siblings| siblings.first().copied()).unwrap_or(number);
+        let names = kernel.list(&folder).unwrap_or_default();
+        let node = names.iter().find_map(|name| name.strip_prefix("node")?.parse().ok()).unwrap_or(0);
+        (number, Processor { core, node, online: online.contains(&number) })
+    };
+    Ok(numbers.filter(|&number| number < abi::MAX_PROCESSORS as u32).map(processor).collect())
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The system that the server sees in tests: sockets, processes and blocks are real, control groups and masks are simulated, on a machine
+//! of four processors (two cores). One call, chosen by its number, fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use daemon::kernel::{Kernel, Linux, Mapped, Peer, Set, parse, show};
+use daemon::partitions::EXPEDITE;
+
+pub const V1: &str = "/simulated/v1";
+pub const V2: &str = "/simulated/v2";
+
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    pub cpus: Set,
+    mems: String,
+    root: bool,
+    pub processes: BTreeSet<u32>,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    pub groups: BTreeMap<PathBuf, Group>,
+    pub masks: BTreeMap<u32, Set>,
+    pub online: Set,
+    pub expedited: bool,
+    /// Calls until the one that fails; 0: none does.
+    pub fails_in: u32,
+    /// The call that has failed.
+    pub failed: Option<&'static str>,
+}
+
+#[derive(Clone)]
+pub struct Simulated {
+    pub state: Arc<Mutex<State>>,
+    /// This server is to end as if it were killed.
+    pub killed: Arc<AtomicBool>,
+    real: Arc<Linux>,
+}
+
+fn os(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+fn lives(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+impl Simulated {
+    pub fn new() -> Self {
+        let online: Set = (0..4).collect();
+        let base = Group { cpus: online.clone(), mems: "0".into(), root: true, processes: [1, 2].into() };
+        let groups = [(V1.into(), base.clone()), (V2.into(), base)].into();
+        let state = State { groups, online, ..State::default() };
+        Self { state: Arc::new(Mutex::new(state)), killed: Arc::default(), real: Arc::new(Linux::new().unwrap()) }
+    }
+
+    /// The same, as another process sees it.
+    pub fn for_another(&self) -> Self {
+        Self { state: self.state.clone(), killed: Arc::default(), real: Arc::new(Linux::new().unwrap()) }
+    }
+
+    fn call(&self, name: &'static str) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        if state.fails_in == 0 {
+            return Ok(());
+        }
+        state.fails_in -= 1;
+        if state.fails_in > 0 {
+            return Ok(());
+        }
+        state.failed = Some(name);
+        // Not one that has a meaning of its own to anybody.
+        Err(os(libc::ENOSPC))
+    }
+}
+
+impl State {
+    fn effective(&self, folder: &Path) -> Set {
+        let group = &self.groups[folder];
+        if !folder.starts_with(V2) {
+            return group.cpus.intersection(&self.online).copied().collect();
+        }
+        let base = folder == Path::new(V2);
+        if group.root && !base {
+            return group.cpus.intersection(&self.online).copied().collect();
+        }
+        let others = self.groups.iter().filter(|(path, other)| path.parent() == Some(Path::new(V2)) && other.root);
+        let taken: Set = others.flat_map(|(_, other)| other.cpus.iter().copied()).collect();
+        self.online.difference(&taken).copied().collect()
+    }
+
+    fn read(&self, file: &Path) -> io::Result<String> {
+        let (folder, name) = (file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap());
+        let group = self.groups.get(folder).ok_or(os(libc::ENOENT))?;
+        Ok(match name {
+            "cgroup.controllers" => "cpuset cpu".into(),
+            "cpuset.cpus" => show(&group.cpus),
+            "cpuset.mems" => group.mems.clone(),
+            "cpuset.effective_mems" => "0\n".into(),
+            "cpuset.effective_cpus" | "cpuset.cpus.effective" => show(&self.effective(folder)) + "\n",
+            "cpuset.cpus.partition" => if group.root { "root\n" } else { "member\n" }.into(),
+            "cgroup.procs" => group.processes.iter().filter(|&&p| lives(p)).map(|p| format!("{p}\n")).collect(),
+            _ => return Err(os(libc::ENOENT)),
+        })
+    }
+
+    fn write(&mut self, file: &Path, text: &str) -> io::Result<()> {
+        let (folder, name) = (file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap());
+        let v2 = folder.starts_with(V2);
+        if !self.groups.contains_key(folder) {
+            return Err(os(libc::ENOENT));
+        }
+        match name {
+            "cgroup.subtree_control" => {}
+            "cpuset.mems" => self.groups.get_mut(folder).unwrap().mems = text.into(),
+            "cpuset.cpus" => {
+                let cpus = parse(text).ok_or(os(libc::EINVAL))?;
+                // Partitions do not overlap.
+                let clash = v2
+                    && self.groups.iter().any(|(path, other)| {
+                        path != folder
+                            && path.parent() == Some(Path::new(V2))
+                            && other.root
+                            && !other.cpus.is_disjoint(&cpus)
+                    });
+                if !v2 && cpus.is_empty() && !self.groups[folder].processes.is_empty() || clash {
+                    return Err(os(libc::EINVAL));
+                }
+                self.groups.get_mut(folder).unwrap().cpus = cpus;
+            }
+            "cpuset.cpus.partition" => {
+                let left = self.effective(Path::new(V2)).difference(&self.groups[folder].cpus).count();
+                self.groups.get_mut(folder).unwrap().root = text == "root" && left > 0;
+            }
+            "cgroup.procs" => {
+                let process: u32 = text.parse().map_err(|_| os(libc::EINVAL))?;
+                if !lives(process) {
+                    return Err(os(libc::ESRCH));
+                }
+                if !v2 && (self.groups[folder].cpus.is_empty() || self.groups[folder].mems.is_empty()) {
+                    return Err(os(libc::ENOSPC));
+                }
+                let mount = if v2 { V2 } else { V1 };
+                for (_, other) in self.groups.iter_mut().filter(|(path, _)| path.starts_with(mount)) {
+                    other.processes.remove(&process);
+                }
+                self.groups.get_mut(folder).unwrap().processes.insert(process);
+            }
+            _ => return Err(os(libc::EACCES)),
+        }
+        Ok(())
+    }
+}
+
+fn simulated(path: &Path) -> bool {
+    path.starts_with("/simulated")
+}
+
+impl Kernel for Simulated {
+    fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        self.call("accept")?;
+        self.real.accept(listener)
+    }
+
+    fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer> {
+        self.call("peer")?;
+        self.real.peer(connection)
+    }
+
+    fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+        self.call("receive")?;
+        self.real.receive(connection, into)
+    }
+
+    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.call("send")?;
+        self.real.send(connection, packet, fd)
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.call("watch")?;
+        self.real.watch(fd, token)
+    }
+
+    fn unwatch(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.call("unwatch")?;
+        self.real.unwatch(fd)
+    }
+
+    fn wait(&self, tokens: &mut Vec<u64>, limit: Duration) -> io::Result<()> {
+        self.call("wait")?;
+        let result = self.real.wait(tokens, limit);
+        if self.killed.load(Relaxed) {
+            // Without a word.
+            std::panic::resume_unwind(Box::new(()));
+        }
+        result
+    }
+
+    fn pidfd(&self, process: u32) -> io::Result<OwnedFd> {
+        self.call("pidfd")?;
+        self.real.pidfd(process)
+    }
+
+    fn read(&self, file: &Path) -> io::Result<String> {
+        self.call("read")?;
+        if simulated(file) {
+            return self.state.lock().unwrap().read(file);
+        }
+        match file.strip_prefix("/sys/devices/system/cpu") {
+            Ok(rest) if rest == Path::new("online") => Ok(show(&self.state.lock().unwrap().online)),
+            Ok(rest) => Ok(if rest.starts_with("cpu0") || rest.starts_with("cpu1") { "0-1" } else { "2-3" }.into()),
+            Err(_) => self.real.read(file),
+        }
+    }
+
+    fn write(&self, file: &Path, text: &str) -> io::Result<()> {
+        self.call("write")?;
+        if file == Path::new(EXPEDITE) {
+            self.state.lock().unwrap().expedited = text == "1";
+            return Ok(());
+        }
+        assert!(simulated(file), "the server writes to {}", file.display());
+        self.state.lock().unwrap().write(file, text)
+    }
+
+    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        self.call("make_folder")?;
+        let mut state = self.state.lock().unwrap();
+        match state.groups.insert(folder.into(), Group::default()) {
+            None => Ok(()),
+            Some(there) => {
+                state.groups.insert(folder.into(), there);
+                Err(os(libc::EEXIST))
+            }
+        }
+    }
+
+    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        self.call("remove_folder")?;
+        let mut state = self.state.lock().unwrap();
+        match state.groups.get(folder) {
+            None => Err(os(libc::ENOENT)),
+            Some(group) if group.processes.iter().any(|&process| lives(process)) => Err(os(libc::EBUSY)),
+            Some(_) => {
+                state.groups.remove(folder);
+                Ok(())
+            }
+        }
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.call("list")?;
+        if folder == Path::new("/sys/devices/system/cpu") {
+            return Ok((0..4).map(|number| format!("cpu{number}")).collect());
+        }
+        if folder.starts_with("/sys/devices/system/cpu") {
+            return Ok(vec!["node0".into()]);
+        }
+        if !simulated(folder) {
+            return self.real.list(folder);
+        }
+        let state = self.state.lock().unwrap();
+        let inner = state.groups.keys().filter(|path| path.parent() == Some(folder));
+        Ok(inner.map(|path| path.file_name().unwrap().to_str().unwrap().to_string()).collect())
+    }
+
+    fn make_block(&self, file: &Path) -> io::Result<Mapped> {
+        self.call("make_block")?;
+        self.real.make_block(file)
+    }
+
+    fn open_block(&self, file: &Path) -> io::Result<Mapped> {
+        self.call("open_block")?;
+        self.real.open_block(file)
+    }
+
+    fn remove_file(&self, file: &Path) -> io::Result<()> {
+        self.call("remove_file")?;
+        self.real.remove_file(file)
+    }
+
+    fn set_affinity(&self, thread: u32, processors: &Set) -> io::Result<()> {
+        self.call("set_affinity")?;
+        if thread == 0 {
+            return Ok(());
+        }
+        if !lives(thread) {
+            return Err(os(libc::ESRCH));
+        }
+        self.state.lock().unwrap().masks.insert(thread, processors.clone());
+        Ok(())
+    }
+
+    fn affinity(&self, thread: u32) -> io::Result<Set> {
+        self.call("affinity")?;
+        let state = self.state.lock().unwrap();
+        Ok(state.masks.get(&thread).unwrap_or(&state.online).clone())
+    }
+
+    fn now(&self) -> Duration {
+        self.real.now()
+    }
+}

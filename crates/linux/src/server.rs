@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The processor server, from a program's side: a connection, and the partition block that the server keeps true.
+//!
+//! Nothing here is needed for a lock. Without a server [`Connection::open`] fails and all else stays as it is.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, SOCKET_VARIABLE, VERSION};
+pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET};
+
+/// Why there is no answer that helps.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// No server listens.
+    NoServer,
+    /// The server said no, for this reason; the number is the limit that it names with some.
+    Refused(Refusal, u32),
+    /// Another version of the server, or none at all, answers at the socket.
+    Foreign,
+    /// The connection broke.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Self::NoServer => write!(f, "no processor server runs;\nas root, `wakefuld` starts one"),
+            Self::Foreign => write!(f, "what answers there is no wakefuld of this version;\nrestart it"),
+            Self::Io(error) => write!(f, "the processor server does not answer: {error}"),
+            Self::Refused(why, limit) => match why {
+                Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
+                Refusal::Disordered => write!(f, "it must be that 1 <= least <= wanted <= most"),
+                Refusal::TooMany => {
+                    write!(
+                        f,
+                        "programs can have {limit} of the processors here at most;\nthe default partition keeps the rest"
+                    )
+                }
+                Refusal::Unknown => write!(f, "the process has no partition; `wakeful run --cpus` gives it one"),
+                Refusal::NotAllowed => {
+                    write!(
+                        f,
+                        "you may not ask for processors;\nthe administrator says who may, in /etc/wakeful/wakefuld.toml"
+                    )
+                }
+                Refusal::Share => write!(
+                    f,
+                    "your programs may have {limit} of the processors together;\nthe administrator says how many, in /etc/wakeful/wakefuld.toml"
+                ),
+                Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
+                Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
+                Refusal::NoProcess => write!(f, "there is no such process of yours"),
+                Refusal::Failed => write!(
+                    f,
+                    "the server could not do it; its log says why:\n`journalctl -u wakefuld`, or its standard error"
+                ),
+            },
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A connection to the server.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    tag: u32,
+}
+
+impl Connection {
+    /// To the server of this machine, or the one that [`SOCKET_VARIABLE`] names.
+    ///
+    /// # Errors
+    /// [`Error::NoServer`], or what connect(2) says.
+    pub fn open() -> Result<Self, Error> {
+        Self::open_at(std::env::var(SOCKET_VARIABLE).as_deref().unwrap_or(SOCKET))
+    }
+
+    /// To a server that listens elsewhere.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at(path: &str) -> Result<Self, Error> {
+        // SAFETY: plain numbers; the descriptor is new and ours.
+        let socket = unsafe {
+            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
+            if socket < 0 {
+                return Err(Error::Io(io::Error::last_os_error()));
+            }
+            OwnedFd::from_raw_fd(socket)
+        };
+        // SAFETY: zeros are a valid address.
+        let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        if path.len() >= address.sun_path.len() {
+            return Err(Error::Io(io::ErrorKind::InvalidInput.into()));
+        }
+        for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
+            *to = from as libc::c_char;
+        }
+        let length = size_of_val(&address) as libc::socklen_t;
+        // SAFETY: the address lives and is of this length.
+        if unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
+            let error = io::Error::last_os_error();
+            return Err(match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NoServer,
+                _ if error.raw_os_error() == Some(libc::EPROTOTYPE) => Error::Foreign,
+                _ => Error::Io(error),
+            });
+        }
+        Ok(Self { socket, tag: 0 })
+    }
+
+    /// Asks, and waits for the answer to it. The descriptor comes with the answer to `Join`.
+    ///
+    /// # Errors
+    /// If the server refuses, or is gone.
+    pub fn ask(&mut self, request: Message) -> Result<(Message, Option<OwnedFd>), Error> {
+        self.tag = self.tag.wrapping_add(1).max(1);
+        self.send(&Message { tag: self.tag, ..request })?;
+        loop {
+            let (answer, fd) = self.receive()?;
+            if answer.tag == self.tag {
+                return Ok((answer, fd));
+            }
+        }
+    }
+
+    /// Sends without waiting for the answer.
+    ///
+    /// # Errors
+    /// Those of send(2).
+    pub fn send(&self, request: &Message) -> Result<(), Error> {
+        let bytes = request.bytes();
+        // SAFETY: the bytes live.
+        let sent =
+            unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        if sent == bytes.len() as isize { Ok(()) } else { Err(Error::Io(io::Error::last_os_error())) }
+    }
+
+    /// The next message: of an application, when its partition has changed.
+    ///
+    /// # Errors
+    /// If the server refuses, or is gone.
+    pub fn receive(&mut self) -> Result<(Message, Option<OwnedFd>), Error> {
+        let mut bytes = [0u8; size_of::<Message>() + 1];
+        let mut room = [0u64; 8];
+        let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: the message describes live memory; the kernel writes the control data, and the descriptor is new and ours.
+        let (length, fd) = unsafe {
+            let mut header: libc::msghdr = core::mem::zeroed();
+            header.msg_iov = &raw mut part;
+            header.msg_iovlen = 1;
+            header.msg_control = room.as_mut_ptr().cast();
+            header.msg_controllen = size_of_val(&room);
+            let length = loop {
+                let length = libc::recvmsg(self.socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC);
+                if length >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                    break length;
+                }
+            };
+            let control = libc::CMSG_FIRSTHDR(&header);
+            let fd = (length >= 0 && !control.is_null() && (*control).cmsg_type == libc::SCM_RIGHTS)
+                .then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<i32>().read_unaligned()));
+            (length, fd)
+        };
+        let length = usize::try_from(length).map_err(|_| Error::Io(io::Error::last_os_error()))?;
+        if length == 0 {
+            return Err(Error::Io(io::ErrorKind::ConnectionReset.into()));
+        }
+        match Message::from_bytes(&bytes[..length]) {
+            Some((message, Kind::Refused)) => Err(Error::Refused(Refusal::from_u32(message.error), message.most)),
+            Some((message, _)) => Ok((message, fd)),
+            None => Err(Error::Foreign),
+        }
+    }
+}
+
+impl std::os::fd::AsFd for Connection {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The block of this process.
+static BLOCK: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
+/// The generation of it that was seen last.
+static SEEN: AtomicU32 = AtomicU32::new(0);
+
+/// Follows the block that came with the answer to `Join`: from now on a change of the partition is noticed at the next look
+/// ([`platform::Platform::refresh_processors`]), and not only once a second. False if the descriptor is no block's.
+pub fn follow(fd: &OwnedFd) -> bool {
+    // SAFETY: zeros are a valid stat, which the call fills.
+    let size = unsafe {
+        let mut about: libc::stat = core::mem::zeroed();
+        if libc::fstat(fd.as_raw_fd(), &mut about) == 0 { about.st_size } else { 0 }
+    };
+    if size != BLOCK_SIZE as libc::off_t {
+        return false;
+    }
+    // SAFETY: a mapping of its own, of a file that is so long and that the server never truncates; read-only, and never unmapped if it is a block.
+    unsafe {
+        let start = libc::mmap(core::ptr::null_mut(), BLOCK_SIZE, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0);
+        if start == libc::MAP_FAILED {
+            return false;
+        }
+        let block = &*start.cast::<Block>();
+        if block.magic.load(Relaxed) != MAGIC || block.version.load(Relaxed) != VERSION {
+            libc::munmap(start, BLOCK_SIZE);
+            return false;
+        }
+        // ORDER: Release, pairs with the Acquire in `changed`.
+        BLOCK.store(start.cast(), Release);
+    }
+    true
+}
+
+/// Follows the block that this program inherited from `wakeful run`.
+pub(crate) fn inherit() {
+    let number = std::env::var(PARTITION_VARIABLE).ok().and_then(|text| text.parse::<i32>().ok());
+    // SAFETY: F_GETFD changes nothing.
+    let Some(number) = number.filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) else { return };
+    // SAFETY: open, and given back below unless it is ours.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    if !follow(&fd) {
+        // Something else has that number.
+        core::mem::forget(fd);
+    }
+}
+
+/// True once after each change.
+#[inline]
+pub(crate) fn changed() -> bool {
+    // ORDER: Acquire, pairs with `follow`.
+    let block = BLOCK.load(Acquire);
+    if block.is_null() {
+        return false;
+    }
+    // SAFETY: never unmapped once it was stored.
+    // ORDER: Acquire, pairs with the server's Release: the affinity that is looked at next is the new one.
+    let generation = unsafe { &(*block).partition.generation }.load(Acquire);
+    SEEN.load(Relaxed) != generation && SEEN.swap(generation, Relaxed) != generation
+}
+
+/// The processors of this process's partition, if it has one and follows its block.
+pub fn partition() -> Option<&'static abi::Partition> {
+    // ORDER: Acquire, pairs with `follow`.
+    let block = BLOCK.load(Acquire);
+    // SAFETY: null, or never unmapped.
+    unsafe { block.as_ref() }.map(|block| &block.partition).filter(|partition| partition.processors.load(Relaxed) > 0)
+}
