@@ -44,7 +44,10 @@ pub fn main(args: Args) -> Result<ExitCode> {
     }
     let show = |grants: Grants| {
         let written = match args.format {
-            Format::Text => Ok(text(&grants)),
+            Format::Text => {
+                text(&grants);
+                Ok(())
+            }
             Format::Json => format::json("grants", &grants),
             Format::Csv => table.serialize(&grants).and_then(|()| Ok(table.flush()?)).map_err(Into::into),
         };

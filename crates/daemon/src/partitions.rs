@@ -124,9 +124,9 @@ impl Partitions {
                 match way.effective(kernel, &folder) {
                     // As an earlier server left it.
                     Ok(left) if !left.is_empty() => self.default = left,
-                    Ok(_) => way.set(kernel, &folder, &self.default)?,
-                    Err(_) => {
-                        kernel.make_folder(&folder)?;
+                    Err(error) if !gone(&error) => return Err(error),
+                    _ => {
+                        way.make_group(kernel, &folder)?;
                         way.set(kernel, &folder, &self.default)?;
                     }
                 }
@@ -401,10 +401,6 @@ impl Way {
     /// Gives a group these processors, and reads back whether it has them.
     fn set(&self, kernel: &impl Kernel, folder: &Path, processors: &Set) -> io::Result<()> {
         let write = |file: &str, text: &str| kernel.write(&folder.join(file), text);
-        if self.by == Enforcement::CgroupV1 && kernel.read(&folder.join("cpuset.mems"))?.trim().is_empty() {
-            let mems = kernel.read(&self.base.join("cpuset.effective_mems"))?;
-            write("cpuset.mems", mems.trim())?;
-        }
         write("cpuset.cpus", &show(processors))?;
         if self.by == Enforcement::CgroupV2 && !self.is_partition(kernel, folder)? {
             write("cpuset.cpus.partition", "root")?;
@@ -429,12 +425,16 @@ impl Way {
         result
     }
 
-    fn make_group(&self, kernel: &impl Kernel, process: u32) -> io::Result<PathBuf> {
-        let folder = self.group(process);
-        match kernel.make_folder(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(folder),
+    fn make_group(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<()> {
+        match kernel.make_folder(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
         }
+        if self.by == Enforcement::CgroupV1 {
+            let mems = kernel.read(&self.base.join("cpuset.effective_mems"))?;
+            kernel.write(&folder.join("cpuset.mems"), mems.trim())?;
+        }
+        Ok(())
     }
 
     /// Processors of its own for a process without a group.
@@ -442,14 +442,16 @@ impl Way {
         if self.by == Enforcement::Affinity {
             return set_masks(kernel, process, processors);
         }
-        let folder = self.make_group(kernel, process)?;
+        let folder = self.group(process);
+        self.make_group(kernel, &folder)?;
         self.set(kernel, &folder, processors)?;
         self.attach(kernel, &folder, process)
     }
 
     /// A group with what everybody has.
     fn make_ready(&self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
-        let folder = self.make_group(kernel, process)?;
+        let folder = self.group(process);
+        self.make_group(kernel, &folder)?;
         if self.by == Enforcement::CgroupV1 {
             self.set(kernel, &folder, default)?;
         }

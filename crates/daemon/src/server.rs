@@ -88,6 +88,8 @@ pub struct Server<K> {
     system: System<Box<dyn Policy + Send>>,
     partitions: Partitions,
     members: BTreeMap<Id, Member>,
+    /// Members no more, but their files are still to be removed; that has time.
+    former: Vec<Member>,
     by_process: HashMap<u32, Id>,
     connections: BTreeMap<u64, Connection>,
     next_token: u64,
@@ -127,6 +129,7 @@ impl<K: Kernel> Server<K> {
             listener,
             partitions,
             members: BTreeMap::new(),
+            former: Vec::new(),
             by_process: HashMap::new(),
             connections: BTreeMap::new(),
             next_token: STOP,
@@ -187,6 +190,7 @@ impl<K: Kernel> Server<K> {
         if self.system.due().is_some_and(|due| now.as_nanos() as u64 >= due) {
             let _ = self.apply(Event::Tick);
         }
+        self.clear();
         if (self.unsettled || self.partitions.untidy()) && now >= self.retry {
             self.settle();
             let failures = self.partitions.tidy(&self.kernel);
@@ -677,18 +681,27 @@ impl<K: Kernel> Server<K> {
         let Some(member) = self.members.remove(&id) else { return };
         self.by_process.remove(&member.process);
         self.unsettled = true;
-        if let Err(error) = self.kernel.unwatch(member.pidfd.as_fd()) {
-            self.fail("stop watching a process", &error);
-        }
         let partition = &member.block.block().partition;
         partition.processors.store(0, Relaxed);
         partition.ids.iter().for_each(|word| word.store(0, Relaxed));
         // ORDER: Release, as in `write_block`.
         partition.generation.fetch_add(1, Release);
-        if let Err(error) = self.kernel.remove_file(&self.file(member.process))
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            self.fail("remove a partition block", &error);
+        self.former.push(member);
+    }
+
+    /// Closes what is left of former members.
+    fn clear(&mut self) {
+        for member in std::mem::take(&mut self.former) {
+            if let Err(error) = self.kernel.unwatch(member.pidfd.as_fd()) {
+                self.fail("stop watching a process", &error);
+            }
+            // Its number may be another's by now.
+            if !self.by_process.contains_key(&member.process)
+                && let Err(error) = self.kernel.remove_file(&self.file(member.process))
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                self.fail("remove a partition block", &error);
+            }
         }
     }
 
@@ -782,6 +795,7 @@ impl<K: Kernel> Server<K> {
             let _ = self.apply(Event::Exit(id));
             self.forget(id);
         }
+        self.clear();
         for failure in self.partitions.end(&self.kernel) {
             warn!("cannot clean up after {}: {}", failure.process, failure.error);
         }
