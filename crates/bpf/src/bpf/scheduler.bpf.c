@@ -24,7 +24,7 @@
  * Hand-off. sched_yield, and no new call: it ends in `dispatch` on this processor, with the priorities as they are then. What is left of the yielder's
  * quantum goes to the thread of its application that stands higher, as in the paper; if none does, the processor goes to whose turn it is.
  *
- * KE-3 (`reckon`). Four times a second each application's arena gets the number of processors that it can have: its share by weight among those that
+ * KE-3 (`reckon`). Each second each application's arena gets the number of processors that it can have: its share by weight among those that
  * ran since, or, if that is more, what the others left. Which ones does not change: all, as the loader writes.
  *
  * Hints. Arena words come from the application: an index is bounded, a priority clamped, a block counts only under the lease that its thread enrolled
@@ -49,8 +49,8 @@
 #define OVERDUE_EVERY_NS 25000000ULL
 /* COST: ns. The shortest quantum, which a debt leaves, or a hand-off passes on: a switch costs microseconds. */
 #define LEAST_NS 500000ULL
-/* COST: ns between two reckonings, which take some microseconds: soon for a barrier, and many quanta, so that everybody has had its turns. */
-#define RECKON_NS 250000000ULL
+/* COST: ns between two reckonings, which take some microseconds: as often as a program without us looks, and many quanta. */
+#define RECKON_NS 1000000000ULL
 /* The weight of an application that has no other. */
 #define WEIGHT 100
 
@@ -112,11 +112,12 @@ struct {
 
 /* The virtual time of whose turn it was last: who comes back from idleness starts here. */
 static __u64 now_vtime;
-/* The last reckoning: when, ns; of those that ran before it, the weights and the processor time. Not in registers, whose bounds the verifier would follow. */
+/* The last reckoning: when, ns; of those that ran before it, the weights and the processor time; threads that could run. Not in registers, whose bounds the verifier would follow. */
 static volatile struct {
 	__u64 at;
 	__u64 weights;
 	__u64 ran;
+	__u64 runnable;
 } reckoning;
 
 static __always_inline struct thread *thread(struct task_struct *task)
@@ -312,7 +313,8 @@ static __noinline bool anybody(void)
 
 /*
  * KE-3: how many processors each application can have. In thousandths of a processor; the number changes when it is off by more than 600, so that
- * one between two does not go to and fro. What tasks of other classes take, which come before ours, is not seen.
+ * one between two does not go to and fro. With more threads than processors, nobody idles: what is missing in the sum of what all had went elsewhere, and
+ * is nobody's to have. What tasks of other classes take, which come before ours, is not seen else.
  */
 static __noinline void reckon(__u64 now)
 {
@@ -321,7 +323,7 @@ static __noinline void reckon(__u64 now)
 
 	if ((__s64)period < (__s64)RECKON_NS || !__sync_bool_compare_and_swap(&reckoning.at, since, now))
 		return;
-	reckoning.weights = reckoning.ran = 0;
+	reckoning.weights = reckoning.ran = reckoning.runnable = 0;
 	bpf_for(slot, 0, SLOTS) {
 		struct application *a = application(slot);
 
@@ -330,6 +332,7 @@ static __noinline void reckon(__u64 now)
 		a->ran = a->cpu_ns - a->reckoned;
 		a->reckoned += a->ran;
 		reckoning.ran += a->ran;
+		reckoning.runnable += a->runnable;
 		if (a->ran || a->runnable)
 			reckoning.weights += weight(a);
 	}
@@ -341,7 +344,11 @@ static __noinline void reckon(__u64 now)
 		if (!a || !s)
 			continue;
 		share = total * weight(a) / (reckoning.weights + (a->ran || a->runnable ? 0 : weight(a)));
-		others = (reckoning.ran - a->ran) * 1000 / period;
+		others = reckoning.ran - a->ran;
+		if (reckoning.runnable > config.processors)
+			others = others * total / reckoning.ran;
+		else
+			others = others * 1000 / period;
 		if (others + share < total)
 			share = total - others;
 		is = s->head.partition.processors;
