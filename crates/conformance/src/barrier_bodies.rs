@@ -202,7 +202,7 @@ pub fn summoning<M: Machine>(waiters: u32, times: u32) {
         .collect();
     for time in 0..times {
         calls.store(1, Relaxed);
-        barrier.summon();
+        barrier.summon(1);
         while answers.load(Acquire) == time {
             M::wait(&answers, time, None);
         }

@@ -77,6 +77,13 @@ fn b_wakeful_summoning() {
     each(true, "b-wakeful, summoning two", bounds(2, 400), || barrier_bodies::summoning::<Loom>(2, 1));
 }
 
+/// Who is about to sleep has been called (W3), or sleeps and is woken (C1).
+#[test]
+fn b_wakeful_summoned_asleep() {
+    one("b-wakeful, summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(1, 1));
+    one("b-wakeful, two summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(2, 1));
+}
+
 /// Under one hint only, but further.
 fn one(name: &str, hints: Hints, preemptions: usize, executions: usize, body: fn()) {
     let settings = Settings { hints, clock_step_ns: 10_000_000, generation: 0 };

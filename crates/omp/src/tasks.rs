@@ -12,7 +12,10 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
+
+use linux::Linux;
+use platform::Platform;
 
 use crate::icv::{Icv, settings};
 use crate::lock::Guarded;
@@ -126,6 +129,11 @@ unsafe impl Send for Ready {}
 pub struct Tasks {
     /// In queues.
     queued: Apart<AtomicU32>,
+    /// Calls in a row after which there was nothing left to run: whoever makes a task may be about to wait for it, and so to run it itself. Of calls for
+    /// a lone task one in two to this power is made.
+    futile: AtomicU32,
+    /// Threads that run whatever there is.
+    running: AtomicU32,
     /// Not done.
     open: Apart<AtomicU32>,
     /// Those with a priority, the least first.
@@ -133,7 +141,6 @@ pub struct Tasks {
     urgent_count: AtomicU32,
     /// Regions.
     epoch: AtomicU32,
-    any: AtomicBool,
 }
 
 const FINAL: c_uint = 1 << 1;
@@ -149,6 +156,8 @@ const STRICT: c_uint = 1 << 14;
 
 /// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
 const MOST_OPEN: u32 = 64;
+/// COST: see [`Tasks::futile`]; a call that wakes somebody costs as much as making some tens of tasks.
+const MOST_FUTILE: u32 = 6;
 /// Tasks of a queue that are looked at for one that may be run here.
 const MOST_LOOKS: usize = 16;
 
@@ -505,6 +514,13 @@ impl Tasks {
         self.queued.0.load(Acquire) > 0
     }
 
+    /// Are there tasks for somebody who does not run any? More threads than processors have nothing to run them on: those who do are enough.
+    #[inline(always)]
+    pub fn are_for_more(&self) -> bool {
+        // ORDER: SeqCst, see `run_all`.
+        self.are_there() && self.running.load(SeqCst) < Linux::processors()
+    }
+
     /// Which region this is.
     pub fn epoch(&self) -> u32 {
         self.epoch.load(Relaxed)
@@ -516,15 +532,15 @@ impl Tasks {
         self.epoch.store(epoch, Relaxed);
     }
 
-    /// Have there been tasks since this was asked last?
+    /// Are there tasks that are not done?
     #[inline]
-    pub fn had_any(&self) -> bool {
-        self.any.load(Relaxed) && self.any.swap(false, Relaxed)
+    pub fn are_open(&self) -> bool {
+        // ORDER: Acquire, pairs with `one_done`.
+        self.open.0.load(Acquire) > 0
     }
 
     fn one_more(&self, team: &Team) {
         if self.open.0.fetch_add(1, Relaxed) == 0 {
-            self.any.store(true, Relaxed);
             team.hold();
         }
     }
@@ -534,6 +550,7 @@ impl Tasks {
         if self.open.0.fetch_sub(1, AcqRel) == 1 {
             team.let_go();
             team.bell.0.notify();
+            team.back.0.notify();
         }
     }
 
@@ -554,8 +571,10 @@ impl Tasks {
             let number = if ptr::eq(thread.context().team, team) { thread.number() } else { 0 };
             team.member(number as usize).queue.0.0.with(|ready| ready.0.push_back(task));
         }
-        // ORDER: Release, pairs with `are_there`.
-        if self.queued.0.fetch_add(1, Release) == 0 {
+        // ORDER: SeqCst, see `run_all`; as a Release it pairs with `are_there`.
+        let others = self.queued.0.fetch_add(1, SeqCst);
+        let lone = others == 0 && thread.task_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0;
+        if (lone || others == 1) && self.running.load(SeqCst) < Linux::processors() {
             team.call_for_tasks();
         }
     }
@@ -611,20 +630,30 @@ impl Tasks {
     #[cold]
     #[inline(never)]
     pub fn run_all(&self, team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
+        self.running.fetch_add(1, Relaxed);
+        let mut any = false;
         while let Some(task) = self.take(team, thread, ptr::null(), &stop) {
+            any = true;
+            if self.are_for_more() {
+                team.call_for_tasks();
+            }
             task.run(thread);
             task.part_done();
         }
+        // HINT: several who write it may lose a lesson.
+        let futile = if any { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
+        self.futile.store(futile, Relaxed);
+        // ORDER: SeqCst: who puts a task into a queue that we have found empty sees that we do not run any more, or we see the task when we wait.
+        self.running.fetch_sub(1, SeqCst);
+        fence(SeqCst);
     }
 
     /// Runs tasks, and waits for those that others run, until all are done.
     pub fn finish(&self, team: &Team, thread: &Thread) {
-        // ORDER: Acquire, pairs with `one_done`.
-        while self.open.0.load(Acquire) > 0 {
+        while self.are_open() {
             self.run_all(team, thread, || false);
             let watch = team.bell.0.watch();
-            // ORDER: Acquire, as above.
-            watch.wait(&|| self.are_there() || self.open.0.load(Acquire) == 0);
+            watch.wait(&|| self.are_there() || !self.are_open());
         }
     }
 }

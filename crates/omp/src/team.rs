@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Teams: fork, join and barrier.
 //!
-//! A primary thread keeps its helpers in a [`Pool`] from region to region. They meet at two barriers, both the project's default (`b-wakeful`),
-//! which decides by the processors really to be had whether who waits spins, yields or sleeps:
-//! - *fork*, of all helpers and the primary thread, which arrives there and does not wait, when it has written what is to be run;
-//! - *barrier*, of the region's members: the program's barriers, and the region's end, where the helpers arrive and do not wait.
+//! A primary thread keeps its helpers in a [`Pool`] from region to region. Fork and join are one episode of a barrier, the project's default
+//! (`b-wakeful`), which decides by the processors really to be had whether who waits spins, yields or sleeps. Helpers come to it at a region's end,
+//! and wait there for the next; the primary thread waits at the region's end until only itself is missing, and comes when it has written what is
+//! to be run next. So a region costs one arrival a member.
 //!
-//! So a region costs two arrivals a member, and nobody is waited for twice. Whoever waits at either runs tasks as soon as there are any
-//! ([`BWakeful::await_or`]); a task that is not done is a party more to the barrier, which therefore does not open.
+//! The program's barriers are another, of the region's members. Whoever waits at either runs tasks as soon as there are any
+//! ([`BWakeful::await_or`]); a task that is not done is a party more to the members' barrier, which therefore does not open.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 
 use linux::Linux;
 use platform::Platform;
-use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
+use sync::barrier::{BWakeful, Episode, RawBarrier, RawBarrierDynamic};
 
 use crate::affinity::{self, Partition};
 use crate::icv::{Bind, Icv, MOST_THREADS, settings};
@@ -77,8 +77,6 @@ pub struct Team {
     singles: Cell<u32>,
     /// The region is a combined construct: all begin in this loop.
     combined: Cell<Option<Shape>>,
-    /// The last region had tasks, so this one may have: its helpers wait for them before they go back to the fork.
-    expects_tasks: Cell<bool>,
     /// What the tasks of the whole region reduce, or null.
     reductions: Cell<*mut usize>,
     /// What the primary thread was in.
@@ -92,6 +90,8 @@ pub struct Team {
     pub copyprivate: AtomicPtr<c_void>,
     pub tasks: Tasks,
     pub bell: Apart<Event>,
+    /// The primary thread may find all helpers back, or all tasks done.
+    pub back: Apart<Event>,
     cancelled: Apart<AtomicBool>,
     /// The number of the barrier, and 1 more, before which a worksharing construct was cancelled.
     pub work_cancelled: AtomicU32,
@@ -123,7 +123,6 @@ impl Team {
             constructs: Cell::new(0),
             singles: Cell::new(0),
             combined: Cell::new(None),
-            expects_tasks: Cell::new(false),
             reductions: Cell::new(ptr::null_mut()),
             outside: Cell::new(None),
             members: UnsafeCell::new(vec![Member::new(0)]),
@@ -133,6 +132,7 @@ impl Team {
             copyprivate: AtomicPtr::default(),
             tasks: Tasks::default(),
             bell: Apart::default(),
+            back: Apart::default(),
             cancelled: Apart::default(),
             work_cancelled: AtomicU32::new(0),
             early_barrier: Apart(UnsafeCell::new(BWakeful::new(1))),
@@ -191,7 +191,7 @@ impl Team {
         // ORDER: Release, pairs with `is_cancelled`.
         self.cancelled.0.store(true, Release);
         // SAFETY: made anew between regions only.
-        unsafe { &*self.early_barrier.0.get() }.summon();
+        unsafe { &*self.early_barrier.0.get() }.summon(u32::MAX);
     }
 
     /// Has everybody else been left behind in the process from which this one was forked, in this region?
@@ -199,21 +199,20 @@ impl Team {
         self.generation.get() != Linux::generation()
     }
 
-    /// There are tasks where there were none: who waits at a barrier is to run them.
+    /// Somebody more is to run tasks, of those who wait at a barrier.
     pub fn call_for_tasks(&self) {
-        self.barrier.0.summon();
+        self.barrier.0.summon(1);
         // SAFETY: the pool's, which has this team; an initial thread's has none.
         let fork = unsafe { self.fork.as_ref() };
-        if !self.expects_tasks.get()
-            && let Some(fork) = fork
-        {
-            fork.summon();
+        if let Some(fork) = fork {
+            fork.summon(1);
         }
         if settings().cancellation {
             // SAFETY: made anew between regions only.
-            unsafe { &*self.early_barrier.0.get() }.summon();
+            unsafe { &*self.early_barrier.0.get() }.summon(1);
         }
         self.bell.0.notify();
+        self.back.0.notify();
     }
 
     /// A party more to the barrier, while tasks are not done.
@@ -231,11 +230,6 @@ impl Team {
     pub fn meet(&self, thread: &Thread) {
         let meetings = &thread.member().meetings;
         meetings.set(meetings.get().wrapping_add(1));
-        self.wait_for_all(thread);
-    }
-
-    #[inline]
-    fn wait_for_all(&self, thread: &Thread) {
         match self.size() {
             1 => self.tasks.finish(self, thread),
             _ if self.is_alone() => {}
@@ -263,7 +257,7 @@ impl Team {
             self.tasks.run_all(self, thread, || false);
         }
         if let Some(episode) = barrier.enter() {
-            while !barrier.await_or(&episode, || self.tasks.are_there() || left()) {
+            while !barrier.await_or(&episode, || self.tasks.are_for_more() || left()) {
                 if left() {
                     return;
                 }
@@ -345,33 +339,17 @@ impl Member {
 pub struct Pool {
     team: Team,
     fork: Apart<BWakeful<Linux>>,
-    /// What the helpers are to do when they are released for the even, and the odd, time. One that is not wanted is not waited for, and may
-    /// look at it only when the next region has begun; but not when the one after that has.
-    orders: Apart<[AtomicU64; 2]>,
+    /// Helpers that stay; the others end when they are released.
+    keep: Apart<Cell<u32>>,
     /// Times that helpers were released.
     forks: Cell<u32>,
+    /// The episode in which they were, if not all had come by then.
+    forked: Cell<Option<Episode>>,
     helpers: Cell<u32>,
     /// Threads of the team's barrier.
     parties: Cell<u32>,
     /// Regions in a row that wanted fewer.
     surplus: Cell<u32>,
-}
-
-/// What helpers are to do: those below `size` are members, those up to `keep` stay.
-#[derive(Clone, Copy)]
-struct Order {
-    size: u32,
-    keep: u32,
-}
-
-impl Order {
-    fn to_word(self) -> u64 {
-        (self.keep as u64) << 32 | self.size as u64
-    }
-
-    fn from_word(word: u64) -> Self {
-        Self { size: word as u32, keep: (word >> 32) as u32 }
-    }
 }
 
 // SAFETY: as for teams.
@@ -397,8 +375,9 @@ impl Pool {
             Self {
                 team,
                 fork: Apart(BWakeful::new(1)),
-                orders: Default::default(),
+                keep: Apart::default(),
                 forks: Cell::new(0),
+                forked: Cell::new(None),
                 helpers: Cell::new(0),
                 parties: Cell::new(1),
                 surplus: Cell::new(0),
@@ -439,20 +418,33 @@ impl Pool {
         let keep = if surplus >= SURPLUS_REGIONS { size - 1 } else { helpers };
         self.surplus.set(surplus);
         self.helpers.set(keep);
-        self.order(Order { size, keep });
+        self.fork(keep);
     }
 
     #[inline]
-    fn order(&self, order: Order) {
-        let forks = self.forks.get();
-        // The fork publishes it.
-        let place = &self.orders.0[forks as usize % 2];
-        if place.load(Relaxed) != order.to_word() {
-            place.store(order.to_word(), Relaxed);
-        }
-        self.forks.set(forks.wrapping_add(1));
+    fn fork(&self, keep: u32) {
+        update(&self.keep.0, keep);
+        self.forks.set(self.forks.get().wrapping_add(1));
         self.team.tasks.begin_epoch(self.forks.get());
-        self.fork.0.arrive_only();
+        self.forked.set(self.fork.0.enter());
+    }
+
+    /// Waits until the helpers have come back, and all tasks are done.
+    #[inline]
+    fn join(&self, thread: &Thread) {
+        let (fork, tasks) = (&self.fork.0, &self.team.tasks);
+        let forked = self.forked.get();
+        let over = || forked.is_none_or(|episode| fork.has_passed(&episode)) && fork.lacks_one() && !tasks.are_open();
+        loop {
+            if tasks.are_there() {
+                tasks.run_all(&self.team, thread, || false);
+            }
+            if over() {
+                return;
+            }
+            let done = || over() || tasks.are_there();
+            fork.await_as_party(done, || self.team.back.0.sleep_until(done));
+        }
     }
 
     /// Starts helpers until there are enough. One that cannot be had is done without.
@@ -511,7 +503,7 @@ impl Pool {
     /// Ends the helpers.
     pub fn dismiss(&self) {
         if self.helpers.replace(0) > 0 {
-            self.order(Order { size: 1, keep: 0 });
+            self.fork(0);
         }
     }
 }
@@ -526,32 +518,29 @@ extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
         let mut is_member = false;
         loop {
             if let Some(episode) = fork.enter() {
-                while !fork.await_or(&episode, || is_member && team.tasks.are_there()) {
+                if episode.others() == 1 {
+                    team.back.0.notify();
+                }
+                while !fork.await_or(&episode, || is_member && team.tasks.are_for_more()) {
                     // Those of the region that is just ending.
                     team.tasks.run_all(team, thread, || team.tasks.epoch() != forks);
                 }
             }
-            let order = Order::from_word(pool.orders.0[forks as usize % 2].load(Relaxed));
             forks = forks.wrapping_add(1);
-            is_member = (number as u32) < order.size;
-            if number as u32 > order.keep {
-                return fork.arrive_and_drop();
+            if number as u32 > pool.keep.0.get() {
+                fork.arrive_and_drop();
+                return team.back.0.notify();
             }
-            if !is_member {
-                continue;
-            }
-            team.admit(thread, number);
-            thread.league.set(team.league.get());
-            // SAFETY: the region's, with its data.
-            unsafe { mem::transmute::<*mut c_void, Function>(team.function.get())(team.data.get()) };
-            team.leave_reductions(thread);
-            if team.expects_tasks.get() {
-                team.wait_at(&team.barrier.0, thread, || false);
-            } else {
+            is_member = (number as u32) < team.size();
+            if is_member {
+                team.admit(thread, number);
+                thread.league.set(team.league.get());
+                // SAFETY: the region's, with its data.
+                unsafe { mem::transmute::<*mut c_void, Function>(team.function.get())(team.data.get()) };
+                team.leave_reductions(thread);
                 if team.tasks.are_there() {
                     team.tasks.run_all(team, thread, || false);
                 }
-                team.barrier.0.arrive_only();
             }
         }
     });
@@ -617,7 +606,6 @@ unsafe fn begin_with(
     update(&team.league, thread.league.get());
     update(&team.combined, combined);
     update(&team.reductions, reduced);
-    update(&team.expects_tasks, team.tasks.had_any());
     if !reduced.is_null() {
         // SAFETY: as promised.
         unsafe { reductions::register(reduced, ptr::null_mut(), size) };
@@ -652,7 +640,11 @@ pub fn end() {
     let pool = thread.pool();
     let team = &pool.team;
     team.leave_reductions(thread);
-    team.wait_for_all(thread);
+    match team.size() {
+        1 => team.tasks.finish(team, thread),
+        _ if team.is_alone() => {}
+        _ => pool.join(thread),
+    }
     if team.is_cancelled() {
         team.renew();
     }

@@ -27,6 +27,8 @@ pub struct Thread {
     depth: Cell<usize>,
     pub location: Location,
     pub blocks: Blocks,
+    /// Tasks that it has put into queues.
+    puts: Cell<u32>,
     /// Number and count in a league of teams.
     pub league: Cell<(u32, u32)>,
     /// The team that an initial thread is in, alone; not there for helpers.
@@ -89,6 +91,7 @@ impl Thread {
             depth: Cell::new(0),
             location: Location::default(),
             blocks: Blocks::default(),
+            puts: Cell::new(0),
             league: Cell::new((0, 1)),
             _root: root,
         }
@@ -135,6 +138,11 @@ impl Thread {
     #[inline(always)]
     pub fn number(&self) -> u32 {
         self.member().number()
+    }
+
+    /// How many tasks it has put into queues before this one.
+    pub fn task_puts(&self) -> u32 {
+        self.puts.replace(self.puts.get().wrapping_add(1))
     }
 
     /// The variables of the current task.

@@ -83,6 +83,17 @@ impl Event {
         }
     }
 
+    /// The same, asleep at once.
+    pub fn sleep_until(&self, done: impl Fn() -> bool) {
+        loop {
+            let watch = self.watch();
+            if done() {
+                return;
+            }
+            watch.sleep();
+        }
+    }
+
     /// Has those who wait look again.
     pub fn notify(&self) {
         // ORDER: SeqCst, pairs with `watch`.
@@ -103,9 +114,13 @@ impl Watch<'_> {
     pub fn wait(self, done: &impl Fn() -> bool) {
         // ORDER: Acquire, pairs with `notify`.
         let happened = || self.event.count.load(Acquire) != self.count || done();
-        if awake(&happened) {
-            return;
+        if !awake(&happened) {
+            self.sleep();
         }
+    }
+
+    /// Sleeps until something has happened since.
+    fn sleep(&self) {
         // ORDER: SeqCst, see `notify`.
         self.event.sleepers.fetch_add(1, SeqCst);
         while self.event.count.load(SeqCst) == self.count {

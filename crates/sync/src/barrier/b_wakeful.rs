@@ -225,9 +225,18 @@ enum Arrival {
 }
 
 /// An episode that somebody has entered.
+#[derive(Clone, Copy)]
 pub struct Episode {
     episode: u16,
     others: u32,
+}
+
+impl Episode {
+    /// Those who were still missing after this one.
+    #[inline]
+    pub fn others(&self) -> u32 {
+        self.others
+    }
 }
 
 /// What a judgement was.
@@ -315,7 +324,7 @@ impl<P: Platform> BWakeful<P> {
     #[cold]
     #[inline(never)]
     fn await_end(&self, episode: u16) {
-        while !self.spin(episode, &|| false) {
+        while !self.spin(&|| self.is_over(episode)) {
             P::nap(NAP_NS);
         }
     }
@@ -394,43 +403,42 @@ impl<P: Platform> BWakeful<P> {
         Self::over(self.state.load(Acquire), episode)
     }
 
-    /// W1 to W4. Ends early where `called` says so.
+    /// W1 to W4: until `done`, or what `sleep` waits for.
     #[inline]
-    fn await_release(&self, episode: u16, others: u32, called: &impl Fn() -> bool) {
+    fn await_release(&self, others: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let processors = P::processors();
         let mood = self.mood.load(Relaxed);
-        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(episode, called) {
+        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(done) {
             return;
         }
-        self.await_release_slow(episode, processors, called);
+        self.await_release_slow(processors, done, sleep);
     }
 
     /// Everybody else may be running.
     #[inline]
-    fn spin(&self, episode: u16, called: &impl Fn() -> bool) -> bool {
+    fn spin(&self, done: &impl Fn() -> bool) -> bool {
         for _ in 0..SPIN_PAUSES.min(P::PAUSES) {
-            if self.is_over(episode) || called() {
+            if done() {
                 return true;
             }
             P::pause();
         }
-        self.is_over(episode) || called()
+        done()
     }
 
     #[inline(never)]
-    fn await_release_slow(&self, episode: u16, processors: u32, called: &impl Fn() -> bool) {
-        let done = || self.is_over(episode) || called();
+    fn await_release_slow(&self, processors: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let mood = self.mood.load(Relaxed);
         let enough = self.parties.load(Relaxed) <= processors;
         if mood & ASLEEP != 0 {
-            return self.sleep(episode, called);
+            return sleep();
         }
         if enough && mood & !TOGETHER != 0 {
-            return self.persist(episode, called);
+            return self.persist(done, sleep);
         }
         if mood & TOGETHER != 0 {
             self.mood.fetch_and(!TOGETHER, Relaxed);
-            return self.sleep(episode, called);
+            return sleep();
         }
         let began = P::now_ns();
         P::refresh_processors(Some(began));
@@ -453,14 +461,14 @@ impl<P: Platform> BWakeful<P> {
             }
             if now - began > PATIENCE_NS {
                 return match enough && (self.judge(now) == Verdict::Unknown || self.mood.load(Relaxed) & TRIAL != 0) {
-                    true => self.persist(episode, called),
-                    false => self.sleep(episode, called),
+                    true => self.persist(done, sleep),
+                    false => sleep(),
                 };
             }
             if self.mood.load(Relaxed) & ASLEEP != 0 {
-                return self.sleep(episode, called);
+                return sleep();
             }
-            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(episode, called) {
+            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(done) {
                 return;
             }
         }
@@ -470,8 +478,7 @@ impl<P: Platform> BWakeful<P> {
     /// is over, where they are; asleep we would let them come to our processor, and both stay there. Who yields while they do not run
     /// has his own slice when they have theirs.
     #[cold]
-    fn persist(&self, episode: u16, called: &impl Fn() -> bool) {
-        let done = || self.is_over(episode) || called();
+    fn persist(&self, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let began = P::now_ns();
         loop {
             if self.mood.load(Relaxed) & TOGETHER == 0 {
@@ -495,7 +502,7 @@ impl<P: Platform> BWakeful<P> {
             }
             self.judge(now);
             if self.mood.load(Relaxed) & ASLEEP != 0 || now - began > MOST_PATIENCE_NS {
-                return self.sleep(episode, called);
+                return sleep();
             }
         }
     }
@@ -589,7 +596,7 @@ impl<P: Platform> BWakeful<P> {
         match arrival {
             Arrival::Last => true,
             Arrival::Waits { episode, others } => {
-                self.await_release(episode, others, &|| false);
+                self.await_release(others, &|| self.is_over(episode), &|| self.sleep(episode, &|| false));
                 false
             }
         }
@@ -609,17 +616,37 @@ impl<P: Platform> BWakeful<P> {
     /// and again. Who makes it say so has to [`BWakeful::summon`].
     #[inline]
     pub fn await_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
-        self.await_release(entered.episode, entered.others, &called);
+        let done = || self.is_over(entered.episode) || called();
+        self.await_release(entered.others, &done, &|| self.sleep(entered.episode, &called));
         self.is_over(entered.episode)
     }
 
-    /// Whoever waits looks at what calls him, if the caller has changed that before.
-    pub fn summon(&self) {
+    /// Is the episode over that somebody has entered? What the members wrote before is seen then.
+    #[inline]
+    pub fn has_passed(&self, entered: &Episode) -> bool {
+        self.is_over(entered.episode)
+    }
+
+    /// Has everybody come but one? What they wrote before is seen then. To be asked by that one, who does not enter while it waits for this.
+    #[inline]
+    pub fn lacks_one(&self) -> bool {
+        // ORDER: Acquire (W1), pairs with A1.
+        remaining(self.state.load(Acquire)) == 1
+    }
+
+    /// Waits as parties do, but until `done`, and asleep as `sleep` does, which returns when it is done.
+    #[inline]
+    pub fn await_as_party(&self, done: impl Fn() -> bool, sleep: impl Fn()) {
+        self.await_release(0, &done, &sleep);
+    }
+
+    /// Those who wait look at what calls them, if the caller has changed that before; of those who sleep, so many.
+    pub fn summon(&self, count: u32) {
         // ORDER: Release (C1), pairs with W3.
         if self.state.fetch_or(0, Release) & SLEEPERS != 0 {
             // ORDER: Release (A3), pairs with W2.
             self.calls.fetch_add(1, Release);
-            P::wake(&self.calls, u32::MAX);
+            P::wake(&self.calls, count);
         }
     }
 
