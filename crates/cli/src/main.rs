@@ -43,6 +43,7 @@ mod stack;
 mod status;
 mod streams;
 mod suggest;
+mod top;
 
 use std::process::ExitCode;
 
@@ -64,6 +65,7 @@ enum Verb {
     Run(run::Args),
     Compare(compare::Args),
     Status(status::Args),
+    Top(top::Args),
     Set(set::Args),
     Locks(locks::Args),
     Bench(bench::Args),
@@ -115,6 +117,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => run::main(args),
         Verb::Compare(args) => compare::main(args),
         Verb::Status(args) => status::main(args),
+        Verb::Top(args) => top::main(args),
         Verb::Set(args) => set::main(args),
         Verb::Locks(args) => locks::main(args),
         Verb::Bench(args) => bench::main(args),

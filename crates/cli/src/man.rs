@@ -33,6 +33,7 @@ fn sections(page: &str) -> Option<&'static [&'static str]> {
         "wakeful-scheduler" => &[include_str!("../man/scheduler.roff")],
         page if page.starts_with("wakeful-scheduler-") => &[],
         "wakeful-status" => &[include_str!("../man/status.roff")],
+        "wakeful-top" => &[include_str!("../man/top.roff")],
         "wakeful-set" => &[include_str!("../man/set.roff")],
         "wakeful-locks" => &[include_str!("../man/locks.roff")],
         "wakeful-completions" => &[include_str!("../man/completions.roff")],

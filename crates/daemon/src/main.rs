@@ -80,12 +80,25 @@ fn run(args: &Args) -> anyhow::Result<()> {
         format!("cannot keep partitions here; as root, `enforcement.by` in {} says how", args.config.display())
     })?;
     server.stop_by(&stop)?;
+    have_descriptors();
     hurry();
     server.run();
     if ours {
         let _ = fs::remove_file(&socket);
     }
     Ok(())
+}
+
+/// Three a program, and one a connection: as many as we may.
+fn have_descriptors() {
+    // SAFETY: a limit that lives, and that the first call fills.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
 }
 
 /// Who asks waits for us to run, on processors that are loaded: with the most weight, and in slices so short that the kernel lets us preempt.

@@ -85,6 +85,8 @@ pub struct Server<K> {
     /// Where the blocks are.
     folder: PathBuf,
     listener: OwnedFd,
+    /// Nobody is accepted until then.
+    deaf: Option<Duration>,
     system: System<Box<dyn Policy + Send>>,
     partitions: Partitions,
     members: BTreeMap<Id, Member>,
@@ -127,6 +129,7 @@ impl<K: Kernel> Server<K> {
             kernel,
             config,
             listener,
+            deaf: None,
             partitions,
             members: BTreeMap::new(),
             former: Vec::new(),
@@ -210,7 +213,7 @@ impl<K: Kernel> Server<K> {
         {
             next = next.min(due);
         }
-        let muted = self.connections.values().filter_map(|connection| connection.muted);
+        let muted = self.connections.values().filter_map(|connection| connection.muted).chain(self.deaf);
         next = muted.min().map_or(next, |until| next.min(until));
         next.saturating_sub(now)
     }
@@ -232,7 +235,14 @@ impl<K: Kernel> Server<K> {
             let fd = match self.kernel.accept(self.listener.as_fd()) {
                 Ok(fd) => fd,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => return self.fail("accept a client", &error),
+                Err(error) => {
+                    self.fail("accept a client", &error);
+                    // Out of descriptors, perhaps: the same would happen at once again.
+                    if self.kernel.unwatch(self.listener.as_fd()).is_ok() {
+                        self.deaf = Some(self.kernel.now() + AGAIN);
+                    }
+                    return;
+                }
             };
             self.counters.connections += 1;
             let peer = match self.kernel.peer(fd.as_fd()) {
@@ -307,6 +317,13 @@ impl<K: Kernel> Server<K> {
     }
 
     fn unmute(&mut self, now: Duration) {
+        if self.deaf.is_some_and(|until| now >= until) {
+            self.deaf = Some(now + AGAIN);
+            match self.kernel.watch(self.listener.as_fd(), LISTENER) {
+                Ok(()) => self.deaf = None,
+                Err(error) => self.fail("listen again", &error),
+            }
+        }
         let due = |connection: &Connection| connection.muted.is_some_and(|until| now >= until);
         let due: Vec<u64> =
             self.connections.iter().filter(|(_, connection)| due(connection)).map(|(&token, _)| token).collect();

@@ -61,7 +61,9 @@ struct Place {
 
 impl Place {
     fn new(config: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.path().join("config.toml"), config).unwrap();
         Self { folder }
     }
@@ -112,6 +114,29 @@ fn several() -> bool {
     several
 }
 
+/// Of a process: seconds of processor time, bytes in memory, open descriptors.
+fn usage(process: u32) -> (f64, u64, usize) {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).unwrap();
+    let stat = read("stat");
+    let ticks = |n: usize| stat.rsplit(')').next().unwrap().split_whitespace().nth(n).unwrap().parse::<f64>().unwrap();
+    // SAFETY: a number.
+    let second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let pages: u64 = read("statm").split_whitespace().nth(1).unwrap().parse().unwrap();
+    let files = fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
+    ((ticks(11) + ticks(12)) / second, pages * 4096, files)
+}
+
+/// All entries and the summary.
+fn status(connection: &mut Connection) -> (Vec<Message>, Message) {
+    let mut entries = Vec::new();
+    let mut message = connection.ask(Message::new(Kind::Status)).unwrap().0;
+    while message.kind != Kind::Summary as u32 {
+        entries.push(message);
+        message = connection.receive().unwrap().0;
+    }
+    (entries, message)
+}
+
 #[test]
 fn a_second_server_says_what_to_do() {
     let place = Place::new(AFFINITY);
@@ -149,47 +174,70 @@ fn programs_keep_their_processors_while_the_server_is_killed() {
     assert_eq!(program.allowed(), all, "it gives everything back");
 }
 
+/// A generator of its own: the same numbers each time.
+fn random() -> impl FnMut() -> u32 {
+    let mut seed = 1u64;
+    move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 32) as u32
+    }
+}
+
+/// Runs this in a thread that is an ordinary user's, if this program is root's.
+fn as_nobody<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    let thread = || {
+        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread alone.
+        unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
+        body()
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
+}
+
 #[test]
 fn garbage_is_refused_and_the_others_are_served() {
     let place = Place::new(AFFINITY);
     let (server, idle) = (place.server(), Process::idle());
+    let all = idle.allowed();
     let path = place.path("run/wakefuld");
     let open = || Connection::open_at(path.to_str().unwrap());
-    // A generator of its own: the same messages each time.
-    let mut seed = 1u64;
-    let mut random = || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 32) as u32
-    };
+    let mut random = random();
     let count = if std::env::var_os("WAKEFUL_LONG").is_some() { 1_000_000 } else { 3_000 };
-    let mut sent = 0;
-    while sent < count {
-        let Ok(connection) = open() else { continue };
-        for _ in 0..random() % 8 {
-            let mut message = Message::new(Kind::Join);
-            match random() % 4 {
-                // Not a message at all.
-                0 => message.magic = random(),
-                1 => (message.process, message.kind) = (idle.id(), random() % 32),
-                // A process that is not there, or is somebody else's.
-                2 => (message.process, message.kind) = (0x7000_0000 | random(), 1 + random() % 5),
-                _ => (message.least, message.wanted, message.most) = (u32::MAX - random() % 9, random(), random()),
+    let began = Instant::now();
+    as_nobody(|| {
+        let mut sent = 0;
+        while sent < count {
+            let Ok(connection) = open() else { continue };
+            for _ in 0..random() % 32 {
+                let mut message = Message::new(Kind::Join);
+                match random() % 4 {
+                    // Not a message at all.
+                    0 => message.magic = random(),
+                    // About somebody else's process, if we are nobody.
+                    1 => (message.process, message.kind) = (idle.id(), random() % 32),
+                    // A process that is not there.
+                    2 => (message.process, message.kind) = (0x7000_0000 | random(), 1 + random() % 5),
+                    _ => (message.least, message.wanted, message.most) = (u32::MAX - random() % 9, random(), random()),
+                }
+                message.tag = random();
+                sent += 1;
+                if connection.send(&message).is_err() {
+                    break;
+                }
             }
-            message.tag = random();
-            sent += 1;
-            if connection.send(&message).is_err() {
-                break;
-            }
+            // It is gone without having read its answers.
         }
-        // It is gone without having read its answers.
-    }
+    });
+    println!("{count} messages in {:.1} s", began.elapsed().as_secs_f64());
     let mut honest = open().unwrap();
     let malformed = honest.ask(Message { kind: Kind::Entry as u32, ..Message::default() });
     assert!(matches!(malformed, Err(Error::Refused(Refusal::Malformed, _))), "{malformed:?}");
-    assert!(place.connect().is_ok());
-    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
-    let open_files = fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
-    assert!(open_files < 64, "{open_files} descriptors are open: {status}");
+    let (entries, _) = status(&mut place.connect().unwrap());
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } == 0 {
+        assert_eq!((entries.len(), idle.allowed()), (0, all), "{entries:?}");
+    }
+    let (_, _, files) = usage(server.id());
+    assert!(files < 64, "{files} descriptors are open");
 }
 
 #[test]
@@ -324,5 +372,82 @@ fn root_v1_the_dead_give_back() {
     server.signal(libc::SIGTERM);
     eventually("the server has ended", || base.groups() == 0);
     drop(other);
+    eventually("the group is empty", || fs::remove_dir(&base.0).is_ok());
+}
+
+/// Programs come, ask for this and that, and die, at random.
+#[test]
+fn root_v1_a_crowd_leaves_nothing_behind() {
+    if !several() || cpusets("/sys/fs/cgroup/cpuset", "cpuset.cpus").is_none() {
+        return;
+    }
+    let base = Base::new("crowd");
+    let place = base.place();
+    let mut server = place.server();
+    let mut watcher = place.connect().unwrap();
+    let all = status(&mut watcher).1.ids[0];
+    let mut random = random();
+    let clients = if std::env::var_os("WAKEFUL_LONG").is_some() { 10_000 } else { 150 };
+    let mut programs: Vec<(Process, Connection)> = Vec::new();
+    let (mut started, mut messages) = (0, 0u64);
+    let (mut warm, began) = ((0.0, 0, 0), Instant::now());
+    while started < clients || !programs.is_empty() {
+        let which = random() as usize % 16.max(programs.len() + 1);
+        if started < clients && which >= programs.len() {
+            let program = Process::idle();
+            base.take(&program);
+            programs.push((program, Connection::open_at(place.path("run/wakefuld").to_str().unwrap()).unwrap()));
+            started += 1;
+            if started == clients / 10 {
+                warm = usage(server.id());
+            }
+        }
+        let Some((program, connection)) = programs.get_mut(which) else { continue };
+        let process = program.id();
+        let request = match random() % 6 {
+            0 | 1 => Message { priority: random() % 4, ..join(process, 1 + random() % 2) },
+            2 => Message { process, count: random() % 3, ..Message::new(Kind::Spare) },
+            3 => Message { process, ..Message::new(Kind::WantBack) },
+            4 => Message { process, ..Message::new(Kind::Leave) },
+            _ => {
+                // Killed, with or without having hung up; its descriptor is not closed in time either.
+                drop(programs.swap_remove(which));
+                continue;
+            }
+        };
+        messages += 1;
+        match connection.ask(request) {
+            Ok(_) | Err(Error::Refused(Refusal::TooMany | Refusal::Unknown | Refusal::NoProcess, _)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let (entries, summary) = status(&mut watcher);
+        messages += 1;
+        let mut seen = summary.ids[0];
+        assert_ne!(seen, 0, "the default partition has none");
+        for entry in &entries {
+            // A processor may still be on its way from one to another, but nobody's twice.
+            assert_eq!(seen & entry.ids[0], 0, "{entries:?}");
+            seen |= entry.ids[0];
+        }
+        assert_eq!(seen & !all, 0);
+    }
+    eventually("the server knows that all are gone", || status(&mut watcher).0.is_empty());
+    eventually("no group is left", || base.groups() == 1);
+    let blocks = || fs::read_dir(place.path("run/partitions")).unwrap().count();
+    eventually("no block is left", || blocks() == 0);
+    eventually("no descriptor is left", || usage(server.id()).2 <= 16);
+    let (seconds, memory, files) = usage(server.id());
+    println!(
+        "{clients} programs, {messages} messages in {:.1} s: {:.0} us of the server's time each; {files} descriptors; \
+         memory {} KiB after a tenth of them, {} KiB at the end",
+        began.elapsed().as_secs_f64(),
+        seconds * 1e6 / messages as f64,
+        warm.1 / 1024,
+        memory / 1024,
+    );
+    // A program that left 100 bytes would show.
+    assert!(memory < warm.1 + 512 * 1024 || clients < 1000, "{} bytes, and {memory}", warm.1);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
     eventually("the group is empty", || fs::remove_dir(&base.0).is_ok());
 }

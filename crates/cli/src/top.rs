@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful top`: who has which processors, live.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use linux::server::{Connection, Error};
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::Stylize;
+use ratatui::widgets::{Paragraph, Row, Table};
+
+use crate::partition::{self, Status, processors};
+
+/// Watch which programs have processors of their own, and which wait for some
+///
+/// Asks `wakefuld` again and again. q or Ctrl-C ends it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seconds from one look to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    every: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number of seconds, from 0.05 to 3600".into()),
+    }
+}
+
+pub fn main(args: Args) -> Result<ExitCode> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        bail!("this is no terminal; `wakeful status` prints the same once");
+    }
+    let mut connection = None;
+    let mut look = || {
+        let status = match connection.take() {
+            Some(open) => Ok(open),
+            None => Connection::open(),
+        }
+        .and_then(|mut open| {
+            let status = partition::status(&mut open)?;
+            connection = Some(open);
+            Ok(status)
+        });
+        status.map_err(|error: Error| error.to_string())
+    };
+    // Before the screen is ours: without a server there is nothing to watch.
+    let mut status = Ok(look().map_err(anyhow::Error::msg)?);
+    let mut terminal = ratatui::try_init()?;
+    let result = loop {
+        if let Err(error) = terminal.draw(|frame| draw(frame, &status)) {
+            break Err(error);
+        }
+        match ended(args.every) {
+            Ok(false) => status = look(),
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    ratatui::restore();
+    result?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits; true if we are to end.
+fn ended(wait: Duration) -> std::io::Result<bool> {
+    if !event::poll(wait)? {
+        return Ok(false);
+    }
+    let Event::Key(key) = event::read()? else { return Ok(false) };
+    let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    Ok(key.kind == KeyEventKind::Press && (control_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)))
+}
+
+const COLUMNS: [(&str, u16); 7] =
+    [("PROCESS", 8), ("PROGRAM", 15), ("USER", 6), ("PRIORITY", 8), ("ASKED", 6), ("HAS", 4), ("PROCESSORS", 20)];
+
+fn draw(frame: &mut Frame, status: &Result<Status, String>) {
+    let [head, counts, table] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(2), Constraint::Min(0)]).areas(frame.area());
+    let status = match status {
+        Ok(status) => status,
+        // It may come back, and programs keep their processors meanwhile.
+        Err(error) => return frame.render_widget(Paragraph::new(error.as_str()), frame.area()),
+    };
+    let default = processors(status.default_count);
+    let text = format!("default partition: {default} ({}); kept by {}", status.default_partition, status.enforcement);
+    frame.render_widget(Paragraph::new(text), head);
+    let of = |name: &str| status.counters.iter().find(|(counter, _)| *counter == name).map_or(0, |&(_, value)| value);
+    let text = format!(
+        "{} messages, {} refused; {} moves, {} by hint; {} failures",
+        of("messages"),
+        of("refusals"),
+        of("moves"),
+        of("hinted_moves"),
+        of("failures")
+    );
+    frame.render_widget(Paragraph::new(text), counts);
+    let rows = status.applications.iter().map(|one| {
+        let remark = partition::remark(one);
+        let both = if one.processors.is_empty() || remark.is_empty() { "" } else { "; " };
+        let row = Row::new([
+            format!("{:>8}", one.process),
+            one.program.clone(),
+            format!("{:>6}", one.user),
+            format!("{:>8}", one.priority),
+            format!("{:>6}", one.asked),
+            format!("{:>4}", one.holds),
+            format!("{}{both}{remark}", one.processors),
+        ]);
+        if one.lacks > 0 { row.bold() } else { row }
+    });
+    let widths = COLUMNS.map(|(name, width)| match name {
+        "PROCESSORS" => Constraint::Min(width),
+        _ => Constraint::Length(width),
+    });
+    let names = COLUMNS.map(|(name, width)| match name {
+        "PROGRAM" | "PROCESSORS" => name.to_string(),
+        _ => format!("{name:>0$}", width as usize),
+    });
+    frame.render_widget(Table::new(rows, widths).header(Row::new(names).reversed()), table);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn shown(status: &Result<Status, String>) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(79, 8)).unwrap();
+        terminal.draw(|frame| draw(frame, status)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn who_waits_is_shown() {
+        let application = partition::Application {
+            process: 4242,
+            program: "waiting".into(),
+            user: 1000,
+            priority: 3,
+            asked: "1-2".into(),
+            holds: 0,
+            processors: String::new(),
+            spare: 0,
+            lacks: 1,
+            behind: 2,
+            generation: 0,
+        };
+        let counters = linux::server::COUNTERS.into_iter().zip(10..).collect();
+        let (enforcement, default_partition) = ("cgroup v1", "1".into());
+        let applications = vec![application];
+        let status = Status { enforcement, default_partition, default_count: 1, applications, counters };
+        let text = shown(&Ok(status));
+        for part in ["1 processor (1); kept by cgroup v1", "4242 waiting", "waits for 1, behind 2", "10 messages"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(shown(&Err("no processor server runs".into())).contains("no processor server runs"));
+    }
+}
