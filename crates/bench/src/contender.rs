@@ -145,7 +145,8 @@ pub fn preload_list(library: &Path) -> OsString {
     prepend(library, &std::env::var_os("LD_PRELOAD").unwrap_or_default())
 }
 
-fn prepend(library: &Path, list: &OsStr) -> OsString {
+/// As [`preload_list`], before this list.
+pub fn prepend(library: &Path, list: &OsStr) -> OsString {
     let mut result = library.as_os_str().to_owned();
     // The dynamic linker separates at both.
     let others = list.as_bytes().split(|byte| b": ".contains(byte));

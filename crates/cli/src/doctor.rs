@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful doctor`: what this machine offers, and how to get what is missing.
 
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use ::bench::contender::{VIEW_VARIABLE, preload_list};
@@ -10,6 +11,7 @@ use crate::format;
 use crate::launch;
 use crate::library;
 use crate::probe::{self, Processors, View};
+use crate::program;
 use crate::suggest;
 
 /// Say which kernel views this machine offers and what the missing ones need
@@ -18,6 +20,8 @@ pub struct Args {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// A program: say what `wakeful run` would do with it
+    program: Option<OsString>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -39,6 +43,34 @@ struct Report {
     view_problem: Option<String>,
     views: Vec<View>,
     extras: Vec<View>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<Asked>,
+}
+
+/// What `run` would do with a program.
+#[derive(Serialize)]
+struct Asked {
+    name: String,
+    /// Why nothing is preloaded.
+    obstacle: Option<String>,
+    /// Where its OpenMP regions would run; none if it is not linked with libgomp.
+    openmp: Option<String>,
+}
+
+impl Asked {
+    fn new(name: &OsStr) -> anyhow::Result<Self> {
+        let shown = name.to_string_lossy().into_owned();
+        let found = program::find(name).and_then(|path| program::inspect(&path));
+        let program = found.map_err(|error| anyhow::anyhow!("cannot look at `{shown}`: {error}"))?;
+        let helped = program.obstacle.is_none();
+        let openmp = (helped && program::loads(&program.image, library::GOMP)).then(|| {
+            library::find().and_then(|interposer| library::openmp(&interposer)).map_or_else(
+                |reason| format!("libgomp, because there is no runtime of ours: {reason:#}"),
+                |path| path.display().to_string(),
+            )
+        });
+        Ok(Self { name: shown, obstacle: program.obstacle.map(|obstacle| obstacle.to_string()), openmp })
+    }
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
@@ -62,6 +94,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         view_problem: taken.and_then(Result::err).map(|error| format!("{error:#}")),
         views,
         extras: vec![probe::slice(), probe::sched_ext()],
+        program: args.program.as_deref().map(Asked::new).transpose()?,
     };
     match args.format {
         Format::Json => format::json("doctor", &report)?,
@@ -112,4 +145,14 @@ fn text(report: &Report) {
     report.views.iter().for_each(show);
     println!("\nIn the kernel, to build on:");
     report.extras.iter().for_each(show);
+    if let Some(Asked { name, obstacle, openmp }) = &report.program {
+        println!("\n`wakeful run -- {name}`:");
+        match obstacle {
+            Some(obstacle) => line("unchanged", obstacle),
+            None => line("locks", "those of pthread are replaced"),
+        }
+        if let Some(openmp) = openmp {
+            line("OpenMP", &format!("regions run on {openmp}"));
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use ::bench::contender::{Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
+use ::bench::contender::{Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, prepend, views};
 use anyhow::{Context, Result, bail};
 use clap::Arg;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -28,6 +28,9 @@ pub struct Target {
     /// Where knowledge of running threads comes from: auto, bpf, perf or none [env: WAKEFUL_VIEW]
     #[arg(long, value_name = "VIEW", value_parser = Offered(view_names), hide_possible_values = true)]
     pub view: Option<String>,
+    /// Run OpenMP regions on wakeful's runtime also where the program loads libgomp later; without, where it is linked with it
+    #[arg(long)]
+    pub openmp: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
@@ -53,6 +56,8 @@ pub struct Launch {
     rwlock: Option<String>,
     view: Option<String>,
     library: PathBuf,
+    /// The runtime for a program that uses libgomp; why there is none.
+    openmp: Option<Result<PathBuf>>,
 }
 
 /// The hidden verb that prints what the interposer says of its view.
@@ -235,7 +240,15 @@ impl Launch {
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
         let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None, go: false });
-        Ok(Self { program, command: args.command, lock, rwlock, view, library: library::find()? })
+        let library = library::find()?;
+        let helps = program.obstacle.is_none() && (args.openmp || program::loads(&program.image, library::GOMP));
+        let openmp = helps.then(|| library::openmp(&library));
+        if args.openmp
+            && let Some(Err(reason)) = openmp
+        {
+            return Err(reason);
+        }
+        Ok(Self { program, command: args.command, lock, rwlock, view, library, openmp })
     }
 
     /// The program, without us.
@@ -251,7 +264,8 @@ impl Launch {
     }
 
     fn help(&self, mut command: Command) -> Command {
-        command.env("LD_PRELOAD", preload_list(&self.library));
+        let list = preload_list(&self.library);
+        command.env("LD_PRELOAD", self.openmp().map_or(list.clone(), |path| prepend(path, &list)));
         if let Some(lock) = &self.lock {
             command.env(LOCK_VARIABLE, lock);
         }
@@ -327,6 +341,16 @@ impl Launch {
     /// The interposer.
     pub fn library(&self) -> &Path {
         &self.library
+    }
+
+    /// Where the program's OpenMP regions run; `None` if it has none, or there is no runtime for them.
+    pub fn openmp(&self) -> Option<&Path> {
+        self.openmp.as_ref()?.as_ref().ok().map(PathBuf::as_path)
+    }
+
+    /// Why the program's OpenMP regions run on libgomp.
+    pub fn openmp_problem(&self) -> Option<String> {
+        self.openmp.as_ref()?.as_ref().err().map(|reason| format!("{reason:#}"))
     }
 
     /// What to say when starting it failed.

@@ -46,6 +46,24 @@ pub fn find() -> Result<PathBuf> {
     }
 }
 
+/// File name of the OpenMP runtime, which is where the interposer is.
+pub const OPENMP_NAME: &str = "libwakeful_gomp.so";
+/// The library of gcc's for which it stands.
+pub const GOMP: &str = "libgomp.so.1";
+const OPENMP_SYMBOL: &[u8] = b"wakeful_omp_version";
+
+/// The OpenMP runtime beside this interposer.
+pub fn openmp(interposer: &Path) -> Result<PathBuf> {
+    let path = interposer.with_file_name(OPENMP_NAME);
+    match program::exports(&path, OPENMP_SYMBOL) {
+        Ok(true) => Ok(path),
+        Ok(false) => {
+            bail!("{}\nis not wakeful's OpenMP runtime; build it again with `cargo build --release`", path.display())
+        }
+        Err(reason) => bail!("{}:\n{reason:#};\nbuild it with `cargo build --release`", path.display()),
+    }
+}
+
 /// The file is there, but not for us.
 fn forbidden(reason: &anyhow::Error) -> bool {
     let kind = reason.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind);

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -148,6 +149,14 @@ fn privileges(path: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
+/// Does the dynamic linker load a library of this name for a program, directly or for another library? It is asked as ldd(1) does.
+pub fn loads(image: &Path, library: &str) -> bool {
+    let mut command = Command::new(image);
+    command.env("LD_TRACE_LOADED_OBJECTS", "1").env_remove("LD_PRELOAD").stdin(Stdio::null()).stderr(Stdio::null());
+    let Ok(output) = command.output() else { return false };
+    String::from_utf8_lossy(&output.stdout).lines().any(|line| line.split_whitespace().next() == Some(library))
+}
+
 struct Elf {
     machine: u16,
     is_64: bool,
@@ -277,6 +286,13 @@ mod tests {
             let error = exports(Path::new(what), b"x").unwrap_err().to_string();
             assert!(error.contains(reason), "{what}: {error}");
         }
+    }
+
+    #[test]
+    fn what_a_program_loads() {
+        let here = std::env::current_exe().unwrap();
+        assert!(loads(&here, "libc.so.6"));
+        assert!(!loads(&here, "libgomp.so.1"));
     }
 
     #[test]

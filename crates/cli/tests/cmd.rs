@@ -301,3 +301,43 @@ fn doctor_survives_what_would_kill_it() {
     assert!(stdout.contains("a seccomp filter ends whoever calls perf_event_open"), "{stdout}");
     assert!(stdout.contains("WAKEFUL_VIEW=none"), "{stdout}");
 }
+
+/// The OpenMP runtime is for programs that libgomp is loaded for, and for those that are said to load it later.
+#[test]
+fn openmp() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = folder.path();
+    compile(at, "libstand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    let list = "#include <stdio.h>\n#include <stdlib.h>\n\
+                int main(void) {\n#ifdef _OPENMP\n#pragma omp parallel\n;\n#endif\nputs(getenv(\"LD_PRELOAD\")); }";
+    compile(at, "parallel", list, &["-fopenmp"]);
+    compile(at, "plain", list, &[]);
+    let ours = at.join("libstand-in.so").display().to_string();
+    let runtime = at.join("libwakeful_gomp.so").display().to_string();
+    let run = |arguments: &[&str], program: &str| {
+        let program = at.join(program).display().to_string();
+        let mut command = wakeful(&[arguments, &[&program]].concat());
+        command.current_dir(at).env("WAKEFUL_PRELOAD", &ours).env("WAKEFUL_VIEW", "none").env_remove("LD_PRELOAD");
+        outcome(&mut command)
+    };
+    // Not there: said where somebody listens, and an error where it was asked for.
+    let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
+    assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
+    assert!(stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("cargo build"), "{stderr}");
+    let (status, _, stderr) = run(&["run", "--openmp"], "plain");
+    assert!(status == Some(125) && stderr.contains("cargo build"), "{stderr}");
+
+    compile(at, "libwakeful_gomp.so", "const char *wakeful_omp_version(void) { return \"\"; }", &["-shared", "-fPIC"]);
+    let both = format!("{runtime}:{ours}\n");
+    let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
+    assert_eq!((status, &stdout), (Some(0), &both));
+    assert!(stderr.contains(&format!("wakeful: OpenMP regions run on {runtime}\n")), "{stderr}");
+    assert_eq!(run(&["run"], "plain"), (Some(0), format!("{ours}\n"), String::new()));
+    assert_eq!(run(&["run", "--openmp"], "plain"), (Some(0), both, String::new()));
+    let (status, stdout, _) = run(&["doctor"], "parallel");
+    assert!(status == Some(0) && stdout.contains("OpenMP") && stdout.contains(&runtime), "{stdout}");
+    let (_, stdout, _) = run(&["doctor"], "plain");
+    assert!(stdout.contains("those of pthread are replaced") && !stdout.contains("OpenMP"), "{stdout}");
+    let (status, _, stderr) = run(&["doctor"], "none");
+    assert!(status == Some(125) && stderr.contains("cannot look at"), "{stderr}");
+}

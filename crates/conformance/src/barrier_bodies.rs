@@ -211,6 +211,26 @@ pub fn summoning<M: Machine>(waiters: u32, times: u32) {
     handles.into_iter().for_each(M::join);
 }
 
+/// One waits for the others to have come, before it comes itself; it sees what they wrote.
+pub fn awaiting_others<M: Machine>(others: u32) {
+    let shared = Arc::new((BWakeful::<M>::new(others + 1), marks::<M>(others)));
+    let handles: Vec<_> = (0..others)
+        .map(|index| {
+            let shared = shared.clone();
+            M::spawn(move || {
+                shared.1[0][index as usize].bump();
+                shared.0.wait();
+            })
+        })
+        .collect();
+    while !shared.0.lacks_one() {
+        M::yield_now();
+    }
+    assert!(shared.1[0].iter().all(|mark| mark.get() == 1), "a member has come that has not written");
+    assert!(shared.0.wait(), "the last one is the serial one");
+    handles.into_iter().for_each(M::join);
+}
+
 /// A thread that is no party becomes one while others may be at the barrier; they wait for it from then on.
 pub fn joining_alone<M: Machine, B: RawBarrierDynamic<M> + 'static>() {
     struct Joined<M: Machine, B> {

@@ -84,6 +84,12 @@ fn b_wakeful_summoned_asleep() {
     one("b-wakeful, two summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(2, 1));
 }
 
+#[test]
+fn b_wakeful_awaiting_others() {
+    each(true, "b-wakeful, awaiting others", bounds(2, 400), || barrier_bodies::awaiting_others::<Loom>(1));
+    each(true, "b-wakeful, awaiting two others", bounds(2, 400), || barrier_bodies::awaiting_others::<Loom>(2));
+}
+
 /// Under one hint only, but further.
 fn one(name: &str, hints: Hints, preemptions: usize, executions: usize, body: fn()) {
     let settings = Settings { hints, clock_step_ns: 10_000_000, generation: 0 };
