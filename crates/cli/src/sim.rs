@@ -181,7 +181,7 @@ struct SweepArgs {
 ///
 /// Mutexes run the loop of TR 1994, section 5.2, with sections of 20us and of 1us, the work outside as many times as long as there are
 /// processors; reader-writer locks that of section 5.3 (20us and 280us, 5 % write); barriers have 20us of work between episodes, or none.
-/// 64 processors are those of epyc-64, more are of cxl-1024. Its kernel honours wishes.
+/// 64 processors are those of epyc-64, more are of cxl-1024. Its kernel honours wishes, so that the default mutex and reader-writer lock make them.
 #[derive(clap::Args)]
 struct DefaultsArgs {
     /// Kinds
@@ -206,9 +206,9 @@ struct DefaultsArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum DefaultKind {
-    /// wakeful
+    /// wakeful-np
     Mutex,
-    /// rw-wakeful
+    /// rw-wakeful-np
     Rwlock,
     /// b-wakeful
     Barrier,
@@ -566,7 +566,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
 
 /// The default of a kind first, and those of the catalogue that are the best somewhere.
 const MUTEXES: &[&str] = &[
-    "wakeful",
+    "wakeful-np",
     "tas-b",
     "tas-b-np",
     "ttas-spin",
@@ -578,7 +578,7 @@ const MUTEXES: &[&str] = &[
     "native-np",
 ];
 const RWLOCKS: &[&str] =
-    &["rw-wakeful", "rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
+    &["rw-wakeful-np", "rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
 const BARRIERS: &[&str] = &["b-wakeful", "c-spin", "c-block", "c-sched", "tree", "com-tree", "scal-sc", "b-mcs-spin"];
 
 /// A row of the table.

@@ -230,6 +230,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn spare_processors() -> bool {
         P::spare_processors() != W::lies()
     }
+    fn roomy() -> bool {
+        P::roomy() != W::lies()
+    }
     fn set_wish(thread: ThreadId, wish: Wish) {
         P::set_wish(thread, wish);
     }

@@ -429,6 +429,11 @@ impl Registry {
         }
     }
 
+    /// HINT: threads that have been registered at one time, at most.
+    pub fn registered(&self) -> u32 {
+        self.local().high_water.load(Relaxed).saturating_sub(1)
+    }
+
     /// HINT: threads that run or could; 0 where no view looks. Looks at each.
     pub fn runnable(&self) -> u32 {
         let could_run = |&id: &ThreadId| matches!(self.run_state(id), RunState::Running | RunState::Preempted);

@@ -302,7 +302,7 @@ impl<P: Platform> BWakeful<P> {
     #[cold]
     #[inline(never)]
     fn await_end(&self, episode: u16) {
-        while !self.spin(episode) {
+        while !self.spin(episode, 0) {
             P::nap(NAP_NS);
         }
     }
@@ -386,16 +386,19 @@ impl<P: Platform> BWakeful<P> {
     fn await_release(&self, episode: u16, others: u32) {
         let processors = P::processors();
         let mood = self.mood.load(Relaxed);
-        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(episode) {
+        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(episode, processors) {
             return;
         }
         self.await_release_slow(episode, processors);
     }
 
-    /// Everybody else may be running.
+    /// Everybody else may be running. Where there is a processor for each, the line of `state` goes to each of them once, and the spin is for
+    /// that, too.
     #[inline]
-    fn spin(&self, episode: u16) -> bool {
-        for _ in 0..SPIN_PAUSES.min(P::PAUSES) {
+    fn spin(&self, episode: u16, processors: u32) -> bool {
+        let parties = self.parties.load(Relaxed);
+        let pauses = if parties <= processors { SPIN_PAUSES / 2 * parties.max(2) } else { SPIN_PAUSES };
+        for _ in 0..pauses.min(P::PAUSES) {
             if self.is_over(episode) {
                 return true;
             }
@@ -425,11 +428,13 @@ impl<P: Platform> BWakeful<P> {
             if self.is_over(episode) {
                 return;
             }
+            // The look itself may take as long as a switch, where many look at the same line.
+            let asked = if processors > 2 { P::now_ns() } else { before };
             P::yield_now();
             let now = P::now_ns();
             if now - before > LONG_NS {
                 self.judge(now);
-            } else if now - before > SWITCH_NS && enough {
+            } else if now - asked > SWITCH_NS && enough {
                 // HINT: if it was something else, somebody sleeps once.
                 self.mood.fetch_or(TOGETHER, Relaxed);
             }
@@ -446,7 +451,7 @@ impl<P: Platform> BWakeful<P> {
             if self.mood.load(Relaxed) & ASLEEP != 0 {
                 return self.sleep(episode);
             }
-            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(episode) {
+            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(episode, processors) {
                 return;
             }
         }

@@ -64,6 +64,10 @@
 //! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS (SPIN_NS if KICK says that the standby is being woken), setting RELAY if somebody sleeps in line, and after that takes it and clears
 //!     both: the standby is not awake. (Not if the RELAY is another's: that thread tells from HANDOFF whether the standby came.)
 //!     The standby sets HANDOFF again when it runs. It leaves the thread that steps aside RELAY_NS to see HANDOFF, and to set RELAY.
+//! W8. Where there are processors to spare ([`Platform::roomy`]) sleep helps nobody of our own, and beside other programs costs slices. There an owner that changes is enough to share: who found in its last sample that the
+//!     lock was taken at most once, or by several, shares for ROUNDS waits; it then looks for ROOMY_NS beside a standby, HANDOFF or not, naps after that, and joins the line (Q1) after LINE_NS. It stops when one owner has the lock for
+//!     SAME_NS; a hot lock is left alone as anywhere. The standby sleeps after ROOMY_NS only.
+//! N1. With `N`: wish before A1 to A3, withdraw when that fails and between R1 and R2, repay after R2, as `tas-b-np` does.
 //! Queue. Q1. In one compare-and-swap take the role, if it is free, or push oneself (OLDER = the old NEWEST).
 //! Q2. Sleep until STATE = PROMOTED; unlink oneself, the oldest; be the standby. Q3. Promote: STATE of the oldest = PROMOTED, wake it.
 //! Q4. The thread with RELAY, once HANDOFF is gone: Q3. It takes the lock for hot, now the former standby's, and goes to sleep next (Q1), so that the
@@ -115,6 +119,7 @@ use platform::{
 };
 
 use super::{RawMutex, RawMutexTimed};
+use crate::wait::{self, Preemptable, Preemption};
 
 const LOCKED: u32 = 1;
 const STANDBY: u32 = 1 << 1;
@@ -182,11 +187,23 @@ const RELAY_NS: u64 = 500;
 /// A free lock is left to a standby that demanded it this long; one that runs needs a tenth.
 const GRACE_NS: u64 = 2_000;
 
-/// The default mutex: see the head of this file.
+// COST: of W8, tuned on simulated machines of 64 processors (`wakeful sim defaults`): nobody had a real one.
+/// Who shares looks this long: half a slice of Linux's scheduler at most, which a sleep beside another program costs.
+const ROOMY_NS: u64 = 1_000_000;
+/// Who has waited so long gets into line after all.
+const LINE_NS: u64 = 20_000_000;
+/// A lock that one owner has for so long, or has again at each look, is not shared.
+const SAME_NS: u64 = 50_000;
+/// Waits between two samples (W3).
+const ROUNDS: u32 = 31;
+/// Pauses after a step that others made impossible, at most.
+const AGAIN_PAUSES: u32 = 256;
+
+/// The default mutex: see the head of this file. With `N` its holder wishes not to be preempted.
 #[repr(transparent)]
-pub struct Wakeful<P: Platform> {
+pub struct Wakeful<P: Platform, N = Preemptable> {
     word: P::AtomicU32,
-    platform: PhantomData<P>,
+    platform: PhantomData<(P, N)>,
 }
 
 #[inline(always)]
@@ -199,12 +216,12 @@ fn newest(word: u32) -> ThreadId {
     ThreadId(word >> NEWEST_SHIFT)
 }
 
-impl<P: StaticPlatform> Wakeful<P> {
+impl<P: StaticPlatform, N> Wakeful<P, N> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
 }
 
-impl<P: Platform> Wakeful<P> {
+impl<P: Platform, N: Preemption> Wakeful<P, N> {
     /// Can it be that the calling thread holds the lock? False: it does not. True: it does, or a thread without an id does.
     pub fn may_be_mine(&self) -> bool {
         let word = self.word.load(Relaxed);
@@ -212,7 +229,7 @@ impl<P: Platform> Wakeful<P> {
     }
 }
 
-impl<P: Platform> RawMutex<P> for Wakeful<P> {
+impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -221,23 +238,30 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn lock(&self, _: &()) {
+        let me = wait::shield::<N, P>();
         // A1. ORDER: Acquire, pairs with R1.
         let stamp = P::stamp();
         if self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_err() {
             self.lock_slow(None);
         }
+        wait::inside::<N, P>(me);
     }
 
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
+        let me = wait::shield::<N, P>();
         // A2, HANDOFF or not: somebody who tries will not wait. ORDER: Acquire, pairs with R1.
         let mut word = self.word.load(Relaxed);
         while word & LOCKED == 0 {
             match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    wait::inside::<N, P>(me);
+                    return true;
+                }
                 Err(now) => word = now,
             }
         }
+        wait::unshield::<N, P>(me);
         false
     }
 
@@ -252,18 +276,24 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
         // R1. ORDER: Release, pairs with A1, A2 and A3.
         let stamp = P::stamp();
         if self.word.compare_exchange(stamp | LOCKED, stamp & !OWNER, Release, Relaxed).is_err() {
-            self.unlock_slow();
+            return self.unlock_slow();
         }
+        wait::outside::<N, P>();
     }
 }
 
-impl<P: Platform> RawMutexTimed<P> for Wakeful<P> {
+impl<P: Platform, N: Preemption> RawMutexTimed<P> for Wakeful<P, N> {
     #[inline]
     unsafe fn lock_until(&self, _: &(), deadline: Deadline) -> bool {
+        let me = wait::shield::<N, P>();
         // A1. ORDER: Acquire, pairs with R1.
         let stamp = P::stamp();
-        self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_ok()
-            || self.lock_slow(Some(deadline))
+        let locked = self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_ok()
+            || self.lock_slow(Some(deadline));
+        if locked {
+            wait::inside::<N, P>(me);
+        }
+        locked
     }
 }
 
@@ -302,9 +332,13 @@ struct Waiter {
     hot: bool,
     /// It takes what it finds free (W4).
     share: bool,
+    /// There is a processor for each thread (W8).
+    roomy: bool,
+    /// It sees the same owner since then.
+    same: u64,
 }
 
-impl<P: Platform> Wakeful<P> {
+impl<P: Platform, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
@@ -323,7 +357,9 @@ impl<P: Platform> Wakeful<P> {
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         let me = P::register_lazily();
+        wait::unshield::<N, P>(me);
         let now = P::now_ns();
+        let roomy = P::roomy();
         let mut waiter = Waiter {
             me,
             deadline,
@@ -339,7 +375,9 @@ impl<P: Platform> Wakeful<P> {
             dark: false,
             vain: false,
             hot: false,
-            share: shares::<P>(me, now),
+            share: shares::<P>(me, now, roomy),
+            roomy,
+            same: now,
         };
         let locked = self.wait(&mut waiter);
         remember::<P>(me, waiter.arrived);
@@ -374,7 +412,7 @@ impl<P: Platform> Wakeful<P> {
                 continue;
             }
             let seen = owner(word);
-            if !waiter.share && is_sharing::<P>(seen) && try_share::<P>(waiter.me) {
+            if !waiter.share && !waiter.roomy && is_sharing::<P>(seen) && try_share::<P>(waiter.me, false) {
                 waiter.share = true;
                 waiter.hot = false;
             }
@@ -388,17 +426,28 @@ impl<P: Platform> Wakeful<P> {
             // HINT: wrong either way, it costs a spin or a sleep: see the head of this file.
             let state = P::run_state(seen);
             let running = !matches!(state, RunState::Preempted | RunState::Blocked);
-            let arrival = if state == RunState::Unknown {
-                in_the_dark::<P>(waiter.me, ARRIVAL_VAIN, ARRIVAL_NS)
-            } else {
-                ARRIVAL_NS
+            let arrival = match state {
+                RunState::Unknown => in_the_dark::<P>(waiter.me, ARRIVAL_VAIN, ARRIVAL_NS),
+                _ if waiter.roomy && waiter.share && word & STANDBY != 0 => ROOMY_NS,
+                _ => ARRIVAL_NS,
             };
             // A holder without a processor is no contention.
             waiter.wary = running;
-            waiter.seen = seen;
+            if waiter.seen != seen {
+                waiter.seen = seen;
+                waiter.same = now;
+            } else if waiter.share && waiter.roomy && running && now > waiter.same + SAME_NS && !waiter.standby {
+                waiter.hot = true;
+                waiter.share = false;
+                keep::<P>(waiter.me);
+            }
             if waiter.standby {
                 self.stand_by(word, waiter, state, now);
-            } else if running && !waiter.hot && word & HANDOFF == 0 && now < waiter.arrived + arrival {
+            } else if running
+                && !waiter.hot
+                && (word & HANDOFF == 0 || waiter.roomy && waiter.share)
+                && now < waiter.arrived + arrival
+            {
                 waiter.dark = state == RunState::Unknown;
                 let gap = ((now - waiter.arrived) / 4)
                     .clamp(if waiter.share { POLL_SHARING_NS } else { POLL_NS }, POLL_MAX_NS);
@@ -420,8 +469,10 @@ impl<P: Platform> Wakeful<P> {
     fn take(&self, word: u32, waiter: &mut Waiter) -> bool {
         if word & HANDOFF != 0 && !waiter.standby {
             // W7.
-            waiter.share = false;
-            keep::<P>(waiter.me);
+            if !waiter.roomy {
+                waiter.share = false;
+                keep::<P>(waiter.me);
+            }
             if word & RELAY == 0 && word & NEWEST != 0 {
                 waiter.relay = self.word.compare_exchange(word, word | RELAY, Relaxed, Relaxed).is_ok();
                 return false;
@@ -436,6 +487,7 @@ impl<P: Platform> Wakeful<P> {
             // W3.
             let mut seen = waiter.seen;
             let mut locked = 0;
+            let mut free = true;
             let mut sample = P::now_ns();
             for _ in 0..SAMPLES {
                 sample += SAMPLE_NS;
@@ -443,13 +495,20 @@ impl<P: Platform> Wakeful<P> {
                 let word = self.word.load(Relaxed);
                 if word & LOCKED != 0 {
                     if seen != ThreadId::NONE && owner(word) != seen {
+                        waiter.share = waiter.roomy && try_share::<P>(waiter.me, waiter.roomy);
                         return false;
                     }
                     seen = owner(word);
-                    locked += 1;
+                    // W8: how often it was taken, and not for how long.
+                    locked += u32::from(free || !waiter.roomy);
                 }
+                free = word & LOCKED == 0;
             }
-            waiter.share = locked == 1 && try_share::<P>(waiter.me);
+            waiter.share = match locked {
+                0 => waiter.roomy && try_share::<P>(waiter.me, waiter.roomy),
+                1 => try_share::<P>(waiter.me, waiter.roomy),
+                _ => false,
+            };
             if locked > 0 && !waiter.share {
                 waiter.hot = true;
                 return false;
@@ -482,8 +541,12 @@ impl<P: Platform> Wakeful<P> {
         } else {
             word & !(KICK | HANDOFF | RELAY) | mine
         };
+        wait::shield::<N, P>();
         // A2, A3. ORDER: Acquire, pairs with R1; Release, pairs with the Acquire in `promote`: the role may pass to a relay.
         if self.word.compare_exchange(word, new, AcqRel, Relaxed).is_err() {
+            wait::unshield::<N, P>(waiter.me);
+            // W8. Always too late by a little is also a sign of somebody who has it again and again.
+            waiter.wary |= waiter.roomy;
             return false;
         }
         if waiter.standby && new & NEWEST != 0 && word & RELAY == 0 {
@@ -501,7 +564,11 @@ impl<P: Platform> Wakeful<P> {
     fn stand_by(&self, word: u32, waiter: &mut Waiter, state: RunState, now: u64) {
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
         let dark = state == RunState::Unknown;
-        let limit = if dark { in_the_dark::<P>(waiter.me, STANDBY_VAIN, SPIN_NS) } else { SPIN_NS };
+        let limit = match state {
+            RunState::Unknown => in_the_dark::<P>(waiter.me, STANDBY_VAIN, SPIN_NS),
+            _ if waiter.roomy => ROOMY_NS,
+            _ => SPIN_NS,
+        };
         let waited = now.saturating_sub(waiter.since);
         let patience = if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS };
         let due = waited >= if running { patience } else { 2 * patience };
@@ -544,12 +611,16 @@ impl<P: Platform> Wakeful<P> {
     /// Q1 and Q2: returns as the standby. (W2: or after a nap.)
     fn enlist(&self, waiter: &mut Waiter) {
         let me = waiter.me;
+        // W8.
+        let young = waiter.roomy && !waiter.hot && P::now_ns() < waiter.arrived + LINE_NS;
         // A signal handler that waits while its thread is in a queue finds the thread's words taken.
-        let queue = me != ThreadId::NONE && waiter.deadline.is_none() && P::word(me, STATE).load(Relaxed) == IDLE;
+        let queue =
+            !young && me != ThreadId::NONE && waiter.deadline.is_none() && P::word(me, STATE).load(Relaxed) == IDLE;
         if queue {
             P::word(me, STATE).store(ASLEEP, Relaxed);
         }
         let mut word = self.word.load(Relaxed);
+        let mut pauses = 1;
         loop {
             let new = if word & STANDBY == 0 {
                 word | STANDBY | P::generation() << GENERATION_SHIFT
@@ -559,17 +630,25 @@ impl<P: Platform> Wakeful<P> {
                 P::word(me, OLDEST).store(if older == ThreadId::NONE { me.0 } else { 0 }, Relaxed);
                 word & !NEWEST | me.0 << NEWEST_SHIFT
             } else {
+                if young && waiter.share && P::now_ns() < waiter.arrived + ROOMY_NS {
+                    return;
+                }
                 P::nap_beside(&self.word, waiter.nap);
                 waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
                 waiter.hot = false;
                 // It has no place in line, so it is not to be choosy for longer than a turn.
-                waiter.share = P::now_ns() >= waiter.arrived + TURN_NS;
+                waiter.share = waiter.roomy && waiter.share || P::now_ns() >= waiter.arrived + TURN_NS;
                 return;
             };
             // ORDER: Release, pairs with the Acquire in `promote` and `unlink`; publishes our links.
             match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
+            }
+            if waiter.roomy {
+                wait::pause::<P>(pauses);
+                pauses = (pauses * 2).min(AGAIN_PAUSES);
+                word = self.word.load(Relaxed);
             }
         }
         if word & STANDBY != 0 {
@@ -643,10 +722,12 @@ impl<P: Platform> Wakeful<P> {
                 Err(now) => word = now,
             }
         }
+        let me = wait::withdraw::<N, P>();
         if word & KICK != 0 {
             // R2. The word may be gone by now; only its address is used.
             P::wake(&self.word, 1);
         }
+        wait::repay::<N, P>(me);
     }
 
     /// Finds the thread that has slept longest, leaving short cuts for the next time: each link is walked once. The caller has the
@@ -696,7 +777,7 @@ impl<P: Platform> Wakeful<P> {
 }
 
 /// W4. Does this thread share locks now? It stops when it waits for more than an eighth of its time.
-fn shares<P: Platform>(me: ThreadId, now: u64) -> bool {
+fn shares<P: Platform>(me: ThreadId, now: u64, roomy: bool) -> bool {
     if me == ThreadId::NONE {
         return false;
     }
@@ -705,13 +786,17 @@ fn shares<P: Platform>(me: ThreadId, now: u64) -> bool {
     let sum = between.load(Relaxed) / 8 * 7 + since;
     between.store(sum, Relaxed);
     match mode::<P>(me) {
-        SHARING if waited.load(Relaxed) < sum / 8 => true,
-        SHARING => {
-            set_mode::<P>(me, BAN);
+        mode if mode & SHARING != 0 && waited.load(Relaxed) < sum / 8 => true,
+        mode if mode > SHARING && roomy => {
+            set_mode::<P>(me, mode - 1);
+            true
+        }
+        mode if mode & SHARING != 0 => {
+            set_mode::<P>(me, if roomy { 0 } else { BAN });
             false
         }
         ban => {
-            set_mode::<P>(me, ban.saturating_sub(1));
+            set_mode::<P>(me, if roomy { 0 } else { ban.saturating_sub(1) });
             false
         }
     }
@@ -745,7 +830,7 @@ fn learn<P: Platform>(me: ThreadId, shift: u32, vain: bool) {
 
 /// HINT: of another thread.
 fn is_sharing<P: Platform>(thread: ThreadId) -> bool {
-    thread != ThreadId::NONE && mode::<P>(thread) == SHARING
+    thread != ThreadId::NONE && mode::<P>(thread) & SHARING != 0
 }
 
 /// Adds a wait to the thread's memory.
@@ -767,11 +852,11 @@ fn keep<P: Platform>(me: ThreadId) {
 }
 
 /// The thread met a lock that is nearly always free: it may share. False while it is banned.
-fn try_share<P: Platform>(me: ThreadId) -> bool {
+fn try_share<P: Platform>(me: ThreadId, roomy: bool) -> bool {
     if me == ThreadId::NONE || mode::<P>(me) != 0 {
         return false;
     }
-    set_mode::<P>(me, SHARING);
+    set_mode::<P>(me, if roomy { SHARING | ROUNDS } else { SHARING });
     P::word(me, WAITED).store(0, Relaxed);
     P::word(me, BETWEEN).store(100_000, Relaxed);
     true
