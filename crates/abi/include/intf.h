@@ -78,7 +78,8 @@ struct wakeful_arena {
 	__u32 thread_size; /* the same: bytes of one thread block */
 	__u32 max_threads; /* the same */
 	__u32 view;        /* the same: enum wakeful_view */
-	__u32 reserved[10];
+	__u32 scheduled;   /* KERNEL: 1 while a scheduler acts on the threads' wishes and priorities */
+	__u32 reserved[9];
 	struct wakeful_partition partition;
 	/* KERNEL: preempted threads by the priority they had when preempted. */
 	__u32 preempted[WAKEFUL_PRIORITIES];

@@ -125,8 +125,10 @@ pub struct Arena {
     pub max_threads: AtomicU32,
     /// A [`View`].
     pub view: AtomicU32,
+    /// KERNEL: 1 while a scheduler acts on the threads' wishes and priorities.
+    pub scheduled: AtomicU32,
     #[doc(hidden)]
-    pub reserved: [AtomicU32; 10],
+    pub reserved: [AtomicU32; 9],
     /// KE-3.
     pub partition: Partition,
     /// Preempted threads by the priority they had when preempted. Written by the kernel.

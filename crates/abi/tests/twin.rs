@@ -89,7 +89,7 @@ fn rust_facts() -> Facts {
     structs! { facts:
         Partition = wakeful_partition { processors, generation, threads_per_processor, reserved, ids }
         Arena = wakeful_arena {
-            magic, version, arena_size, thread_size, max_threads, view, reserved, partition, preempted, pad,
+            magic, version, arena_size, thread_size, max_threads, view, scheduled, reserved, partition, preempted, pad,
         }
         Thread = wakeful_thread {
             run_state, cpu, warning, reserved, preemptions, blocks, lease, lease_reserved, kernel_reserved,

@@ -5,11 +5,16 @@
 //! real; the simulator brings another. What a program computes is the same on each of them, whatever the lock and whoever
 //! comes first: its [digest](App::load) says so.
 //!
+//! Beside them [`LoopApp`]: the programs of Uemura and Kan, made of loops, over whatever runs those.
+//!
 //! The papers' inputs are not in their text; [`App`] says what is taken instead.
 
 mod cholesky;
 mod gauss;
+mod loops;
 mod quicksort;
+
+pub use loops::{LoadedLoops, LoopApp, Loops, Sequential};
 
 use std::marker::PhantomData;
 use std::ops::Deref;

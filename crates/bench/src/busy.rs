@@ -34,6 +34,11 @@ impl Busy {
         }
         Ok(busy)
     }
+
+    /// Has them run on these processors only.
+    pub fn keep_to(&self, processors: &[usize]) -> io::Result<()> {
+        self.0.iter().try_for_each(|&pid| process::restrict(pid, processors))
+    }
 }
 
 impl Drop for Busy {

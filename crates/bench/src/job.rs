@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, rwlock::RwLock, switch};
+use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, parallel::Parallel, rwlock::RwLock, switch};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub enum Work {
     Rwlock(RwLock),
     /// A bounded buffer over pthread condition variables.
     Condvar(Condvar),
+    /// Parallel loops.
+    Parallel(Parallel),
     /// Context switches under a view, which the contender names.
     Switch,
 }
@@ -41,6 +43,7 @@ impl Work {
             Self::Barrier(work) => work.threads,
             Self::Rwlock(work) => work.threads,
             Self::Condvar(work) => work.threads,
+            Self::Parallel(work) => work.threads,
             Self::Switch => switch::THREADS,
         }
     }
@@ -87,6 +90,20 @@ pub enum JobError {
         /// Rounds that ran.
         rounds: u64,
     },
+    /// The team is broken.
+    #[error("an iteration was run {run} times in {rounds} loops")]
+    Iterations {
+        /// Times that it was run.
+        run: u64,
+        /// Loops that ran.
+        rounds: u64,
+    },
+    /// The team is broken, or this machine.
+    #[error("the program computed something else than it does on one thread")]
+    Result,
+    /// One processor cannot be divided.
+    #[error("a partition takes two processors at least: one for others")]
+    NoPartition,
     /// A library is not installed.
     #[error("the library of `{0}` is not installed")]
     NoLibrary(String),
@@ -162,6 +179,7 @@ impl Job {
             Work::Barrier(work) => work.run(&self.lock, plan),
             Work::Rwlock(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
+            Work::Parallel(work) => work.run(&self.lock, plan),
             Work::Switch => switch::run(&self.lock, plan),
         }
     }

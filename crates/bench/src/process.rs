@@ -207,6 +207,27 @@ fn ends_within(pid: libc::pid_t, timeout: Duration) -> io::Result<bool> {
     }
 }
 
+/// The processors that this process may use.
+pub fn processors() -> Vec<usize> {
+    // SAFETY: zeros are a valid set, and the kernel is told its size. If it fails the set stays empty.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+        (0..libc::CPU_SETSIZE as usize).filter(|&processor| libc::CPU_ISSET(processor, &set)).collect()
+    }
+}
+
+/// Has a process of one thread, or with 0 the calling thread, run on these processors only; and what it starts from now on.
+pub fn restrict(pid: libc::pid_t, processors: &[usize]) -> std::io::Result<()> {
+    // SAFETY: zeros are a valid set, `CPU_SET` checks nothing, but `processors` gave no greater number; the kernel is told the size.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        processors.iter().for_each(|&processor| libc::CPU_SET(processor, &mut set));
+        libc::sched_setaffinity(pid, size_of_val(&set), &set)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

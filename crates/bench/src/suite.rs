@@ -10,7 +10,9 @@ use crate::busy::Busy;
 use crate::contender::Contender;
 use crate::harness::{Sample, Wait};
 use crate::job::{Job, JobError, Work};
+use crate::process;
 use crate::stats::{self, Interval};
+use crate::workload::parallel::PARTITION;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -189,13 +191,16 @@ impl Suite {
             .map_err(|error| SuiteError::Job { contender: contender.label.clone(), error })
     }
 
-    fn cell(&self, work: &Work, foreign: usize, watch: &mut dyn Watch) -> Result<Cell, SuiteError> {
+    fn cell(&self, work: &Work, foreign: usize, busy: &Busy, watch: &mut dyn Watch) -> Result<Cell, SuiteError> {
         let mut samples: Vec<Vec<Sample>> = self.contenders.iter().map(|_| Vec::new()).collect();
         for round in 0..self.rounds {
             // Every other round backwards: nobody always follows the same neighbour.
             for turn in 0..self.contenders.len() {
                 let who = if round % 2 == 0 { turn } else { self.contenders.len() - 1 - turn };
                 watch.sample(work, &self.contenders[who]);
+                let processors = process::processors();
+                let parted = self.contenders[who].lock == PARTITION && processors.len() > 1;
+                busy.keep_to(if parted { &processors[..1] } else { &processors })?;
                 samples[who].push(self.sample(work, &self.contenders[who])?);
             }
         }
@@ -209,9 +214,9 @@ impl Suite {
     pub fn run(&self, watch: &mut dyn Watch) -> Result<Vec<Cell>, SuiteError> {
         let mut cells = Vec::new();
         for &foreign in &self.foreign {
-            let _busy = Busy::start(foreign)?;
+            let busy = Busy::start(foreign)?;
             for work in &self.works {
-                let cell = self.cell(work, foreign, watch)?;
+                let cell = self.cell(work, foreign, &busy, watch)?;
                 watch.cell(&cell).map_err(SuiteError::Watcher)?;
                 cells.push(cell);
             }

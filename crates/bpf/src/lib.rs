@@ -6,9 +6,12 @@
 //! nothing is pinned, so nothing is left behind by a program that was killed.
 //!
 //! An observer can be loaded by one process and used by a child that has no privilege ([`Observer::hand_over`],
-//! [`Observer::take_over`]): the descriptors are inherited, their numbers travel in an environment variable.
+//! [`Observer::take_over`]): the descriptors are inherited, their numbers travel in an environment variable. A server that observes many
+//! applications loads one for all ([`shared::Observer`]) and hands each its [`Admission`].
 
+mod admission;
 pub mod scheduler;
+pub mod shared;
 mod sys;
 
 use std::fmt;
@@ -18,7 +21,8 @@ use std::ptr::NonNull;
 use std::str::FromStr;
 
 use abi::{Arena, MAX_THREADS, Thread};
-use libbpf_rs::MapCore;
+pub use admission::{Admission, pidfd};
+use libbpf_rs::{Link, MapCore, Object};
 use sys::What;
 
 /// Bytes of the arena with its thread blocks.
@@ -151,30 +155,36 @@ fn move_up(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
+/// libbpf talks on stderr, which is the program's.
+fn quietly<T>(body: impl FnOnce() -> T) -> T {
+    let printer = libbpf_rs::set_print(None);
+    let done = body();
+    libbpf_rs::set_print(printer);
+    done
+}
+
+fn map<'a>(object: &'a Object, name: &str) -> libbpf_rs::Map<'a> {
+    object.maps().find(|map| map.name() == name).expect("the object has it")
+}
+
+fn load_observer() -> Result<(Object, Link), Error> {
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(Error::NoBtf);
+    }
+    let object = libbpf_rs::ObjectBuilder::default().open_memory(OBJECT)?.load()?;
+    let link =
+        object.progs_mut().find(|program| program.name() == "sched_switch").expect("the object has it").attach()?;
+    Ok((object, link))
+}
+
 impl Observer {
     /// Loads the observer into the kernel and starts it. Privileged; takes some milliseconds.
     ///
     /// # Errors
     /// Says what is missing.
     pub fn load() -> Result<Self, Error> {
-        if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-            return Err(Error::NoBtf);
-        }
-        // libbpf talks on stderr, which is the program's.
-        let printer = libbpf_rs::set_print(None);
-        let loaded = Self::load_quietly();
-        libbpf_rs::set_print(printer);
-        loaded
-    }
-
-    fn load_quietly() -> Result<Self, Error> {
-        let object = libbpf_rs::ObjectBuilder::default().open_memory(OBJECT)?.load()?;
-        let map = object.maps().find(|map| map.name() == "arena").expect("the object has it");
-        let arena = move_up(map.as_fd())?;
-        let program =
-            |name: &str| object.progs_mut().find(|program| program.name() == name).expect("the object has it");
-        let enrol = move_up(program("enrol").as_fd())?;
-        let link = program("sched_switch").attach()?;
+        let (object, link) = quietly(load_observer)?;
+        let Admission { arena, enrol, .. } = admission::prepare(&object, 0)?;
         let link = move_up(link.as_fd())?;
         Ok(Self { arena, enrol, link: Some(link) })
     }

@@ -6,12 +6,12 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
+use libbpf_rs::{MapCore, MapFlags, Object};
 
-use crate::sys::What;
-use crate::{ARENA_SIZE, Enrolment, Error, Handle, sys};
+pub use crate::admission::{Admission, pidfd};
+use crate::{Error, admission, quietly, sys};
 
 /// `SCHED_EXT`, for sched_setscheduler(2): who has it is scheduled by us, or, while there is no scheduler, as ever.
 pub const POLICY: libc::c_int = 7;
@@ -78,55 +78,6 @@ pub struct Scheduler {
     object: Object,
 }
 
-/// What an admitted application gets.
-#[derive(Debug)]
-pub struct Admission {
-    /// Its slot.
-    pub slot: u32,
-    /// Its arena, to be mapped.
-    pub arena: OwnedFd,
-    /// What its threads enrol with.
-    pub enrol: OwnedFd,
-}
-
-impl Admission {
-    /// For [`crate::Observer::take_over`]; the descriptors are inherited from now on.
-    ///
-    /// # Errors
-    /// Those of fcntl and bpf(2).
-    pub fn hand_over(&self) -> io::Result<Handle> {
-        let described = |fd: &OwnedFd, what| {
-            // SAFETY: plain numbers.
-            match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } {
-                0 => Ok((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?)),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        let (arena, enrol) = (described(&self.arena, What::Arena)?, described(&self.enrol, What::Enrol)?);
-        // Nothing of an application's keeps the scheduler going.
-        Ok(Handle { arena, enrol, link: None })
-    }
-
-    /// How its threads come under the scheduler's eyes.
-    pub fn enrolment(&self) -> Enrolment {
-        Enrolment::from_number(self.enrol.as_raw_fd())
-    }
-}
-
-/// A descriptor for this process, by which the kernel knows it even after it has ended.
-///
-/// # Errors
-/// Those of pidfd_open(2).
-pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
-    use std::os::fd::FromRawFd;
-    // SAFETY: plain numbers.
-    match unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } {
-        // SAFETY: a new descriptor that nobody else owns.
-        fd @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Puts the calling thread, and what it will create, under the scheduler.
 ///
 /// # Errors
@@ -163,11 +114,7 @@ impl Scheduler {
         if let Some(name) = in_charge() {
             return Err(Error::Busy(name));
         }
-        // libbpf talks on stderr, which is the program's.
-        let printer = libbpf_rs::set_print(None);
-        let started = Self::start_quietly(config);
-        libbpf_rs::set_print(printer);
-        started
+        quietly(|| Self::start_quietly(config))
     }
 
     fn start_quietly(config: Config) -> Result<Self, Error> {
@@ -192,7 +139,7 @@ impl Scheduler {
     }
 
     fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
-        self.object.maps().find(|map| map.name() == name).expect("the object has it")
+        crate::map(&self.object, name)
     }
 
     /// Is it in charge?
@@ -216,17 +163,9 @@ impl Scheduler {
         if slot == 0 || slot >= SLOTS {
             return Err(Error::Full);
         }
-        let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
-            map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
-            ..Default::default()
-        };
-        let arena = MapHandle::create(MapType::Array, Some("arena"), 4, ARENA_SIZE as u32, 1, &options)?;
         let application = Application { vtime: self.application(0)?.vtime, ..Application::default() };
         self.map("applications").update(&slot.to_ne_bytes(), bytes(&application), MapFlags::ANY)?;
-        self.map("arenas").update(&slot.to_ne_bytes(), &arena.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
-        let enrol = self.object.progs().find(|program| program.name() == "enrol").expect("the object has it");
-        Ok(Admission { slot, arena: crate::move_up(arena.as_fd())?, enrol: crate::move_up(enrol.as_fd())? })
+        admission::prepare(&self.object, slot)
     }
 
     /// Makes a process, a pidfd, the application of a slot that is ready. To be called before the process creates threads: those that are there
@@ -235,10 +174,7 @@ impl Scheduler {
     /// # Errors
     /// Those of bpf(2): ESRCH if the process has ended.
     pub fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
-        let threads = self.map("threads");
-        let mut thread = vec![0; threads.value_size() as usize];
-        thread[..4].copy_from_slice(&slot.to_ne_bytes());
-        Ok(threads.update(&process.as_raw_fd().to_ne_bytes(), &thread, MapFlags::ANY)?)
+        admission::admit(&self.object, "threads", process, slot)
     }
 
     /// Forgets the application of a process that has ended.
@@ -246,7 +182,7 @@ impl Scheduler {
     /// # Errors
     /// Those of bpf(2).
     pub fn release(&self, slot: u32) -> Result<(), Error> {
-        Ok(self.map("arenas").delete(&slot.to_ne_bytes())?)
+        admission::release(&self.object, slot)
     }
 
     /// What an application has had.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The observer in this machine's kernel. Needs root, hence the names.
 
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -194,6 +196,53 @@ fn root_hands_over_to_unprivileged_child() {
     assert!(output.status.success() && text.contains("the child was seen"), "{text}");
 }
 
+/// Not a test of its own: an application of the next one. It waits to be admitted.
+#[test]
+fn child_uses_shared_observer() {
+    let Ok(admitted) = std::env::var("WAKEFUL_TEST_ADMITTED") else { return };
+    let observer = Observer::take_over(std::env::var(HANDLE_VARIABLE).unwrap().parse().unwrap()).unwrap();
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let (arena, enrolment) = (observer.arena().unwrap(), observer.enrolment());
+    block(arena, 1).lease.store(1, Relaxed);
+    block(arena, 2).lease.store(2, Relaxed);
+    let attached = [1, 2].map(|index| std::thread::spawn(move || enrolment.attach(index, index)).join().unwrap());
+    assert_eq!(attached, [admitted == "yes"; 2]);
+    eventually("the last switch", || (block(arena, 1).blocks.load(Relaxed) > 0) == attached[0]);
+    println!("the child has done");
+}
+
+#[test]
+fn root_one_observer_serves_whom_it_admitted() {
+    if !root() {
+        return;
+    }
+    let observer = bpf::shared::Observer::load().unwrap();
+    assert!(matches!(observer.prepare(0), Err(Error::Full)));
+    let children = [(1, Some(1)), (2, Some(2)), (3, None), (4, Some(5))].map(|(slot, admitted)| {
+        let admission = observer.prepare(slot).unwrap();
+        let mut child = Command::new("/proc/self/exe")
+            .args(["--exact", "child_uses_shared_observer", "--nocapture"])
+            .env(HANDLE_VARIABLE, admission.hand_over().unwrap().to_string())
+            // Who was admitted to a slot that is not ready cannot enrol either.
+            .env("WAKEFUL_TEST_ADMITTED", if admitted == Some(slot) { "yes" } else { "no" })
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        if let Some(slot) = admitted {
+            observer.admit(bpf::pidfd(child.id()).unwrap().as_fd(), slot).unwrap();
+        }
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        child
+    });
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("the child has done"), "{text}");
+    }
+    observer.release(1).unwrap();
+}
+
 #[test]
 fn root_refuses_descriptors_that_are_something_else() {
     if !root() {
@@ -255,6 +304,5 @@ fn root_leaves_nothing_behind() {
 
 /// Says so on the terminal even though the harness keeps what a test prints.
 fn skipped(why: &str) {
-    use std::io::Write;
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }

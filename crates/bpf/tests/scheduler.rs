@@ -84,7 +84,7 @@ fn pin(processor: usize) {
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -168,10 +168,13 @@ fn guest_sched_keeps_states_true() {
     eventually("counted", || class.load(Relaxed) == 1);
     PARK.store(true, Relaxed);
     eventually("blocked", || state(1) == RunState::Blocked);
+    assert_eq!(arena.scheduled.load(Relaxed), 1);
     eventually("not counted", || class.load(Relaxed) == 0);
     STOP.store(true, Relaxed);
     busy.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(arena.preempted.iter().all(|count| count.load(Relaxed) == 0), "a count is left over");
+    drop(scheduler);
+    assert_eq!(arena.scheduled.load(Relaxed), 0, "it says that it is gone");
     assert!(block(arena, 2).preemptions.load(Relaxed) > 0);
 }
 
@@ -327,10 +330,10 @@ fn guest_sched_shares_are_equal_whoever_wishes() {
     let modest = Child::start(&scheduler, 2, |admission| busy(admission, false, span));
     let (greedy, modest) = (greedy.wait(), modest.wait());
     let application = scheduler.application(1).unwrap();
-    println!("greedy {greedy} s, modest {modest} s, {application:?}");
+    println!("greedy {greedy} s, {application:?}\nmodest {modest} s, {:?}", scheduler.application(2).unwrap());
     assert!(application.extended > 10 && application.refused > 10, "{application:?}");
     let ratio = greedy / modest;
-    assert!((0.95..1.05).contains(&ratio), "{ratio}");
+    assert!((0.98..1.02).contains(&ratio), "{ratio}");
     scheduler.release(1).unwrap();
     scheduler.release(2).unwrap();
 }
@@ -348,6 +351,8 @@ fn guest_sched_chooses_the_highest() {
     let ids: Mutex<HashMap<u32, u32>> = Mutex::default();
     let wanted = if long() { 10_000 } else { 3_000 };
     write("buffer_size_kb", "32768");
+    // The scheduler's own clock. The usual one goes apart from it where the emulator pauses.
+    write("trace_clock", "mono");
     write("events/sched/sched_switch/enable", "1");
     write("events/sched/sched_wakeup/enable", "1");
     write("trace", "");
@@ -412,9 +417,14 @@ fn guest_sched_chooses_the_highest() {
             continue;
         }
         let (prev, next) = (field(line, " prev_pid=").unwrap(), field(line, " next_pid=").unwrap());
-        // Whoever leaves while it could go on is queued again; it was, when the next one was chosen.
-        if ids.contains_key(&prev) && line.contains(" prev_state=R") {
-            queued.insert(prev, at);
+        // Whoever leaves while it could go on is queued again; it was, when the next one was chosen. Else it is not, although it may have been woken:
+        // while it ran, on its way to sleep, which it then did not, until now.
+        if ids.contains_key(&prev) {
+            if line.contains(" prev_state=R") {
+                queued.insert(prev, at)
+            } else {
+                queued.remove(&prev)
+            };
         }
         let Some(&class) = ids.get(&next) else { continue };
         let since = queued.remove(&next);
@@ -431,12 +441,14 @@ fn guest_sched_chooses_the_highest() {
         contested += usize::from(queued.keys().any(|pid| ids[pid] < class));
         if let Some((higher, _)) = queued.iter().find(|(pid, _)| ids[pid] > class) {
             let waited = at - since;
-            if waited < 0.2 {
+            // The bound is 200 ms, from a moment before the wake-up is in the trace.
+            const OVERDUE: f64 = 0.199;
+            if waited < OVERDUE {
                 let before: Vec<_> = trace.lines().take_while(|other| *other != line).collect();
                 println!("{ids:?}\n{queued:?}\n{}", before[before.len().saturating_sub(30)..].join("\n"));
             }
             assert!(
-                waited >= 0.2,
+                waited >= OVERDUE,
                 "{next} of class {class} before {higher} of {}, after {waited} s:\n{line}",
                 ids[higher]
             );
@@ -491,6 +503,9 @@ fn child_loads_and_waits() {
     if std::env::var_os("WAKEFUL_TEST_LOADER").is_none() {
         return;
     }
+    // Ahead of those who keep all processors busy: emulated ones are slow.
+    // SAFETY: plain numbers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     let scheduler = Scheduler::start(Config::default()).unwrap();
     println!("loaded");
     std::thread::sleep(Duration::from_secs(600));
@@ -514,7 +529,7 @@ fn guest_sched_killed_loader_harms_nobody() {
                 }
             });
         }
-        for _ in 0..if long() { 100 } else { 5 } {
+        for kill in 0..if long() { 100 } else { 5 } {
             let mut loader = Command::new("/proc/self/exe")
                 .args(["--exact", "child_loads_and_waits", "--nocapture"])
                 .env("WAKEFUL_TEST_LOADER", "1")
@@ -531,6 +546,7 @@ fn guest_sched_killed_loader_harms_nobody() {
             loader.kill().unwrap();
             loader.wait().unwrap();
             eventually("the kernel takes over", || kernel_state() == "disabled");
+            println!("kill {kill}: everybody goes on");
         }
         let before: Vec<_> = counts.iter().map(|count| count.load(Relaxed)).collect();
         eventually("everybody goes on", || counts.iter().zip(&before).all(|(now, then)| now.load(Relaxed) > *then));
@@ -607,6 +623,7 @@ fn guest_sched_threads_come_and_go() {
     let (admission, arena) = alone(&scheduler);
     let enrolment = admission.enrolment();
     let rounds = if long() { 2000 } else { 100 };
+    let start = Instant::now();
     for round in 0..rounds {
         let threads: Vec<_> = (1..=16u32)
             .map(|index| {
@@ -624,6 +641,7 @@ fn guest_sched_threads_come_and_go() {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
+    println!("{} threads created and ended a second", (rounds * 16) as f64 / start.elapsed().as_secs_f64());
     eventually("no count", || arena.preempted.iter().all(|count| count.load(Relaxed) == 0));
     assert_eq!(scheduler.state().unwrap(), State::Alive);
     assert_eq!(warnings(), [""; 0]);

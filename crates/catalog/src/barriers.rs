@@ -66,7 +66,7 @@ macro_rules! barriers {
               "a counter and a flag; sleeps at once" }
             { "incremental-informing", incremental_informing, [P] $crate::sync::barrier::Incremental<P, $crate::sync::wait::Informing>, fixed, [informed],
               "ICPP 2001, section 4",
-              "a counter and a flag; sleeps while a thread that matters more is preempted" }
+              "a counter and a flag; gives way to threads that matter more" }
             { "b-mcs-spin", b_mcs_spin, [P] $crate::sync::barrier::BMcs<P, $crate::sync::wait::Spin>, fixed, [],
               "ICPP 2001, section 4",
               "two trees; spins, whoever runs" }
@@ -75,7 +75,7 @@ macro_rules! barriers {
               "two trees; sleeps at once" }
             { "b-mcs-informing", b_mcs_informing, [P] $crate::sync::barrier::BMcs<P, $crate::sync::wait::Informing>, fixed, [informed],
               "ICPP 2001, section 4",
-              "two trees; sleeps while a thread that matters more is preempted" }
+              "two trees; gives way to threads that matter more" }
         }
     };
 }

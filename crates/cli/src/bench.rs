@@ -9,7 +9,13 @@ use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, views};
 use ::bench::job::{Job, Work};
 use ::bench::machine::{self, Machine};
 use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
-use ::bench::workload::{Length, LengthError, barrier, condvar::Condvar, mutex, rwlock};
+use ::bench::workload::{
+    Length, LengthError, barrier,
+    condvar::Condvar,
+    mutex,
+    parallel::{self, Body, Parallel},
+    rwlock,
+};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -32,6 +38,7 @@ enum What {
     Rwlock(RwlockArgs),
     Condvar(CondvarArgs),
     Spin(SpinArgs),
+    Parallel(ParallelArgs),
     Switch(SwitchArgs),
     /// Takes one sample and prints it; the other verbs start it
     #[command(hide = true)]
@@ -155,6 +162,38 @@ struct SpinArgs {
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,
+}
+
+/// Parallel loops, or programs made of them, all combinations
+///
+/// One thread runs loops, one after the other, of as many iterations as members; the ns column is what a loop takes. With no work
+/// in it that is fork and join. With --app it is a whole program, again and again: those of Uemura and Kan, section 4.
+///
+/// A contender is free or bound (the microthreads of the Rust crate), gomp or omp (`omp parallel for` of GCC's and LLVM's OpenMP
+/// libraries, where they are installed), or std (threads of its own for each loop). partition is bound on processors of its own: all but
+/// the first, to which foreign processes keep meanwhile. OMP_WAIT_POLICY and the like mean what they mean.
+#[derive(clap::Args)]
+struct ParallelArgs {
+    /// Units of work in an iteration: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "0,6000", value_parser = units)]
+    outside: Vec<u64>,
+    /// Programs instead: fft, fft:ROWSxCOLUMNS, matrix, matrix:ROWS
+    #[arg(long, value_delimiter = ',', value_name = "APP", conflicts_with = "outside")]
+    app: Vec<Body>,
+    /// Members of the team
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,8", value_parser = threads)]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "free,bound,gomp,omp,std")]
+    locks: Vec<String>,
+    /// Foreign busy processes beside the program
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
+    foreign: Vec<usize>,
+    /// Ratios are against the best of these in each cell
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "gomp,omp")]
+    baseline: Vec<String>,
+    #[command(flatten)]
+    timing: Timing,
 }
 
 /// What a kernel view costs: context switches between two threads on one processor
@@ -298,14 +337,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
             });
             let foreign = barrier::FOREIGN.iter().map(|(name, _)| *name);
             let built_in: Vec<&str> = foreign.chain(catalog::BARRIERS.iter().map(|entry| entry.name)).collect();
-            let (there, missing): (Vec<String>, Vec<String>) =
-                args.locks.iter().cloned().partition(|name| !barrier::missing(name));
-            for name in missing {
-                eprintln!(
-                    "wakeful: `{name}` does not take part: its library is not installed (apt-get install libgomp1 libomp5)"
-                );
-            }
-            run(works.collect(), &there, &built_in, &args.common)
+            run(works.collect(), &installed(&args.locks), &built_in, &args.common)
         }
         What::Condvar(args) => {
             if args.threads.contains(&1) {
@@ -315,6 +347,23 @@ pub fn main(args: Args) -> Result<ExitCode> {
                 Work::Condvar(Condvar { capacity, outside, threads })
             });
             run(works, &args.locks, &["glibc"], &args.common)
+        }
+        What::Parallel(args) => {
+            let bodies = match args.app.is_empty() {
+                true => args.outside.into_iter().map(Body::Units).collect(),
+                false => args.app,
+            };
+            let works = bodies
+                .iter()
+                .flat_map(|&body| args.threads.iter().map(move |&threads| Work::Parallel(Parallel { body, threads })));
+            let built_in: Vec<&str> = parallel::CONTENDERS.iter().map(|(name, _)| *name).collect();
+            let locks = installed(&args.locks);
+            let baseline = match args.baseline == ["gomp", "omp"] {
+                true => args.baseline.into_iter().filter(|name| locks.contains(name)).collect(),
+                false => args.baseline,
+            };
+            let common = Common { foreign: args.foreign, view: None, baseline, timing: args.timing };
+            run(works.collect(), &locks, &built_in, &common)
         }
         What::Switch(args) => {
             let names = switch_views();
@@ -351,6 +400,18 @@ fn check_patience(critical: &[Length], threads: &[usize]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Those contenders whose library is there.
+fn installed(contenders: &[String]) -> Vec<String> {
+    let (there, missing): (Vec<String>, Vec<String>) =
+        contenders.iter().cloned().partition(|name| !barrier::missing(name));
+    for name in missing {
+        eprintln!(
+            "wakeful: `{name}` does not take part: its library is not installed (apt-get install libgomp1 libomp5)"
+        );
+    }
+    there
 }
 
 fn switch_views() -> Vec<&'static str> {
@@ -614,6 +675,7 @@ fn title(cell: &Cell) -> String {
         Work::Condvar(work) => {
             format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
         }
+        Work::Parallel(work) => format!("{}, {}{foreign}", threads_of(cell), work.body),
         Work::Switch => "context switches on one processor".to_string(),
     }
 }
@@ -697,6 +759,11 @@ fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
         Work::Spin(work) => ("spin", Some(work.critical), None, work.outside, None),
         Work::Rwlock(work) => ("rwlock", Some(work.critical), None, work.outside, Some(work.writers)),
         Work::Barrier(work) => ("barrier", None, None, work.outside, None),
+        Work::Parallel(work) => match work.body {
+            Body::Units(units) => ("parallel", None, None, units, None),
+            Body::Fft { .. } => ("fft", None, None, 0, None),
+            Body::Matrix { .. } => ("matrix", None, None, 0, None),
+        },
         Work::Condvar(work) => ("condvar", None, Some(work.capacity), work.outside, None),
         Work::Switch => ("switch", None, None, 0, None),
     };

@@ -2,9 +2,11 @@
 //! What `run` and `compare` have in common: a program, a lock, a view, and the interposer between them.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use ::bench::contender::{Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
 use anyhow::{Context, Result, bail};
@@ -74,9 +76,18 @@ pub fn print_taken_view() -> Result<ExitCode> {
 /// The view that the interposer takes under what `help` adds to its environment. Asks it, in a process of its own.
 pub fn taken_view(library: &Path, help: impl FnOnce(Command) -> Command) -> Result<String> {
     let mut command = Command::new(std::env::current_exe().context("cannot find out where this program is")?);
-    command.arg(VIEW_VERB).stdin(Stdio::null()).stderr(Stdio::null());
+    let nowhere = File::options().read(true).write(true).open("/dev/null");
+    let nowhere = nowhere.context("cannot open /dev/null, which the interposer is asked for its view with")?;
+    command.arg(VIEW_VERB).stdin(nowhere.try_clone()?).stderr(nowhere);
     let answer = help(command).output().context("cannot ask the interposer for its view")?;
     let taken = String::from_utf8_lossy(&answer.stdout).into_owned();
+    if answer.status.signal() == Some(libc::SIGSYS) {
+        bail!(
+            "a seccomp filter ends whoever looks for the best view ({});\n\
+             WAKEFUL_VIEW=none looks for none",
+            answer.status
+        );
+    }
     if !answer.status.success() || !views().any(|name| name == taken) {
         bail!(
             "{}\ndoes not say which view it takes ({});\nbuild it again with `cargo build --release`",
@@ -163,6 +174,19 @@ fn kind(name: &str) -> &'static str {
     }
 }
 
+/// What else to add: a name may be that of a family, whose members differ in how they wait.
+fn family(name: &str) -> String {
+    let members = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).map(|entry| entry.name);
+    let members = members.filter(|member| member.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')));
+    match members.map(|member| format!("`{member}`")).collect::<Vec<_>>().join(", ") {
+        members if members.is_empty() || name.is_empty() => String::new(),
+        members => format!(
+            "\n{}",
+            suggest::wrap(&format!("There are {members}; `wakeful locks` says what fits."), suggest::WIDTH)
+        ),
+    }
+}
+
 /// Checks the name of a lock for the interposer.
 fn check_lock(name: &str) -> Result<()> {
     match catalog::entry(name) {
@@ -172,7 +196,7 @@ fn check_lock(name: &str) -> Result<()> {
              for which a pthread mutex has no room; it is there for `wakeful bench`.{}",
             suggest::hint(name, in_place())
         ),
-        None => bail!("there is no lock `{name}`{}.{}", kind(name), suggest::hint(name, in_place())),
+        None => bail!("there is no lock `{name}`{}.{}{}", kind(name), family(name), suggest::hint(name, in_place())),
     }
 }
 
@@ -188,7 +212,7 @@ fn check_rwlock(name: &str) -> Result<()> {
             suggest::hint(name, rwlocks())
         );
     }
-    bail!("there is no reader-writer lock `{name}`{}.{}", kind(name), suggest::hint(name, rwlocks()));
+    bail!("there is no reader-writer lock `{name}`{}.{}{}", kind(name), family(name), suggest::hint(name, rwlocks()));
 }
 
 /// Checks the name of a view.
@@ -290,6 +314,14 @@ impl Launch {
             format!("the view {asked} is not to be had here:\n{why}\n{taken} runs instead; `wakeful doctor` says more")
         });
         Ok(Taken { taken, instead })
+    }
+
+    /// As [`Launch::taken_view`], if one was asked for that might not be had.
+    pub fn asked_view(&self) -> Result<Taken> {
+        match self.view() {
+            view @ ("auto" | "none") => Ok(Taken { taken: view.to_string(), instead: None }),
+            _ => self.taken_view(),
+        }
     }
 
     /// The interposer.

@@ -53,7 +53,12 @@ fn forbidden(reason: &anyhow::Error) -> bool {
 }
 
 fn beside_us() -> Result<PathBuf> {
-    let program = std::env::current_exe().context("cannot find out where this program is")?;
+    let program = std::env::current_exe().with_context(|| {
+        format!(
+            "cannot find out where this program is, and {NAME} beside it;\n\
+             mount /proc, or set {VARIABLE} to the path of {NAME}"
+        )
+    })?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     let places = [folder.join(NAME), folder.join("../lib/wakeful").join(NAME)];
     match places.iter().find(|place| place.is_file()) {

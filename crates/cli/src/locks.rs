@@ -98,7 +98,9 @@ fn text(locks: &[Lock]) {
     println!("informed  uses what the kernel tells about threads and processors");
     println!("dynamic   takes any thread; parties may join and leave");
     println!("wishes    asks the kernel not to preempt who is inside");
-    if !probe::wishes_are_heard() {
+    if probe::our_scheduler() {
+        println!("\nThe scheduler acts on that wish, for what `wakeful run --scheduled` starts.");
+    } else if !probe::wishes_are_heard() {
         println!("\n{UNHEARD}");
     }
 }

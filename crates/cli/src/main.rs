@@ -13,8 +13,8 @@ macro_rules! eprintln {
 macro_rules! println {
     ($($words:tt)*) => {{
         use std::io::Write as _;
-        if writeln!(std::io::stdout(), $($words)*).is_err() {
-            std::process::exit(crate::FAILED.into());
+        if let Err(error) = writeln!(std::io::stdout(), $($words)*) {
+            crate::unwritten(&error);
         }
     }};
 }
@@ -36,6 +36,8 @@ mod run;
 mod scheduler;
 mod sigpipe;
 mod sim;
+mod stack;
+mod streams;
 mod suggest;
 
 use std::process::ExitCode;
@@ -63,11 +65,43 @@ enum Verb {
     Doctor(doctor::Args),
     #[cfg(feature = "bpf")]
     Scheduler(scheduler::Args),
+    #[cfg(not(feature = "bpf"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Scheduler(Missing),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
     #[command(hide = true, name = launch::VIEW_VERB)]
     TakenView,
+}
+
+/// What is said to a verb that another build has.
+#[cfg(not(feature = "bpf"))]
+#[derive(clap::Args)]
+struct Missing {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<std::ffi::OsString>,
+}
+
+impl Verb {
+    /// Does it write data of ours to standard output?
+    fn prints(&self) -> bool {
+        !matches!(self, Self::Run(_) | Self::Scheduler(_))
+    }
+}
+
+/// Ends because data could not be written.
+fn unwritten(error: &std::io::Error) -> ! {
+    eprintln!("wakeful: cannot write to standard output: {error}");
+    std::process::exit(FAILED.into());
+}
+
+/// Refuses to write data to a standard output that we were started without; Rust's runtime has put /dev/null there.
+fn check_output() {
+    if streams::was_closed(libc::STDOUT_FILENO) {
+        eprintln!("wakeful: standard output is closed; open it, for example with `>/dev/null`");
+        std::process::exit(FAILED.into());
+    }
 }
 
 fn run(verb: Verb) -> anyhow::Result<ExitCode> {
@@ -80,6 +114,11 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(args) => doctor::main(args),
         #[cfg(feature = "bpf")]
         Verb::Scheduler(args) => scheduler::main(args),
+        #[cfg(not(feature = "bpf"))]
+        Verb::Scheduler(_) => anyhow::bail!(
+            "this wakeful is built without the scheduler; build it with\n\
+             --features wakeful-cli/bpf,wakeful-preload/bpf (needs libelf and zlib)"
+        ),
         Verb::Completions(args) => completions::main(args, Cli::command()),
         Verb::Man(args) => man::main(args, Cli::command()),
         Verb::TakenView => launch::print_taken_view(),
@@ -88,13 +127,27 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
 
 fn main() -> ExitCode {
     sigpipe::default();
+    stack::with_enough(work)
+}
+
+fn work() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(error) if error.use_stderr() => {
             let _ = error.print();
-            return if error.use_stderr() { FAILED.into() } else { ExitCode::SUCCESS };
+            return FAILED.into();
+        }
+        Err(help) => {
+            check_output();
+            if let Err(error) = help.print() {
+                unwritten(&error);
+            }
+            return ExitCode::SUCCESS;
         }
     };
+    if cli.verb.prints() {
+        check_output();
+    }
     match run(cli.verb) {
         Ok(code) => code,
         Err(error) => {

@@ -109,9 +109,19 @@ pub fn slice() -> View {
     View { name: "slice", available, finding, needs, remedy }
 }
 
-/// Does anybody act on the wishes of what we start?
+/// Does anybody act on the wishes of what we start, without being asked to?
 pub fn wishes_are_heard() -> bool {
     matches!(slice::support(), Support::Ready | Support::TooShort)
+}
+
+/// The scheduler in charge that is an eBPF program, ours or another one.
+fn scheduler() -> Option<String> {
+    read("/sys/kernel/sched_ext/root/ops")
+}
+
+/// Is it ours? Then it acts on the wishes of what `run --scheduled` starts.
+pub fn our_scheduler() -> bool {
+    scheduler().is_some_and(|name| name == "wakeful")
 }
 
 /// The value of [`slice::TUNABLES`] that a program needs whose locks wish, if it is not what it inherits.
@@ -132,15 +142,21 @@ pub fn tunables() -> Option<OsString> {
 /// Schedulers that are eBPF programs.
 pub fn sched_ext() -> View {
     let state = read("/sys/kernel/sched_ext/state");
-    let finding = match &state {
-        Some(state) => match read("/sys/kernel/sched_ext/root/ops") {
-            Some(name) => format!("yes; the scheduler `{name}` is in charge"),
-            None => format!("yes; a scheduler of this kind is {state}"),
-        },
-        None => "no: this kernel has none".to_string(),
+    let finding = match (&state, scheduler()) {
+        (Some(_), _) if our_scheduler() => {
+            "yes: `wakeful scheduler` is in charge of what `wakeful run --scheduled` starts,\nand acts on its threads' wishes and priorities".to_string()
+        }
+        (Some(_), Some(name)) => format!("yes; the scheduler `{name}` is in charge"),
+        (Some(state), None) => format!("yes; a scheduler of this kind is {state}"),
+        (None, _) => "no: this kernel has none".to_string(),
+    };
+    let remedy = match (&state, cfg!(feature = "bpf")) {
+        (Some(state), true) if state == "disabled" => Some("to use it, as root: wakeful scheduler start".to_string()),
+        (Some(_), false) => Some("to use it, build with --features wakeful-cli/bpf,wakeful-preload/bpf".to_string()),
+        _ => None,
     };
     let needs = "Linux 6.12 with CONFIG_SCHED_CLASS_EXT".to_string();
-    View { name: "sched_ext", available: state.is_some(), finding, needs, remedy: None }
+    View { name: "sched_ext", available: state.is_some(), finding, needs, remedy }
 }
 
 /// Processors and limits.

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, ExitCode};
 
 use crate::launch::{self, Launch, Taken};
-use crate::{probe, sigpipe};
+use crate::{probe, sigpipe, streams};
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -27,6 +27,10 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "bpf")]
+    let scheduled = args.scheduled;
+    #[cfg(not(feature = "bpf"))]
+    let scheduled = false;
     let launch = Launch::prepare(args.launch)?;
     #[allow(unused_mut)]
     let mut command = match &launch.program.obstacle {
@@ -36,17 +40,16 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         }
         None => {
             if args.verbose {
-                explain(&launch);
+                explain(&launch, scheduled);
+            } else if let Ok(Taken { instead: Some(instead), .. }) = launch.asked_view() {
+                eprintln!("wakeful: {instead}");
             }
             launch.helped()
         }
     };
     #[cfg(feature = "bpf")]
-    if args.scheduled {
+    if scheduled {
         command.env(bpf::HANDLE_VARIABLE, crate::scheduler::join()?);
-        if args.verbose {
-            eprintln!("wakeful: under the scheduler, with an arena of its own");
-        }
     }
     let error = become_program(&command);
     Err(launch.cannot_run(&error).into())
@@ -56,7 +59,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
 fn become_program(command: &Command) -> io::Error {
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
-            // SAFETY: no other thread runs.
+            // SAFETY: no other thread runs; at most one waits for us (stack.rs).
             unsafe { std::env::set_var(name, value) };
         }
     }
@@ -66,6 +69,7 @@ fn become_program(command: &Command) -> io::Error {
     let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     pointers.push(std::ptr::null());
     sigpipe::restore();
+    streams::close_on_exec();
     // SAFETY: C strings and a null at the end, all alive.
     unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
     let error = io::Error::last_os_error();
@@ -73,14 +77,17 @@ fn become_program(command: &Command) -> io::Error {
     error
 }
 
-fn explain(launch: &Launch) {
+fn explain(launch: &Launch, scheduled: bool) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
     eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
     if let Some(name) = launch.wishing() {
-        eprint_wish(name);
+        eprint_wish(name, scheduled);
     }
     match launch.taken_view() {
+        _ if scheduled && matches!(launch.view(), "auto" | "bpf") => {
+            eprintln!("wakeful: view bpf, kept by the scheduler")
+        }
         Ok(Taken { instead: Some(instead), .. }) => eprintln!("wakeful: {instead}"),
         Ok(Taken { taken, .. }) if launch.view() == "auto" => eprintln!("wakeful: view {taken}, the best one here"),
         Ok(Taken { taken, .. }) => eprintln!("wakeful: view {taken}"),
@@ -93,8 +100,11 @@ fn explain(launch: &Launch) {
 }
 
 /// Who acts on the wishes of this lock.
-fn eprint_wish(name: &str) {
-    if probe::wishes_are_heard() {
+fn eprint_wish(name: &str, scheduled: bool) {
+    if scheduled {
+        eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; the scheduler grants");
+        eprintln!("wakeful: that, once a quantum");
+    } else if probe::wishes_are_heard() {
         eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; it grants that,");
         eprintln!("wakeful: for some microseconds, by the slice extension of restartable sequences");
     } else {

@@ -5,16 +5,21 @@
 //! `stop` (root only). Whom to take in, the kernel says, not the client.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use std::{fs, mem, ptr};
+use std::{fs, mem};
 
 use anyhow::{Context, Result, bail};
 use bpf::scheduler::{self, Config, SLOTS, Scheduler, State};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
 use serde::{Deserialize, Serialize};
 
 /// Divide processors among the programs that ask for it, by what their threads say matters
@@ -197,17 +202,6 @@ pub fn join() -> Result<String> {
     Ok(text)
 }
 
-/// Who is at the other end.
-fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
-    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of_val(&who) as libc::socklen_t;
-    // SAFETY: the pointers are valid and the length is that of the struct.
-    let result = unsafe {
-        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &mut length)
-    };
-    if result == 0 { Ok(who) } else { Err(io::Error::last_os_error()) }
-}
-
 /// A program that was taken in.
 struct Member {
     process: u32,
@@ -246,10 +240,9 @@ fn serve(config: Config) -> Result<ExitCode> {
 }
 
 /// Is there something to read before the time is over?
-fn wait(what: &impl AsRawFd, ms: i32) -> bool {
-    let mut poll = libc::pollfd { fd: what.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one element.
-    unsafe { libc::poll(&mut poll, 1, ms) > 0 }
+fn wait(what: impl AsFd, ms: i64) -> bool {
+    let time = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
+    poll(&mut [PollFd::new(&what, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
 impl Server {
@@ -270,16 +263,16 @@ impl Server {
         stream.set_write_timeout(Some(Duration::from_millis(200)))?;
         let mut word = String::new();
         stream.take(16).read_to_string(&mut word)?;
-        let who = peer(stream)?;
+        let who = net::sockopt::socket_peercred(stream)?;
         self.forget_the_dead();
         match word.as_str() {
-            "join" => match self.take_in(who.pid as u32) {
+            "join" => match self.take_in(who.pid.as_raw_nonzero().get() as u32) {
                 Ok(admission) => {
-                    send(stream, b" ", &[admission.arena.as_raw_fd(), admission.enrol.as_raw_fd()])?;
+                    send(stream, b" ", &[admission.arena.as_fd(), admission.enrol.as_fd()])?;
                 }
                 Err(error) => send(stream, format!("{error:#}").as_bytes(), &[])?,
             },
-            "stop" if who.uid == 0 => {
+            "stop" if who.uid.is_root() => {
                 send(stream, b"stopped", &[])?;
                 return Ok(true);
             }
@@ -314,57 +307,29 @@ impl Server {
     }
 }
 
-/// Room for the descriptors of one message.
-const ROOM: usize = 64;
+/// Descriptors of one message, at most.
+const MOST: usize = 2;
 
 /// A message with descriptors.
-fn send(stream: &UnixStream, text: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
-    let mut part = IoSlice::new(text);
-    let mut room = [0u64; ROOM / 8];
-    let size = size_of_val(descriptors);
-    // SAFETY: the message describes live memory: one part, and control data that fit into the room.
-    let sent = unsafe {
-        let mut message: libc::msghdr = mem::zeroed();
-        message.msg_iov = (&raw mut part).cast();
-        message.msg_iovlen = 1;
-        if !descriptors.is_empty() {
-            message.msg_control = room.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(size as u32) as usize;
-            let head = libc::CMSG_FIRSTHDR(&message);
-            (*head).cmsg_level = libc::SOL_SOCKET;
-            (*head).cmsg_type = libc::SCM_RIGHTS;
-            (*head).cmsg_len = libc::CMSG_LEN(size as u32) as usize;
-            ptr::copy_nonoverlapping(descriptors.as_ptr().cast(), libc::CMSG_DATA(head), size);
-        }
-        libc::sendmsg(stream.as_raw_fd(), &message, libc::MSG_NOSIGNAL)
-    };
-    if sent == text.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+fn send(stream: &UnixStream, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    if !descriptors.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let sent = net::sendmsg(stream, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)?;
+    if sent == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 /// The beginning of an answer, and its descriptors.
 fn receive(stream: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
-    let mut text = [0u8; 4096];
-    let mut part = IoSliceMut::new(&mut text);
-    let mut room = [0u64; ROOM / 8];
-    let mut descriptors = Vec::new();
-    // SAFETY: as in `send`; the kernel wrote the control data, and the descriptors are new and ours.
-    let length = unsafe {
-        let mut message: libc::msghdr = mem::zeroed();
-        message.msg_iov = (&raw mut part).cast();
-        message.msg_iovlen = 1;
-        message.msg_control = room.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&room);
-        let length = libc::recvmsg(stream.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC);
-        let head = libc::CMSG_FIRSTHDR(&message);
-        if length >= 0 && !head.is_null() && (*head).cmsg_type == libc::SCM_RIGHTS {
-            let count = ((*head).cmsg_len - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
-            for index in 0..count {
-                let fd = ptr::read_unaligned(libc::CMSG_DATA(head).cast::<RawFd>().add(index));
-                descriptors.push(OwnedFd::from_raw_fd(fd));
-            }
-        }
-        length
-    };
-    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
-    Ok((String::from_utf8_lossy(&text[..length]).into_owned(), descriptors))
+    let mut text = [0; 4096];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let length = net::recvmsg(stream, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let descriptors = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
+    });
+    Ok((String::from_utf8_lossy(&text[..length]).into_owned(), descriptors.collect()))
 }

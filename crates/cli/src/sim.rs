@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful sim`: the simulated multiprocessor.
 
+use std::borrow::Borrow;
 use std::fs::File;
 use std::io::Read;
 use std::process::ExitCode;
@@ -478,11 +479,40 @@ struct Cell<'a> {
     failure: Option<&'a str>,
 }
 
+/// Refuses what would be simulated, and printed, twice.
+fn once<T: PartialEq + std::fmt::Display>(option: &str, values: &[T]) -> Result<()> {
+    match values.iter().enumerate().find(|(index, value)| values[..*index].contains(value)) {
+        Some((_, value)) => bail!("--{option} has `{value}` twice"),
+        None => Ok(()),
+    }
+}
+
+/// As many at once as there are processors, behind a progress bar of this name.
+fn simulate_all(
+    name: &'static str,
+    jobs: &[(impl Borrow<Machine> + Sync, Workload)],
+    seed: u64,
+) -> Result<Vec<Results>> {
+    let bar = figure::bar(name, jobs.len())?;
+    let results = ::sim::in_parallel(
+        jobs,
+        std::thread::available_parallelism().map_or(1, usize::from),
+        |(machine, workload)| simulate(machine.borrow(), workload, seed),
+        || bar.inc(1),
+    );
+    bar.finish_and_clear();
+    Ok(results.into_iter().collect::<Result<_, _>>()?)
+}
+
 fn sweep(args: &SweepArgs) -> Result<()> {
     let kinds = args.lock.iter().map(|lock| kind(lock)).collect::<Result<Vec<_>>>()?;
     if kinds.windows(2).any(|two| std::mem::discriminant(&two[0]) != std::mem::discriminant(&two[1])) {
         bail!("locks of one kind only can be compared: make a sweep of each kind");
     }
+    once("machine", &args.machine)?;
+    once("processors", &args.processors)?;
+    once("lock", &args.lock)?;
+    once("mp", &args.mp)?;
     let mut places = Vec::new();
     for name in &args.machine {
         let machine = machine(name)?;
@@ -508,15 +538,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
             jobs.push((machine, workload(&run, machine.processors.count.value)?));
         }
     }
-    let bar = figure::bar("sweep", jobs.len())?;
-    let results = ::sim::in_parallel(
-        &jobs,
-        std::thread::available_parallelism().map_or(1, usize::from),
-        |(machine, workload)| simulate(machine, workload, args.seed),
-        || bar.inc(1),
-    );
-    bar.finish_and_clear();
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let results = simulate_all("sweep", &jobs, args.seed)?;
     let mut csv = csv::Writer::from_writer(std::io::stdout());
     for ((machine, mp), results) in places.iter().zip(results.chunks(args.lock.len())) {
         let sound = results.iter().filter(|it| it.failure.is_none()).map(|it| it.estimated_ms);
@@ -644,19 +666,12 @@ fn defaults(args: &DefaultsArgs) -> Result<()> {
             jobs.push((machine, Workload { program, threads, rounds: 1 << 40, vary: 0.2, instances: 1, setting }));
         }
     }
-    let bar = figure::bar("defaults", jobs.len())?;
-    let results = ::sim::in_parallel(
-        &jobs,
-        std::thread::available_parallelism().map_or(1, usize::from),
-        |(machine, workload)| simulate(machine, workload, args.seed),
-        || bar.inc(1),
-    );
-    bar.finish_and_clear();
+    let results = simulate_all("defaults", &jobs, args.seed)?;
     let mut results = results.into_iter();
     let mut csv = csv::Writer::from_writer(std::io::stdout());
     let mut missed = 0;
     for (_, what, _, _, machine, mp, names) in &rows {
-        let rates = results.by_ref().take(names.len()).collect::<Result<Vec<_>, _>>()?;
+        let rates: Vec<_> = results.by_ref().take(names.len()).collect();
         if let Some(failed) = rates.iter().position(|it| it.failure.is_some()) {
             bail!("a simulation of {} failed: {}", names[failed], rates[failed].failure.clone().unwrap_or_default());
         }

@@ -207,3 +207,97 @@ fn shells_complete_the_names_of_locks_and_views() {
         assert!(!script.contains("mcs-block"), "{shell}: `run` offers a lock that it does not take");
     }
 }
+
+/// In a shell with this script, of which `$0` is the command and `$1` the folder.
+fn in_shell(folder: &Path, script: &str) -> (Option<i32>, String, String) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_wakeful")]).arg(folder);
+    shell.env("WAKEFUL_PRELOAD", folder.join("stand-in.so"));
+    outcome(shell.env_remove("WAKEFUL_LOCK").env_remove("WAKEFUL_RWLOCK").env_remove("WAKEFUL_VIEW"))
+}
+
+#[test]
+fn a_program_finds_the_streams_closed_that_we_found_closed() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    let source = "#include <fcntl.h>\nint main() { int open = 0;\n\
+                  for (int fd = 0; fd < 3; fd++) open |= (fcntl(fd, F_GETFD) >= 0) << fd;\n\
+                  return open; }";
+    compile(folder.path(), "streams", source, &[]);
+    for (redirections, open) in [("", 7), ("<&-", 6), (">&-", 5), ("2>&-", 3), ("<&- >&- 2>&-", 0)] {
+        for command in ["\"$1\"/streams", "\"$0\" run -- \"$1\"/streams"] {
+            let (status, ..) = in_shell(folder.path(), &format!("exec {command} {redirections}"));
+            assert_eq!(status, Some(open), "{command} {redirections}");
+        }
+    }
+}
+
+#[test]
+fn data_that_nobody_gets_are_a_failure_with_a_message() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    for (to, reason) in [(">&-", "standard output is closed"), (">/dev/full", "cannot write to standard output")] {
+        for verb in ["locks", "doctor", "sim machines", "compare -n 2 -- true", "--help", "--version"] {
+            let (status, _, stderr) = in_shell(folder.path(), &format!("exec \"$0\" {verb} {to}"));
+            assert!(status == Some(125) && stderr.contains(reason), "{verb} {to}: {status:?} {stderr}");
+        }
+    }
+}
+
+/// `ulimit -s`: neither do we need more, nor is the program's another.
+#[test]
+fn a_small_stack_is_enough() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    let source = "#include <sys/resource.h>\nint main() { struct rlimit l; getrlimit(RLIMIT_STACK, &l);\n\
+                  return l.rlim_cur / 1024; }";
+    compile(folder.path(), "limit", source, &[]);
+    for command in ["\"$1\"/limit", "\"$0\" run -- \"$1\"/limit"] {
+        let (status, _, stderr) = in_shell(folder.path(), &format!("ulimit -s 64; exec {command}"));
+        assert_eq!((status, stderr.as_str()), (Some(64), ""), "{command}");
+    }
+}
+
+#[test]
+fn the_name_of_a_family_leads_to_its_members() {
+    let (status, _, stderr) = outcome(&mut wakeful(&["run", "--lock", "array-queue", "true"]));
+    assert_eq!(status, Some(125));
+    let members = catalog::MUTEXES.iter().map(|entry| entry.name).filter(|name| name.starts_with("array-queue-"));
+    for member in members {
+        assert!(stderr.contains(&format!("`{member}`")), "{member}: {stderr}");
+    }
+    assert!(stderr.lines().all(|line| line.len() < 80), "{stderr}");
+}
+
+#[cfg(not(feature = "bpf"))]
+#[test]
+fn a_build_without_the_scheduler_says_so() {
+    for verb in [&["scheduler"][..], &["scheduler", "start"], &["scheduler", "--help"]] {
+        let (status, _, stderr) = outcome(&mut wakeful(verb));
+        assert_eq!(status, Some(125), "{verb:?}");
+        assert!(stderr.contains("without the scheduler") && stderr.contains("--features"), "{verb:?}: {stderr}");
+    }
+}
+
+/// Under a seccomp filter that kills whoever opens an event.
+#[test]
+fn doctor_survives_what_would_kill_it() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let source = "#include <linux/filter.h>\n#include <linux/seccomp.h>\n#include <stddef.h>\n\
+        #include <sys/prctl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+        int main(int n, char **words) {\n\
+        struct sock_filter filter[] = {\n\
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),\n\
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),\n\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),\n\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };\n\
+        struct sock_fprog program = { 4, filter };\n\
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) return 77;\n\
+        execv(words[1], words + 1); return 78; }";
+    compile(folder.path(), "deadly", source, &[]);
+    let mut doctor = Command::new(folder.path().join("deadly"));
+    let (status, stdout, stderr) = outcome(doctor.args([env!("CARGO_BIN_EXE_wakeful"), "doctor"]));
+    assert!(matches!(status, Some(0 | 1)), "{status:?} {stderr}");
+    assert!(stdout.contains("a seccomp filter ends whoever calls perf_event_open"), "{stdout}");
+    assert!(stdout.contains("WAKEFUL_VIEW=none"), "{stdout}");
+}

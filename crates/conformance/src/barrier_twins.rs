@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
-use sync::barrier::RawBarrier;
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDrained};
 
 macro_rules! twin {
     ($(#[$doc:meta])* $name:ident, [$($field:ident)*], |$this:ident, $parties:ident, $member:ident| $body:block) => {
@@ -210,5 +210,40 @@ impl<P: Platform> RawBarrier<P> for CSchedAsPrinted<P> {
             }
         }
         false
+    }
+}
+
+/// `b-wakeful`, drained, whose last one out wakes nobody.
+pub struct LeavesSilently<P: Platform> {
+    barrier: BWakeful<P>,
+    inside: P::AtomicU32,
+}
+
+impl<P: Platform> RawBarrier<P> for LeavesSilently<P> {
+    type Place = ();
+    type Member = ();
+
+    fn new(parties: u32) -> Self {
+        Self { barrier: BWakeful::new(parties), inside: Atomic::new(0) }
+    }
+    fn places(_: u32) -> usize {
+        0
+    }
+    unsafe fn wait(&self, _: &[()], _: u32, _: &mut ()) -> bool {
+        self.inside.fetch_add(1, Relaxed);
+        let serial = self.barrier.wait();
+        self.inside.fetch_sub(1, Release);
+        serial
+    }
+}
+
+impl<P: Platform> RawBarrierDrained<P> for LeavesSilently<P> {
+    fn drain(&self) {
+        loop {
+            match self.inside.load(Acquire) {
+                0 => return,
+                inside => P::wait(&self.inside, inside, None),
+            };
+        }
     }
 }

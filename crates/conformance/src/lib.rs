@@ -23,6 +23,7 @@ pub mod rwlock;
 pub mod rwlock_twins;
 pub mod semaphore;
 pub mod shuttle;
+pub mod team;
 pub mod threads;
 pub mod twins;
 pub mod twist;

@@ -58,6 +58,13 @@ pub struct Bounds {
     pub executions: usize,
 }
 
+/// Fails unless the exploration of something broken, `what`, fails.
+pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'static) {
+    let bounds = Bounds { preemptions: 3, executions: 20_000 };
+    let found = catch_unwind(AssertUnwindSafe(|| explore(what, settings, bounds, body))).is_err();
+    assert!(found, "loom let {what} pass");
+}
+
 /// Explores `body`; returns the number of executions. On failure says which execution failed: loom is deterministic, the
 /// same test fails there again.
 pub fn explore(name: &str, settings: Settings, bounds: Bounds, body: impl Fn() + Send + Sync + 'static) -> usize {

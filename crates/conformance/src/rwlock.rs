@@ -411,6 +411,79 @@ pub fn aside_pair<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(tries: bool)
     shared.finish();
 }
 
+/// Who waits for a reader to leave, in [`aside_again`].
+#[derive(Clone, Copy)]
+pub enum Waits {
+    /// A writer.
+    Writer,
+    /// A writer that gives up.
+    Until,
+    /// A writer that tries.
+    Tries,
+    /// A reader that upgrades.
+    Upgrades,
+    /// A reader that upgrades, and gives that up.
+    UpgradesUntil,
+}
+
+/// A reader that need not count itself acquires the lock once more, releases that, and again, while another waits for it to leave.
+pub fn aside_again<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(waits: Waits) {
+    let shared = Shared::<M, L>::new();
+    M::register();
+    {
+        let (one, two) = (shared.guard(&(), As::Reader), shared.guard(&(), As::Reader));
+        drop((one, two));
+    }
+    let ours = shared.clone();
+    together::<M>(2, move |index| {
+        // Who has no id counts itself.
+        M::register();
+        let lock = &ours.lock;
+        if index == 0 {
+            let outer = ours.guard(&(), As::Reader);
+            let seen = ours.look();
+            for _ in 0..2 {
+                lock.read_recursive();
+                drop(Guard { shared: &*ours, node: &(), how: As::Reader });
+            }
+            assert!(lock.try_read_recursive(), "a reader could not acquire the lock once more");
+            let inner = Guard { shared: &*ours, node: &(), how: As::Reader };
+            drop(outer);
+            assert_eq!(ours.look(), seen, "a writer got in beside a reader that held the lock twice");
+            drop(inner);
+            return;
+        }
+        if let Waits::Upgrades | Waits::UpgradesUntil = waits {
+            lock.upgradable();
+        }
+        let deadline = soon::<M>(1_000_000);
+        // SAFETY: upgradable where it upgrades; a writer is released once.
+        let writes = unsafe {
+            match waits {
+                Waits::Writer => {
+                    lock.write(&());
+                    true
+                }
+                Waits::Until => lock.write_until(&(), deadline),
+                Waits::Tries => lock.try_write(&()),
+                Waits::Upgrades => {
+                    lock.upgrade();
+                    true
+                }
+                Waits::UpgradesUntil => lock.upgrade_until(deadline),
+            }
+        };
+        if writes {
+            Guard { shared: &*ours, node: &(), how: As::Writer }.work();
+        } else if let Waits::UpgradesUntil = waits {
+            ours.look();
+            // SAFETY: still upgradable.
+            unsafe { lock.unlock_upgradable() };
+        }
+    });
+    shared.finish();
+}
+
 /// A writer, and then readers who meet, after whom another reader need not count itself: it sees what the writer wrote.
 pub fn aside_after_a_writer<M: Machine, L: RawRwLock<M, Node = ()> + 'static>() {
     let shared = Shared::<M, L>::new();
@@ -551,6 +624,29 @@ pub fn upgrading<M: Machine, L: RawRwLockUpgrade<M> + 'static>(threads: u32, rou
             }
         }
     });
+    shared.finish();
+}
+
+/// A lock in a certain state, which counts as free: one waits for a reader to leave, to upgrade, when a writer comes.
+pub fn upgrading_beside<M: Machine, L: RawRwLockUpgrade<M> + 'static>(lock: L) {
+    let shared = Shared::<M, L>::of(lock);
+    let reader = shared.guard(&(), As::Reader);
+    let ours = shared.clone();
+    let upgrader = M::spawn(move || {
+        ours.lock.upgradable();
+        let seen = ours.look();
+        // SAFETY: acquired above, upgraded here, once.
+        unsafe { ours.lock.upgrade() };
+        let writer = Guard { shared: &*ours, node: &(), how: As::Writer };
+        assert_eq!(ours.cell.get(), seen, "a writer got in while another upgraded");
+        writer.work();
+    });
+    let ours = shared.clone();
+    let writer = M::spawn(move || ours.use_as(As::Writer));
+    M::pause();
+    drop(reader);
+    M::join(upgrader);
+    M::join(writer);
     shared.finish();
 }
 

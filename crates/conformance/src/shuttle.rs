@@ -2,6 +2,7 @@
 //! The machine inside shuttle: many random schedules, sequentially consistent.
 
 use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ::shuttle::rand::Rng;
@@ -50,6 +51,12 @@ pub enum Schedules {
     Random,
     /// By priorities that change this often (probabilistic concurrency testing).
     Pct(usize),
+}
+
+/// Fails unless something broken, `what`, fails under one of 20,000 random schedules.
+pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'static) {
+    let explore = || explore(settings, Schedules::Random, 20_000, body);
+    assert!(catch_unwind(AssertUnwindSafe(explore)).is_err(), "shuttle let {what} pass");
 }
 
 /// Runs `body` under `count` schedules from a fixed seed. On failure shuttle prints the schedule; give it to [`replay`].

@@ -25,10 +25,16 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn processors(count: u32) -> u32 {
         count
     }
+    /// Hears what [`Platform::offer_processors`] says.
+    fn offered(count: u32) {
+        let _ = count;
+    }
     /// So many are woken where this many should be.
     fn wakes(count: u32) -> u32 {
         count
     }
+    /// Meanwhile, at a pause.
+    fn pauses() {}
 }
 
 /// Nothing is different.
@@ -212,6 +218,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn hand_off() {
         P::hand_off();
     }
+    fn hands_off() -> bool {
+        P::hands_off()
+    }
     fn priority(thread: ThreadId) -> Priority {
         P::priority(thread)
     }
@@ -269,6 +278,10 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn partition_generation() -> u32 {
         P::partition_generation()
     }
+    fn offer_processors(count: u32) {
+        W::offered(count);
+        P::offer_processors(count);
+    }
     fn cluster() -> u32 {
         P::cluster()
     }
@@ -291,6 +304,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::past(deadline)
     }
     fn pause() {
+        W::pauses();
         P::pause();
     }
     fn nap(ns: u64) {

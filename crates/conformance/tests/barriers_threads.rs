@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every barrier of the catalogue on this computer, with many more threads than processors.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use conformance::twist::{Fickle, Lying, Twisted};
+use conformance::twist::{Fickle, Lying, Twist, Twisted};
 use conformance::{barrier_bodies, long};
 use linux::Linux;
-use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained};
+use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
 const MANY: u32 = 32;
 
@@ -154,4 +155,44 @@ fn sizes() {
     assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);
     assert_eq!(size_of::<BMcsPlace<Linux>>(), 64);
     assert_eq!(size_of::<IncrementalPlace<Linux>>(), 64);
+}
+
+/// With more threads than parties, one that is off its processor for more than half of the episode's numbers still finds its own over.
+#[test]
+fn b_wakeful_sleeping_through_episodes() {
+    type Meanwhile = Option<Box<dyn FnOnce()>>;
+    thread_local! {
+        static MEANWHILE: Cell<Meanwhile> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Away;
+    impl Twist for Away {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn pauses() {
+            if let Some(meanwhile) = MEANWHILE.take() {
+                meanwhile();
+            }
+        }
+    }
+
+    for episodes in [1, 32_767, 32_768, 65_535] {
+        let barrier = Arc::new(BWakeful::<Twisted<Linux, Away>>::new(2));
+        let (ended, ends) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let theirs = barrier.clone();
+            MEANWHILE.set(Some(Box::new(move || {
+                // The other party ends our episode, and another one leaves it alone with the rest.
+                assert!(theirs.wait());
+                theirs.arrive_and_drop();
+                (1..episodes).for_each(|_| assert!(theirs.wait()));
+            })));
+            let serial = barrier.wait();
+            ended.send(serial).unwrap();
+        });
+        let serial = ends.recv_timeout(std::time::Duration::from_secs(120));
+        assert_eq!(serial, Ok(false), "a thread waits for an episode that was over {episodes} episodes ago");
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The checkers find what is broken: barriers with a mistake, orderings weaker than written, wake-ups that get lost.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 use conformance::barrier_twins::*;
 use conformance::loom::{Bounds, Loom};
@@ -10,23 +10,19 @@ use conformance::twist::{Deaf, NoAcquire, NoRelease, OneProcessor, Straight, Twi
 use conformance::{Hints, Settings, barrier_bodies};
 use linux::Linux;
 use platform::RunState;
+use sync::barrier::BWakefulDrained;
 
 /// Waiters sleep.
 const PREEMPTED: Settings =
     Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 10_000_000, generation: 0 };
 
 fn loom_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
-    let bounds = Bounds { preemptions: 3, executions: 20_000 };
-    let found = catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, PREEMPTED, bounds, body))).is_err();
-    assert!(found, "loom let {what} pass");
+    conformance::loom::finds(PREEMPTED, what, body);
 }
 
 fn shuttle_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
     // PCT does not find clears_late.
-    let found =
-        catch_unwind(AssertUnwindSafe(|| conformance::shuttle::explore(PREEMPTED, Schedules::Random, 20_000, body)))
-            .is_err();
-    assert!(found, "shuttle let {what} pass");
+    conformance::shuttle::finds(PREEMPTED, what, body);
 }
 
 macro_rules! twins {
@@ -56,6 +52,35 @@ twins! {
     two_serial: [P, Straight] TwoSerial<P>, 2 x 1;
     leaves_a_child: [P, Straight] LeavesAChild<P>, 3 x 1;
     c_sched_as_printed: [P, OneProcessor] CSchedAsPrinted<P>, 3 x 3;
+}
+
+/// Who drains is left asleep.
+mod leaves_silently {
+    use super::*;
+
+    #[test]
+    fn loom() {
+        type P = Twisted<Loom, Straight>;
+        loom_finds("leaves_silently", barrier_bodies::freeing::<P, LeavesSilently<P>>);
+    }
+
+    #[test]
+    fn shuttle() {
+        type P = Twisted<Shuttle, Straight>;
+        shuttle_finds("leaves_silently", barrier_bodies::freeing::<P, LeavesSilently<P>>);
+    }
+
+    /// The bodies find nothing where the last one out wakes.
+    #[test]
+    fn whole() {
+        type P = Twisted<Shuttle, Straight>;
+        let body = barrier_bodies::freeing::<P, BWakefulDrained<P>>;
+        conformance::shuttle::explore(PREEMPTED, Schedules::Random, 1_000, body);
+        type Q = Twisted<Loom, Straight>;
+        let bounds = Bounds { preemptions: 2, executions: 1_000 };
+        let body = barrier_bodies::freeing::<Q, BWakefulDrained<Q>>;
+        conformance::loom::explore("b-wakeful, freeing", PREEMPTED, bounds, body);
+    }
 }
 
 /// What needs no rare schedule is found on real threads too, if it leaves nobody waiting: a thread that fails does not come to the barrier again.

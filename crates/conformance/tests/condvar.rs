@@ -214,6 +214,25 @@ fn in_state<P: Platform>(state: u32) -> Wakeful<P> {
     unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
 }
 
+/// So many have given up waiting that the count of sleepers is full, or will be with the next: a waiter that comes while a signal finds nobody
+/// asleep is not taken for one of those.
+#[test]
+fn loom_many_gave_up() {
+    loom("condvar, many gave up", 2, 100, || {
+        bodies::signals_of::<Loom, Native<Loom>, _>(in_state(1023 << 22), 1, 2, false)
+    });
+    loom("condvar, nearly many gave up", 2, 100, || {
+        bodies::signals_of::<Loom, Native<Loom>, _>(in_state(1022 << 22), 1, 2, false)
+    });
+}
+
+#[test]
+fn shuttle_many_gave_up() {
+    shuttle("condvar, many gave up", 60, || {
+        bodies::signals_of::<Shuttle, Native<Shuttle>, _>(in_state(1023 << 22), 3, 2, false)
+    });
+}
+
 /// A signal that is left to a woken thread on its way, and meant for a waiter that does not sleep yet; a later waiter sleeps before
 /// that one. It must not take the signal.
 mod a_deferred_signal {

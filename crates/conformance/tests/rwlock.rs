@@ -231,9 +231,12 @@ catalog::rwlocks!(suite);
 /// a writer, or like nobody. (Guards that are forgotten are counted for ever.)
 mod crowd {
     use std::sync::atomic::AtomicU32;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
 
     use super::*;
-    use sync::rwlock::{Native, RawRwLock, TasB};
+    use sync::rwlock::{Native, RawRwLock, RawRwLockRecursive, TasB, Wakeful};
 
     fn stays_full<L: RawRwLock<Linux, Node = ()>>(lock: &L) {
         // SAFETY: acquired only if it returns true, and then released.
@@ -264,6 +267,48 @@ mod crowd {
         let lock: Native<Linux> = unsafe { std::mem::transmute(AtomicU32::new(1 << 31)) };
         stays_full(&lock);
     }
+
+    #[test]
+    fn of_wakeful() {
+        stays_full(&*wakeful(1 << 18));
+    }
+
+    /// So many readers.
+    fn wakeful(readers: u32) -> Arc<Wakeful<Linux>> {
+        let words = [readers << 7, 0, 0, 0].map(AtomicU32::new);
+        // SAFETY: four words, `repr(C)`: readers are counted in the first, from bit 7 on.
+        Arc::new(unsafe { std::mem::transmute::<[AtomicU32; 4], Wakeful<Linux>>(words) })
+    }
+
+    /// A reader that waits for room to read once more does not wait behind a writer that waits for it.
+    #[test]
+    fn a_reader_of_a_crowd_reads_once_more() {
+        const ROOM: u32 = 1 << 18;
+        let lock = wakeful(ROOM - 1);
+        let (ours, theirs) = (lock.clone(), lock.clone());
+        // SAFETY: here and below, each is released once.
+        let writer = move || unsafe {
+            theirs.write(&());
+            theirs.unlock_write(&());
+        };
+        let (ended, ends) = mpsc::channel();
+        thread::spawn(move || {
+            // SAFETY: see above.
+            unsafe { ours.read(&()) };
+            let writer = thread::spawn(writer);
+            // More likely, the writer waits by now.
+            thread::sleep(Duration::from_millis(50));
+            ours.read_recursive();
+            // SAFETY: see above.
+            (0..2).for_each(|_| unsafe { ours.unlock_read(&()) });
+            writer.join().unwrap();
+            ended.send(()).unwrap();
+        });
+        thread::sleep(Duration::from_millis(100));
+        // SAFETY: they are counted.
+        (1..ROOM).for_each(|_| unsafe { lock.unlock_read(&()) });
+        ends.recv_timeout(Duration::from_secs(120)).expect("a reader and a writer wait for each other");
+    }
 }
 
 /// The default, further than the others: every hint at clocks of several speeds (each phase that ends by the clock lasts one look or
@@ -272,6 +317,7 @@ mod default {
     use std::time::Duration;
 
     use super::*;
+    use platform::{Atomic, Platform};
     use sync::rwlock::{Native, Wakeful};
 
     /// COST: ns a look; the longest phase of the algorithm is 500 us, the shortest 100 ns.
@@ -322,6 +368,60 @@ mod default {
     #[test]
     fn loom_bias_recursion() {
         loom("bias and recursion", 2, 500, || bodies::aside::<Loom, Wakeful<Loom>>(2));
+    }
+
+    #[test]
+    fn loom_bias_again() {
+        let all: [fn(); 5] = [
+            || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::Writer),
+            || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::Until),
+            || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::Tries),
+            || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::Upgrades),
+            || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::UpgradesUntil),
+        ];
+        all.into_iter().for_each(|body| loom("bias and recursion, again", 2, 200, body));
+    }
+
+    #[test]
+    fn shuttle_bias_again() {
+        let all: [fn(); 5] = [
+            || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::Writer),
+            || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::Until),
+            || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::Tries),
+            || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::Upgrades),
+            || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::UpgradesUntil),
+        ];
+        all.into_iter().for_each(|body| shuttle("bias and recursion, again", 50, body));
+    }
+
+    /// The words as a fork copies them: a front of the parent's, of generation 2, has `line`, which is not here; and the word's bits.
+    fn copied<P: Platform>(state: u32) -> Wakeful<P> {
+        const { assert!(size_of::<Wakeful<P>>() == 4 * size_of::<P::AtomicU32>()) };
+        let words = [state, 0, 1 << 15 | 2 << 12 | 5, 5 << platform::STAMP_SHIFT | 1];
+        let words = words.map(|word| std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word)));
+        // SAFETY: `Wakeful` is `repr(C)`: `state`, `owner`, `front`, `line`.
+        unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
+    }
+
+    /// DEMAND, SLEEPER and URGENT.
+    const DEMANDED: u32 = 1 << 2 | 1 << 3 | 1 << 5;
+
+    #[test]
+    fn copied_by_fork() {
+        for settings in all() {
+            let settings = Settings { generation: 3, ..settings };
+            let bounds = Bounds { preemptions: 2, executions: 200 * further() };
+            for state in [0, DEMANDED] {
+                let body = move || bodies::exclusion_of::<Loom, _>(copied::<Loom>(state), 2, 1);
+                conformance::loom::explore("rw-wakeful, copied", settings, bounds, body);
+                let body = move || bodies::exclusion_of::<Shuttle, _>(copied::<Shuttle>(state), 4, 2);
+                conformance::shuttle::explore(settings, Schedules::Random, 50 * further(), body);
+            }
+            let body = || bodies::upgrading_beside::<Loom, _>(copied::<Loom>(0));
+            conformance::loom::explore("rw-wakeful, copied, upgrading", settings, bounds, body);
+            let body = || bodies::upgrading_beside::<Shuttle, _>(copied::<Shuttle>(0));
+            conformance::shuttle::explore(settings, Schedules::Random, 50 * further(), body);
+        }
     }
 
     #[test]

@@ -17,13 +17,7 @@ const PREEMPTED: Settings =
     Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, generation: 0 };
 
 fn loom_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
-    loom_finds_with(PREEMPTED, what, body);
-}
-
-fn loom_finds_with(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'static) {
-    let bounds = Bounds { preemptions: 3, executions: 20_000 };
-    let found = catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, settings, bounds, body))).is_err();
-    assert!(found, "loom let {what} pass");
+    conformance::loom::finds(PREEMPTED, what, body);
 }
 
 fn shuttle_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
@@ -131,7 +125,7 @@ macro_rules! orderings {
                     let warned = catalog::entry($name).is_some_and(|entry| entry.wishes);
                     let settings = if warned { Settings::default() } else { PREEMPTED };
                     if sleeps($name) {
-                        loom_finds_with(settings, concat!($name, ", deaf"), || bodies::exclusion::<P, $type>(2, 2));
+                        conformance::loom::finds(settings, concat!($name, ", deaf"), || bodies::exclusion::<P, $type>(2, 2));
                     }
                 }
 

@@ -5,17 +5,36 @@
 //!
 //!     cargo run --release -p wakeful-linux --features bpf --example switch_cost -- [ROUNDS] [MILLISECONDS]
 //!
-//! `foreign`: the threads have no view, but another process, idle, has the bpf one loaded. Root, for bpf. Data on stdout as CSV.
+//! `foreign`: the threads have no view, but another process, idle, has the bpf one loaded. `shared-N`: the observer is a server's, and N
+//! applications, of which all but the measured one sleep, are enrolled with it. `own-50`: 50 applications, each with an observer of its own.
+//! Root, for bpf. Data on stdout as CSV.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use linux::Linux;
 use platform::Platform;
 
-/// (name, value of WAKEFUL_VIEW)
-const CASES: [(&str, &str); 4] = [("none", "none"), ("perf", "perf"), ("bpf", "bpf"), ("foreign", "none")];
+#[derive(Clone, Copy, PartialEq)]
+enum Observer {
+    Absent,
+    Own,
+    Shared,
+}
+use Observer::*;
+
+/// (name, value of WAKEFUL_VIEW, other applications, whose these have)
+const CASES: [(&str, &str, u32, Observer); 7] = [
+    ("none", "none", 0, Absent),
+    ("perf", "perf", 0, Absent),
+    ("bpf", "bpf", 0, Own),
+    ("foreign", "none", 1, Own),
+    ("shared-1", "bpf", 0, Shared),
+    ("shared-50", "bpf", 49, Shared),
+    ("own-50", "bpf", 49, Own),
+];
 
 fn pin() {
     // SAFETY: an all-zero cpu_set_t is valid.
@@ -75,10 +94,28 @@ fn measure(view: &str, time: Duration) -> f64 {
     ns
 }
 
-fn child(view: &str, arguments: &[&str]) -> Command {
+/// A process of this program, which begins when it gets a line.
+fn child(view: &str, shared: &Option<bpf::shared::Observer>, slot: u32, arguments: &[&str]) -> Child {
     let mut command = Command::new("/proc/self/exe");
     command.args(arguments).env("WAKEFUL_VIEW", view).stdin(Stdio::piped()).stdout(Stdio::piped());
-    command
+    // Its descriptors are ours to close once it has inherited them.
+    let admission = shared.as_ref().map(|observer| observer.prepare(slot).expect("a slot"));
+    if let Some(admission) = &admission {
+        command.env(bpf::HANDLE_VARIABLE, admission.hand_over().expect("a handle").to_string());
+    }
+    let mut child = command.spawn().expect("starting itself");
+    if let Some(observer) = shared {
+        let process = bpf::pidfd(child.id()).expect("a pidfd");
+        observer.admit(process.as_fd(), slot).expect("admission");
+    }
+    child.stdin.as_mut().expect("piped").write_all(b"\n").expect("a line");
+    child
+}
+
+fn line(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+    line
 }
 
 fn quantile(sorted: &[f64], q: f64) -> f64 {
@@ -87,20 +124,19 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.first().map(String::as_str) {
-        Some("--measure") => {
+    if let Some(what) = arguments.first().filter(|argument| argument.starts_with("--")) {
+        let _ = std::io::stdin().read(&mut [0]);
+        if what == "--measure" {
             let time = Duration::from_millis(arguments[2].parse().expect("milliseconds"));
             println!("{}", measure(&arguments[1], time));
-            return;
-        }
-        Some("--idle") => {
-            // Loaded until the parent closes our stdin.
+        } else {
             linux::init();
-            println!("loaded");
-            let _ = std::io::stdin().read(&mut [0]);
-            return;
+            Linux::register();
+            println!("ready");
         }
-        _ => {}
+        // Until the parent closes our stdin.
+        let _ = std::io::stdin().read(&mut [0]);
+        return;
     }
     let number = |index: usize, default: u64| {
         arguments.get(index).map_or(default, |text| text.parse().expect("usage: switch_cost [ROUNDS] [MILLISECONDS]"))
@@ -110,30 +146,27 @@ fn main() {
     for round in 0..rounds as usize {
         for turn in 0..CASES.len() {
             let case = (round + turn) % CASES.len();
-            let (name, view) = CASES[case];
-            let idle = (name == "foreign").then(|| {
-                let mut idle = child("bpf", &["--idle"]).spawn().expect("starting itself");
-                let mut line = String::new();
-                BufReader::new(idle.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
-                idle
-            });
-            let output = child(view, &["--measure", view, &time.to_string()]).output().expect("starting itself");
-            if let Some(mut idle) = idle {
-                drop(idle.stdin.take());
-                idle.wait().expect("the idle process");
+            let (name, view, others, observer) = CASES[case];
+            let shared = (observer == Shared).then(|| bpf::shared::Observer::load().expect("an observer"));
+            let mut idle: Vec<_> = (0..others).map(|other| child("bpf", &shared, 2 + other, &["--idle"])).collect();
+            assert!(idle.iter_mut().all(|idle| line(idle) == "ready\n"));
+            let mut measured = child(view, &shared, 1, &["--measure", view, &time.to_string()]);
+            let text = line(&mut measured);
+            for mut process in idle.into_iter().chain([measured]) {
+                drop(process.stdin.take());
+                process.wait().expect("a process");
             }
-            let text = String::from_utf8_lossy(&output.stdout);
             match text.trim().parse::<f64>() {
                 Ok(value) => ns[case].push(value),
                 Err(_) => {
-                    eprintln!("{name}: not measured: {}", String::from_utf8_lossy(&output.stderr).trim());
+                    eprintln!("{name}: not measured; it says above why");
                     std::process::exit(1);
                 }
             }
         }
     }
     println!("case,rounds,switch_ns_median,more_ns_median,ratio_median,ratio_q25,ratio_q75,ratio_min,ratio_max");
-    for (case, (name, _)) in CASES.iter().enumerate() {
+    for (case, (name, ..)) in CASES.iter().enumerate() {
         let sorted = |mut values: Vec<f64>| {
             values.sort_by(f64::total_cmp);
             values

@@ -2,6 +2,7 @@
 //! [`Platform`] on Linux.
 
 mod futex;
+mod memory;
 mod processors;
 mod reading;
 mod registry;
@@ -97,6 +98,10 @@ impl Platform for Linux {
         Self::yield_now();
     }
 
+    fn hands_off() -> bool {
+        registry::live().is_some_and(|registry| registry.scheduled())
+    }
+
     #[inline]
     fn priority(thread: ThreadId) -> Priority {
         match registry::live() {
@@ -160,7 +165,7 @@ impl Platform for Linux {
     }
 
     fn honours_wishes() -> bool {
-        slice::support() == slice::Support::Ready
+        Self::hands_off() || slice::support() == slice::Support::Ready
     }
 
     #[inline]

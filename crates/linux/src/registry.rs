@@ -40,7 +40,7 @@ use platform::ThreadId;
 use crate::view::bpf::Bpf;
 use crate::view::perf::{self, Perf};
 use crate::view::{Attached, Request, Slot, Source, none};
-use crate::{futex, processors, tls};
+use crate::{futex, memory, processors, tls};
 
 /// The greatest generation told in this line of processes, in the lower half. In the upper half the process that told it without
 /// a space; 0 if it had one.
@@ -168,21 +168,15 @@ fn build(view: View) -> Option<Registry> {
     let errno = futex::Errno::save();
     // SAFETY: a fresh mapping, which is ours.
     let registry = unsafe {
-        let start = libc::mmap(
-            null_mut(),
-            SIZE,
-            libc::PROT_READ,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        );
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let start = memory::map(null_mut(), SIZE, libc::PROT_READ, flags, -1);
         if start == libc::MAP_FAILED {
             return None;
         }
         if libc::mprotect(start, RINGS_AT, libc::PROT_READ | libc::PROT_WRITE) != 0
             || libc::madvise(start, RINGS_AT, libc::MADV_WIPEONFORK) != 0
         {
-            libc::munmap(start, SIZE);
+            memory::unmap(start, SIZE);
             return None;
         }
         Registry { start: NonNull::new(start.cast())? }
@@ -216,7 +210,7 @@ fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
         }
         Err(_) => {
             // SAFETY: ours, and nobody has seen it.
-            unsafe { libc::munmap(new.start.as_ptr().cast(), SIZE) };
+            unsafe { memory::unmap(new.start.as_ptr().cast(), SIZE) };
             None
         }
     }
@@ -256,7 +250,7 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
     let claimed = mapped.is_ok() && registry.arena().magic.compare_exchange(0, abi::MAGIC, Relaxed, Relaxed).is_ok();
     if !claimed {
         // SAFETY: as above.
-        unsafe { libc::munmap(registry.start.as_ptr().cast(), SIZE) };
+        unsafe { memory::unmap(registry.start.as_ptr().cast(), SIZE) };
         return Err(mapped.map_or_else(Into::into, |_| bpf::Error::Taken));
     }
     registry.local().enrolment.store(observer.enrolment().number(), Relaxed);
@@ -432,6 +426,11 @@ impl Registry {
     /// HINT: threads that have been registered at one time, at most.
     pub fn registered(&self) -> u32 {
         self.local().high_water.load(Relaxed).saturating_sub(1)
+    }
+
+    /// HINT: does the kernel's scheduler act on what the blocks say of wishes and priorities?
+    pub fn scheduled(&self) -> bool {
+        self.view() == View::Bpf && self.arena().scheduled.load(Relaxed) != 0
     }
 
     /// HINT: threads that run or could; 0 where no view looks. Looks at each.

@@ -82,7 +82,34 @@ fn bpf_status() -> (Option<String>, Option<&'static str>) {
     (Some("this build is without it".into()), Some("build with the cargo feature bpf"))
 }
 
+/// The signal that ends whoever opens an event, if one does: a seccomp filter may kill. Tried in a child.
+fn deadly() -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: the child only makes system calls; a live pointer.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+            let _ = perf::probe();
+            libc::_exit(0);
+        }
+        while child > 0 && libc::waitpid(child, &mut status, 0) != child {
+            if *libc::__errno_location() != libc::EINTR {
+                return None;
+            }
+        }
+    }
+    libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
+}
+
 fn perf_status() -> (Option<String>, Option<&'static str>) {
+    if let Some(signal) = deadly() {
+        let by = if signal == libc::SIGSYS { "a seccomp filter".into() } else { format!("signal {signal}") };
+        return (
+            Some(format!("{by} ends whoever calls perf_event_open")),
+            Some("allow perf_event_open in that filter; until then WAKEFUL_VIEW=none is needed"),
+        );
+    }
     let Err(error) = perf::probe() else { return (None, None) };
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let level: Option<i32> = level.and_then(|text| text.trim().parse().ok());

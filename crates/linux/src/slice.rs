@@ -146,21 +146,12 @@ mod place {
     use core::arch::{asm, global_asm};
 
     use super::{LONG_ENOUGH, Support};
+    use crate::{own_asm, own_variable};
 
-    // The thread's own registration, then the address of its control word. Initial-exec, see tls.rs. The C library's symbols are weak: they
-    // came with glibc 2.35.
-    global_asm!(
-        ".pushsection .tbss.wakeful_rseq,\"awT\",@nobits",
-        ".hidden wakeful_rseq",
-        ".globl wakeful_rseq",
-        ".type wakeful_rseq, @object",
-        ".size wakeful_rseq, 128",
-        ".p2align 6",
-        "wakeful_rseq: .zero 128",
-        ".popsection",
-        ".weak __rseq_offset",
-        ".weak __rseq_size",
-    );
+    // The thread's own registration, then the address of its control word.
+    own_variable!("wakeful_rseq", size 128, align 6);
+    // The C library's, weak: they came with glibc 2.35.
+    global_asm!(".weak __rseq_offset", ".weak __rseq_size");
 
     /// Bytes of our registration.
     const SIZE: usize = 64;
@@ -178,10 +169,9 @@ mod place {
         let value;
         // SAFETY: reads this thread's own variable.
         unsafe {
-            asm!(
-                "mov {a}, qword ptr [rip + wakeful_rseq@GOTTPOFF]",
+            own_asm!(
+                "wakeful_rseq",
                 "mov {v}, qword ptr fs:[{a} + {offset}]",
-                a = out(reg) _,
                 v = lateout(reg) value,
                 offset = const SIZE,
                 options(nostack, preserves_flags, readonly),
@@ -193,10 +183,9 @@ mod place {
     pub fn set(address: usize) {
         // SAFETY: writes this thread's own variable.
         unsafe {
-            asm!(
-                "mov {a}, qword ptr [rip + wakeful_rseq@GOTTPOFF]",
+            own_asm!(
+                "wakeful_rseq",
                 "mov qword ptr fs:[{a} + {offset}], {v}",
-                a = out(reg) _,
                 v = in(reg) address,
                 offset = const SIZE,
                 options(nostack, preserves_flags),
@@ -217,7 +206,7 @@ mod place {
         let offset: usize;
         // SAFETY: reads a constant of the linker's.
         unsafe {
-            asm!("mov {v}, qword ptr [rip + wakeful_rseq@GOTTPOFF]", v = out(reg) offset, options(nostack, preserves_flags, readonly))
+            own_asm!("wakeful_rseq", "mov {v}, {a}", v = lateout(reg) offset, options(nostack, preserves_flags, readonly));
         };
         thread_pointer().wrapping_add(offset)
     }

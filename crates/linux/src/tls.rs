@@ -12,30 +12,52 @@ const STAMP: usize = 0;
 const EPOCH: usize = 4;
 const CLOSED: usize = 8;
 
+/// Declares a variable that each thread has for itself: zeros, hidden, found by the initial-exec model.
+#[cfg(target_arch = "x86_64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! own_variable {
+    ($name:literal, size $size:literal, align $shift:literal) => {
+        core::arch::global_asm!(
+            concat!(".pushsection .tbss.", $name, ",\"awT\",@nobits"),
+            concat!(".hidden ", $name),
+            concat!(".globl ", $name),
+            concat!(".type ", $name, ", @object"),
+            concat!(".size ", $name, ", ", $size),
+            concat!(".p2align ", $shift),
+            concat!($name, ": .zero ", $size),
+            ".popsection",
+        );
+    };
+}
+
+/// `asm!` of one instruction, in which `{a}` is the offset of such a variable from the thread pointer, in a register.
+#[cfg(target_arch = "x86_64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! own_asm {
+    ($name:literal, $instruction:literal, $($operands:tt)*) => {
+        core::arch::asm!(
+            concat!("mov {a}, qword ptr [rip + ", $name, "@GOTTPOFF]"),
+            $instruction,
+            a = out(reg) _,
+            $($operands)*
+        )
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod words {
-    use core::arch::{asm, global_asm};
-
-    global_asm!(
-        ".pushsection .tbss.wakeful_thread,\"awT\",@nobits",
-        ".hidden wakeful_thread",
-        ".globl wakeful_thread",
-        ".type wakeful_thread, @object",
-        ".size wakeful_thread, 12",
-        ".p2align 3",
-        "wakeful_thread: .zero 12",
-        ".popsection",
-    );
+    own_variable!("wakeful_thread", size 12, align 3);
 
     #[inline(always)]
     pub fn get<const OFFSET: usize>() -> u32 {
         let value: u32;
         // SAFETY: reads this thread's own variable, which nobody else writes; clobbers nothing but its outputs.
         unsafe {
-            asm!(
-                "mov {a}, qword ptr [rip + wakeful_thread@GOTTPOFF]",
+            own_asm!(
+                "wakeful_thread",
                 "mov {v:e}, dword ptr fs:[{a} + {offset}]",
-                a = out(reg) _,
                 v = lateout(reg) value,
                 offset = const OFFSET,
                 options(nostack, preserves_flags, readonly, pure),
@@ -48,10 +70,9 @@ mod words {
     pub fn set<const OFFSET: usize>(value: u32) {
         // SAFETY: writes this thread's own variable.
         unsafe {
-            asm!(
-                "mov {a}, qword ptr [rip + wakeful_thread@GOTTPOFF]",
+            own_asm!(
+                "wakeful_thread",
                 "mov dword ptr fs:[{a} + {offset}], {v:e}",
-                a = out(reg) _,
                 v = in(reg) value,
                 offset = const OFFSET,
                 options(nostack, preserves_flags),
@@ -65,10 +86,9 @@ mod words {
         let was: u32;
         // SAFETY: reads and writes this thread's own variable.
         unsafe {
-            asm!(
-                "mov {a}, qword ptr [rip + wakeful_thread@GOTTPOFF]",
+            own_asm!(
+                "wakeful_thread",
                 "cmpxchg dword ptr fs:[{a} + {offset}], {v:e}",
-                a = out(reg) _,
                 v = in(reg) new,
                 offset = const OFFSET,
                 inout("eax") current => was,

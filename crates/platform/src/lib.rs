@@ -106,6 +106,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Gives the processor up in favour of a preempted thread of higher priority, as well as this machine can; may return at once.
     fn hand_off();
 
+    /// HINT: is [`Platform::hand_off`] the papers' call: does it go to the preempted thread of the highest priority, wherever that was
+    /// preempted?
+    fn hands_off() -> bool {
+        false
+    }
+
     /// The user-level priority of a thread; [`Priority::Running`] if it is not known.
     fn priority(thread: ThreadId) -> Priority;
 
@@ -177,6 +183,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// HINT: how often the partition has changed (KE-3, TR 1994, section 3).
     fn partition_generation() -> u32 {
         0
+    }
+
+    /// HINT: so many of its processors this application does not need just now; 0: it wants them all. Whoever divides processors among
+    /// applications may take them when somebody else asks (Uemura and Kan, section 2.2); nobody need listen.
+    fn offer_processors(count: u32) {
+        let _ = count;
     }
 
     /// HINT: which cluster of processors, among which a cache line travels cheaply, the calling thread runs in.

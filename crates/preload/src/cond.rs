@@ -150,8 +150,8 @@ unsafe extern "C" fn wakeful_cond_begin(
                 Ok(deadline) => Some(deadline),
                 Err(error) => return error,
             },
-            _ => match time::deadline(Clock::Monotonic, &*time).and_then(|d| Ok((d.ns, time::clock(clock)?))) {
-                Ok((ns, clock)) => Some(Deadline { ns, clock }),
+            _ => match time::clock(clock).and_then(|clock| time::deadline(clock, &*time)) {
+                Ok(deadline) => Some(deadline),
                 Err(error) => return error,
             },
         };

@@ -7,27 +7,17 @@
 
 #[cfg(target_arch = "x86_64")]
 mod word {
-    use core::arch::{asm, global_asm};
+    use linux::{own_asm, own_variable};
 
-    // Initial-exec, as in tid.rs.
-    global_asm!(
-        ".pushsection .tbss.wakeful_held,\"awT\",@nobits",
-        ".hidden wakeful_held",
-        ".globl wakeful_held",
-        ".type wakeful_held, @object",
-        ".size wakeful_held, 8",
-        ".p2align 3",
-        "wakeful_held: .zero 8",
-        ".popsection",
-    );
+    own_variable!("wakeful_held", size 8, align 3);
 
     #[inline(always)]
     pub fn get() -> usize {
         let value: usize;
         // SAFETY: reads this thread's own variable.
         unsafe {
-            asm!("mov {a}, qword ptr [rip + wakeful_held@GOTTPOFF]", "mov {v}, qword ptr fs:[{a}]",
-                a = out(reg) _, v = lateout(reg) value, options(nostack, preserves_flags, readonly));
+            own_asm!("wakeful_held", "mov {v}, qword ptr fs:[{a}]",
+                v = lateout(reg) value, options(nostack, preserves_flags, readonly));
         }
         value
     }
@@ -36,8 +26,8 @@ mod word {
     pub fn set(value: usize) {
         // SAFETY: writes this thread's own variable.
         unsafe {
-            asm!("mov {a}, qword ptr [rip + wakeful_held@GOTTPOFF]", "mov qword ptr fs:[{a}], {v}",
-                a = out(reg) _, v = in(reg) value, options(nostack, preserves_flags));
+            own_asm!("wakeful_held", "mov qword ptr fs:[{a}], {v}",
+                v = in(reg) value, options(nostack, preserves_flags));
         }
     }
 }

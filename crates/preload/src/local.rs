@@ -23,27 +23,17 @@ impl Reads {
 
 #[cfg(target_arch = "x86_64")]
 mod word {
-    use core::arch::{asm, global_asm};
+    use linux::{own_asm, own_variable};
 
-    // Initial-exec, as in tid.rs.
-    global_asm!(
-        ".pushsection .tbss.wakeful_reads,\"awT\",@nobits",
-        ".hidden wakeful_reads",
-        ".globl wakeful_reads",
-        ".type wakeful_reads, @object",
-        ".size wakeful_reads, 4",
-        ".p2align 2",
-        "wakeful_reads: .zero 4",
-        ".popsection",
-    );
+    own_variable!("wakeful_reads", size 4, align 2);
 
     #[inline(always)]
     pub fn get() -> u32 {
         let value: u32;
         // SAFETY: reads this thread's own variable.
         unsafe {
-            asm!("mov {a}, qword ptr [rip + wakeful_reads@GOTTPOFF]", "mov {v:e}, dword ptr fs:[{a}]",
-                a = out(reg) _, v = lateout(reg) value, options(nostack, preserves_flags, readonly));
+            own_asm!("wakeful_reads", "mov {v:e}, dword ptr fs:[{a}]",
+                v = lateout(reg) value, options(nostack, preserves_flags, readonly));
         }
         value
     }
@@ -52,8 +42,8 @@ mod word {
     pub fn set(value: u32) {
         // SAFETY: writes this thread's own variable.
         unsafe {
-            asm!("mov {a}, qword ptr [rip + wakeful_reads@GOTTPOFF]", "mov dword ptr fs:[{a}], {v:e}",
-                a = out(reg) _, v = in(reg) value, options(nostack, preserves_flags));
+            own_asm!("wakeful_reads", "mov dword ptr fs:[{a}], {v:e}",
+                v = in(reg) value, options(nostack, preserves_flags));
         }
     }
 }

@@ -157,7 +157,12 @@ impl RwLock {
     fn wait_to_read_default(&self, deadline: Option<Deadline>) -> bool {
         let lock = self.lock();
         if self.recursive() {
-            let patience = Deadline { ns: Linux::now_ns() + PATIENCE_NS, clock: Clock::Monotonic };
+            // The deadline, where that comes sooner.
+            let soon = |deadline: &Deadline| {
+                Linux::past(Deadline { ns: deadline.ns.saturating_sub(PATIENCE_NS), ..*deadline })
+            };
+            let patience = || Deadline { ns: Linux::now_ns() + PATIENCE_NS, clock: Clock::Monotonic };
+            let patience = deadline.filter(soon).unwrap_or_else(patience);
             // SAFETY: released by `unlock`.
             if READS.get() == 0 && unsafe { lock.read_until(&(), patience) } {
                 return true;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The calling thread's kernel id, without a system call.
+//! The calling thread's kernel id as the C library knows it, without a system call.
 //!
 //! Recursive and error-checking mutexes compare it, and debuggers read it in `__owner`. It is cached in a thread-local word and believed
 //! only while [`PAGE`] says so: the kernel zeroes that page in a forked child (`MADV_WIPEONFORK`), before any
-//! atfork handler runs there. So, as with the C library, a child does not own what its parent locked.
+//! atfork handler runs there. So, as with the C library, a child does not own what its parent locked; but the child of a bare
+//! fork(2) or clone(2), which the C library does not notice, does: the C library goes by the id that it keeps in the thread's block, and so do we,
+//! by having it lock an error-checking mutex, where the id can be read.
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use crate::real;
 
 #[repr(C, align(4096))]
 struct Page(AtomicU32, [u8; 4092]);
@@ -77,11 +81,29 @@ pub fn init() {
     }
 }
 
+/// What the C library writes into `__owner`; 0 if it does not tell.
+fn as_owner() -> u32 {
+    let mut mutex = libc::PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+    let mutex = &raw mut mutex;
+    // SAFETY: nobody else knows this mutex; `__owner` is at 8, see mutex.rs.
+    unsafe {
+        if real::mutex_trylock(mutex) != 0 {
+            return 0;
+        }
+        let tid = mutex.cast::<u32>().add(2).read_volatile();
+        real::mutex_unlock(mutex);
+        tid
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn ask() -> u32 {
-    // SAFETY: no arguments.
-    let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let tid = match as_owner() {
+        // SAFETY: no arguments.
+        0 => unsafe { libc::syscall(libc::SYS_gettid) as u32 },
+        tid => tid,
+    };
     // Where PAGE reads 0 there is one thread (a fresh child) or the cached words are all empty or right (start).
     word::set(tid);
     PAGE.0.store(WIPES.load(Relaxed), Relaxed);

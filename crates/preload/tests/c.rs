@@ -121,6 +121,11 @@ fn once() {
 }
 
 #[test]
+fn hooks() {
+    same("hooks.c");
+}
+
+#[test]
 fn cxx17() {
     same("cxx17.cc");
 }

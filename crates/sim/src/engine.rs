@@ -136,7 +136,7 @@ pub(crate) struct Processor {
     /// When the thread goes on.
     pub resume: Time,
     pub quantum_end: Time,
-    /// The virtual time of its thread when it came; between processors only the distance to this counts.
+    /// The greatest virtual time with which a thread came; between processors only the distance to this counts.
     pub virtual_time: Time,
     /// KE-2: a preemption was put off then.
     pub put_off: Option<Time>,

@@ -174,7 +174,8 @@ impl Engine {
         let quantum = quantum.saturating_sub(debit).max(self.costs.quantum / 10).max(1);
         let virtual_time = it.virtual_time;
         let it = &mut self.processors[processor];
-        it.virtual_time = virtual_time;
+        // Never back: what a thread is ahead of it by is then a quantum at most.
+        it.virtual_time = it.virtual_time.max(virtual_time);
         it.thread = thread;
         it.last = thread;
         it.put_off = None;

@@ -11,4 +11,5 @@ pub mod once;
 pub mod rwlock;
 pub mod semaphore;
 pub mod spin;
+pub mod team;
 pub mod wait;

@@ -55,6 +55,7 @@
 mod barrier;
 mod condvar;
 mod once;
+pub mod parallel;
 pub mod raw;
 mod rwlock;
 mod semaphore;

@@ -2,7 +2,7 @@
 //! The synthetic program of TR 1994, section 5.4, with a little work: every thread works and then waits for all others, for ever.
 
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use catalog::BarrierVisitor;
@@ -122,24 +122,39 @@ pub fn missing(name: &str) -> bool {
     !openmp_files(name).is_empty() && OpenMp::open(name).is_none()
 }
 
+/// An OpenMP library, which stays.
+pub(super) struct Library(*mut c_void);
+
+impl Library {
+    pub(super) fn find(&self, symbol: &CStr) -> Option<*mut c_void> {
+        // SAFETY: an open library and a C string.
+        Some(unsafe { libc::dlsym(self.0, symbol.as_ptr()) }).filter(|found| !found.is_null())
+    }
+}
+
+pub(super) fn open(name: &str) -> Option<Library> {
+    openmp_files(name)
+        .iter()
+        // SAFETY: a C string; what the libraries' constructors do is harmless.
+        .map(|file| unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })
+        .find(|library| !library.is_null())
+        .map(Library)
+}
+
 impl OpenMp {
     fn open(name: &str) -> Option<Self> {
-        // SAFETY: C strings; libraries are never unloaded; each symbol has the type that both libraries document for it.
+        let library = open(name)?;
+        // SAFETY: each symbol has the type that both libraries document for it.
         unsafe {
-            let library = openmp_files(name)
-                .iter()
-                .map(|file| libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL))
-                .find(|library| !library.is_null())?;
-            let find = |symbol: *const c_char| Some(libc::dlsym(library, symbol)).filter(|found| !found.is_null());
             Some(Self {
                 parallel: std::mem::transmute::<
                     *mut c_void,
                     unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, u32, u32),
-                >(find(c"GOMP_parallel".as_ptr())?),
-                barrier: std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(find(c"GOMP_barrier".as_ptr())?),
-                number: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(find(
-                    c"omp_get_thread_num".as_ptr(),
-                )?),
+                >(library.find(c"GOMP_parallel")?),
+                barrier: std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(library.find(c"GOMP_barrier")?),
+                number: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(
+                    library.find(c"omp_get_thread_num")?,
+                ),
             })
         }
     }

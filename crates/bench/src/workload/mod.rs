@@ -4,6 +4,7 @@
 pub mod barrier;
 pub mod condvar;
 pub mod mutex;
+pub mod parallel;
 pub mod rwlock;
 pub mod switch;
 

@@ -8,28 +8,15 @@ use platform::Platform;
 
 use crate::harness::{self, Plan, Sample};
 use crate::job::JobError;
+use crate::process;
 
 /// Threads that it takes.
 pub const THREADS: usize = 2;
 
-/// Ties the calling thread to the first processor that it may use.
-fn stay_on_one_processor() -> std::io::Result<()> {
-    // SAFETY: zeros are a valid set, and the kernel is told its size.
-    let result = unsafe {
-        let mut all: libc::cpu_set_t = std::mem::zeroed();
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of_val(&all), &mut all);
-        let first = (0..libc::CPU_SETSIZE as usize).find(|&processor| libc::CPU_ISSET(processor, &all));
-        libc::CPU_SET(first.unwrap_or(0), &mut one);
-        libc::sched_setaffinity(0, size_of_val(&one), &one)
-    };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-}
-
 /// Measures switches, in this process, under the view of the environment, which must be `view`.
 pub fn run(view: &str, plan: Plan) -> Result<Sample, JobError> {
     linux::init();
-    stay_on_one_processor()?;
+    process::restrict(0, &process::processors()[..1])?;
     let turn = AtomicU32::new(0);
     let unseen = AtomicU32::new(0);
     let (sample, _) = harness::measure(

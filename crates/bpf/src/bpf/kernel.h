@@ -48,14 +48,20 @@ struct sched_ext_entity {
 	u64 slice;
 } __attribute__((preserve_access_index));
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
 	unsigned int __state;
 	struct bpf_local_storage *bpf_storage;
 	/* What follows is the scheduler's. */
 	int pid;
+	int tgid;
 	struct task_struct *group_leader;
 	const struct cpumask *cpus_ptr;
 	unsigned short migration_disabled;
+	struct sched_entity se;
 	struct sched_ext_entity scx;
 } __attribute__((preserve_access_index));
 

@@ -1,88 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The observer: tells one application which of its threads run.
+ * The observer: tells applications which of their threads run.
  *
- * State. `arena` is the application's arena (intf.h), a map of one element that the application maps into its memory; each
- * loaded observer has its own, so that no application sees another's. `blocks` is task-local storage: which thread block
- * belongs to a task, and under which lease.
+ * State. An application is a *slot*: an arena (intf.h), a map of one element that it maps into its memory, so that no application sees another's.
+ * `members` is task-local storage: which slot's a task is, which thread block belongs to it, and under which lease. One program serves all
+ * applications, and what a switch costs does not depend on how many there are.
+ *
+ * Admission. As with the scheduler, the loader writes the slot into a process's storage, and its threads have what their process has. Who was not
+ * admitted has slot 0, which has an arena where an observer serves one application and whoever has its descriptors.
  *
  * Enrolment. A thread enrols itself by running `enrol` (a program of type SYSCALL, one system call, no memory): it acts on
  * the current task, so that nothing needs translating between pid namespaces and nobody can enrol anybody else. It works for
  * whoever holds the descriptor, privileged or not (Linux 5.19).
  *
- * Observation. `sched_switch` runs at each context switch, with interrupts off, on the switching processor. A task that was never
- * enrolled costs one load (I0). The task that leaves is *preempted* if it could have gone on (the `preempt` argument, or
- * state 0) and else *blocked*; the one that comes is *running*.
- *
- * Invariants
- *   I0  A task without any local storage is not ours.
- *   I1  A block's kernel half is written by one processor at a time: that which switches its thread, in or out.
- *   I2  preempted[c] is the number of tasks with place.counted == c + 1. Both change together, under I1. The class is remembered
- *       because others may change the thread's priority while it is away, and with the task, because a dying thread is still
- *       preempted after the kernel has given up its thread id, when its block may be another's already.
- *   I3  Each switch out, and each enrolment and resignation, which happen while the thread runs, ends the count of the switch out
- *       before it. So no count is left over, although a kernel may keep a switch from us (ours does when one of its own agents
- *       leaves the processor): the thread that came then reads as preempted until its next switch, or until it notices and
- *       enrols again.
- *   I4  A block that was given to another thread has another lease: the last switches of its dead owner change nothing in it.
+ * Observation. `sched_switch` runs at each context switch, with interrupts off, on the switching processor. A task without any local storage is
+ * not ours and costs one load. The task that leaves is *preempted* if it could have gone on (the `preempt` argument, or
+ * state 0) and else *blocked*; the one that comes is *running*. What is written then says arena.h.
  *
  * Rejected. A hash keyed by thread id: wrong in pid namespaces and a lookup for every task of the machine. Storage keyed by
- * a thread pidfd (6.9): three system calls where `enrol` is one, and the holder of the map could enrol foreign tasks.
+ * a thread pidfd (6.9): three system calls where `enrol` is one, and the holder of the map could enrol foreign tasks. A program for each
+ * application: each switch of each would run all of them.
  */
-#include "kernel.h"
-#include "intf.h"
-#include <bpf/bpf_helpers.h>
+#define SLOTS 4096
+#include "arena.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
-struct space {
-	struct wakeful_arena head;
-	struct wakeful_thread threads[WAKEFUL_MAX_THREADS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct space);
-} arena SEC(".maps");
-
-struct place {
-	__u32 index;
-	__u32 lease;
-	__u32 counted; /* 1 + the class in preempted[] under which the task is counted, or 0 (I2) */
+struct member {
+	__u32 slot; /* LOADER for a process's first thread; its others inherit it */
+	struct place place;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct place);
-} blocks SEC(".maps");
+	__type(value, struct member);
+} members SEC(".maps");
 
-static __always_inline struct space *space(void)
+/* The task, if it has a block. */
+static __always_inline struct member *member(struct task_struct *task)
 {
-	__u32 zero = 0;
+	struct member *m = task->bpf_storage ? bpf_task_storage_get(&members, task, 0, 0) : 0;
 
-	return bpf_map_lookup_elem(&arena, &zero);
-}
-
-/* The task's place, if it has one (I0). */
-static __always_inline struct place *place(struct task_struct *task)
-{
-	return task->bpf_storage ? bpf_task_storage_get(&blocks, task, 0, 0) : 0;
-}
-
-/* The block at this place, if it still is the task's (I4). */
-static __always_inline struct wakeful_thread *block(struct space *s, struct place *p)
-{
-	struct wakeful_thread *t;
-
-	if (p->index >= WAKEFUL_MAX_THREADS)
-		return 0;
-	t = &s->threads[p->index];
-	return t->lease == p->lease ? t : 0;
+	return m && m->place.index ? m : 0;
 }
 
 static __always_inline bool runnable(struct task_struct *task)
@@ -92,88 +53,48 @@ static __always_inline bool runnable(struct task_struct *task)
 	return BPF_CORE_READ((struct task_struct___old *)task, state) == 0;
 }
 
-/* The task runs, or ran just now: it is in no count. */
-static __always_inline void uncount(struct space *s, struct place *p)
-{
-	__u32 as = p->counted;
-
-	if (!as)
-		return;
-	p->counted = 0;
-	as--;
-	if (as < WAKEFUL_PRIORITIES)
-		__sync_fetch_and_add(&s->head.preempted[as], -1);
-}
-
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct wakeful_thread *t;
-	struct space *s;
-	struct place *p;
-	__u32 as;
+	struct member *m = member(prev);
 
-	if (!prev->bpf_storage && !next->bpf_storage)
-		return 0;
-	s = space();
-	if (!s)
-		return 0;
-	p = place(prev);
-	if (p) {
-		uncount(s, p);
-		t = block(s, p);
-		if (t) {
-			if (preempt || runnable(prev)) {
-				as = t->priority;
-				if (as >= WAKEFUL_PRIORITIES)
-					as = WAKEFUL_PRIORITIES - 1;
-				t->run_state = WAKEFUL_PREEMPTED;
-				t->preemptions++;
-				p->counted = as + 1;
-				__sync_fetch_and_add(&s->head.preempted[as], 1);
-			} else {
-				t->run_state = WAKEFUL_BLOCKED;
-				t->blocks++;
-			}
-		}
-	}
-	p = place(next);
-	if (p) {
-		uncount(s, p);
-		t = block(s, p);
-		if (t) {
-			t->run_state = WAKEFUL_RUNNING;
-			t->cpu = bpf_get_smp_processor_id();
-		}
-	}
+	if (m)
+		switched_out(space(m->slot), &m->place, preempt || runnable(prev));
+	m = member(next);
+	if (m)
+		switched_in(space(m->slot), &m->place);
 	return 0;
 }
-
-struct wanted {
-	__u32 index;
-	__u32 lease;
-};
 
 /* The calling thread takes the block `index` under `lease`, or, with index 0, gives its block up. */
 SEC("syscall")
 int enrol(struct wanted *wanted)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct space *s = space();
-	struct place *p;
+	struct task_struct *task = bpf_get_current_task_btf(), *leader;
+	struct member *m, *first;
+	struct space *s;
 
-	p = bpf_task_storage_get(&blocks, task, 0, wanted->index ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
-	if (!p || !s)
+	space_type = bpf_core_type_id_local(struct space);
+	m = bpf_task_storage_get(&members, task, 0, wanted->index ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (!m || (!wanted->index && !m->place.index))
 		return 1;
-	/* No switch may see the new index with the old lease, nor count anew: 0 is nobody's lease. */
-	p->lease = 0;
-	barrier();
-	uncount(s, p);
-	if (!wanted->index)
-		return bpf_task_storage_delete(&blocks, task) ? 1 : 0;
-	p->index = wanted->index;
-	barrier();
-	p->lease = wanted->lease;
+	if (!m->place.index) {
+		if (bpf_ksym_exists(bpf_rcu_read_lock))
+			bpf_rcu_read_lock();
+		leader = task->group_leader;
+		first = leader ? bpf_task_storage_get(&members, leader, 0, 0) : 0;
+		if (first)
+			m->slot = first->slot;
+		if (bpf_ksym_exists(bpf_rcu_read_unlock))
+			bpf_rcu_read_unlock();
+	}
+	s = space(m->slot);
+	if (!s)
+		return 1;
+	moved(s, &m->place, wanted);
+	/* What has no storage costs the least; but a process's first thread keeps its slot for the others. */
+	if (!wanted->index && (!m->slot || task->pid != task->tgid))
+		bpf_task_storage_delete(&members, task);
 	return 0;
 }
 

@@ -60,8 +60,6 @@ s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
-void bpf_rcu_read_lock(void) __ksym;
-void bpf_rcu_read_unlock(void) __ksym;
 
 /* Linux 6.19, 6.13, 6.12. The loader drops what follows a triple underscore; what the kernel has of that itself needs another. */
 bool scx_bpf_dsq_insert___v2___here(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
@@ -81,10 +79,6 @@ void scx_bpf_dispatch_from_dsq_set_slice___here(struct bpf_iter_scx_dsq *it__ite
 
 /* Linux 6.19; before, the word is written. */
 bool scx_bpf_task_set_slice___here(struct task_struct *p, u64 slice) __ksym __weak;
-
-#ifndef bpf_ksym_exists
-#define bpf_ksym_exists(symbol) (!!(symbol))
-#endif
 
 static __always_inline void insert(struct task_struct *p, u64 dsq, u64 slice, u64 flags)
 {

@@ -34,14 +34,12 @@
  * end of an extension: starting one may wake a softirq thread, with the run queue's lock held. Preempting a running thread when a higher one wakes: the paper does not
  * either, and a hand-off tells us when it matters.
  */
-#include "kernel.h"
-#include "intf.h"
-#include <bpf/bpf_helpers.h>
+#define SLOTS 64
+#include "arena.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "sched_ext.h"
 
-#define SLOTS 64
 #define LOOK 256
 /* COST: ns. Long against a quantum, short against a person's patience. */
 #define OVERDUE_NS 200000000ULL
@@ -64,29 +62,6 @@ struct {
 	char why[128]; /* and in words */
 } state SEC(".data.state");
 
-struct space {
-	struct wakeful_arena head;
-	struct wakeful_thread threads[WAKEFUL_MAX_THREADS];
-};
-
-/* Makes the compiler describe this type whole, which it does not do for the values of inner maps. */
-__u32 space_type;
-
-struct arena_map {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct space);
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, SLOTS);
-	__type(key, __u32);
-	__array(values, struct arena_map);
-} arenas SEC(".maps");
-
 struct application {
 	__u64 vtime;    /* ns of processor time, by weight */
 	__u64 cpu_ns;   /* processor time */
@@ -107,18 +82,17 @@ struct {
 
 struct thread {
 	__u32 slot;    /* LOADER for a process's first thread; its others inherit it */
-	__u32 index;   /* its block; 0: none */
-	__u32 lease;
-	__u32 counted; /* 1 + the class under which it is counted as preempted, or 0 */
-	__u32 yielded; /* it gave up `left` ns of its quantum */
+	struct place place;
+	__u32 yielded; /* it gave up `left` ns of its quantum, which it had at `since` */
 	__u32 warned;  /* it runs on an extension, since `extended` */
 	__u32 awaited; /* an idle processor is on its way to it */
 	__u32 reserved;
 	__u64 left;
+	__u64 debt;     /* ns, to be deducted from its next quanta */
+	__u64 queued;   /* when it was queued, ns */
+	/* In its processor time, ns, as the kernel counts it: */
 	__u64 extended;
-	__u64 debt;    /* ns, to be deducted from its next quanta */
-	__u64 since;   /* charged up to here */
-	__u64 queued;  /* when it was queued */
+	__u64 since;    /* charged up to here */
 };
 
 struct {
@@ -141,41 +115,10 @@ static __always_inline struct application *application(__u32 slot)
 	return bpf_map_lookup_elem(&applications, &slot);
 }
 
-static __always_inline struct space *space(__u32 slot)
-{
-	__u32 zero = 0;
-	void *map = bpf_map_lookup_elem(&arenas, &slot);
-
-	return map ? bpf_map_lookup_elem(map, &zero) : 0;
-}
-
 /* The thread's block, while it still is the thread's. */
-static __always_inline struct wakeful_thread *block(struct space *s, struct thread *t)
+static __always_inline struct wakeful_thread *block_of(struct thread *t)
 {
-	struct wakeful_thread *b;
-	__u32 index = t->index;
-
-	if (!s || !index || index >= WAKEFUL_MAX_THREADS)
-		return 0;
-	b = &s->threads[index];
-	return b->lease == t->lease ? b : 0;
-}
-
-static __always_inline __u32 priority(struct thread *t)
-{
-	struct wakeful_thread *b = block(space(t->slot), t);
-	__u32 p = b ? b->priority : WAKEFUL_RUNNING_PRIORITY;
-
-	return p < WAKEFUL_PRIORITIES ? p : WAKEFUL_PRIORITIES - 1;
-}
-
-static __always_inline void uncount(struct space *s, struct thread *t)
-{
-	__u32 as = t->counted;
-
-	t->counted = 0;
-	if (s && as && as <= WAKEFUL_PRIORITIES)
-		__sync_fetch_and_add(&s->head.preempted[as - 1], -1);
+	return block(space(t->slot), &t->place);
 }
 
 /* The next quantum, less what the thread owes. */
@@ -189,14 +132,17 @@ static __always_inline __u64 quantum(struct thread *t)
 	return config.quantum_ns - off;
 }
 
-/* The thread has run until now. */
-static __always_inline void charge(struct thread *t, __u64 now)
+/*
+ * The thread has run until now. By the kernel's own count of its processor time, which it brings up to date before `dispatch` and `stopping`: a clock
+ * of ours would leave out what a switch takes, and who switches more often would have more than its share.
+ */
+static __always_inline void charge(struct task_struct *p, struct thread *t)
 {
 	struct application *a = application(t->slot);
-	__u64 ran = now - t->since;
+	__u64 now = p->se.sum_exec_runtime, ran = now - t->since;
 	__u32 weight;
 
-	if (!a || !t->since)
+	if (!a)
 		return;
 	weight = a->weight ? a->weight : WEIGHT;
 	t->since = now;
@@ -204,12 +150,12 @@ static __always_inline void charge(struct thread *t, __u64 now)
 	__sync_fetch_and_add(&a->vtime, ran * WEIGHT / weight);
 }
 
-/* The extension, if the thread runs on one, is over. */
-static __always_inline void settle(struct thread *t, struct wakeful_thread *b, __u64 now)
+/* The extension, if the thread, which has been charged, runs on one, is over. */
+static __always_inline void settle(struct thread *t, struct wakeful_thread *b)
 {
 	if (t->warned) {
 		t->warned = 0;
-		t->debt += now - t->extended;
+		t->debt += t->since - t->extended;
 		if (b)
 			b->warning = 0;
 	}
@@ -284,7 +230,7 @@ static __noinline __u64 pick(__u32 slot, s32 cpu, __u64 now)
 			best = CHOICE(OVERDUE, p->pid);
 			break;
 		}
-		rank = 1 + priority(t);
+		rank = 1 + priority(block_of(t));
 		if (rank > RANK(best))
 			best = CHOICE(rank, p->pid);
 	}
@@ -350,8 +296,8 @@ static __noinline bool anybody(void)
 void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct thread *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? thread(prev) : 0;
-	__u64 now = bpf_ktime_get_ns(), left, choice;
-	struct wakeful_thread *b;
+	__u64 now = bpf_ktime_get_ns(), since, left, choice;
+	struct wakeful_thread *b = 0;
 	struct application *a;
 	__u32 slot = SLOTS;
 
@@ -359,12 +305,15 @@ void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 		a = application(t->slot);
 		if (!a)
 			return;
-		charge(t, now);
+		since = t->since;
+		charge(prev, t);
+		b = block_of(t);
 		if (t->yielded) {
 			t->yielded = 0;
-			left = t->left;
+			settle(t, b);
+			left = t->left - (t->since - since);
 			choice = pick(t->slot, cpu, now);
-			if (left >= LEAST_NS && RANK(choice) > 1 + priority(t) && take(t->slot, cpu, PID(choice), left)) {
+			if ((__s64)left >= (__s64)LEAST_NS && RANK(choice) > 1 + priority(b) && take(t->slot, cpu, PID(choice), left)) {
 				__sync_fetch_and_add(&a->handed, 1);
 				return;
 			}
@@ -372,11 +321,10 @@ void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 			slot = turn(SLOTS);
 			t = 0;
 		} else {
-			b = block(space(t->slot), t);
 			if (b && b->wish != WAKEFUL_PREEMPTABLE) {
 				if (!t->warned) {
 					t->warned = 1;
-					t->extended = now;
+					t->extended = t->since;
 					b->warning = 1;
 					__sync_fetch_and_add(&a->extended, 1);
 					set_slice(prev, config.extension_ns);
@@ -384,7 +332,7 @@ void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 				}
 				__sync_fetch_and_add(&a->refused, 1);
 			}
-			settle(t, b, now);
+			settle(t, b);
 			slot = turn(t->slot);
 		}
 	} else {
@@ -399,7 +347,7 @@ void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 		now_vtime = a->vtime;
 	choice = pick(slot, cpu, now);
 	/* prev's own application goes on: with prev, if nobody stands as high. */
-	if (t && slot == t->slot && RANK(choice) < 1 + priority(t)) {
+	if (t && slot == t->slot && RANK(choice) < 1 + priority(b)) {
 		set_slice(prev, quantum(t));
 		return;
 	}
@@ -434,51 +382,23 @@ void BPF_STRUCT_OPS(wakeful_quiescent, struct task_struct *p, u64 flags)
 void BPF_STRUCT_OPS(wakeful_running, struct task_struct *p)
 {
 	struct thread *t = thread(p);
-	struct wakeful_thread *b;
-	struct space *s;
 
 	if (!t)
 		return;
-	t->since = bpf_ktime_get_ns();
+	t->since = p->se.sum_exec_runtime;
 	t->yielded = 0;
-	s = space(t->slot);
-	uncount(s, t);
-	b = block(s, t);
-	if (b) {
-		b->run_state = WAKEFUL_RUNNING;
-		b->cpu = bpf_get_smp_processor_id();
-	}
+	switched_in(space(t->slot), &t->place);
 }
 
 void BPF_STRUCT_OPS(wakeful_stopping, struct task_struct *p, bool runnable)
 {
 	struct thread *t = thread(p);
-	__u64 now = bpf_ktime_get_ns();
-	struct wakeful_thread *b;
-	struct space *s;
-	__u32 as;
 
 	if (!t)
 		return;
-	charge(t, now);
-	s = space(t->slot);
-	uncount(s, t);
-	b = block(s, t);
-	settle(t, b, now);
-	if (!b)
-		return;
-	if (runnable) {
-		as = b->priority;
-		if (as >= WAKEFUL_PRIORITIES)
-			as = WAKEFUL_PRIORITIES - 1;
-		b->run_state = WAKEFUL_PREEMPTED;
-		b->preemptions++;
-		t->counted = as + 1;
-		__sync_fetch_and_add(&s->head.preempted[as], 1);
-	} else {
-		b->run_state = WAKEFUL_BLOCKED;
-		b->blocks++;
-	}
+	charge(p, t);
+	settle(t, block_of(t));
+	switched_out(space(t->slot), &t->place, runnable);
 }
 
 bool BPF_STRUCT_OPS(wakeful_yield, struct task_struct *from, struct task_struct *to)
@@ -486,7 +406,8 @@ bool BPF_STRUCT_OPS(wakeful_yield, struct task_struct *from, struct task_struct 
 	struct thread *t = thread(from);
 
 	if (t) {
-		settle(t, block(space(t->slot), t), bpf_ktime_get_ns());
+		/* The slice is as of the last tick, as the kernel's count is. */
+		charge(from, t);
 		t->yielded = 1;
 		t->left = from->scx.slice;
 	}
@@ -521,10 +442,12 @@ void BPF_STRUCT_OPS(wakeful_disable, struct task_struct *p)
 	if (!t)
 		return;
 	s = space(t->slot);
-	uncount(s, t);
-	b = block(s, t);
-	if (b)
+	uncount(s, &t->place);
+	b = block(s, &t->place);
+	if (b) {
 		b->run_state = WAKEFUL_UNKNOWN;
+		b->warning = 0;
+	}
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(wakeful_init)
@@ -544,15 +467,18 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(wakeful_init)
 
 void BPF_STRUCT_OPS(wakeful_exit, struct scx_exit_info *info)
 {
+	__u32 slot;
+
 	state.alive = 0;
+	bpf_for(slot, 1, SLOTS) {
+		struct space *s = space(slot);
+
+		if (s)
+			s->head.scheduled = 0;
+	}
 	state.kind = info->kind;
 	bpf_probe_read_kernel_str(state.why, sizeof(state.why), info->reason);
 }
-
-struct wanted {
-	__u32 index;
-	__u32 lease;
-};
 
 /* The calling thread takes the block `index` of its application under `lease`, or, with index 0, gives its block up. */
 SEC("syscall")
@@ -567,15 +493,14 @@ int enrol(struct wanted *wanted)
 	s = space(t->slot);
 	if (!s)
 		return 1;
-	/* No switch may see the new index with the old lease, nor count anew: 0 is nobody's lease. */
-	t->lease = 0;
-	barrier();
-	uncount(s, t);
-	if (!wanted->index && !t->index)
+	if (!wanted->index && !t->place.index)
 		return 1;
-	t->index = wanted->index;
+	moved(s, &t->place, wanted);
+	s->head.scheduled = 1;
 	barrier();
-	t->lease = wanted->lease;
+	/* `exit` may have been faster. */
+	if (!state.alive)
+		s->head.scheduled = 0;
 	return 0;
 }
 

@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use platform::RunState;
 
 use super::{Attached, Slot, Source};
+use crate::memory;
 
 /// Bytes that a thread's event needs: the control page and one data page.
 pub const RING: usize = 2 * PAGE;
@@ -102,13 +103,13 @@ pub fn room(most: usize) -> usize {
     // SAFETY: a fresh mapping, wholly ours; each ring lies inside it, and all go with it.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let space = libc::mmap(core::ptr::null_mut(), size, libc::PROT_READ, flags, -1, 0);
+        let space = memory::map(core::ptr::null_mut(), size, libc::PROT_READ, flags, -1);
         if space == libc::MAP_FAILED {
             return 0;
         }
         let ring = |index: usize| space.cast::<u8>().add(index * RING);
         let room = (0..most).take_while(|&index| attach(ring(index)) == Attached::Yes).count();
-        libc::munmap(space, size);
+        memory::unmap(space, size);
         room
     }
 }
@@ -149,7 +150,7 @@ unsafe fn attach(ring: *mut u8) -> Attached {
         Err(_) => return Attached::Never,
     };
     // SAFETY: MAP_FIXED replaces only pages that the caller owns; read-only means overwrite mode.
-    let mapped = unsafe { libc::mmap(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd, 0) };
+    let mapped = unsafe { memory::map(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd) };
     // Not libc's close, which is a cancellation point: no thread may end inside a lock operation.
     // SAFETY: the descriptor is ours.
     unsafe { libc::syscall(libc::SYS_close, fd) };
@@ -170,13 +171,12 @@ unsafe fn detach(ring: *mut u8) {
     // SAFETY: MAP_FIXED replaces only pages that the caller owns. If it fails for want of memory the old pages stay or the
     // range is unmapped; PROT_NONE|MAP_NORESERVE pages of a range that was mapped before cost nothing, so it does not.
     unsafe {
-        libc::mmap(
+        memory::map(
             ring.cast::<c_void>(),
             RING,
             libc::PROT_READ,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
             -1,
-            0,
         )
     };
 }

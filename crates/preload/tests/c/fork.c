@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,6 +69,47 @@ static int child(void)
 	return count - before == 8000 ? 0 : 1;
 }
 
+// Whom do mutexes with an owner belong to in a child? The C library knows children that it has made itself.
+static pthread_mutex_t owned[2] = { PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP };
+static pthread_rwlock_t written = PTHREAD_RWLOCK_INITIALIZER;
+static const struct timespec passed = { 1, 0 };
+// From glibc 2.34 on.
+extern pid_t _Fork(void) __attribute__((weak));
+
+static void *own(void *arg)
+{
+	for (int i = 0; i < 2; i++)
+		printf(" %d", pthread_mutex_trylock(&owned[i]));
+	printf(" %d", pthread_mutex_timedlock(&owned[1], &passed));
+	for (int i = 0; i < 2; i++)
+		printf(" %d", pthread_mutex_unlock(&owned[i]));
+	return arg;
+}
+
+static void owners(const char *how)
+{
+	pthread_t t;
+
+	printf("%s:", how);
+	fflush(stdout);
+	pid_t pid = *how == 'f' ? fork() : *how == '_' && _Fork ? _Fork() : syscall(SYS_fork);
+	if (!pid) {
+		for (int i = 0; i < 2; i++)
+			printf(" %d", pthread_mutex_trylock(&owned[i]));
+		for (int i = 0; i < 2; i++)
+			printf(" %d", pthread_mutex_unlock(&owned[i]));
+		printf(", %d", pthread_rwlock_timedrdlock(&written, &passed));
+		// Of a recursive one that was the parent's it has one level left.
+		printf(" %d,", pthread_mutex_unlock(&owned[0]));
+		pthread_create(&t, NULL, own, NULL);
+		pthread_join(t, NULL);
+		printf("\n");
+		fflush(stdout);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t t[6];
@@ -78,6 +120,16 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	alarm(120);
+	for (int locked = 0; locked < 2; locked++) {
+		if (locked) {
+			pthread_mutex_lock(&owned[0]);
+			pthread_mutex_lock(&owned[1]);
+			pthread_rwlock_wrlock(&written);
+		}
+		owners("fork");
+		owners("_Fork");
+		owners("syscall(SYS_fork)");
+	}
 	pthread_atfork(prepare, release, release);
 	for (int i = 0; i < 4; i++)
 		pthread_create(&t[i], NULL, contend, NULL);

@@ -198,6 +198,19 @@ static void *waiter(void *arg)
 	return NULL;
 }
 
+// Clocks on which nobody can wait, some of which are none at all.
+static void no_clock(pthread_cond_t *c, pthread_mutex_t *m)
+{
+	static const clockid_t clocks[] = { -1, -2, -3, CLOCK_BOOTTIME, CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID,
+					    CLOCK_MONOTONIC_COARSE, 77, -77 };
+	struct timespec passed = { 1, 0 }, far = { 1LL << 40, 0 };
+	for (unsigned i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+		printf("clock %d: ", clocks[i]);
+		printf("%s, ", name(pthread_cond_clockwait(c, m, clocks[i], &passed)));
+		printf("%s\n", name(pthread_cond_clockwait(c, m, clocks[i], &far)));
+	}
+}
+
 static void conds(void)
 {
 	struct timespec t = { 1, 0 };
@@ -224,6 +237,7 @@ static void conds(void)
 	SHOW(pthread_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &t));
 	SHOW(pthread_cond_clockwait(&cond, &mutex, CLOCK_REALTIME, &t));
 	SHOW(pthread_cond_clockwait(&cond, &mutex, CLOCK_PROCESS_CPUTIME_ID, &t));
+	no_clock(&cond, &mutex);
 	SHOW(by_other(pthread_mutex_trylock, &mutex));
 	SHOW(pthread_mutex_unlock(&mutex));
 
@@ -327,6 +341,7 @@ static void delegated(void)
 	SHOW(pthread_cond_timedwait(&pcond, &pshared, &at));
 	at = in(CLOCK_MONOTONIC, 20);
 	SHOW(pthread_cond_clockwait(&pcond, &pshared, CLOCK_MONOTONIC, &at));
+	no_clock(&pcond, &pshared);
 	SHOW(pthread_mutex_unlock(&pshared));
 	SHOW(pthread_mutex_destroy(&pshared));
 	pthread_mutex_lock(&mutex);
@@ -335,6 +350,7 @@ static void delegated(void)
 	while (!(error = pthread_cond_timedwait(&pcond, &mutex, &at)) && turns++ < 1000)
 		;
 	printf("shared with a mutex that is not: %s\n", name(error));
+	no_clock(&pcond, &mutex);
 	SHOW(pthread_cond_signal(&pcond));
 	SHOW(pthread_mutex_unlock(&mutex));
 	SHOW(pthread_cond_destroy(&pcond));

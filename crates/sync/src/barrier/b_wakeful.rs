@@ -37,8 +37,8 @@
 //! | e, 0, n | e, 1, n | W3, about to sleep |
 //!
 //! `calls`: how often sleepers were woken. `parties`: arrivals that the next episode will need. `mood`, `mood_since`, `mood_cpu`: what was
-//! learned, see [`BWakeful::judge`]. Hints: races between writers lose a lesson, no more. `inside` (drained): threads between
-//! their arrival and their return.
+//! learned, see [`BWakeful::judge`]. Hints: races between writers lose a lesson, no more. `inside` (drained): bits 1-31 threads between
+//! their arrival and their return; bit 0 DRAINING, somebody sleeps until there are none.
 //!
 //! `mood`, where more threads than processors (and fewer):
 //!
@@ -64,9 +64,11 @@
 //! A1. Subtract one from the arrivals needed. A2. Where one was needed, begin the next episode. If A2 saw SLEEPERS: A3. add one to
 //! `calls`, A4. wake all.
 //! W1. Spin or yield while the episode is ours. W2. Take `calls`. W3. Set SLEEPERS, if the episode is still
-//! ours. W4. Sleep while `calls` is what W2 saw. W5. Drained: subtract one from `inside`.
+//! ours. W4. Sleep while `calls` is what W2 saw. W5. Drained: leave `inside`; the last one
+//! out who finds DRAINING wakes whoever sleeps there, by the address alone.
 //! J1. Add one to the arrivals needed, then one to `parties`. D1. Take one from `parties`, then arrive without waiting.
-//! F1. `drain` waits until `inside` is 0.
+//! F1. `drain` waits until nobody is inside: spins briefly, then sets DRAINING and sleeps on `inside`. Each change of it ends the sleep or keeps it
+//! from beginning, and W5 has one change for both the count and the look at DRAINING, so none is missed.
 //! L1. With leaves: add one to the own cluster's leaf. L2. Who finds the leaf without a carrier becomes it: takes what has
 //! accumulated, arrives for all of it (A1, A2), and looks again before it stops (L3). A carrier that is preempted stops nobody who
 //! would not wait for it anyway.
@@ -106,8 +108,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, with and without leaves, joining and leaving, more threads than parties; twins without a check of
-//! the episode (I1), that release early, and that forget sleepers (I3).
+//! `conformance`: real threads, loom, shuttle, with and without leaves, joining and leaving, more threads than parties, one of them away for most of the
+//! episode's numbers; twins without a check of the episode (I1), that release early, that forget sleepers (I3), and whose last one out does not wake (F1).
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
@@ -177,6 +179,9 @@ const TRIAL_MS: u32 = 8;
 const RATE_MS: u32 = 16;
 /// COST: what two threads with a processor each must do better than before they have tried to sleep: 10 us a round.
 const LEAST_RATE: u32 = 1_600;
+/// One thread inside, and the bit below: see the theory.
+const INSIDE: u32 = 2;
+const DRAINING: u32 = 1;
 /// COST: ns between looks where somebody is about to be done.
 const NAP_NS: u64 = 50_000;
 
@@ -372,7 +377,7 @@ impl<P: Platform> BWakeful<P> {
     /// Has the episode ended, in this state?
     #[inline(always)]
     fn over(state: u32, mine: u16) -> bool {
-        (episode(state).wrapping_sub(mine) as i16) > 0
+        episode(state) != mine
     }
 
     #[inline(always)]
@@ -587,6 +592,12 @@ impl<P: Platform> BWakeful<P> {
     pub fn wait(&self) -> bool {
         self.waited(self.arrive(1))
     }
+
+    /// Arrives, and does not wait: for a party that cannot come again before the others have passed.
+    #[inline]
+    pub fn arrive_only(&self) {
+        self.arrive(1);
+    }
 }
 
 impl<P: Platform> RawBarrier<P> for BWakeful<P> {
@@ -665,10 +676,14 @@ impl<P: Platform> BWakefulDrained<P> {
     #[inline]
     pub fn wait(&self) -> bool {
         // Before our arrival, without which nobody can be in F1.
-        self.inside.fetch_add(1, Relaxed);
+        self.inside.fetch_add(INSIDE, Relaxed);
         let serial = self.barrier.wait();
+        let inside = &raw const self.inside;
         // ORDER: Release (W5), pairs with F1.
-        self.inside.fetch_sub(1, Release);
+        if self.inside.fetch_sub(INSIDE, Release) == INSIDE | DRAINING {
+            // The barrier may be gone by now; only the address is used.
+            P::wake(inside, 1);
+        }
         serial
     }
 }
@@ -692,9 +707,21 @@ impl<P: Platform> RawBarrier<P> for BWakefulDrained<P> {
 
 impl<P: Platform> RawBarrierDrained<P> for BWakefulDrained<P> {
     fn drain(&self) {
-        // ORDER: Acquire (F1), pairs with W5.
-        while self.inside.load(Acquire) != 0 {
-            P::nap(NAP_NS);
+        // Those who come out may be running, or run when we yield, as they did at the barrier.
+        for _ in 0..SPIN_PAUSES.min(P::PAUSES) {
+            if self.inside.load(Relaxed) == 0 {
+                break;
+            }
+            P::pause();
         }
+        if self.inside.load(Relaxed) != 0 {
+            let mut inside = self.inside.fetch_or(DRAINING, Relaxed) | DRAINING;
+            while inside != DRAINING {
+                P::wait(&self.inside, inside, None);
+                inside = self.inside.load(Relaxed);
+            }
+        }
+        // ORDER: Acquire (F1), pairs with W5.
+        self.inside.swap(0, Acquire);
     }
 }

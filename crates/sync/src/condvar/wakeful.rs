@@ -15,17 +15,17 @@
 //! |-------|------------|---------------------------------------------------------------------------------------|
 //! | 0-1   | standby    | 0 none; 1 waits, awake; 2 signalled                                                    |
 //! | 2-4   | generation | [`Platform::generation`] of the process that wrote the rest                            |
-//! | 5-9   | in flight  | sleepers woken that have not run yet; at most this many, see I3                        |
-//! | 10-12 | skip       | 1: a waiter may stand by; n: n - 1 times `REST` waits sleep, about, before one may; 0: nobody waited yet, as 8 |
+//! | 5-9   | in flight  | sleepers woken that have not run yet; never too high, see I3                           |
+//! | 10-12 | skip       | 1: a waiter may stand by; n: n - 1 times `REST` waits sleep, about, before one may; 0: nobody waited yet, the first makes it 7 |
 //! | 13-21 | pending    | signals given to sleepers whose wake-up is left to those in flight                     |
-//! | 22-31 | sleepers   | sleepers that no signal was given to; at least this many, see I2; 1023 is "many"       |
+//! | 22-31 | sleepers   | sleepers that no signal was given to; never too low, see I2; 1023 is "many"            |
 //!
 //! # Invariants
 //!
 //! I1. One standby at most, and nobody takes its place between its signal and its leaving: a newcomer cannot
 //! steal the signal.
-//! I2. Who is about to sleep on the present sequence, or does, is counted in `sleepers`, or a wake-up for it is owed: counted in
-//! `pending`, or being made by a thread in S3 or L1. `sleepers` may count too many (who leaves by itself does not count itself out): that costs
+//! I2. Who is about to sleep on the present sequence, or sleeps, is counted in `sleepers`, or a wake-up for it is owed: counted in
+//! `pending`, or being made by a thread in S3 or L1, by a broadcast, by who is cancelled, or by who called S5. `sleepers` may count too many (who leaves by itself does not count itself out): that costs
 //! a useless system call, after which S4 corrects it. It never counts too few.
 //! I3. Each thread counted in `in flight` was woken by the kernel and will do L1. The count may be too low
 //! (broadcast and cancellation zero it): that costs an earlier wake-up. It is never too high, or `pending` could be stuck.
@@ -37,9 +37,10 @@
 //! preempted, go back to W1 as a sleeper. Sleeper: W5 sleep while `sequence` is what W1 read. Woken: L1 if `pending`, take one, change `sequence`, wake one;
 //! else count out of `in flight`. Acquire the mutex.
 //!
-//! Signal: S1 if a standby waits, mark it signalled. S2 else if a sleeper is counted and as many as there are processors are in flight, move one from `sleepers` to
-//! `pending`. S3 else if a sleeper is counted, move one from `sleepers` to `in flight`, change `sequence`, wake one. S4 if nobody was asleep: whoever was counted
-//! before S3 finds the sequence changed and leaves by itself, so the count was too high; zero it, unless somebody changed `state`.
+//! Signal: S1 if a standby waits, mark it signalled. S2 else if a sleeper is counted and as many as there are processors are in flight (or 31), move one from `sleepers` to
+//! `pending` and change `sequence`; not if either is full. S3 else if a sleeper is counted, move one from `sleepers` to `in flight`, change `sequence`, wake one. S4 if nobody was asleep: whoever was counted
+//! before S3 finds the sequence changed and leaves by itself, so the count was too high; zero it and `pending`, and count out of `in flight`; if somebody changed `state`, L1 instead. But where `sleepers` is
+//! many, who counts itself in between does not change it: then broadcast, which zeroes it before it changes `sequence`.
 //!
 //! A signal, or broadcast, to be delivered later: S5 if one sleeper is counted and nothing else, count it out, change `sequence`; whoever called wakes one.
 //! It is not counted in flight: nobody could correct that if it was not asleep, because the condition variable may be gone by then.
@@ -72,7 +73,7 @@
 //! Standing by at the first waits: condition variables made for a wait or two (RocksDB makes one for each write) have no history to go by, and all poll in vain:
 //! 0.4 to 0.6 times the C library's throughput with 32 threads, and beside foreign busy processes. Spinning on `sequence`: every spinner leaves at every signal. A count of signals that waiters take from: a newcomer steals. Changing `sequence`
 //! before counting: a waiter that comes between is counted out, is not asleep yet, and then sleeps on the new sequence
-//! uncounted. Polling for as long as a sleep and a wake-up take (40 us): beside foreign busy processes, where the partner waits for this
+//! uncounted. Polling for so long (SPIN_NS) again after a poll in vain, without `skip`: beside foreign busy processes, where the partner waits for this
 //! processor, a fifth of the C library's throughput. Passing on after the mutex is acquired, which would batch more: a broadcast and destroy under the mutex would wait for a waiter that waits for it.
 //!
 //! # Checked by
@@ -368,6 +369,9 @@ impl<P: Platform> Wakeful<P> {
                 self.sequence.fetch_add(1, Relaxed);
             } else if !self.wake_one() {
                 // S4.
+                if new & SLEEPERS == SLEEPERS {
+                    return self.broadcast_slow();
+                }
                 let right = new & !(SLEEPERS | PENDING);
                 let right = if right & IN_FLIGHT != 0 { right - IN_FLIGHT_ONE } else { right };
                 if self.state.compare_exchange(new, right, Relaxed, Relaxed).is_err() {

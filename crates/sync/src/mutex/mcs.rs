@@ -25,7 +25,7 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | WAITING | ASLEEP | the waiter (A5) |
-//! | ASLEEP | WAITING | the predecessor's predecessor, waking it early (R4), or the waiter, woken for nothing |
+//! | ASLEEP | WAITING | the predecessor's predecessor, waking it early (R4) |
 //! | WAITING, ASLEEP | GRANTED | the predecessor (R3) |
 //!
 //! # Invariants
@@ -33,7 +33,8 @@
 //! I1. One node of the queue is granted (or was put into an empty queue), and its thread holds the lock.
 //! I2. A node stays where it is from A1 until its thread's unlock has returned. Its predecessors come to it only before they grant it; its successor until it has
 //! linked itself (A3), for which unlock waits (R2).
-//! I3. A node that is ASLEEP is woken by whoever changes that: every such change is a swap or compare-and-swap that sees it.
+//! I3. A node that is ASLEEP is woken by whoever changes that: every such change is a swap or compare-and-swap that sees it. (A waiter that woke for nothing leaves it
+//! ASLEEP, whether it sleeps again or spins, and is woken once more, perhaps in vain.)
 //! I4. After R1's null or R3 the releaser touches neither the lock nor another's node: they may be freed by then. Wake-ups, and the count of those who nap, use addresses only.
 //!
 //! # Protocol

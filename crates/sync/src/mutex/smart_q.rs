@@ -10,7 +10,7 @@
 //!   and wait behind itself for ever while the releaser frees the lock. We settle what is behind the node first (R3, R5).
 //! - The releaser passes over at most `SKIPS` threads. With a hint that is always wrong, the figure's releaser chases for
 //!   ever those whom it passed over and who queue again.
-//! - Where KE-1 is not honoured, as on Linux, a waiter that sees its predecessor off its processor naps, because that is often the holder. The releaser passes
+//! - Where KE-1 is not honoured, as on Linux without the slice extension, a waiter that sees its predecessor off its processor naps, because that is often the holder. The releaser passes
 //!   over who naps as over who is preempted, and it queues again. Where KE-1 is honoured it spins, as in the figure: the predecessor is a waiter who will be passed
 //!   over, and a nap would give a quantum away for that.
 //! - The figure's node has a field `next_done` that it never uses; it belongs to figure 2.

@@ -56,7 +56,7 @@
 //! W3. A waiter that finds free a lock for which somebody else runs too (it saw it held by a thread that runs, or was in line) looks
 //!     SAMPLES times more. If one owner has it again, the lock is *hot*: it leaves it and naps (standby) or goes to Q1 (arrival).
 //! W4. If the owner hardly ever has it, or shares itself, the lock is not what the threads wait for: the thread *shares*, that is, it
-//!     takes locks when it finds them free, until it waits for more than an eighth of its time.
+//!     takes locks when it finds them free, until it waits for more than a quarter of its time.
 //! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby for SPIN_NS, or has demanded the lock for
 //!     TURN_NS; of a holder of whom nobody knows whether it runs, for less, as in W1.
 //! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was
@@ -79,7 +79,8 @@
 //!
 //! R1 release -> A1, A2, A3 acquire publishes the protected data; all other changes of the word are read-modify-writes, which
 //! continue the release sequence. Q1 release -> acquire load in Q2 (unlink) and Q3 publishes OLDER and OLDEST. Q3 release -> Q2 acquire
-//! (STATE) publishes what the former role wrote in the blocks; where the role passes by RELAY, A3 and G2 release -> Q4 acquire does. Hints are relaxed.
+//! (STATE) publishes what the former role wrote in the blocks; where the role passes by RELAY, A3 release -> Q4 acquire does. (G2 publishes nothing: who has a deadline
+//! found the line empty when it took the role, and wrote no links.) Hints are relaxed.
 //!
 //! # Under the scheduler
 //!
@@ -89,15 +90,17 @@
 //! sleep; "does not run" costs a sleep and a wake-up a section. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
 //! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER; one that comes through exactly eight forks, one in
 //! the other, without being touched, is not told from the process's own. *Signal handler* that waits for another lock
-//! while its thread is in line: STATE is not IDLE, so it does not join a line (W2). One that forks by `_Fork` there and
+//! while its thread is in line: STATE is not IDLE, so it does not join a line (W2). While the handler runs its thread keeps its place, and the role when that comes; if
+//! the handler waits for a thread that is in line behind it, both wait for ever (POSIX has no such handlers). One that forks by `_Fork` there and
 //! goes on waiting in the child is not provided for.
 //!
 //! # Fairness and space
 //!
-//! Sleepers are served oldest first, one a turn. A turn is TURN_NS and what the kernel adds until it runs the standby, up to a tick if it
-//! queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS (but
+//! Sleepers are served oldest first, one a turn. A turn is TURN_NS, or twice that beside a holder that does not run, and what the kernel adds until it runs the
+//! standby, up to a tick if it queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS (but
 //! `try_lock` at any time). So a waiter in line waits for as many turns as threads came before it, as long as the kernel runs each standby within the grace at some time:
-//! starvation-free under that, not FIFO. Waiters with a deadline have no place in line; after TURN_NS they take any free lock. 4 bytes.
+//! starvation-free under that, not FIFO. Waiters with a deadline have no place in line; after TURN_NS they take a free lock without W3, and leave the
+//! grace of W7 once, at the first demand that they meet. 4 bytes.
 //!
 //! # Rejected
 //!
@@ -184,7 +187,7 @@ const PATIENCE_NS: u64 = 100_000;
 const TURN_NS: u64 = 500_000;
 /// A standby that demanded leaves the thread that steps aside this long to set RELAY.
 const RELAY_NS: u64 = 500;
-/// A free lock is left to a standby that demanded it this long; one that runs needs a tenth.
+/// A free lock is left to a standby that demanded it this long; one that runs needs a tenth, or RELAY_NS more where nobody steps aside.
 const GRACE_NS: u64 = 2_000;
 
 // COST: of W8, tuned on simulated machines of 64 processors (`wakeful sim defaults`): nobody had a real one.
@@ -222,7 +225,8 @@ impl<P: StaticPlatform, N> Wakeful<P, N> {
 }
 
 impl<P: Platform, N: Preemption> Wakeful<P, N> {
-    /// Can it be that the calling thread holds the lock? False: it does not. True: it does, or a thread without an id does.
+    /// Can it be that the calling thread holds the lock? False: it does not, or took it under another id (before a fork, or before it unregistered). True: it
+    /// does, or a thread without an id does.
     pub fn may_be_mine(&self) -> bool {
         let word = self.word.load(Relaxed);
         word & LOCKED != 0 && (owner(word) == ThreadId::NONE || owner(word) == P::current())
@@ -636,6 +640,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 P::nap_beside(&self.word, waiter.nap);
                 waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
                 waiter.hot = false;
+                waiter.grace = None;
                 // It has no place in line, so it is not to be choosy for longer than a turn.
                 waiter.share = waiter.roomy && waiter.share || P::now_ns() >= waiter.arrived + TURN_NS;
                 return;
@@ -776,7 +781,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 }
 
-/// W4. Does this thread share locks now? It stops when it waits for more than an eighth of its time.
+/// W4. Does this thread share locks now? It stops when it waits for more than a quarter of its time: with an eighth, one of
+/// several threads was often found not to share, which cost up to a third of the rate (8 threads, 5 lines, 2000 units outside).
 fn shares<P: Platform>(me: ThreadId, now: u64, roomy: bool) -> bool {
     if me == ThreadId::NONE {
         return false;
@@ -786,7 +792,7 @@ fn shares<P: Platform>(me: ThreadId, now: u64, roomy: bool) -> bool {
     let sum = between.load(Relaxed) / 8 * 7 + since;
     between.store(sum, Relaxed);
     match mode::<P>(me) {
-        mode if mode & SHARING != 0 && waited.load(Relaxed) < sum / 8 => true,
+        mode if mode & SHARING != 0 && waited.load(Relaxed) < sum / 4 => true,
         mode if mode > SHARING && roomy => {
             set_mode::<P>(me, mode - 1);
             true
@@ -851,10 +857,10 @@ fn keep<P: Platform>(me: ThreadId) {
     }
 }
 
-/// The thread met a lock that is nearly always free: it may share. False while it is banned.
+/// The thread met a lock that is nearly always free: it may share, if it does not already. False while it is banned.
 fn try_share<P: Platform>(me: ThreadId, roomy: bool) -> bool {
     if me == ThreadId::NONE || mode::<P>(me) != 0 {
-        return false;
+        return is_sharing::<P>(me);
     }
     set_mode::<P>(me, if roomy { SHARING | ROUNDS } else { SHARING });
     P::word(me, WAITED).store(0, Relaxed);

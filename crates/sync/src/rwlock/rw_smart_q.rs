@@ -13,7 +13,7 @@
 //! - In figure 6 a reader that finds its predecessor active goes on although that one, at the same moment, may be passing over it. Here the
 //!   newcomer says that it is in before it links itself (A3, A4 of `rw-queue`).
 //! - At most `SKIPS` threads are passed over at once: with a hint that is always wrong the figures chase for ever those who queue again.
-//! - Where KE-1 is not honoured, as on Linux, a waiter that sees its predecessor off its processor naps, because that is often the holder. Where it is honoured it
+//! - Where KE-1 is not honoured, as on Linux without the slice extension, a waiter that sees its predecessor off its processor naps, because that is often the holder. Where it is honoured it
 //!   spins, as in the figure: see `smart-q`.
 //!
 //! # State

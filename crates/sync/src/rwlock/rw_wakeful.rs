@@ -17,7 +17,7 @@
 //! | bits of `state` | name | meaning |
 //! |---|---|---|
 //! | 0 | WRITER | held by a writer |
-//! | 1 | UPGRADABLE | held by the one reader that may upgrade; not counted in READERS |
+//! | 1 | UPGRADABLE | held by the one reader that may upgrade; not counted in READERS. Beside WRITER: that is not inside yet (B3, B5) |
 //! | 2 | DEMAND | the front has waited its time: others should leave the lock to it |
 //! | 3 | SLEEPER | the front, or an upgrader, may sleep on this word |
 //! | 4 | UPGRADING | the upgradable reader waits for the readers to leave |
@@ -32,28 +32,32 @@
 //!
 //! # Invariants
 //!
-//! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. When it is set UPGRADABLE is not, and READERS counts only threads between A1 and A4 (and, until B5, recursive readers of A5).
+//! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. UPGRADABLE is set beside it exactly until that thread has completed B5, if it has to. When WRITER is set
+//!     alone, nobody else is inside, and READERS counts only threads between A1 and A4.
 //! I2. DEMAND and URGENT are set by the front only. They are cleared by who takes the lock in spite of them (A3), by the front when it gets the lock or gives up.
 //! I3. While a thread sleeps on `state`, SLEEPER is set, or who cleared it is about to wake all, or it has been woken. At most two sleep there: the front and an upgrader.
 //! I4. SLEEPER is set only in a state that keeps the sleeper out. Only these clear it: a release that changes the state by compare-and-swap (it wakes), who takes the lock in
 //!     spite of a demand (it wakes), the front itself if no upgrader can be asleep.
 //! I5. After its releasing step a thread uses nothing of the lock but the address of `state`.
 //! I6. A reader that is in without being counted has the lock in its place. While there is one, BIASED is set, or the thread with WRITER has not completed B3.
+//! I7. A recursive reader that has the lock does not wait for the one that waits for it to leave: A5, W3.
 //!
 //! # Protocol
 //!
-//! A1. Reader: add READER; done unless WRITER, UPGRADING or DEMAND was set (recursive reader: WRITER), or 2^18 readers are there. Writer: free (whatever the VERSION) -> WRITER. Upgradable: set it, unless WRITER, UPGRADABLE or DEMAND is, or 2^18 readers are.
-//! A4. A reader that added itself in vain takes that back, waking as R1 does. A5. Recursive reader: not in vain, if it has the lock in its own place.
+//! A1. Reader: add READER; done unless WRITER, UPGRADING or DEMAND was set (recursive reader: WRITER without UPGRADABLE), or 2^18 readers are there. Writer: free (whatever the VERSION) -> WRITER. Upgradable: set it, unless WRITER, UPGRADABLE or DEMAND is, or 2^18 readers are.
+//! A4. A reader that added itself in vain takes that back, waking as R1 does. A5. Recursive reader, if
+//! WRITER and UPGRADABLE are set: not in vain, because it may have the lock in its place, or have had it there: a release empties the place and leaves the count, whichever of the two acquisitions it is for.
 //! B0. A counted reader that finds another one inside, once in 64 releases: counts that in `owner`, where each writer's store begins anew; after QUIET_ENOUGH times sets BIASED. B1. Reader, if BIASED is set, instead of A1: compare-and-swap the lock into the
 //! own place, if that is empty. B2. Done if the state is still BIASED and nobody demands or upgrades; else empty the place, and A1.
-//! B3. Who takes WRITER (A1, A2, U1) clears BIASED in the same step; if it was set, it goes through all places, waiting while one has the lock in it. B5. Then for READERS to be 0. If it
-//! may not wait (`try`, deadline) it goes back, setting BIASED again. B4. A reader with the lock in its place leaves by emptying that. One that is neither there nor counted came in under another id (fork, another thread): it takes back
+//! B3. Who takes WRITER (A1, A2, U1) from a biased state clears BIASED and sets UPGRADABLE in the same step; it goes through all places, waiting while one has the lock in it. B5. Then, when READERS is 0, in one
+//! step with seeing that, it clears UPGRADABLE. If it may not wait (`try`, deadline) it goes back, setting BIASED again. B4. A reader with the lock in its place leaves by emptying that. One that is neither there nor counted came in under another id (fork, another thread): it takes back
 //! its R1, waking who slept because of it, and empties whichever place has the lock in it, which is as good. A counted reader that leaves between these two may take that place for its own: then R1 again, for the count that it left. Two threads of a forked child may have one id, and so
 //! one place, until the older registers anew: whoever finds the place empty has it, the other is counted, and whoever leaves first empties it.
 //! Wait. W1. If sharing was found to pay lately (F2), look at the state with growing gaps, for ARRIVAL_NS at most, while the holder runs and nobody demands. A2. Take it when it is free.
 //! A3. If it is free and demanded: take it nevertheless after GRACE_NS (WAKING_NS if the front is being woken), or at once if the front is known to be preempted, but not if URGENT.
-//! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front.
-//! W3. Where there are processors to spare ([`Platform::roomy`]) a reader does not get into line for ROOMY_NS: it would let the others in one after the other. The front, too, stays awake for ROOMY_NS.
+//! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front. W3. But not a recursive
+//! reader beside no writer, or one that drains, for which there is no room: it naps.
+//! W4. Where there are processors to spare ([`Platform::roomy`]) a reader does not get into line for ROOMY_NS: it would let the others in one after the other. The front, too, stays awake for ROOMY_NS.
 //! N1. With `N`: wish before A1 and B1, withdraw the wish while waiting and after R1, R2 and B4; as `rw-tas-b-np` does.
 //! Front. F1. Count by VERSION how often others use the lock within two samples. F2. Seldom, but at all: remember that sharing pays. F3. More often than HOT for one thread: nap for a turn; then set DEMAND.
 //! F4. Look with growing gaps; take the lock when it is free (A2), clearing DEMAND. F5. After PATIENCE_NS set DEMAND, whatever the hints say, after URGENT_NS also URGENT. F6. If the writer does not run, or SPIN_NS after the demand, set SLEEPER
@@ -77,12 +81,12 @@
 //! processors are free for that reader. *Uncounted reader preempted*: B3 knows which, and naps. *Front preempted*: passed over (A3) until it has waited URGENT_NS; it demands again when it runs. *More threads than processors*: all but those who run
 //! at all sleep in line. *Hint stale*: "runs" costs at most ARRIVAL_NS or SPIN_NS of looking; "does not run" costs a sleep and a wake-up; a front wrongly thought preempted is passed at most until URGENT.
 //! Neither touches I1 to I5. *Killed while holding*: lost. *Fork*: a `line` held by a front of another generation is unlocked by the first who comes (only in the few instructions between locking
-//! `line` and writing `front` would a fork find it held by nobody).
+//! `line` and writing `front`, and between clearing that and unlocking, would a fork find it held by nobody).
 //!
 //! # Fairness and space
 //!
 //! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
-//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
+//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands, and the former a writer that is not inside yet. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
 //! A guard that is forgotten, of a lock that ends: the next lock at its address may find itself read for ever.
 //! Read locks held at one time, nested ones counted: 2^18; one more waits as if for a writer, and `try` fails. So guards that are forgotten, which are counted for ever, never make room for a writer. 16 bytes, and a cache line for each thread
 //! of the process, used once it reads a biased lock. A writer that ends the bias pays a look at each thread's line, once in 2,000 reads at most.
@@ -91,13 +95,13 @@
 //!
 //! Comparing and swapping readers in: fails when two come at once. Waking at each release that leaves sleepers: see `mutex::Wakeful`. Waking all waiting readers at once: on few processors they only
 //! queue there. Letting go of SLEEPER in R1 by a second step: the lock may be gone (I5). A hot lock told by how often it is found busy: does not tell short sections from a slow user's, and the looks
-//! themselves slow the user down. A table of places found by hashing, as BRAVO's: two threads may meet in one. Waking the writer of B3: the reader
-//! would have to look at the lock after leaving it (I5); so that writer naps. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
+//! themselves slow the user down. A table of places found by hashing, as BRAVO's: two threads may meet in one. Letting a recursive reader in beside a writer in B3 because its own place has the lock: it has released
+//! that, and not the count, when it comes again. Waking the writer of B3: the reader would have to look at the lock after leaving it (I5); so that writer naps. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
 //!
 //! # Checked by
 //!
 //! `conformance`: real threads, loom (all hints, three speeds of the clock), shuttle, with deadlines, upgrades and recursion; the twins that lose a reader, let a writer in, forget the sleepers, keep readers apart,
-//! starve a writer and let go while they upgrade are caught, and so is each ordering weakened (`cargo xtask mutate`), and a `try` that does not go back. A copied word after fork: `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
+//! starve a writer and let go while they upgrade are caught, and so is each ordering weakened (`cargo xtask mutate`), and a `try` that does not go back. Words copied by a fork: there, and `crates/wakeful/tests/rwlock.rs`. The checkers know no time: what the turns are worth is measured.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -114,6 +118,8 @@ const SLEEPER: u32 = 1 << 3;
 const UPGRADING: u32 = 1 << 4;
 const URGENT: u32 = 1 << 5;
 const BIASED: u32 = 1 << 6;
+/// Both: held by a writer that is not inside yet, but in B3 or B5.
+const DRAINING: u32 = WRITER | UPGRADABLE;
 const READER: u32 = 1 << 7;
 const READERS: u32 = 0x7_ffff << 7;
 /// So many readers keep the next one out: the upper half of READERS is for those who have added themselves in vain.
@@ -158,7 +164,7 @@ const SAMPLE_NS: u64 = 1_000;
 const HOT: u32 = 12;
 /// Where there are processors to spare a reader looks, and the front stays awake, this long (see W8 of `mutex::Wakeful`).
 const ROOMY_NS: u64 = 1_000_000;
-/// For so long (in units of 2^20 ns, about 1 ms) a lock that was found not to be hot passes for such.
+/// For so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down to a unit, a lock that was found not to be hot passes for such.
 const SHARED_MS: u32 = 1;
 /// A free lock is left to a front that demands it this long ...
 const GRACE_NS: u64 = 2_000;
@@ -225,7 +231,24 @@ impl Want {
         }
     }
 
-    /// What it adds to the state.
+    /// Does this state keep it out?
+    #[inline]
+    fn kept_out(self, word: u32) -> bool {
+        // A5. It may be one of the readers for whom the writer waits.
+        let goes_before = self == Self::ReadRecursive && word & (DRAINING | MANY) == DRAINING;
+        word & self.excluded() != 0 && !goes_before
+    }
+
+    /// The state with it, after one in which it may have the lock.
+    #[inline]
+    fn added_to(self, word: u32) -> u32 {
+        match self {
+            Self::Write if word & BIASED != 0 => word & !BIASED | DRAINING,
+            _ => word + self.unit(),
+        }
+    }
+
+    /// What it adds to the state, where that is not biased.
     #[inline]
     fn unit(self) -> u32 {
         match self {
@@ -259,10 +282,6 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        if want == Want::ReadRecursive && self.has_room() && self.reads_aside() {
-            // A5. A writer waits for us already: it must wait for this, too.
-            return true;
-        }
         self.after_read(self.state.fetch_sub(READER, Relaxed));
         self.wait(want, deadline)
     }
@@ -295,7 +314,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
         let arrived = P::now_ns();
         let roomy = P::roomy();
-        // W3.
+        // W4.
         let stays = roomy && matches!(want, Want::Read | Want::ReadRecursive);
         let mut grace = None;
         let mut displaced = false;
@@ -306,7 +325,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             if want != Want::ReadRecursive && !stays && (displaced && word & DEMAND == 0 || !self.shared(arrived)) {
                 break;
             }
-            if word & want.excluded() == 0 && (word & URGENT == 0 || want == Want::ReadRecursive) {
+            if !want.kept_out(word) && (word & URGENT == 0 || want == Want::ReadRecursive) {
                 if word & DEMAND == 0 || want == Want::ReadRecursive || self.may_pass(word, &mut grace) {
                     if self.take(word, want, false, deadline) {
                         return true;
@@ -321,6 +340,11 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             }
             if deadline.is_some_and(P::past) {
                 return false;
+            }
+            if want == Want::ReadRecursive && word & DRAINING != WRITER {
+                // W3. There is no room.
+                P::nap(NAP_NS);
+                continue;
             }
             let now = P::now_ns();
             if stays && now < arrived + ROOMY_NS {
@@ -365,8 +389,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     return false;
                 }
             } else if uses > 0 {
-                // Never 0.
-                let at = (since >> 20) as u32 | 1;
+                // Never 0: rather a unit too late.
+                let at = ((since >> 20) as u16).max(1) as u32;
                 let front = self.front.load(Relaxed);
                 self.front.store(front & !SHARED | at << SHARED_SHIFT, Relaxed);
             }
@@ -374,7 +398,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let mut demanded = P::now_ns();
         loop {
             let word = self.state.load(Relaxed);
-            if word & want.excluded() == 0 {
+            if !want.kept_out(word) {
                 if self.take(word, want, true, deadline) {
                     return true;
                 }
@@ -452,8 +476,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     fn take(&self, word: u32, want: Want, in_front: bool, deadline: Option<Deadline>) -> bool {
         // Who sleeps because of UPGRADABLE, or to upgrade, is woken by others.
         let sleeper = if word & UPGRADABLE == 0 { SLEEPER } else { 0 };
-        let biased = if want == Want::Write { BIASED } else { 0 };
-        let new = (word & !(DEMAND | URGENT | sleeper | biased)) + want.unit();
+        let new = want.added_to(word & !(DEMAND | URGENT | sleeper));
         // ORDER: Acquire (A2), pairs with R1 and R2.
         if self.state.compare_exchange(word, new, Acquire, Relaxed).is_err() {
             return false;
@@ -473,7 +496,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         P::wait(&self.state, new, deadline);
     }
 
-    /// The front gives up.
+    /// The front gives up, or is not here.
     fn withdraw(&self) {
         let mut word = self.state.load(Relaxed);
         loop {
@@ -492,7 +515,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             && (front & GENERATION) >> GENERATION_SHIFT != P::generation()
             && self.front.compare_exchange(front, front & SHARED, Relaxed, Relaxed).is_ok()
         {
-            self.state.fetch_and(!(DEMAND | URGENT | SLEEPER), Relaxed);
+            self.withdraw();
             // SAFETY: the thread that locked it is not here, and only one thread gets here.
             unsafe { self.line.unlock(&()) };
         }
@@ -536,10 +559,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     fn try_take(&self, want: Want, also: u32) -> bool {
         let mut word = self.state.load(Relaxed);
-        while word & (want.excluded() | also) == 0 {
-            let biased = if want == Want::Write { BIASED } else { 0 };
+        while !want.kept_out(word) && word & also == 0 {
             // ORDER: Acquire (A1), pairs with R1 and R2.
-            match self.state.compare_exchange_weak(word, (word & !biased) + want.unit(), Acquire, Relaxed) {
+            match self.state.compare_exchange_weak(word, want.added_to(word), Acquire, Relaxed) {
                 Ok(_) => return want != Want::Write || self.alone(word, Until::Now, BIASED),
                 Err(now) => word = now,
             }
@@ -556,7 +578,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         // ORDER: Acquire (A1), pairs with R1 and R2.
         let was = self.state.fetch_add(READER, Acquire);
         if was & heeded != 0 {
-            return self.read_slow(want, deadline);
+            return want == Want::ReadRecursive && !want.kept_out(was) || self.read_slow(want, deadline);
         }
         if was & READERS != 0 && (was >> VERSION_SHIFT).is_multiple_of(P::PAUSES.min(VERSIONS)) {
             self.readers_meet();
@@ -660,27 +682,28 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 }
             }
         }
-        // A reader in its place may have acquired the lock once more meanwhile, and counted itself (A5).
-        // ORDER: Acquire (B5), pairs with R1.
-        while self.state.load(Acquire) & READERS != 0 {
+        // A recursive reader may have counted itself meanwhile (A5).
+        loop {
+            let word = self.state.load(Relaxed);
+            if word & READERS == 0 {
+                // ORDER: Acquire (B5), pairs with R1.
+                if self.state.compare_exchange(word, word & !UPGRADABLE, Acquire, Relaxed).is_ok() {
+                    return true;
+                }
+                continue;
+            }
             match until {
                 Until::Now => return false,
                 Until::Deadline(deadline) if P::past(deadline) => return false,
                 _ => P::nap(NAP_NS),
             }
         }
-        true
     }
 
-    /// One reader more can be counted, and one for each thread besides.
-    fn has_room(&self) -> bool {
-        self.state.load(Relaxed) & MANY == 0
-    }
-
-    /// The calling thread reads, and the lock does not count it.
-    fn reads_aside(&self) -> bool {
-        let me = P::current();
-        me != ThreadId::NONE && P::reading(me).load(Relaxed) == self.address()
+    /// U1. The state with the one that may upgrade as writer.
+    #[inline]
+    fn upgraded(word: u32) -> u32 {
+        Want::Write.added_to(word & !(UPGRADABLE | UPGRADING))
     }
 
     /// The calling thread has taken WRITER from this state: is it alone? If not, and it may not wait, it keeps `instead`.
@@ -690,7 +713,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         if word & BIASED == 0 || self.drain(until) {
             return true;
         }
-        self.release(WRITER, instead);
+        self.release(DRAINING, instead);
         false
     }
 
@@ -740,9 +763,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         loop {
             let word = self.state.load(Relaxed);
             if word & READERS == 0 {
-                let new = word & !(UPGRADABLE | UPGRADING | BIASED) | WRITER;
                 // ORDER: Acquire (U1), pairs with R1.
-                if self.state.compare_exchange(word, new, Acquire, Relaxed).is_ok() {
+                if self.state.compare_exchange(word, Self::upgraded(word), Acquire, Relaxed).is_ok() {
                     // UPGRADING is gone in either case.
                     return self.alone(word, deadline.into(), UPGRADABLE | BIASED);
                 }
@@ -840,17 +862,7 @@ impl<P: Platform, N: Preemption> RawRwLockRecursive<P> for Wakeful<P, N> {
 
     #[inline]
     fn try_read_recursive(&self) -> bool {
-        Self::inside(|| {
-            self.try_take(Want::ReadRecursive, 0)
-                || self.has_room() && self.reads_aside() && {
-                    // A5. Counted, and then looked at again: until it registers anew, a thread of a forked child may take another's place for its own.
-                    self.state.fetch_add(READER, Relaxed);
-                    self.reads_aside() || {
-                        self.after_read(self.state.fetch_sub(READER, Relaxed));
-                        false
-                    }
-                }
-        })
+        Self::inside(|| self.try_take(Want::ReadRecursive, 0))
     }
 
     #[inline]
@@ -891,7 +903,7 @@ impl<P: Platform, N: Preemption> RawRwLockUpgrade<P> for Wakeful<P, N> {
         let mut word = self.state.load(Relaxed);
         while word & READERS == 0 {
             // ORDER: Acquire (U1), pairs with R1.
-            match self.state.compare_exchange_weak(word, word & !(UPGRADABLE | BIASED) | WRITER, Acquire, Relaxed) {
+            match self.state.compare_exchange_weak(word, Self::upgraded(word), Acquire, Relaxed) {
                 Ok(_) => return self.alone(word, Until::Now, UPGRADABLE | BIASED),
                 Err(now) => word = now,
             }

@@ -22,7 +22,7 @@
 //! |-------|------------|-------------------------------------------------------------------------|
 //! | 0-15  | sleepers   | threads between W3 and L1; 65535 is "many", and stays                    |
 //! | 16-18 | generation | [`Platform::generation`] of the process that wrote the rest             |
-//! | 19-21 | skip       | times [`REST`] waits to come, about, that shall not stand by, because one stood by in vain, or too many did not |
+//! | 19-21 | skip       | 0: new, nobody has waited; else 1, and times [`REST`] waits to come, about, that shall not stand by, because nobody knows yet whether that pays, one stood by in vain before it had slept, or too many did not |
 //! | 22-27 | turns      | tokens that standbys took while others slept, since the last pause (`skip`) on that account |
 //!
 //! # Invariants
@@ -40,7 +40,7 @@
 //!
 //! Take: A1 where tokens > 0, subtract one; A2 if SLEEPERS and there were more than AHEAD, wake one; L1 a thread that counted itself counts itself out;
 //! L2 the last one clears SLEEPERS, and if somebody has counted itself meanwhile, sets it again and wakes as many as there are tokens.
-//! Wait: W1 become standby, if there is none and spinning is worth while (and this wait need not skip it); poll; W2 after a while, or when a thread that could use the processor is
+//! Wait: W1 become standby, if there is none and spinning is worth while (and this wait need not skip it, as the first of a semaphore must); poll; W2 after a while, or when a thread that could use the processor is
 //! preempted, W3 count oneself into `sleepers`; W4 at 0 tokens set SLEEPERS (and clear STANDBY, if it is one's own), and sleep while the word stays so.
 //! Add: R1 in one step add a token and learn the flags; R2 if SLEEPERS, wake one (I4). R2 knows the address only: the
 //! semaphore may be gone. Give up (deadline, signal, cancellation): standby: W4 without sleeping; L1; L2. Who slept looks for a token once more; the kernel says that it was not woken, so it
@@ -66,7 +66,8 @@
 //!
 //! # Rejected
 //!
-//! glibc's one 64-bit word of value and number of sleepers: wakes one sleeper at each token, who finds it taken. The adding thread clearing SLEEPERS
+//! A standby at a new semaphore: some programs make one for each wait (CPython's `Condition`), and all of them poll in vain (threads in Python's
+//! `Barrier`: 1.6 times the processor time). glibc's one 64-bit word of value and number of sleepers: wakes one sleeper at each token, who finds it taken. The adding thread clearing SLEEPERS
 //! (as mutexes do) and the woken one setting it again: only one wake-up is ever on its way. A hand-off of the token to the sleeper: each token then costs a
 //! context switch. Who was woken in vain standing by in spite of a skip: where the waiters share a processor it polls while those who were woken for
 //! the same tokens wait for it, unseen, because a thread that has been woken but does not run yet looks asleep (a bounded buffer of 16 on one processor: a fifth
@@ -252,10 +253,12 @@ impl<P: Platform> Wakeful<P> {
         let rested = instead && (P::now_ns() / POLL_NS).is_multiple_of(u64::from(REST.min(P::PAUSES)));
         self.change_crowd(|crowd| {
             let crowd = if crowd & COUNT == COUNT { crowd } else { crowd + 1 };
-            match (in_vain, rested && crowd & SKIP != 0) {
-                (true, _) => crowd | SKIP,
-                (false, true) => crowd - SKIP_ONE,
-                (false, false) => crowd,
+            match crowd & SKIP {
+                _ if in_vain => crowd | SKIP,
+                0 => crowd | SKIP.min(SKIP_ONE.saturating_mul(P::PAUSES)),
+                SKIP_ONE => crowd,
+                _ if rested => crowd - SKIP_ONE,
+                _ => crowd,
             }
         });
     }
@@ -311,7 +314,7 @@ impl<P: Platform> Wakeful<P> {
             if !waiter.counted || waiter.woken {
                 // HINT: false where no view looks: then the standby polls, for SPIN_NS at most.
                 let free = state & STANDBY == 0 && !P::higher_preempted(Priority::LockWaiter);
-                if free && self.change_crowd(|crowd| crowd) & SKIP == 0 {
+                if free && self.change_crowd(|crowd| crowd) & SKIP == SKIP_ONE {
                     // W1.
                     waiter.standby = self.state.compare_exchange(state, state | STANDBY, Relaxed, Relaxed).is_ok();
                     waiter.woken &= !waiter.standby;

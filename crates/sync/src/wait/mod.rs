@@ -208,7 +208,7 @@ pub const LOOK_PAUSES: u32 = 64;
 ///
 /// The papers' second-level scheduler runs it again when no thread of higher priority wants the processor. Linux has no such
 /// call: `sched_yield` picks among the threads of one processor by their past, and the thread that the lock waits for is
-/// often on the other. Asleep, we are out of its way wherever it is. Whoever comes back takes a processor from somebody at work, in line
+/// often on the other. (The scheduler of ours has: then that is all.) Asleep, we are out of its way wherever it is. Whoever comes back takes a processor from somebody at work, in line
 /// perhaps; so one comes back each slice, however many there are, as if the scheduler had gone round.
 /// COST: the slice of Linux's scheduler on 2 processors (3 ms). With 1 ms and 32 threads, and two busy processes beside, those who came
 /// back kept the line asleep: a hand-over each 3 ms, for ever.
@@ -237,6 +237,9 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
     // Threads with a block only: of another we do not know whether it holds a lock that somebody waits for.
     if P::current() == ThreadId::NONE {
         return;
+    }
+    if P::hands_off() {
+        return P::hand_off();
     }
     let away = P::away(lock);
     let others = away.fetch_add(1, Relaxed);

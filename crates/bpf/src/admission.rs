@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who takes part in what serves many applications, the shared observer or the scheduler: a *slot* for each, with an arena of its own.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
+
+use crate::sys::What;
+use crate::{ARENA_SIZE, Enrolment, Error, Handle, map, move_up, sys};
+
+/// What an admitted application gets.
+#[derive(Debug)]
+pub struct Admission {
+    /// Its slot.
+    pub slot: u32,
+    /// Its arena, to be mapped.
+    pub arena: OwnedFd,
+    /// What its threads enrol with.
+    pub enrol: OwnedFd,
+}
+
+impl Admission {
+    /// For [`crate::Observer::take_over`]; the descriptors are inherited from now on.
+    ///
+    /// # Errors
+    /// Those of fcntl and bpf(2).
+    pub fn hand_over(&self) -> io::Result<Handle> {
+        let described = |fd: &OwnedFd, what| {
+            // SAFETY: plain numbers.
+            match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } {
+                0 => Ok((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?)),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let (arena, enrol) = (described(&self.arena, What::Arena)?, described(&self.enrol, What::Enrol)?);
+        // Nothing of an application's keeps the kernel's half going.
+        Ok(Handle { arena, enrol, link: None })
+    }
+
+    /// How its threads come under the kernel's eyes.
+    pub fn enrolment(&self) -> Enrolment {
+        Enrolment::from_number(self.enrol.as_raw_fd())
+    }
+}
+
+/// A descriptor for this process, by which the kernel knows it even after it has ended.
+///
+/// # Errors
+/// Those of pidfd_open(2).
+pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: plain numbers.
+    match unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } {
+        // SAFETY: a new descriptor that nobody else owns.
+        fd @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes a slot of the object's map `arenas` ready, with an empty arena.
+pub(crate) fn prepare(object: &Object, slot: u32) -> Result<Admission, Error> {
+    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
+        map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
+        ..Default::default()
+    };
+    let arena = MapHandle::create(MapType::Array, Some("arena"), 4, ARENA_SIZE as u32, 1, &options)?;
+    map(object, "arenas").update(&slot.to_ne_bytes(), &arena.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
+    let enrol = object.progs().find(|program| program.name() == "enrol").expect("the object has it");
+    Ok(Admission { slot, arena: move_up(arena.as_fd())?, enrol: move_up(enrol.as_fd())? })
+}
+
+/// Writes the slot into the process's place in this task storage, where it comes first.
+pub(crate) fn admit(object: &Object, storage: &str, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
+    let storage = map(object, storage);
+    let mut value = vec![0; storage.value_size() as usize];
+    value[..4].copy_from_slice(&slot.to_ne_bytes());
+    Ok(storage.update(&process.as_raw_fd().to_ne_bytes(), &value, MapFlags::ANY)?)
+}
+
+/// Takes the slot's arena away.
+pub(crate) fn release(object: &Object, slot: u32) -> Result<(), Error> {
+    Ok(map(object, "arenas").delete(&slot.to_ne_bytes())?)
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stack that is large enough, whatever `ulimit -s` says. Reading arguments takes more than the least that a system allows; and the
+//! limit itself stays as it is, for it is also that of the program that we become.
+
+use std::process::ExitCode;
+
+/// COST: bytes. A release build ran out of stack with a limit of 40 KiB, and did not with 64.
+const ENOUGH: usize = 1 << 20;
+
+/// Does the work, on a thread if this one may not use as much stack. An exec there is as good: it ends all other threads.
+pub fn with_enough(work: fn() -> ExitCode) -> ExitCode {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live struct.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } == 0;
+    if !known || limit.rlim_cur >= ENOUGH as u64 {
+        return work();
+    }
+    match std::thread::Builder::new().stack_size(ENOUGH).spawn(work).map(|thread| thread.join()) {
+        Ok(Ok(code)) => code,
+        // It panicked, and said so.
+        Ok(Err(_)) => crate::FAILED.into(),
+        Err(_) => work(),
+    }
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Mapping memory, past the C library: some allocators (tcmalloc) put functions of their own in place of `mmap` and `munmap`, which
+//! use `pthread_once` and locks, and so would come back here in the middle of it.
+
+use core::ffi::c_void;
+
+/// `mmap`.
+///
+/// # Safety
+/// As for `mmap`.
+pub unsafe fn map(at: *mut c_void, size: usize, protection: i32, flags: i32, fd: i32) -> *mut c_void {
+    // SAFETY: as the caller promised; errors come as -1, which is MAP_FAILED, with errno.
+    unsafe { libc::syscall(libc::SYS_mmap, at, size, protection, flags, fd, 0usize) as *mut c_void }
+}
+
+/// `munmap`; it does not fail where it is used.
+///
+/// # Safety
+/// As for `munmap`.
+pub unsafe fn unmap(at: *mut c_void, size: usize) {
+    // SAFETY: as the caller promised.
+    unsafe { libc::syscall(libc::SYS_munmap, at, size) };
+}
