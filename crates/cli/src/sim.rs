@@ -661,7 +661,8 @@ fn defaults(args: &DefaultsArgs) -> Result<()> {
                 limit_ms: args.limit / 1e6,
                 ..Setting::default()
             };
-            let threads = if barrier { (mp * f64::from(count)).round() as u32 } else { count };
+            let threads =
+                if barrier { (mp * f64::from(count)).round().min(sim::MOST_THREADS as f64) as u32 } else { count };
             // More turns than the limit leaves time for.
             jobs.push((machine, Workload { program, threads, rounds: 1 << 40, vary: 0.2, instances: 1, setting }));
         }

@@ -164,6 +164,8 @@ const SAMPLE_NS: u64 = 1_000;
 const HOT: u32 = 12;
 /// Where there are processors to spare a reader looks, and the front stays awake, this long (see W8 of `mutex::Wakeful`).
 const ROOMY_NS: u64 = 1_000_000;
+/// Such a reader lets so long pass between two looks for each processor, so that the looks of all do not keep the line from those who leave.
+const POLL_ROOMY_NS: u64 = 100;
 /// For so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down to a unit, a lock that was found not to be hot passes for such.
 const SHARED_MS: u32 = 1;
 /// A free lock is left to a front that demands it this long ...
@@ -352,7 +354,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             } else if word & DEMAND != 0 || now >= arrived + ARRIVAL_NS || !self.holder_runs(word) {
                 break;
             }
-            spin_until::<P>(now + ((now - arrived) / 4).clamp(POLL_NS, POLL_MAX_NS));
+            let most = if stays { POLL_ROOMY_NS * u64::from(P::processors()) } else { POLL_MAX_NS };
+            spin_until::<P>(now + ((now - arrived) / 4).clamp(POLL_NS, most));
         }
         self.purge();
         match deadline {
