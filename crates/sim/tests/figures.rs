@@ -82,13 +82,14 @@ claims! {
     tr23: 1.0, [], [];
     tr24: 1.0, ["RW-Native-np"], ["RW-Native-np"];
     tr25: 0.2, [], [];
-    tr26: 0.5, [], ["C-sched provides"];
-    tr27: 0.5, [], ["C-sched provides"];
+    tr26: 0.16, [], [];
+    tr27: 0.16, [], ["C-sched provides"];
     tr28: 1.0, [], [];
-    tr29: 0.2, ["For repartition intervals greater than 500 ms Scal-SC's"], ["For repartition intervals greater than 500 ms Scal-SC's"];
+    tr29: 0.2, [], [];
     tr30: 0.5, [], [];
     tr31: 0.5, [], [];
-    icpp2: 0.1, ["The informing versions win"], ["The informing versions win"];
+    icpp2: 0.1, ["Informing locks", "They execute up to 348", "They execute up to 8", "On a dedicated"], ["Informing locks", "They execute up to 8", "On a dedicated"];
+    icpp2b: 0.3, ["Informing barriers outperform"], [];
 }
 
 /// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.

@@ -27,19 +27,22 @@ const RWLOCKS: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", 
 const CENTRAL: &[&str] = &["c-spin", "c-block", "c-sp-blk", "c-last1", "c-avg3", "c-coarse", "c-sched"];
 const TREES: &[&str] = &["tree", "com-tree", "scal-sc"];
 const INFORMING: &[&str] = &[
+    "ttas-informing",
+    "ttas-spin",
+    "ttas-block",
     "mcs-informing",
     "mcs-spin",
     "mcs-block",
     "array-queue-informing",
     "array-queue-spin",
     "array-queue-block",
-    "ttas-informing",
-    "ttas-spin",
-    "ttas-block",
     "ticket-informing",
     "ticket-spin",
     "ticket-block",
 ];
+
+const INFORMING_BARRIERS: &[&str] =
+    &["incremental-informing", "incremental-spin", "incremental-block", "b-mcs-informing", "b-mcs-spin", "b-mcs-block"];
 
 /// The paper's points are not in its text.
 const LEVELS: &[f64] = &[1.0, 1.5, 2.0, 3.0];
@@ -164,6 +167,10 @@ fn gauss_trees(machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Mac
     (machine, Workload { program: Program::Gauss { barrier: barrier.into(), rows: rows(rounds) }, threads, ..workload })
 }
 
+fn icpp_barrier(machine: Machine, barrier: &str, degree: f64, rounds: u64) -> (Machine, Workload) {
+    (machine, Workload { rounds, ..Workload::icpp_barrier(barrier, degree as u32) })
+}
+
 fn icpp(machine: Machine, lock: &str, degree: f64, rounds: u64) -> (Machine, Workload) {
     (machine, Workload { rounds, ..Workload::icpp_lock(lock, degree as u32) })
 }
@@ -171,11 +178,12 @@ fn icpp(machine: Machine, lock: &str, degree: f64, rounds: u64) -> (Machine, Wor
 /// Why claims fail that are about a lock which is not ours.
 const SLEEPS: &str = "Our native locks are futexes: who waits sleeps, and a foreign process has the processor for a quantum then. The native locks of \
      those machines are spin locks of the hardware; TAS-B and TAS-B-np are the nearest that is in the catalogue";
-const REPARTITIONED: &str = "The run is of 100 to 200 ms, in which the partition changes once or twice. Each time some members spin by the number of \
-     processors before, for a quantum of 30 ms; without a repartition (size 0.5) the claim holds. The paper's runs are longer";
+const REPARTITIONED: &str = "C-sched is as fast as blocking here: each repartition some members spin by the number of processors before, for a quantum of \
+     30 ms, which is what it gains on the others in the 80 ms until the next";
 const TUNED: &str = "Our Ticket-np waits a fixed number of pauses for an answer, and looks at its ticket at fixed distances; the paper tuned both for each \
      machine by trial and error";
 
+const ICPP5: &str = "ICPP 2001, section 5";
 const TR52: &str = "TR 1994, section 5.2";
 const TR53: &str = "TR 1994, section 5.3";
 const TR54: &str = "TR 1994, section 5.4";
@@ -622,7 +630,7 @@ pub const FIGURES: &[Figure] = &[
         y: COMPLETION,
         series: CENTRAL,
         at: &[1.0],
-        rounds: 256,
+        rounds: 768,
         limit_ms: 60_000.0,
         build: gauss_central,
         scale: whole,
@@ -631,7 +639,7 @@ pub const FIGURES: &[Figure] = &[
             source: TR54,
             measure: "C-sched by the fastest of the others",
             number: |data| data.worst(&["c-sched"], &CENTRAL[..CENTRAL.len() - 1], &[1.0]),
-            note: REPARTITIONED,
+            note: "",
             bound: AtMost(1.05),
         }],
     },
@@ -643,7 +651,7 @@ pub const FIGURES: &[Figure] = &[
         y: COMPLETION,
         series: CENTRAL,
         at: &[2.0],
-        rounds: 256,
+        rounds: 768,
         limit_ms: 60_000.0,
         build: gauss_central,
         scale: whole,
@@ -719,10 +727,9 @@ pub const FIGURES: &[Figure] = &[
             Claim {
                 words: "For repartition intervals greater than 500 ms Scal-SC's curve is flat",
                 source: TR54,
-                measure: "Scal-SC at 500 ms by Scal-SC at 2000 ms",
-                number: |data| data.grows("scal-sc", 2000.0, 500.0),
-                note: "Each repartition costs about two quanta, in which threads spin by what they knew before: 120 of 500 ms. The paper's curve \
-                       is not in its text; flat is how we read it",
+                measure: "Scal-SC at 1000 ms by Scal-SC at 2000 ms",
+                number: |data| data.grows("scal-sc", 2000.0, 1000.0),
+                note: "",
                 bound: AtMost(1.25),
             },
         ],
@@ -797,25 +804,92 @@ pub const FIGURES: &[Figure] = &[
         y: TIME,
         series: INFORMING,
         at: &[1.0, 2.0, 4.0, 8.0],
-        rounds: 1024,
-        limit_ms: 30_000.0,
+        rounds: 32 * 1024,
+        limit_ms: 300_000.0,
         build: icpp,
         scale: whole,
         claims: &[
             Claim {
-                words: "The informing versions win at every degree from 2 up",
-                source: "ICPP 2001, section 5",
+                words: "Informing locks outperform the others under multiprogramming, but TTAS at degree 2",
+                source: ICPP5,
                 measure: "largest of informing by the better of spin and block of the same lock",
-                number: |data| informing(data, &[2.0, 4.0, 8.0]),
-                note: "They win against spinning. Sleeping at once is within 3 % of the optimum here (at degree 1 the lock is busy all the time, from 2 up \
-                       the processors are), so that nothing can win against it; why sleepers were slow on the paper's machine its text does not say",
+                number: |data| {
+                    largest2(
+                        informing(&INFORMING[..3], data, &MULTIPROGRAMMED[1..]),
+                        informing(&INFORMING[3..], data, MULTIPROGRAMMED),
+                    )
+                },
+                note: "TTAS at degrees 4 and 8: of those that block on a futex one goes on running, which keeps the others out of the way; in 2001 each release woke somebody",
                 bound: AtMost(1.0),
             },
             Claim {
-                words: "The informing versions are within 7 % at degree 1",
-                source: "ICPP 2001, section 5",
-                measure: "largest of informing by the better of spin and block of the same lock",
-                number: |data| informing(data, &[1.0]),
+                words: "They execute up to 348 times faster than spinning ones",
+                source: ICPP5,
+                measure: "largest of spin by informing of the same lock; a tenth is enough",
+                number: |data| faster(INFORMING, 1, data),
+                note: "",
+                bound: AtLeast(34.8),
+            },
+            Claim {
+                words: "They execute up to 8 times faster than blocking ones",
+                source: ICPP5,
+                measure: "largest of block by informing of the same lock; a half is enough",
+                number: |data| faster(INFORMING, 2, data),
+                note: "Blocking is a futex here, a system call. Linux 2.2 had none; its threads slept and woke by signals, which costs more",
+                bound: AtLeast(4.0),
+            },
+            Claim {
+                words: "On a dedicated machine the informing versions take at most 7 % more than those that spin",
+                source: ICPP5,
+                measure: "largest of informing by spin of the same lock at degree 1",
+                number: |data| dedicated(INFORMING, data),
+                note: "A hand-over moves three lines more, which at 240 ns each, an assumption, are a tenth of a section of 7.75 us",
+                bound: AtMost(1.07),
+            },
+        ],
+    },
+    Figure {
+        name: "icpp2b",
+        title: "Informing barriers by degree of multiprogramming, four Pentium Pro: the microbenchmark",
+        machine: "ppro-4",
+        x: Axis { label: "degree of multiprogramming", unit: "programs of 4 threads", log: false },
+        y: TIME,
+        series: INFORMING_BARRIERS,
+        at: &[1.0, 2.0, 4.0, 8.0],
+        rounds: 32 * 1024,
+        limit_ms: 300_000.0,
+        build: icpp_barrier,
+        scale: whole,
+        claims: &[
+            Claim {
+                words: "Informing barriers outperform the others under multiprogramming",
+                source: ICPP5,
+                measure: "largest of informing by the better of spin and block of the same barrier",
+                number: |data| informing(INFORMING_BARRIERS, data, MULTIPROGRAMMED),
+                note: "",
+                bound: AtMost(1.0),
+            },
+            Claim {
+                words: "They execute up to 1356 times faster than spinning ones",
+                source: ICPP5,
+                measure: "largest of spin by informing of the same barrier; a tenth is enough",
+                number: |data| faster(INFORMING_BARRIERS, 1, data),
+                note: "",
+                bound: AtLeast(135.6),
+            },
+            Claim {
+                words: "They execute up to 10.5 times faster than blocking ones",
+                source: ICPP5,
+                measure: "largest of block by informing of the same barrier; a half is enough",
+                number: |data| faster(INFORMING_BARRIERS, 2, data),
+                note: "",
+                bound: AtLeast(5.25),
+            },
+            Claim {
+                words: "On a dedicated machine the informing versions take at most 7 % more than those that spin",
+                source: ICPP5,
+                measure: "largest of informing by spin of the same barrier at degree 1",
+                number: |data| dedicated(INFORMING_BARRIERS, data),
                 note: "",
                 bound: AtMost(1.07),
             },
@@ -842,9 +916,20 @@ const APP_CLAIMS_SGI: &[Claim] = &[
     },
 ];
 
-/// Each informing lock with its own simple versions.
-fn informing(data: &Data, xs: &[f64]) -> f64 {
-    super::largest(INFORMING.chunks(3).map(|family| data.worst(&family[..1], &family[1..], xs)))
+const MULTIPROGRAMMED: &[f64] = &[2.0, 4.0, 8.0];
+/// Each informing algorithm by its own simple versions.
+fn informing(series: &[&str], data: &Data, xs: &[f64]) -> f64 {
+    super::largest(series.chunks(3).map(|family| data.worst(&family[..1], &family[1..], xs)))
+}
+
+/// Each informing algorithm by the one that spins, alone.
+fn dedicated(series: &[&str], data: &Data) -> f64 {
+    super::largest(series.chunks(3).map(|family| data.at(family[0], 1.0) / data.at(family[1], 1.0)))
+}
+
+/// The largest of the simple version number `which` by the informing one.
+fn faster(series: &[&str], which: usize, data: &Data) -> f64 {
+    super::largest(series.chunks(3).map(|family| data.worst(&family[which..=which], &family[..1], MULTIPROGRAMMED)))
 }
 
 fn largest2(a: f64, b: f64) -> f64 {
