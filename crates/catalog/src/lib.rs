@@ -43,6 +43,9 @@ macro_rules! mutexes {
             { "wakeful", wakeful, [P] $crate::sync::mutex::Wakeful<P>, timed, [informed],
               "this project",
               "the default: barging, one standby, sleepers in line; knows who runs" }
+            { "wakeful-np", wakeful_np, [P] $crate::sync::mutex::Wakeful<P, $crate::sync::wait::Unpreemptable>, timed, [informed wishes],
+              "this project",
+              "as wakeful, asking the kernel not to preempt who is inside" }
             { "tas-b", tas_b, [P] $crate::sync::mutex::TasB<P>, in_place, [],
               "TR 1994, section 5.2",
               "test-and-test_and_set with bounded exponential backoff" }

@@ -182,7 +182,7 @@ struct SweepArgs {
 ///
 /// Mutexes run the loop of TR 1994, section 5.2, with sections of 20us and of 1us, the work outside as many times as long as there are
 /// processors; reader-writer locks that of section 5.3 (20us and 280us, 5 % write); barriers have 20us of work between episodes, or none.
-/// 64 processors are those of epyc-64, more are of cxl-1024. Its kernel honours wishes.
+/// 64 processors are those of epyc-64, more are of cxl-1024. Its kernel honours wishes, so that the default mutex and reader-writer lock make them.
 #[derive(clap::Args)]
 struct DefaultsArgs {
     /// Kinds
@@ -207,9 +207,9 @@ struct DefaultsArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum DefaultKind {
-    /// wakeful
+    /// wakeful-np
     Mutex,
-    /// rw-wakeful
+    /// rw-wakeful-np
     Rwlock,
     /// b-wakeful
     Barrier,
@@ -588,7 +588,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
 
 /// The default of a kind first, and those of the catalogue that are the best somewhere.
 const MUTEXES: &[&str] = &[
-    "wakeful",
+    "wakeful-np",
     "tas-b",
     "tas-b-np",
     "ttas-spin",
@@ -600,7 +600,7 @@ const MUTEXES: &[&str] = &[
     "native-np",
 ];
 const RWLOCKS: &[&str] =
-    &["rw-wakeful", "rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
+    &["rw-wakeful-np", "rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
 const BARRIERS: &[&str] = &["b-wakeful", "c-spin", "c-block", "c-sched", "tree", "com-tree", "scal-sc", "b-mcs-spin"];
 
 /// A row of the table.
@@ -661,7 +661,8 @@ fn defaults(args: &DefaultsArgs) -> Result<()> {
                 limit_ms: args.limit / 1e6,
                 ..Setting::default()
             };
-            let threads = if barrier { (mp * f64::from(count)).round() as u32 } else { count };
+            let threads =
+                if barrier { (mp * f64::from(count)).round().min(sim::MOST_THREADS as f64) as u32 } else { count };
             // More turns than the limit leaves time for.
             jobs.push((machine, Workload { program, threads, rounds: 1 << 40, vary: 0.2, instances: 1, setting }));
         }

@@ -311,6 +311,10 @@ macro_rules! model {
                 Self::choose(RunState::Blocked)
             }
 
+            fn roomy() -> bool {
+                Self::choose(RunState::Blocked)
+            }
+
             fn set_wish(thread: ThreadId, wish: Wish) {
                 world().wish[thread.0 as usize].set(wish);
             }

@@ -21,6 +21,14 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn lies() -> bool {
         false
     }
+    /// What the machine tells of its room instead of this.
+    fn room(room: bool) -> bool {
+        room != Self::lies()
+    }
+    /// A swap writes.
+    fn swaps() -> bool {
+        true
+    }
     /// The number of processors that the machine tells instead of this.
     fn processors(count: u32) -> u32 {
         count
@@ -136,6 +144,29 @@ impl Twist for Stingy {
     }
 }
 
+/// There is room for all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Roomy;
+
+impl Twist for Roomy {
+    fn room(_: bool) -> bool {
+        true
+    }
+}
+
+/// There is room for all, and a swap does not write.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mute;
+
+impl Twist for Mute {
+    fn room(_: bool) -> bool {
+        true
+    }
+    fn swaps() -> bool {
+        false
+    }
+}
+
 /// There is one processor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneProcessor;
@@ -161,7 +192,7 @@ impl<T: Copy, A: Atomic<T>, W: Twist> Atomic<T> for Bent<A, W> {
         self.0.store(value, W::order(order));
     }
     fn swap(&self, value: T, order: Ordering) -> T {
-        self.0.swap(value, W::order(order))
+        if W::swaps() { self.0.swap(value, W::order(order)) } else { self.0.load(Ordering::Relaxed) }
     }
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
         self.0.compare_exchange(current, new, W::order(success), W::order(failure))
@@ -238,6 +269,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn spare_processors() -> bool {
         P::spare_processors() != W::lies()
+    }
+    fn roomy() -> bool {
+        W::room(P::roomy())
     }
     fn set_wish(thread: ThreadId, wish: Wish) {
         P::set_wish(thread, wish);

@@ -4,10 +4,11 @@
 
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
-use conformance::{HINTS, Settings, bodies, further, long};
-use platform::Atomic;
-use platform::Platform;
+use conformance::twist::{Mute, Roomy, Twisted};
+use conformance::{HINTS, Hints, Settings, bodies, further, long};
+use platform::{Atomic, Platform, RunState};
 use sync::mutex::Wakeful;
+use sync::wait::Unpreemptable;
 
 /// COST: ns a look; the longest phase of the algorithm is 1 ms, the shortest 130 ns.
 const STEPS: [u64; 3] = [30_000, 150_000, 1_000_000];
@@ -70,6 +71,46 @@ fn shuttle_timed() {
 #[test]
 fn shuttle_nested() {
     shuttle("wakeful, nested", 100, || bodies::nesting::<Shuttle, Wakeful<Shuttle>>(4, 3, false));
+}
+
+/// W8, P1 and N1: in line awake, passed over if the hint says so, warned and wishing.
+mod awake {
+    use super::*;
+    type L = Twisted<Loom, Roomy>;
+    type S = Twisted<Shuttle, Roomy>;
+
+    #[test]
+    fn loom_three() {
+        loom("wakeful, awake, three", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+    }
+
+    #[test]
+    fn loom_wishing() {
+        loom("wakeful-np, awake, wishing", 2, 500, || bodies::wishing::<L, Wakeful<L, Unpreemptable>>(3, 1));
+    }
+
+    #[test]
+    fn shuttle_exclusion() {
+        shuttle("wakeful, awake, exclusion", 150, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
+        shuttle("wakeful-np, awake, exclusion", 150, || bodies::exclusion::<S, Wakeful<S, Unpreemptable>>(5, 4));
+    }
+
+    #[test]
+    fn shuttle_timed() {
+        shuttle("wakeful-np, awake, timed", 100, || {
+            bodies::timing::<S, Wakeful<S, Unpreemptable>>(4, 4, 2_000_000);
+        });
+    }
+
+    /// Who is passed over, or promoted, and not told of it is missed.
+    #[test]
+    fn told() {
+        type P = Twisted<Loom, Mute>;
+        for hint in [RunState::Preempted, RunState::Running] {
+            let settings = Settings { hints: Hints::Always(hint), ..Settings::default() };
+            conformance::loom::finds(settings, "who is not told", || bodies::exclusion::<P, Wakeful<P>>(3, 1));
+        }
+    }
 }
 
 /// A mutex whose word a parent of this process wrote.

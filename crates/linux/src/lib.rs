@@ -143,6 +143,11 @@ impl Platform for Linux {
         registry::live().is_some_and(|registry| registry.runnable() < Self::processors())
     }
 
+    fn roomy() -> bool {
+        let processors = processors::available();
+        processors > 2 && registry::live().is_some_and(|registry| registry.registered() <= processors)
+    }
+
     #[inline]
     fn set_wish(thread: ThreadId, wish: Wish) {
         if thread != ThreadId::NONE

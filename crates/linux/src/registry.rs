@@ -423,6 +423,11 @@ impl Registry {
         }
     }
 
+    /// HINT: threads that have been registered at one time, at most.
+    pub fn registered(&self) -> u32 {
+        self.local().high_water.load(Relaxed).saturating_sub(1)
+    }
+
     /// HINT: does the kernel's scheduler act on what the blocks say of wishes and priorities?
     pub fn scheduled(&self) -> bool {
         self.view() == View::Bpf && self.arena().scheduled.load(Relaxed) != 0

@@ -132,6 +132,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// HINT: has the application more processors than threads that could run? False where no view looks.
     fn spare_processors() -> bool;
 
+    /// HINT: is there a processor for each thread of the application that uses locks, and are there more than two processors? Then nobody of
+    /// our own is waiting for the processor of one who waits, and one awake waiter is not all that there can be. Cheap.
+    fn roomy() -> bool {
+        false
+    }
+
     /// Sets the calling thread's KE-1 wish.
     fn set_wish(thread: ThreadId, wish: Wish);
 

@@ -182,15 +182,14 @@ fn simulate_then<T, R>(
     })
 }
 
-/// More than this cannot be told apart in the arena.
-const MOST_THREADS: u64 = abi::MAX_THREADS as u64 - 2;
+/// Threads of a simulation: more could not be told apart in the arena. Foreign processes have no ids.
+pub const MOST_THREADS: u64 = abi::MAX_THREADS as u64 - 2;
 
 /// Runs a workload.
 pub fn simulate(machine: &Machine, workload: &Workload, seed: u64) -> Result<Results, SimError> {
     let threads = u64::from(workload.threads) * u64::from(workload.instances);
-    let foreign = (workload.setting.foreign.max(0.0) * f64::from(machine.processors.count.value)) as u64;
-    if threads + foreign > MOST_THREADS {
-        return Err(SimError::Threads { threads: threads + foreign, most: MOST_THREADS });
+    if threads > MOST_THREADS {
+        return Err(SimError::Threads { threads, most: MOST_THREADS });
     }
     let (mut results, digest) = simulate_then(
         machine,

@@ -366,6 +366,16 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         })
     }
 
+    fn roomy() -> bool {
+        moment();
+        look(|it| {
+            it.partition > 2
+                && it.setting.hints != crate::Hints::None
+                && it.current != NOBODY
+                && it.apps[it.threads[it.current].app].threads <= it.partition
+        })
+    }
+
     fn set_wish(thread: ThreadId, wish: Wish) {
         if thread != ThreadId::NONE {
             block(thread, false, Kind::Store);

@@ -324,7 +324,7 @@ impl<P: Platform> BWakeful<P> {
     #[cold]
     #[inline(never)]
     fn await_end(&self, episode: u16) {
-        while !self.spin(&|| self.is_over(episode)) {
+        while !self.spin(0, &|| self.is_over(episode)) {
             P::nap(NAP_NS);
         }
     }
@@ -408,16 +408,19 @@ impl<P: Platform> BWakeful<P> {
     fn await_release(&self, others: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let processors = P::processors();
         let mood = self.mood.load(Relaxed);
-        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(done) {
+        if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(processors, done) {
             return;
         }
         self.await_release_slow(processors, done, sleep);
     }
 
-    /// Everybody else may be running.
+    /// Everybody else may be running. Where there is a processor for each, the line of `state` goes to each of them once, and the spin is for
+    /// that, too.
     #[inline]
-    fn spin(&self, done: &impl Fn() -> bool) -> bool {
-        for _ in 0..SPIN_PAUSES.min(P::PAUSES) {
+    fn spin(&self, processors: u32, done: &impl Fn() -> bool) -> bool {
+        let parties = self.parties.load(Relaxed);
+        let pauses = if parties <= processors { SPIN_PAUSES / 2 * parties.max(2) } else { SPIN_PAUSES };
+        for _ in 0..pauses.min(P::PAUSES) {
             if done() {
                 return true;
             }
@@ -447,11 +450,13 @@ impl<P: Platform> BWakeful<P> {
             if done() {
                 return;
             }
+            // The look itself may take as long as a switch, where many look at the same line.
+            let asked = if processors > 2 { P::now_ns() } else { before };
             P::yield_now();
             let now = P::now_ns();
             if now - before > LONG_NS {
                 self.judge(now);
-            } else if now - before > SWITCH_NS && enough {
+            } else if now - asked > SWITCH_NS && enough {
                 // HINT: if it was something else, somebody sleeps once.
                 self.mood.fetch_or(TOGETHER, Relaxed);
             }
@@ -468,7 +473,7 @@ impl<P: Platform> BWakeful<P> {
             if self.mood.load(Relaxed) & ASLEEP != 0 {
                 return sleep();
             }
-            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(done) {
+            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(processors, done) {
                 return;
             }
         }

@@ -25,8 +25,9 @@
 //! | 8-19 | OWNER | thread id of the holder, 0 if it has none; HINT: 0 says nothing |
 //! | 20-31 | NEWEST | thread id of the sleeper who came last, 0 if nobody sleeps in line |
 //!
-//! In a thread's block ([`Platform::word`]): OLDER, the sleeper who came before it; NEWER and OLDEST, filled in on the way by
-//! whoever walks the line; STATE, `IDLE -> ASLEEP -> PROMOTED -> IDLE`; and its memory of how it fared (W4), hints all.
+//! In a thread's block ([`Platform::word`]): OLDER, the sleeper who came before it; NEWER, who came after it, filled in by whoever walks
+//! the line; OLDEST, itself if nobody slept when it came, or whom the standby shows to a relay (W6); STATE,
+//! `IDLE -> ASLEEP or AWAKE -> PROMOTED or PASSED -> IDLE`, and `AWAKE -> ASLEEP`; and its memory of how it fared (W4), hints all.
 //!
 //! `0 -> L` and `L -> 0` are the fast path, and `f -> f|L -> f` for any free value `f` that the thread saw last: its
 //! *stamp* ([`Platform::stamp`]) remembers `f`, so that a lock with sleepers still takes one compare-and-swap.
@@ -60,12 +61,19 @@
 //! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby for SPIN_NS, or has demanded the lock for
 //!     TURN_NS; of a holder of whom nobody knows whether it runs, for less, as in W1.
 //! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was
-//!     rescinded, it sets HANDOFF; after twice that, if the holder does not run: a demand from a sleeper leaves the lock idle until it is awake.
+//!     rescinded, it stores the oldest sleeper in OLDEST of the newest and sets HANDOFF; after twice that, if the holder does not run: a demand from a sleeper leaves the lock idle until it is awake.
 //! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS (SPIN_NS if KICK says that the standby is being woken), setting RELAY if somebody sleeps in line, and after that takes it and clears
 //!     both: the standby is not awake. (Not if the RELAY is another's: that thread tells from HANDOFF whether the standby came.)
 //!     The standby sets HANDOFF again when it runs. It leaves the thread that steps aside RELAY_NS to see HANDOFF, and to set RELAY.
+//! W8. Where there is room for all ([`Platform::roomy`]) sleep helps nobody of our own, and beside other programs costs slices: there this is a queue lock. Who comes goes to Q1 at once, with growing
+//!     pauses between attempts; in line it looks at its STATE (AWAKE) LINE_LOOKS times before it sleeps; as the standby it takes what it finds free without W3, unless it has just lost the
+//!     lock to the thread that had it before, and stays awake for AWAKE_NS, whatever the holder does.
+//! P1. Meanwhile it looks whether the oldest in line, whom it will promote, is preempted: then it takes that one out (PASSED), which goes to Q1 again when it runs, and looks at the next, but not at the last; not after W6, when a relay may look for it.
+//! N1. With `N`: wish before A1 to A3, withdraw when that fails and between R1 and R2, repay after R2, as `tas-b-np` does. In W8 the standby wishes, too, and makes the wish for the one that it will promote; one that is warned gives up (G2),
+//!     repays, and goes to Q1.
 //! Queue. Q1. In one compare-and-swap take the role, if it is free, or push oneself (OLDER = the old NEWEST).
-//! Q2. Sleep until STATE = PROMOTED; unlink oneself, the oldest; be the standby. Q3. Promote: STATE of the oldest = PROMOTED, wake it.
+//! Q2. Sleep until STATE = PROMOTED; unlink oneself, the oldest, whose NEWER is the oldest then: if it is not filled in, clear NEWEST if that is oneself, else walk from there; be the standby. Q3. Promote: STATE of the oldest = PROMOTED, wake it if it was
+//!     ASLEEP. The standby knows the oldest since Q2; from an empty line on, and a relay, finds the first OLDEST from the newest on.
 //! Q4. The thread with RELAY, once HANDOFF is gone: Q3. It takes the lock for hot, now the former standby's, and goes to sleep next (Q1), so that the
 //!     new standby finds its processor, and not the new holder's, free.
 //! Give up. G1. At its deadline a waiter without a duty just leaves. G2. With RELAY: clear it, or, if HANDOFF is gone, Q3. The standby: clear
@@ -74,16 +82,15 @@
 //! # Memory order
 //!
 //! R1 release -> A1, A2, A3 acquire publishes the protected data; all other changes of the word are read-modify-writes, which
-//! continue the release sequence. Q1 release -> acquire load in Q2 (unlink) and Q3 publishes OLDER and OLDEST. Q3 release -> Q2 acquire
-//! (STATE) publishes what the former role wrote in the blocks; where the role passes by RELAY, A3 release -> Q4 acquire does. (G2 publishes nothing: who has a deadline
-//! found the line empty when it took the role, and wrote no links.) Hints are relaxed.
+//! continue the release sequence. Q1 release -> acquire load in Q2 (unlink), W6 and Q3 publishes OLDER, NEWER and OLDEST. Q3 and P1 release -> Q2 acquire
+//! (STATE) publishes what the former role wrote in the blocks, and lets one that was passed use its own anew; where the role passes by RELAY, A3 or G2 release -> Q4 acquire does. Hints are relaxed.
 //!
 //! # Under the scheduler
 //!
 //! *Holder preempted or blocked*: arrivals queue at once, the standby sleeps on the word; its processor goes to somebody else, perhaps the holder.
 //! *Next waiter preempted*: nothing is handed to it; others take the free lock (W7). *More threads than processors*: all but the few
 //! that run at all sleep in line, and the line advances once a turn. *Hint stale*: "runs" costs at most SPIN_NS of spinning, TURN_NS after a demand, and then
-//! sleep; "does not run" costs a sleep and a wake-up a section. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
+//! sleep; "does not run" costs a sleep and a wake-up a section, and in P1 a place in line; room for all where there is none, LINE_LOOKS of spinning for each in line. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
 //! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER; one that comes through exactly eight forks, one in
 //! the other, without being touched, is not told from the process's own. *Signal handler* that waits for another lock
 //! while its thread is in line: STATE is not IDLE, so it does not join a line (W2). While the handler runs its thread keeps its place, and the role when that comes; if
@@ -95,11 +102,12 @@
 //! Sleepers are served oldest first, one a turn. A turn is TURN_NS, or twice that beside a holder that does not run, and what the kernel adds until it runs the
 //! standby, up to a tick if it queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS (but
 //! `try_lock` at any time). So a waiter in line waits for as many turns as threads came before it, as long as the kernel runs each standby within the grace at some time:
-//! starvation-free under that, not FIFO. Waiters with a deadline have no place in line; after TURN_NS they take a free lock without W3, and leave the
+//! starvation-free under that, not FIFO. In W8 who is passed begins anew. Waiters with a deadline have no place in line; after TURN_NS they take a free lock without W3, and leave the
 //! grace of W7 once, at the first demand that they meet. 4 bytes.
 //!
 //! # Rejected
 //!
+//! Each sleeper's NEWER filled in by the next as it comes: who leaves would have to wait for that. A shortcut to the oldest in the newest, kept at each unlinking: four moves of cache lines a section in W8.
 //! Waking a sleeper at each contended release (glibc, std): on few processors the woken thread only displaces a running one. Spinning before sleeping
 //! with no regard to who comes back: moves the data at every hand-over. A count of sleepers and a futex on the lock word: a hot word never holds
 //! still for the kernel's comparison. Promoting at release instead of acquire: the waker then loses the free lock to the thread
@@ -110,14 +118,15 @@
 //! # Checked by
 //!
 //! `conformance`: real threads, loom (2 and 3 threads, all hints, three speeds of the clock), shuttle (also with deadlines), words copied by fork; the twins without
-//! acquire, without release and with lost wake-ups are caught. shuttle found the double promotion that G2 now excludes.
+//! acquire, without release, with lost wake-ups, that pass without telling, and that pass after W6 are caught. shuttle found the double promotion that G2 now excludes.
 
 use core::marker::PhantomData;
 use platform::{
-    Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, STAMP_ID, STAMP_SHIFT, StaticPlatform, ThreadId,
+    Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, STAMP_ID, STAMP_SHIFT, StaticPlatform, ThreadId, Wish,
 };
 
 use super::{RawMutex, RawMutexTimed};
+use crate::wait::{self, Preemptable, Preemption};
 
 const LOCKED: u32 = 1;
 const STANDBY: u32 = 1 << 1;
@@ -145,6 +154,8 @@ const MODE: usize = 7;
 const IDLE: u32 = 0;
 const ASLEEP: u32 = 1;
 const PROMOTED: u32 = 2;
+const AWAKE: u32 = 3;
+const PASSED: u32 = 4;
 
 /// Values of MODE ...
 const SHARING: u32 = 1 << 31;
@@ -185,11 +196,23 @@ const RELAY_NS: u64 = 500;
 /// A free lock is left to a standby that demanded it this long; one that runs needs a tenth, or RELAY_NS more where nobody steps aside.
 const GRACE_NS: u64 = 2_000;
 
-/// The default mutex: see the head of this file.
+// COST: of W8, found on simulated machines of 64 to 1,024 processors (`wakeful sim defaults`): nobody had a real one.
+/// A standby stays awake so long: half a slice of Linux's scheduler at most, which a sleep beside another program costs.
+const AWAKE_NS: u64 = 1_000_000;
+/// Who is in line looks so often before it sleeps, with so many pauses between: 15 to 70 ms.
+const LINE_LOOKS: u32 = 100_000;
+const LINE_PAUSES: u32 = 16;
+/// Pauses before it tries again to get into line, at first and at most: 1,024 threads that come at once get in one after the other.
+const AGAIN_PAUSES: u32 = 32;
+const AGAIN_MOST_PAUSES: u32 = 32_768;
+/// So many are passed over in a row (P1): whoever it is then may well run.
+const PASSES: u32 = 64;
+
+/// The default mutex: see the head of this file. With `N` its holder wishes not to be preempted.
 #[repr(transparent)]
-pub struct Wakeful<P: Platform> {
+pub struct Wakeful<P: Platform, N = Preemptable> {
     word: P::AtomicU32,
-    platform: PhantomData<P>,
+    platform: PhantomData<(P, N)>,
 }
 
 #[inline(always)]
@@ -202,12 +225,12 @@ fn newest(word: u32) -> ThreadId {
     ThreadId(word >> NEWEST_SHIFT)
 }
 
-impl<P: StaticPlatform> Wakeful<P> {
+impl<P: StaticPlatform, N> Wakeful<P, N> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
 }
 
-impl<P: Platform> Wakeful<P> {
+impl<P: Platform, N: Preemption> Wakeful<P, N> {
     /// Can it be that the calling thread holds the lock? False: it does not, or took it under another id (before a fork, or before it unregistered). True: it
     /// does, or a thread without an id does.
     pub fn may_be_mine(&self) -> bool {
@@ -216,7 +239,7 @@ impl<P: Platform> Wakeful<P> {
     }
 }
 
-impl<P: Platform> RawMutex<P> for Wakeful<P> {
+impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -225,23 +248,30 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn lock(&self, _: &()) {
+        let me = wait::shield::<N, P>();
         // A1. ORDER: Acquire, pairs with R1.
         let stamp = P::stamp();
-        if self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_err() {
-            self.lock_slow(None);
+        if let Err(word) = self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed) {
+            self.lock_slow(word, None);
         }
+        wait::inside::<N, P>(me);
     }
 
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
+        let me = wait::shield::<N, P>();
         // A2, HANDOFF or not: somebody who tries will not wait. ORDER: Acquire, pairs with R1.
         let mut word = self.word.load(Relaxed);
         while word & LOCKED == 0 {
             match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    wait::inside::<N, P>(me);
+                    return true;
+                }
                 Err(now) => word = now,
             }
         }
+        wait::unshield::<N, P>(me);
         false
     }
 
@@ -255,19 +285,27 @@ impl<P: Platform> RawMutex<P> for Wakeful<P> {
     unsafe fn unlock(&self, _: &()) {
         // R1. ORDER: Release, pairs with A1, A2 and A3.
         let stamp = P::stamp();
-        if self.word.compare_exchange(stamp | LOCKED, stamp & !OWNER, Release, Relaxed).is_err() {
-            self.unlock_slow();
+        if let Err(word) = self.word.compare_exchange(stamp | LOCKED, stamp & !OWNER, Release, Relaxed) {
+            return self.unlock_slow(word);
         }
+        wait::outside::<N, P>();
     }
 }
 
-impl<P: Platform> RawMutexTimed<P> for Wakeful<P> {
+impl<P: Platform, N: Preemption> RawMutexTimed<P> for Wakeful<P, N> {
     #[inline]
     unsafe fn lock_until(&self, _: &(), deadline: Deadline) -> bool {
+        let me = wait::shield::<N, P>();
         // A1. ORDER: Acquire, pairs with R1.
         let stamp = P::stamp();
-        self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_ok()
-            || self.lock_slow(Some(deadline))
+        let locked = match self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed) {
+            Ok(_) => true,
+            Err(word) => self.lock_slow(word, Some(deadline)),
+        };
+        if locked {
+            wait::inside::<N, P>(me);
+        }
+        locked
     }
 }
 
@@ -284,6 +322,8 @@ fn spin_until<P: Platform>(ns: u64) {
 struct Waiter {
     me: ThreadId,
     deadline: Option<Deadline>,
+    /// It may join the line (W2).
+    queues: bool,
     arrived: u64,
     /// It is the standby, since then.
     standby: bool,
@@ -306,28 +346,34 @@ struct Waiter {
     hot: bool,
     /// It takes what it finds free (W4).
     share: bool,
+    /// It waits awake (W8). As the standby it promotes this thread next, if there is one.
+    awake: bool,
+    next: ThreadId,
 }
 
-impl<P: Platform> Wakeful<P> {
+impl<P: Platform, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
+    fn lock_slow(&self, word: u32, deadline: Option<Deadline>) -> bool {
         // A2. ORDER: Acquire, pairs with R1.
-        let word = self.word.load(Relaxed);
         if word & (LOCKED | HANDOFF) == 0
             && self.word.compare_exchange(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed).is_ok()
         {
             P::set_stamp(word);
             return true;
         }
-        self.lock_contended(deadline)
+        self.lock_contended(word, deadline)
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
+    fn lock_contended(&self, word: u32, deadline: Option<Deadline>) -> bool {
         let me = P::register_lazily();
+        wait::unshield::<N, P>(me);
         let now = P::now_ns();
+        // A signal handler that waits while its thread is in a queue finds the thread's words taken.
+        let queues = me != ThreadId::NONE && deadline.is_none() && P::word(me, STATE).load(Relaxed) == IDLE;
+        let awake = queues && P::roomy();
         let mut waiter = Waiter {
             me,
             deadline,
@@ -338,29 +384,71 @@ impl<P: Platform> Wakeful<P> {
             grace: None,
             relay: false,
             nap: NAP_NS,
-            wary: false,
+            wary: awake,
             seen: ThreadId::NONE,
             dark: false,
             vain: false,
             hot: false,
-            share: shares::<P>(me, now),
+            share: awake || shares::<P>(me, now),
+            queues,
+            awake,
+            next: ThreadId::NONE,
         };
+        if awake {
+            self.wait_awake(word, &mut waiter);
+            return true;
+        }
         let locked = self.wait(&mut waiter);
         remember::<P>(me, waiter.arrived);
         locked
+    }
+
+    /// W8. Waits in line, then as the standby, and takes the lock.
+    fn wait_awake(&self, mut word: u32, waiter: &mut Waiter) {
+        loop {
+            while !waiter.standby {
+                if self.purge(word) {
+                    word = self.word.load(Relaxed);
+                } else {
+                    self.enlist(word, waiter);
+                }
+            }
+            let me = wait::shield::<N, P>();
+            loop {
+                word = self.word.load(Relaxed);
+                if word & LOCKED == 0 {
+                    if self.take(word, waiter) {
+                        return;
+                    }
+                } else if N::WISHES && P::warning(me) {
+                    break;
+                } else {
+                    waiter.seen = owner(word);
+                    if waiter.demanded.is_none() {
+                        waiter.next = self.pass(waiter.next);
+                    }
+                    self.stand_by(word, waiter, RunState::Running, P::now_ns());
+                }
+            }
+            // N1.
+            self.resign(waiter);
+            wait::unshield::<N, P>(me);
+            P::pause();
+            waiter.standby = false;
+        }
     }
 
     /// Waits for the lock and takes it; false at the deadline.
     fn wait(&self, waiter: &mut Waiter) -> bool {
         loop {
             let word = self.word.load(Relaxed);
-            if !waiter.standby && word & (STANDBY | NEWEST) != 0 && self.purge(word) {
+            if !waiter.standby && self.purge(word) {
                 continue;
             }
             if waiter.relay && word & HANDOFF == 0 {
                 // Q4.
                 waiter.relay = false;
-                self.promote();
+                self.promote(ThreadId::NONE);
                 // It is the other's turn.
                 waiter.hot = true;
                 waiter.grace = None;
@@ -415,7 +503,7 @@ impl<P: Platform> Wakeful<P> {
                     waiter.dark = false;
                     learn::<P>(waiter.me, ARRIVAL_VAIN, true);
                 }
-                self.enlist(waiter);
+                self.enlist(word, waiter);
             }
         }
     }
@@ -447,13 +535,14 @@ impl<P: Platform> Wakeful<P> {
                 let word = self.word.load(Relaxed);
                 if word & LOCKED != 0 {
                     if seen != ThreadId::NONE && owner(word) != seen {
+                        waiter.share = waiter.awake;
                         return false;
                     }
                     seen = owner(word);
                     locked += 1;
                 }
             }
-            waiter.share = locked == 1 && try_share::<P>(waiter.me);
+            waiter.share = locked == 1 && (waiter.awake || try_share::<P>(waiter.me));
             if locked > 0 && !waiter.share {
                 waiter.hot = true;
                 return false;
@@ -463,7 +552,7 @@ impl<P: Platform> Wakeful<P> {
                 let now = P::now_ns();
                 self.stand_by(word, waiter, RunState::Running, now);
             } else {
-                self.enlist(waiter);
+                self.enlist(word, waiter);
             }
             return false;
         }
@@ -486,12 +575,19 @@ impl<P: Platform> Wakeful<P> {
         } else {
             word & !(KICK | HANDOFF | RELAY) | mine
         };
-        // A2, A3. ORDER: Acquire, pairs with R1; Release, pairs with the Acquire in `promote`: the role may pass to a relay.
-        if self.word.compare_exchange(word, new, AcqRel, Relaxed).is_err() {
+        wait::shield::<N, P>();
+        // A2, A3. ORDER: Acquire, pairs with R1; Release, pairs with the Acquire in `head`: the role may pass to a relay.
+        if let Err(now) = self.word.compare_exchange(word, new, AcqRel, Relaxed) {
+            if waiter.awake {
+                // W8.
+                waiter.share = owner(now) != waiter.seen;
+            } else {
+                wait::unshield::<N, P>(waiter.me);
+            }
             return false;
         }
         if waiter.standby && new & NEWEST != 0 && word & RELAY == 0 {
-            self.promote();
+            self.promote(waiter.next);
         }
         if waiter.standby && !waiter.vain {
             learn::<P>(waiter.me, STANDBY_VAIN, false);
@@ -505,12 +601,17 @@ impl<P: Platform> Wakeful<P> {
     fn stand_by(&self, word: u32, waiter: &mut Waiter, state: RunState, now: u64) {
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
         let dark = state == RunState::Unknown;
-        let limit = if dark { in_the_dark::<P>(waiter.me, STANDBY_VAIN, SPIN_NS) } else { SPIN_NS };
+        let limit = match state {
+            RunState::Unknown => in_the_dark::<P>(waiter.me, STANDBY_VAIN, SPIN_NS),
+            _ if waiter.awake => AWAKE_NS,
+            _ => SPIN_NS,
+        };
         let waited = now.saturating_sub(waiter.since);
         let patience = if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS };
         let due = waited >= if running { patience } else { 2 * patience };
         if word & HANDOFF == 0 && (waiter.demanded.is_some() || due) {
             // W6. HINT: in time whatever it says.
+            waiter.next = self.show(waiter.next);
             self.word.fetch_or(HANDOFF, Relaxed);
             waiter.demanded = Some(now);
             waiter.grace = None;
@@ -526,6 +627,8 @@ impl<P: Platform> Wakeful<P> {
             P::nap_beside(&self.word, waiter.nap);
             waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
             waiter.hot = false;
+        } else if waited < limit && waiter.awake {
+            P::pause();
         } else if waited < limit {
             spin_until::<P>(now + (waited / 4).clamp(POLL_NS, POLL_MAX_NS));
         } else {
@@ -546,20 +649,20 @@ impl<P: Platform> Wakeful<P> {
     }
 
     /// Q1 and Q2: returns as the standby. (W2: or after a nap.)
-    fn enlist(&self, waiter: &mut Waiter) {
+    fn enlist(&self, mut word: u32, waiter: &mut Waiter) {
         let me = waiter.me;
-        // A signal handler that waits while its thread is in a queue finds the thread's words taken.
-        let queue = me != ThreadId::NONE && waiter.deadline.is_none() && P::word(me, STATE).load(Relaxed) == IDLE;
-        if queue {
-            P::word(me, STATE).store(ASLEEP, Relaxed);
+        if waiter.queues {
+            P::word(me, STATE).store(if waiter.awake { AWAKE } else { ASLEEP }, Relaxed);
         }
-        let mut word = self.word.load(Relaxed);
+        waiter.next = ThreadId::NONE;
+        let mut pauses = AGAIN_PAUSES;
         loop {
             let new = if word & STANDBY == 0 {
                 word | STANDBY | P::generation() << GENERATION_SHIFT
-            } else if queue {
+            } else if waiter.queues {
                 let older = newest(word);
                 P::word(me, OLDER).store(older.0, Relaxed);
+                P::word(me, NEWER).store(0, Relaxed);
                 P::word(me, OLDEST).store(if older == ThreadId::NONE { me.0 } else { 0 }, Relaxed);
                 word & !NEWEST | me.0 << NEWEST_SHIFT
             } else {
@@ -571,25 +674,29 @@ impl<P: Platform> Wakeful<P> {
                 waiter.share = P::now_ns() >= waiter.arrived + TURN_NS;
                 return;
             };
-            // ORDER: Release, pairs with the Acquire in `promote` and `unlink`; publishes our links.
+            // ORDER: Release, pairs with the Acquire in `head` and `unlink`; publishes our links.
             match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
+            if waiter.awake {
+                wait::pause::<P>(pauses);
+                pauses = (pauses * 2).min(AGAIN_MOST_PAUSES);
+                word = self.word.load(Relaxed);
+            }
         }
         if word & STANDBY != 0 {
-            let state = P::word(me, STATE);
-            // ORDER: Acquire, pairs with Q3; publishes the links that others wrote.
-            while state.load(Acquire) == ASLEEP {
-                P::wait(state, ASLEEP, None);
+            if self.sleep_in_line(me) == PASSED {
+                wait::unshield::<N, P>(me);
+                return P::word(me, STATE).store(IDLE, Relaxed);
             }
-            self.unlink(me);
+            waiter.next = self.unlink(me, true);
             waiter.hot = false;
-            waiter.share = false;
+            waiter.share = waiter.awake;
             waiter.wary = true;
             waiter.seen = ThreadId::NONE;
         }
-        if queue {
+        if waiter.queues {
             P::word(me, STATE).store(IDLE, Relaxed);
         }
         waiter.standby = true;
@@ -599,13 +706,31 @@ impl<P: Platform> Wakeful<P> {
         waiter.nap = NAP_NS;
     }
 
+    /// Q2, W8: until STATE is PROMOTED, or PASSED.
+    fn sleep_in_line(&self, me: ThreadId) -> u32 {
+        let state = P::word(me, STATE);
+        let mut looks = 0;
+        loop {
+            // ORDER: Acquire, pairs with Q3; publishes the links that others wrote.
+            match state.load(Acquire) {
+                ASLEEP => _ = P::wait(state, ASLEEP, None),
+                AWAKE if looks < LINE_LOOKS.min(P::PAUSES) => {
+                    wait::pause::<P>(LINE_PAUSES);
+                    looks += 1;
+                }
+                AWAKE => _ = state.compare_exchange(AWAKE, ASLEEP, Relaxed, Relaxed),
+                news => return news,
+            }
+        }
+    }
+
     /// The deadline has passed: gives back every duty (G2).
     fn resign(&self, waiter: &Waiter) {
         let mut word = self.word.load(Relaxed);
         if waiter.relay {
             loop {
                 if word & HANDOFF == 0 {
-                    return self.promote();
+                    return self.promote(ThreadId::NONE);
                 }
                 match self.word.compare_exchange_weak(word, word & !RELAY, Relaxed, Relaxed) {
                     Ok(_) => return,
@@ -616,10 +741,10 @@ impl<P: Platform> Wakeful<P> {
             loop {
                 let alone = word & NEWEST == 0;
                 let new = if alone { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
-                // Relaxed: who has a deadline was never in line, and so wrote no links to publish.
-                match self.word.compare_exchange_weak(word, new, Relaxed, Relaxed) {
+                // ORDER: Release, pairs with the Acquire in `head`: the role may pass to a relay.
+                match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
                     Ok(_) if alone || word & RELAY != 0 => return,
-                    Ok(_) => return self.promote(),
+                    Ok(_) => return self.promote(waiter.next),
                     Err(now) => word = now,
                 }
             }
@@ -628,7 +753,7 @@ impl<P: Platform> Wakeful<P> {
 
     /// A word copied by fork, with threads on it that are not here.
     fn purge(&self, word: u32) -> bool {
-        if (word & GENERATION) >> GENERATION_SHIFT == P::generation() {
+        if word & (STANDBY | NEWEST) == 0 || (word & GENERATION) >> GENERATION_SHIFT == P::generation() {
             return false;
         }
         let _ = self.word.compare_exchange(word, word & (LOCKED | OWNER), Relaxed, Relaxed);
@@ -637,8 +762,7 @@ impl<P: Platform> Wakeful<P> {
 
     #[cold]
     #[inline(never)]
-    fn unlock_slow(&self) {
-        let mut word = self.word.load(Relaxed);
+    fn unlock_slow(&self, mut word: u32) {
         loop {
             // A standby that demanded the lock finds KICK still set, and so do those who leave it the lock: it is on its way (W7).
             let kick = if word & HANDOFF == 0 { KICK } else { 0 };
@@ -648,53 +772,111 @@ impl<P: Platform> Wakeful<P> {
                 Err(now) => word = now,
             }
         }
+        let me = wait::withdraw::<N, P>();
         if word & KICK != 0 {
             // R2. The word may be gone by now; only its address is used.
             P::wake(&self.word, 1);
         }
+        wait::repay::<N, P>(me);
     }
 
-    /// Finds the thread that has slept longest, leaving short cuts for the next time: each link is walked once. The caller has the
-    /// role (I3).
+    /// Finds the thread that has slept longest, behind one that shows it (OLDEST). The caller has the role (I3).
     fn oldest(&self, newest: ThreadId) -> ThreadId {
         let mut thread = newest;
         loop {
             let oldest = P::word(thread, OLDEST).load(Relaxed);
             if oldest != 0 {
-                P::word(newest, OLDEST).store(oldest, Relaxed);
                 return ThreadId(oldest);
             }
-            let older = ThreadId(P::word(thread, OLDER).load(Relaxed));
-            P::word(older, NEWER).store(thread.0, Relaxed);
-            thread = older;
+            thread = self.link(thread);
         }
     }
 
-    /// Q3. Gives the standby role to the thread that has slept longest. The caller has the role (I3), and somebody sleeps.
-    fn promote(&self) {
-        // ORDER: Acquire, pairs with Q1.
-        let oldest = self.oldest(newest(self.word.load(Acquire)));
-        // Q3. ORDER: Release, pairs with Q2.
-        P::word(oldest, STATE).store(PROMOTED, Release);
-        P::wake(P::word(oldest, STATE), 1);
+    /// Tells the sleeper that came before this one of it. Returns that.
+    fn link(&self, thread: ThreadId) -> ThreadId {
+        let older = ThreadId(P::word(thread, OLDER).load(Relaxed));
+        P::word(older, NEWER).store(thread.0, Relaxed);
+        older
     }
 
-    /// Takes the calling thread, the oldest, out of the queue.
-    fn unlink(&self, me: ThreadId) {
+    /// The oldest sleeper: `next`, if that is known. NONE if nobody sleeps. The caller has the role (I3).
+    fn head(&self, next: ThreadId) -> ThreadId {
+        if next != ThreadId::NONE {
+            return next;
+        }
+        // ORDER: Acquire, pairs with Q1.
+        match newest(self.word.load(Acquire)) {
+            ThreadId::NONE => ThreadId::NONE,
+            newest => self.oldest(newest),
+        }
+    }
+
+    /// W6. Shows the oldest sleeper, which it returns, to a relay.
+    fn show(&self, next: ThreadId) -> ThreadId {
+        let head = self.head(next);
+        // ORDER: Acquire, pairs with Q1.
+        let newest = newest(self.word.load(Acquire));
+        if head != ThreadId::NONE {
+            P::word(newest, OLDEST).store(head.0, Relaxed);
+        }
+        head
+    }
+
+    /// Q3. Gives the standby role to the oldest sleeper, `next` if that is known. The caller has the role (I3), and somebody sleeps.
+    fn promote(&self, next: ThreadId) {
+        self.tell(self.head(next), PROMOTED);
+    }
+
+    /// Ends a sleeper's wait.
+    fn tell(&self, thread: ThreadId, news: u32) {
+        let state = P::word(thread, STATE);
+        // Q3, P1. ORDER: Release, pairs with Q2.
+        if state.swap(news, Release) == ASLEEP {
+            P::wake(state, 1);
+        }
+    }
+
+    /// P1. Takes those of the oldest who are preempted out of the line. Returns the oldest that is left.
+    fn pass(&self, next: ThreadId) -> ThreadId {
+        let mut oldest = self.head(next);
+        for _ in 0..PASSES {
+            // HINT: wrong either way, somebody loses his place, or the lock its standby, for a slice.
+            if oldest == ThreadId::NONE || P::run_state(oldest) != RunState::Preempted {
+                break;
+            }
+            match self.unlink(oldest, false) {
+                ThreadId::NONE => break,
+                second => {
+                    self.tell(oldest, PASSED);
+                    oldest = second;
+                }
+            }
+        }
+        if N::WISHES && oldest != ThreadId::NONE && P::wish(oldest) == Wish::Preemptable {
+            // N1.
+            P::change_wish(oldest, Wish::Preemptable, Wish::UnpreemptableOther);
+        }
+        oldest
+    }
+
+    /// Takes the oldest out of the line, if it is not the last or `last` may go, too. Returns the one that is the oldest then.
+    fn unlink(&self, oldest: ThreadId, last: bool) -> ThreadId {
         loop {
+            let newer = P::word(oldest, NEWER).load(Relaxed);
+            if newer != 0 {
+                return ThreadId(newer);
+            }
             // ORDER: Acquire, pairs with Q1.
             let word = self.word.load(Acquire);
-            let newest = newest(word);
-            let oldest = self.oldest(newest);
-            debug_assert_eq!(oldest, me);
-            if newest != me {
-                let second = P::word(me, NEWER).load(Relaxed);
-                P::word(newest, OLDEST).store(second, Relaxed);
-                P::word(ThreadId(second), OLDEST).store(second, Relaxed);
-                return;
+            let mut thread = newest(word);
+            if thread == oldest {
+                if !last || self.word.compare_exchange(word, word & !NEWEST, Relaxed, Relaxed).is_ok() {
+                    return ThreadId::NONE;
+                }
+                continue;
             }
-            if self.word.compare_exchange(word, word & !NEWEST, Relaxed, Relaxed).is_ok() {
-                return;
+            while thread != oldest {
+                thread = self.link(thread);
             }
         }
     }

@@ -57,6 +57,8 @@
 //! A3. If it is free and demanded: take it nevertheless after GRACE_NS (WAKING_NS if the front is being woken), or at once if the front is known to be preempted, but not if URGENT.
 //! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front. W3. But not a recursive
 //! reader beside no writer, or one that drains, for which there is no room: it naps.
+//! W4. Where there are processors to spare ([`Platform::roomy`]) a reader does not get into line for ROOMY_NS: it would let the others in one after the other. The front, too, stays awake for ROOMY_NS.
+//! N1. With `N`: wish before A1 and B1, withdraw the wish while waiting and after R1, R2 and B4; as `rw-tas-b-np` does.
 //! Front. F1. Count by VERSION how often others use the lock within two samples. F2. Seldom, but at all: remember that sharing pays. F3. More often than HOT for one thread: nap for a turn; then set DEMAND.
 //! F4. Look with growing gaps; take the lock when it is free (A2), clearing DEMAND. F5. After PATIENCE_NS set DEMAND, whatever the hints say, after URGENT_NS also URGENT. F6. If the writer does not run, or SPIN_NS after the demand, set SLEEPER
 //! (and DEMAND, if readers are what we wait for) and sleep on `state`. F7. With the lock, or at the deadline, unlock `line`.
@@ -107,6 +109,7 @@ use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, Sta
 
 use super::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
 use crate::mutex::{self, RawMutex, RawMutexTimed};
+use crate::wait::{self, Preemptable, Preemption};
 
 const WRITER: u32 = 1;
 const UPGRADABLE: u32 = 1 << 1;
@@ -159,6 +162,10 @@ const TURN_NS: u64 = 300_000;
 const SAMPLE_NS: u64 = 1_000;
 /// ... if that is so often, for each other processor, in both together, a writer's use counting twice. A use every 170 ns: two moves of a cache line.
 const HOT: u32 = 12;
+/// Where there are processors to spare a reader looks, and the front stays awake, this long (see W8 of `mutex::Wakeful`).
+const ROOMY_NS: u64 = 1_000_000;
+/// Such a reader lets so long pass between two looks for each processor, so that the looks of all do not keep the line from those who leave.
+const POLL_ROOMY_NS: u64 = 100;
 /// For so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down to a unit, a lock that was found not to be hot passes for such.
 const SHARED_MS: u32 = 1;
 /// A free lock is left to a front that demands it this long ...
@@ -169,18 +176,18 @@ const WAKING_NS: u64 = 50_000;
 /// How often a reader that left by another's place is looked for: it moves only while yet another leaves so.
 const LOOKS_ELSEWHERE: u32 = 100;
 
-/// The default reader-writer lock: see the head of this file.
+/// The default reader-writer lock: see the head of this file. With `N` who holds it wishes not to be preempted.
 #[repr(C)]
-pub struct Wakeful<P: Platform> {
+pub struct Wakeful<P: Platform, N = Preemptable> {
     state: P::AtomicU32,
     /// HINT: the thread that was writer last.
     owner: P::AtomicU32,
     front: P::AtomicU32,
     line: mutex::Wakeful<P>,
-    platform: PhantomData<P>,
+    platform: PhantomData<(P, N)>,
 }
 
-impl<P: StaticPlatform> Wakeful<P> {
+impl<P: StaticPlatform, N> Wakeful<P, N> {
     /// A free lock, for a `static`.
     pub const INIT: Self = Self {
         state: P::ZERO_U32,
@@ -273,7 +280,7 @@ fn spin_until<P: Platform>(ns: u64) {
     }
 }
 
-impl<P: Platform> Wakeful<P> {
+impl<P: Platform, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, want: Want, deadline: Option<Deadline>) -> bool {
@@ -281,18 +288,43 @@ impl<P: Platform> Wakeful<P> {
         self.wait(want, deadline)
     }
 
+    /// N1. With `N`, wishes not to be preempted from the attempt on.
+    #[inline(always)]
+    fn inside(attempt: impl FnOnce() -> bool) -> bool {
+        let me = wait::shield::<N, P>();
+        let taken = attempt();
+        if taken {
+            wait::inside::<N, P>(me);
+        } else {
+            wait::unshield::<N, P>(me);
+        }
+        taken
+    }
+
+    /// N1. Waits without the wish.
     #[cold]
     #[inline(never)]
     fn wait(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        P::register_lazily();
+        wait::unshield::<N, P>(P::register_lazily());
+        let taken = self.wait_as_it_is(want, deadline);
+        if taken {
+            wait::shield::<N, P>();
+        }
+        taken
+    }
+
+    fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
         let arrived = P::now_ns();
+        let roomy = P::roomy();
+        // W4.
+        let stays = roomy && matches!(want, Want::Read | Want::ReadRecursive);
         let mut grace = None;
         let mut displaced = false;
         loop {
             let word = self.state.load(Relaxed);
             // W2. A thread that has met a demand leaves the lock to the one that demanded it.
             displaced |= word & DEMAND != 0;
-            if want != Want::ReadRecursive && (displaced && word & DEMAND == 0 || !self.shared(arrived)) {
+            if want != Want::ReadRecursive && !stays && (displaced && word & DEMAND == 0 || !self.shared(arrived)) {
                 break;
             }
             if !want.kept_out(word) && (word & URGENT == 0 || want == Want::ReadRecursive) {
@@ -317,10 +349,13 @@ impl<P: Platform> Wakeful<P> {
                 continue;
             }
             let now = P::now_ns();
-            if word & DEMAND != 0 || now >= arrived + ARRIVAL_NS || !self.holder_runs(word) {
+            if stays && now < arrived + ROOMY_NS {
+                // In place, until it is free.
+            } else if word & DEMAND != 0 || now >= arrived + ARRIVAL_NS || !self.holder_runs(word) {
                 break;
             }
-            spin_until::<P>(now + ((now - arrived) / 4).clamp(POLL_NS, POLL_MAX_NS));
+            let most = if stays { POLL_ROOMY_NS * u64::from(P::processors()) } else { POLL_MAX_NS };
+            spin_until::<P>(now + ((now - arrived) / 4).clamp(POLL_NS, most));
         }
         self.purge();
         match deadline {
@@ -332,7 +367,7 @@ impl<P: Platform> Wakeful<P> {
         }
         let shared = self.front.load(Relaxed) & SHARED;
         self.front.store(shared | FRONT | P::generation() << GENERATION_SHIFT | P::current().0, Relaxed);
-        let taken = self.wait_in_front(want, deadline);
+        let taken = self.wait_in_front(want, roomy, deadline);
         self.front.store(self.front.load(Relaxed) & SHARED, Relaxed);
         // SAFETY: locked above.
         unsafe { self.line.unlock(&()) };
@@ -346,7 +381,7 @@ impl<P: Platform> Wakeful<P> {
     }
 
     /// The only waiter that watches the state.
-    fn wait_in_front(&self, want: Want, deadline: Option<Deadline>) -> bool {
+    fn wait_in_front(&self, want: Want, roomy: bool, deadline: Option<Deadline>) -> bool {
         let since = P::now_ns();
         P::refresh_processors(Some(since));
         if !self.shared(since) {
@@ -386,7 +421,7 @@ impl<P: Platform> Wakeful<P> {
                 demanded = now;
             } else if word & URGENT == 0 && now >= since + URGENT_NS {
                 self.state.fetch_or(DEMAND | URGENT, Relaxed);
-            } else if !self.holder_runs(word) || now >= demanded + SPIN_NS {
+            } else if !self.holder_runs(word) || now >= demanded + if roomy { ROOMY_NS } else { SPIN_NS } {
                 self.sleep(word, if word & READERS != 0 { DEMAND } else { 0 }, deadline);
             } else {
                 spin_until::<P>(now + (now.saturating_sub(demanded) / 4).clamp(POLL_NS, POLL_MAX_NS));
@@ -756,7 +791,7 @@ impl<P: Platform> Wakeful<P> {
     }
 }
 
-impl<P: Platform> RawRwLock<P> for Wakeful<P> {
+impl<P: Platform, N: Preemption> RawRwLock<P> for Wakeful<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -771,12 +806,12 @@ impl<P: Platform> RawRwLock<P> for Wakeful<P> {
 
     #[inline]
     unsafe fn read(&self, _: &()) {
-        self.read_by(Want::Read, None);
+        Self::inside(|| self.read_by(Want::Read, None));
     }
 
     #[inline]
     unsafe fn try_read(&self, _: &()) -> bool {
-        self.try_take(Want::Read, DEMAND)
+        Self::inside(|| self.try_take(Want::Read, DEMAND))
     }
 
     #[inline]
@@ -785,16 +820,17 @@ impl<P: Platform> RawRwLock<P> for Wakeful<P> {
         if me == ThreadId::NONE || !self.leave_place(P::reading(me)) {
             self.leave_count();
         }
+        wait::outside::<N, P>();
     }
 
     #[inline]
     unsafe fn write(&self, _: &()) {
-        self.write_by(None);
+        Self::inside(|| self.write_by(None));
     }
 
     #[inline]
     unsafe fn try_write(&self, _: &()) -> bool {
-        self.try_take(Want::Write, 0)
+        Self::inside(|| self.try_take(Want::Write, 0))
     }
 
     #[inline]
@@ -805,59 +841,59 @@ impl<P: Platform> RawRwLock<P> for Wakeful<P> {
         if word & SLEEPER != 0 || self.state.compare_exchange(word, new, Release, Relaxed).is_err() {
             self.release(WRITER, 0);
         }
+        wait::outside::<N, P>();
     }
 }
 
-impl<P: Platform> RawRwLockTimed<P> for Wakeful<P> {
+impl<P: Platform, N: Preemption> RawRwLockTimed<P> for Wakeful<P, N> {
     #[inline]
     unsafe fn read_until(&self, _: &(), deadline: Deadline) -> bool {
-        self.read_by(Want::Read, Some(deadline))
+        Self::inside(|| self.read_by(Want::Read, Some(deadline)))
     }
 
     #[inline]
     unsafe fn write_until(&self, _: &(), deadline: Deadline) -> bool {
-        self.write_by(Some(deadline))
+        Self::inside(|| self.write_by(Some(deadline)))
     }
 }
 
-impl<P: Platform> RawRwLockRecursive<P> for Wakeful<P> {
+impl<P: Platform, N: Preemption> RawRwLockRecursive<P> for Wakeful<P, N> {
     #[inline]
     fn read_recursive(&self) {
-        self.read_by(Want::ReadRecursive, None);
+        Self::inside(|| self.read_by(Want::ReadRecursive, None));
     }
 
     #[inline]
     fn try_read_recursive(&self) -> bool {
-        self.try_take(Want::ReadRecursive, 0)
+        Self::inside(|| self.try_take(Want::ReadRecursive, 0))
     }
 
     #[inline]
     fn read_recursive_until(&self, deadline: Deadline) -> bool {
-        self.read_by(Want::ReadRecursive, Some(deadline))
+        Self::inside(|| self.read_by(Want::ReadRecursive, Some(deadline)))
     }
 }
 
-impl<P: Platform> RawRwLockUpgrade<P> for Wakeful<P> {
+impl<P: Platform, N: Preemption> RawRwLockUpgrade<P> for Wakeful<P, N> {
     #[inline]
     fn upgradable(&self) {
-        if !self.try_upgradable() {
-            self.wait(Want::Upgradable, None);
-        }
+        Self::inside(|| self.try_take(Want::Upgradable, DEMAND) || self.wait(Want::Upgradable, None));
     }
 
     #[inline]
     fn try_upgradable(&self) -> bool {
-        self.try_take(Want::Upgradable, DEMAND)
+        Self::inside(|| self.try_take(Want::Upgradable, DEMAND))
     }
 
     #[inline]
     fn upgradable_until(&self, deadline: Deadline) -> bool {
-        self.try_upgradable() || self.wait(Want::Upgradable, Some(deadline))
+        Self::inside(|| self.try_take(Want::Upgradable, DEMAND) || self.wait(Want::Upgradable, Some(deadline)))
     }
 
     #[inline]
     unsafe fn unlock_upgradable(&self) {
         self.release(UPGRADABLE, 0);
+        wait::outside::<N, P>();
     }
 
     #[inline]
