@@ -662,7 +662,7 @@ fn defaults(args: &DefaultsArgs) -> Result<()> {
                 ..Setting::default()
             };
             let threads =
-                if barrier { (mp * f64::from(count)).round().min(sim::MOST_THREADS as f64) as u32 } else { count };
+                if barrier { (mp * f64::from(count)).round().min(::sim::MOST_THREADS as f64) as u32 } else { count };
             // More turns than the limit leaves time for.
             jobs.push((machine, Workload { program, threads, rounds: 1 << 40, vary: 0.2, instances: 1, setting }));
         }

@@ -117,8 +117,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom (2 and 3 threads, all hints, three speeds of the clock), shuttle (also with deadlines), words copied by fork; the twins without
-//! acquire, without release, with lost wake-ups, that pass without telling, and that pass after W6 are caught. shuttle found the double promotion that G2 now excludes.
+//! `conformance`: real threads, loom (2 and 3 threads, all hints, three speeds of the clock), shuttle (also with deadlines), three threads and shuttle also with room for all (W8), words copied by fork; the twins without
+//! acquire, without release, with lost wake-ups, and that promote or pass without telling are caught. shuttle found the double promotion that G2 now excludes.
 
 use core::marker::PhantomData;
 use platform::{
