@@ -349,7 +349,16 @@ impl Partitions {
     pub fn end(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
         let Ok(all) = self.online(kernel) else { return Vec::new() };
         let mut failures = self.bring_about(kernel, &BTreeMap::new(), &BTreeSet::new(), &all);
-        failures.extend(self.tidy(kernel));
+        let mut left = self.tidy(kernel);
+        // COST: 100 x 2 ms; who dies just now is in its group until it is dead.
+        for _ in 0..100 {
+            if left.is_empty() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            left = self.tidy(kernel);
+        }
+        failures.extend(left);
         let way = &self.way;
         if way.by == Enforcement::CgroupV1 {
             let home = way.home();
