@@ -336,9 +336,13 @@ impl<P: Platform> BWakeful<P> {
         if self.mood.load(Relaxed) & ASLEEP != 0 {
             self.judge(P::now_ns());
         }
+        self.wake(u32::MAX);
+    }
+
+    fn wake(&self, count: u32) {
         // ORDER: Release (A3), pairs with W2.
         self.calls.fetch_add(1, Release);
-        P::wake(&self.calls, u32::MAX);
+        P::wake(&self.calls, count);
     }
 
     /// L1 to L3. The caller is one of exactly as many threads as there are parties.
@@ -649,9 +653,7 @@ impl<P: Platform> BWakeful<P> {
     pub fn summon(&self, count: u32) {
         // ORDER: Release (C1), pairs with W3.
         if self.state.fetch_or(0, Release) & SLEEPERS != 0 {
-            // ORDER: Release (A3), pairs with W2.
-            self.calls.fetch_add(1, Release);
-            P::wake(&self.calls, count);
+            self.wake(count);
         }
     }
 
