@@ -64,10 +64,9 @@ impl Asked {
         let program = found.map_err(|error| anyhow::anyhow!("cannot look at `{shown}`: {error}"))?;
         let helped = program.obstacle.is_none();
         let openmp = (helped && program::loads(&program.image, library::GOMP)).then(|| {
-            library::find().and_then(|interposer| library::openmp(&interposer)).map_or_else(
-                |reason| format!("libgomp, because there is no runtime of ours: {reason:#}"),
-                |path| path.display().to_string(),
-            )
+            library::find()
+                .and_then(|interposer| library::openmp(&interposer, &program.image))
+                .map_or_else(|reason| format!("libgomp: {reason:#}"), |path| path.display().to_string())
         });
         Ok(Self { name: shown, obstacle: program.obstacle.map(|obstacle| obstacle.to_string()), openmp })
     }

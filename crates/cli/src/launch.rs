@@ -242,7 +242,7 @@ impl Launch {
         let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None, go: false });
         let library = library::find()?;
         let helps = program.obstacle.is_none() && (args.openmp || program::loads(&program.image, library::GOMP));
-        let openmp = helps.then(|| library::openmp(&library));
+        let openmp = helps.then(|| library::openmp(&library, &program.image));
         if args.openmp
             && let Some(Err(reason)) = openmp
         {

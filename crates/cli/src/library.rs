@@ -52,11 +52,14 @@ pub const OPENMP_NAME: &str = "libwakeful_gomp.so";
 pub const GOMP: &str = "libgomp.so.1";
 const OPENMP_SYMBOL: &[u8] = b"wakeful_omp_version";
 
-/// The OpenMP runtime beside this interposer.
-pub fn openmp(interposer: &Path) -> Result<PathBuf> {
+/// The OpenMP runtime beside this interposer, for a program that finds all in it that it asks of libgomp.
+pub fn openmp(interposer: &Path, image: &Path) -> Result<PathBuf> {
     let path = interposer.with_file_name(OPENMP_NAME);
     match program::exports(&path, OPENMP_SYMBOL) {
-        Ok(true) => Ok(path),
+        Ok(true) => match program::lacks(image, &path) {
+            None => Ok(path),
+            Some(lacks) => bail!("wakeful's OpenMP runtime has not all that the program asks for:\n{lacks}"),
+        },
         Ok(false) => {
             bail!("{}\nis not wakeful's OpenMP runtime; build it again with `cargo build --release`", path.display())
         }

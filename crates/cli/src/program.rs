@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -149,12 +149,29 @@ fn privileges(path: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Does the dynamic linker load a library of this name for a program, directly or for another library? It is asked as ldd(1) does.
-pub fn loads(image: &Path, library: &str) -> bool {
+/// What the dynamic linker would do for a program, which it is asked as ldd(1) does, with `-r`.
+fn trace(image: &Path, preload: Option<&Path>) -> io::Result<Output> {
     let mut command = Command::new(image);
-    command.env("LD_TRACE_LOADED_OBJECTS", "1").env_remove("LD_PRELOAD").stdin(Stdio::null()).stderr(Stdio::null());
-    let Ok(output) = command.output() else { return false };
+    command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "yes").env("LD_BIND_NOW", "yes");
+    match preload {
+        Some(library) => command.env("LD_PRELOAD", library),
+        None => command.env_remove("LD_PRELOAD"),
+    };
+    command.stdin(Stdio::null()).output()
+}
+
+/// Is a library of this name loaded for a program, directly or for another library?
+pub fn loads(image: &Path, library: &str) -> bool {
+    let Ok(output) = trace(image, None) else { return false };
     String::from_utf8_lossy(&output.stdout).lines().any(|line| line.split_whitespace().next() == Some(library))
+}
+
+/// What a program asks of a library and does not find in `instead`, in the dynamic linker's words.
+pub fn lacks(image: &Path, instead: &Path) -> Option<String> {
+    let complaints = |preload| trace(image, preload).map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
+    let (before, now) = (complaints(None).ok()?, complaints(Some(instead)).ok()?);
+    let fatal = |line: &&str| line.contains("undefined symbol") || line.contains("not found");
+    now.lines().filter(fatal).find(|line| !before.contains(line)).map(str::to_owned)
 }
 
 struct Elf {

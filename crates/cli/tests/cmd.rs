@@ -336,6 +336,12 @@ fn openmp() {
     assert_eq!(run(&["run", "--openmp"], "plain"), (Some(0), both, String::new()));
     let (status, stdout, _) = run(&["doctor"], "parallel");
     assert!(status == Some(0) && stdout.contains("OpenMP") && stdout.contains(&runtime), "{stdout}");
+    // In libgomp's place, with nothing in it: the program would not start.
+    let flags = ["-shared", "-fPIC", "-Wl,-soname,libgomp.so.1"];
+    compile(at, "libwakeful_gomp.so", "const char *wakeful_omp_version(void) { return \"\"; }", &flags);
+    let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
+    assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
+    assert!(stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("GOMP_parallel"), "{stderr}");
     let (_, stdout, _) = run(&["doctor"], "plain");
     assert!(stdout.contains("those of pthread are replaced") && !stdout.contains("OpenMP"), "{stdout}");
     let (status, _, stderr) = run(&["doctor"], "none");

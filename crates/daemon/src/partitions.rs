@@ -134,11 +134,9 @@ impl Partitions {
             }
             Enforcement::Affinity => return Ok(()),
         }
+        // 1 already: it is somebody's wish, or an earlier server was killed at that moment. To leave it so does no harm.
+        self.way.expedite &= kernel.read(Path::new(EXPEDITE)).is_ok_and(|text| text.trim() == "0");
         let way = &self.way;
-        if way.expedite {
-            // An earlier server may have been killed before it could.
-            let _ = kernel.write(Path::new(EXPEDITE), "0");
-        }
         for name in kernel.list(&way.base)? {
             if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
                 let folder = way.base.join(name);

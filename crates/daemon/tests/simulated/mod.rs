@@ -215,6 +215,9 @@ impl Kernel for Simulated {
         if simulated(file) {
             return self.state.lock().unwrap().read(file);
         }
+        if file == Path::new(EXPEDITE) {
+            return Ok(if self.state.lock().unwrap().expedited { "1\n" } else { "0\n" }.into());
+        }
         match file.strip_prefix("/sys/devices/system/cpu") {
             Ok(rest) if rest == Path::new("online") => Ok(show(&self.state.lock().unwrap().online)),
             Ok(rest) => Ok(if rest.starts_with("cpu0") || rest.starts_with("cpu1") { "0-1" } else { "2-3" }.into()),
