@@ -134,7 +134,7 @@ fn who_waits_for_preempted_threads_collapses_and_who_asks_does_not() {
 fn informing_locks_keep_their_speed_beside_other_programs() {
     let at = |lock: &str, degree: u32| {
         let mut workload = Workload::icpp_lock(lock, degree);
-        workload.setting.limit_ms = 20_000.0;
+        workload.setting.limit_ms = 60_000.0;
         run("ppro-4", &workload, 1).estimated_ms
     };
     let (spin, informing) = (at("mcs-spin", 4), at("mcs-informing", 4));
