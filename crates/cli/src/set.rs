@@ -15,6 +15,7 @@ use crate::partition::{self, Cpus, explain, processors};
 #[command(group(clap::ArgGroup::new("what").required(true)))]
 pub struct Args {
     /// The process, as `wakeful status` shows it
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     process: u32,
     /// Ask for so many processors: 2, 1-4 (as many as there are), or auto
     #[arg(long, value_name = "N", group = "what")]

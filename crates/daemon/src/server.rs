@@ -414,7 +414,8 @@ impl<K: Kernel> Server<K> {
         let (asker, own) = (connection.user, connection.process);
         let process = if message.process == 0 { own } else { message.process };
         let user = if process == own { asker } else { self.user_of(process)? };
-        if asker != 0 && user != asker {
+        // The first process is everybody's: what it starts would be in its partition.
+        if asker != 0 && user != asker || process == 1 {
             return Err((Refusal::NoProcess, 0));
         }
         let known = self.by_process.get(&process).copied();

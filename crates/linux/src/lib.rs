@@ -144,7 +144,7 @@ impl Platform for Linux {
     }
 
     fn roomy() -> bool {
-        let processors = processors::available();
+        let processors = Self::processors();
         processors > 2 && registry::live().is_some_and(|registry| registry.registered() <= processors)
     }
 

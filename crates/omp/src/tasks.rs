@@ -521,6 +521,12 @@ impl Tasks {
         self.are_there() && self.running.load(SeqCst) < Linux::processors()
     }
 
+    /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds none and leaves.
+    pub fn are_run(&self) -> bool {
+        // ORDER: SeqCst, pairs with `run_all`.
+        self.running.load(SeqCst) > 0
+    }
+
     /// Which region this is.
     pub fn epoch(&self) -> u32 {
         self.epoch.load(Relaxed)
@@ -574,7 +580,12 @@ impl Tasks {
         // ORDER: SeqCst, see `run_all`; as a Release it pairs with `are_there`.
         let others = self.queued.0.fetch_add(1, SeqCst);
         let lone = others == 0 && thread.task_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0;
-        if (lone || others == 1) && self.running.load(SeqCst) < Linux::processors() {
+        let crowded = self.running.load(SeqCst) >= Linux::processors();
+        if crowded {
+            // Of those who are counted as running some may sleep until a task of theirs is done, which may be this one.
+            team.bell.0.notify();
+            team.back.0.notify();
+        } else if lone || others == 1 || !ptr::eq(thread.context().team, team) {
             team.call_for_tasks();
         }
     }
@@ -630,7 +641,8 @@ impl Tasks {
     #[cold]
     #[inline(never)]
     pub fn run_all(&self, team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
-        self.running.fetch_add(1, Relaxed);
+        // ORDER: SeqCst, pairs with `are_run`.
+        self.running.fetch_add(1, SeqCst);
         let mut any = false;
         while let Some(task) = self.take(team, thread, ptr::null(), &stop) {
             any = true;

@@ -26,7 +26,7 @@ use crate::loops::{Loop, Shape, Share};
 use crate::reductions;
 use crate::tasks::{self, Queue, Task, Tasks};
 use crate::thread::{Context, Thread, me};
-use crate::wait::Event;
+use crate::wait::{self, Event};
 
 /// An outlined function of the program's.
 pub type Function = unsafe extern "C" fn(*mut c_void);
@@ -300,6 +300,9 @@ impl Team {
         if self.bind.get() != Bind::False {
             self.place(thread, number as u32);
         }
+        if settings().display_affinity {
+            eprintln!("{}", affinity::describe(&settings().affinity_format));
+        }
     }
 
     #[cold]
@@ -309,9 +312,6 @@ impl Team {
         if let Some(there) = affinity::assign(self.bind.get(), number, size, primary.unwrap_or(partition.0), partition)
         {
             thread.location.enter(there);
-        }
-        if settings().display_affinity {
-            eprintln!("{}", affinity::describe(&settings().affinity_format));
         }
     }
 }
@@ -453,7 +453,9 @@ impl Pool {
         if self.helpers.get() == 0 {
             self.team.generation.set(Linux::generation());
         }
-        // SAFETY: between regions, by the primary thread.
+        // A helper may still be looking for tasks of the last region among the members.
+        wait::briefly(|| !self.team.tasks.are_run());
+        // SAFETY: between regions, by the primary thread, and nobody looks at them.
         let members = unsafe { &mut *self.team.members.get() };
         while self.helpers.get() < size - 1 {
             let number = self.helpers.get() + 1;

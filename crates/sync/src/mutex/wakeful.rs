@@ -371,6 +371,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let me = P::register_lazily();
         wait::unshield::<N, P>(me);
         let now = P::now_ns();
+        P::refresh_processors(Some(now));
         // A signal handler that waits while its thread is in a queue finds the thread's words taken.
         let queues = me != ThreadId::NONE && deadline.is_none() && P::word(me, STATE).load(Relaxed) == IDLE;
         let awake = queues && P::roomy();
@@ -420,7 +421,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     if self.take(word, waiter) {
                         return;
                     }
-                } else if N::WISHES && P::warning(me) {
+                } else if N::WISHES && P::warning(me) && !wait::is_inside::<P>(me) {
                     break;
                 } else {
                     waiter.seen = owner(word);
@@ -688,6 +689,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         if word & STANDBY != 0 {
             if self.sleep_in_line(me) == PASSED {
                 wait::unshield::<N, P>(me);
+                // HINT: that it was preempted; if that is not so and stays so, it would be passed each time.
+                P::register_lazily();
                 return P::word(me, STATE).store(IDLE, Relaxed);
             }
             waiter.next = self.unlink(me, true);
