@@ -225,10 +225,11 @@ impl Task {
         false
     }
 
-    /// A new task, with a copy of its arguments.
+    /// A new task, with a copy of its arguments. It is the value of its event, which is null if it has none.
     ///
     /// # Safety
-    /// `data` are arguments of this size and alignment, of which `copy` makes others.
+    /// `data` are arguments of this size and alignment, of which `copy` makes others; of a task with an event the first is that.
+    #[allow(clippy::too_many_arguments)] // the ABI's
     unsafe fn create(
         thread: &Thread,
         function: Function,
@@ -237,6 +238,7 @@ impl Task {
         (size, align): (usize, usize),
         flags: c_uint,
         priority: c_int,
+        event: *mut *const Self,
     ) -> &'static Self {
         let parent = thread.task();
         let here = Layout::new::<Self>();
@@ -254,6 +256,12 @@ impl Task {
             let there = memory.add(offset).cast::<c_void>();
             task.function = Cell::new(Some(function));
             task.data = Cell::new(there);
+            if !event.is_null() {
+                *event = memory.cast();
+                if !data.is_null() {
+                    *data.cast::<*const Self>() = memory.cast();
+                }
+            }
             match copy {
                 Some(copy) => copy(there, data),
                 None => ptr::copy_nonoverlapping(data.cast::<u8>(), there.cast(), size),
@@ -757,13 +765,21 @@ unsafe fn spawn(
         if now && flags & DEPEND != 0 {
             await_predecessors(thread, depend);
         }
-        let task = Task::create(thread, function, data, copy, arguments, flags, priority);
+        let task = Task::create(
+            thread,
+            function,
+            data,
+            copy,
+            arguments,
+            flags,
+            priority,
+            if has_event { event } else { ptr::null_mut() },
+        );
         if now && !has_event {
             return run_now(thread, task);
         }
         if has_event {
             task.parts.store(2, Relaxed);
-            *event = task;
         }
         parent.references.fetch_add(1, Relaxed);
         parent.children.fetch_add(1, Relaxed);

@@ -134,6 +134,11 @@ fn priorities() {
 }
 
 #[test]
+fn detach() {
+    conforms("detach.c", &[]);
+}
+
+#[test]
 fn cancel() {
     conforms("cancel.c", &[]);
 }
