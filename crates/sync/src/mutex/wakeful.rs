@@ -61,13 +61,13 @@
 //! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby for SPIN_NS, or has demanded the lock for
 //!     TURN_NS; of a holder of whom nobody knows whether it runs, for less, as in W1.
 //! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was
-//!     rescinded, it stores the oldest sleeper in OLDEST of the newest and sets HANDOFF; after twice that, if the holder does not run: a demand from a sleeper leaves the lock idle until it is awake.
+//!     rescinded, it stores the oldest sleeper in OLDEST of the newest and sets HANDOFF; after twice that, if the holder does not run and it is not W8: a demand from a sleeper leaves the lock idle until it is awake.
 //! W7. Who finds the lock free with HANDOFF leaves it for GRACE_NS (SPIN_NS if KICK says that the standby is being woken), setting RELAY if somebody sleeps in line, and after that takes it and clears
 //!     both: the standby is not awake. (Not if the RELAY is another's: that thread tells from HANDOFF whether the standby came.)
 //!     The standby sets HANDOFF again when it runs. It leaves the thread that steps aside RELAY_NS to see HANDOFF, and to set RELAY.
 //! W8. Where there is room for all ([`Platform::roomy`]) sleep helps nobody of our own, and beside other programs costs slices: there this is a queue lock. Who comes goes to Q1 at once, with growing
 //!     pauses between attempts; in line it looks at its STATE (AWAKE) LINE_LOOKS times before it sleeps; as the standby it takes what it finds free without W3, unless it has just lost the
-//!     lock to the thread that had it before, and stays awake for AWAKE_NS, whatever the holder does.
+//!     lock to the thread that had it before, and stays awake until it has demanded the lock for TURN_NS, whatever the holder does, unless the lock is hot.
 //! P1. Meanwhile it looks whether the oldest in line, whom it will promote, is preempted: then it takes that one out (PASSED), which goes to Q1 again when it runs, and looks at the next, but not at the last; not after W6, when a relay may look for it.
 //! N1. With `N`: wish before A1 to A3, withdraw when that fails and between R1 and R2, repay after R2, as `tas-b-np` does. In W8 the standby wishes, too, and makes the wish for the one that it will promote; one that is warned gives up (G2),
 //!     repays, and goes to Q1.
@@ -87,8 +87,8 @@
 //!
 //! # Under the scheduler
 //!
-//! *Holder preempted or blocked*: arrivals queue at once, the standby sleeps on the word; its processor goes to somebody else, perhaps the holder.
-//! *Next waiter preempted*: nothing is handed to it; others take the free lock (W7). *More threads than processors*: all but the few
+//! *Holder preempted or blocked*: arrivals queue at once, the standby sleeps on the word (in W8 after its demand); its processor goes to somebody else, perhaps the holder.
+//! *Next waiter preempted*: nothing is handed to it; others take the free lock (W7; in W8 those who come, the line stands until it runs). *More threads than processors*: all but the few
 //! that run at all sleep in line, and the line advances once a turn. *Hint stale*: "runs" costs at most SPIN_NS of spinning, TURN_NS after a demand, and then
 //! sleep; "does not run" costs a sleep and a wake-up a section, and in P1 a place in line; room for all where there is none, LINE_LOOKS of spinning for each in line. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
 //! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER; one that comes through exactly eight forks, one in
