@@ -197,8 +197,6 @@ const RELAY_NS: u64 = 500;
 const GRACE_NS: u64 = 2_000;
 
 // COST: of W8, found on simulated machines of 64 to 1,024 processors (`wakeful sim defaults`): nobody had a real one.
-/// A standby stays awake so long: half a slice of Linux's scheduler at most, which a sleep beside another program costs.
-const AWAKE_NS: u64 = 1_000_000;
 /// Who is in line looks so often before it sleeps, with so many pauses between: 15 to 70 ms.
 const LINE_LOOKS: u32 = 100_000;
 const LINE_PAUSES: u32 = 16;
@@ -253,6 +251,7 @@ impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
         let stamp = P::stamp();
         if let Err(word) = self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed) {
             self.lock_slow(word, None);
+            return wait::inside_after_wait::<N, P>();
         }
         wait::inside::<N, P>(me);
     }
@@ -295,7 +294,7 @@ impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
 impl<P: Platform, N: Preemption> RawMutexTimed<P> for Wakeful<P, N> {
     #[inline]
     unsafe fn lock_until(&self, _: &(), deadline: Deadline) -> bool {
-        let me = wait::shield::<N, P>();
+        wait::shield::<N, P>();
         // A1. ORDER: Acquire, pairs with R1.
         let stamp = P::stamp();
         let locked = match self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed) {
@@ -303,7 +302,7 @@ impl<P: Platform, N: Preemption> RawMutexTimed<P> for Wakeful<P, N> {
             Err(word) => self.lock_slow(word, Some(deadline)),
         };
         if locked {
-            wait::inside::<N, P>(me);
+            wait::inside_after_wait::<N, P>();
         }
         locked
     }
@@ -604,7 +603,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let dark = state == RunState::Unknown;
         let limit = match state {
             RunState::Unknown => in_the_dark::<P>(waiter.me, STANDBY_VAIN, SPIN_NS),
-            _ if waiter.awake => AWAKE_NS,
+            // It demands the lock before.
+            _ if waiter.awake => TURN_NS,
             _ => SPIN_NS,
         };
         let waited = now.saturating_sub(waiter.since);

@@ -294,7 +294,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let me = wait::shield::<N, P>();
         let taken = attempt();
         if taken {
-            wait::inside::<N, P>(me);
+            wait::inside_after_wait::<N, P>();
         } else {
             wait::unshield::<N, P>(me);
         }

@@ -164,6 +164,14 @@ pub fn inside<N: Preemption, P: Platform>(me: ThreadId) {
     }
 }
 
+/// The same after a wait that may have given the thread another id, as in a forked child.
+#[inline]
+pub fn inside_after_wait<N: Preemption, P: Platform>() {
+    if N::WISHES {
+        inside::<N, P>(P::current());
+    }
+}
+
 /// The calling thread has released a lock that it was [`inside`].
 #[inline]
 pub fn outside<N: Preemption, P: Platform>() {
