@@ -169,7 +169,7 @@ pub struct Message {
     pub holds: u32,
     /// Processors that it waits for.
     pub lacks: u32,
-    /// Requests that are served before.
+    /// Requests that are served before. `Summary`: observed programs that are not listed.
     pub behind: u32,
     /// See [`Partition::generation`].
     pub generation: u32,
@@ -185,7 +185,7 @@ pub struct Message {
     pub ids: [u64; MAX_PROCESSORS / 64],
     /// `Summary`: since the server was started, in the order of [`COUNTERS`].
     pub counters: [u64; COUNTERS.len()],
-    /// HINT: of an observed application, in the order of [`THREADS`]; the application could say what it likes. `Summary`: of all.
+    /// HINT: of an observed application, in the order of [`THREADS`]; the application could say what it likes.
     pub threads: [u32; THREADS.len()],
 }
 

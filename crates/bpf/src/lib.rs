@@ -27,7 +27,7 @@ use std::str::FromStr;
 
 use abi::{Arena, MAX_THREADS, Thread};
 #[cfg(feature = "load")]
-pub use admission::{Admission, pidfd};
+pub use admission::{Admission, exists, pidfd};
 use sys::What;
 
 /// Bytes of the arena with its thread blocks.

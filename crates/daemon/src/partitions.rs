@@ -561,6 +561,11 @@ fn parent(stat: &str) -> Option<u32> {
     fields(stat).nth(1)?.parse().ok()
 }
 
+/// Where the stack of the image begins that a process executes: another one begins elsewhere, by chance.
+pub fn image(stat: &str) -> Option<u64> {
+    fields(stat).nth(25)?.parse().ok()
+}
+
 /// When a process started, in clock ticks after boot.
 pub fn started(stat: &str) -> Option<u64> {
     fields(stat).nth(19)?.parse().ok()

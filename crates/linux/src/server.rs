@@ -331,8 +331,7 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
     let (_, [arena, enrol, life]) = hurried()?.ask_for(Message::new(Kind::Observe))?;
     let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
     let observer = bpf::Observer::given(arena, enrol).map_err(|error| Error::Io(io::Error::other(error)))?;
-    let life: &Block = map(&life).ok_or(Error::Foreign)?;
-    Ok((observer, &life.partition.processors))
+    Ok((observer, map(&life).ok_or(Error::Foreign)?))
 }
 
 /// Does the server of this machine lend programs its observer?
