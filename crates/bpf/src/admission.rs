@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
 
-use crate::sys::What;
 use crate::load::map;
+use crate::sys::What;
 use crate::{ARENA_SIZE, Enrolment, Error, Handle, move_up, sys};
 
 /// What an admitted application gets.

@@ -266,7 +266,9 @@ mod tests {
     fn nonsense_is_counted_as_nothing_worse() {
         let all = threads(abi::MAX_THREADS);
         // SAFETY: the blocks consist of atomics, for which all bytes are valid.
-        let bytes = unsafe { std::slice::from_raw_parts(all.as_ptr().cast::<std::sync::atomic::AtomicU8>(), size_of_val(&*all)) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts(all.as_ptr().cast::<std::sync::atomic::AtomicU8>(), size_of_val(&*all))
+        };
         bytes.iter().for_each(|byte| byte.store(0xff, Relaxed));
         let most = abi::MAX_THREADS as u32 - 1;
         assert_eq!(count(&all), [most, 0, 0, 0, most, 0, 0, 0]);

@@ -68,9 +68,8 @@ impl Arena {
     /// Those of mmap(2).
     pub fn map(arena: BorrowedFd<'_>, id: u32) -> io::Result<Self> {
         // SAFETY: a mapping of its own.
-        let start = unsafe {
-            libc::mmap(ptr::null_mut(), ARENA_SIZE, libc::PROT_READ, libc::MAP_SHARED, arena.as_raw_fd(), 0)
-        };
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), ARENA_SIZE, libc::PROT_READ, libc::MAP_SHARED, arena.as_raw_fd(), 0) };
         match NonNull::new(start.cast()) {
             Some(start) if start.as_ptr() as *mut libc::c_void != libc::MAP_FAILED => Ok(Self { start, id }),
             _ => Err(io::Error::last_os_error()),

@@ -740,16 +740,21 @@ impl<K: Kernel> Server<K> {
     fn status(&mut self, token: u64, tag: u32) {
         let now = self.kernel.now();
         let ids: Vec<Id> = self.members.keys().copied().filter(|&id| self.system.application(id).is_some()).collect();
-        let asks = |process: u32| self.by_process.get(&process).is_some_and(|&id| self.system.application(id).is_some());
+        let asks =
+            |process: u32| self.by_process.get(&process).is_some_and(|&id| self.system.application(id).is_some());
         let others: Vec<(u32, u32)> = self.arenas.processes().filter(|&(process, _)| !asks(process)).collect();
         let mut entries: Vec<Message> = ids.into_iter().map(|id| self.state(id)).collect();
-        entries.extend(others.iter().take(LISTED).map(|&(process, user)| {
-            Message { process, user, error: Refusal::Unknown as u32, ..Message::new(Kind::Entry) }
+        entries.extend(others.iter().take(LISTED).map(|&(process, user)| Message {
+            process,
+            user,
+            error: Refusal::Unknown as u32,
+            ..Message::new(Kind::Entry)
         }));
         for entry in entries {
             let threads = self.arenas.threads(entry.process, now);
             let observed = u32::from(threads.is_some());
-            let entry = Message { kind: Kind::Entry as u32, tag, observed, threads: threads.unwrap_or_default(), ..entry };
+            let entry =
+                Message { kind: Kind::Entry as u32, tag, observed, threads: threads.unwrap_or_default(), ..entry };
             self.send(token, &entry, None);
         }
         let Counters { messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs, arenas } =

@@ -184,6 +184,44 @@ fn clean(kernel: &Simulated, folder: &Path, by: By) {
     assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
 }
 
+/// A process of its own asks for an arena.
+fn observe(server: &Running) {
+    let answer = |socket: &str| {
+        // Another process, because this one lives on.
+        let child = Command::new("/proc/self/exe")
+            .args(["--exact", "asks_for_an_arena", "--nocapture"])
+            .env(ASKS, socket)
+            .output()
+            .unwrap();
+        String::from_utf8(child.stdout).unwrap()
+    };
+    let mut text = String::new();
+    eventually("an answer", || {
+        text = answer(server.folder.join("socket").to_str().unwrap());
+        text.contains("observed") || text.contains("NoObserver")
+    });
+}
+
+const ASKS: &str = "WAKEFUL_TEST_ASKS";
+
+/// Not a test of its own: the process that is to be observed.
+#[test]
+fn asks_for_an_arena() {
+    let Ok(socket) = std::env::var(ASKS) else { return };
+    let mut ask = || Connection::open_at(&socket)?.ask(Message::new(Kind::Observe));
+    match ask() {
+        Ok((answer, arena)) => {
+            assert_eq!((answer.kind, answer.process), (Kind::Observed as u32, std::process::id()));
+            assert!(arena.is_some());
+            // This image has one.
+            let again = ask();
+            assert!(matches!(again, Err(Error::Refused(Refusal::Again, _) | Error::Io(_))), "{again:?}");
+            println!("observed");
+        }
+        Err(error) => println!("{error:?}"),
+    }
+}
+
 /// Two programs, a hint, a restart, a death and an end.
 fn story(kernel: &Simulated, by: By, folder: &Path) {
     let server = Running::start(kernel, &config(by), folder);
@@ -192,6 +230,12 @@ fn story(kernel: &Simulated, by: By, folder: &Path) {
     eventually("one has three", || server.holds(one.id()) == 3);
     let held = truth(kernel, by, one.id()).unwrap();
     assert_eq!(held.len(), 3);
+    // A third one is observed, or is told that nobody observes; and not any more when it has ended.
+    observe(&server);
+    eventually("nobody is observed", || {
+        let all = kernel.state.lock().unwrap();
+        all.observed.values().all(|observed| !observed) || all.failed == Some("release")
+    });
     assert!(server.ask(join(two.id(), 5, 1, 1)).is_ok());
     eventually("two waits", || server.state(two.id()).is_some_and(|state| state.holds == 0 && state.lacks == 1));
     // A pending higher priority waits for a hint.
@@ -247,15 +291,21 @@ fn each_call_may_fail() {
     }
     let all = [
         "accept",
+        "admit",
         "affinity",
+        "exists",
         "list",
+        "live",
+        "load_observer",
         "make_block",
         "make_folder",
         "open_block",
         "peer",
         "pidfd",
+        "prepare",
         "read",
         "receive",
+        "release",
         "remove_file",
         "remove_folder",
         "send",

@@ -814,8 +814,7 @@ pub fn register(always: bool) -> ThreadId {
         let local = registry.local();
         if tls::epoch() == local.epoch.load(Relaxed) {
             let id = ThreadId(tls::id());
-            if registry.sees_me(id) && registry.content(id, always)
-            {
+            if registry.sees_me(id) && registry.content(id, always) {
                 return id;
             }
         } else if local.full.load(Relaxed) != 0 && futex::now_ns() < local.reclaim_at.load(Relaxed) {

@@ -71,7 +71,9 @@ fn own_bpf_status() -> (Option<String>, Option<&'static str>) {
         Ok(_) => (None, None),
         Err(error @ bpf::Error::NotPermitted) => (
             Some(error.to_string()),
-            Some("run as root, or grant the capabilities cap_bpf and cap_perfmon;\nor, as root, start wakefuld: it lends its programs an observer"),
+            Some(
+                "run as root, or grant the capabilities cap_bpf and cap_perfmon;\nor, as root, start wakefuld: it lends its programs an observer",
+            ),
         ),
         Err(error) => (Some(error.to_string()), None),
     }

@@ -80,7 +80,7 @@ impl std::error::Error for Error {}
 /// The greatest length of a socket's path.
 const SOCKET_PATH: usize = 107;
 /// Descriptors of one message, at most.
-const DESCRIPTORS: usize = 3;
+pub const DESCRIPTORS: usize = 3;
 
 /// An environment variable, unless the program has more rights than whoever has started it.
 pub(crate) fn variable(name: &str) -> Option<String> {
@@ -163,7 +163,11 @@ impl Connection {
         Ok((answer, fd))
     }
 
-    fn ask_for(&mut self, request: Message) -> Result<(Message, [Option<OwnedFd>; DESCRIPTORS]), Error> {
+    /// As [`Self::ask`], with all descriptors that come.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask_for(&mut self, request: Message) -> Result<(Message, [Option<OwnedFd>; DESCRIPTORS]), Error> {
         self.tag = self.tag.wrapping_add(1).max(1);
         self.send(&Message { tag: self.tag, ..request })?;
         loop {
