@@ -184,58 +184,52 @@ fn clean(kernel: &Simulated, folder: &Path, by: By) {
     assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
 }
 
-/// A process of its own asks for an arena.
+/// A process of its own asks for an arena, and ends.
 fn observe(server: &Running) {
-    let answer = |socket: &str| {
-        // Another process, because this one lives on.
-        let child = Command::new("/proc/self/exe")
-            .args(["--exact", "asks_for_an_arena", "--nocapture"])
-            .env(ASKS, socket)
-            .output()
-            .unwrap();
-        String::from_utf8(child.stdout).unwrap()
-    };
-    let mut text = String::new();
-    eventually("an answer", || {
-        text = answer(server.folder.join("socket").to_str().unwrap());
-        text.contains("observed") || text.contains("NoObserver")
-    });
-}
-
-const ASKS: &str = "WAKEFUL_TEST_ASKS";
-
-/// Not a test of its own: the process that is to be observed.
-#[test]
-fn asks_for_an_arena() {
-    let Ok(socket) = std::env::var(ASKS) else { return };
-    let mut ask = || Connection::open_at(&socket)?.ask(Message::new(Kind::Observe));
-    match ask() {
-        Ok((answer, arena)) => {
-            assert_eq!((answer.kind, answer.process), (Kind::Observed as u32, std::process::id()));
-            assert!(arena.is_some());
-            // This image has one.
-            let again = ask();
-            assert!(matches!(again, Err(Error::Refused(Refusal::Again, _) | Error::Io(_))), "{again:?}");
-            println!("observed");
+    let path = server.folder.join("socket");
+    let ask = || Connection::open_at(path.to_str().unwrap())?.ask(Message::new(Kind::Observe));
+    let child = || {
+        let answer = ask();
+        match answer {
+            Ok((answer, arena)) => {
+                let right = answer.kind == Kind::Observed as u32 && answer.process == std::process::id();
+                // This image has one.
+                right && arena.is_some() && matches!(ask(), Err(Error::Refused(Refusal::Again, _) | Error::Io(_)))
+            }
+            Err(Error::Refused(why, _)) => why == Refusal::NoObserver,
+            Err(_) => false,
         }
-        Err(error) => println!("{error:?}"),
-    }
+    };
+    eventually("an answer", || {
+        // SAFETY: the child of this multi-threaded process uses the heap, which glibc's fork keeps usable.
+        let process = unsafe { libc::fork() };
+        if process == 0 {
+            let status = if child() { 0 } else { 1 };
+            // SAFETY: a number.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of ours, and a number that lives.
+        unsafe { libc::waitpid(process, &mut status, 0) };
+        status == 0
+    });
 }
 
 /// Two programs, a hint, a restart, a death and an end.
 fn story(kernel: &Simulated, by: By, folder: &Path) {
     let server = Running::start(kernel, &config(by), folder);
+    // Two more are observed, or are told that nobody observes; and not any more when they have ended.
+    observe(&server);
+    observe(&server);
+    eventually("nobody is observed", || {
+        let state = kernel.state.lock().unwrap();
+        state.observed.is_empty() || state.failed == Some("release")
+    });
     let (one, two) = (Idle::new(), Idle::new());
     assert!(server.ask(join(one.id(), 1, 3, 3)).is_ok());
     eventually("one has three", || server.holds(one.id()) == 3);
     let held = truth(kernel, by, one.id()).unwrap();
     assert_eq!(held.len(), 3);
-    // A third one is observed, or is told that nobody observes; and not any more when it has ended.
-    observe(&server);
-    eventually("nobody is observed", || {
-        let all = kernel.state.lock().unwrap();
-        all.observed.values().all(|observed| !observed) || all.failed == Some("release")
-    });
     assert!(server.ask(join(two.id(), 5, 1, 1)).is_ok());
     eventually("two waits", || server.state(two.id()).is_some_and(|state| state.holds == 0 && state.lacks == 1));
     // A pending higher priority waits for a hint.
