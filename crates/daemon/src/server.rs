@@ -71,7 +71,8 @@ impl Allowance {
 
     /// Counts messages; until when the sender has to wait, if it does.
     fn spend(&mut self, cost: f64, rate: u32, now: Duration) -> Option<Duration> {
-        let saved = self.saved(rate, now) - cost;
+        // Nobody waits for longer than a second.
+        let saved = (self.saved(rate, now) - cost).max(-f64::from(rate));
         *self = Self(saved, now);
         (saved < 0.0).then(|| now + Duration::from_secs_f64((-saved / f64::from(rate)).max(0.001)))
     }
