@@ -4,13 +4,17 @@
 //! Nothing here is needed for a lock. Without a server [`Connection::open`] fails and all else stays as it is.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-
 use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Mutex;
 
 use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, SOCKET_VARIABLE, VERSION};
 pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THREADS};
+
+use platform::Platform;
+
+use crate::{Linux, registry};
 
 /// Why there is no answer that helps.
 #[derive(Debug)]
@@ -88,6 +92,10 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 { None } else { std::env::var(name).ok() }
 }
 
+fn path() -> String {
+    variable(SOCKET_VARIABLE).unwrap_or_else(|| SOCKET.to_owned())
+}
+
 /// A connection to the server.
 #[derive(Debug)]
 pub struct Connection {
@@ -101,7 +109,7 @@ impl Connection {
     /// # Errors
     /// [`Error::NoServer`], or what connect(2) says.
     pub fn open() -> Result<Self, Error> {
-        Self::open_at(variable(SOCKET_VARIABLE).as_deref().unwrap_or(SOCKET))
+        Self::open_at(&path())
     }
 
     /// To a server that listens elsewhere.
@@ -109,14 +117,14 @@ impl Connection {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at(path: &str) -> Result<Self, Error> {
-        Self::open_within(path, None)
+        Self::open_by(path, 0, None)
     }
 
-    /// With a limit to how long anything on it may take.
-    fn open_within(path: &str, patience: Option<Duration>) -> Result<Self, Error> {
+    /// With flags for the socket, and a limit to how long anything on it may take.
+    fn open_by(path: &str, flags: libc::c_int, patience: Option<Duration>) -> Result<Self, Error> {
         // SAFETY: plain numbers; the descriptor is new and ours.
         let socket = unsafe {
-            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
+            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags, 0);
             if socket < 0 {
                 return Err(Error::Io(io::Error::last_os_error()));
             }
@@ -243,8 +251,59 @@ impl Connection {
 }
 
 impl std::os::fd::AsFd for Connection {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Asks for processors for this process, and follows its partition from then on. How many it has.
+///
+/// # Errors
+/// If the server refuses, or there is none.
+pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
+    let request = Message { priority, least, wanted: most, most, ..Message::new(Kind::Join) };
+    let (answer, fd) = Connection::open()?.ask(request)?;
+    if !fd.is_some_and(|fd| follow(fd.as_fd())) {
+        return Err(Error::Foreign);
+    }
+    Linux::refresh_processors(None);
+    Ok(answer.holds)
+}
+
+/// Gives the partition back.
+///
+/// # Errors
+/// As [`request`]; [`Refusal::Unknown`] if there was none.
+pub fn leave() -> Result<(), Error> {
+    Connection::open()?.ask(Message::new(Kind::Leave))?;
+    Linux::refresh_processors(None);
+    Ok(())
+}
+
+/// How many processors this process has said it can spare.
+static OFFERED: Mutex<u32> = Mutex::new(0);
+/// [`registry::generation`] of the process that is the server's, not of a forked child.
+static MEMBER: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Tells the server how many of the partition's processors this process can spare for now, if it has a partition and it is another number than before. Waits for
+/// nobody: a server that is gone, or too busy to let us in, hears it the next time.
+///
+/// Each time by a connection of its own: a program may close all descriptors but its own at any time, and give their numbers to others.
+/// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on them that had them lent.
+pub(crate) fn offer(count: u32) {
+    if BLOCK.load(Relaxed).is_null() || MEMBER.load(Relaxed) != registry::generation() {
+        return;
+    }
+    // Of two threads that speak at once the server hears last whom we remember.
+    let Ok(mut offered) = OFFERED.lock() else { return };
+    if *offered == count {
+        return;
+    }
+    let kind = if count == 0 { Kind::WantBack } else { Kind::Spare };
+    let told = Connection::open_by(&path(), libc::SOCK_NONBLOCK, None)
+        .and_then(|connection| connection.send(&Message { count, ..Message::new(kind) }));
+    if told.is_ok() {
+        *offered = count;
     }
 }
 
@@ -254,7 +313,7 @@ static BLOCK: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
 /// A page of the server's, read-only and for good; `None` if it is none.
-fn map<T>(fd: &OwnedFd) -> Option<&'static T> {
+fn map<T>(fd: BorrowedFd<'_>) -> Option<&'static T> {
     const { assert!(size_of::<T>() <= BLOCK_SIZE) };
     // SAFETY: zeros are a valid stat, which the call fills.
     let size = unsafe {
@@ -271,9 +330,9 @@ fn map<T>(fd: &OwnedFd) -> Option<&'static T> {
     }
 }
 
-/// Follows the block that came with the answer to `Join`: from now on a change of the partition is noticed at the next look
+/// Follows a block: from now on a change of the partition is noticed at the next look
 /// ([`platform::Platform::refresh_processors`]), and not only once a second. False if the descriptor is no block's.
-pub fn follow(fd: &OwnedFd) -> bool {
+fn follow(fd: BorrowedFd<'_>) -> bool {
     let Some(block) = map::<Block>(fd) else { return false };
     if block.magic.load(Relaxed) != MAGIC || block.version.load(Relaxed) != VERSION {
         // SAFETY: our mapping, which nobody else knows.
@@ -282,19 +341,23 @@ pub fn follow(fd: &OwnedFd) -> bool {
     }
     // ORDER: Release, pairs with the Acquire in `changed`.
     BLOCK.store(core::ptr::from_ref(block).cast_mut(), Release);
+    MEMBER.store(registry::generation(), Relaxed);
     true
 }
 
-/// Follows the block that this program inherited from `wakeful run`.
-pub(crate) fn inherit() {
+/// Follows the block that this program inherited from `wakeful run`. The descriptor stays open, for other libraries of the program in which there is this
+/// crate too, and is closed in its children.
+pub fn inherit() {
+    if !BLOCK.load(Relaxed).is_null() {
+        return;
+    }
     let number = variable(PARTITION_VARIABLE).and_then(|text| text.parse::<i32>().ok());
     // SAFETY: F_GETFD changes nothing.
     let Some(number) = number.filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) else { return };
-    // SAFETY: open, and given back below unless it is ours.
-    let fd = unsafe { OwnedFd::from_raw_fd(number) };
-    if !follow(&fd) {
-        // Something else has that number.
-        core::mem::forget(fd);
+    // SAFETY: open, as was just seen.
+    if follow(unsafe { BorrowedFd::borrow_raw(number) }) {
+        // SAFETY: a plain number, of a file that is ours.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
 }
 
@@ -324,7 +387,7 @@ pub fn partition() -> Option<&'static abi::Partition> {
 const PATIENCE: Duration = Duration::from_millis(50);
 
 fn hurried() -> Result<Connection, Error> {
-    Connection::open_within(variable(SOCKET_VARIABLE).as_deref().unwrap_or(SOCKET), Some(PATIENCE))
+    Connection::open_by(&path(), 0, Some(PATIENCE))
 }
 
 /// Asks the server of this machine for an arena that its observer fills, and for the server's life.
@@ -335,7 +398,7 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
     let (_, [arena, enrol, life]) = hurried()?.ask_for(Message::new(Kind::Observe))?;
     let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
     let observer = bpf::Observer::given(arena, enrol).map_err(|error| Error::Io(io::Error::other(error)))?;
-    Ok((observer, map(&life).ok_or(Error::Foreign)?))
+    Ok((observer, map(life.as_fd()).ok_or(Error::Foreign)?))
 }
 
 /// Does the server of this machine lend programs its observer?
