@@ -50,6 +50,8 @@ pub struct Member {
     /// Barriers in this region.
     pub meetings: Cell<u32>,
     pub work: Loop,
+    /// For compilers that begin a doacross loop before the loop itself.
+    pub around: Loop,
     /// The implicit task.
     pub task: Task,
     pub queue: Queue,
@@ -88,6 +90,8 @@ pub struct Team {
     barrier: Apart<BWakeful<Linux>>,
     pub single: Apart<AtomicU32>,
     pub copyprivate: AtomicPtr<c_void>,
+    /// Of LLVM's interface: what the tasks of the region, and of its worksharing construct, reduce.
+    pub task_reductions: [AtomicPtr<c_void>; 2],
     pub tasks: Tasks,
     pub bell: Apart<Event>,
     /// The primary thread may find all helpers back, or all tasks done.
@@ -130,6 +134,7 @@ impl Team {
             barrier: Apart(BWakeful::new(1)),
             single: Apart::default(),
             copyprivate: AtomicPtr::default(),
+            task_reductions: Default::default(),
             tasks: Tasks::default(),
             bell: Apart::default(),
             back: Apart::default(),
@@ -324,6 +329,7 @@ impl Member {
             singles: Cell::new(0),
             meetings: Cell::new(0),
             work: Loop::default(),
+            around: Loop::default(),
             task: Task::implicit(),
             queue: Queue::default(),
         })
