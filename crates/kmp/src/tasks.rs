@@ -10,8 +10,8 @@ use std::ptr;
 use omp::tasks::{self, Dependence, GOMP_taskwait, GOMP_taskyield, Task};
 use omp::thread::{Thread, me};
 
-use crate::reductions;
 use crate::Ident;
+use crate::reductions;
 
 type Routine = unsafe extern "C" fn(c_int, *mut Arguments) -> c_int;
 
@@ -378,8 +378,7 @@ unsafe fn taskloop(
             tasks::begin_group(thread);
         }
         let count = if matches!(schedule, GRAIN | TASKS) { count } else { 0 };
-        let (pieces, each, longer) =
-            tasks::cut(iterations, count, schedule == GRAIN, strict, thread.team().size());
+        let (pieces, each, longer) = tasks::cut(iterations, count, schedule == GRAIN, strict, thread.team().size());
         let at = |iteration: u64| begin.wrapping_add(iteration.wrapping_mul(step as u64));
         let mut done = 0;
         for index in 0..pieces {
@@ -436,4 +435,3 @@ unsafe extern "C" fn __kmpc_taskloop_5(
     // SAFETY: as above.
     unsafe { taskloop(pattern, deferred != 0, lower, upper, step, nogroup != 0, how, duplicate) };
 }
-

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The conformance table with clang: the programs of the crate `omp`, and those here that are about what clang emits and gcc does not. Most pass
-//! on LLVM's runtime as well, which is checked; three do not, which `docs/openmp.md` says more about.
+//! on LLVM's runtime as well, which is checked; of others it is said where they stand.
 
 #[path = "../../omp/tests/support/mod.rs"]
 mod support;

@@ -192,7 +192,7 @@ impl Task {
 
     /// A region begins for its member.
     #[inline]
-    pub fn begin_implicit(&self, icv: Icv, parent: *const Task) {
+    pub(crate) fn begin_implicit(&self, icv: Icv, parent: *const Task) {
         self.icv.set(icv);
         self.parent.set(parent);
         self.group.set(ptr::null());
@@ -874,7 +874,7 @@ pub extern "C" fn GOMP_taskwait() {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
+pub(crate) unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
     // SAFETY: the compiler's.
     await_predecessors(me(), &unsafe { Dependence::all(list) });
 }

@@ -112,7 +112,7 @@ unsafe impl Sync for Team {}
 unsafe impl Send for Team {}
 
 impl Team {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let icv = settings().initial;
         Self {
             size: Cell::new(1),
