@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{Ordering::*, fence};
 
@@ -10,19 +11,11 @@ use omp::icv::Bind;
 use omp::lock::raw;
 use omp::loops::is_first;
 use omp::region::{GOMP_cancel, GOMP_cancellation_point, LOOP, PARALLEL, SECTIONS, TASKGROUP, league};
-use omp::team::{begin, end};
+use omp::team::{WORDS, begin, begin_copying, end};
 use omp::thread::{Clauses, me};
 use sync::mutex::RawMutex;
 
 use crate::Ident;
-
-/// A region's function, and the addresses of the variables that it shares.
-#[repr(C)]
-struct Call {
-    function: *mut c_void,
-    variables: *const *mut c_void,
-    count: c_int,
-}
 
 unsafe extern "C" {
     fn wakeful_kmp_invoke(
@@ -39,24 +32,57 @@ omp::in_c! {
     __kmpc_fork_teams => wakeful_fork_teams;
 }
 
+/// A region's function, how many variables it shares, and these, or where they are.
+const HEAD: usize = 2;
+const NEAR: usize = WORDS - HEAD;
+
 unsafe extern "C" fn run(call: *mut c_void) {
     let number = me().number() as c_int;
-    // SAFETY: from `fork` or `wakeful_kmp_league`, and there until the region ends.
+    // SAFETY: the words of `fork` or `wakeful_kmp_league`; what they point to is there until the region ends.
     unsafe {
-        let call = &*call.cast::<Call>();
-        wakeful_kmp_invoke(call.function, &number, &number, call.variables, call.count);
+        let call = call.cast::<usize>();
+        let (function, count) = (call.read() as *mut c_void, call.add(1).read());
+        let variables = call.add(HEAD);
+        let variables = if count <= NEAR { variables.cast() } else { variables.read() as *const *mut c_void };
+        wakeful_kmp_invoke(function, &number, &number, variables, count as c_int);
+    }
+}
+
+/// What [`run`] is given.
+struct Words {
+    words: [MaybeUninit<usize>; WORDS],
+    count: usize,
+}
+
+impl Words {
+    /// # Safety
+    /// There are so many variables.
+    unsafe fn new(function: *mut c_void, variables: *const *mut c_void, count: c_int) -> Self {
+        let mut words = [MaybeUninit::uninit(); WORDS];
+        let near = if count as usize <= NEAR { count as usize } else { 0 };
+        words[0].write(function.addr());
+        words[1].write(count as usize);
+        words[HEAD].write(variables.addr());
+        for index in 0..near {
+            // SAFETY: as promised.
+            words[HEAD + index].write(unsafe { variables.add(index).read() }.addr());
+        }
+        Self { words, count: HEAD + near.max(1) }
+    }
+
+    fn get(&mut self) -> &mut [usize] {
+        // SAFETY: so many have been written.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.count) }
     }
 }
 
 /// # Safety
 /// The compiler's function and variables.
 unsafe fn fork(function: *mut c_void, variables: *const *mut c_void, count: c_int, threads: u32, bind: u32) {
-    let call = &mut Call { function, variables, count };
-    let data = ptr::from_mut(call).cast();
-    // SAFETY: as promised; the call stays until the region ends.
+    // SAFETY: as promised.
     unsafe {
-        begin(run, data, threads, bind, None);
-        run(data);
+        begin_copying(run, Words::new(function, variables, count).get(), threads, bind);
+        run(me().team().words().cast());
     }
     end();
 }
@@ -152,9 +178,11 @@ extern "C" fn __kmpc_set_thread_limit(_: *const Ident, _: c_int, limit: c_int) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wakeful_kmp_league(function: *mut c_void, variables: *const *mut c_void, count: c_int) {
     let (least, most, limit) = clauses().league;
-    let call = &mut Call { function, variables, count };
-    // SAFETY: the compiler's; the call stays until the last team is done.
-    unsafe { league(run, ptr::from_mut(call).cast(), least, most, limit) };
+    // SAFETY: the compiler's; the words stay until the last team is done.
+    unsafe {
+        let mut words = Words::new(function, variables, count);
+        league(run, words.get().as_mut_ptr().cast(), least, most, limit);
+    }
 }
 
 // --- the thread --------------------------------------------------------------
