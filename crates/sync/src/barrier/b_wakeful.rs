@@ -123,6 +123,9 @@ const ARRIVAL: u32 = 1 << 17;
 const SLEEPERS: u32 = 1 << 16;
 /// Most parties.
 const MOST: u32 = 12_287;
+/// The number in `parties`, and the bit above it where the note begins.
+const PARTIES: u32 = (1 << NOTE) - 1;
+const NOTE: u32 = 16;
 /// So many arrivals are needed where all parties have left.
 const EMPTY: u32 = (1 << 14) - 1;
 
@@ -147,12 +150,17 @@ const TOGETHER: u32 = 1 << 29;
 /// Field of `mood`: trials in a row that failed; above it, those that did not.
 const FAILURE: u32 = 1;
 const SUCCESS: u32 = 1 << 4;
+/// With a processor for each, and where it is known which that is: others use some of them.
+const SHARED: u32 = SUCCESS;
 /// The fields' greatest numbers.
 const MOST_FAILURES: u32 = 3;
 const MOST_SUCCESSES: u32 = 2;
 /// Field of `mood`: rounds in [`RATE_MS`], asleep.
 const RATE: u32 = 1 << 8;
 const MOST_RATE: u32 = (1 << 16) - 1;
+/// Field of `mood`: looks since it is asleep.
+const LOOK: u32 = 1 << 24;
+const MOST_LOOKS: u32 = 31;
 
 /// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
 const SPIN_PAUSES: u32 = 50;
@@ -174,6 +182,8 @@ const FIRST_MS: u32 = 8;
 const SAMPLE_MS: u32 = 64;
 /// COST: ms of sleeping at once before a trial: enough for a rate. Four times as many after each that failed.
 const REST_MS: u32 = 16;
+/// COST: ms of sleeping between looks at the rate, after a trial that failed: in less than 65,536 rounds.
+const LOOK_MS: u32 = 32;
 /// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds. What it has shown is looked at for four times
 /// as long.
 const TRIAL_MS: u32 = 8;
@@ -181,6 +191,9 @@ const TRIAL_MS: u32 = 8;
 const RATE_MS: u32 = 16;
 /// COST: what two threads with a processor each must do better than before they have tried to sleep: 10 us a round.
 const LEAST_RATE: u32 = 1_600;
+/// COST: us of processor time a thread and round, below which threads that sleep are better off on one processor: to be woken on another takes
+/// as long (7 us of both, on the virtual machine of the README).
+const NEAR_US: u32 = 10;
 /// One thread inside, and the bit below: see the theory.
 const INSIDE: u32 = 2;
 const DRAINING: u32 = 1;
@@ -264,6 +277,53 @@ impl<P: Platform> BWakeful<P> {
         [parties * ARRIVAL, 0, parties, 0, 0, 0]
     }
 
+    #[inline(always)]
+    fn parties(&self) -> u32 {
+        self.parties.load(Relaxed) & PARTIES
+    }
+
+    /// Writes a note beside the number of parties, and returns what was there.
+    fn note(&self, note: u32) -> u32 {
+        let parties = self.parties.load(Relaxed);
+        let next = parties & PARTIES | note << NOTE;
+        if next != parties {
+            // HINT: whoever joins or leaves meanwhile is more important.
+            let _ = self.parties.compare_exchange(parties, next, Relaxed, Relaxed);
+        }
+        parties >> NOTE
+    }
+
+    /// More threads than processors: the processor where they sleep.
+    fn home(&self) -> Option<u32> {
+        (self.parties.load(Relaxed) >> NOTE).checked_sub(1)
+    }
+
+    fn set_home(&self, home: Option<u32>) {
+        self.note(home.map_or(0, |home| (home + 1) & PARTIES));
+    }
+
+    /// Goes home.
+    #[inline]
+    fn gather(&self) {
+        if let Some(home) = self.home()
+            && P::running_on().is_some_and(|here| here != home)
+            && !P::migrate(Some(home))
+        {
+            self.set_home(None);
+        }
+    }
+
+    /// A processor for each: was the last who came here another thread, and on this processor?
+    fn meets_another(&self) -> bool {
+        let Some(here) = P::running_on() else { return false };
+        // HINT: taken for another, we move in vain; two taken for one stay together until a yield tells.
+        let stack = (&raw const here).addr() >> 12;
+        let me = (stack as u32).wrapping_mul(0x9E37_79B9) >> 24;
+        let here = here & 0xff;
+        let last = self.note(me << 8 | here);
+        last & 0xff == here && last >> 8 != me && last != 0
+    }
+
     /// Arrives for so many threads.
     #[inline]
     fn arrive(&self, count: u32) -> Arrival {
@@ -289,7 +349,7 @@ impl<P: Platform> BWakeful<P> {
     #[inline]
     fn end(&self, mut state: u32) {
         loop {
-            let parties = match self.parties.load(Relaxed) {
+            let parties = match self.parties() {
                 0 => EMPTY,
                 parties => parties.min(MOST),
             };
@@ -422,7 +482,7 @@ impl<P: Platform> BWakeful<P> {
     /// that, too.
     #[inline]
     fn spin(&self, processors: u32, done: &impl Fn() -> bool) -> bool {
-        let parties = self.parties.load(Relaxed);
+        let parties = self.parties();
         let pauses = if parties <= processors { SPIN_PAUSES / 2 * parties.max(2) } else { SPIN_PAUSES };
         for _ in 0..pauses.min(P::PAUSES) {
             if done() {
@@ -436,8 +496,9 @@ impl<P: Platform> BWakeful<P> {
     #[inline(never)]
     fn await_release_slow(&self, processors: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let mood = self.mood.load(Relaxed);
-        let enough = self.parties.load(Relaxed) <= processors;
+        let enough = self.parties() <= processors;
         if mood & ASLEEP != 0 {
+            self.gather();
             return sleep();
         }
         if enough && mood & !TOGETHER != 0 {
@@ -490,7 +551,7 @@ impl<P: Platform> BWakeful<P> {
     fn persist(&self, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let began = P::now_ns();
         loop {
-            if self.mood.load(Relaxed) & TOGETHER == 0 {
+            if self.mood.load(Relaxed) & TOGETHER == 0 || self.meets_another() && P::migrate(None) {
                 for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
                     if done() {
                         return;
@@ -528,21 +589,41 @@ impl<P: Platform> BWakeful<P> {
         let now_ms = (now / 1_000_000) as u16;
         let elapsed = now_ms.wrapping_sub((since >> 16) as u16) as u32;
         let episode = episode(self.state.load(Relaxed));
-        let rate = episode.wrapping_sub(since as u16) as u32 * RATE_MS / elapsed.max(1);
+        let rounds = episode.wrapping_sub(since as u16) as u32;
+        let rate = (rounds * RATE_MS / elapsed.max(1)).min(MOST_RATE);
         let field = |unit: u32, most: u32| (mood / unit) & most;
         let (failures, successes) = (field(FAILURE, 15), field(SUCCESS, 15));
         let asleep = field(RATE, MOST_RATE);
-        let begin = |mood: u32| {
-            self.mood_cpu.store((P::cpu_ns() / 1_000) as u32, Relaxed);
+        let processors = P::processors();
+        let parties = self.parties();
+        let enough = parties <= processors;
+        // Processor time since the last sample, in us.
+        let sample = || {
+            let cpu = (P::cpu_ns() / 1_000) as u32;
             self.mood_since.store((now_ms as u32) << 16 | episode as u32, Relaxed);
+            cpu.wrapping_sub(self.mood_cpu.swap(cpu, Relaxed))
+        };
+        let begin = |mood: u32| {
             self.mood.store(mood, Relaxed);
+            sample()
         };
         let more = |trials: u32, most: u32| (trials + 1).min(most);
-        if mood & ASLEEP != 0 {
-            if elapsed >= REST_MS << (2 * failures) {
-                // The episode's number tells more than 65,535 rounds from none only in a short rest.
-                let rate = if failures <= 1 { rate.min(MOST_RATE) } else { asleep };
-                begin(TRIAL | (rate * RATE) | (failures * FAILURE) | (successes * SUCCESS));
+        let settle = |used: u32| {
+            let near = used < rounds.saturating_mul(parties * NEAR_US);
+            self.set_home(if near { P::running_on() } else { None });
+        };
+        if mood & (ASLEEP | TRIAL) != 0 && enough && P::running_on().is_some() {
+            begin(SHARED);
+        } else if mood & ASLEEP != 0 {
+            let look = if failures == 0 { REST_MS } else { LOOK_MS };
+            if elapsed >= look {
+                let looks = field(LOOK, MOST_LOOKS) + 1;
+                let trials = (failures * FAILURE) | (successes * SUCCESS);
+                let rest_is_over = looks * look >= REST_MS << (2 * failures);
+                let used = begin((rate * RATE) | trials | if rest_is_over { TRIAL } else { ASLEEP | looks * LOOK });
+                if !enough {
+                    settle(used);
+                }
             }
         } else if mood & TRIAL != 0 {
             if elapsed >= TRIAL_MS || elapsed >= TRIAL_MS / 2 && rate * 4 < asleep {
@@ -565,15 +646,21 @@ impl<P: Platform> BWakeful<P> {
             if elapsed < least {
                 return Verdict::Unknown;
             }
-            let processors = P::processors();
-            let used = ((P::cpu_ns() / 1_000) as u32).wrapping_sub(self.mood_cpu.load(Relaxed));
+            let used = sample();
             // COST: less than 7/8 of what the processors have is less than all of it.
             let foreign = (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8;
-            begin(match foreign {
-                false => 0,
-                true if self.parties.load(Relaxed) <= processors => TRIAL | (LEAST_RATE * RATE) | (successes * SUCCESS),
-                true => ASLEEP | (successes * SUCCESS),
-            });
+            self.mood.store(
+                match foreign {
+                    false => 0,
+                    true if enough && P::running_on().is_some() => SHARED,
+                    true if enough => TRIAL | (LEAST_RATE * RATE) | (successes * SUCCESS),
+                    true => ASLEEP | (successes * SUCCESS),
+                },
+                Relaxed,
+            );
+            if foreign && !enough {
+                settle(used);
+            }
         }
         Verdict::Known
     }
@@ -721,7 +808,7 @@ impl<P: Platform> RawBarrierDynamic<P> for BWakeful<P> {
     fn arrive_and_drop(&self) {
         // D1. Where nobody is left, nobody can leave.
         let mut parties = self.parties.load(Relaxed);
-        while parties > 0 {
+        while parties & PARTIES > 0 {
             match self.parties.compare_exchange_weak(parties, parties - 1, Relaxed, Relaxed) {
                 Ok(_) => {
                     self.arrive(1);
