@@ -191,9 +191,11 @@ const TRIAL_MS: u32 = 8;
 const RATE_MS: u32 = 16;
 /// COST: what two threads with a processor each must do better than before they have tried to sleep: 10 us a round.
 const LEAST_RATE: u32 = 1_600;
-/// COST: us of processor time a thread and round, below which threads that sleep are better off on one processor: to be woken on another takes
-/// as long (7 us of both, on the virtual machine of the README).
-const NEAR_US: u32 = 10;
+/// COST: us of processor time a thread and round with which threads that sleep are better off on one processor: on another the wake-up alone takes
+/// as long.
+const NEAR_US: u32 = 5;
+/// The same where they are on several, and the wake-ups are in it: up to 16 us each in a virtual machine.
+const FAR_US: u32 = 20;
 /// One thread inside, and the bit below: see the theory.
 const INSIDE: u32 = 2;
 const DRAINING: u32 = 1;
@@ -608,8 +610,13 @@ impl<P: Platform> BWakeful<P> {
             sample()
         };
         let more = |trials: u32, most: u32| (trials + 1).min(most);
-        let settle = |used: u32| {
-            let near = used < rounds.saturating_mul(parties * NEAR_US);
+        let settle = |used: u32, may_begin: bool| {
+            let most = match self.home() {
+                Some(_) => NEAR_US,
+                None if may_begin => FAR_US,
+                None => return,
+            };
+            let near = used < rounds.saturating_mul(parties * most);
             self.set_home(if near { P::running_on() } else { None });
         };
         if mood & (ASLEEP | TRIAL) != 0 && enough && P::running_on().is_some() {
@@ -622,7 +629,7 @@ impl<P: Platform> BWakeful<P> {
                 let rest_is_over = looks * look >= REST_MS << (2 * failures);
                 let used = begin((rate * RATE) | trials | if rest_is_over { TRIAL } else { ASLEEP | looks * LOOK });
                 if !enough {
-                    settle(used);
+                    settle(used, rest_is_over);
                 }
             }
         } else if mood & TRIAL != 0 {
@@ -659,7 +666,8 @@ impl<P: Platform> BWakeful<P> {
                 Relaxed,
             );
             if foreign && !enough {
-                settle(used);
+                self.set_home(None);
+                settle(used, true);
             }
         }
         Verdict::Known
