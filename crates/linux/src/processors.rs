@@ -462,6 +462,23 @@ fn quota() -> Option<Option<u64>> {
 mod tests {
     use super::*;
 
+    /// A thread of its own: affinity is a thread's.
+    #[test]
+    fn migration() {
+        let moves = || {
+            let all = Mask::of(0);
+            assert!(!migrate(Some(8191)), "there is no such processor");
+            let here = running_on().unwrap();
+            assert!(migrate(Some(here)));
+            assert_eq!(migrate(None), all.count() > 1);
+            assert_eq!(Mask::of(0).0, all.0, "it may run where it might before");
+            assert!(Mask::one(running_on().unwrap()).set());
+            assert!(!migrate(None), "pinned");
+            assert_eq!(Mask::of(0).count(), 1, "and still is");
+        };
+        std::thread::spawn(moves).join().unwrap();
+    }
+
     #[test]
     fn groups() {
         assert_eq!(group(b"0::/user.slice/a", Version::Two), Some(&b"/user.slice/a"[..]));

@@ -14,6 +14,9 @@
 //!   is kept, the longer the more often it was.
 //! - With a processor for each thread, the others are not helped by our sleep: they come to our processor, and stay there. There we spin, and
 //!   yield rarely: those who yield while the others do not run get their slices at the same time as these.
+//! - More threads than processors, asleep: where a round takes little time, all go to one processor, their home. A wake-up there costs a switch; on
+//!   another it costs an interrupt, and the wait for whoever runs there. Linux brings them together by itself now and then, and apart again.
+//! - With a processor for each, who finds another of us on his processor leaves it, if others use the rest. (An idle one is found by sleeping.)
 //! - Who has waited very long sleeps in any case, and so does, once, who finds that he shares his processor with another party where there are
 //!   processors for all: to be woken is how Linux lets a thread find an idle one; yielding keeps it where it is.
 //!
@@ -36,7 +39,8 @@
 //! | e, s, EMPTY | e, s, 1 | J1, where all parties had left |
 //! | e, 0, n | e, 1, n | W3, about to sleep |
 //!
-//! `calls`: how often sleepers were woken. `parties`: arrivals that the next episode will need. `mood`, `mood_since`, `mood_cpu`: what was
+//! `calls`: how often sleepers were woken. `parties`: arrivals that the next episode will need; bits 16-31 a note: the home, and 1 more, or, with a
+//! processor for each, who came to the slow path last (8 bits of its stack's address) and on which processor (8 bits). `mood`, `mood_since`, `mood_cpu`: what was
 //! learned, see [`BWakeful::judge`]. Hints: races between writers lose a lesson, no more. `inside` (drained): bits 1-31 threads between
 //! their arrival and their return; bit 0 DRAINING, somebody sleeps until there are none.
 //!
@@ -44,9 +48,12 @@
 //!
 //! | phase | waiters | ends when | then |
 //! |---|---|---|---|
-//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all, or, soon after a trial, the rounds fewer than asleep | asleep (trial) |
-//! | asleep | sleep | [`REST_MS`] have passed, longer after each failure | trial |
+//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all, or, soon after a trial, the rounds fewer than asleep | asleep (trial, or shared) |
+//! | asleep | sleep, at home if there is one | [`REST_MS`] have passed, longer after each failure | trial |
 //! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
+//! | shared | spin, yield rarely, keep apart | the processor time of [`FIRST_MS`] was all | 0 |
+//!
+//! Shared is for a processor for each, where [`Platform::running_on`] says which that is.
 //!
 //! # Invariants
 //!
@@ -54,7 +61,7 @@
 //! learns its episode in the step in which it arrives.
 //! I2. An arrival that finds none needed is not counted: A2 writes what the next episode needs, whatever was subtracted.
 //! I3. Who sleeps has set SLEEPERS, or seen it set, in its own episode, and A2 of that episode sees it, because both change `state`.
-//! I4. `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
+//! I4. The number in `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
 //! that an episode needs to A2.
 //! I5. Drained: who is inside has been counted before its arrival, and so before anybody is released. (With leaves this would not do: a carrier
 //!     looks at its leaf again after A2. Only what borrows the barrier, as in Rust, may have leaves.)
@@ -87,7 +94,7 @@
 //! A party preempted before its arrival: the others yield to it, or sleep. A released thread preempted before it looks: nobody waits for
 //! it before its next arrival. More threads than processors: one switch a thread and round. Other programs: a few lost slices until
 //! it is noticed (a yield of [`LONG_NS`] and a sample), then a futex barrier like glibc's, interrupted by trials of some 8 ms: after
-//! 16, 64, 256 and then every 1024 ms. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A4 in
+//! 16, 64, 256 and then every 1024 ms. Home is left at the first look after rounds have become long. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A4 in
 //! either case. A1 to A2 preempted: those who wait spin, yield or sleep as if the last had not come yet; those too many nap.
 //! Killed: the process dies with it.
 //!
@@ -104,6 +111,8 @@
 //! Waking one sleeper, which wakes the next: as many wake-ups as a broadcast, each with a system call of its own.
 //! `sched_yield` after a spin by everybody: with more threads than processors the spin is lost (48 against 11 us a
 //! round with 16 threads on 2 processors; a round of 1 us of work; the machine of the README).
+//! To sleep, as above, with a processor for each: 50 us a round on two processors, 1.7 on one, against 0.6 of two that spin at the same time (two threads,
+//! two foreign busy processes on 2 processors); what they lose while they run at different times ends with the first yield.
 //! To arrive by compare-and-swap, which can begin the next episode in the same step: 0.93 of the rounds of `c-spin` with two threads instead of
 //! 0.99, because the line changes hands between the load and the swap. To count those who leave, always: a change of hands more, on
 //! the way of the thread that is behind.
@@ -179,7 +188,9 @@ const PERSIST_PAUSES: u32 = 5_000;
 /// after each trial that did not fail.
 const FIRST_MS: u32 = 8;
 /// COST: ms, beyond twice those, for which a sample of processor time is good.
-const SAMPLE_MS: u32 = 64;
+const SAMPLE_MS: u32 = 8;
+/// COST: rounds asleep below which a trial that makes fewer proves nothing: what takes more than a ms is not the barrier.
+const SLOW_RATE: u32 = RATE_MS;
 /// COST: ms of sleeping at once before a trial: enough for a rate. Four times as many after each that failed.
 const REST_MS: u32 = 16;
 /// COST: ms of sleeping between looks at the rate, after a trial that failed: in less than 65,536 rounds.
@@ -553,7 +564,8 @@ impl<P: Platform> BWakeful<P> {
     fn persist(&self, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let began = P::now_ns();
         loop {
-            if self.mood.load(Relaxed) & TOGETHER == 0 || self.meets_another() && P::migrate(None) {
+            let moved = self.meets_another() && P::migrate(None);
+            if moved || self.mood.load(Relaxed) & TOGETHER == 0 {
                 for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
                     if done() {
                         return;
@@ -610,6 +622,7 @@ impl<P: Platform> BWakeful<P> {
             sample()
         };
         let more = |trials: u32, most: u32| (trials + 1).min(most);
+        let failure = if asleep < SLOW_RATE { 0 } else { FAILURE };
         let settle = |used: u32, may_begin: bool| {
             let most = match self.home() {
                 Some(_) => NEAR_US,
@@ -636,7 +649,7 @@ impl<P: Platform> BWakeful<P> {
             if elapsed >= TRIAL_MS || elapsed >= TRIAL_MS / 2 && rate * 4 < asleep {
                 begin(match rate >= asleep {
                     true => (asleep * RATE) | (more(successes, MOST_SUCCESSES) * SUCCESS),
-                    false => ASLEEP | (asleep * RATE) | (more(failures, MOST_FAILURES) * FAILURE),
+                    false => ASLEEP | (asleep * RATE) | (more(failures, MOST_FAILURES) * failure),
                 });
             }
         } else {
@@ -647,7 +660,7 @@ impl<P: Platform> BWakeful<P> {
             }
             if (TRIAL_MS..=4 * TRIAL_MS).contains(&elapsed) && rate < asleep {
                 // The trial was luck, or it has changed.
-                begin(ASLEEP | (asleep * RATE) | FAILURE);
+                begin(ASLEEP | (asleep * RATE) | failure);
                 return Verdict::Known;
             }
             if elapsed < least {
