@@ -537,6 +537,7 @@ impl<P: Platform> BWakeful<P> {
             } else if now - asked > SWITCH_NS && enough {
                 // HINT: if it was something else, somebody sleeps once.
                 self.mood.fetch_or(TOGETHER, Relaxed);
+                self.judge(now);
             }
             before = now;
             if done() {
@@ -599,7 +600,8 @@ impl<P: Platform> BWakeful<P> {
     #[inline(never)]
     fn judge(&self, now: u64) -> Verdict {
         P::refresh_processors(Some(now));
-        let (mood, since) = (self.mood.load(Relaxed) & !TOGETHER, self.mood_since.load(Relaxed));
+        let (mood, since) = (self.mood.load(Relaxed), self.mood_since.load(Relaxed));
+        let (mood, together) = (mood & !TOGETHER, mood & TOGETHER);
         let now_ms = (now / 1_000_000) as u16;
         let elapsed = now_ms.wrapping_sub((since >> 16) as u16) as u32;
         let episode = episode(self.state.load(Relaxed));
@@ -655,7 +657,7 @@ impl<P: Platform> BWakeful<P> {
         } else {
             let least = FIRST_MS << (2 * successes);
             if elapsed > 2 * least + SAMPLE_MS {
-                begin(mood);
+                begin(mood | together);
                 return Verdict::Unknown;
             }
             if (TRIAL_MS..=4 * TRIAL_MS).contains(&elapsed) && rate < asleep {
