@@ -642,7 +642,7 @@ impl<P: Platform> BWakeful<P> {
                 let looks = field(LOOK, MOST_LOOKS) + 1;
                 let trials = (failures * FAILURE) | (successes * SUCCESS);
                 let rest_is_over = looks * look >= REST_MS << (2 * failures);
-                let used = begin((rate * RATE) | trials | if rest_is_over { TRIAL } else { ASLEEP | looks * LOOK });
+                let used = begin((rate * RATE) | trials | if rest_is_over { TRIAL } else { ASLEEP | (looks * LOOK) });
                 if !enough {
                     settle(used, rest_is_over);
                 }
