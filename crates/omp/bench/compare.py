@@ -97,6 +97,7 @@ def once(who, name, threads):
     return float(words[2 if given.foreign and name in CONSTRUCTS else 1])
 
 
+ratios = []
 busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(given.foreign)]
 try:
     for name in names:
@@ -107,8 +108,10 @@ try:
                     all_of[who].append(once(who, name, threads))
             medians = {who: statistics.median(each) for who, each in all_of.items()}
             best = min((median for who, median in medians.items() if not who.startswith("ours")), default=float("nan"))
+            ratios.append(max(medians["ours"] / best, 1e-3))
             shown = [f"{who} {medians[who]:.3g} ({min(each):.3g}-{max(each):.3g})" for who, each in all_of.items()]
             print(f"{name} {threads}: {medians['ours'] / best:.2f}  " + ", ".join(shown), flush=True)
+    print(f"geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.2f}, greatest {max(ratios):.2f}")
 finally:
     for process in busy:
         process.kill()

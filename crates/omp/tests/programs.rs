@@ -36,7 +36,8 @@ fn library() -> &'static Path {
 }
 
 fn compile(name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    let folder = if name == "programs.c" { "bench" } else { "tests/programs" };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name);
     static PROGRAMS: AtomicU32 = AtomicU32::new(0);
     let own = format!("{name}.{}.{}", std::process::id(), PROGRAMS.fetch_add(1, Relaxed));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(own);
@@ -44,6 +45,7 @@ fn compile(name: &str) -> PathBuf {
     let status = Command::new(compiler)
         .args(["-O2", "-g", "-fopenmp", "-Wall", "-Werror", "-o"])
         .args([&program, &source])
+        .arg("-lm")
         .status()
         .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need gcc and g++"));
     assert!(status.success(), "{compiler} {name}");
@@ -161,6 +163,20 @@ fn places() {
 #[test]
 fn exceptions() {
     conforms("exceptions.cc", &[]);
+}
+
+/// The programs by which runtimes are compared: the same answers, which they check.
+#[test]
+fn programs() {
+    let program = compile("programs.c");
+    for name in ["stencil", "cg", "sort", "queens", "lu"] {
+        for threads in [1, 2, 4, 8] {
+            if let Err(wrong) = run(on_ours(&program, threads, &[]).arg(name)) {
+                panic!("{name}, {threads} threads: {wrong}");
+            }
+        }
+    }
+    fs::remove_file(program).unwrap();
 }
 
 /// What must not hang.
