@@ -135,6 +135,8 @@ const MOST: u32 = 12_287;
 /// The number in `parties`, and the bit above it where the note begins.
 const PARTIES: u32 = (1 << NOTE) - 1;
 const NOTE: u32 = 16;
+/// In the note, above the home: it has not been looked at how it does.
+const NEW: u32 = 1 << 15;
 /// So many arrivals are needed where all parties have left.
 const EMPTY: u32 = (1 << 14) - 1;
 
@@ -202,11 +204,9 @@ const TRIAL_MS: u32 = 8;
 const RATE_MS: u32 = 16;
 /// COST: what two threads with a processor each must do better than before they have tried to sleep: 10 us a round.
 const LEAST_RATE: u32 = 1_600;
-/// COST: us of processor time a thread and round with which threads that sleep are better off on one processor: on another the wake-up alone takes
-/// as long.
-const NEAR_US: u32 = 5;
-/// The same where they are on several, and the wake-ups are in it: up to 16 us each in a virtual machine.
-const FAR_US: u32 = 20;
+/// COST: us of processor time a thread and round, wake-ups included, with which it may be that threads that sleep are better off on one processor:
+/// to be woken on another took up to 16 us (virtual machine of the README), and the work itself counts half or less.
+const NEAR_US: u32 = 30;
 /// One thread inside, and the bit below: see the theory.
 const INSIDE: u32 = 2;
 const DRAINING: u32 = 1;
@@ -308,11 +308,15 @@ impl<P: Platform> BWakeful<P> {
 
     /// More threads than processors: the processor where they sleep.
     fn home(&self) -> Option<u32> {
-        (self.parties.load(Relaxed) >> NOTE).checked_sub(1)
+        ((self.parties.load(Relaxed) >> NOTE) & !NEW).checked_sub(1)
     }
 
-    fn set_home(&self, home: Option<u32>) {
-        self.note(home.map_or(0, |home| (home + 1) & PARTIES));
+    fn home_is_new(&self) -> bool {
+        (self.parties.load(Relaxed) >> NOTE) & NEW != 0
+    }
+
+    fn set_home(&self, home: Option<u32>, new: u32) {
+        self.note(home.map_or(0, |home| (home + 1) & !NEW & PARTIES | new));
     }
 
     /// Goes home.
@@ -322,7 +326,7 @@ impl<P: Platform> BWakeful<P> {
             && P::running_on().is_some_and(|here| here != home)
             && !P::migrate(Some(home))
         {
-            self.set_home(None);
+            self.set_home(None, 0);
         }
     }
 
@@ -626,13 +630,13 @@ impl<P: Platform> BWakeful<P> {
         let more = |trials: u32, most: u32| (trials + 1).min(most);
         let failure = if asleep < SLOW_RATE { 0 } else { FAILURE };
         let settle = |used: u32, may_begin: bool| {
-            let most = match self.home() {
-                Some(_) => NEAR_US,
-                None if may_begin => FAR_US,
-                None => return,
-            };
-            let near = used < rounds.saturating_mul(parties * most);
-            self.set_home(if near { P::running_on() } else { None });
+            let near = used < rounds.saturating_mul(parties * NEAR_US);
+            match self.home() {
+                Some(_) if !near || self.home_is_new() && rate < asleep => self.set_home(None, 0),
+                Some(_) => self.set_home(P::running_on(), 0),
+                None if near && may_begin => self.set_home(P::running_on(), NEW),
+                None => {}
+            }
         };
         if mood & (ASLEEP | TRIAL) != 0 && enough && P::running_on().is_some() {
             begin(SHARED);
@@ -644,7 +648,8 @@ impl<P: Platform> BWakeful<P> {
                 let rest_is_over = looks * look >= REST_MS << (2 * failures);
                 let used = begin((rate * RATE) | trials | if rest_is_over { TRIAL } else { ASLEEP | (looks * LOOK) });
                 if !enough {
-                    settle(used, rest_is_over);
+                    // What was left would be left again: not soon.
+                    settle(used, rest_is_over && (failures == 0 || failures == MOST_FAILURES));
                 }
             }
         } else if mood & TRIAL != 0 {
@@ -681,8 +686,7 @@ impl<P: Platform> BWakeful<P> {
                 Relaxed,
             );
             if foreign && !enough {
-                self.set_home(None);
-                settle(used, true);
+                self.set_home(None, 0);
             }
         }
         Verdict::Known
