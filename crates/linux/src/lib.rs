@@ -231,8 +231,16 @@ impl Platform for Linux {
     }
 
     fn cluster() -> u32 {
-        // SAFETY: no arguments.
-        unsafe { libc::sched_getcpu() }.max(0) as u32 / CLUSTER
+        Self::running_on().unwrap_or(0) / CLUSTER
+    }
+
+    #[inline]
+    fn running_on() -> Option<u32> {
+        processors::running_on()
+    }
+
+    fn migrate(to: Option<u32>) -> bool {
+        processors::migrate(to)
     }
 
     fn cpu_ns() -> u64 {
