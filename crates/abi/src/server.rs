@@ -16,7 +16,7 @@
 //!
 //! An answer has its request's `tag`. When a partition changes later, its last connection gets a `State` with tag 0. A program that ends need say nothing.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use crate::{MAX_PROCESSORS, Partition};
 
@@ -99,7 +99,7 @@ pub enum Refusal {
     Priority = 7,
     /// Too many connections or applications of this user.
     Crowd = 8,
-    /// There is no such process, it is another user's, or it is not in the server's base group.
+    /// There is no such process, or it is another user's.
     NoProcess = 9,
     /// The server could not do it; its log says why.
     Failed = 10,
@@ -107,6 +107,8 @@ pub enum Refusal {
     NoObserver = 11,
     /// The process has an arena already.
     Again = 12,
+    /// The process is in a control group that the server may not take it from.
+    Elsewhere = 13,
 }
 
 impl Refusal {
@@ -124,6 +126,7 @@ impl Refusal {
             9 => Self::NoProcess,
             11 => Self::NoObserver,
             12 => Self::Again,
+            13 => Self::Elsewhere,
             _ => Self::Failed,
         }
     }
@@ -247,6 +250,8 @@ pub struct Block {
     pub started: AtomicU64,
     #[doc(hidden)]
     pub reserved: [AtomicU64; 7],
+    /// The control group below the mount from which the server took it, and zeros; empty: the base group.
+    pub origin: [AtomicU8; 2048],
 }
 
 /// Bytes of a block's file.

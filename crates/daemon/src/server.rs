@@ -501,6 +501,9 @@ impl<K: Kernel> Server<K> {
         }
         let known = self.by_process.get(&process).copied();
         let demand = self.check(message, user, asker, known)?;
+        if known.is_none() && !self.partitions.takes(&self.kernel, process).map_err(|_| (Refusal::NoProcess, 0))? {
+            return Err((Refusal::Elsewhere, 0));
+        }
         let (id, new) = match known {
             Some(id) => (id, false),
             None => (self.enter(token, process, user)?, true),
@@ -544,6 +547,9 @@ impl<K: Kernel> Server<K> {
         words.process.store(process, Relaxed);
         words.started.store(started, Relaxed);
         words.version.store(VERSION, Relaxed);
+        if let Some(origin) = self.partitions.origin(process).filter(|origin| origin.len() < words.origin.len()) {
+            words.origin.iter().zip(origin.bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
+        }
         words.partition.threads_per_processor.store(1, Relaxed);
         // ORDER: Release, publishes the rest to a program that maps it.
         words.magic.store(MAGIC, Release);
@@ -889,8 +895,11 @@ impl<K: Kernel> Server<K> {
             let word = word.load(Relaxed);
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)
         };
+        let origin = words.origin.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
+        let origin = String::from_utf8(origin).ok().filter(|origin| !origin.is_empty());
         let written: Set = words.partition.ids.iter().enumerate().flat_map(bits).collect();
         self.partitions.assume(process, written);
+        self.partitions.remember(process, origin);
         let held = self.partitions.held(process).cloned().unwrap_or_default();
         let id = self.token();
         self.kernel.watch(pidfd.as_fd(), id)?;

@@ -119,8 +119,8 @@ impl Place {
         Ok((entries, message))
     }
 
-    /// The server of this place, if this is root's and the kernel takes the observer.
-    fn observing(config: &str) -> Option<(Self, Process)> {
+    /// The server of this place, if this is root's.
+    fn as_root(config: &str) -> Option<(Self, Process)> {
         // SAFETY: no arguments.
         if unsafe { libc::geteuid() } != 0 {
             let _ = writeln!(std::io::stderr(), "SKIPPED: needs root");
@@ -128,6 +128,12 @@ impl Place {
         }
         let place = Self::new(config);
         let server = place.server();
+        Some((place, server))
+    }
+
+    /// The same, if the kernel takes the observer.
+    fn observing(config: &str) -> Option<(Self, Process)> {
+        let (place, server) = Self::as_root(config)?;
         let loads = place.status().unwrap().1.observed == 1;
         if !loads {
             let _ = writeln!(std::io::stderr(), "SKIPPED: this kernel takes no observer");
@@ -147,6 +153,7 @@ fn a_program() {
         Ok("holder") => holder(),
         Ok("hostile") => hostile(),
         Ok("asks") => asks(),
+        Ok("hurries") => hurries(),
         _ => {}
     }
 }
@@ -168,7 +175,7 @@ fn pin(processor: usize) {
 fn observed() {
     static STOP: AtomicBool = AtomicBool::new(false);
     static COUNT: wakeful::Mutex<u64> = wakeful::Mutex::new(0);
-    linux::init();
+    wakeful::init();
     let threads: Vec<_> = (0..4)
         .map(|_| {
             let (send, receive) = std::sync::mpsc::channel();
@@ -380,7 +387,32 @@ fn hostile() {
     wait_for_word();
 }
 
+/// Messages by several connections at once; says how long they took, in ms.
+fn hurries() {
+    let open = || Connection::open_at(&std::env::var(SERVER).unwrap()).unwrap();
+    let mut connections: Vec<_> = (0..4).map(|_| open()).collect();
+    let start = Instant::now();
+    for number in 0..MESSAGES {
+        let connection = &mut connections[number % 4];
+        assert!(connection.ask(Message::new(Kind::WantBack)).is_err(), "it has no partition");
+    }
+    println!("took {}", start.elapsed().as_millis());
+}
+
+const MESSAGES: usize = 120;
+
 const NOBODY: u32 = 65534;
+
+#[test]
+fn root_a_user_sends_so_many_messages() {
+    let Some((place, _server)) = Place::as_root("[access]\nuser_messages_per_second = 200\n") else { return };
+    let took = |user: u32| Process::role(&place, "hurries", user).hear("took ").parse::<u64>().unwrap();
+    // Less what may be saved up, a tenth of a second's; no connection alone is too fast.
+    let least = (MESSAGES as u64 - 20 - 4) * 1000 / 200;
+    let (limited, root) = (took(NOBODY), took(0));
+    assert!(limited >= least, "{limited} ms, and at least {least} are right");
+    println!("{MESSAGES} messages took a user {limited} ms and root {root} ms");
+}
 
 #[test]
 fn root_programs_without_rights_are_observed_as_long_as_the_server_lives() {

@@ -65,9 +65,12 @@ impl std::fmt::Display for Error {
                 ),
                 Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
                 Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
-                Refusal::NoProcess => {
-                    write!(f, "there is no such process of yours among those that the server may move")
-                }
+                Refusal::NoProcess => write!(f, "there is no such process of yours"),
+                Refusal::Elsewhere => write!(
+                    f,
+                    "it runs in a control group that the server may not take it from:\n\
+                     only those of enforcement.group, in /etc/wakeful/wakefuld.toml"
+                ),
                 Refusal::NoObserver => write!(f, "the processor server has no observer; its log says why"),
                 Refusal::Again => write!(f, "the process has an arena of the processor server already"),
                 Refusal::Failed => write!(

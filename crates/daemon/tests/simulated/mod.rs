@@ -220,6 +220,20 @@ impl Kernel for Simulated {
         if file == Path::new(EXPEDITE) {
             return Ok(if self.state.lock().unwrap().expedited { "1\n" } else { "0\n" }.into());
         }
+        if let Some(process) = file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
+            && file.ends_with("cgroup")
+        {
+            let state = self.state.lock().unwrap();
+            let of = |mount: &str| {
+                let group = state
+                    .groups
+                    .iter()
+                    .find(|(path, group)| path.starts_with(mount) && group.processes.contains(&process));
+                let path = group.and_then(|(path, _)| path.strip_prefix(mount).ok()).unwrap_or(Path::new(""));
+                format!("/{}", path.display())
+            };
+            return Ok(format!("2:cpu:/elsewhere\n1:cpuset:{}\n0::{}\n", of(V1), of(V2)));
+        }
         match file.strip_prefix("/sys/devices/system/cpu") {
             Ok(rest) if rest == Path::new("online") => Ok(show(&self.state.lock().unwrap().online)),
             Ok(rest) => Ok(if rest.starts_with("cpu0") || rest.starts_with("cpu1") { "0-1" } else { "2-3" }.into()),
