@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{fs, ptr};
 
 use abi::server::{BLOCK_SIZE, Block};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags};
 use rustix::process::{Pid, PidfdFlags};
@@ -144,6 +144,8 @@ pub trait Kernel {
     fn unwatch(&self, fd: BorrowedFd<'_>) -> io::Result<()>;
     fn wait(&self, tokens: &mut Vec<u64>, limit: Duration) -> io::Result<()>;
     fn pidfd(&self, process: u32) -> io::Result<OwnedFd>;
+    /// Has this process ended? If not, its number is not yet another's.
+    fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool>;
     fn read(&self, file: &Path) -> io::Result<String>;
     /// In one call, to a file that exists.
     fn write(&self, file: &Path, text: &str) -> io::Result<()>;
@@ -242,7 +244,7 @@ impl Kernel for Linux {
         let pidfd = match result {
             // SAFETY: new, and ours.
             0 => unsafe { OwnedFd::from_raw_fd(fd) },
-            // Before 6.5: of the process that has this number now. Who can make it another one could have asked itself.
+            // Before 6.5: of the process that has this number now. The server looks whose it is before it does anything for it.
             _ => rustix::process::pidfd_open(who.pid, PidfdFlags::empty())?,
         };
         Ok(Peer { process: who.pid.as_raw_nonzero().get() as u32, user: who.uid.as_raw(), pidfd })
@@ -284,6 +286,11 @@ impl Kernel for Linux {
     fn pidfd(&self, process: u32) -> io::Result<OwnedFd> {
         let process = Pid::from_raw(process as i32).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::pidfd_open(process, PidfdFlags::empty())?)
+    }
+
+    fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool> {
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        Ok(poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)], Some(&now))? > 0)
     }
 
     fn read(&self, file: &Path) -> io::Result<String> {

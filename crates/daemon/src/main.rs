@@ -85,11 +85,12 @@ fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     let stop = stop_signals()?;
+    // Before the programs of an earlier server are taken over.
+    have_descriptors();
     let mut server = Server::start(kernel::Linux::new()?, config, listener, &blocks).with_context(|| {
         format!("cannot keep partitions here; as root, `enforcement.by` in {} says how", args.config.display())
     })?;
     server.stop_by(&stop)?;
-    have_descriptors();
     hurry();
     server.run();
     if ours {

@@ -22,6 +22,10 @@ pub struct Group {
     mems: String,
     root: bool,
     pub processes: BTreeSet<u32>,
+    /// memory.max
+    pub limit: Option<u64>,
+    /// It gives controllers to groups below it, and so takes no processes.
+    pub inner: bool,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +62,8 @@ fn lives(process: u32) -> bool {
 impl Simulated {
     pub fn new() -> Self {
         let online: Set = (0..4).collect();
-        let base = Group { cpus: online.clone(), mems: "0".into(), root: true, processes: [1, 2].into() };
+        let base =
+            Group { cpus: online.clone(), mems: "0".into(), root: true, processes: [1, 2].into(), ..Group::default() };
         let groups = [(V1.into(), base.clone()), (V2.into(), base)].into();
         let state = State { groups, online, ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), killed: Arc::default(), real: Arc::new(Linux::new().unwrap()) }
@@ -104,6 +109,7 @@ impl State {
         let group = self.groups.get(folder).ok_or(os(libc::ENOENT))?;
         Ok(match name {
             "cgroup.controllers" => "cpuset cpu".into(),
+            "memory.max" => group.limit.map_or("max\n".into(), |limit| format!("{limit}\n")),
             "cpuset.cpus" => show(&group.cpus),
             "cpuset.mems" => group.mems.clone(),
             "cpuset.effective_mems" => "0\n".into(),
@@ -146,6 +152,9 @@ impl State {
                 let process: u32 = text.parse().map_err(|_| os(libc::EINVAL))?;
                 if !lives(process) {
                     return Err(os(libc::ESRCH));
+                }
+                if self.groups[folder].inner {
+                    return Err(os(libc::EBUSY));
                 }
                 if !v2 && (self.groups[folder].cpus.is_empty() || self.groups[folder].mems.is_empty()) {
                     return Err(os(libc::ENOSPC));
@@ -212,6 +221,11 @@ impl Kernel for Simulated {
         self.real.pidfd(process)
     }
 
+    fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool> {
+        self.call("ended")?;
+        self.real.ended(pidfd)
+    }
+
     fn read(&self, file: &Path) -> io::Result<String> {
         self.call("read")?;
         if simulated(file) {
@@ -254,6 +268,9 @@ impl Kernel for Simulated {
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
         self.call("make_folder")?;
         let mut state = self.state.lock().unwrap();
+        if folder.parent().is_none_or(|parent| !state.groups.contains_key(parent)) {
+            return Err(os(libc::ENOENT));
+        }
         match state.groups.insert(folder.into(), Group::default()) {
             None => Ok(()),
             Some(there) => {
