@@ -17,12 +17,15 @@ use crate::job::{Job, JobError, Work};
 use crate::stats::{self, Interval};
 use crate::workload::parallel::{Body, GRANTED, Parallel};
 
+/// COST: rows and columns of the products that the load computes, so that a thread lives for a second and not for a quantum.
+const LOAD: u32 = 1000;
+
 /// What runs beside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Load {
     /// So many processes, each of which runs this shell command again and again.
     Command(String),
-    /// One program with so many threads, which computes matrix products.
+    /// One program that computes matrix products with so many threads, whether or not there are processors for them.
     Threads,
 }
 
@@ -97,9 +100,9 @@ impl Plan {
                 Crowd::start(count, "/bin/sh".as_ref(), &["-c", &format!("while :; do {command}\ndone")])?
             }
             Load::Threads => {
-                let work = Work::Parallel(Parallel { body: Body::Matrix { size: 300 }, threads: count });
+                let work = Work::Parallel(Parallel { body: Body::Matrix { size: LOAD }, threads: count });
                 let (warm_up, interval) = (Duration::ZERO, Duration::from_secs(1_000_000));
-                let job = serde_json::to_string(&Job { work, lock: "free".into(), warm_up, interval })?;
+                let job = serde_json::to_string(&Job { work, lock: "std".into(), warm_up, interval })?;
                 let arguments: Vec<&str> = self.prefix.iter().copied().chain([job.as_str()]).collect();
                 Crowd::start(1, &self.program, &arguments)?
             }

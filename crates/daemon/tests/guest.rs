@@ -154,3 +154,9 @@ fn guest_cpus_v2_partitions_are_the_kernels_and_alone() {
     assert!(crowd.iter().all(|other| set(other) == all) && set(&one) == all);
     base.end();
 }
+
+#[test]
+#[ignore = "takes the whole machine: vm/test"]
+fn guest_cpus_v2_the_server_is_killed_under_load() {
+    stories::the_server_is_killed_under_load(Base::v2());
+}

@@ -125,3 +125,8 @@ fn root_v1_the_dead_give_back() {
 fn root_v1_a_crowd_leaves_nothing_behind() {
     Base::v1("crowd").into_iter().for_each(stories::a_crowd_leaves_nothing_behind);
 }
+
+#[test]
+fn root_v1_the_server_is_killed_under_load() {
+    Base::v1("killed").into_iter().for_each(stories::the_server_is_killed_under_load);
+}

@@ -118,13 +118,10 @@ pub fn several() -> bool {
 /// Of a process: seconds of processor time, bytes in memory, open descriptors.
 pub fn usage(process: u32) -> (f64, u64, usize) {
     let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).unwrap();
-    let stat = read("stat");
-    let ticks = |n: usize| stat.rsplit(')').next().unwrap().split_whitespace().nth(n).unwrap().parse::<f64>().unwrap();
-    // SAFETY: a number.
-    let second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let busy_ns: f64 = read("schedstat").split_whitespace().next().unwrap().parse().unwrap();
     let pages: u64 = read("statm").split_whitespace().nth(1).unwrap().parse().unwrap();
     let files = fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
-    ((ticks(11) + ticks(12)) / second, pages * 4096, files)
+    (busy_ns / 1e9, pages * 4096, files)
 }
 
 /// All entries and the summary.
@@ -140,7 +137,11 @@ pub fn status(connection: &mut Connection) -> (Vec<Message>, Message) {
 
 /// A generator of its own: the same numbers each time.
 pub fn random() -> impl FnMut() -> u32 {
-    let mut seed = 1u64;
+    random_from(1)
+}
+
+/// Others, but the same each time too.
+pub fn random_from(mut seed: u64) -> impl FnMut() -> u32 {
     move || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 32) as u32

@@ -2,8 +2,10 @@
 //! What happens under a base group, whichever way the kernel keeps its partitions.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use daemon::partitions::EXPEDITE;
 use linux::server::{Connection, Error, Kind, Message, Refusal};
 
 use super::*;
@@ -138,5 +140,72 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
     assert!(memory < warm.1 + 512 * 1024 || clients < 1000, "{} bytes, and {memory}", warm.1);
     server.signal(libc::SIGTERM);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    base.end();
+}
+
+/// The server is killed, again and again, while clients ask and hint. A program that has a processor keeps it all the time, and its server
+/// knows it again; nobody hears an answer that makes no sense.
+pub fn the_server_is_killed_under_load(base: Base) {
+    let place = base.place();
+    let mut server = place.server();
+    let (program, others) = (Process::idle(), [(); 4].map(|()| Process::idle()));
+    base.take(&program);
+    others.iter().for_each(|other| base.take(other));
+    assert_eq!(ask(&place, join(program.id(), 1)).unwrap().holds, 1);
+    let own = program.allowed();
+    let (over, answers) = (AtomicBool::new(false), AtomicU64::new(0));
+    let client = |number: u64, process: u32| {
+        let mut random = random_from(number);
+        while !over.load(Relaxed) {
+            let request = match random() % 4 {
+                0 => Message { priority: random() % 4, ..join(process, 1 + random() % 2) },
+                1 => Message { process, count: random() % 3, ..Message::new(Kind::Spare) },
+                2 => Message { process, ..Message::new(Kind::WantBack) },
+                _ => Message { process, ..Message::new(Kind::Leave) },
+            };
+            match ask(&place, request) {
+                Ok(_) | Err(Error::Refused(Refusal::TooMany | Refusal::Unknown, _)) => {
+                    _ = answers.fetch_add(1, Relaxed)
+                }
+                Err(Error::NoServer | Error::Io(_)) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let mut times: Vec<Duration> = Vec::new();
+    std::thread::scope(|scope| {
+        for (number, other) in others.iter().enumerate() {
+            scope.spawn(move || client(number as u64, other.id()));
+        }
+        let mut random = random();
+        for _ in 0..if long() { 100 } else { 10 } {
+            std::thread::sleep(Duration::from_micros(u64::from(random() % 20_000)));
+            server.signal(libc::SIGKILL);
+            let start = Instant::now();
+            server.0.wait().unwrap();
+            assert_eq!(program.allowed(), own, "it keeps what it has");
+            server = place.server();
+            times.push(start.elapsed());
+            let state = ask(&place, Message { process: program.id(), ..Message::new(Kind::WantBack) }).unwrap();
+            assert_eq!((state.holds, program.allowed()), (1, own.clone()), "the next server knows it");
+        }
+        over.store(true, Relaxed);
+    });
+    times.sort_unstable();
+    let (count, answers) = (times.len(), answers.into_inner());
+    println!(
+        "killed {count} times, {answers} answers beside; from kill -9 to the next answer: median {:?}, greatest {:?}",
+        times[count / 2],
+        times[count - 1]
+    );
+    assert!(answers > count as u64, "there was a load");
+    drop((program, others));
+    eventually("the server knows that all are gone", || status(&mut place.connect().unwrap()).0.is_empty());
+    eventually("no block is left", || fs::read_dir(place.path("run/partitions")).unwrap().count() == 0);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    if let Ok(expedited) = fs::read_to_string(EXPEDITE) {
+        assert_eq!(expedited.trim(), "0", "whenever it was killed");
+    }
     base.end();
 }
