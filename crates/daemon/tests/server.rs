@@ -109,7 +109,8 @@ impl Running {
     /// As kill -9 does.
     fn kill(self) {
         self.killed.store(true, Relaxed);
-        drop(self.connect());
+        // So that it wakes up, if it has not.
+        let _ = Connection::open_at(self.folder.join("socket").to_str().unwrap());
         assert!(self.thread.join().is_err());
     }
 
