@@ -96,6 +96,10 @@ struct RunArgs {
     /// The partition changes: each TIME to between LEAST and MOST processors
     #[arg(long, value_name = "TIME:LEAST-MOST", value_parser = repartition)]
     repartition: Option<Repartition>,
+    /// With --repartition: not at random, but as the processor server decides: the program asks for LEAST to MOST, and each TIME
+    /// another one asks, hints or exits
+    #[arg(long, requires = "repartition")]
+    served: bool,
     /// The simulation ends after this virtual time, done or not
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     limit: f64,
@@ -130,6 +134,7 @@ impl Default for RunArgs {
             rounds: 1000,
             hints: Hints::True,
             repartition: None,
+            served: false,
             limit: 60e9,
             seed: 1,
             format: Format::Text,
@@ -275,7 +280,7 @@ fn repartition(text: &str) -> Result<Repartition, String> {
         let (least, most) = range.split_once('-')?;
         let (least, most): (u32, u32) = (least.parse().ok()?, most.parse().ok()?);
         let every_ms = time(every).ok()? / 1e6;
-        (every_ms > 0.0 && (1..=most).contains(&least)).then_some(Repartition { every_ms, least, most })
+        (every_ms > 0.0 && (1..=most).contains(&least)).then_some(Repartition { every_ms, least, most, served: false })
     };
     parse().ok_or_else(|| "give a time and the processors, such as 80ms:5-11".into())
 }
@@ -381,7 +386,7 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
         setting: Setting {
             foreign: if barrier { 0.0 } else { args.mp - 1.0 },
             bound: !args.unbound,
-            repartition: args.repartition.clone(),
+            repartition: args.repartition.clone().map(|it| Repartition { served: args.served, ..it }),
             hints: args.hints,
             limit_ms: args.limit / 1e6,
             ..Setting::default()
@@ -891,7 +896,7 @@ mod tests {
         assert!(time("2 days").is_err() && time("x").is_err());
         assert_eq!(hints("delayed:10us"), Ok(Hints::Delayed { us: 10.0 }));
         assert!(hints("delayed").is_err() && hints("dropped:2").is_err());
-        assert_eq!(repartition("80ms:5-11"), Ok(Repartition { every_ms: 80.0, least: 5, most: 11 }));
+        assert_eq!(repartition("80ms:5-11"), Ok(Repartition { every_ms: 80.0, least: 5, most: 11, served: false }));
         assert!(repartition("80ms:11-5").is_err() && repartition("80ms").is_err() && repartition("0:1-2").is_err());
     }
 }

@@ -47,7 +47,7 @@ fn with_every_barrier() {
             assert_eq!(real(SOLVE, barrier, threads), SOLVE.expected(), "{barrier}");
         }
         for threads in [4, 16] {
-            let repartition = Some(Repartition { every_ms: 1.0, least: 5, most: 11 });
+            let repartition = Some(Repartition { every_ms: 1.0, least: 5, most: 11, served: false });
             let setting = Setting { repartition, ..Setting::default() };
             let solve = Program::Gauss { barrier: barrier.into(), rows: 33 };
             assert_eq!(simulated(solve, threads, setting), SOLVE.expected(), "{barrier}, simulated");

@@ -226,6 +226,10 @@ impl Platform for Linux {
         processors::changes().wrapping_add(granted().map_or(0, |(_, changes)| changes))
     }
 
+    fn offer_processors(count: u32) {
+        server::offer(count);
+    }
+
     fn cluster() -> u32 {
         // SAFETY: no arguments.
         unsafe { libc::sched_getcpu() }.max(0) as u32 / CLUSTER

@@ -5,11 +5,16 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, SOCKET_VARIABLE, VERSION};
 pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET};
+
+use platform::Platform;
+
+use crate::{Linux, registry};
 
 /// Why there is no answer that helps.
 #[derive(Debug)]
@@ -71,6 +76,10 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+fn path() -> String {
+    std::env::var(SOCKET_VARIABLE).unwrap_or_else(|_| SOCKET.to_owned())
+}
+
 /// A connection to the server.
 #[derive(Debug)]
 pub struct Connection {
@@ -84,7 +93,7 @@ impl Connection {
     /// # Errors
     /// [`Error::NoServer`], or what connect(2) says.
     pub fn open() -> Result<Self, Error> {
-        Self::open_at(std::env::var(SOCKET_VARIABLE).as_deref().unwrap_or(SOCKET))
+        Self::open_at(&path())
     }
 
     /// To a server that listens elsewhere.
@@ -92,9 +101,13 @@ impl Connection {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at(path: &str) -> Result<Self, Error> {
+        Self::open_by(path, 0)
+    }
+
+    fn open_by(path: &str, flags: libc::c_int) -> Result<Self, Error> {
         // SAFETY: plain numbers; the descriptor is new and ours.
         let socket = unsafe {
-            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
+            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags, 0);
             if socket < 0 {
                 return Err(Error::Io(io::Error::last_os_error()));
             }
@@ -206,8 +219,59 @@ impl Connection {
 }
 
 impl std::os::fd::AsFd for Connection {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Asks for processors for this process, and follows its partition from then on. How many it has.
+///
+/// # Errors
+/// If the server refuses, or there is none.
+pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
+    let request = Message { priority, least, wanted: most, most, ..Message::new(Kind::Join) };
+    let (answer, fd) = Connection::open()?.ask(request)?;
+    if !fd.is_some_and(|fd| follow(fd.as_fd())) {
+        return Err(Error::Foreign);
+    }
+    Linux::refresh_processors(None);
+    Ok(answer.holds)
+}
+
+/// Gives the partition back.
+///
+/// # Errors
+/// As [`request`]; [`Refusal::Unknown`] if there was none.
+pub fn leave() -> Result<(), Error> {
+    Connection::open()?.ask(Message::new(Kind::Leave))?;
+    Linux::refresh_processors(None);
+    Ok(())
+}
+
+/// How many processors this process has said it can spare.
+static OFFERED: Mutex<u32> = Mutex::new(0);
+/// [`registry::generation`] of the process that is the server's, not of a forked child.
+static MEMBER: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Tells the server how many of the partition's processors this process can spare for now, if it has a partition and it is another number than before. Waits for
+/// nobody: a server that is gone, or too busy to let us in, hears it the next time.
+///
+/// Each time by a connection of its own: a program may close all descriptors but its own at any time, and give their numbers to others.
+/// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on them that had them lent.
+pub(crate) fn offer(count: u32) {
+    if BLOCK.load(Relaxed).is_null() || MEMBER.load(Relaxed) != registry::generation() {
+        return;
+    }
+    // Of two threads that speak at once the server hears last whom we remember.
+    let Ok(mut offered) = OFFERED.lock() else { return };
+    if *offered == count {
+        return;
+    }
+    let kind = if count == 0 { Kind::WantBack } else { Kind::Spare };
+    let told = Connection::open_by(&path(), libc::SOCK_NONBLOCK)
+        .and_then(|connection| connection.send(&Message { count, ..Message::new(kind) }));
+    if told.is_ok() {
+        *offered = count;
     }
 }
 
@@ -216,9 +280,9 @@ static BLOCK: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
 /// The generation of it that was seen last.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
-/// Follows the block that came with the answer to `Join`: from now on a change of the partition is noticed at the next look
+/// Follows a block: from now on a change of the partition is noticed at the next look
 /// ([`platform::Platform::refresh_processors`]), and not only once a second. False if the descriptor is no block's.
-pub fn follow(fd: &OwnedFd) -> bool {
+fn follow(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: zeros are a valid stat, which the call fills.
     let size = unsafe {
         let mut about: libc::stat = core::mem::zeroed();
@@ -241,19 +305,23 @@ pub fn follow(fd: &OwnedFd) -> bool {
         // ORDER: Release, pairs with the Acquire in `changed`.
         BLOCK.store(start.cast(), Release);
     }
+    MEMBER.store(registry::generation(), Relaxed);
     true
 }
 
-/// Follows the block that this program inherited from `wakeful run`.
-pub(crate) fn inherit() {
+/// Follows the block that this program inherited from `wakeful run`. The descriptor stays open, for other libraries of the program in which there is this
+/// crate too, and is closed in its children.
+pub fn inherit() {
+    if !BLOCK.load(Relaxed).is_null() {
+        return;
+    }
     let number = std::env::var(PARTITION_VARIABLE).ok().and_then(|text| text.parse::<i32>().ok());
     // SAFETY: F_GETFD changes nothing.
     let Some(number) = number.filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) else { return };
-    // SAFETY: open, and given back below unless it is ours.
-    let fd = unsafe { OwnedFd::from_raw_fd(number) };
-    if !follow(&fd) {
-        // Something else has that number.
-        core::mem::forget(fd);
+    // SAFETY: open, as was just seen.
+    if follow(unsafe { BorrowedFd::borrow_raw(number) }) {
+        // SAFETY: a plain number, of a file that is ours.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
 }
 

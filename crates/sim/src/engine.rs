@@ -21,6 +21,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::explore::Explorer;
 use crate::machine::{Machine, Queue, Woken};
 use crate::memory::{Kind, LineId, Memory, Time, from_ns};
+use crate::partition::Server;
 use crate::spin::Spinner;
 use crate::tree::{NEVER, Tree};
 use crate::workload::{Hints, Setting};
@@ -220,8 +221,10 @@ pub(crate) struct Engine {
     pub sleepers: HashMap<usize, VecDeque<usize>>,
     pub queues: Vec<VecDeque<usize>>,
     pub idle: usize,
-    /// Processors of the application's partition.
-    pub partition: usize,
+    /// Processors of the application's partition, in order; at least one.
+    pub partition: Vec<usize>,
+    /// Decides about it, if somebody does.
+    pub server: Option<Server>,
     pub generation: u32,
     pub costs: Costs,
     pub queue: Queue,
@@ -308,7 +311,8 @@ impl Engine {
             sleepers: HashMap::new(),
             queues: vec![VecDeque::new(); if queue == Queue::Global { 1 } else { count }],
             idle: count,
-            partition: count,
+            partition: (0..count).collect(),
+            server: setting.repartition.as_ref().filter(|it| it.served).map(|it| Server::new(machine, it)),
             generation: 0,
             costs: Costs {
                 pause: from_ns(machine.processors.pause_ns.value).max(1),

@@ -20,7 +20,8 @@ impl Engine {
         if let Some(repartition) = self.setting.repartition.clone() {
             let every = from_ns(repartition.every_ms * 1e6).max(1);
             self.set_timer(every, Timer::Repartition);
-            self.partition = repartition.most.clamp(1, self.processors.len() as u32) as usize;
+            let most = repartition.most.clamp(1, self.processors.len() as u32) as usize;
+            self.partition = (0..most).collect();
             self.choose_partition();
         }
         for thread in 0..self.threads.len() {
@@ -60,11 +61,11 @@ impl Engine {
         if it.app == FOREIGN {
             it.home
         } else if self.setting.bound || it.last_processor == NOBODY {
-            it.index % self.partition
-        } else if it.last_processor < self.partition {
+            self.partition[it.index % self.partition.len()]
+        } else if !self.processors[it.last_processor].taken {
             it.last_processor
         } else {
-            it.last_processor % self.partition
+            self.partition[it.last_processor % self.partition.len()]
         }
     }
 
@@ -437,21 +438,6 @@ impl Engine {
                 let every = self.setting.repartition.as_ref().map_or(1.0, |it| it.every_ms);
                 self.set_timer(now + from_ns(every * 1e6).max(1), Timer::Repartition);
             }
-        }
-    }
-
-    fn choose_partition(&mut self) {
-        let Some(repartition) = &self.setting.repartition else { return };
-        let most = (repartition.most.max(1) as usize).min(self.processors.len());
-        let least = (repartition.least.max(1) as usize).min(most);
-        let before = self.partition;
-        self.partition = least + Self::below(&mut self.random, (most - least + 1) as u64) as usize;
-        if self.partition != before {
-            self.generation += 1;
-            self.counts.repartitions += 1;
-        }
-        for (number, processor) in self.processors.iter_mut().enumerate() {
-            processor.taken = number >= self.partition;
         }
     }
 

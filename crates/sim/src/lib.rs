@@ -46,6 +46,7 @@ pub mod figure;
 mod kernel;
 mod machine;
 mod memory;
+mod partition;
 mod platform;
 mod results;
 mod spin;

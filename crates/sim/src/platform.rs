@@ -362,17 +362,17 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         look(|it| {
             it.setting.hints != crate::Hints::None
                 && it.current != NOBODY
-                && (it.apps[it.threads[it.current].app].runnable as usize) < it.partition
+                && (it.apps[it.threads[it.current].app].runnable as usize) < it.partition.len()
         })
     }
 
     fn roomy() -> bool {
         moment();
         look(|it| {
-            it.partition > 2
+            it.partition.len() > 2
                 && it.setting.hints != crate::Hints::None
                 && it.current != NOBODY
-                && it.apps[it.threads[it.current].app].threads <= it.partition
+                && it.apps[it.threads[it.current].app].threads <= it.partition.len()
         })
     }
 
@@ -446,7 +446,7 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
 
     fn processors() -> u32 {
         moment();
-        look(|it| it.partition as u32)
+        look(|it| it.partition.len() as u32)
     }
 
     fn partition_generation() -> u32 {

@@ -47,6 +47,10 @@ pub struct Repartition {
     pub least: u32,
     /// Processors at most.
     pub most: u32,
+    /// The policy of the processor server decides: the program asks for these numbers of processors, and beside it other applications come, hint and go at random, one
+    /// of them at each change. Not: each number is as probable.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
 }
 
 /// The surroundings of a program.

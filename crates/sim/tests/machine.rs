@@ -368,7 +368,7 @@ fn a_partition_changes() {
     let machine = machine("ksr1-63", 8);
     let seen: Log<(u32, u32)> = Rc::default();
     let log = seen.clone();
-    let repartition = sim::Repartition { every_ms: 20.0, least: 2, most: 6 };
+    let repartition = sim::Repartition { every_ms: 20.0, least: 2, most: 6, served: false };
     let results = run(&machine, &Setting { repartition: Some(repartition), ..bound() }, move |world| {
         let app = world.add_app();
         for index in 0..8 {
@@ -390,6 +390,34 @@ fn a_partition_changes() {
     assert!(seen.last().unwrap().0 > 2, "{:?}", seen.last());
     // 1.6 s of work on 4 processors on average.
     assert!((250.0..900.0).contains(&results.elapsed_ms), "{}", results.elapsed_ms);
+}
+
+/// What the program sees of a partition that the server's policy decides about: the numbers it asked for, as long as it has any.
+#[test]
+fn a_served_partition_changes_as_others_come_and_go() {
+    let machine = machine("epyc-64", 16);
+    let seen: Log<u32> = Rc::default();
+    let log = seen.clone();
+    let repartition = sim::Repartition { every_ms: 5.0, least: 3, most: 10, served: true };
+    let results = run(&machine, &Setting { repartition: Some(repartition), ..bound() }, move |world| {
+        let app = world.add_app();
+        for index in 0..10 {
+            let log = log.clone();
+            world.spawn(app, move || {
+                for _ in 0..1000 {
+                    work_ns(1_000_000.0);
+                    if index == 0 {
+                        log.borrow_mut().push(Sim::processors());
+                    }
+                }
+            });
+        }
+    });
+    let seen = seen.borrow();
+    // The least is never taken from it; beyond, it depends on the others.
+    assert!(seen.iter().all(|processors| (3..=10).contains(processors)), "{seen:?}");
+    assert!(seen.contains(&3) && seen.contains(&10), "{seen:?}");
+    assert!(results.repartitions > 20, "{}", results.repartitions);
 }
 
 #[test]

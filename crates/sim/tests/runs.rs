@@ -61,7 +61,7 @@ fn passing_spinners_over_changes_nothing() {
         for level in [1.0, 2.0] {
             let mut workload = small(name, 11, level);
             if level == 2.0 {
-                workload.setting.repartition = Some(Repartition { every_ms: 7.0, least: 5, most: 11 });
+                workload.setting.repartition = Some(Repartition { every_ms: 7.0, least: 5, most: 11, served: false });
             }
             workload.setting.limit_ms = 100.0;
             let mut with = run("sgi-challenge-11", &workload, 3);

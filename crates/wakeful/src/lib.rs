@@ -56,6 +56,7 @@ mod barrier;
 mod condvar;
 mod once;
 pub mod parallel;
+pub mod partition;
 pub mod raw;
 mod rwlock;
 mod semaphore;

@@ -50,8 +50,7 @@ use sync::team::{Chunks, Job, Kind, Place, RawTeam, Wakeful};
 
 use crate::Mutex;
 
-/// COST: members at most; beyond, a fork that tells each helper by itself is no longer what one would want. Not measured.
-const MOST_MEMBERS: u32 = 64;
+const MOST_MEMBERS: u32 = Team::MOST_MEMBERS as u32;
 
 /// The calling thread and its helpers.
 ///
@@ -96,6 +95,10 @@ struct Helpers {
 const LOOK_LOOPS: u32 = 16;
 
 impl Team {
+    // COST: beyond, a fork that tells each helper by itself is no longer what one would want. Not measured.
+    /// Members at most.
+    pub const MOST_MEMBERS: usize = 64;
+
     /// A team of so many members, the caller included; 0 counts as 1, and more than 64 as 64.
     #[must_use]
     pub const fn free(members: usize) -> Self {
@@ -240,6 +243,7 @@ impl Team {
         if self.members <= 1 {
             return None;
         }
+        linux::server::inherit();
         let crew = Arc::new(Crew {
             team: Wakeful::new(),
             generation: Linux::generation(),

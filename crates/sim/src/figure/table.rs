@@ -106,8 +106,10 @@ fn rwlock_by_processors(machine: Machine, lock: &str, processors: f64, rounds: u
 /// for figures 26 and 27; the paper does not tell for this one.
 fn central(mut machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     machine.kernel.quantum_ms.value = 30.0;
-    let setting =
-        Setting { repartition: Some(Repartition { every_ms: 80.0, least: 5, most: 11 }), ..Setting::default() };
+    let setting = Setting {
+        repartition: Some(Repartition { every_ms: 80.0, least: 5, most: 11, served: false }),
+        ..Setting::default()
+    };
     let threads = (level * 7.9).round() as u32;
     (machine, Workload { setting, ..Workload::tr_barrier(barrier, threads, rounds) })
 }
@@ -115,7 +117,8 @@ fn central(mut machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Mac
 /// Two threads a processor. How far a repartition goes the paper does not tell: at most a fourth of the processors.
 fn trees(machine: Machine, barrier: &str, processors: u32, every_ms: f64, rounds: u64) -> (Machine, Workload) {
     let machine = machine.with_processors(processors);
-    let repartition = Some(Repartition { every_ms, least: (processors * 3).div_ceil(4), most: processors });
+    let repartition =
+        Some(Repartition { every_ms, least: (processors * 3).div_ceil(4), most: processors, served: false });
     let setting = Setting { bound: true, repartition, ..Setting::default() };
     (machine, Workload { setting, ..Workload::tr_barrier(barrier, 2 * processors, rounds) })
 }

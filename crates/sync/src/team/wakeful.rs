@@ -26,7 +26,7 @@
 //! | IDLE | ASLEEP | S1, helper |
 //! | IDLE, ASLEEP | GONE | `dismiss` |
 //!
-//! `failed`: a helper's part has. `asleep`: helpers of [`Kind::Bound`] that sleep. `barrier`: two parties.
+//! `failed`: a helper's part has. `awake`: helpers of [`Kind::Bound`] that serve, but for those that sleep because nothing came. `barrier`: two parties.
 //!
 //! # Invariants
 //!
@@ -112,7 +112,7 @@ impl<P: Platform> Default for Place<P> {
 pub struct Wakeful<P: Platform> {
     barrier: BWakeful<P>,
     failed: P::AtomicU32,
-    asleep: P::AtomicU32,
+    awake: P::AtomicU32,
 }
 
 impl<P: Platform> Place<P> {
@@ -212,11 +212,11 @@ impl<P: Platform> Wakeful<P> {
             if now - began > patience || P::higher_preempted(Priority::BarrierWaiter) {
                 let spare = kind == Kind::Bound && now - began > patience;
                 if spare {
-                    self.tell(self.asleep.fetch_add(1, Relaxed).wrapping_add(1));
+                    self.tell(self.awake.fetch_sub(1, Relaxed).wrapping_sub(1));
                 }
                 place.sleep();
                 if spare {
-                    self.tell(self.asleep.fetch_sub(1, Relaxed).wrapping_sub(1));
+                    self.tell(self.awake.fetch_add(1, Relaxed).wrapping_add(1));
                 }
                 break;
             }
@@ -227,15 +227,16 @@ impl<P: Platform> Wakeful<P> {
         P::set_priority(me, Priority::Running);
     }
 
-    /// So many processors are not needed. HINT: whoever tells looks again afterwards, so that the last word is true.
-    fn tell(&self, mut asleep: u32) {
+    /// What the caller and so many helpers do not need. Not the number of those asleep, some of which may sleep because their processors have gone to
+    /// others. HINT: whoever tells looks again afterwards, so that the last word is true.
+    fn tell(&self, mut awake: u32) {
         loop {
-            P::offer_processors(asleep);
-            let now = self.asleep.load(Relaxed);
-            if now == asleep {
+            P::offer_processors(P::processors().saturating_sub(awake.wrapping_add(1)));
+            let now = self.awake.load(Relaxed);
+            if now == awake {
                 return;
             }
-            asleep = now;
+            awake = now;
         }
     }
 }
@@ -244,7 +245,7 @@ impl<P: Platform> RawTeam<P> for Wakeful<P> {
     type Place = Place<P>;
 
     fn new() -> Self {
-        Self { barrier: BWakeful::new(2), failed: Atomic::new(0), asleep: Atomic::new(0) }
+        Self { barrier: BWakeful::new(2), failed: Atomic::new(0), awake: Atomic::new(0) }
     }
 
     #[inline]
@@ -267,12 +268,18 @@ impl<P: Platform> RawTeam<P> for Wakeful<P> {
     }
 
     unsafe fn serve(&self, place: &Place<P>, part: u32, kind: Kind) {
+        if kind == Kind::Bound {
+            self.awake.fetch_add(1, Relaxed);
+        }
         loop {
             match place.word.load(Relaxed) {
                 OFFERED => self.work(place, part),
-                GONE => return,
+                GONE => break,
                 _ => self.idle(place, kind),
             }
+        }
+        if kind == Kind::Bound {
+            self.awake.fetch_sub(1, Relaxed);
         }
     }
 

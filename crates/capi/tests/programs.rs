@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The header is the source's, and C and C++ programs that use it run.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+#[test]
+fn header_is_what_the_source_says() {
+    let config = cbindgen::Config::from_file(Path::new(HERE).join("cbindgen.toml")).unwrap();
+    let mut header = Vec::new();
+    cbindgen::Builder::new()
+        .with_config(config)
+        .with_src(Path::new(HERE).join("src/lib.rs"))
+        .generate()
+        .unwrap()
+        .write(&mut header);
+    let header = String::from_utf8(header).unwrap().replace("# Safety\n", "What the caller promises:\n");
+    let file = Path::new(HERE).join("include/wakeful.h");
+    if std::env::var_os("WAKEFUL_BLESS").is_some() {
+        std::fs::write(&file, &header).unwrap();
+    }
+    assert_eq!(header, std::fs::read_to_string(&file).unwrap(), "WAKEFUL_BLESS=1 makes {} anew", file.display());
+}
+
+/// The folder with the libraries, of the profile that the tests are built in. Cargo does not build them for tests.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+        let name = folder.file_name().unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--package", "wakeful-capi", "--target-dir"]).arg(folder.parent().unwrap());
+        build.arg("--profile").arg(if name == "debug" { OsStr::new("dev") } else { name });
+        assert!(build.status().unwrap().success(), "cargo build of the library failed");
+        folder
+    })
+}
+
+fn compile(compiler: &str, name: &str, link: &[&str]) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{compiler}.{}", link.len()));
+    let folder = folder();
+    let status = Command::new(compiler)
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
+        .arg(Path::new(HERE).join("include"))
+        .arg("-o")
+        .args([&program, &Path::new(HERE).join("tests/programs").join(name)])
+        .arg(format!("-L{}", folder.display()))
+        .args(link)
+        .status()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need gcc and g++"));
+    assert!(status.success(), "{compiler} {name}");
+    program
+}
+
+fn run(program: &Path) {
+    // The library is found by its soname.
+    let names = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(folder().join("libwakeful.so"), names.path().join("libwakeful.so.0")).unwrap();
+    let output = Command::new(program).env("LD_LIBRARY_PATH", names.path()).output().unwrap();
+    assert!(output.status.success(), "{program:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn c_programs_run_with_the_shared_library() {
+    run(&compile("gcc", "loops.c", &["-lwakeful"]));
+}
+
+#[test]
+fn c_programs_run_with_the_static_library() {
+    run(&compile("gcc", "loops.c", &["-Wl,-Bstatic", "-lwakeful", "-Wl,-Bdynamic", "-lm"]));
+}
+
+#[test]
+fn cpp_takes_the_header() {
+    run(&compile("g++", "header.cc", &["-lwakeful"]));
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which processors are the program's, when they change: drawn at random, or decided by the crate `policy`, as on a machine with a
+//! processor server, while other applications come, hint and go at random.
+
+use policy::{Count, Demand, Event, Id, Owner, SemiDynamic, System};
+use rand_pcg::Pcg64Mcg;
+
+use crate::engine::Engine;
+use crate::machine::Machine;
+use crate::workload::Repartition;
+
+/// The program's application.
+const OURS: Id = 0;
+/// COST: other applications at once; with this many, requests wait for each other.
+const MOST_OTHERS: usize = 6;
+
+/// The server's knowledge, and the applications beside ours.
+pub struct Server {
+    system: System<SemiDynamic>,
+    others: Vec<Id>,
+    last: Id,
+}
+
+impl Server {
+    /// A machine with nobody on it but our program, which asks for at least and at most so many processors.
+    pub fn new(machine: &Machine, repartition: &Repartition) -> Self {
+        let groups = |of: usize| machine.level.get(of).map_or(u32::MAX, |level| level.processors.value.max(1));
+        let (core, node) = (groups(0), groups(machine.level.len().saturating_sub(2)));
+        let processors = (0..machine.processors.count.value)
+            .map(|number| (number, policy::Processor { core: number / core, node: number / node, online: true }));
+        let mut system = System::new(processors.collect(), 1, SemiDynamic);
+        // The default partition keeps one.
+        let most = repartition.most.min(system.machine().count().saturating_sub(1)).max(1);
+        let least = repartition.least.clamp(1, most);
+        let count = Count::Numbers { least, wanted: least, most };
+        system.apply(Event::Request(OURS, Demand { priority: 1, count }), 0).expect("in order, and not too many");
+        Self { system, others: Vec::new(), last: OURS }
+    }
+
+    /// One of the others does something.
+    fn step(&mut self, random: &mut Pcg64Mcg, now: u64) {
+        let mut below = |bound: u64| Engine::below(random, bound);
+        let most = u64::from(self.system.machine().count()).saturating_sub(1).max(1);
+        let event = match below(4) {
+            0 if !self.others.is_empty() => {
+                Event::Exit(self.others.swap_remove(below(self.others.len() as u64) as usize))
+            }
+            1 if !self.others.is_empty() => {
+                let other = self.others[below(self.others.len() as u64) as usize];
+                Event::Spare(other, below(most) as u32)
+            }
+            _ if self.others.len() < MOST_OTHERS => {
+                self.last += 1;
+                self.others.push(self.last);
+                let wanted = 1 + below(most.div_ceil(2)) as u32;
+                let count = Count::Numbers { least: 1, wanted, most: wanted };
+                Event::Request(self.last, Demand { priority: below(3) as u32, count })
+            }
+            _ => Event::Exit(self.others.swap_remove(below(self.others.len() as u64) as usize)),
+        };
+        self.system.apply(event, now).expect("what the applications say is in order");
+    }
+
+    /// Who has none waits in the default partition.
+    fn ours(&self) -> Vec<usize> {
+        let ours = self.system.application(OURS).is_some_and(|ours| ours.holds() > 0);
+        let owner = if ours { Owner::Application(OURS) } else { Owner::Default };
+        self.system
+            .machine()
+            .online()
+            .filter(|&number| self.system.owner(number) == owner)
+            .map(|it| it as usize)
+            .collect()
+    }
+}
+
+impl Engine {
+    /// The next partition.
+    pub(crate) fn choose_partition(&mut self) {
+        let Some(repartition) = &self.setting.repartition else { return };
+        let next: Vec<usize> = match &mut self.server {
+            Some(server) => {
+                // Virtual time is not told: nothing in the policy depends on it.
+                server.step(&mut self.random, 0);
+                server.ours()
+            }
+            None => {
+                let most = (repartition.most.max(1) as usize).min(self.processors.len());
+                let least = (repartition.least.max(1) as usize).min(most);
+                let count = least + Self::below(&mut self.random, (most - least + 1) as u64) as usize;
+                (0..count).collect()
+            }
+        };
+        if self.partition != next {
+            self.partition = next;
+            self.generation += 1;
+            self.counts.repartitions += 1;
+        }
+        for (number, processor) in self.processors.iter_mut().enumerate() {
+            processor.taken = self.partition.binary_search(&number).is_err();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a program says to the processor server by itself. One test, because the server is the process's.
+
+use std::fs::File;
+use std::io::{IoSlice, Read, Write};
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use std::{ptr, thread};
+
+use abi::Partition;
+use abi::server::{BLOCK_SIZE, Block, Kind, MAGIC, Message, VERSION};
+use wakeful::parallel::{Schedule, Team, with_fewer};
+use wakeful::partition::{self, Error};
+
+/// A server's socket that hears everything and answers to nothing but `Join`.
+struct Server(OwnedFd);
+
+impl Server {
+    fn new(path: &str) -> Self {
+        // SAFETY: plain numbers, an address that lives, and a descriptor that is new.
+        unsafe {
+            let fd = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
+            assert!(fd >= 0);
+            let mut address: libc::sockaddr_un = std::mem::zeroed();
+            address.sun_family = libc::AF_UNIX as u16;
+            for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
+                *to = from as libc::c_char;
+            }
+            assert_eq!(libc::bind(fd, (&raw const address).cast(), size_of_val(&address) as u32), 0);
+            assert_eq!(libc::listen(fd, 16), 0);
+            Self(OwnedFd::from_raw_fd(fd))
+        }
+    }
+
+    /// The next connection's only message, and the connection.
+    fn hear(&self) -> (Kind, Message, File) {
+        // SAFETY: a listener; the descriptor is new.
+        let mut connection = unsafe {
+            let fd = libc::accept4(self.0.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), libc::SOCK_CLOEXEC);
+            assert!(fd >= 0);
+            File::from_raw_fd(fd)
+        };
+        let mut bytes = [0; size_of::<Message>()];
+        assert_eq!(connection.read(&mut bytes).unwrap(), bytes.len());
+        let (message, kind) = Message::from_bytes(&bytes).unwrap();
+        (kind, message, connection)
+    }
+
+    fn is_quiet(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which lives.
+        unsafe { libc::poll(&mut poll, 1, 0) == 0 }
+    }
+}
+
+/// A block for 2 processors, as the server would keep it.
+fn block() -> File {
+    // SAFETY: a C string; the descriptor is new.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(c"block".as_ptr(), libc::MFD_CLOEXEC)) };
+    file.set_len(BLOCK_SIZE as u64).unwrap();
+    let word = |at: usize, value: u32| file.write_all_at(&value.to_ne_bytes(), at as u64).unwrap();
+    word(offset_of!(Block, partition) + offset_of!(Partition, processors), 2);
+    word(offset_of!(Block, version), VERSION);
+    word(offset_of!(Block, magic), MAGIC);
+    file
+}
+
+fn send_with(connection: &mut File, message: &Message, block: &File) {
+    let bytes = message.bytes();
+    let mut part = IoSlice::new(bytes);
+    let mut room = [0u64; 4];
+    // SAFETY: everything lives; the control data has room for one descriptor.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = (&raw mut part).cast();
+        header.msg_iovlen = 1;
+        header.msg_control = room.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(4) as usize;
+        let control = libc::CMSG_FIRSTHDR(&header);
+        (*control).cmsg_level = libc::SOL_SOCKET;
+        (*control).cmsg_type = libc::SCM_RIGHTS;
+        (*control).cmsg_len = libc::CMSG_LEN(4) as usize;
+        libc::CMSG_DATA(control).cast::<i32>().write_unaligned(block.as_raw_fd());
+        assert_eq!(libc::sendmsg(connection.as_raw_fd(), &header, 0), bytes.len() as isize);
+    }
+}
+
+#[test]
+fn hints_reach_the_server_when_phases_change_and_only_then() {
+    assert!(matches!(partition::leave(), Err(Error::NoServer)));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wakefuld");
+    let path = path.to_str().unwrap();
+    // SAFETY: no other thread reads the environment now.
+    unsafe { std::env::set_var("WAKEFUL_SERVER", path) };
+    assert!(matches!(partition::leave(), Err(Error::NoServer)));
+    let server = Server::new(path);
+
+    // Who has no partition has nothing to spare.
+    with_fewer(1, || ());
+
+    let asked = thread::spawn(|| partition::request(3, 1..=2));
+    let (kind, message, mut connection) = server.hear();
+    assert_eq!((kind, message.priority, message.least, message.wanted, message.most), (Kind::Join, 3, 1, 2, 2));
+    let state = Message { tag: message.tag, holds: 2, ..Message::new(Kind::State) };
+    send_with(&mut connection, &state, &block());
+    assert_eq!(asked.join().unwrap().unwrap(), 2);
+    drop(connection);
+
+    if thread::available_parallelism().unwrap().get() < 2 {
+        return;
+    }
+    // By hand, and back; nothing is said twice.
+    with_fewer(1, || with_fewer(1, || ()));
+    let (kind, message, _connection) = server.hear();
+    assert_eq!(kind, Kind::Spare);
+    let spare = message.count;
+    assert!(spare >= 1);
+    assert_eq!(server.hear().0, Kind::WantBack);
+
+    // By itself: a bound team whose helpers have all been idle for long needs one processor.
+    let team = Team::bound();
+    team.for_each(0..100, Schedule::Static, |_| thread::sleep(Duration::from_micros(100)));
+    loop {
+        let (kind, message, _connection) = server.hear();
+        assert_eq!(kind, Kind::Spare);
+        if message.count == spare {
+            break;
+        }
+    }
+    // And all of them again with the next loop: at the latest when each helper has had something to do.
+    while server.is_quiet() {
+        team.for_each(0..100, Schedule::Dynamic { chunk: 1 }, |_| thread::sleep(Duration::from_micros(100)));
+    }
+    let (kind, message, _connection) = server.hear();
+    assert!(kind == Kind::WantBack || kind == Kind::Spare && message.count < spare, "{kind:?} {}", message.count);
+    // An answer that nobody reads harms nobody.
+    let _ = (&_connection).write(Message::new(Kind::State).bytes());
+    team.for_each(0..100, Schedule::Static, |_| ());
+}
