@@ -160,7 +160,8 @@ fn svg(panels: &[Panel], threads: usize) -> String {
                 })
             })
             .collect();
-        let title = format!("{}, {threads} microthreads, beside {}", panel.body, load(&panel.load));
+        let s = if threads == 1 { "" } else { "s" };
+        let title = format!("{}, {threads} microthread{s}, beside {}", panel.body, load(&panel.load));
         let x = Axis { label: load(&panel.load), unit: "", log: false };
         let y = Axis { label: "execution time", unit: "ms", log: false };
         let series = &SERIES[..by_team(panel).count()];

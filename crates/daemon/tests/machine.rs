@@ -3,6 +3,9 @@
 
 mod common;
 
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use common::*;
@@ -19,6 +22,40 @@ fn a_second_server_says_what_to_do() {
     assert_eq!(second.status.code(), Some(125), "{text}");
     assert!(text.contains("runs already") && text.contains("wakeful status") && text.contains("SIGTERM"), "{text}");
     assert!(place.connect().is_ok(), "the first one goes on");
+}
+
+/// As systemd starts it: with a socket as descriptor 3, at which somebody waits already.
+#[test]
+fn a_socket_that_systemd_passes_is_taken() {
+    let place = Place::new(AFFINITY);
+    let path = place.path("activated");
+    let listener = daemon::kernel::listen(&path).unwrap();
+    let command = |count: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("LISTEN_PID=$$ LISTEN_FDS={count} exec \"$@\""), "sh"]);
+        let server = place.command();
+        command.arg(server.get_program()).args(server.get_args()).stdin(Stdio::null());
+        let fd = listener.as_raw_fd();
+        // SAFETY: dup2 is async-signal-safe.
+        unsafe {
+            command
+                .pre_exec(move || if libc::dup2(fd, 3) == 3 { Ok(()) } else { Err(std::io::Error::last_os_error()) });
+        }
+        command
+    };
+    let wrong = command("2").output().unwrap();
+    let text = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!(wrong.status.code(), Some(125), "{text}");
+    assert!(text.contains("one ListenSequentialPacket"), "{text}");
+
+    let mut early = Connection::open_at(path.to_str().unwrap()).unwrap();
+    let mut server = Process::start(&mut command("1"));
+    assert!(status(&mut early).0.is_empty());
+    assert!(!place.path("run/wakefuld").exists(), "it makes no other socket");
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    // It is systemd's, which goes on listening.
+    assert!(Connection::open_at(path.to_str().unwrap()).is_ok());
 }
 
 #[test]

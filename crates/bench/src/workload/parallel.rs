@@ -7,10 +7,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apps::{LoopApp, Loops, Sequential};
-use linux::server::{self, Connection, Kind, Message};
+use linux::server;
 use serde::{Deserialize, Serialize};
 use wakeful::parallel::{Schedule, Team};
 
@@ -334,12 +334,13 @@ impl Parallel {
             }
             GRANTED => {
                 let count = self.threads as u32;
-                let join = Message { least: count, wanted: count, most: count, ..Message::new(Kind::Join) };
-                let mut connection = Connection::open()?;
-                let (state, block) = connection.ask(join)?;
-                connection.granted(state, GRANT)?;
-                if let Some(block) = block {
-                    server::follow(&block);
+                server::request(0, count, count)?;
+                let begin = Instant::now();
+                while server::partition().is_none() {
+                    if begin.elapsed() > GRANT {
+                        return Err(server::Error::Taken.into());
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
                 }
                 run_with(self, plan, &Ours(Team::bound()))
             }

@@ -158,9 +158,9 @@ pub fn as_nobody<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
 }
 
-/// Long tests?
+/// Long tests? Not in an emulated machine, where all takes longer.
 pub fn long() -> bool {
-    std::env::var_os("WAKEFUL_LONG").is_some()
+    std::env::var_os("WAKEFUL_LONG").is_some() && std::env::var_os("WAKEFUL_IN_GUEST").is_none()
 }
 
 const V1: &str = "/sys/fs/cgroup/cpuset";
