@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::format;
 use crate::launch;
-use crate::library;
+use crate::library::{self, OpenMp};
 use crate::probe::{self, Processors, View};
 use crate::program;
 use crate::suggest;
@@ -53,7 +53,7 @@ struct Asked {
     name: String,
     /// Why nothing is preloaded.
     obstacle: Option<String>,
-    /// Where its OpenMP regions would run; none if it is not linked with libgomp.
+    /// Where its OpenMP regions would run; none if it is not linked with a runtime for them.
     openmp: Option<String>,
 }
 
@@ -63,10 +63,11 @@ impl Asked {
         let found = program::find(name).and_then(|path| program::inspect(&path));
         let program = found.map_err(|error| anyhow::anyhow!("cannot look at `{shown}`: {error}"))?;
         let helped = program.obstacle.is_none();
-        let openmp = (helped && program::loads(&program.image, library::GOMP)).then(|| {
-            library::find()
-                .and_then(|interposer| library::openmp(&interposer, &program.image))
-                .map_or_else(|reason| format!("libgomp: {reason:#}"), |path| path.display().to_string())
+        let interposer = library::find().ok().filter(|_| helped);
+        let openmp = interposer.and_then(|interposer| library::openmp(&interposer, &program.image, false));
+        let openmp = openmp.map(|OpenMp { runtime, path }| match path {
+            Ok(path) => path.display().to_string(),
+            Err(reason) => format!("{}: {reason:#}", runtime.instead_of),
         });
         Ok(Self { name: shown, obstacle: program.obstacle.map(|obstacle| obstacle.to_string()), openmp })
     }

@@ -13,8 +13,9 @@ use anyhow::{Context, Result, bail};
 use clap::Arg;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
+use crate::library::{self, OpenMp};
 use crate::program::{self, Program};
-use crate::{library, probe, suggest};
+use crate::{probe, suggest};
 
 /// What to run and with what.
 #[derive(clap::Args)]
@@ -28,7 +29,7 @@ pub struct Target {
     /// Where knowledge of running threads comes from: auto, bpf, perf or none [env: WAKEFUL_VIEW]
     #[arg(long, value_name = "VIEW", value_parser = Offered(view_names), hide_possible_values = true)]
     pub view: Option<String>,
-    /// Run OpenMP regions on wakeful's runtime also where the program loads libgomp later; without, where it is linked with it
+    /// Run OpenMP regions on wakeful's runtime also where the program loads libgomp later; without, where it is linked with that or libomp
     #[arg(long)]
     pub openmp: bool,
     /// The program and its arguments
@@ -56,8 +57,7 @@ pub struct Launch {
     rwlock: Option<String>,
     view: Option<String>,
     library: PathBuf,
-    /// The runtime for a program that uses libgomp; why there is none.
-    openmp: Option<Result<PathBuf>>,
+    openmp: Option<OpenMp>,
 }
 
 /// The hidden verb that prints what the interposer says of its view.
@@ -241,10 +241,10 @@ impl Launch {
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
         let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None, go: false });
         let library = library::find()?;
-        let helps = program.obstacle.is_none() && (args.openmp || program::loads(&program.image, library::GOMP));
-        let openmp = helps.then(|| library::openmp(&library, &program.image));
+        let helped = program.obstacle.is_none();
+        let openmp = helped.then(|| library::openmp(&library, &program.image, args.openmp)).flatten();
         if args.openmp
-            && let Some(Err(reason)) = openmp
+            && let Some(OpenMp { path: Err(reason), .. }) = openmp
         {
             return Err(reason);
         }
@@ -345,12 +345,18 @@ impl Launch {
 
     /// Where the program's OpenMP regions run; `None` if it has none, or there is no runtime for them.
     pub fn openmp(&self) -> Option<&Path> {
-        self.openmp.as_ref()?.as_ref().ok().map(PathBuf::as_path)
+        self.openmp.as_ref()?.path.as_deref().ok()
     }
 
-    /// Why the program's OpenMP regions run on libgomp.
+    /// Of which runtimes one of ours stands for the other in this program: ours, the other.
+    pub fn openmp_names(&self) -> Option<(&'static str, &'static str)> {
+        self.openmp().and(self.openmp.as_ref()).map(|openmp| (openmp.runtime.name, openmp.runtime.instead_of))
+    }
+
+    /// Where the program's OpenMP regions run if not on ours, and why.
     pub fn openmp_problem(&self) -> Option<String> {
-        self.openmp.as_ref()?.as_ref().err().map(|reason| format!("{reason:#}"))
+        let OpenMp { runtime, path } = self.openmp.as_ref()?;
+        path.as_ref().err().map(|reason| format!("{}: {reason:#}", runtime.instead_of))
     }
 
     /// What to say when starting it failed.

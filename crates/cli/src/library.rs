@@ -46,25 +46,59 @@ pub fn find() -> Result<PathBuf> {
     }
 }
 
-/// File name of the OpenMP runtime, which is where the interposer is.
-pub const OPENMP_NAME: &str = "libwakeful_gomp.so";
-/// The library of gcc's for which it stands.
-pub const GOMP: &str = "libgomp.so.1";
+/// An OpenMP runtime of ours, which is where the interposer is.
+pub struct Runtime {
+    /// Its file's name.
+    pub name: &'static str,
+    /// The runtime for which it stands, and the names of libraries that are that.
+    pub instead_of: &'static str,
+    files: &'static [&'static str],
+}
+
+/// The first has the interface of the second as well, as libomp has libgomp's.
+pub static RUNTIMES: [Runtime; 2] = [
+    Runtime {
+        name: "libwakeful_omp.so",
+        instead_of: "libomp",
+        files: &["libomp.so.5", "libomp.so", "libomp5.so", "libiomp5.so"],
+    },
+    Runtime { name: "libwakeful_gomp.so", instead_of: "libgomp", files: &["libgomp.so.1"] },
+];
 const OPENMP_SYMBOL: &[u8] = b"wakeful_omp_version";
 
-/// The OpenMP runtime beside this interposer, for a program that finds all in it that it asks of libgomp.
-pub fn openmp(interposer: &Path, image: &Path) -> Result<PathBuf> {
-    let path = interposer.with_file_name(OPENMP_NAME);
-    match program::exports(&path, OPENMP_SYMBOL) {
-        Ok(true) => match program::lacks(image, &path) {
-            None => Ok(path),
-            Some(lacks) => bail!("wakeful's OpenMP runtime has not all that the program asks for:\n{lacks}"),
-        },
-        Ok(false) => {
-            bail!("{}\nis not wakeful's OpenMP runtime; build it again with `cargo build --release`", path.display())
+/// Where a program's OpenMP regions run.
+pub struct OpenMp {
+    pub runtime: &'static Runtime,
+    /// Ours, or why it is not.
+    pub path: Result<PathBuf>,
+}
+
+/// The OpenMP runtime for a program that is linked with one, directly or by another library; or, where `later`, loads libgomp later.
+pub fn openmp(interposer: &Path, image: &Path, later: bool) -> Option<OpenMp> {
+    let libraries = program::libraries(image);
+    let native = |runtime: &Runtime, name: &str| runtime.files.contains(&name);
+    let linked = RUNTIMES.iter().find(|runtime| libraries.iter().any(|(name, _)| native(runtime, name)));
+    let runtime = linked.or(later.then_some(&RUNTIMES[1]))?;
+    let path = interposer.with_file_name(runtime.name);
+    let path = match program::exports(&path, OPENMP_SYMBOL) {
+        Ok(true) => {
+            let (natives, others): (Vec<_>, Vec<_>) =
+                libraries.into_iter().partition(|(name, _)| RUNTIMES.iter().any(|runtime| native(runtime, name)));
+            let paths = |list: Vec<(String, PathBuf)>| list.into_iter().map(|(_, path)| path).collect::<Vec<_>>();
+            match program::lacks(image, &paths(others), &paths(natives), &path) {
+                None => Ok(path),
+                Some(lacks) => {
+                    Err(anyhow::anyhow!("wakeful's OpenMP runtime has not all that the program asks for:\n{lacks}"))
+                }
+            }
         }
-        Err(reason) => bail!("{}:\n{reason:#};\nbuild it with `cargo build --release`", path.display()),
-    }
+        Ok(false) => Err(anyhow::anyhow!(
+            "{}\nis not wakeful's OpenMP runtime; build it again with `cargo build --release`",
+            path.display()
+        )),
+        Err(reason) => Err(anyhow::anyhow!("{}:\n{reason:#};\nbuild it with `cargo build --release`", path.display())),
+    };
+    Some(OpenMp { runtime, path })
 }
 
 /// The file is there, but not for us.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Can a program be helped? The dynamic linker decides, by what the program's file is.
 
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -160,18 +161,34 @@ fn trace(image: &Path, preload: Option<&Path>) -> io::Result<Output> {
     command.stdin(Stdio::null()).output()
 }
 
-/// Is a library of this name loaded for a program, directly or for another library?
-pub fn loads(image: &Path, library: &str) -> bool {
-    let Ok(output) = trace(image, None) else { return false };
-    String::from_utf8_lossy(&output.stdout).lines().any(|line| line.split_whitespace().next() == Some(library))
+/// The libraries that are loaded for a program, directly or for another library: names and files.
+pub fn libraries(image: &Path) -> Vec<(String, PathBuf)> {
+    let Ok(output) = trace(image, None) else { return Vec::new() };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let library = |line: &str| {
+        let (name, place) = line.trim().split_once(" => ")?;
+        Some((name.to_owned(), PathBuf::from(place.rsplit_once(" (")?.0)))
+    };
+    said.lines().filter_map(library).collect()
 }
 
-/// What a program asks of a library and does not find in `instead`, in the dynamic linker's words.
-pub fn lacks(image: &Path, instead: &Path) -> Option<String> {
+/// What a program, or one of its libraries, asks of `natives` and does not find in `instead`: in the dynamic linker's words where that would refuse to
+/// load it; else the file and the name for which it would still go to one of `natives`.
+pub fn lacks(image: &Path, libraries: &[PathBuf], natives: &[PathBuf], instead: &Path) -> Option<String> {
     let complaints = |preload| trace(image, preload).map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
     let (before, now) = (complaints(None).ok()?, complaints(Some(instead)).ok()?);
     let fatal = |line: &&str| line.contains("undefined symbol") || line.contains("not found");
-    now.lines().filter(fatal).find(|line| !before.contains(line)).map(str::to_owned)
+    if let Some(line) = now.lines().filter(fatal).find(|line| !before.contains(line)) {
+        return Some(line.to_owned());
+    }
+    let defined = |path: &Path| Some(symbols(path).ok()??.defined);
+    let here = defined(instead)?;
+    let there: HashSet<_> = natives.iter().filter_map(|path| defined(path)).flatten().collect();
+    libraries.iter().map(PathBuf::as_path).chain([image]).find_map(|path| {
+        let wanted = symbols(path).ok()??.wanted;
+        let name = wanted.iter().find(|&name| there.contains(name) && !here.contains(name))?;
+        Some(format!("{}: {}", path.display(), String::from_utf8_lossy(name)))
+    })
 }
 
 struct Elf {
@@ -240,32 +257,51 @@ fn parse<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) 
 /// # Errors
 /// Why it cannot be preloaded.
 pub fn exports(path: &Path, symbol: &[u8]) -> anyhow::Result<bool> {
-    let data = ReadCache::new(File::open(path).context("it cannot be read")?);
-    let found = match object::FileKind::parse(&data) {
-        Ok(object::FileKind::Elf64) => parse_library::<elf::FileHeader64<Endianness>, _>(&data, symbol),
-        Ok(object::FileKind::Elf32) => parse_library::<elf::FileHeader32<Endianness>, _>(&data, symbol),
-        _ => None,
-    };
-    let Some((machine, is_64, found)) = found else { bail!("it is not a shared library") };
-    if !is_ours(machine, is_64) {
+    let found = symbols(path).context("it cannot be read")?;
+    let Some(found) = found.filter(|found| found.is_shared) else { bail!("it is not a shared library") };
+    if !is_ours(found.machine, found.is_64) {
         bail!("{}", Obstacle::Architecture);
     }
-    Ok(found)
+    Ok(found.defined.contains(symbol))
 }
 
-/// Machine, word size and whether the symbol is there; `None` if it is no shared library.
-fn parse_library<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
-    data: R,
-    symbol: &[u8],
-) -> Option<(u16, bool, bool)> {
+/// The dynamic symbols of a file.
+struct Symbols {
+    machine: u16,
+    is_64: bool,
+    is_shared: bool,
+    defined: HashSet<Vec<u8>>,
+    /// Those without which it cannot do.
+    wanted: HashSet<Vec<u8>>,
+}
+
+/// `None`: not an ELF file.
+fn symbols(path: &Path) -> io::Result<Option<Symbols>> {
+    let data = ReadCache::new(File::open(path)?);
+    Ok(match object::FileKind::parse(&data) {
+        Ok(object::FileKind::Elf64) => parse_symbols::<elf::FileHeader64<Endianness>, _>(&data),
+        Ok(object::FileKind::Elf32) => parse_symbols::<elf::FileHeader32<Endianness>, _>(&data),
+        _ => None,
+    })
+}
+
+fn parse_symbols<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) -> Option<Symbols> {
     let header = H::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, data).ok()?;
     let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
-    let mut names = symbols.iter().filter(|it| !it.is_undefined(endian)).map(|it| symbols.symbol_name(endian, it));
-    let found = names.any(|name| name.is_ok_and(|name| name == symbol));
-    let shared = header.e_type(endian) == elf::ET_DYN && !symbols.is_empty();
-    shared.then(|| (header.e_machine(endian).0, header.is_type_64(), found))
+    let names = |undefined: bool| {
+        let those =
+            symbols.iter().filter(move |it| it.is_undefined(endian) == undefined && !(undefined && it.is_weak()));
+        those.filter_map(|it| symbols.symbol_name(endian, it).ok().map(<[u8]>::to_vec)).collect()
+    };
+    Some(Symbols {
+        machine: header.e_machine(endian).0,
+        is_64: header.is_type_64(),
+        is_shared: header.e_type(endian) == elf::ET_DYN && !symbols.is_empty(),
+        defined: names(false),
+        wanted: names(true),
+    })
 }
 
 #[cfg(test)]
@@ -308,8 +344,10 @@ mod tests {
     #[test]
     fn what_a_program_loads() {
         let here = std::env::current_exe().unwrap();
-        assert!(loads(&here, "libc.so.6"));
-        assert!(!loads(&here, "libgomp.so.1"));
+        let libraries = libraries(&here);
+        let libc = libraries.iter().find(|(name, _)| name == "libc.so.6").unwrap();
+        assert!(libc.1.exists(), "{libraries:?}");
+        assert!(libraries.iter().all(|(name, _)| name != "libgomp.so.1"));
     }
 
     #[test]

@@ -302,6 +302,10 @@ fn doctor_survives_what_would_kill_it() {
     assert!(stdout.contains("WAKEFUL_VIEW=none"), "{stdout}");
 }
 
+/// In libgomp's place, and with what a region asks of it.
+const GOMP_STAND_IN: &str = "const char *wakeful_omp_version(void) { return \"\"; }\n\
+    void GOMP_parallel(void (*run)(void *), void *data, unsigned threads, unsigned flags) { run(data); }";
+
 /// The OpenMP runtime is for programs that libgomp is loaded for, and for those that are said to load it later.
 #[test]
 fn openmp() {
@@ -327,7 +331,7 @@ fn openmp() {
     let (status, _, stderr) = run(&["run", "--openmp"], "plain");
     assert!(status == Some(125) && stderr.contains("cargo build"), "{stderr}");
 
-    compile(at, "libwakeful_gomp.so", "const char *wakeful_omp_version(void) { return \"\"; }", &["-shared", "-fPIC"]);
+    compile(at, "libwakeful_gomp.so", GOMP_STAND_IN, &["-shared", "-fPIC"]);
     let both = format!("{runtime}:{ours}\n");
     let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
     assert_eq!((status, &stdout), (Some(0), &both));
@@ -346,4 +350,45 @@ fn openmp() {
     assert!(stdout.contains("those of pthread are replaced") && !stdout.contains("OpenMP"), "{stdout}");
     let (status, _, stderr) = run(&["doctor"], "none");
     assert!(status == Some(125) && stderr.contains("cannot look at"), "{stderr}");
+}
+
+/// A program linked with libomp gets the runtime with LLVM's interface, under whatever name libomp goes there, if that has all that the program asks for.
+#[test]
+fn openmp_of_llvm() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = folder.path();
+    compile(at, "libstand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    let libomp = "void __kmpc_barrier(void) {} void __kmpc_single(void) {}";
+    let flags = |name: &'static str| ["-shared", "-fPIC", name];
+    compile(at, "libiomp5.so", libomp, &flags("-Wl,-soname,libiomp5.so"));
+    let program = "#include <stdio.h>\n#include <stdlib.h>\nvoid __kmpc_barrier(void); void __kmpc_single(void);\n\
+                   int main(void) { __kmpc_barrier(); __kmpc_single(); puts(getenv(\"LD_PRELOAD\") ?: \"\"); }";
+    let near = format!("-Wl,-rpath,{}", at.display());
+    let library = at.join("libiomp5.so").display().to_string();
+    compile(at, "regions", program, &["-Wl,--no-as-needed", &library, &near]);
+    let ours = at.join("libstand-in.so").display().to_string();
+    let runtime = at.join("libwakeful_omp.so").display().to_string();
+    let run = |verb: &[&str]| {
+        let program = at.join("regions").display().to_string();
+        let mut command = wakeful(&[verb, &[&program]].concat());
+        command.current_dir(at).env("WAKEFUL_PRELOAD", &ours).env("WAKEFUL_VIEW", "none").env_remove("LD_PRELOAD");
+        outcome(&mut command)
+    };
+    let version = "const char *wakeful_omp_version(void) { return \"\"; }";
+    compile(at, "libwakeful_omp.so", &format!("{version} void __kmpc_barrier(void) {{}}"), &flags("-Wl,-z,now"));
+    let (status, stdout, stderr) = run(&["run", "-v"]);
+    assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
+    assert!(stderr.contains("OpenMP regions run on libomp:") && stderr.contains("regions: __kmpc_single"), "{stderr}");
+    let (_, stdout, _) = run(&["doctor"]);
+    assert!(stdout.contains("libomp") && stdout.contains("__kmpc_single"), "{stdout}");
+
+    compile(at, "libwakeful_omp.so", &format!("{version} {libomp}"), &flags("-Wl,-z,now"));
+    let (status, stdout, stderr) = run(&["run", "-v"]);
+    assert_eq!((status, stdout), (Some(0), format!("{runtime}:{ours}\n")));
+    assert!(stderr.contains(&format!("wakeful: OpenMP regions run on {runtime}\n")), "{stderr}");
+    let (status, stdout, stderr) = run(&["compare", "-n", "1"]);
+    assert!(
+        status == Some(0) && stdout.contains("OpenMP on libomp, and with wakeful on libwakeful_omp.so"),
+        "{stderr}{stdout}"
+    );
 }

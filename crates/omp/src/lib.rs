@@ -17,17 +17,17 @@
 #![allow(clippy::too_many_arguments)] // libgomp's functions
 
 mod affinity;
-mod alloc;
+pub mod alloc;
 mod device;
-mod icv;
-mod lock;
-mod loops;
+pub mod icv;
+pub mod lock;
+pub mod loops;
 mod reductions;
-mod region;
-mod routines;
-mod tasks;
-mod team;
-mod thread;
+pub mod region;
+pub mod routines;
+pub mod tasks;
+pub mod team;
+pub mod thread;
 mod wait;
 
 /// By this symbol the `wakeful` command knows the library.

@@ -12,7 +12,7 @@ use sync::mutex::{RawMutex, Wakeful};
 use crate::tasks::Task;
 use crate::thread::me;
 
-type Raw = Wakeful<Linux>;
+pub type Raw = Wakeful<Linux>;
 
 /// Data behind a lock.
 pub struct Guarded<T> {
@@ -48,7 +48,7 @@ impl<T> Guarded<T> {
 /// # Safety
 /// It is there, aligned for a `u32`, and was zeros before it was a lock.
 #[inline(always)]
-unsafe fn raw<'a, T>(lock: *mut T) -> &'a Raw {
+pub unsafe fn raw<'a, T>(lock: *mut T) -> &'a Raw {
     const { assert!(size_of::<Raw>() == 4 && align_of::<Raw>() == 4) };
     // SAFETY: as promised.
     unsafe { &*lock.cast::<Raw>() }
@@ -127,8 +127,7 @@ unsafe extern "C" fn omp_test_lock(lock: *mut u32) -> i32 {
     unsafe { raw(lock).try_lock(&()) as i32 }
 }
 
-/// `omp_nest_lock_t`: 16 bytes, aligned for a pointer.
-#[repr(C)]
+/// What the first 8 bytes of an `omp_nest_lock_t` point to: for gcc's programs it is larger than for clang's.
 struct NestLock {
     raw: Raw,
     /// The owner's.
@@ -136,8 +135,6 @@ struct NestLock {
     /// Whoever finds himself here has it.
     owner: AtomicPtr<Task>,
 }
-
-const _: () = assert!(size_of::<NestLock>() == 16);
 
 impl NestLock {
     fn own(&self) -> *mut Task {
@@ -161,24 +158,28 @@ impl NestLock {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_nest_lock(lock: *mut NestLock) {
+unsafe extern "C" fn omp_init_nest_lock(lock: *mut *mut NestLock) {
+    let new = NestLock { raw: Raw::new(), count: AtomicU32::new(0), owner: AtomicPtr::default() };
     // SAFETY: the program's lock, which nobody uses before.
-    unsafe { lock.write_bytes(0, 1) };
+    unsafe { lock.write(Box::into_raw(Box::new(new))) };
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_nest_lock_with_hint(lock: *mut NestLock, _hint: u32) {
+unsafe extern "C" fn omp_init_nest_lock_with_hint(lock: *mut *mut NestLock, _hint: u32) {
     // SAFETY: as above.
     unsafe { omp_init_nest_lock(lock) };
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_destroy_nest_lock(_lock: *mut NestLock) {}
+unsafe extern "C" fn omp_destroy_nest_lock(lock: *mut *mut NestLock) {
+    // SAFETY: from `omp_init_nest_lock`, and nobody uses it any more.
+    drop(unsafe { Box::from_raw(*lock) });
+}
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_set_nest_lock(lock: *mut NestLock) {
+unsafe extern "C" fn omp_set_nest_lock(lock: *const *const NestLock) {
     // SAFETY: an initialised lock of the program's; likewise below.
-    let lock = unsafe { &*lock };
+    let lock = unsafe { &**lock };
     if lock.again().is_none() {
         // SAFETY: released when the count is 0.
         unsafe { lock.raw.lock(&()) };
@@ -187,9 +188,9 @@ unsafe extern "C" fn omp_set_nest_lock(lock: *mut NestLock) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_unset_nest_lock(lock: *mut NestLock) {
+unsafe extern "C" fn omp_unset_nest_lock(lock: *const *const NestLock) {
     // SAFETY: as above.
-    let lock = unsafe { &*lock };
+    let lock = unsafe { &**lock };
     let count = lock.count.load(Relaxed).saturating_sub(1);
     lock.count.store(count, Relaxed);
     if count == 0 {
@@ -200,9 +201,9 @@ unsafe extern "C" fn omp_unset_nest_lock(lock: *mut NestLock) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_test_nest_lock(lock: *mut NestLock) -> i32 {
+unsafe extern "C" fn omp_test_nest_lock(lock: *const *const NestLock) -> i32 {
     // SAFETY: as above.
-    let lock = unsafe { &*lock };
+    let lock = unsafe { &**lock };
     let count = lock.again().or_else(|| {
         // SAFETY: released when the count is 0.
         unsafe { lock.raw.try_lock(&()) }.then(|| lock.taken())

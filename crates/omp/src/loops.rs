@@ -50,9 +50,9 @@ pub fn iterations_ull(up: bool, begin: u64, end: u64, step: u64) -> u64 {
 
 /// How it is shared out: as the compiler says, or by the task's variable.
 #[derive(Clone, Copy)]
-struct How {
-    kind: Kind,
-    chunk: u64,
+pub struct How {
+    pub kind: Kind,
+    pub chunk: u64,
 }
 
 impl How {
@@ -60,7 +60,7 @@ impl How {
         Self { kind, chunk: chunk.max(0) as u64 }
     }
 
-    fn runtime() -> Self {
+    pub fn runtime() -> Self {
         let schedule = me().icv().schedule;
         match schedule.kind {
             Kind::Auto => Self::new(Kind::Static, 0),
@@ -90,17 +90,31 @@ impl Shape {
         Self { begin, end, step, iterations, kind: how.kind, chunk: how.chunk, ordered }
     }
 
+    /// Of a loop of which the compiler has counted the iterations.
+    pub fn new(begin: u64, step: u64, iterations: u64, (kind, chunk): (Kind, u64), ordered: bool) -> Self {
+        let end = begin.wrapping_add(iterations.wrapping_mul(step));
+        Self { begin, end, step, iterations, kind, chunk, ordered }
+    }
+
+    pub fn iterations(&self) -> u64 {
+        self.iterations
+    }
+
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
     /// Sections 1 to `count`, or a loop with nothing to it but a [`Share`].
-    fn counted(count: u64) -> Self {
+    pub fn counted(count: u64) -> Self {
         Self { begin: 1, end: count + 1, step: 1, iterations: count, kind: Kind::Dynamic, chunk: 1, ordered: false }
     }
 
-    fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.kind != Kind::Static || self.ordered
     }
 
     /// Where an iteration begins; the last one ends where the loop does.
-    fn value(&self, iteration: u64) -> u64 {
+    pub fn value(&self, iteration: u64) -> u64 {
         if iteration >= self.iterations { self.end } else { self.begin.wrapping_add(iteration.wrapping_mul(self.step)) }
     }
 }
@@ -119,7 +133,7 @@ pub struct Share {
     next: AtomicU64,
     /// The first iteration whose ordered region is not over.
     ordered: AtomicU64,
-    changed: Event,
+    pub changed: Event,
     doacross: AtomicPtr<Doacross>,
     pub reductions: AtomicPtr<usize>,
     pub memory: AtomicPtr<c_void>,
@@ -240,7 +254,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    fn share(&self) -> Option<&Share> {
+    pub fn share(&self) -> Option<&Share> {
         // SAFETY: the team's, which stays.
         self.share.get().map(|share| unsafe { &*share })
     }
@@ -262,7 +276,7 @@ impl Loop {
     }
 
     /// Begins a construct; with what `make` adds for all.
-    fn start(&self, thread: &Thread, shape: Shape, needs_share: bool, make: impl FnOnce(&Share)) {
+    pub fn start(&self, thread: &Thread, shape: Shape, needs_share: bool, make: impl FnOnce(&Share)) {
         if !needs_share {
             return self.enter(shape, None);
         }
@@ -274,9 +288,15 @@ impl Loop {
         self.enter(shape, Some(share));
     }
 
-    /// The next iterations for this member.
+    /// The values between which the next iterations for this member are.
     #[inline]
     fn next(&self, thread: &Thread) -> Option<(u64, u64)> {
+        self.take(thread).map(|(shape, first, last)| (shape.value(first), shape.value(last)))
+    }
+
+    /// The next iterations for this member, by number, and of which loop.
+    #[inline]
+    pub fn take(&self, thread: &Thread) -> Option<(Shape, u64, u64)> {
         let shape = self.shape.get()?;
         if shape.ordered {
             self.yield_turn();
@@ -290,7 +310,7 @@ impl Loop {
         self.first.set(first);
         self.last.set(last);
         self.ordered.set(shape.ordered);
-        Some((shape.value(first), shape.value(last)))
+        Some((shape, first, last))
     }
 
     /// Static: a block for each, or chunks in turn.
@@ -331,7 +351,7 @@ impl Loop {
         }
     }
 
-    fn leave(&self) {
+    pub fn leave(&self) {
         self.yield_turn();
         if let Some(share) = self.share() {
             share.leave();
@@ -362,6 +382,29 @@ fn take_guided(share: &Share, shape: &Shape, size: u64) -> Option<(u64, u64)> {
         Some(last)
     };
     share.next.fetch_update(Relaxed, Relaxed, take).ok().map(|first| (first, last))
+}
+
+/// Functions with variable arguments, which are in C.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! in_c {
+    ($($name:ident => $target:ident;)*) => {
+        unsafe extern "C" {
+            $(fn $target();)*
+        }
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            extern "C" fn $name() {
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!("jmp {}", sym $target);
+                #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
+                core::arch::naked_asm!("b {}", sym $target);
+                #[cfg(target_arch = "riscv64")]
+                core::arch::naked_asm!("tail {}", sym $target);
+            }
+        )*
+    };
 }
 
 /// The type in which a program counts.
@@ -754,7 +797,7 @@ unsafe fn parallel(function: Function, data: *mut c_void, threads: c_uint, flags
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_ordered_start() {
+pub extern "C" fn GOMP_ordered_start() {
     let work = &me().member().work;
     if work.ordered.get() {
         work.await_turn();
@@ -835,7 +878,7 @@ unsafe extern "C" fn GOMP_scope_start(list: *mut usize) {
 // --- single ------------------------------------------------------------------
 
 /// Is this member the first to come to this construct?
-fn is_first(thread: &Thread) -> bool {
+pub fn is_first(thread: &Thread) -> bool {
     let member = thread.member();
     let mine = member.singles.get();
     member.singles.set(mine.wrapping_add(1));
@@ -982,28 +1025,7 @@ unsafe extern "C" fn GOMP_doacross_ull_post(iteration: *const u64) {
     unsafe { GOMP_doacross_post(iteration) };
 }
 
-/// Functions with variable arguments, which are in C.
-macro_rules! in_c {
-    ($($name:ident => $target:ident;)*) => {
-        unsafe extern "C" {
-            $(fn $target();)*
-        }
-        $(
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            extern "C" fn $name() {
-                #[cfg(target_arch = "x86_64")]
-                core::arch::naked_asm!("jmp {}", sym $target);
-                #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
-                core::arch::naked_asm!("b {}", sym $target);
-                #[cfg(target_arch = "riscv64")]
-                core::arch::naked_asm!("tail {}", sym $target);
-            }
-        )*
-    };
-}
-
-in_c! {
+crate::in_c! {
     GOMP_doacross_wait => wakeful_doacross_wait;
     GOMP_doacross_ull_wait => wakeful_doacross_ull_wait;
 }

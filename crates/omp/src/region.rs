@@ -43,13 +43,13 @@ extern "C" fn GOMP_barrier_cancel() -> bool {
     thread.team().meet_or_cancelled(thread)
 }
 
-const PARALLEL: c_int = 1;
-const LOOP: c_int = 2;
-const SECTIONS: c_int = 4;
-const TASKGROUP: c_int = 8;
+pub const PARALLEL: c_int = 1;
+pub const LOOP: c_int = 2;
+pub const SECTIONS: c_int = 4;
+pub const TASKGROUP: c_int = 8;
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_cancel(which: c_int, really: bool) -> bool {
+pub extern "C" fn GOMP_cancel(which: c_int, really: bool) -> bool {
     if !settings().cancellation {
         return false;
     }
@@ -67,7 +67,7 @@ extern "C" fn GOMP_cancel(which: c_int, really: bool) -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_cancellation_point(which: c_int) -> bool {
+pub extern "C" fn GOMP_cancellation_point(which: c_int) -> bool {
     if !settings().cancellation {
         return false;
     }
@@ -86,7 +86,7 @@ extern "C" fn GOMP_cancellation_point(which: c_int) -> bool {
 ///
 /// # Safety
 /// `function` may be called with `data`.
-unsafe fn league(function: Function, data: *mut c_void, least: c_uint, most: c_uint, limit: c_uint) {
+pub unsafe fn league(function: Function, data: *mut c_void, least: c_uint, most: c_uint, limit: c_uint) {
     let thread = me();
     let (teams, threads) = default_league();
     let teams = if most > 0 { most } else { teams.max(least).max(1) };

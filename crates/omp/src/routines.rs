@@ -361,28 +361,36 @@ extern "C" fn omp_pause_resource_all(kind: c_int) -> c_int {
 
 // --- what the compiler says --------------------------------------------------
 
+/// What an `error` directive says when it is come to.
+pub fn said_by_program(fatal: bool, text: &[u8]) {
+    let kind = if fatal { "fatal" } else { "warning" };
+    let colon = if text.is_empty() { "" } else { ": " };
+    eprintln!("wakeful: the program's `error` directive ({kind}){colon}{}", String::from_utf8_lossy(text));
+    if fatal {
+        std::process::exit(1);
+    }
+}
+
 /// # Safety
 /// So many bytes, or, with the greatest number, a C string.
-unsafe fn message(kind: &str, text: *const c_char, length: usize) {
-    let said = match length {
-        _ if text.is_null() => String::new(),
+unsafe fn message<'a>(text: *const c_char, length: usize) -> &'a [u8] {
+    match length {
+        _ if text.is_null() => &[],
         // SAFETY: as promised.
-        usize::MAX => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        usize::MAX => unsafe { CStr::from_ptr(text) }.to_bytes(),
         // SAFETY: as promised.
-        _ => String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(text.cast(), length) }).into_owned(),
-    };
-    eprintln!("wakeful: the program's `error` directive ({kind}){}{said}", if said.is_empty() { "" } else { ": " });
+        _ => unsafe { std::slice::from_raw_parts(text.cast(), length) },
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn GOMP_warning(text: *const c_char, length: usize) {
     // SAFETY: the compiler's; likewise below.
-    unsafe { message("warning", text, length) };
+    said_by_program(false, unsafe { message(text, length) });
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn GOMP_error(text: *const c_char, length: usize) {
     // SAFETY: as above.
-    unsafe { message("fatal", text, length) };
-    std::process::exit(1);
+    said_by_program(true, unsafe { message(text, length) });
 }

@@ -106,6 +106,8 @@ pub struct Group {
     tasks: AtomicU32,
     cancelled: AtomicBool,
     pub reductions: Cell<*mut usize>,
+    /// What LLVM's interface keeps of the same.
+    pub reducing: Cell<*mut c_void>,
 }
 
 impl Group {
@@ -190,7 +192,7 @@ impl Task {
 
     /// A region begins for its member.
     #[inline]
-    pub fn begin_implicit(&self, icv: Icv, parent: *const Task) {
+    pub(crate) fn begin_implicit(&self, icv: Icv, parent: *const Task) {
         self.icv.set(icv);
         self.parent.set(parent);
         self.group.set(ptr::null());
@@ -207,7 +209,27 @@ impl Task {
         self.layout.get().is_some()
     }
 
-    fn group(&self) -> Option<&Group> {
+    /// Its arguments.
+    pub fn data(&self) -> *mut c_void {
+        self.data.get()
+    }
+
+    /// Before it is launched; as the clause says.
+    pub fn set_priority(&self, priority: c_int) {
+        self.priority.set(priority.clamp(0, settings().max_task_priority as c_int) as u32);
+    }
+
+    /// Before it is launched: it is complete when an event has come besides.
+    pub fn expect_event(&self) {
+        self.parts.store(2, Relaxed);
+    }
+
+    /// Before it begins.
+    pub fn has_event(&self) -> bool {
+        self.parts.load(Relaxed) > 1
+    }
+
+    pub fn group(&self) -> Option<&Group> {
         // SAFETY: a group ends when its tasks are done, of which this is one, or has begun it.
         unsafe { self.group.get().as_ref() }
     }
@@ -229,15 +251,13 @@ impl Task {
     ///
     /// # Safety
     /// `data` are arguments of this size and alignment, of which `copy` makes others; of a task with an event the first is that.
-    #[allow(clippy::too_many_arguments)] // the ABI's
-    unsafe fn create(
+    pub unsafe fn create(
         thread: &Thread,
         function: Function,
         data: *mut c_void,
         copy: Option<Copy>,
         (size, align): (usize, usize),
-        flags: c_uint,
-        priority: c_int,
+        is_final: bool,
         event: *mut *const Self,
     ) -> &'static Self {
         let parent = thread.task();
@@ -246,10 +266,7 @@ impl Task {
         let Ok((layout, offset)) = here.extend(arguments) else { handle_alloc_error(here) };
         let mut task = Self::new(parent.icv.get(), parent, thread.team(), parent.group.get());
         task.layout = Cell::new(Some(layout));
-        task.is_final = Cell::new(parent.is_final() || flags & FINAL != 0);
-        if flags & PRIORITY != 0 {
-            task.priority = Cell::new(priority.clamp(0, settings().max_task_priority as c_int) as u32);
-        }
+        task.is_final = Cell::new(parent.is_final() || is_final);
         // SAFETY: the layout is not empty; the arguments have their place in it.
         unsafe {
             let memory = thread.blocks.get(layout);
@@ -281,6 +298,16 @@ impl Task {
             self.free(layout);
             // SAFETY: a parent stays for its children.
             unsafe { (*parent).release() };
+        }
+    }
+
+    /// A new one is not wanted after all.
+    pub fn discard(&self) {
+        // One with an event stays: that may come all the same.
+        if !self.has_event()
+            && let Some(layout) = self.layout.get()
+        {
+            self.free(layout);
         }
     }
 
@@ -370,17 +397,12 @@ impl Task {
     }
 
     /// Enters what a new child depends on; with `known`, later children wait for it.
-    ///
-    /// # Safety
-    /// `list` is one that the compiler has made.
-    unsafe fn depend(&self, child: &Task, list: *const *const c_void, known: bool) {
-        // SAFETY: as promised.
-        let dependences = unsafe { Dependence::all(list) };
+    fn depend(&self, child: &Task, dependences: &[Dependence], known: bool) {
         self.depends.set(true);
         child.depends.set(true);
         self.table.with(|table| {
             let table = table.0.get_or_insert_default();
-            for &Dependence { address, writes } in &dependences {
+            for &Dependence { address, writes } in dependences {
                 // All memory: everything before.
                 if address == 0 {
                     for users in table.values() {
@@ -486,15 +508,16 @@ impl Drop for Blocks {
 }
 
 /// One entry of a `depend` clause.
-struct Dependence {
-    address: usize,
-    writes: bool,
+pub struct Dependence {
+    /// 0: all memory.
+    pub address: usize,
+    pub writes: bool,
 }
 
 impl Dependence {
     /// # Safety
     /// `list` is one that the compiler has made.
-    unsafe fn all(list: *const *const c_void) -> Vec<Self> {
+    pub unsafe fn all(list: *const *const c_void) -> Vec<Self> {
         // SAFETY: as promised; the counts come first.
         unsafe {
             let at = |index: usize| (*list.add(index)).addr();
@@ -708,6 +731,20 @@ fn work_until(thread: &Thread, done: impl Fn() -> bool) {
 /// Runs a task that nobody waits for elsewhere, now.
 fn run_now(thread: &Thread, task: &Task) {
     task.run(thread);
+    finish_now(thread, task);
+}
+
+/// The calling thread executes the task's code itself, until [`leave`].
+pub fn enter(thread: &Thread, task: &Task) {
+    thread.set_context(Context { task, ..thread.context() });
+}
+
+pub fn leave(thread: &Thread, task: &Task) {
+    thread.set_context(Context { task: task.parent.get(), ..thread.context() });
+    finish_now(thread, task);
+}
+
+fn finish_now(thread: &Thread, task: &Task) {
     task.finish_dependences(thread.team());
     // ORDER: Acquire, as in `release`.
     match task.layout.get() {
@@ -752,74 +789,82 @@ unsafe fn spawn(
     event: *mut *const Task,
 ) {
     let thread = me();
-    let (team, parent) = (thread.team(), thread.task());
-    if team.is_cancelled() || parent.group().is_some_and(|group| group.cancelled.load(Relaxed)) {
+    if are_cancelled(thread) {
         return;
     }
     let has_event = flags & DETACH != 0 && !event.is_null();
-    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size();
-    let now = !deferred || parent.is_final() || team.size() == 1 && !has_event || many;
+    let event = if has_event { event } else { ptr::null_mut() };
+    let now = !deferred || are_run_at_once(thread, has_event);
     // SAFETY: the compiler's arguments.
     unsafe {
+        let dependences = if flags & DEPEND != 0 { Dependence::all(depend) } else { Vec::new() };
         // As the compiler wants it: what the constructor copies may depend on what a predecessor does.
-        if now && flags & DEPEND != 0 {
-            await_predecessors(thread, depend);
+        if now {
+            await_predecessors(thread, &dependences);
         }
-        let task = Task::create(
-            thread,
-            function,
-            data,
-            copy,
-            arguments,
-            flags,
-            priority,
-            if has_event { event } else { ptr::null_mut() },
-        );
-        if now && !has_event {
-            return run_now(thread, task);
+        let task = Task::create(thread, function, data, copy, arguments, flags & FINAL != 0, event);
+        if flags & PRIORITY != 0 {
+            task.set_priority(priority);
         }
         if has_event {
-            task.parts.store(2, Relaxed);
+            task.expect_event();
         }
-        parent.references.fetch_add(1, Relaxed);
-        parent.children.fetch_add(1, Relaxed);
-        if let Some(group) = parent.group() {
-            group.tasks.fetch_add(1, Relaxed);
-        }
-        team.tasks.one_more(team);
-        if now {
-            task.run(thread);
-            return task.part_done();
-        }
-        if flags & DEPEND != 0 {
-            parent.depend(task, depend, true);
-            task.preceded(team);
-        } else {
-            task.predecessors.store(0, Relaxed);
-            team.tasks.put(team, thread, task);
-        }
+        launch(thread, task, now, &dependences);
+    }
+}
+
+/// Is there nothing that the current task may begin?
+pub fn are_cancelled(thread: &Thread) -> bool {
+    thread.team().is_cancelled() || group_is_cancelled(thread)
+}
+
+/// Are new tasks run at once?
+pub fn are_run_at_once(thread: &Thread, has_event: bool) -> bool {
+    let team = thread.team();
+    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size();
+    thread.task().is_final() || team.size() == 1 && !has_event || many
+}
+
+/// Runs a new task now, its predecessors being done, or has it run when they are.
+pub fn launch(thread: &Thread, task: &'static Task, now: bool, dependences: &[Dependence]) {
+    let (team, parent) = (thread.team(), thread.task());
+    if now && !task.has_event() {
+        return run_now(thread, task);
+    }
+    parent.references.fetch_add(1, Relaxed);
+    parent.children.fetch_add(1, Relaxed);
+    if let Some(group) = parent.group() {
+        group.tasks.fetch_add(1, Relaxed);
+    }
+    team.tasks.one_more(team);
+    if now {
+        task.run(thread);
+        return task.part_done();
+    }
+    if dependences.is_empty() {
+        task.predecessors.store(0, Relaxed);
+        team.tasks.put(team, thread, task);
+    } else {
+        parent.depend(task, dependences, true);
+        task.preceded(team);
     }
 }
 
 /// Waits for the tasks that a task with these dependences would wait for.
-///
-/// # Safety
-/// `list` is one that the compiler has made.
-unsafe fn await_predecessors(thread: &Thread, list: *const *const c_void) {
+pub fn await_predecessors(thread: &Thread, dependences: &[Dependence]) {
     let parent = thread.task();
-    if parent.children.load(Relaxed) == 0 {
+    if dependences.is_empty() || parent.children.load(Relaxed) == 0 {
         return;
     }
     let nobody = Task::new(parent.icv.get(), parent, thread.team(), ptr::null());
-    // SAFETY: as promised.
-    unsafe { parent.depend(&nobody, list, false) };
+    parent.depend(&nobody, dependences, false);
     // ORDER: Acquire, pairs with `preceded`: this takes back the 1 of the beginning.
     nobody.predecessors.fetch_sub(1, Relaxed);
     work_until(thread, || nobody.predecessors.load(Acquire) == 0);
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_taskwait() {
+pub extern "C" fn GOMP_taskwait() {
     let thread = me();
     let task = thread.task();
     // ORDER: Acquire, pairs with `complete`.
@@ -829,14 +874,14 @@ extern "C" fn GOMP_taskwait() {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
+pub(crate) unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
     // SAFETY: the compiler's.
-    unsafe { await_predecessors(me(), list) };
+    await_predecessors(me(), &unsafe { Dependence::all(list) });
 }
 
 /// All tasks are tied, and a thread that yields may run nothing but children, of which it runs the newest.
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_taskyield() {
+pub extern "C" fn GOMP_taskyield() {
     let thread = me();
     let team = thread.team();
     if let Some(task) = team.tasks.take(team, thread, thread.context().task, &|| false) {
@@ -853,21 +898,22 @@ pub fn begin_group(thread: &Thread) {
         tasks: AtomicU32::new(0),
         cancelled: AtomicBool::new(false),
         reductions: Cell::new(ptr::null_mut()),
+        reducing: Cell::new(ptr::null_mut()),
     };
     task.group.set(Box::into_raw(Box::new(group)));
 }
 
-/// Waits for the tasks of the current task's innermost group, which ends.
-pub fn end_group(thread: &Thread) {
+/// Waits for the tasks of the current task's innermost group, which ends. What [`Group::reducing`] was.
+pub fn end_group(thread: &Thread) -> *mut c_void {
     let task = thread.task();
     let inner = task.group.get();
     // SAFETY: from `begin_group`, and freed below.
-    let Some(group) = (unsafe { inner.as_ref() }) else { return };
+    let Some(group) = (unsafe { inner.as_ref() }) else { return ptr::null_mut() };
     // ORDER: Acquire, pairs with `complete`.
     work_until(thread, || group.tasks.load(Acquire) == 0);
     task.group.set(group.outer);
     // SAFETY: its tasks are done, and whoever did the last does not look at it any more.
-    drop(unsafe { Box::from_raw(inner.cast_mut()) });
+    unsafe { Box::from_raw(inner.cast_mut()) }.reducing.get()
 }
 
 #[unsafe(no_mangle)]
@@ -913,6 +959,22 @@ struct Bounds {
     reductions: *mut usize,
 }
 
+/// How many tasks, and how many iterations each; the first so many have one more.
+type Cut = (u64, u64, u64);
+
+/// Cuts a loop into tasks: `count` of them, or with so many iterations `each`; 0 where neither was given.
+pub fn cut(iterations: u64, count: u64, each: bool, strict: bool, size: u32) -> Cut {
+    let tasks = match count {
+        0 => size as u64,
+        // At least so many iterations a task, and less than twice as many; or exactly, but for the last.
+        grain if each && strict => return (iterations.div_ceil(grain), grain, 0),
+        grain if each => (iterations / grain).max(1),
+        tasks => tasks,
+    };
+    let tasks = tasks.min(iterations).max(1);
+    (tasks, iterations / tasks, iterations % tasks)
+}
+
 /// The tasks of a `taskloop`.
 struct Taskloop {
     function: Function,
@@ -930,19 +992,9 @@ struct Taskloop {
 }
 
 impl Taskloop {
-    /// How many tasks, and how many iterations each; the first so many have one more.
-    fn cut(&self, size: u32) -> (u64, u64, u64) {
-        let tasks = match self.count {
-            0 => size as u64,
-            // At least so many iterations a task, and less than twice as many; or exactly, but for the last.
-            grain if self.flags & GRAIN != 0 && self.flags & STRICT != 0 => {
-                return (self.iterations.div_ceil(grain), grain, 0);
-            }
-            grain if self.flags & GRAIN != 0 => (self.iterations / grain).max(1),
-            tasks => tasks,
-        };
-        let tasks = tasks.min(self.iterations).max(1);
-        (tasks, self.iterations / tasks, self.iterations % tasks)
+    fn cut(&self, size: u32) -> Cut {
+        let each = self.flags & GRAIN != 0;
+        cut(self.iterations, self.count, each, self.flags & STRICT != 0, size)
     }
 
     /// # Safety

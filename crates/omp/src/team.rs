@@ -50,6 +50,8 @@ pub struct Member {
     /// Barriers in this region.
     pub meetings: Cell<u32>,
     pub work: Loop,
+    /// For compilers that begin a doacross loop before the loop itself.
+    pub around: Loop,
     /// The implicit task.
     pub task: Task,
     pub queue: Queue,
@@ -69,6 +71,8 @@ pub struct Team {
     /// A [`Function`], or null.
     function: Cell<*mut c_void>,
     data: Cell<*mut c_void>,
+    /// See [`begin_copying`].
+    words: Apart<[Cell<usize>; WORDS]>,
     icv: Cell<Icv>,
     bind: Cell<Bind>,
     primary: Cell<(Option<u32>, Partition)>,
@@ -88,6 +92,8 @@ pub struct Team {
     barrier: Apart<BWakeful<Linux>>,
     pub single: Apart<AtomicU32>,
     pub copyprivate: AtomicPtr<c_void>,
+    /// Of LLVM's interface: what the tasks of the region, and of its worksharing construct, reduce.
+    pub task_reductions: [AtomicPtr<c_void>; 2],
     pub tasks: Tasks,
     pub bell: Apart<Event>,
     /// The primary thread may find all helpers back, or all tasks done.
@@ -108,7 +114,7 @@ unsafe impl Sync for Team {}
 unsafe impl Send for Team {}
 
 impl Team {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let icv = settings().initial;
         Self {
             size: Cell::new(1),
@@ -116,6 +122,7 @@ impl Team {
             active_level: Cell::new(0),
             function: Cell::new(ptr::null_mut()),
             data: Cell::new(ptr::null_mut()),
+            words: Apart::default(),
             icv: Cell::new(icv),
             bind: Cell::new(Bind::False),
             primary: Cell::new((None, (0, 0))),
@@ -130,6 +137,7 @@ impl Team {
             barrier: Apart(BWakeful::new(1)),
             single: Apart::default(),
             copyprivate: AtomicPtr::default(),
+            task_reductions: Default::default(),
             tasks: Tasks::default(),
             bell: Apart::default(),
             back: Apart::default(),
@@ -165,6 +173,11 @@ impl Team {
     #[inline(always)]
     pub fn size(&self) -> u32 {
         self.size.get()
+    }
+
+    /// The copied words.
+    pub fn words(&self) -> *mut usize {
+        self.words.0.as_ptr().cast_mut().cast()
     }
 
     pub fn level(&self) -> u32 {
@@ -324,6 +337,7 @@ impl Member {
             singles: Cell::new(0),
             meetings: Cell::new(0),
             work: Loop::default(),
+            around: Loop::default(),
             task: Task::implicit(),
             queue: Queue::default(),
         })
@@ -564,7 +578,7 @@ fn update<T: Copy + PartialEq>(cell: &Cell<T>, value: T) {
 #[inline]
 pub unsafe fn begin(function: Function, data: *mut c_void, wanted: u32, flags: u32, combined: Option<Shape>) {
     // SAFETY: as promised.
-    unsafe { begin_with(function, data, wanted, flags, combined, ptr::null_mut()) };
+    unsafe { begin_with(function, data, &[], wanted, flags, combined, ptr::null_mut()) };
 }
 
 /// As [`begin`], where the region's tasks reduce.
@@ -573,7 +587,21 @@ pub unsafe fn begin(function: Function, data: *mut c_void, wanted: u32, flags: u
 /// Likewise; `list` is the compiler's.
 pub unsafe fn begin_reducing(function: Function, data: *mut c_void, wanted: u32, flags: u32, list: *mut usize) {
     // SAFETY: as promised.
-    unsafe { begin_with(function, data, wanted, flags, None, list) };
+    unsafe { begin_with(function, data, &[], wanted, flags, None, list) };
+}
+
+/// Words for [`begin_copying`] at most.
+pub const WORDS: usize = 18;
+
+/// As [`begin`], with a copy of a few words for data, which all members find in [`Team::words`]. What they say again from region to region stays in the
+/// members' caches.
+///
+/// # Safety
+/// Likewise.
+#[inline]
+pub unsafe fn begin_copying(function: Function, words: &[usize], wanted: u32, flags: u32) {
+    // SAFETY: as promised.
+    unsafe { begin_with(function, ptr::null_mut(), words, wanted, flags, None, ptr::null_mut()) };
 }
 
 /// # Safety
@@ -582,6 +610,7 @@ pub unsafe fn begin_reducing(function: Function, data: *mut c_void, wanted: u32,
 unsafe fn begin_with(
     function: Function,
     data: *mut c_void,
+    words: &[usize],
     wanted: u32,
     flags: u32,
     combined: Option<Shape>,
@@ -602,7 +631,8 @@ unsafe fn begin_with(
     update(&team.level, level + 1);
     update(&team.active_level, active_level + (size > 1) as u32);
     update(&team.function, function as *mut c_void);
-    update(&team.data, data);
+    update(&team.data, if words.is_empty() { data } else { team.words().cast() });
+    team.words.0.iter().zip(words).for_each(|(kept, &word)| update(kept, word));
     update(&team.icv, settings().inherit(icv, level + 1));
     update(&team.outside, Some(outside));
     update(&team.league, thread.league.get());

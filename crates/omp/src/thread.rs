@@ -19,6 +19,15 @@ pub struct Context {
     pub task: *const Task,
 }
 
+/// What LLVM's interface says of a construct before it begins; 0: nothing.
+#[derive(Clone, Copy, Default)]
+pub struct Clauses {
+    pub threads: u32,
+    pub bind: u32,
+    /// Teams at least, at most, and threads of each.
+    pub league: (u32, u32, u32),
+}
+
 /// A thread that has come to this library, or was made by it.
 pub struct Thread {
     context: Cell<Context>,
@@ -31,6 +40,7 @@ pub struct Thread {
     puts: Cell<u32>,
     /// Number and count in a league of teams.
     pub league: Cell<(u32, u32)>,
+    pub clauses: Cell<Clauses>,
     /// The team that an initial thread is in, alone; not there for helpers.
     _root: Option<Box<Team>>,
 }
@@ -93,6 +103,7 @@ impl Thread {
             blocks: Blocks::default(),
             puts: Cell::new(0),
             league: Cell::new((0, 1)),
+            clauses: Cell::default(),
             _root: root,
         }
     }

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reductions in which tasks take part: each thread that runs such a task gets a copy of the variable when it first asks for one. The copies are combined
+//! when the group of the tasks ends; of groups that all members of a team have for the same reduction, when the last ends.
+
+use std::ffi::{c_int, c_void};
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+
+use omp::tasks;
+use omp::thread::{Thread, me};
+
+use crate::Ident;
+
+type One = unsafe extern "C" fn(*mut c_void);
+type Two = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
+/// `kmp_taskred_input_t`.
+#[repr(C)]
+struct Input {
+    shared: *mut c_void,
+    original: *mut c_void,
+    size: usize,
+    init: *mut c_void,
+    fini: Option<One>,
+    combine: Two,
+    flags: u32,
+}
+
+/// The same of compilers before clang 11, whose `init` has one parameter.
+#[repr(C)]
+struct OldInput {
+    shared: *mut c_void,
+    size: usize,
+    init: *mut c_void,
+    fini: Option<One>,
+    combine: Two,
+    flags: u32,
+}
+
+/// A variable, and the threads' copies of it.
+struct Variable {
+    /// Null where `init` has one parameter.
+    original: *mut c_void,
+    size: usize,
+    init: *mut c_void,
+    fini: Option<One>,
+    combine: Two,
+    copies: Box<[AtomicPtr<c_void>]>,
+}
+
+/// What the members share.
+struct Shared {
+    variables: Vec<Variable>,
+    /// Groups that have not ended.
+    groups: AtomicU32,
+}
+
+/// What a group has.
+struct Reducing {
+    shared: *mut Shared,
+    /// Where the variables are for who has begun the group.
+    places: Vec<*mut c_void>,
+    /// Of groups that all members have: where the others find it.
+    slot: *const AtomicPtr<c_void>,
+}
+
+/// # Safety
+/// The compiler's list.
+unsafe fn inputs(count: c_int, list: *mut c_void, is_old: bool) -> Vec<Input> {
+    let count = count as usize;
+    // SAFETY: as promised.
+    (0..count)
+        .map(|index| unsafe {
+            if !is_old {
+                let input = list.cast::<Input>().add(index).read();
+                let original = if input.original.is_null() { input.shared } else { input.original };
+                return Input { original, ..input };
+            }
+            let OldInput { shared, size, init, fini, combine, flags } = list.cast::<OldInput>().add(index).read();
+            Input { shared, original: ptr::null_mut(), size, init, fini, combine, flags }
+        })
+        .collect()
+}
+
+impl Shared {
+    fn new(inputs: &[Input], threads: u32, groups: u32) -> *mut Self {
+        let variables = inputs
+            .iter()
+            .map(|input| Variable {
+                original: input.original,
+                size: input.size,
+                init: input.init,
+                fini: input.fini,
+                combine: input.combine,
+                copies: (0..threads).map(|_| AtomicPtr::default()).collect(),
+            })
+            .collect();
+        Box::into_raw(Box::new(Self { variables, groups: AtomicU32::new(groups) }))
+    }
+}
+
+impl Variable {
+    /// The calling thread's copy.
+    fn own(&self, number: usize) -> *mut c_void {
+        let copy = self.copies[number].load(Relaxed);
+        if !copy.is_null() {
+            return copy;
+        }
+        /// COST: bytes; copies of different threads are on lines of their own, and on those that are fetched with them.
+        const ALIGN: usize = 128;
+        let mut copy = ptr::null_mut();
+        // SAFETY: the compiler's functions, of which the first, if there is one, makes the copy from what is there.
+        unsafe {
+            if libc::posix_memalign(&mut copy, ALIGN, self.size.next_multiple_of(ALIGN)) != 0 {
+                eprintln!("wakeful: no memory for a reduction of {} bytes", self.size);
+                libc::abort();
+            }
+            copy.write_bytes(0, self.size);
+            if !self.init.is_null() && self.original.is_null() {
+                mem::transmute::<*mut c_void, One>(self.init)(copy);
+            } else if !self.init.is_null() {
+                mem::transmute::<*mut c_void, Two>(self.init)(copy, self.original);
+            }
+        }
+        // ORDER: Release, pairs with `end` by the tasks' completion; others compare it only.
+        self.copies[number].store(copy, Release);
+        copy
+    }
+
+    /// Adds all copies to what is at `place`.
+    ///
+    /// # Safety
+    /// Nobody uses them any more.
+    unsafe fn combine(&self, place: *mut c_void) {
+        for copy in &self.copies {
+            // ORDER: Acquire, pairs with `own`.
+            let copy = copy.load(Acquire);
+            if !copy.is_null() {
+                // SAFETY: the compiler's functions; the memory is from `own`.
+                unsafe {
+                    (self.combine)(place, copy);
+                    if let Some(fini) = self.fini {
+                        fini(copy);
+                    }
+                    libc::free(copy);
+                }
+            }
+        }
+    }
+}
+
+/// The innermost group of the current task reduces this. LLVM's functions return the group.
+///
+/// # Safety
+/// The compiler's list.
+unsafe fn begin(thread: &Thread, count: c_int, list: *mut c_void, is_old: bool) -> *mut c_void {
+    // SAFETY: as promised.
+    let inputs = unsafe { inputs(count, list, is_old) };
+    let shared = Shared::new(&inputs, thread.team().size(), 1);
+    set(thread, shared, &inputs, ptr::null())
+}
+
+fn set(thread: &Thread, shared: *mut Shared, inputs: &[Input], slot: *const AtomicPtr<c_void>) -> *mut c_void {
+    let places = inputs.iter().map(|input| input.shared).collect();
+    if let Some(group) = thread.task().group() {
+        group.reducing.set(Box::into_raw(Box::new(Reducing { shared, places, slot })).cast());
+    }
+    thread.task().group.get().cast_mut().cast()
+}
+
+/// A group around what a member of the region, or of its worksharing construct, does; all members have one, for the same reduction.
+///
+/// # Safety
+/// As above.
+unsafe fn begin_for_all(is_loop: c_int, count: c_int, list: *mut c_void, is_old: bool) -> *mut c_void {
+    let thread = me();
+    tasks::begin_group(thread);
+    // SAFETY: as promised.
+    let inputs = unsafe { inputs(count, list, is_old) };
+    let (team, size) = (thread.team(), thread.team().size());
+    let slot = &team.task_reductions[(is_loop != 0) as usize];
+    // ORDER: Acquire, pairs with the exchange.
+    let mut shared = slot.load(Acquire).cast::<Shared>();
+    if shared.is_null() {
+        shared = Shared::new(&inputs, size, size);
+        // ORDER: AcqRel: who finds it finds what is in it.
+        if let Err(first) = slot.compare_exchange(ptr::null_mut(), shared.cast(), AcqRel, Acquire) {
+            // SAFETY: nobody has it.
+            drop(unsafe { Box::from_raw(shared) });
+            shared = first.cast();
+        }
+    }
+    set(thread, shared, &inputs, slot)
+}
+
+/// A group has ended, which had this.
+///
+/// # Safety
+/// From its [`tasks::Group`], whose tasks are done.
+pub unsafe fn end(reducing: *mut c_void) {
+    if reducing.is_null() {
+        return;
+    }
+    // SAFETY: as promised; the last to end frees what is shared.
+    unsafe {
+        let reducing = Box::from_raw(reducing.cast::<Reducing>());
+        // ORDER: AcqRel: what all did comes before the last one's.
+        if (*reducing.shared).groups.fetch_sub(1, AcqRel) > 1 {
+            return;
+        }
+        if let Some(slot) = reducing.slot.as_ref() {
+            // The barrier that follows publishes it.
+            slot.store(ptr::null_mut(), Relaxed);
+        }
+        let shared = Box::from_raw(reducing.shared);
+        for (variable, &place) in shared.variables.iter().zip(&reducing.places) {
+            variable.combine(place);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_taskred_init(_: c_int, count: c_int, list: *mut c_void) -> *mut c_void {
+    // SAFETY: the compiler's list; likewise below.
+    unsafe { begin(me(), count, list, false) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_task_reduction_init(_: c_int, count: c_int, list: *mut c_void) -> *mut c_void {
+    // SAFETY: as above.
+    unsafe { begin(me(), count, list, true) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_taskred_modifier_init(
+    _: *const Ident,
+    _: c_int,
+    is_loop: c_int,
+    count: c_int,
+    list: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: as above.
+    unsafe { begin_for_all(is_loop, count, list, false) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_task_reduction_modifier_init(
+    _: *const Ident,
+    _: c_int,
+    is_loop: c_int,
+    count: c_int,
+    list: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: as above.
+    unsafe { begin_for_all(is_loop, count, list, true) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_task_reduction_modifier_fini(_: *const Ident, _: c_int, _: c_int) {
+    let thread = me();
+    let reducing = tasks::end_group(thread);
+    // SAFETY: of the group, which had it from there.
+    unsafe { end(reducing) };
+}
+
+/// The calling thread's copy of a variable, which is given by its address or that of another thread's copy.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_task_reduction_get_th_data(
+    _: c_int,
+    group: *const tasks::Group,
+    place: *mut c_void,
+) -> *mut c_void {
+    let thread = me();
+    let mut group = if group.is_null() { thread.task().group.get() } else { group };
+    // SAFETY: groups, and what they reduce, stay while there are tasks in them.
+    unsafe {
+        while let Some(this) = group.as_ref() {
+            if let Some(reducing) = this.reducing.get().cast::<Reducing>().as_ref() {
+                let variables = (*reducing.shared).variables.iter().zip(&reducing.places);
+                for (variable, &own) in variables {
+                    let is_copy = || variable.copies.iter().any(|copy| copy.load(Relaxed) == place);
+                    if own == place || variable.original == place || is_copy() {
+                        return variable.own(thread.number() as usize);
+                    }
+                }
+            }
+            group = this.outer();
+        }
+    }
+    place
+}

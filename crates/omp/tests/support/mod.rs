@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles the programs of the conformance table and runs them, on the compiler's own runtime and on ours. Used for libgomp's interface and for LLVM's.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+pub const TEAMS: [u32; 5] = [1, 2, 4, 8, 16];
+/// A program that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A compiler, and what stands for its runtime.
+pub struct Toolchain {
+    pub c: &'static str,
+    pub cxx: &'static str,
+    /// The package and the file of ours.
+    pub package: &'static str,
+    pub library: &'static str,
+    path: OnceLock<PathBuf>,
+}
+
+impl Toolchain {
+    pub const fn new(c: &'static str, cxx: &'static str, package: &'static str, library: &'static str) -> Self {
+        Self { c, cxx, package, library, path: OnceLock::new() }
+    }
+
+    /// The library of the profile that the tests are built in.
+    pub fn library(&self) -> &Path {
+        self.path.get_or_init(|| {
+            let deps = env::current_exe().unwrap().parent().unwrap().to_owned();
+            let near = deps.join(self.library);
+            if near.exists() {
+                return near;
+            }
+            let profile = deps.parent().unwrap();
+            let name = profile.file_name().unwrap();
+            let mut build = Command::new(env!("CARGO"));
+            build.args(["build", "--package", self.package, "--target-dir"]).arg(profile.parent().unwrap());
+            build.arg("--profile").arg(if name == "debug" { OsStr::new("dev") } else { name });
+            assert!(build.status().unwrap().success(), "cargo build of the library failed");
+            profile.join(self.library)
+        })
+    }
+
+    /// `programs/NAME`, compiled.
+    pub fn compile(&self, name: &str, options: &[&OsStr]) -> PathBuf {
+        let source = programs().join(name);
+        static PROGRAMS: AtomicU32 = AtomicU32::new(0);
+        let own = format!("{name}.{}.{}", std::process::id(), PROGRAMS.fetch_add(1, Relaxed));
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(own);
+        let compiler = if source.extension() == Some(OsStr::new("cc")) { self.cxx } else { self.c };
+        let status = Command::new(compiler)
+            .args(["-O2", "-g", "-fopenmp", "-Wall", "-Werror", "-o"])
+            .args([&program, &source])
+            .args(options)
+            .status()
+            .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need it and its OpenMP runtime"));
+        assert!(status.success(), "{compiler} {name}");
+        program
+    }
+
+    pub fn on_ours(&self, program: &Path, threads: u32, settings: &[(&str, &str)]) -> Command {
+        let mut command = command(program, threads, settings);
+        command.env("LD_PRELOAD", self.library());
+        command
+    }
+
+    /// Runs a compiled program of the table with teams of 1 to 16.
+    pub fn check(&self, name: &str, program: &Path, settings: &[(&str, &str)]) {
+        for threads in TEAMS {
+            if let Err(wrong) = run(&mut self.on_ours(program, threads, settings)) {
+                panic!("{name}, {}, {threads} threads: {wrong}", self.c);
+            }
+        }
+        fs::remove_file(program).unwrap();
+    }
+}
+
+/// The folder of the programs.
+pub fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/tests/programs")
+}
+
+/// Runs it to its end, and says what was wrong.
+pub fn run(command: &mut Command) -> Result<String, String> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break status,
+            None if began.elapsed() > PATIENCE => {
+                child.kill().map_err(|error| error.to_string())?;
+                child.wait().map_err(|error| error.to_string())?;
+                return Err("hangs".into());
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).map_err(|error| error.to_string())?;
+    child.stderr.take().unwrap().read_to_string(&mut said).map_err(|error| error.to_string())?;
+    if status.success() { Ok(said) } else { Err(format!("{status}\n{said}")) }
+}
+
+pub fn command(program: &Path, threads: u32, settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(program);
+    command.env("OMP_NUM_THREADS", threads.to_string()).env("OMP_CANCELLATION", "true");
+    command.envs(settings.iter().copied());
+    command
+}
