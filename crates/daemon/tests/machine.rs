@@ -127,8 +127,8 @@ fn garbage_is_refused_and_the_others_are_served() {
     if unsafe { libc::geteuid() } == 0 {
         assert_eq!((entries.len(), idle.allowed()), (0, all), "{entries:?}");
     }
-    let (_, _, files) = usage(server.id());
-    assert!(files < 64, "{files} descriptors are open");
+    // It has sent more than a user may, and is let wait for a while.
+    eventually("its connections are closed", || usage(server.id()).2 < 64);
 }
 
 #[test]

@@ -67,7 +67,6 @@ mod rwlock;
 mod rwlock_choice;
 mod sem;
 mod spin;
-#[cfg(feature = "bpf")]
 mod thread;
 mod tid;
 mod time;
@@ -78,7 +77,6 @@ use linux::view::View;
 /// knows the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_preload_view() -> *const core::ffi::c_char {
-    #[cfg(feature = "bpf")]
     thread::before_first();
     match linux::view() {
         View::Bpf => c"bpf",
