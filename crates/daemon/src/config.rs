@@ -53,6 +53,7 @@ pub struct Policy {
 pub struct Enforcement {
     pub by: By,
     pub expedite: bool,
+    pub realtime: bool,
     pub group: String,
     pub limits: Vec<String>,
     pub v1: PathBuf,
@@ -107,6 +108,7 @@ impl Default for Enforcement {
         Self {
             by: By::Best,
             expedite: true,
+            realtime: false,
             group: "/".into(),
             limits: ["memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max"].map(Into::into).into(),
             v1: "/sys/fs/cgroup/cpuset".into(),
@@ -193,6 +195,7 @@ mod tests {
             "lease_seconds",
             "by",
             "expedite",
+            "realtime",
             "group",
             "limits",
             "v1",

@@ -24,8 +24,6 @@ pub type Set = BTreeSet<u32>;
 pub struct Peer {
     pub process: u32,
     pub user: u32,
-    /// Becomes readable when the process ends.
-    pub pidfd: OwnedFd,
 }
 
 /// A block that is mapped for writing, and its descriptor for the program, read-only.
@@ -136,6 +134,8 @@ impl Drop for Life {
 pub trait Kernel {
     fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd>;
     fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer>;
+    /// Becomes readable when the process at the other end ends.
+    fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd>;
     /// A packet's beginning, and the length of all of it; 0 at the end.
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
     fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()>;
@@ -234,6 +234,10 @@ impl Kernel for Linux {
 
     fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer> {
         let who = net::sockopt::socket_peercred(connection)?;
+        Ok(Peer { process: who.pid.as_raw_nonzero().get() as u32, user: who.uid.as_raw() })
+    }
+
+    fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd> {
         let mut fd: libc::c_int = -1;
         let mut length = size_of_val(&fd) as libc::socklen_t;
         // SAFETY: the pointers are valid and the length is that of the number.
@@ -241,13 +245,12 @@ impl Kernel for Linux {
             let fd = (&raw mut fd).cast();
             libc::getsockopt(connection.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, fd, &mut length)
         };
-        let pidfd = match result {
+        match result {
             // SAFETY: new, and ours.
-            0 => unsafe { OwnedFd::from_raw_fd(fd) },
+            0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
             // Before 6.5: of the process that has this number now. The server looks whose it is before it does anything for it.
-            _ => rustix::process::pidfd_open(who.pid, PidfdFlags::empty())?,
-        };
-        Ok(Peer { process: who.pid.as_raw_nonzero().get() as u32, user: who.uid.as_raw(), pidfd })
+            _ => self.pidfd(process),
+        }
     }
 
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {

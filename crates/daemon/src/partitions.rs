@@ -34,8 +34,10 @@ const LEFT: &str = "wakeful-left";
 /// COST: of members without processors, so many have a control group. To each of these groups every change of the default partition is written
 /// too, which takes 10 to 40 us (Linux 6.18, 2 processors, Nov 2026).
 pub const READY: usize = 16;
-/// 1 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
+/// Not 0 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
 pub const EXPEDITE: &str = "/sys/kernel/rcu_expedited";
+/// What we write there. The kernel takes each number but 0 for the same, and administrators write 1.
+const EXPEDITED: &str = "2";
 
 /// What the kernel has been told.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub struct Partitions {
     gone: BTreeSet<u32>,
     /// Processes that are to have a group, if only to be ready.
     ready: BTreeSet<u32>,
+    /// Processes whose group may be there although `groups` does not have it: it was not finished, or was changed by others.
+    unsure: BTreeSet<u32>,
     /// Processes of the base group that cannot be moved.
     immovable: BTreeSet<u32>,
     /// Where processes were before they had a group, below the mount; those that are not here were in the base group.
@@ -111,9 +115,10 @@ impl Partitions {
             let group = config.group.trim_end_matches('/').to_string();
             let way =
                 Way { by, mount: mount.clone(), group, base, expedite: config.expedite && by != Enforcement::Affinity };
-            let (default, groups, gone, ready, immovable, origins, members) = Default::default();
+            let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
             let limits = config.limits.clone();
-            let mut partitions = Self { way, default, groups, gone, ready, immovable, origins, members, limits };
+            let mut partitions =
+                Self { way, default, groups, gone, ready, unsure, immovable, origins, members, limits };
             match partitions.try_begin(kernel) {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
@@ -159,8 +164,15 @@ impl Partitions {
             }
             Enforcement::Affinity => return Ok(()),
         }
-        // 1 already: it is somebody's wish, or an earlier server was killed at that moment. To leave it so does no harm.
-        self.way.expedite &= kernel.read(Path::new(EXPEDITE)).is_ok_and(|text| text.trim() == "0");
+        if self.way.expedite {
+            match kernel.read(Path::new(EXPEDITE)).as_deref().map(str::trim) {
+                Ok("0") => {}
+                // A server that was killed has left it so.
+                Ok(EXPEDITED) => kernel.write(Path::new(EXPEDITE), "0")?,
+                // It is somebody's wish, or cannot be.
+                _ => self.way.expedite = false,
+            }
+        }
         let way = &self.way;
         for name in kernel.list(&way.base)? {
             if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
@@ -358,6 +370,8 @@ impl Partitions {
             };
             if note(&mut failures, process, result) {
                 groups.insert(process, Group { processors: set.clone(), own: true });
+            } else {
+                self.unsure.insert(process);
             }
         }
         if v1 {
@@ -372,8 +386,8 @@ impl Partitions {
             self.default = default.clone();
         }
         self.members = wanted.keys().chain(others).copied().collect();
-        self.origins.retain(|process, _| self.members.contains(process) || groups.contains_key(process));
-        self.gone = groups.keys().copied().filter(|process| !stays(process)).collect();
+        self.gone = groups.keys().chain(&self.unsure).copied().filter(|process| !stays(process)).collect();
+        self.origins.retain(|process, _| self.members.contains(process) || self.gone.contains(process));
         self.ready = ready;
         failures
     }
@@ -393,6 +407,7 @@ impl Partitions {
             let done = !own && note(&mut failures, process, way.dissolve(kernel, process, origin));
             if done {
                 groups.remove(&process);
+                self.unsure.remove(&process);
                 if !members.contains(&process) {
                     origins.remove(&process);
                 }
@@ -402,7 +417,10 @@ impl Partitions {
         for &process in &self.ready {
             let Entry::Vacant(entry) = groups.entry(process) else { continue };
             match way.make_ready(kernel, process, &self.default) {
-                Err(error) if !gone(&error) => failures.push(Failure { process, error }),
+                Err(error) if !gone(&error) => {
+                    self.unsure.insert(process);
+                    failures.push(Failure { process, error });
+                }
                 // One that has ended meanwhile is no failure: whoever told us of it will say so.
                 _ => drop(entry.insert_entry(Group { processors: self.default.clone(), own: false })),
             }
@@ -414,12 +432,13 @@ impl Partitions {
     /// How many things were different.
     pub fn audit(&mut self, kernel: &impl Kernel) -> u64 {
         let mut different = 0;
-        let Self { way, groups, gone, .. } = self;
+        let Self { way, groups, gone, unsure, .. } = self;
         groups.retain(|&process, group| {
-            if gone.contains(&process) || way.is_so(kernel, process, group) {
+            if gone.contains(&process) || way.is_so(kernel, process, group) || is_over(kernel, process) {
                 return true;
             }
             warn!(process, "its group was changed from outside");
+            unsure.insert(process);
             different += 1;
             false
         });
@@ -534,7 +553,7 @@ impl Way {
 
     fn attach(&self, kernel: &impl Kernel, folder: &Path, process: u32) -> io::Result<()> {
         let expedite = |text| !self.expedite || kernel.write(Path::new(EXPEDITE), text).is_ok();
-        expedite("1");
+        expedite(EXPEDITED);
         let result = kernel.write(&folder.join("cgroup.procs"), &process.to_string());
         // It is the whole machine's: one more try if need be.
         let _ = expedite("0") || expedite("0");
@@ -679,6 +698,14 @@ fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result
     }
     let mask = kernel.affinity(process)?;
     if mask == *processors { Ok(()) } else { Err(invalid(format!("the kernel gave {}", show(&mask)))) }
+}
+
+/// It has ended: the server will hear of it, if it has not yet.
+fn is_over(kernel: &impl Kernel, process: u32) -> bool {
+    match kernel.read(Path::new(&format!("/proc/{process}/stat"))) {
+        Ok(stat) => fields(&stat).next().is_some_and(|state| "ZX".contains(state)),
+        Err(error) => gone(&error),
+    }
 }
 
 fn gone(error: &io::Error) -> bool {

@@ -9,7 +9,8 @@
 //! Membership ends with the process (its pidfd); not with the connection, which a program loses by exec. **A restart** finds members by their blocks' files, and their partitions in the kernel: programs notice
 //! nothing. A block whose process is gone, or is another one by now, is removed.
 //!
-//! **Clients are not trusted.** A packet of the wrong size ends its connection. Who sends too fast is not read from for a while. Who does not read
+//! **Clients are not trusted.** A packet of the wrong size ends its connection. Who sends too fast is not read from for a while, and a user of whom far too
+//! much has come is hung up on at once. Who does not read
 //! its answers loses the connection. Who is silent costs a descriptor, of which each user has so many.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -36,8 +37,6 @@ const AGAIN: Duration = Duration::from_millis(10);
 const NOTHING: u32 = u32::MAX;
 /// How often to look for changes by others.
 const AUDIT: Duration = Duration::from_secs(1);
-/// COST: messages of one connection in one turn, so that one who sends much does not keep the others waiting.
-const AT_ONCE: usize = 16;
 /// COST: s. So much of a rate can be saved up.
 const BURST: f64 = 0.1;
 /// COST: messages. An arena takes the server about as long to make as so many others to answer.
@@ -66,6 +65,11 @@ impl Allowance {
     fn saved(self, rate: u32, now: Duration) -> f64 {
         let rate = f64::from(rate);
         (self.0 + rate * now.saturating_sub(self.1).as_secs_f64()).min((BURST * rate).max(1.0))
+    }
+
+    /// So far beyond the rate that more would not make the wait longer.
+    fn is_spent(self, rate: u32, now: Duration) -> bool {
+        self.saved(rate, now) < 1.0 - f64::from(rate)
     }
 
     /// Counts messages; until when the sender has to wait, if it does.
@@ -278,99 +282,96 @@ impl<K: Kernel> Server<K> {
 
     // --- connections ---------------------------------------------------------
 
+    /// One, as [`Self::hear`] hears one message: who has more to say is in the next turn again, without a call that finds nothing.
     fn accept(&mut self) {
-        for _ in 0..AT_ONCE {
-            let fd = match self.kernel.accept(self.listener.as_fd()) {
-                Ok(fd) => fd,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    self.fail("accept a client", &error);
-                    // Out of descriptors, perhaps: the same would happen at once again.
-                    if self.kernel.unwatch(self.listener.as_fd()).is_ok() {
-                        self.deaf = Some(self.kernel.now() + AGAIN);
-                    }
-                    return;
+        let fd = match self.kernel.accept(self.listener.as_fd()) {
+            Ok(fd) => fd,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => {
+                self.fail("accept a client", &error);
+                // Out of descriptors, perhaps: the same would happen at once again.
+                if self.kernel.unwatch(self.listener.as_fd()).is_ok() {
+                    self.deaf = Some(self.kernel.now() + AGAIN);
                 }
-            };
-            self.counters.connections += 1;
-            let peer = match self.kernel.peer(fd.as_fd()) {
-                Ok(peer) => peer,
-                // Gone already.
-                Err(error) => {
-                    debug!("who connects: {error}");
-                    continue;
-                }
-            };
-            let theirs = self.connections.values().filter(|other| other.user == peer.user).count();
-            if peer.user != 0 && theirs >= self.config.access.connections as usize {
-                self.counters.refusals += 1;
-                let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
-                let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
-                continue;
+                return;
             }
-            let token = self.token();
-            if let Err(error) = self.kernel.watch(fd.as_fd(), token) {
-                self.fail("watch a client", &error);
-                continue;
-            }
-            let allowance = Allowance::new(self.config.access.messages_per_second, self.kernel.now());
-            let connection =
-                Connection { fd, process: peer.process, user: peer.user, pidfd: peer.pidfd, allowance, muted: None };
-            self.connections.insert(token, connection);
-            // It takes as long as a message.
-            self.is_too_fast(token, 1.0);
+        };
+        self.counters.connections += 1;
+        let peer = match self.kernel.peer(fd.as_fd()) {
+            Ok(peer) => peer,
+            // Gone already.
+            Err(error) => return debug!("who connects: {error}"),
+        };
+        let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
+        if self.allowances.get(&peer.user).is_some_and(|allowance| allowance.is_spent(rate, now)) {
+            self.counters.refusals += 1;
+            return;
         }
+        let theirs = self.connections.values().filter(|other| other.user == peer.user).count();
+        if peer.user != 0 && theirs >= self.config.access.connections as usize {
+            self.counters.refusals += 1;
+            let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
+            let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
+            return;
+        }
+        let pidfd = match self.kernel.peer_pidfd(fd.as_fd(), peer.process) {
+            Ok(pidfd) => pidfd,
+            Err(error) => return debug!("who connects: {error}"),
+        };
+        let token = self.token();
+        if let Err(error) = self.kernel.watch(fd.as_fd(), token) {
+            return self.fail("watch a client", &error);
+        }
+        let allowance = Allowance::new(self.config.access.messages_per_second, now);
+        let connection = Connection { fd, process: peer.process, user: peer.user, pidfd, allowance, muted: None };
+        self.connections.insert(token, connection);
+        // It takes as long as a message.
+        self.mute_if_too_fast(token, 1.0);
     }
 
     fn hear(&mut self, token: u64) {
         let mut bytes = [0u8; size_of::<Message>()];
-        for _ in 0..AT_ONCE {
-            let Some(connection) = self.connections.get(&token) else { return };
-            let length = match self.kernel.receive(connection.fd.as_fd(), &mut bytes) {
-                Ok(0) => return self.hang_up(token),
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    debug!("a client's connection: {error}");
-                    return self.hang_up(token);
-                }
-            };
-            self.counters.messages += 1;
-            let message = if length == bytes.len() { Message::from_bytes(&bytes) } else { None };
-            let Some((message, kind)) = message else {
-                self.refuse(token, 0, (Refusal::Malformed, 0));
+        let Some(connection) = self.connections.get(&token) else { return };
+        let length = match self.kernel.receive(connection.fd.as_fd(), &mut bytes) {
+            Ok(0) => return self.hang_up(token),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => {
+                debug!("a client's connection: {error}");
                 return self.hang_up(token);
-            };
-            self.answer(token, &message, kind);
-            let cost = match kind {
-                Kind::Observe => ARENA_COST,
-                Kind::Join | Kind::Leave => MOVE_COST,
-                _ => 1.0,
-            };
-            if self.is_too_fast(token, cost) {
-                return;
             }
-        }
+        };
+        self.counters.messages += 1;
+        let message = if length == bytes.len() { Message::from_bytes(&bytes) } else { None };
+        let Some((message, kind)) = message else {
+            self.refuse(token, 0, (Refusal::Malformed, 0));
+            return self.hang_up(token);
+        };
+        self.answer(token, &message, kind);
+        let cost = match kind {
+            Kind::Observe => ARENA_COST,
+            Kind::Join | Kind::Leave => MOVE_COST,
+            _ => 1.0,
+        };
+        self.mute_if_too_fast(token, cost);
     }
 
-    /// Counts a message of a connection, and what it costs, as so many messages of its user; true if no more are to be read from it now.
-    fn is_too_fast(&mut self, token: u64, cost: f64) -> bool {
+    /// Counts a message of a connection, and what it costs, as so many messages of its user.
+    fn mute_if_too_fast(&mut self, token: u64, cost: f64) {
         let now = self.kernel.now();
         let (rate, of_user) = (self.config.access.messages_per_second, self.config.access.user_messages_per_second);
-        let Some(connection) = self.connections.get_mut(&token) else { return true };
+        let Some(connection) = self.connections.get_mut(&token) else { return };
         let own = connection.allowance.spend(1.0, rate, now);
         let together = (connection.user != 0).then(|| {
             let allowance = self.allowances.entry(connection.user).or_insert_with(|| Allowance::new(of_user, now));
             allowance.spend(cost, of_user, now)
         });
         connection.muted = own.max(together.flatten());
-        if connection.muted.is_none() {
-            return false;
-        }
-        if let Err(error) = self.kernel.unwatch(connection.fd.as_fd()) {
+        if connection.muted.is_some()
+            && let Err(error) = self.kernel.unwatch(connection.fd.as_fd())
+        {
             self.fail("stop watching a client", &error);
         }
-        true
     }
 
     fn unmute(&mut self, now: Duration) {

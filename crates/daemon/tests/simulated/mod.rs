@@ -186,6 +186,11 @@ impl Kernel for Simulated {
         self.real.peer(connection)
     }
 
+    fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd> {
+        self.call("peer_pidfd")?;
+        self.real.peer_pidfd(connection, process)
+    }
+
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
         self.call("receive")?;
         self.real.receive(connection, into)
@@ -232,7 +237,7 @@ impl Kernel for Simulated {
             return self.state.lock().unwrap().read(file);
         }
         if file == Path::new(EXPEDITE) {
-            return Ok(if self.state.lock().unwrap().expedited { "1\n" } else { "0\n" }.into());
+            return Ok(if self.state.lock().unwrap().expedited { "2\n" } else { "0\n" }.into());
         }
         if let Some(process) = file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
             && file.ends_with("cgroup")
@@ -258,7 +263,7 @@ impl Kernel for Simulated {
     fn write(&self, file: &Path, text: &str) -> io::Result<()> {
         self.call("write")?;
         if file == Path::new(EXPEDITE) {
-            self.state.lock().unwrap().expedited = text == "1";
+            self.state.lock().unwrap().expedited = text != "0";
             return Ok(());
         }
         assert!(simulated(file), "the server writes to {}", file.display());
