@@ -287,7 +287,7 @@ impl Kernel for Linux {
     }
 
     fn pidfd(&self, process: u32) -> io::Result<OwnedFd> {
-        let process = Pid::from_raw(process as i32).ok_or(io::ErrorKind::InvalidInput)?;
+        let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::pidfd_open(process, PidfdFlags::empty())?)
     }
 

@@ -131,6 +131,15 @@ impl Partitions {
     }
 
     fn try_begin(&mut self, kernel: &impl Kernel) -> io::Result<()> {
+        if self.way.expedite {
+            match kernel.read(Path::new(EXPEDITE)).as_deref().map(str::trim) {
+                Ok("0") => {}
+                // A server that was killed has left it so.
+                Ok(EXPEDITED) => kernel.write(Path::new(EXPEDITE), "0")?,
+                // It is somebody's wish, or cannot be.
+                _ => self.way.expedite = false,
+            }
+        }
         let way = &self.way;
         self.default = self.online(kernel)?;
         match way.by {
@@ -163,15 +172,6 @@ impl Partitions {
                 self.gather(kernel)?;
             }
             Enforcement::Affinity => return Ok(()),
-        }
-        if self.way.expedite {
-            match kernel.read(Path::new(EXPEDITE)).as_deref().map(str::trim) {
-                Ok("0") => {}
-                // A server that was killed has left it so.
-                Ok(EXPEDITED) => kernel.write(Path::new(EXPEDITE), "0")?,
-                // It is somebody's wish, or cannot be.
-                _ => self.way.expedite = false,
-            }
         }
         let way = &self.way;
         for name in kernel.list(&way.base)? {

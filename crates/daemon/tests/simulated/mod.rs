@@ -19,8 +19,8 @@ pub const V2: &str = "/simulated/v2";
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     pub cpus: Set,
-    mems: String,
-    root: bool,
+    pub mems: String,
+    pub root: bool,
     pub processes: BTreeSet<u32>,
     /// memory.max
     pub limit: Option<u64>,
@@ -33,7 +33,7 @@ pub struct State {
     pub groups: BTreeMap<PathBuf, Group>,
     pub masks: BTreeMap<u32, Set>,
     pub online: Set,
-    pub expedited: bool,
+    pub expedited: String,
     /// By the observer's slot.
     pub observed: BTreeMap<u32, bool>,
     /// Calls until the one that fails; 0: none does.
@@ -65,7 +65,7 @@ impl Simulated {
         let base =
             Group { cpus: online.clone(), mems: "0".into(), root: true, processes: [1, 2].into(), ..Group::default() };
         let groups = [(V1.into(), base.clone()), (V2.into(), base)].into();
-        let state = State { groups, online, ..State::default() };
+        let state = State { groups, online, expedited: "0".into(), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), killed: Arc::default(), real: Arc::new(Linux::new().unwrap()) }
     }
 
@@ -237,7 +237,7 @@ impl Kernel for Simulated {
             return self.state.lock().unwrap().read(file);
         }
         if file == Path::new(EXPEDITE) {
-            return Ok(if self.state.lock().unwrap().expedited { "2\n" } else { "0\n" }.into());
+            return Ok(self.state.lock().unwrap().expedited.clone() + "\n");
         }
         if let Some(process) = file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
             && file.ends_with("cgroup")
@@ -263,7 +263,7 @@ impl Kernel for Simulated {
     fn write(&self, file: &Path, text: &str) -> io::Result<()> {
         self.call("write")?;
         if file == Path::new(EXPEDITE) {
-            self.state.lock().unwrap().expedited = text != "0";
+            self.state.lock().unwrap().expedited = text.into();
             return Ok(());
         }
         assert!(simulated(file), "the server writes to {}", file.display());
