@@ -378,6 +378,15 @@ macro_rules! model {
                 }
             }
 
+            fn running_on() -> Option<u32> {
+                // Known where hints are mixed.
+                (world().settings.hints == Hints::Mixed).then(Self::cluster)
+            }
+
+            fn migrate(_: Option<u32>) -> bool {
+                Self::choose(RunState::Running)
+            }
+
             fn cpu_ns() -> u64 {
                 // All of both processors, or nothing.
                 if Self::choose(RunState::Preempted) { 0 } else { 2 * CLOCK.with(|clock| clock.get()) }

@@ -316,6 +316,12 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn cluster() -> u32 {
         P::cluster()
     }
+    fn running_on() -> Option<u32> {
+        P::running_on()
+    }
+    fn migrate(to: Option<u32>) -> bool {
+        P::migrate(to)
+    }
     fn cpu_ns() -> u64 {
         P::cpu_ns()
     }

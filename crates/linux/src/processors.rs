@@ -135,6 +135,32 @@ fn look_again(now: u64, due: u64) -> bool {
     changed
 }
 
+/// See [`platform::Platform::migrate`]. Some microseconds, and the wait for the other processor.
+pub fn migrate(to: Option<u32>) -> bool {
+    let _errno = futex::Errno::save();
+    let allowed = Mask::of(0);
+    let mut there = match to {
+        Some(processor) => Mask::one(processor),
+        None => Mask::one(running_on().unwrap_or(0)).not(),
+    };
+    there.0.iter_mut().zip(allowed.0).for_each(|(there, allowed)| *there &= allowed);
+    if there.count() == 0 || !there.set() {
+        return false;
+    }
+    // Who has never set a mask follows its cpuset where that grows, and does so with this one.
+    if !Mask([0; 128]).not().set() || Mask::of(0).0 != allowed.0 {
+        allowed.set();
+    }
+    true
+}
+
+/// See [`platform::Platform::running_on`].
+#[inline]
+pub fn running_on() -> Option<u32> {
+    // SAFETY: no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// Processors that a thread may use. Room for 8192.
 struct Mask([u64; 128]);
 
@@ -145,6 +171,24 @@ impl Mask {
         // SAFETY: the kernel writes at most the size it is told.
         unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask.0), mask.0.as_mut_ptr()) };
         mask
+    }
+
+    fn one(processor: u32) -> Self {
+        let mut mask = Self([0; 128]);
+        if let Some(word) = mask.0.get_mut(processor as usize / 64) {
+            *word = 1 << (processor % 64);
+        }
+        mask
+    }
+
+    fn not(self) -> Self {
+        Self(self.0.map(|word| !word))
+    }
+
+    /// Makes it the calling thread's.
+    fn set(&self) -> bool {
+        // SAFETY: the kernel reads the size it is told.
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&self.0), self.0.as_ptr()) == 0 }
     }
 
     fn count(&self) -> u32 {
@@ -417,6 +461,23 @@ fn quota() -> Option<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A thread of its own: affinity is a thread's.
+    #[test]
+    fn migration() {
+        let moves = || {
+            let all = Mask::of(0);
+            assert!(!migrate(Some(8191)), "there is no such processor");
+            let here = running_on().unwrap();
+            assert!(migrate(Some(here)));
+            assert_eq!(migrate(None), all.count() > 1);
+            assert_eq!(Mask::of(0).0, all.0, "it may run where it might before");
+            assert!(Mask::one(running_on().unwrap()).set());
+            assert!(!migrate(None), "pinned");
+            assert_eq!(Mask::of(0).count(), 1, "and still is");
+        };
+        std::thread::spawn(moves).join().unwrap();
+    }
 
     #[test]
     fn groups() {

@@ -882,13 +882,15 @@ pub fn is_first(thread: &Thread) -> bool {
     let member = thread.member();
     let mine = member.singles.get();
     member.singles.set(mine.wrapping_add(1));
-    if thread.team().size() == 1 {
+    let size = thread.team().size();
+    if size == 1 {
         thread.team().single.0.store(mine.wrapping_add(1), Relaxed);
         return true;
     }
     // Orders nothing: the barrier at its end does.
     let count = &thread.team().single.0;
-    count.load(Relaxed) == mine && count.compare_exchange(mine, mine.wrapping_add(1), Relaxed, Relaxed).is_ok()
+    (size == 2 || count.load(Relaxed) == mine)
+        && count.compare_exchange(mine, mine.wrapping_add(1), Relaxed, Relaxed).is_ok()
 }
 
 #[unsafe(no_mangle)]

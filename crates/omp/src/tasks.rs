@@ -134,6 +134,8 @@ pub struct Tasks {
     /// Calls in a row after which there was nothing left to run: whoever makes a task may be about to wait for it, and so to run it itself. Of calls for
     /// a lone task one in two to this power is made.
     futile: AtomicU32,
+    /// Somebody has been called since a thread last looked for whatever there is: not 0.
+    called: AtomicU32,
     /// Threads that run whatever there is.
     running: AtomicU32,
     /// Not done.
@@ -159,7 +161,7 @@ const STRICT: c_uint = 1 << 14;
 /// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
 const MOST_OPEN: u32 = 64;
 /// COST: see [`Tasks::futile`]; a call that wakes somebody costs as much as making some tens of tasks.
-const MOST_FUTILE: u32 = 6;
+const MOST_FUTILE: u32 = 8;
 /// Tasks of a queue that are looked at for one that may be run here.
 const MOST_LOOKS: usize = 16;
 
@@ -285,6 +287,20 @@ impl Task {
             }
             memory.cast::<Self>().write(task);
             &*memory.cast::<Self>()
+        }
+    }
+
+    /// For [`run_included`].
+    #[cold]
+    fn included(thread: &Thread) -> &'static Self {
+        let layout = Layout::new::<Self>();
+        let mut task = Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null());
+        task.layout = Cell::new(Some(layout));
+        // SAFETY: memory of this layout, which is not empty.
+        unsafe {
+            let memory = thread.blocks.get(layout).cast::<Self>();
+            memory.write(task);
+            &*memory
         }
     }
 
@@ -446,6 +462,8 @@ pub struct Blocks {
     /// Each begins with the next one's address.
     first: Cell<*mut u8>,
     count: Cell<u32>,
+    /// A task that has run, and that nobody has.
+    spare: Cell<Option<*const Task>>,
 }
 
 impl Blocks {
@@ -496,6 +514,13 @@ impl Blocks {
 impl Drop for Blocks {
     fn drop(&mut self) {
         let mut block = self.first.get();
+        if let Some(task) = self.spare.take() {
+            // SAFETY: from `included`.
+            unsafe {
+                ptr::drop_in_place(task.cast_mut());
+                dealloc(task.cast_mut().cast(), Self::LAYOUT);
+            }
+        }
         while !block.is_null() {
             // SAFETY: kept, and so from `get`.
             unsafe {
@@ -545,11 +570,22 @@ impl Tasks {
         self.queued.0.load(Acquire) > 0
     }
 
-    /// Are there tasks for somebody who does not run any? More threads than processors have nothing to run them on: those who do are enough.
+    /// Are there tasks for somebody who does not run any? A lone one only if somebody was called to it. More threads than processors have nothing
+    /// to run them on: those who do are enough.
     #[inline(always)]
     pub fn are_for_more(&self) -> bool {
+        // ORDER: Acquire, as in `are_there`.
+        let queued = self.queued.0.load(Acquire);
         // ORDER: SeqCst, see `run_all`.
-        self.are_there() && self.running.load(SeqCst) < Linux::processors()
+        (queued > 1 || queued == 1 && self.called.load(Relaxed) != 0) && self.running.load(SeqCst) < Linux::processors()
+    }
+
+    /// Somebody is called.
+    pub fn call(&self) {
+        if self.called.load(Relaxed) == 0 {
+            // The summons publishes it.
+            self.called.store(1, Relaxed);
+        }
     }
 
     /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds none and leaves.
@@ -683,6 +719,9 @@ impl Tasks {
             task.run(thread);
             task.part_done();
         }
+        if self.called.load(Relaxed) != 0 {
+            self.called.store(0, Relaxed);
+        }
         // HINT: several who write it may lose a lesson.
         let futile = if any { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
         self.futile.store(futile, Relaxed);
@@ -726,6 +765,35 @@ fn work_until(thread: &Thread, done: impl Fn() -> bool) {
             None => watch.wait(&done),
         }
     }
+}
+
+/// Runs a new task that waits for nothing and needs no copy of its arguments, now.
+///
+/// # Safety
+/// `function` may be called with `data`.
+#[inline]
+unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, is_final: bool) {
+    let before = thread.context();
+    let parent = thread.task();
+    let task = match thread.blocks.spare.take() {
+        // SAFETY: kept below, as if new.
+        Some(task) => unsafe { &*task },
+        None => Task::included(thread),
+    };
+    task.icv.set(parent.icv.get());
+    task.parent.set(parent);
+    task.team.set(before.team);
+    task.group.set(parent.group.get());
+    task.is_final.set(is_final || parent.is_final());
+    thread.set_context(Context { task, ..before });
+    // SAFETY: as promised.
+    unsafe { function(data) };
+    thread.set_context(before);
+    // ORDER: Acquire, as in `release`.
+    if task.references.load(Acquire) == 1 && !task.depends.get() && thread.blocks.spare.get().is_none() {
+        return thread.blocks.spare.set(Some(task));
+    }
+    finish_now(thread, task);
 }
 
 /// Runs a task that nobody waits for elsewhere, now.
@@ -795,6 +863,10 @@ unsafe fn spawn(
     let has_event = flags & DETACH != 0 && !event.is_null();
     let event = if has_event { event } else { ptr::null_mut() };
     let now = !deferred || are_run_at_once(thread, has_event);
+    if now && !has_event && copy.is_none() && flags & DEPEND == 0 {
+        // SAFETY: the compiler's arguments.
+        return unsafe { run_included(thread, function, data, flags & FINAL != 0) };
+    }
     // SAFETY: the compiler's arguments.
     unsafe {
         let dependences = if flags & DEPEND != 0 { Dependence::all(depend) } else { Vec::new() };

@@ -214,6 +214,7 @@ impl Team {
 
     /// Somebody more is to run tasks, of those who wait at a barrier.
     pub fn call_for_tasks(&self) {
+        self.tasks.call();
         self.barrier.0.summon(1);
         // SAFETY: the pool's, which has this team; an initial thread's has none.
         let fork = unsafe { self.fork.as_ref() };

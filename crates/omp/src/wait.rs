@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a thread waits for something other than a barrier.
 
-use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 
 use linux::Linux;
 use platform::{Platform, Priority};
@@ -11,8 +11,30 @@ use sync::wait::{Informing, Waiting};
 const LOOK_PAUSES: u32 = 64;
 /// COST: yields, of 300 ns where nobody takes them, before a waiter sleeps: a third of what that costs.
 const YIELDS: u32 = 8;
+/// COST: ns; a yield that takes longer has been to the benefit of another program, which costs a slice: the barrier's number.
+const LONG_NS: u64 = 200_000;
+/// COST: ns for which nobody yields after that.
+const MEMORY_NS: u64 = 100_000_000;
 /// COST: ns between looks of somebody who cannot be woken.
 const NAP_NS: u64 = 50_000;
+
+/// When a yield was last taken by another program.
+static LOST_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Yields, unless other programs would take it; false then.
+fn yields_to_us() -> bool {
+    let before = Linux::now_ns();
+    // HINT: wrong, a slice is lost, or somebody sleeps that need not.
+    if before.wrapping_sub(LOST_NS.load(Relaxed)) < MEMORY_NS {
+        return false;
+    }
+    Linux::yield_now();
+    let after = Linux::now_ns();
+    if after - before > LONG_NS {
+        LOST_NS.store(after, Relaxed);
+    }
+    true
+}
 
 /// Spins while the kernel's view has nothing against it, then yields; false if that was in vain.
 fn awake(done: &impl Fn() -> bool) -> bool {
@@ -28,7 +50,9 @@ fn awake(done: &impl Fn() -> bool) -> bool {
         // HINT: wrong, it yields too early, or spins for some microseconds more.
         if looks > 1 && !Informing::may_spin::<Linux>(Priority::BarrierWaiter, looks) {
             yields += 1;
-            Linux::yield_now();
+            if !yields_to_us() {
+                break;
+            }
         }
     }
     done()

@@ -107,6 +107,20 @@ fn exceptions() {
     conforms("exceptions.cc", &[]);
 }
 
+/// The programs by which runtimes are compared: the same answers, which they check.
+#[test]
+fn answers() {
+    let program = GCC.compile("../../bench/programs.c", &["-lm".as_ref()]);
+    for name in ["stencil", "cg", "sort", "queens", "lu"] {
+        for threads in [1, 2, 4, 8] {
+            if let Err(wrong) = run(GCC.on_ours(&program, threads, &[]).arg(name)) {
+                panic!("{name}, {threads} threads: {wrong}");
+            }
+        }
+    }
+    fs::remove_file(program).unwrap();
+}
+
 /// What must not hang.
 #[test]
 fn faults() {

@@ -196,6 +196,18 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         0
     }
 
+    /// HINT: the processor that the calling thread runs on; `None`: nobody knows.
+    fn running_on() -> Option<u32> {
+        None
+    }
+
+    /// Moves the calling thread to this processor, or to any but its own, from where the system may move it as before. False if it
+    /// may not run there, or this cannot be done. HINT: it may be elsewhere again on return.
+    fn migrate(to: Option<u32>) -> bool {
+        let _ = to;
+        false
+    }
+
     /// Processor time that this process has used, in nanoseconds. HINT: a system call that looks at each thread; not for each round.
     fn cpu_ns() -> u64;
 

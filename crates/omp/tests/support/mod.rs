@@ -51,7 +51,8 @@ impl Toolchain {
     pub fn compile(&self, name: &str, options: &[&OsStr]) -> PathBuf {
         let source = programs().join(name);
         static PROGRAMS: AtomicU32 = AtomicU32::new(0);
-        let own = format!("{name}.{}.{}", std::process::id(), PROGRAMS.fetch_add(1, Relaxed));
+        let own = source.file_name().unwrap().to_str().unwrap();
+        let own = format!("{own}.{}.{}", std::process::id(), PROGRAMS.fetch_add(1, Relaxed));
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(own);
         let compiler = if source.extension() == Some(OsStr::new("cc")) { self.cxx } else { self.c };
         let status = Command::new(compiler)

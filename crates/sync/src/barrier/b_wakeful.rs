@@ -14,6 +14,9 @@
 //!   is kept, the longer the more often it was.
 //! - With a processor for each thread, the others are not helped by our sleep: they come to our processor, and stay there. There we spin, and
 //!   yield rarely: those who yield while the others do not run get their slices at the same time as these.
+//! - More threads than processors, asleep: where a round takes little time, all go to one processor, their home. A wake-up there costs a switch; on
+//!   another it costs an interrupt, and the wait for whoever runs there. Linux brings them together by itself now and then, and apart again.
+//! - With a processor for each, who finds another of us on his processor leaves it, if others use the rest. (An idle one is found by sleeping.)
 //! - Who has waited very long sleeps in any case, and so does, once, who finds that he shares his processor with another party where there are
 //!   processors for all: to be woken is how Linux lets a thread find an idle one; yielding keeps it where it is.
 //!
@@ -36,7 +39,8 @@
 //! | e, s, EMPTY | e, s, 1 | J1, where all parties had left |
 //! | e, 0, n | e, 1, n | W3, about to sleep |
 //!
-//! `calls`: how often sleepers were woken. `parties`: arrivals that the next episode will need. `mood`, `mood_since`, `mood_cpu`: what was
+//! `calls`: how often sleepers were woken. `parties`: arrivals that the next episode will need; bits 16-31 a note: the home, and 1 more, or, with a
+//! processor for each, who came to the slow path last (8 bits of its stack's address) and on which processor (8 bits). `mood`, `mood_since`, `mood_cpu`: what was
 //! learned, see [`BWakeful::judge`]. Hints: races between writers lose a lesson, no more. `inside` (drained): bits 1-31 threads between
 //! their arrival and their return; bit 0 DRAINING, somebody sleeps until there are none.
 //!
@@ -44,9 +48,12 @@
 //!
 //! | phase | waiters | ends when | then |
 //! |---|---|---|---|
-//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all, or, soon after a trial, the rounds fewer than asleep | asleep (trial) |
-//! | asleep | sleep | [`REST_MS`] have passed, longer after each failure | trial |
+//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all, or, soon after a trial, the rounds fewer than asleep | asleep (trial, or shared) |
+//! | asleep | sleep, at home if there is one | [`REST_MS`] have passed, longer after each failure | trial |
 //! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
+//! | shared | spin, yield rarely, keep apart | the processor time of [`FIRST_MS`] was all | 0 |
+//!
+//! Shared is for a processor for each, where [`Platform::running_on`] says which that is.
 //!
 //! # Invariants
 //!
@@ -54,7 +61,7 @@
 //! learns its episode in the step in which it arrives.
 //! I2. An arrival that finds none needed is not counted: A2 writes what the next episode needs, whatever was subtracted.
 //! I3. Who sleeps has set SLEEPERS, or seen it set, in its own episode, and A2 of that episode sees it, because both change `state`.
-//! I4. `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
+//! I4. The number in `parties` changes only between the arrivals of a thread that answers for the change, so it stands still from the last arrival
 //! that an episode needs to A2.
 //! I5. Drained: who is inside has been counted before its arrival, and so before anybody is released. (With leaves this would not do: a carrier
 //!     looks at its leaf again after A2. Only what borrows the barrier, as in Rust, may have leaves.)
@@ -87,7 +94,7 @@
 //! A party preempted before its arrival: the others yield to it, or sleep. A released thread preempted before it looks: nobody waits for
 //! it before its next arrival. More threads than processors: one switch a thread and round. Other programs: a few lost slices until
 //! it is noticed (a yield of [`LONG_NS`] and a sample), then a futex barrier like glibc's, interrupted by trials of some 8 ms: after
-//! 16, 64, 256 and then every 1024 ms. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A4 in
+//! 16, 64, 256 and then every 1024 ms. Home is left at the first look after rounds have become long. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A4 in
 //! either case. A1 to A2 preempted: those who wait spin, yield or sleep as if the last had not come yet; those too many nap.
 //! Killed: the process dies with it.
 //!
@@ -104,6 +111,8 @@
 //! Waking one sleeper, which wakes the next: as many wake-ups as a broadcast, each with a system call of its own.
 //! `sched_yield` after a spin by everybody: with more threads than processors the spin is lost (48 against 11 us a
 //! round with 16 threads on 2 processors; a round of 1 us of work; the machine of the README).
+//! To sleep, as above, with a processor for each: 50 us a round on two processors, 1.7 on one, against 0.6 of two that spin at the same time (two threads,
+//! two foreign busy processes on 2 processors); what they lose while they run at different times ends with the first yield.
 //! To arrive by compare-and-swap, which can begin the next episode in the same step: 0.93 of the rounds of `c-spin` with two threads instead of
 //! 0.99, because the line changes hands between the load and the swap. To count those who leave, always: a change of hands more, on
 //! the way of the thread that is behind.
@@ -123,6 +132,11 @@ const ARRIVAL: u32 = 1 << 17;
 const SLEEPERS: u32 = 1 << 16;
 /// Most parties.
 const MOST: u32 = 12_287;
+/// The number in `parties`, and the bit above it where the note begins.
+const PARTIES: u32 = (1 << NOTE) - 1;
+const NOTE: u32 = 16;
+/// In the note, above the home: it has not been looked at how it does.
+const NEW: u32 = 1 << 15;
 /// So many arrivals are needed where all parties have left.
 const EMPTY: u32 = (1 << 14) - 1;
 
@@ -147,12 +161,17 @@ const TOGETHER: u32 = 1 << 29;
 /// Field of `mood`: trials in a row that failed; above it, those that did not.
 const FAILURE: u32 = 1;
 const SUCCESS: u32 = 1 << 4;
+/// With a processor for each, and where it is known which that is: others use some of them.
+const SHARED: u32 = SUCCESS;
 /// The fields' greatest numbers.
 const MOST_FAILURES: u32 = 3;
 const MOST_SUCCESSES: u32 = 2;
 /// Field of `mood`: rounds in [`RATE_MS`], asleep.
 const RATE: u32 = 1 << 8;
 const MOST_RATE: u32 = (1 << 16) - 1;
+/// Field of `mood`: looks since it is asleep.
+const LOOK: u32 = 1 << 24;
+const MOST_LOOKS: u32 = 31;
 
 /// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
 const SPIN_PAUSES: u32 = 50;
@@ -171,9 +190,13 @@ const PERSIST_PAUSES: u32 = 5_000;
 /// after each trial that did not fail.
 const FIRST_MS: u32 = 8;
 /// COST: ms, beyond twice those, for which a sample of processor time is good.
-const SAMPLE_MS: u32 = 64;
+const SAMPLE_MS: u32 = 8;
+/// COST: rounds asleep below which a trial that makes fewer proves nothing: what takes more than a ms is not the barrier.
+const SLOW_RATE: u32 = RATE_MS;
 /// COST: ms of sleeping at once before a trial: enough for a rate. Four times as many after each that failed.
 const REST_MS: u32 = 16;
+/// COST: ms of sleeping between looks at the rate, after a trial that failed: in less than 65,536 rounds.
+const LOOK_MS: u32 = 32;
 /// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds. What it has shown is looked at for four times
 /// as long.
 const TRIAL_MS: u32 = 8;
@@ -181,6 +204,9 @@ const TRIAL_MS: u32 = 8;
 const RATE_MS: u32 = 16;
 /// COST: what two threads with a processor each must do better than before they have tried to sleep: 10 us a round.
 const LEAST_RATE: u32 = 1_600;
+/// COST: us of processor time a thread and round, wake-ups included, with which it may be that threads that sleep are better off on one processor:
+/// to be woken on another took up to 16 us (virtual machine of the README), and the work itself counts half or less.
+const NEAR_US: u32 = 30;
 /// One thread inside, and the bit below: see the theory.
 const INSIDE: u32 = 2;
 const DRAINING: u32 = 1;
@@ -264,6 +290,57 @@ impl<P: Platform> BWakeful<P> {
         [parties * ARRIVAL, 0, parties, 0, 0, 0]
     }
 
+    #[inline(always)]
+    fn parties(&self) -> u32 {
+        self.parties.load(Relaxed) & PARTIES
+    }
+
+    /// Writes a note beside the number of parties, and returns what was there.
+    fn note(&self, note: u32) -> u32 {
+        let parties = self.parties.load(Relaxed);
+        let next = parties & PARTIES | note << NOTE;
+        if next != parties {
+            // HINT: whoever joins or leaves meanwhile is more important.
+            let _ = self.parties.compare_exchange(parties, next, Relaxed, Relaxed);
+        }
+        parties >> NOTE
+    }
+
+    /// More threads than processors: the processor where they sleep.
+    fn home(&self) -> Option<u32> {
+        ((self.parties.load(Relaxed) >> NOTE) & !NEW).checked_sub(1)
+    }
+
+    fn home_is_new(&self) -> bool {
+        (self.parties.load(Relaxed) >> NOTE) & NEW != 0
+    }
+
+    fn set_home(&self, home: Option<u32>, new: u32) {
+        self.note(home.map_or(0, |home| (home + 1) & !NEW & PARTIES | new));
+    }
+
+    /// Goes home.
+    #[inline]
+    fn gather(&self) {
+        if let Some(home) = self.home()
+            && P::running_on().is_some_and(|here| here != home)
+            && !P::migrate(Some(home))
+        {
+            self.set_home(None, 0);
+        }
+    }
+
+    /// A processor for each: was the last who came here another thread, and on this processor?
+    fn meets_another(&self) -> bool {
+        let Some(here) = P::running_on() else { return false };
+        // HINT: taken for another, we move in vain; two taken for one stay together until a yield tells.
+        let stack = (&raw const here).addr() >> 12;
+        let me = (stack as u32).wrapping_mul(0x9E37_79B9) >> 24;
+        let here = here & 0xff;
+        let last = self.note(me << 8 | here);
+        last & 0xff == here && last >> 8 != me && last != 0
+    }
+
     /// Arrives for so many threads.
     #[inline]
     fn arrive(&self, count: u32) -> Arrival {
@@ -289,7 +366,7 @@ impl<P: Platform> BWakeful<P> {
     #[inline]
     fn end(&self, mut state: u32) {
         loop {
-            let parties = match self.parties.load(Relaxed) {
+            let parties = match self.parties() {
                 0 => EMPTY,
                 parties => parties.min(MOST),
             };
@@ -422,7 +499,7 @@ impl<P: Platform> BWakeful<P> {
     /// that, too.
     #[inline]
     fn spin(&self, processors: u32, done: &impl Fn() -> bool) -> bool {
-        let parties = self.parties.load(Relaxed);
+        let parties = self.parties();
         let pauses = if parties <= processors { SPIN_PAUSES / 2 * parties.max(2) } else { SPIN_PAUSES };
         for _ in 0..pauses.min(P::PAUSES) {
             if done() {
@@ -436,8 +513,9 @@ impl<P: Platform> BWakeful<P> {
     #[inline(never)]
     fn await_release_slow(&self, processors: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let mood = self.mood.load(Relaxed);
-        let enough = self.parties.load(Relaxed) <= processors;
+        let enough = self.parties() <= processors;
         if mood & ASLEEP != 0 {
+            self.gather();
             return sleep();
         }
         if enough && mood & !TOGETHER != 0 {
@@ -463,6 +541,7 @@ impl<P: Platform> BWakeful<P> {
             } else if now - asked > SWITCH_NS && enough {
                 // HINT: if it was something else, somebody sleeps once.
                 self.mood.fetch_or(TOGETHER, Relaxed);
+                self.judge(now);
             }
             before = now;
             if done() {
@@ -490,7 +569,8 @@ impl<P: Platform> BWakeful<P> {
     fn persist(&self, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let began = P::now_ns();
         loop {
-            if self.mood.load(Relaxed) & TOGETHER == 0 {
+            let moved = self.meets_another() && P::migrate(None);
+            if moved || self.mood.load(Relaxed) & TOGETHER == 0 {
                 for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
                     if done() {
                         return;
@@ -524,56 +604,90 @@ impl<P: Platform> BWakeful<P> {
     #[inline(never)]
     fn judge(&self, now: u64) -> Verdict {
         P::refresh_processors(Some(now));
-        let (mood, since) = (self.mood.load(Relaxed) & !TOGETHER, self.mood_since.load(Relaxed));
+        let (mood, since) = (self.mood.load(Relaxed), self.mood_since.load(Relaxed));
+        let (mood, together) = (mood & !TOGETHER, mood & TOGETHER);
         let now_ms = (now / 1_000_000) as u16;
         let elapsed = now_ms.wrapping_sub((since >> 16) as u16) as u32;
         let episode = episode(self.state.load(Relaxed));
-        let rate = episode.wrapping_sub(since as u16) as u32 * RATE_MS / elapsed.max(1);
+        let rounds = episode.wrapping_sub(since as u16) as u32;
+        let rate = (rounds * RATE_MS / elapsed.max(1)).min(MOST_RATE);
         let field = |unit: u32, most: u32| (mood / unit) & most;
         let (failures, successes) = (field(FAILURE, 15), field(SUCCESS, 15));
         let asleep = field(RATE, MOST_RATE);
-        let begin = |mood: u32| {
-            self.mood_cpu.store((P::cpu_ns() / 1_000) as u32, Relaxed);
+        let processors = P::processors();
+        let parties = self.parties();
+        let enough = parties <= processors;
+        // Processor time since the last sample, in us.
+        let sample = || {
+            let cpu = (P::cpu_ns() / 1_000) as u32;
             self.mood_since.store((now_ms as u32) << 16 | episode as u32, Relaxed);
+            cpu.wrapping_sub(self.mood_cpu.swap(cpu, Relaxed))
+        };
+        let begin = |mood: u32| {
             self.mood.store(mood, Relaxed);
+            sample()
         };
         let more = |trials: u32, most: u32| (trials + 1).min(most);
-        if mood & ASLEEP != 0 {
-            if elapsed >= REST_MS << (2 * failures) {
-                // The episode's number tells more than 65,535 rounds from none only in a short rest.
-                let rate = if failures <= 1 { rate.min(MOST_RATE) } else { asleep };
-                begin(TRIAL | (rate * RATE) | (failures * FAILURE) | (successes * SUCCESS));
+        let failure = if asleep < SLOW_RATE { 0 } else { FAILURE };
+        let settle = |used: u32, may_begin: bool| {
+            let near = used < rounds.saturating_mul(parties * NEAR_US);
+            match self.home() {
+                Some(_) if !near || self.home_is_new() && rate < asleep => self.set_home(None, 0),
+                Some(_) => self.set_home(P::running_on(), 0),
+                None if near && may_begin => self.set_home(P::running_on(), NEW),
+                None => {}
+            }
+        };
+        if mood & (ASLEEP | TRIAL) != 0 && enough && P::running_on().is_some() {
+            begin(SHARED);
+        } else if mood & ASLEEP != 0 {
+            let look = if failures == 0 { REST_MS } else { LOOK_MS };
+            if elapsed >= look {
+                let looks = field(LOOK, MOST_LOOKS) + 1;
+                let trials = (failures * FAILURE) | (successes * SUCCESS);
+                let rest_is_over = looks * look >= REST_MS << (2 * failures);
+                let used = begin((rate * RATE) | trials | if rest_is_over { TRIAL } else { ASLEEP | (looks * LOOK) });
+                if !enough {
+                    // What was left would be left again: not soon.
+                    settle(used, rest_is_over && (failures == 0 || failures == MOST_FAILURES));
+                }
             }
         } else if mood & TRIAL != 0 {
             if elapsed >= TRIAL_MS || elapsed >= TRIAL_MS / 2 && rate * 4 < asleep {
                 begin(match rate >= asleep {
                     true => (asleep * RATE) | (more(successes, MOST_SUCCESSES) * SUCCESS),
-                    false => ASLEEP | (asleep * RATE) | (more(failures, MOST_FAILURES) * FAILURE),
+                    false => ASLEEP | (asleep * RATE) | (more(failures, MOST_FAILURES) * failure),
                 });
             }
         } else {
             let least = FIRST_MS << (2 * successes);
             if elapsed > 2 * least + SAMPLE_MS {
-                begin(mood);
+                begin(mood | together);
                 return Verdict::Unknown;
             }
             if (TRIAL_MS..=4 * TRIAL_MS).contains(&elapsed) && rate < asleep {
                 // The trial was luck, or it has changed.
-                begin(ASLEEP | (asleep * RATE) | FAILURE);
+                begin(ASLEEP | (asleep * RATE) | failure);
                 return Verdict::Known;
             }
             if elapsed < least {
                 return Verdict::Unknown;
             }
-            let processors = P::processors();
-            let used = ((P::cpu_ns() / 1_000) as u32).wrapping_sub(self.mood_cpu.load(Relaxed));
+            let used = sample();
             // COST: less than 7/8 of what the processors have is less than all of it.
             let foreign = (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8;
-            begin(match foreign {
-                false => 0,
-                true if self.parties.load(Relaxed) <= processors => TRIAL | (LEAST_RATE * RATE) | (successes * SUCCESS),
-                true => ASLEEP | (successes * SUCCESS),
-            });
+            self.mood.store(
+                match foreign {
+                    false => 0,
+                    true if enough && P::running_on().is_some() => SHARED,
+                    true if enough => TRIAL | (LEAST_RATE * RATE) | (successes * SUCCESS),
+                    true => ASLEEP | (successes * SUCCESS),
+                },
+                Relaxed,
+            );
+            if foreign && !enough {
+                self.set_home(None, 0);
+            }
         }
         Verdict::Known
     }
@@ -721,7 +835,7 @@ impl<P: Platform> RawBarrierDynamic<P> for BWakeful<P> {
     fn arrive_and_drop(&self) {
         // D1. Where nobody is left, nobody can leave.
         let mut parties = self.parties.load(Relaxed);
-        while parties > 0 {
+        while parties & PARTIES > 0 {
             match self.parties.compare_exchange_weak(parties, parties - 1, Relaxed, Relaxed) {
                 Ok(_) => {
                     self.arrive(1);
