@@ -1091,24 +1091,24 @@ impl Taskloop {
         for index in 0..tasks {
             let next = (done + each + (index < longer) as u64).min(self.iterations);
             let at = |iteration: u64| self.begin.wrapping_add(iteration.wrapping_mul(self.step));
-            // SAFETY: the compiler's arguments, of which the first two are the task's bounds.
-            unsafe {
+            if are_cancelled(thread) {
+                break;
+            }
+            let now = !deferred || are_run_at_once(thread, false);
+            let (is_final, no_event) = (self.flags & FINAL != 0, ptr::null_mut());
+            // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function that copies does not copy these.
+            let task = unsafe {
+                let task =
+                    Task::create(thread, self.function, self.data, self.copy, self.arguments, is_final, no_event);
+                let bounds = task.data().cast::<Bounds>();
                 (*bounds).begin = at(done);
                 (*bounds).end = if next == self.iterations { self.end } else { at(next) };
-                let flags = self.flags & (FINAL | PRIORITY);
-                let none = ptr::null_mut();
-                spawn(
-                    self.function,
-                    self.data,
-                    self.copy,
-                    self.arguments,
-                    deferred,
-                    flags,
-                    ptr::null(),
-                    self.priority,
-                    none,
-                );
+                task
+            };
+            if self.flags & PRIORITY != 0 {
+                task.set_priority(self.priority);
             }
+            launch(thread, task, now, &[]);
             done = next;
         }
         if grouped {

@@ -82,6 +82,27 @@ fn places() {
 }
 
 #[test]
+fn directives() {
+    GCC.check("directives.c", &GCC.compile("directives.c", &[]), &[]);
+}
+
+#[test]
+fn objects() {
+    conforms("objects.cc", &[]);
+}
+
+/// Linked with our library: libgomp 12 has no locks with hints.
+#[test]
+fn api() {
+    GCC.check("api.c", &GCC.compile("api.c", &[GCC.library().as_os_str()]), &[]);
+}
+
+#[test]
+fn environment_of_4_5() {
+    conforms("environment.c", &[]);
+}
+
+#[test]
 fn exceptions() {
     conforms("exceptions.cc", &[]);
 }
