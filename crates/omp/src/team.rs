@@ -271,7 +271,7 @@ impl Team {
             self.tasks.run_all(self, thread, || false);
         }
         if let Some(episode) = barrier.enter() {
-            while !barrier.await_or(&episode, || self.tasks.are_for_more() || left()) {
+            while !await_or(barrier, &episode, || self.tasks.are_for_more() || left()) {
                 if left() {
                     return;
                 }
@@ -347,6 +347,15 @@ impl Member {
     #[inline(always)]
     pub fn number(&self) -> u32 {
         self.number
+    }
+}
+
+/// [`BWakeful::await_or`], as the program's user wants it.
+#[inline]
+fn await_or(barrier: &BWakeful<Linux>, episode: &Episode, called: impl Fn() -> bool) -> bool {
+    match wait::is_passive() {
+        true => barrier.sleep_or(episode, called),
+        false => barrier.await_or(episode, called),
     }
 }
 
@@ -458,7 +467,10 @@ impl Pool {
                 return;
             }
             let done = || over() || tasks.are_there();
-            fork.await_as_party(done, || self.team.back.0.sleep_until(done));
+            match wait::is_passive() {
+                true => self.team.back.0.sleep_until(done),
+                false => fork.await_as_party(done, || self.team.back.0.sleep_until(done)),
+            }
         }
     }
 
@@ -538,7 +550,7 @@ extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
                 if episode.others() == 1 {
                     team.back.0.notify();
                 }
-                while !fork.await_or(&episode, || is_member && team.tasks.are_for_more()) {
+                while !await_or(fork, &episode, || is_member && team.tasks.are_for_more()) {
                     // Those of the region that is just ending.
                     team.tasks.run_all(team, thread, || team.tasks.epoch() != forks);
                 }

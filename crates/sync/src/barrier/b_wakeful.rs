@@ -744,6 +744,12 @@ impl<P: Platform> BWakeful<P> {
         self.is_over(entered.episode)
     }
 
+    /// As [`BWakeful::await_or`], asleep at once.
+    pub fn sleep_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
+        self.sleep(entered.episode, &called);
+        self.is_over(entered.episode)
+    }
+
     /// Is the episode over that somebody has entered? What the members wrote before is seen then.
     #[inline]
     pub fn has_passed(&self, entered: &Episode) -> bool {
