@@ -85,6 +85,11 @@ pub struct Team {
     reductions: Cell<*mut usize>,
     /// What the primary thread was in.
     outside: Cell<Option<Context>>,
+    /// The contention group's count of helpers in regions, kept where `OMP_THREAD_LIMIT` or a clause limits them; the initial thread's team has it.
+    busy: Cell<*const AtomicU32>,
+    own_busy: AtomicU32,
+    /// Counted there for this region.
+    reserved: Cell<u32>,
     #[allow(clippy::vec_box)] // they stay where they are when there are more
     members: UnsafeCell<Vec<Box<Member>>>,
     generation: Cell<u32>,
@@ -132,6 +137,9 @@ impl Team {
             combined: Cell::new(None),
             reductions: Cell::new(ptr::null_mut()),
             outside: Cell::new(None),
+            busy: Cell::new(ptr::null()),
+            own_busy: AtomicU32::new(0),
+            reserved: Cell::new(0),
             members: UnsafeCell::new(vec![Member::new(0)]),
             generation: Cell::new(0),
             barrier: Apart(BWakeful::new(1)),
@@ -152,6 +160,31 @@ impl Team {
     /// The team of an initial thread.
     pub fn be_root(&self, icv: Icv) {
         self.member(0).task.begin_implicit(icv, ptr::null());
+        self.busy.set(&self.own_busy);
+    }
+
+    /// Helpers for a region of so many threads, as many as the limit leaves.
+    #[cold]
+    fn reserve(&self, limit: u32, size: u32) -> u32 {
+        // SAFETY: the team of the initial thread, which waits for all regions inside.
+        let Some(busy) = (unsafe { self.busy.get().as_ref() }) else { return size };
+        let mut got = 0;
+        // It counts, and orders nothing.
+        let _ = busy.fetch_update(Relaxed, Relaxed, |busy| {
+            got = (size - 1).min((limit - 1).saturating_sub(busy));
+            Some(busy + got)
+        });
+        got + 1
+    }
+
+    fn unreserve(&self) {
+        let reserved = self.reserved.replace(0);
+        // SAFETY: as above.
+        if reserved > 0
+            && let Some(busy) = unsafe { self.busy.get().as_ref() }
+        {
+            busy.fetch_sub(reserved, Relaxed);
+        }
     }
 
     pub fn context(&self, number: usize) -> Context {
@@ -633,13 +666,22 @@ unsafe fn begin_with(
     let outside = thread.context();
     let icv = thread.icv();
     let (level, active_level) = (thread.team().level(), thread.team().active_level());
-    let size = thread.team().decide(&icv, wanted);
+    let mut size = thread.team().decide(&icv, wanted);
+    let busy = thread.team().busy.get();
+    let limited = size > 1 && icv.thread_limit != u32::MAX;
+    if limited {
+        size = thread.team().reserve(icv.thread_limit, size);
+    }
     let pool = thread.enter_pool();
     let team = &pool.team;
     // Of the last region here.
     let before = team.member(0);
     update(&team.constructs, before.constructs.get());
     update(&team.singles, before.singles.get());
+    update(&team.busy, busy);
+    if limited {
+        team.reserved.set(size - 1);
+    }
     let size = pool.hire(size);
     update(&team.level, level + 1);
     update(&team.active_level, active_level + (size > 1) as u32);
@@ -692,6 +734,9 @@ pub fn end() {
     }
     if team.is_cancelled() {
         team.renew();
+    }
+    if team.reserved.get() > 0 {
+        team.unreserve();
     }
     if team.bind.get() != Bind::False {
         thread.location.set_partition(Some(team.primary.get().1));

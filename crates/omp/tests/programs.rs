@@ -47,6 +47,11 @@ fn routines() {
 }
 
 #[test]
+fn limit() {
+    conforms("limit.c", &[("OMP_THREAD_LIMIT", "5")]);
+}
+
+#[test]
 fn fortran() {
     conforms("fortran.c", &[("OMP_PLACES", "threads")]);
 }
