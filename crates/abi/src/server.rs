@@ -11,11 +11,12 @@
 //! | `Spare` | `count` | `State` |
 //! | `WantBack` | | `State` |
 //! | `Leave` | | `State` of nobody |
+//! | `Observe` | | `Observed`, with three descriptors: an arena of the process's own, what its threads enrol with, and the server's life (see [`lives`]) |
 //! | `Status` | | `Entry` for each application, then `Summary` |
 //!
 //! An answer has its request's `tag`. When a partition changes later, its last connection gets a `State` with tag 0. A program that ends need say nothing.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use crate::{MAX_PROCESSORS, Partition};
 
@@ -26,7 +27,7 @@ pub const SOCKET_VARIABLE: &str = "WAKEFUL_SERVER";
 /// The first word of each message ("KWSV").
 pub const MAGIC: u32 = 0x5653_574b;
 /// Version of the messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The environment variable with the number of a [`Block`]'s descriptor, for the program that `wakeful run` becomes.
 pub const PARTITION_VARIABLE: &str = "WAKEFUL_PARTITION";
 
@@ -44,6 +45,8 @@ pub enum Kind {
     Leave = 4,
     /// What is there?
     Status = 5,
+    /// An arena, please, which the server's observer fills. Once for each image that the process executes.
+    Observe = 6,
     /// The state of the process's partition.
     State = 16,
     /// No, for the reason in `error`.
@@ -52,6 +55,8 @@ pub enum Kind {
     Entry = 18,
     /// The end of the entries: the default partition and the server's counters.
     Summary = 19,
+    /// The arena.
+    Observed = 20,
 }
 
 impl Kind {
@@ -63,10 +68,12 @@ impl Kind {
             3 => Self::WantBack,
             4 => Self::Leave,
             5 => Self::Status,
+            6 => Self::Observe,
             16 => Self::State,
             17 => Self::Refused,
             18 => Self::Entry,
             19 => Self::Summary,
+            20 => Self::Observed,
             _ => return None,
         })
     }
@@ -96,6 +103,12 @@ pub enum Refusal {
     NoProcess = 9,
     /// The server could not do it; its log says why.
     Failed = 10,
+    /// The server has loaded no observer.
+    NoObserver = 11,
+    /// The process has an arena already.
+    Again = 12,
+    /// The process is in a control group that the server may not take it from.
+    Elsewhere = 13,
 }
 
 impl Refusal {
@@ -111,6 +124,9 @@ impl Refusal {
             7 => Self::Priority,
             8 => Self::Crowd,
             9 => Self::NoProcess,
+            11 => Self::NoObserver,
+            12 => Self::Again,
+            13 => Self::Elsewhere,
             _ => Self::Failed,
         }
     }
@@ -156,25 +172,43 @@ pub struct Message {
     pub holds: u32,
     /// Processors that it waits for.
     pub lacks: u32,
-    /// Requests that are served before.
+    /// Requests that are served before. `Summary`: observed programs that are not listed.
     pub behind: u32,
     /// See [`Partition::generation`].
     pub generation: u32,
-    /// A [`Refusal`]. `Summary`: an [`Enforcement`].
+    /// A [`Refusal`]; `Entry`: [`Refusal::Unknown`] if the process has asked for no partition. `Summary`: an [`Enforcement`].
     pub error: u32,
     /// `Entry`: whose process.
     pub user: u32,
+    /// 1 if the server's observer sees its threads; `Summary`: if there is one.
+    pub observed: u32,
+    #[doc(hidden)]
+    pub reserved: u32,
     /// Bit n: processor n. `Summary`: the default partition.
     pub ids: [u64; MAX_PROCESSORS / 64],
     /// `Summary`: since the server was started, in the order of [`COUNTERS`].
-    pub counters: [u64; 8],
+    pub counters: [u64; COUNTERS.len()],
+    /// HINT: of an observed application, in the order of [`THREADS`]; the application could say what it likes.
+    pub threads: [u32; THREADS.len()],
 }
 
 /// What [`Message::counters`] count.
-pub const COUNTERS: [&str; 8] =
-    ["messages", "refusals", "moves", "hinted_moves", "connections", "clients_gone", "failures", "repairs"];
+pub const COUNTERS: [&str; 9] =
+    ["messages", "refusals", "moves", "hinted_moves", "connections", "clients_gone", "failures", "repairs", "arenas"];
 
-const _: () = assert!(size_of::<Message>() == 256);
+/// What [`Message::threads`] count: threads with a block; of these, those that the kernel saw running, preempted and blocked last; those that hold a
+/// lock, as far as the lock says so, and of these the preempted ones; those that wish not to be preempted (KE-1), and of these the preempted ones.
+pub const THREADS: [&str; 8] =
+    ["known", "running", "preempted", "blocked", "holding", "preempted_holding", "wishing", "preempted_wishing"];
+
+/// Whether the server lives whose life reads so: the first word of a page that the program maps read-only. It is the futex word of a robust
+/// mutex that the server holds, and the kernel clears the owner when the server ends, however it does. Its observer has ended with it.
+pub const fn lives(word: u32) -> bool {
+    const OWNER: u32 = 0x3fff_ffff; // FUTEX_TID_MASK
+    word & OWNER != 0
+}
+
+const _: () = assert!(size_of::<Message>() == 304);
 
 impl Message {
     /// Of a kind, with the rest zeros.
@@ -216,6 +250,8 @@ pub struct Block {
     pub started: AtomicU64,
     #[doc(hidden)]
     pub reserved: [AtomicU64; 7],
+    /// The control group below the mount from which the server took it, and zeros; empty: the base group.
+    pub origin: [AtomicU8; 2048],
 }
 
 /// Bytes of a block's file.

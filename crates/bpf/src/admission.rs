@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
 
+use crate::load::map;
 use crate::sys::What;
-use crate::{ARENA_SIZE, Enrolment, Error, Handle, map, move_up, sys};
+use crate::{ARENA_SIZE, Enrolment, Error, Handle, move_up, sys};
 
 /// What an admitted application gets.
 #[derive(Debug)]
@@ -38,9 +39,29 @@ impl Admission {
         Ok(Handle { arena, enrol, link: None })
     }
 
+    /// The kernel's name of the arena; see [`exists`].
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    pub fn id(&self) -> io::Result<u32> {
+        sys::id(self.arena.as_raw_fd(), What::Arena)
+    }
+
     /// How its threads come under the kernel's eyes.
     pub fn enrolment(&self) -> Enrolment {
         Enrolment::from_number(self.enrol.as_raw_fd())
+    }
+}
+
+/// Is an arena still somebody's, wherever its descriptors have gone? Privileged.
+///
+/// # Errors
+/// Those of bpf(2).
+pub fn exists(arena: u32) -> Result<bool, Error> {
+    match MapHandle::from_map_id(arena) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The observer: an eBPF program on `sched_switch` that tells one application which of its threads run.
 //!
-//! `bpf/observer.bpf.c` says how it works; this is its loader. Loading needs privilege and memory; [`Enrolment`], which
+//! `bpf/observer.bpf.c` says how it works; this is its loader, behind the feature `load`, and what an application does with an arena. Loading needs privilege and memory; [`Enrolment`], which
 //! threads use to come under observation, is one system call and needs neither. Everything lives exactly as long as the descriptors:
 //! nothing is pinned, so nothing is left behind by a program that was killed.
 //!
@@ -9,8 +9,13 @@
 //! [`Observer::take_over`]): the descriptors are inherited, their numbers travel in an environment variable. A server that observes many
 //! applications loads one for all ([`shared::Observer`]) and hands each its [`Admission`].
 
+#[cfg(feature = "load")]
 mod admission;
+#[cfg(feature = "load")]
+mod load;
+#[cfg(feature = "load")]
 pub mod scheduler;
+#[cfg(feature = "load")]
 pub mod shared;
 mod sys;
 
@@ -21,8 +26,8 @@ use std::ptr::NonNull;
 use std::str::FromStr;
 
 use abi::{Arena, MAX_THREADS, Thread};
-pub use admission::{Admission, pidfd};
-use libbpf_rs::{Link, MapCore, Object};
+#[cfg(feature = "load")]
+pub use admission::{Admission, exists, pidfd};
 use sys::What;
 
 /// Bytes of the arena with its thread blocks.
@@ -30,8 +35,6 @@ pub const ARENA_SIZE: usize = size_of::<Arena>() + MAX_THREADS * size_of::<Threa
 
 /// The environment variable in which [`Handle`] travels to a child.
 pub const HANDLE_VARIABLE: &str = "WAKEFUL_OBSERVER";
-
-static OBJECT: &[u8] = include_bytes!("bpf/observer.bpf.o");
 
 /// Why there is no observer, and what it would need.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +50,7 @@ pub enum Error {
     #[error("no bpf() system call; the kernel lacks CONFIG_BPF_SYSCALL or a seccomp filter forbids it")]
     NoBpf,
     /// The kernel refused the program for another reason.
+    #[cfg(feature = "load")]
     #[error("the kernel refused the observer (it needs Linux 5.17 or newer): {0}")]
     Refused(#[source] libbpf_rs::Error),
     /// The arena could not be mapped, or a descriptor not be duplicated.
@@ -65,21 +69,11 @@ pub enum Error {
     #[error("the scheduler `{0}` is in charge; only one can be, so stop it first")]
     Busy(String),
     /// No application can be admitted.
-    #[error("all {} places for applications are taken", scheduler::SLOTS - 1)]
+    #[error("all places for applications are taken")]
     Full,
     /// Another program has the arena.
     #[error("another program uses the inherited observer already")]
     Taken,
-}
-
-impl From<libbpf_rs::Error> for Error {
-    fn from(error: libbpf_rs::Error) -> Self {
-        match error.kind() {
-            libbpf_rs::ErrorKind::PermissionDenied => Self::NotPermitted,
-            _ if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => Self::NoBpf,
-            _ => Self::Refused(error),
-        }
-    }
 }
 
 /// What a child needs to use an observer that it inherited: descriptors, each with the kernel's id of what it must be.
@@ -155,40 +149,7 @@ fn move_up(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
-/// libbpf talks on stderr, which is the program's.
-fn quietly<T>(body: impl FnOnce() -> T) -> T {
-    let printer = libbpf_rs::set_print(None);
-    let done = body();
-    libbpf_rs::set_print(printer);
-    done
-}
-
-fn map<'a>(object: &'a Object, name: &str) -> libbpf_rs::Map<'a> {
-    object.maps().find(|map| map.name() == name).expect("the object has it")
-}
-
-fn load_observer() -> Result<(Object, Link), Error> {
-    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Err(Error::NoBtf);
-    }
-    let object = libbpf_rs::ObjectBuilder::default().open_memory(OBJECT)?.load()?;
-    let link =
-        object.progs_mut().find(|program| program.name() == "sched_switch").expect("the object has it").attach()?;
-    Ok((object, link))
-}
-
 impl Observer {
-    /// Loads the observer into the kernel and starts it. Privileged; takes some milliseconds.
-    ///
-    /// # Errors
-    /// Says what is missing.
-    pub fn load() -> Result<Self, Error> {
-        let (object, link) = quietly(load_observer)?;
-        let Admission { arena, enrol, .. } = admission::prepare(&object, 0, None)?;
-        let link = move_up(link.as_fd())?;
-        Ok(Self { arena, enrol, link: Some(link) })
-    }
-
     /// Maps the arena, zeros at first, over `at` (page aligned), or anywhere if that is null. A forked child does not inherit the mapping.
     ///
     /// # Safety
@@ -226,6 +187,16 @@ impl Observer {
     pub fn arena(&self) -> io::Result<&'static Arena> {
         // SAFETY: null asks for a place of its own; zeros are a valid Arena, its fields are atomics, and it is never unmapped.
         unsafe { self.map(std::ptr::null_mut()).map(|arena| arena.as_ref()) }
+    }
+
+    /// From what a server has sent: an arena of this process's own, and what its threads enrol with. Nothing of it keeps the observer going.
+    ///
+    /// # Errors
+    /// If they are something else.
+    pub fn given(arena: OwnedFd, enrol: OwnedFd) -> Result<Self, Error> {
+        sys::id(arena.as_raw_fd(), What::Arena)?;
+        sys::id(enrol.as_raw_fd(), What::Enrol)?;
+        Ok(Self { arena: move_up(arena.as_fd())?, enrol: move_up(enrol.as_fd())?, link: None })
     }
 
     /// What threads use to come under observation. Valid as long as the observer is.

@@ -13,7 +13,8 @@ use abi::{Arena, MAX_PROCESSORS, Partition};
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 pub use crate::admission::{Admission, pidfd};
-use crate::{ARENA_SIZE, Error, admission, quietly, sys};
+use crate::load::quietly;
+use crate::{ARENA_SIZE, Error, admission, sys};
 
 /// `SCHED_EXT`, for sched_setscheduler(2): who has it is scheduled by us, or, while there is no scheduler, as ever.
 pub const POLICY: libc::c_int = 7;
@@ -177,7 +178,7 @@ impl Scheduler {
     }
 
     fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
-        crate::map(&self.object, name)
+        crate::load::map(&self.object, name)
     }
 
     /// Is it in charge?

@@ -5,7 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use libbpf_rs::{Link, Object};
 
-use crate::{Admission, Error, admission, quietly};
+use crate::load::{load_observer, quietly};
+use crate::{Admission, Error, admission};
 
 /// Slots, of which 0 is never an application's.
 pub const SLOTS: u32 = 4096;
@@ -22,7 +23,7 @@ impl Observer {
     /// # Errors
     /// Says what is missing.
     pub fn load() -> Result<Self, Error> {
-        let (object, link) = quietly(crate::load_observer)?;
+        let (object, link) = quietly(load_observer)?;
         Ok(Self { object, _link: link })
     }
 

@@ -67,6 +67,7 @@ pub enum What {
     Link,
 }
 
+#[cfg(feature = "load")]
 /// Instructions that the verifier went through for this program (`verified_insns` of struct bpf_prog_info; Linux 5.16).
 pub fn verified(fd: RawFd) -> io::Result<u32> {
     const AT: usize = 216 / 4;

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use ::bench::contender::{VIEW_VARIABLE, preload_list};
+use anyhow::Context;
 use serde::Serialize;
 
 use crate::format;
@@ -60,8 +61,9 @@ struct Asked {
 impl Asked {
     fn new(name: &OsStr) -> anyhow::Result<Self> {
         let shown = name.to_string_lossy().into_owned();
-        let found = program::find(name).and_then(|path| program::inspect(&path));
-        let program = found.map_err(|error| anyhow::anyhow!("cannot look at `{shown}`: {error}"))?;
+        let path = program::find(name).map_err(|error| launch::cannot_run(name, None, &error))?;
+        program::executable(&path).map_err(|error| launch::cannot_run(name, Some(&path), &error))?;
+        let program = program::inspect(&path).with_context(|| format!("cannot look at `{shown}`"))?;
         let helped = program.obstacle.is_none();
         let interposer = library::find().ok().filter(|_| helped);
         let openmp = interposer.and_then(|interposer| library::openmp(&interposer, &program.image, false));

@@ -365,7 +365,8 @@ impl Launch {
     }
 }
 
-fn cannot_run(name: &OsStr, image: Option<&Path>, error: &io::Error) -> CannotRun {
+/// What to say of a program that cannot be started; `image` is its file, where there is one.
+pub fn cannot_run(name: &OsStr, image: Option<&Path>, error: &io::Error) -> CannotRun {
     let shown = name.to_string_lossy();
     let not_found = error.kind() == io::ErrorKind::NotFound;
     let message = match image {

@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::{Result, bail};
-use linux::server::{COUNTERS, Connection, Enforcement, Error, Kind, Message};
+use linux::server::{COUNTERS, Connection, Enforcement, Error, Kind, Message, Refusal, THREADS};
 use serde::Serialize;
 
 /// How many processors to ask for: `2`, `1-4`, or `auto`.
@@ -114,6 +114,60 @@ pub struct Application {
     pub generation: u32,
 }
 
+/// A program whose threads the server's observer sees.
+#[derive(Clone, Debug, Serialize)]
+pub struct Observed {
+    pub process: u32,
+    pub program: String,
+    pub user: u32,
+    /// In the order of [`THREADS`], by which it is serialized.
+    #[serde(serialize_with = "by_name")]
+    pub threads: [u32; THREADS.len()],
+}
+
+fn by_name<S: serde::Serializer>(threads: &[u32; THREADS.len()], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(THREADS.iter().zip(threads))
+}
+
+impl Observed {
+    /// The columns of a table, with their widths; what does not begin at the right is a name.
+    pub const COLUMNS: [(&str, usize); 9] = [
+        ("PROCESS", 8),
+        ("PROGRAM", 15),
+        ("THREADS", 7),
+        ("RUN", 4),
+        ("PREEMPT", 7),
+        ("BLOCK", 5),
+        ("HOLD", 4),
+        ("PREEMPT+HOLD", 12),
+        ("WISH", 4),
+    ];
+
+    /// What stands in the columns, which are as wide as that.
+    pub fn row(&self) -> [String; 9] {
+        let [known, running, preempted, blocked, holding, preempted_holding, wishing, _] = self.threads;
+        let numbers = [known, running, preempted, blocked, holding, preempted_holding, wishing];
+        std::array::from_fn(|column| match (column, Self::COLUMNS[column].1) {
+            (0, width) => format!("{:>width$}", self.process),
+            (1, width) => format!("{:<width$.width$}", self.program),
+            (column, width) => format!("{:>width$}", numbers[column - 2]),
+        })
+    }
+
+    /// The columns' names, as wide.
+    pub fn head() -> [String; 9] {
+        std::array::from_fn(|column| match Self::COLUMNS[column] {
+            (name, width) if column == 1 => format!("{name:<width$}"),
+            (name, width) => format!("{name:>width$}"),
+        })
+    }
+
+    /// Does a thread hold a lock that has no processor?
+    pub fn holder_out(&self) -> bool {
+        self.threads[5] > 0
+    }
+}
+
 /// All that the server tells.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
@@ -121,18 +175,33 @@ pub struct Status {
     pub default_partition: String,
     pub default_count: u32,
     pub applications: Vec<Application>,
+    /// Is there an observer?
+    pub observer: bool,
+    pub observed: Vec<Observed>,
+    /// Observed programs that the server does not list, because there are so many.
+    pub unlisted: u32,
     pub counters: Vec<(&'static str, u64)>,
 }
 
 /// Asks for everything.
 pub fn status(connection: &mut Connection) -> Result<Status, Error> {
     let (mut message, _) = connection.ask(Message::new(Kind::Status))?;
-    let mut applications = Vec::new();
+    let (mut applications, mut observed) = (Vec::new(), Vec::new());
     while message.kind == Kind::Entry as u32 {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", message.process)).unwrap_or_default();
+        // A program may call itself anything.
+        let program: String = name.trim().chars().filter(|letter| !letter.is_control()).collect();
+        if message.observed == 1 {
+            let Message { process, user, threads, .. } = message;
+            observed.push(Observed { process, program: program.clone(), user, threads });
+        }
+        if message.error == Refusal::Unknown as u32 {
+            (message, _) = connection.receive()?;
+            continue;
+        }
         applications.push(Application {
             process: message.process,
-            program: name.trim().to_string(),
+            program,
             user: message.user,
             priority: message.priority,
             asked: asked(&message),
@@ -154,6 +223,9 @@ pub fn status(connection: &mut Connection) -> Result<Status, Error> {
         default_partition: ids(&message.ids),
         default_count: message.holds,
         applications,
+        observer: message.observed == 1,
+        observed,
+        unlisted: message.behind,
         counters: COUNTERS.into_iter().zip(message.counters).collect(),
     })
 }

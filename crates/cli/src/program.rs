@@ -25,6 +25,8 @@ pub enum Obstacle {
     Architecture,
     /// Linked against another C library.
     CLibrary(PathBuf),
+    /// To be loaded by programs.
+    Library,
     /// Not an ELF file; the kernel may still know how to run it.
     Format,
 }
@@ -43,6 +45,7 @@ impl std::fmt::Display for Obstacle {
             Self::CLibrary(linker) => {
                 write!(f, "it uses the dynamic linker {},\nnot that of the GNU C library", linker.display())
             }
+            Self::Library => f.write_str("it is a shared library and no program"),
             Self::Format => f.write_str("it is not an ELF program"),
         }
     }
@@ -79,6 +82,16 @@ pub fn find(name: &OsStr) -> io::Result<PathBuf> {
         }
     }
     Err(if denied { io::ErrorKind::PermissionDenied.into() } else { io::ErrorKind::NotFound.into() })
+}
+
+/// May this file be executed, so far as its kind and mode tell?
+pub fn executable(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: a C string.
+    if unsafe { libc::access(name.as_ptr(), libc::X_OK) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// COST: the kernel follows at most so many interpreters of interpreters (BINPRM_BUF_SIZE bytes of the line each).
@@ -196,6 +209,8 @@ struct Elf {
     is_64: bool,
     linker: Option<PathBuf>,
     is_linker: bool,
+    /// Where it begins, if it does.
+    has_entry: bool,
     go: bool,
 }
 
@@ -206,6 +221,7 @@ impl Elf {
         }
         match &self.linker {
             None if self.is_linker => None,
+            None if !self.has_entry => Some(Obstacle::Library),
             None => Some(Obstacle::Static),
             Some(linker) if is_glibc_linker(linker) => None,
             Some(linker) => Some(Obstacle::CLibrary(linker.clone())),
@@ -249,7 +265,9 @@ fn parse<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) 
         let name = |section: &H::SectionHeader| sections.section_name(endian, section).unwrap_or_default();
         sections.iter().any(|section| section.sh_type(endian) != elf::SHT_NULL && name(section) == b".go.buildinfo")
     });
-    Some(Elf { machine: header.e_machine(endian).0, is_64: header.is_type_64(), linker, is_linker: false, go })
+    let (machine, is_64, has_entry) =
+        (header.e_machine(endian).0, header.is_type_64(), header.e_entry(endian).into() != 0);
+    Some(Elf { machine, is_64, linker, is_linker: false, has_entry, go })
 }
 
 /// Does a shared library that can be preloaded here export this symbol?

@@ -27,10 +27,10 @@ pub struct Args {
     #[arg(long)]
     scheduled: bool,
     /// Give the program processors of its own: 2, 1-4 (as many as there are), or auto; see `wakeful status`
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     cpus: Option<Cpus>,
     /// With --cpus: requests of higher priority are served first
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
     priority: u32,
     #[command(flatten)]
     launch: launch::Target,

@@ -18,13 +18,13 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     process: u32,
     /// Ask for so many processors: 2, 1-4 (as many as there are), or auto
-    #[arg(long, value_name = "N", group = "what")]
+    #[arg(long, value_name = "N", group = "what", allow_hyphen_values = true)]
     cpus: Option<Cpus>,
     /// With --cpus: requests of higher priority are served first
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
     priority: u32,
     /// Say that it can spare so many of its processors; they go when somebody asks
-    #[arg(long, value_name = "N", group = "what")]
+    #[arg(long, value_name = "N", group = "what", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
     spare: Option<u32>,
     /// Say that it can use all its processors again
     #[arg(long, group = "what")]

@@ -4,14 +4,16 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use linux::server::Connection;
+use linux::server::{Connection, THREADS};
 
 use crate::format;
-use crate::partition::{self, Status, explain, processors};
+use crate::partition::{self, Observed, Status, explain, processors};
 
-/// Show which programs have processors of their own, and which wait for some
+/// Show which programs have processors of their own, which wait for some, and what observed threads do
 ///
-/// Asks `wakefuld`. Exit status 125 if none runs.
+/// Asks `wakefuld`. Exit status 125 if none runs. Of programs that it has lent its observer, the second table tells how many threads
+/// are known, run, were preempted, or sleep; how many hold a lock, how many of these have no processor, and how many ask not to be preempted, as far as
+/// the locks say so: those of `wakeful locks` with wishes and the informed ones do.
 #[derive(clap::Args)]
 pub struct Args {
     /// Output format
@@ -46,6 +48,17 @@ fn print_lines(text: &str) {
 fn text(status: &Status) {
     let default = processors(status.default_count);
     println!("default partition: {default} ({}); kept by {}", status.default_partition, status.enforcement);
+    applications(status);
+    if !status.observed.is_empty() {
+        println!("\n{}", Observed::head().join(" "));
+        status.observed.iter().for_each(|one| println!("{}", one.row().join(" ")));
+    }
+    if status.unlisted > 0 {
+        println!("and {} more programs are observed", status.unlisted);
+    }
+}
+
+fn applications(status: &Status) {
     if status.applications.is_empty() {
         println!("no program has asked for processors; `wakeful run --cpus 1 -- PROGRAM` does");
         return;
@@ -76,6 +89,15 @@ fn open_metrics(status: &Status) -> String {
     gauge("applications", "Programs that have, or wait for, a partition.", status.applications.len() as u64);
     gauge("waiting_processors", "Processors that are waited for.", sum(|one| one.lacks));
     gauge("spare_processors", "Processors that their holders have hinted they can spare.", sum(|one| one.spare));
+    gauge(
+        "observed_programs",
+        "Programs that have an arena.",
+        status.observed.len() as u64 + u64::from(status.unlisted),
+    );
+    for (index, name) in THREADS.iter().enumerate() {
+        let help = format!("Threads of the listed observed programs: {}.", name.replace('_', " and "));
+        gauge(&format!("threads_{name}"), &help, status.observed.iter().map(|one| u64::from(one.threads[index])).sum());
+    }
     for (name, value) in &status.counters {
         let words = name.replace('_', " ");
         text +=
@@ -93,10 +115,24 @@ mod tests {
     fn metrics_are_complete_and_end() {
         let counters = linux::server::COUNTERS.into_iter().zip(1..).collect();
         let (enforcement, default_partition) = ("affinity", "0".into());
-        let status = Status { enforcement, default_partition, default_count: 3, applications: vec![], counters };
+        let observed =
+            partition::Observed { process: 1, program: "x".into(), user: 0, threads: [5, 2, 2, 1, 2, 1, 0, 0] };
+        let (applications, observed, observer, unlisted) = (vec![], vec![observed], true, 1);
+        let status = Status {
+            enforcement,
+            default_partition,
+            default_count: 3,
+            applications,
+            observer,
+            observed,
+            unlisted,
+            counters,
+        };
         let text = open_metrics(&status);
         assert!(text.ends_with("# EOF\n") && text.contains("\nwakeful_messages_total 1\n"), "{text}");
         assert!(text.contains("\nwakeful_default_processors 3\n"), "{text}");
+        assert!(text.contains("\nwakeful_threads_preempted_holding 1\n"), "{text}");
+        assert!(text.contains("\nwakeful_observed_programs 2\n"), "{text}");
         // Each sample has its type, before it.
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let name = line.split(' ').next().unwrap().trim_end_matches("_total");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `wakeful top`: who has which processors, live.
+//! `wakeful top`: who has which processors, and what observed threads do, live.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -13,9 +13,9 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Stylize;
 use ratatui::widgets::{Paragraph, Row, Table};
 
-use crate::partition::{self, Status, processors};
+use crate::partition::{self, Observed, Status, processors};
 
-/// Watch which programs have processors of their own, and which wait for some
+/// Watch which programs have processors of their own, which wait for some, and who is preempted while holding a lock
 ///
 /// Asks `wakefuld` again and again. q or Ctrl-C ends it.
 #[derive(clap::Args)]
@@ -81,13 +81,15 @@ const COLUMNS: [(&str, u16); 7] =
     [("PROCESS", 8), ("PROGRAM", 15), ("USER", 6), ("PRIORITY", 8), ("ASKED", 6), ("HAS", 4), ("PROCESSORS", 20)];
 
 fn draw(frame: &mut Frame, status: &Result<Status, String>) {
-    let [head, counts, table] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(2), Constraint::Min(0)]).areas(frame.area());
     let status = match status {
         Ok(status) => status,
         // It may come back, and programs keep their processors meanwhile.
         Err(error) => return frame.render_widget(Paragraph::new(error.as_str()), frame.area()),
     };
+    // What is observed stands below, and has what the other table does not need.
+    let rows = 2 + status.applications.len() as u16;
+    let lengths = [Constraint::Length(1), Constraint::Length(2), Constraint::Length(rows), Constraint::Min(0)];
+    let [head, counts, table, below] = Layout::vertical(lengths).areas(frame.area());
     let default = processors(status.default_count);
     let text = format!("default partition: {default} ({}); kept by {}", status.default_partition, status.enforcement);
     frame.render_widget(Paragraph::new(text), head);
@@ -124,6 +126,12 @@ fn draw(frame: &mut Frame, status: &Result<Status, String>) {
         _ => format!("{name:>0$}", width as usize),
     });
     frame.render_widget(Table::new(rows, widths).header(Row::new(names).reversed()), table);
+    let rows = status.observed.iter().map(|one| {
+        let row = Row::new(one.row());
+        if one.holder_out() { row.bold() } else { row }
+    });
+    let widths = Observed::COLUMNS.map(|(_, width)| Constraint::Length(width as u16));
+    frame.render_widget(Table::new(rows, widths).header(Row::new(Observed::head()).reversed()), below);
 }
 
 #[cfg(test)]
@@ -133,7 +141,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     fn shown(status: &Result<Status, String>) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(79, 8)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(79, 12)).unwrap();
         terminal.draw(|frame| draw(frame, status)).unwrap();
         terminal.backend().to_string()
     }
@@ -156,9 +164,27 @@ mod tests {
         let counters = linux::server::COUNTERS.into_iter().zip(10..).collect();
         let (enforcement, default_partition) = ("cgroup v1", "1".into());
         let applications = vec![application];
-        let status = Status { enforcement, default_partition, default_count: 1, applications, counters };
+        let observed = Observed { process: 77, program: "holder".into(), user: 1, threads: [9, 2, 6, 1, 3, 4, 5, 0] };
+        let (observer, observed, unlisted) = (true, vec![observed], 0);
+        let status = Status {
+            enforcement,
+            default_partition,
+            default_count: 1,
+            applications,
+            observer,
+            observed,
+            unlisted,
+            counters,
+        };
         let text = shown(&Ok(status));
-        for part in ["1 processor (1); kept by cgroup v1", "4242 waiting", "waits for 1, behind 2", "10 messages"] {
+        for part in [
+            "1 processor (1); kept by cgroup v1",
+            "4242 waiting",
+            "waits for 1, behind 2",
+            "10 messages",
+            "THREADS",
+            "77 holder",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(shown(&Err("no processor server runs".into())).contains("no processor server runs"));

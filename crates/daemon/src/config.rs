@@ -17,6 +17,7 @@ pub struct Config {
     pub access: Access,
     pub policy: Policy,
     pub enforcement: Enforcement,
+    pub observer: Observer,
 }
 
 /// Who may ask, and for how much. Root is not bound by it.
@@ -29,6 +30,7 @@ pub struct Access {
     pub applications: u32,
     pub connections: u32,
     pub messages_per_second: u32,
+    pub user_messages_per_second: u32,
 }
 
 /// A user: by number, or everybody.
@@ -56,6 +58,13 @@ pub struct Enforcement {
     pub v2: PathBuf,
 }
 
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Observer {
+    pub enabled: bool,
+    pub arenas: u32,
+}
+
 /// What keeps programs on their processors.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
@@ -75,6 +84,7 @@ impl Default for Access {
             applications: 32,
             connections: 64,
             messages_per_second: 1000,
+            user_messages_per_second: 4000,
         }
     }
 }
@@ -82,6 +92,12 @@ impl Default for Access {
 impl Default for Policy {
     fn default() -> Self {
         Self { floor: 1, lease_seconds: 0.0 }
+    }
+}
+
+impl Default for Observer {
+    fn default() -> Self {
+        Self { enabled: true, arenas: 64 }
     }
 }
 
@@ -112,12 +128,15 @@ impl Config {
 
     fn parse(text: &str) -> anyhow::Result<Self> {
         let config: Self = toml::from_str(text)?;
-        let Access { processors, messages_per_second, ref users, .. } = config.access;
+        let Access { processors, messages_per_second, user_messages_per_second, ref users, .. } = config.access;
         if !(0.0..=1.0).contains(&processors) {
             bail!("access.processors = {processors}: a share, from 0 to 1");
         }
         if messages_per_second == 0 {
-            bail!("access.messages-per-second = 0: at least 1, or nobody could ask for anything");
+            bail!("access.messages_per_second = 0: at least 1, or nobody could ask for anything");
+        }
+        if user_messages_per_second == 0 {
+            bail!("access.user_messages_per_second = 0: at least 1, or nobody could ask for anything");
         }
         if let Some(User::Name(name)) = users.iter().find(|user| matches!(user, User::Name(name) if name != "*")) {
             bail!("access.users: \"{name}\": user numbers (`id -u {name}`), or \"*\" for everybody");
@@ -126,7 +145,7 @@ impl Config {
             bail!("policy.floor = 0: the default partition keeps at least 1");
         }
         if !(0.0..1e9).contains(&config.policy.lease_seconds) {
-            bail!("policy.lease-seconds = {}: 0 for none, or a time", config.policy.lease_seconds);
+            bail!("policy.lease_seconds = {}: 0 for none, or a time", config.policy.lease_seconds);
         }
         if !config.enforcement.group.starts_with('/') || config.enforcement.group.contains("..") {
             bail!("enforcement.group = {:?}: a path below the mount, such as \"/\"", config.enforcement.group);
@@ -164,6 +183,7 @@ mod tests {
             "applications",
             "connections",
             "messages_per_second",
+            "user_messages_per_second",
             "floor",
             "lease_seconds",
             "by",
@@ -171,6 +191,8 @@ mod tests {
             "group",
             "v1",
             "v2",
+            "enabled",
+            "arenas",
         ] {
             assert!(DOCUMENTED.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
         }
@@ -182,6 +204,7 @@ mod tests {
             ("[access]\nprocessors = 2", "share"),
             ("[access]\nusers = [\"joe\"]", "id -u joe"),
             ("[access]\nmessages_per_second = 0", "at least 1"),
+            ("[access]\nuser_messages_per_second = 0", "at least 1"),
             ("[policy]\nfloor = 0", "at least 1"),
             ("[policy]\nlease_seconds = -1", "0 for none"),
             ("[enforcement]\ngroup = \"x\"", "below the mount"),

@@ -52,13 +52,93 @@ impl Drop for Mapped {
     }
 }
 
+/// An arena that the observer fills, mapped for reading. The program writes it too.
+#[derive(Debug)]
+pub struct Arena {
+    start: NonNull<abi::Arena>,
+    /// The kernel's name of it.
+    pub id: u32,
+}
+
+/// Bytes of an arena with its blocks.
+pub const ARENA_SIZE: usize = size_of::<abi::Arena>() + abi::MAX_THREADS * size_of::<abi::Thread>();
+
+impl Arena {
+    /// # Errors
+    /// Those of mmap(2).
+    pub fn map(arena: BorrowedFd<'_>, id: u32) -> io::Result<Self> {
+        // SAFETY: a mapping of its own.
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), ARENA_SIZE, libc::PROT_READ, libc::MAP_SHARED, arena.as_raw_fd(), 0) };
+        match NonNull::new(start.cast()) {
+            Some(start) if start.as_ptr() as *mut libc::c_void != libc::MAP_FAILED => Ok(Self { start, id }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    pub fn threads(&self) -> &[abi::Thread] {
+        // SAFETY: the blocks follow the header in a mapping that lives as long as this, of a map that has this size for good; the fields are atomics.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(1).cast(), abi::MAX_THREADS) }
+    }
+}
+
+// SAFETY: the mapping is no thread's.
+unsafe impl Send for Arena {}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: our mapping.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), ARENA_SIZE) };
+    }
+}
+
+/// A page that says for as long as the thread lives that has made it that it does: see [`abi::server::lives`].
+#[derive(Debug)]
+pub struct Life {
+    page: Mapped,
+}
+
+impl Life {
+    /// Begins with a robust mutex in the page, which the calling thread holds from now on. Its first word is the futex (glibc).
+    ///
+    /// # Errors
+    /// Those of pthread_mutex_lock(3).
+    pub fn begin(page: Mapped) -> io::Result<Self> {
+        const { assert!(size_of::<libc::pthread_mutex_t>() <= BLOCK_SIZE) };
+        let mutex = page.start.as_ptr().cast::<libc::pthread_mutex_t>();
+        // SAFETY: attributes that live; a mutex in a page that nobody else writes, and that is held only while the page is there.
+        let result = unsafe {
+            let mut attributes = std::mem::zeroed();
+            libc::pthread_mutexattr_init(&mut attributes);
+            libc::pthread_mutexattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED);
+            libc::pthread_mutexattr_setrobust(&mut attributes, libc::PTHREAD_MUTEX_ROBUST);
+            libc::pthread_mutex_init(mutex, &attributes);
+            libc::pthread_mutexattr_destroy(&mut attributes);
+            libc::pthread_mutex_lock(mutex)
+        };
+        if result == 0 { Ok(Self { page }) } else { Err(io::Error::from_raw_os_error(result)) }
+    }
+
+    /// For programs.
+    pub fn reader(&self) -> &OwnedFd {
+        &self.page.reader
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // SAFETY: held since `begin`.
+        unsafe { libc::pthread_mutex_unlock(self.page.start.as_ptr().cast()) };
+    }
+}
+
 /// What the server asks of the system.
 pub trait Kernel {
     fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd>;
     fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer>;
     /// A packet's beginning, and the length of all of it; 0 at the end.
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
-    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()>;
+    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()>;
     /// From now on `wait` says `token` when there is something to read.
     fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()>;
     fn unwatch(&self, fd: BorrowedFd<'_>) -> io::Result<()>;
@@ -75,6 +155,17 @@ pub trait Kernel {
     fn remove_file(&self, file: &Path) -> io::Result<()>;
     fn set_affinity(&self, thread: u32, processors: &Set) -> io::Result<()>;
     fn affinity(&self, thread: u32) -> io::Result<Set>;
+    /// Loads the observer; the next five are about it.
+    fn load_observer(&self) -> io::Result<()>;
+    /// A new arena in a slot; for the program, its descriptor, and that of what threads enrol with.
+    fn prepare(&self, slot: u32) -> io::Result<(Arena, [OwnedFd; 2])>;
+    /// Makes a slot a process's.
+    fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> io::Result<()>;
+    fn release(&self, slot: u32) -> io::Result<()>;
+    /// Has the kernel not freed this arena yet?
+    fn exists(&self, arena: u32) -> io::Result<bool>;
+    /// Shows to whoever maps the file that this thread lives.
+    fn live(&self, file: &Path) -> io::Result<Life>;
     /// Since some moment; monotonic.
     fn now(&self) -> Duration;
 }
@@ -83,13 +174,48 @@ pub trait Kernel {
 #[derive(Debug)]
 pub struct Linux {
     epoll: OwnedFd,
+    #[cfg(feature = "bpf")]
+    observer: Observer,
+}
+
+#[cfg(feature = "bpf")]
+#[derive(Default)]
+struct Observer(std::sync::Mutex<Option<bpf::shared::Observer>>);
+
+#[cfg(feature = "bpf")]
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+#[cfg(feature = "bpf")]
+impl Observer {
+    fn with<T>(&self, act: impl FnOnce(&bpf::shared::Observer) -> Result<T, bpf::Error>) -> io::Result<T> {
+        let observer = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        act(observer.as_ref().ok_or(io::ErrorKind::NotConnected)?).map_err(io_error)
+    }
+}
+
+/// With the number that the kernel gave, where there is one.
+#[cfg(feature = "bpf")]
+fn io_error(error: bpf::Error) -> io::Error {
+    match error {
+        bpf::Error::System(error) => error,
+        bpf::Error::NotPermitted => io::Error::new(io::ErrorKind::PermissionDenied, error),
+        error => io::Error::other(error),
+    }
 }
 
 impl Linux {
     /// # Errors
     /// Those of epoll_create1(2).
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            #[cfg(feature = "bpf")]
+            observer: Observer::default(),
+        })
     }
 }
 
@@ -128,10 +254,9 @@ impl Kernel for Linux {
         Ok(length)
     }
 
-    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut room);
-        let fds = fd.as_slice();
         if !fds.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(fds));
         }
@@ -231,6 +356,64 @@ impl Kernel for Linux {
             return Err(io::Error::last_os_error());
         }
         Ok((0..mask.len() as u32 * 64).filter(|number| mask[*number as usize / 64] >> (number % 64) & 1 == 1).collect())
+    }
+
+    #[cfg(feature = "bpf")]
+    fn load_observer(&self) -> io::Result<()> {
+        let observer = bpf::shared::Observer::load().map_err(io_error)?;
+        *self.observer.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(observer);
+        Ok(())
+    }
+
+    #[cfg(feature = "bpf")]
+    fn prepare(&self, slot: u32) -> io::Result<(Arena, [OwnedFd; 2])> {
+        let admission = self.observer.with(|observer| observer.prepare(slot))?;
+        let arena = Arena::map(admission.arena.as_fd(), admission.id()?)?;
+        Ok((arena, [admission.arena, admission.enrol]))
+    }
+
+    #[cfg(feature = "bpf")]
+    fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
+        self.observer.with(|observer| observer.admit(process, slot))
+    }
+
+    #[cfg(feature = "bpf")]
+    fn release(&self, slot: u32) -> io::Result<()> {
+        self.observer.with(|observer| observer.release(slot))
+    }
+
+    #[cfg(feature = "bpf")]
+    fn exists(&self, arena: u32) -> io::Result<bool> {
+        bpf::exists(arena).map_err(io_error)
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn load_observer(&self) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this wakefuld is built without the cargo feature bpf"))
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn prepare(&self, _: u32) -> io::Result<(Arena, [OwnedFd; 2])> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn admit(&self, _: BorrowedFd<'_>, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn release(&self, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn exists(&self, _: u32) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn live(&self, file: &Path) -> io::Result<Life> {
+        Life::begin(self.make_block(file)?)
     }
 
     fn now(&self) -> Duration {

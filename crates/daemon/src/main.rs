@@ -72,7 +72,16 @@ fn run(args: &Args) -> anyhow::Result<()> {
         None => {
             let _ = fs::remove_file(&socket);
             let listener = kernel::listen(&socket);
-            (listener.with_context(|| format!("cannot make the socket {}", socket.display()))?, true)
+            let listener = listener.with_context(|| {
+                // sun_path of unix(7).
+                let long = if socket.as_os_str().len() > 107 {
+                    ": its path may have 107 bytes; choose a shorter --folder"
+                } else {
+                    ""
+                };
+                format!("cannot make the socket {}{long}", socket.display())
+            })?;
+            (listener, true)
         }
     };
     let stop = stop_signals()?;

@@ -44,6 +44,8 @@ pub struct Partitions {
     ready: BTreeSet<u32>,
     /// Processes of the base group that cannot be moved.
     immovable: BTreeSet<u32>,
+    /// Where processes were before they had a group, below the mount; those that are not here were in the base group.
+    origins: BTreeMap<u32, String>,
 }
 
 /// A process's control group.
@@ -86,9 +88,11 @@ impl Partitions {
         for &by in ways {
             let mount = if by == Enforcement::CgroupV2 { &config.v2 } else { &config.v1 };
             let base = mount.join(config.group.trim_start_matches('/'));
-            let way = Way { by, base, expedite: config.expedite && by != Enforcement::Affinity };
-            let (default, groups, gone, ready, immovable) = Default::default();
-            let mut partitions = Self { way, default, groups, gone, ready, immovable };
+            let group = config.group.trim_end_matches('/').to_string();
+            let way =
+                Way { by, mount: mount.clone(), group, base, expedite: config.expedite && by != Enforcement::Affinity };
+            let (default, groups, gone, ready, immovable, origins) = Default::default();
+            let mut partitions = Self { way, default, groups, gone, ready, immovable, origins };
             match partitions.try_begin(kernel) {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
@@ -159,6 +163,47 @@ impl Partitions {
     /// What a process has for itself.
     pub fn held(&self, process: u32) -> Option<&Set> {
         self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
+    }
+
+    /// May a process be given a group, by where it is? From the base group, the default partition and those of our groups that children of their
+    /// programs are in; under cgroup v2, where every login and service is in a group of its own, from all groups below the base group too. A process that
+    /// others have put elsewhere, such as into a container's cpuset, stays there. False: it may not.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn takes(&mut self, kernel: &impl Kernel, process: u32) -> io::Result<bool> {
+        let way = &self.way;
+        if way.by == Enforcement::Affinity {
+            return Ok(true);
+        }
+        let text = kernel.read(Path::new(&format!("/proc/{process}/cgroup")))?;
+        let Some(path) = way.path(&text) else { return Ok(false) };
+        let Some(below) = path.strip_prefix(way.group.as_str()).map(|rest| rest.trim_end_matches('/')) else {
+            return Ok(false);
+        };
+        let ours =
+            below.strip_prefix('/').and_then(|name| name.strip_prefix(PREFIX)).filter(|name| !name.contains('/'));
+        let origin = match ours {
+            Some(number) => number.parse().ok().and_then(|of: u32| self.origins.get(&of).cloned()),
+            None if below.is_empty() => None,
+            None if way.by == Enforcement::CgroupV2 && below.starts_with('/') => Some(path.to_string()),
+            None => return Ok(false),
+        };
+        self.remember(process, origin);
+        Ok(true)
+    }
+
+    /// Where a process was before it had a group; `None`: in the base group.
+    pub fn remember(&mut self, process: u32, origin: Option<String>) {
+        match origin {
+            Some(origin) => drop(self.origins.insert(process, origin)),
+            None => drop(self.origins.remove(&process)),
+        }
+    }
+
+    /// What [`Self::remember`] was told.
+    pub fn origin(&self, process: u32) -> Option<&str> {
+        self.origins.get(&process).map(String::as_str)
     }
 
     /// For the affinity way, which leaves no trace that could be found.
@@ -297,12 +342,14 @@ impl Partitions {
     /// Removes groups that nobody needs, and makes those that somebody will.
     pub fn tidy(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
         let mut failures = Vec::new();
-        let Self { way, groups, .. } = self;
+        let Self { way, groups, origins, .. } = self;
         self.gone.retain(|&process| {
             let own = groups.get(&process).is_some_and(|group| group.own);
-            let done = !own && note(&mut failures, process, way.dissolve(kernel, process));
+            let origin = origins.get(&process).map(String::as_str);
+            let done = !own && note(&mut failures, process, way.dissolve(kernel, process, origin));
             if done {
                 groups.remove(&process);
+                origins.remove(&process);
             }
             !done
         });
@@ -373,6 +420,9 @@ impl Partitions {
 #[derive(Debug)]
 struct Way {
     by: Enforcement,
+    mount: PathBuf,
+    /// The base group below the mount; empty: the root.
+    group: String,
     base: PathBuf,
     expedite: bool,
 }
@@ -380,6 +430,19 @@ struct Way {
 impl Way {
     fn group(&self, process: u32) -> PathBuf {
         self.base.join(format!("{PREFIX}{process}"))
+    }
+
+    /// A process's group below our mount, by what its /proc/n/cgroup says.
+    fn path<'a>(&self, text: &'a str) -> Option<&'a str> {
+        text.lines().find_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            let (controllers, path) = rest.split_once(':')?;
+            let right = match self.by {
+                Enforcement::CgroupV2 => controllers.is_empty(),
+                _ => controllers.split(',').any(|name| name == "cpuset"),
+            };
+            right.then_some(path)
+        })
     }
 
     /// Where processes without a group are.
@@ -487,8 +550,8 @@ impl Way {
         result.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Ends a group: whoever is left in it goes to the default partition.
-    fn dissolve(&self, kernel: &impl Kernel, process: u32) -> io::Result<()> {
+    /// Ends a group: whoever is left in it goes back to where its process came from, or else to the default partition.
+    fn dissolve(&self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
         if self.by == Enforcement::Affinity {
             return Ok(());
         }
@@ -497,8 +560,11 @@ impl Way {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             members => members?,
         };
+        let origin = origin.map(|path| self.mount.join(path.trim_start_matches('/')));
         for member in numbers(&members) {
-            match self.attach(kernel, &self.home(), member) {
+            // It may be gone, or have become one that takes no processes.
+            let back = origin.as_ref().is_some_and(|origin| self.attach(kernel, origin, member).is_ok());
+            match if back { Ok(()) } else { self.attach(kernel, &self.home(), member) } {
                 Err(error) if !gone(&error) => return Err(error),
                 _ => {}
             }
@@ -559,6 +625,11 @@ fn fields(stat: &str) -> impl Iterator<Item = &str> {
 
 fn parent(stat: &str) -> Option<u32> {
     fields(stat).nth(1)?.parse().ok()
+}
+
+/// Where the stack of the image begins that a process executes: another one begins elsewhere, by chance.
+pub fn image(stat: &str) -> Option<u64> {
+    fields(stat).nth(25)?.parse().ok()
 }
 
 /// When a process started, in clock ticks after boot.

@@ -25,6 +25,7 @@ use policy::{
 };
 use tracing::{debug, error, info, warn};
 
+use crate::arenas::{Arenas, Asker};
 use crate::config::Config;
 use crate::kernel::{Kernel, Mapped, Set, parse};
 use crate::partitions::{Failure, Partitions, started};
@@ -40,19 +41,49 @@ const NOTHING: u32 = u32::MAX;
 const AUDIT: Duration = Duration::from_secs(1);
 /// COST: messages of one connection in one turn, so that one who sends much does not keep the others waiting.
 const AT_ONCE: usize = 16;
-/// COST: s. So much of a connection's rate can be saved up.
+/// COST: s. So much of a rate can be saved up.
 const BURST: f64 = 0.1;
+/// COST: messages. An arena takes the server about as long to make as so many others to answer.
+const ARENA_COST: f64 = 20.0;
+/// COST: to list more in one answer could be more than what a socket takes at once.
+const LISTED: usize = 64;
+
+/// The file that shows to programs whether we live.
+const LIFE: &str = "life";
 
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
+
+/// How many messages may still be sent, as of when.
+#[derive(Clone, Copy)]
+struct Allowance(f64, Duration);
+
+impl Allowance {
+    fn new(rate: u32, now: Duration) -> Self {
+        Self((BURST * f64::from(rate)).max(1.0), now)
+    }
+
+    /// What has been saved up by now.
+    fn saved(self, rate: u32, now: Duration) -> f64 {
+        let rate = f64::from(rate);
+        (self.0 + rate * now.saturating_sub(self.1).as_secs_f64()).min((BURST * rate).max(1.0))
+    }
+
+    /// Counts messages; until when the sender has to wait, if it does.
+    fn spend(&mut self, cost: f64, rate: u32, now: Duration) -> Option<Duration> {
+        // Nobody waits for longer than a second.
+        let saved = (self.saved(rate, now) - cost).max(-f64::from(rate));
+        *self = Self(saved, now);
+        (saved < 0.0).then(|| now + Duration::from_secs_f64((-saved / f64::from(rate)).max(0.001)))
+    }
+}
 
 struct Connection {
     fd: OwnedFd,
     process: u32,
     user: u32,
     pidfd: OwnedFd,
-    /// Messages that it may still send, as of the time beside it.
-    allowance: (f64, Duration),
+    allowance: Allowance,
     /// Not read from until then.
     muted: Option<Duration>,
 }
@@ -76,6 +107,7 @@ struct Counters {
     clients_gone: u64,
     failures: u64,
     repairs: u64,
+    arenas: u64,
 }
 
 /// See the module.
@@ -94,6 +126,9 @@ pub struct Server<K> {
     former: Vec<Member>,
     by_process: HashMap<u32, Id>,
     connections: BTreeMap<u64, Connection>,
+    /// Of users but root.
+    allowances: HashMap<u32, Allowance>,
+    arenas: Arenas,
     next_token: u64,
     counters: Counters,
     /// The kernel is not as it should be.
@@ -123,6 +158,7 @@ impl<K: Kernel> Server<K> {
         kernel.watch(listener.as_fd(), LISTENER)?;
         info!(by = ?partitions.by(), processors = online.len(), "ready");
         let now = kernel.now();
+        let arenas = if config.observer.enabled { Arenas::begin(&kernel) } else { Arenas::default() };
         let mut server = Self {
             system: System::new(machine, config.policy.floor, policy),
             folder: folder.to_owned(),
@@ -135,6 +171,8 @@ impl<K: Kernel> Server<K> {
             former: Vec::new(),
             by_process: HashMap::new(),
             connections: BTreeMap::new(),
+            allowances: HashMap::new(),
+            arenas,
             next_token: STOP,
             counters: Counters::default(),
             unsettled: true,
@@ -181,7 +219,10 @@ impl<K: Kernel> Server<K> {
                 LISTENER => self.accept(),
                 STOP => self.stop = true,
                 token if self.connections.contains_key(&token) => self.hear(token),
-                token => self.bury(token),
+                token => {
+                    self.arenas.bury(&self.kernel, token);
+                    self.bury(token);
+                }
             }
         }
         let now = self.kernel.now();
@@ -257,7 +298,7 @@ impl<K: Kernel> Server<K> {
             if peer.user != 0 && theirs >= self.config.access.connections as usize {
                 self.counters.refusals += 1;
                 let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
-                let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), None);
+                let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
                 continue;
             }
             let token = self.token();
@@ -265,10 +306,12 @@ impl<K: Kernel> Server<K> {
                 self.fail("watch a client", &error);
                 continue;
             }
-            let allowance = (BURST * f64::from(self.config.access.messages_per_second), self.kernel.now());
+            let allowance = Allowance::new(self.config.access.messages_per_second, self.kernel.now());
             let connection =
                 Connection { fd, process: peer.process, user: peer.user, pidfd: peer.pidfd, allowance, muted: None };
             self.connections.insert(token, connection);
+            // It takes as long as a message.
+            self.is_too_fast(token, 1.0);
         }
     }
 
@@ -292,24 +335,26 @@ impl<K: Kernel> Server<K> {
                 return self.hang_up(token);
             };
             self.answer(token, &message, kind);
-            if self.is_too_fast(token) {
+            if self.is_too_fast(token, if kind == Kind::Observe { ARENA_COST } else { 1.0 }) {
                 return;
             }
         }
     }
 
-    /// Counts a message; true if no more are to be read now.
-    fn is_too_fast(&mut self, token: u64) -> bool {
+    /// Counts messages of a connection and of its user; true if no more are to be read from it now.
+    fn is_too_fast(&mut self, token: u64, cost: f64) -> bool {
         let now = self.kernel.now();
-        let rate = f64::from(self.config.access.messages_per_second);
+        let (rate, of_user) = (self.config.access.messages_per_second, self.config.access.user_messages_per_second);
         let Some(connection) = self.connections.get_mut(&token) else { return true };
-        let (saved, at) = connection.allowance;
-        let saved = (saved + rate * now.saturating_sub(at).as_secs_f64()).min((BURST * rate).max(1.0)) - 1.0;
-        connection.allowance = (saved, now);
-        if saved >= 0.0 {
+        let own = connection.allowance.spend(cost, rate, now);
+        let together = (connection.user != 0).then(|| {
+            let allowance = self.allowances.entry(connection.user).or_insert_with(|| Allowance::new(of_user, now));
+            allowance.spend(cost, of_user, now)
+        });
+        connection.muted = own.max(together.flatten());
+        if connection.muted.is_none() {
             return false;
         }
-        connection.muted = Some(now + Duration::from_secs_f64((-saved / rate).max(0.001)));
         if let Err(error) = self.kernel.unwatch(connection.fd.as_fd()) {
             self.fail("stop watching a client", &error);
         }
@@ -354,7 +399,7 @@ impl<K: Kernel> Server<K> {
     fn send(&mut self, token: u64, message: &Message, block_of: Option<Id>) {
         let Some(connection) = self.connections.get(&token) else { return };
         let fd = block_of.and_then(|id| self.members.get(&id)).map(|member| member.block.reader.as_fd());
-        if let Err(error) = self.kernel.send(connection.fd.as_fd(), message.bytes(), fd) {
+        if let Err(error) = self.kernel.send(connection.fd.as_fd(), message.bytes(), fd.as_slice()) {
             debug!("a client does not take its answer: {error}");
             self.hang_up(token);
         }
@@ -386,7 +431,8 @@ impl<K: Kernel> Server<K> {
                 Ok((Some(id), false))
             }),
             Kind::Status => return self.status(token, message.tag),
-            Kind::State | Kind::Refused | Kind::Entry | Kind::Summary => Err((Refusal::Malformed, 0)),
+            Kind::Observe => return self.observe(token, message),
+            Kind::State | Kind::Refused | Kind::Entry | Kind::Summary | Kind::Observed => Err((Refusal::Malformed, 0)),
         };
         // Before the answer, which says what is so.
         self.settle();
@@ -396,6 +442,41 @@ impl<K: Kernel> Server<K> {
                 self.send(token, &Message { tag: message.tag, ..state }, id.filter(|_| with_block));
             }
             Err(refused) => self.refuse(token, message.tag, refused),
+        }
+    }
+
+    /// Lends an arena.
+    fn observe(&mut self, token: u64, message: &Message) {
+        let own = self.token();
+        let connection = &self.connections[&token];
+        let (process, user) = (connection.process, connection.user);
+        let result = if message.process != 0 && message.process != process
+            // It executes, since it has connected, a program with other rights.
+            || self.user_of(process) != Ok(user)
+        {
+            Ok(Err((Refusal::NoProcess, 0)))
+        } else if !self.config.allows(user) {
+            Ok(Err((Refusal::NotAllowed, 0)))
+        } else {
+            let asker = Asker { process, user, pidfd: connection.pidfd.as_fd(), token: own };
+            let limit = (user != 0).then_some(self.config.observer.arenas);
+            self.arenas.lend(&self.kernel, &asker, limit, &self.folder.join(LIFE))
+        };
+        match result {
+            Ok(Ok(fds)) => {
+                self.counters.arenas += 1;
+                let answer = Message { tag: message.tag, process, ..Message::new(Kind::Observed) };
+                let fds = fds.each_ref().map(AsFd::as_fd);
+                if let Err(error) = self.kernel.send(self.connections[&token].fd.as_fd(), answer.bytes(), &fds) {
+                    debug!("a client does not take its arena: {error}");
+                    self.hang_up(token);
+                }
+            }
+            Ok(Err(refused)) => self.refuse(token, message.tag, refused),
+            Err(error) => {
+                self.fail("lend an arena", &error);
+                self.refuse(token, message.tag, (Refusal::Failed, 0));
+            }
         }
     }
 
@@ -420,6 +501,9 @@ impl<K: Kernel> Server<K> {
         }
         let known = self.by_process.get(&process).copied();
         let demand = self.check(message, user, asker, known)?;
+        if known.is_none() && !self.partitions.takes(&self.kernel, process).map_err(|_| (Refusal::NoProcess, 0))? {
+            return Err((Refusal::Elsewhere, 0));
+        }
         let (id, new) = match known {
             Some(id) => (id, false),
             None => (self.enter(token, process, user)?, true),
@@ -463,6 +547,9 @@ impl<K: Kernel> Server<K> {
         words.process.store(process, Relaxed);
         words.started.store(started, Relaxed);
         words.version.store(VERSION, Relaxed);
+        if let Some(origin) = self.partitions.origin(process).filter(|origin| origin.len() < words.origin.len()) {
+            words.origin.iter().zip(origin.bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
+        }
         words.partition.threads_per_processor.store(1, Relaxed);
         // ORDER: Release, publishes the rest to a program that maps it.
         words.magic.store(MAGIC, Release);
@@ -658,18 +745,32 @@ impl<K: Kernel> Server<K> {
     }
 
     fn status(&mut self, token: u64, tag: u32) {
-        let ids: Vec<Id> = self.members.keys().copied().collect();
-        for id in ids {
-            if self.system.application(id).is_none() {
-                continue;
-            }
-            let entry = Message { kind: Kind::Entry as u32, tag, ..self.state(id) };
+        let now = self.kernel.now();
+        let ids: Vec<Id> = self.members.keys().copied().filter(|&id| self.system.application(id).is_some()).collect();
+        let asks =
+            |process: u32| self.by_process.get(&process).is_some_and(|&id| self.system.application(id).is_some());
+        let others: Vec<(u32, u32)> = self.arenas.processes().filter(|&(process, _)| !asks(process)).collect();
+        let mut entries: Vec<Message> = ids.into_iter().map(|id| self.state(id)).collect();
+        entries.extend(others.iter().take(LISTED).map(|&(process, user)| Message {
+            process,
+            user,
+            error: Refusal::Unknown as u32,
+            ..Message::new(Kind::Entry)
+        }));
+        for entry in entries {
+            let threads = self.arenas.threads(entry.process, now);
+            let observed = u32::from(threads.is_some());
+            let entry =
+                Message { kind: Kind::Entry as u32, tag, observed, threads: threads.unwrap_or_default(), ..entry };
             self.send(token, &entry, None);
         }
-        let Counters { messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs } =
+        let Counters { messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs, arenas } =
             self.counters;
         let mut summary = Message { tag, ..Message::new(Kind::Summary) };
-        summary.counters = [messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs];
+        summary.counters =
+            [messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs, arenas];
+        summary.observed = u32::from(self.arenas.loaded());
+        summary.behind = others.len().saturating_sub(LISTED) as u32;
         summary.count = self.system.applications().count() as u32;
         summary.error = self.partitions.by() as u32;
         for &processor in self.system.default_partition() {
@@ -742,6 +843,9 @@ impl<K: Kernel> Server<K> {
             }
             Err(error) => self.fail("see which processors there are", &error),
         }
+        self.arenas.forget_freed(&self.kernel);
+        let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
+        self.allowances.retain(|_, allowance| allowance.saved(rate, now) < Allowance::new(rate, now).0);
         let repairs = self.partitions.audit(&self.kernel);
         if repairs > 0 {
             self.counters.repairs += repairs;
@@ -791,8 +895,11 @@ impl<K: Kernel> Server<K> {
             let word = word.load(Relaxed);
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)
         };
+        let origin = words.origin.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
+        let origin = String::from_utf8(origin).ok().filter(|origin| !origin.is_empty());
         let written: Set = words.partition.ids.iter().enumerate().flat_map(bits).collect();
         self.partitions.assume(process, written);
+        self.partitions.remember(process, origin);
         let held = self.partitions.held(process).cloned().unwrap_or_default();
         let id = self.token();
         self.kernel.watch(pidfd.as_fd(), id)?;
@@ -814,6 +921,12 @@ impl<K: Kernel> Server<K> {
             self.forget(id);
         }
         self.clear();
+        if self.arenas.loaded()
+            && let Err(error) = self.kernel.remove_file(&self.folder.join(LIFE))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            self.fail("remove the file of our life", &error);
+        }
         for failure in self.partitions.end(&self.kernel) {
             warn!("cannot clean up after {}: {}", failure.process, failure.error);
         }

@@ -236,8 +236,8 @@ fn garbage_is_refused_and_the_others_are_served() {
     if unsafe { libc::geteuid() } == 0 {
         assert_eq!((entries.len(), idle.allowed()), (0, all), "{entries:?}");
     }
-    let (_, _, files) = usage(server.id());
-    assert!(files < 64, "{files} descriptors are open");
+    // It has sent more than a user may, and is let wait for a while.
+    eventually("its connections are closed", || usage(server.id()).2 < 64);
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn root_v1_a_crowd_leaves_nothing_behind() {
     eventually("no group is left", || base.groups() == 1);
     let blocks = || fs::read_dir(place.path("run/partitions")).unwrap().count();
     eventually("no block is left", || blocks() == 0);
-    eventually("no descriptor is left", || usage(server.id()).2 <= 16);
+    eventually("no descriptor is left", || usage(server.id()).2 <= 32);
     let (seconds, memory, files) = usage(server.id());
     println!(
         "{clients} programs, {messages} messages in {:.1} s: {:.0} us of the server's time each; {files} descriptors; \

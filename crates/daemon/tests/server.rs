@@ -184,9 +184,47 @@ fn clean(kernel: &Simulated, folder: &Path, by: By) {
     assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
 }
 
+/// A process of its own asks for an arena, and ends.
+fn observe(server: &Running) {
+    let path = server.folder.join("socket");
+    let ask = || Connection::open_at(path.to_str().unwrap())?.ask(Message::new(Kind::Observe));
+    let child = || {
+        let answer = ask();
+        match answer {
+            Ok((answer, arena)) => {
+                let right = answer.kind == Kind::Observed as u32 && answer.process == std::process::id();
+                // This image has one.
+                right && arena.is_some() && matches!(ask(), Err(Error::Refused(Refusal::Again, _) | Error::Io(_)))
+            }
+            Err(Error::Refused(why, _)) => why == Refusal::NoObserver,
+            Err(_) => false,
+        }
+    };
+    eventually("an answer", || {
+        // SAFETY: the child of this multi-threaded process uses the heap, which glibc's fork keeps usable.
+        let process = unsafe { libc::fork() };
+        if process == 0 {
+            let status = if child() { 0 } else { 1 };
+            // SAFETY: a number.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of ours, and a number that lives.
+        unsafe { libc::waitpid(process, &mut status, 0) };
+        status == 0
+    });
+}
+
 /// Two programs, a hint, a restart, a death and an end.
 fn story(kernel: &Simulated, by: By, folder: &Path) {
     let server = Running::start(kernel, &config(by), folder);
+    // Two more are observed, or are told that nobody observes; and not any more when they have ended.
+    observe(&server);
+    observe(&server);
+    eventually("nobody is observed", || {
+        let state = kernel.state.lock().unwrap();
+        state.observed.is_empty() || state.failed == Some("release")
+    });
     let (one, two) = (Idle::new(), Idle::new());
     assert!(server.ask(join(one.id(), 1, 3, 3)).is_ok());
     eventually("one has three", || server.holds(one.id()) == 3);
@@ -231,6 +269,66 @@ fn each_way_does_what_it_should() {
     }
 }
 
+/// A process that is in a group of the administrator's.
+fn placed(kernel: &Simulated, group: &Path) -> Idle {
+    let process = Idle::new();
+    let mut state = kernel.state.lock().unwrap();
+    state.groups.entry(group.to_owned()).or_default().processes.insert(process.id());
+    process
+}
+
+#[test]
+fn who_is_taken_from_a_group_goes_back_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let session = Path::new(V2).join("user.slice/session");
+    let is_in =
+        |group: &Path, process: &Idle| kernel.state.lock().unwrap().groups[group].processes.contains(&process.id());
+    let (one, two) = (placed(&kernel, &session), placed(&kernel, &session));
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(server.ask(join(one.id(), 0, 1, 1)).unwrap().holds, 1);
+    assert_eq!(server.ask(join(two.id(), 0, 1, 1)).unwrap().holds, 1);
+    assert!(is_in(&group(one.id(), By::CgroupV2), &one) && is_in(&group(two.id(), By::CgroupV2), &two));
+    // Another server knows it too.
+    server.kill();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(server.holds(one.id()), 1);
+    server.stop();
+    assert!(is_in(&session, &one) && is_in(&session, &two));
+    // A group that is gone meanwhile.
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(server.ask(join(one.id(), 0, 1, 1)).unwrap().holds, 1);
+    kernel.state.lock().unwrap().groups.remove(&session);
+    server.stop();
+    assert!(is_in(Path::new(V2), &one));
+}
+
+#[test]
+fn who_is_in_a_group_of_others_stays_there() {
+    for (by, mount) in [(By::CgroupV1, V1), (By::CgroupV2, V2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new();
+        let (base, container) = (Path::new(mount).join("base"), Path::new(mount).join("container"));
+        let whole = kernel.state.lock().unwrap().groups[Path::new(mount)].clone();
+        for group in [&base, &base.join("inner"), &container, &Path::new(mount).join("based")] {
+            let mut made = if by == By::CgroupV1 { whole.clone() } else { Default::default() };
+            made.processes.clear();
+            kernel.state.lock().unwrap().groups.insert(group.clone(), made);
+        }
+        let mut config = config(by);
+        config.enforcement.group = "/base".into();
+        let server = Running::start(&kernel, &config, folder.path());
+        let outside = [container, Path::new(mount).join("based"), mount.into()].map(|group| placed(&kernel, &group));
+        for process in &outside {
+            assert_eq!(server.ask(join(process.id(), 0, 1, 1)), Err(Refusal::Elsewhere), "{by:?}");
+        }
+        assert!(server.ask(join(placed(&kernel, &base).id(), 0, 1, 1)).is_ok(), "{by:?}");
+        let inner = placed(&kernel, &base.join("inner"));
+        assert_eq!(server.ask(join(inner.id(), 0, 1, 1)).is_ok(), by == By::CgroupV2);
+        server.stop();
+    }
+}
+
 /// Each call of the story fails once. The server lives, and all comes to be as without the failure.
 #[test]
 fn each_call_may_fail() {
@@ -247,15 +345,21 @@ fn each_call_may_fail() {
     }
     let all = [
         "accept",
+        "admit",
         "affinity",
+        "exists",
         "list",
+        "live",
+        "load_observer",
         "make_block",
         "make_folder",
         "open_block",
         "peer",
         "pidfd",
+        "prepare",
         "read",
         "receive",
+        "release",
         "remove_file",
         "remove_folder",
         "send",

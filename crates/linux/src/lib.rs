@@ -31,14 +31,14 @@ pub fn prepare() {
     registry::prepare();
 }
 
-/// Chooses the view, the privileged one included. To be called once, where memory may be allocated and some milliseconds be
-/// spent (loading an eBPF program), and early: best before the first thread is created, because programs of one thread have no use for
-/// it. Without it, threads set up what needs no privilege on first use.
+/// Chooses the view, the privileged one included: loads an eBPF program, if this build can and the process may, or asks the processor server for
+/// an arena, if one runs. To be called once, where memory may be allocated and some milliseconds be
+/// spent, and early: best before the first thread is created, because programs of one thread have no use for
+/// it. Without it, threads set up what needs nobody's help on first use.
 ///
 /// HINT: too late (a thread has registered already) it changes nothing.
 pub fn init() {
     prepare();
-    #[cfg(feature = "bpf")]
     report::remember(registry::load());
 }
 

@@ -39,8 +39,8 @@ use platform::ThreadId;
 
 use crate::view::bpf::Bpf;
 use crate::view::perf::{self, Perf};
-use crate::view::{Attached, Request, Slot, Source, none};
-use crate::{futex, memory, processors, tls};
+use crate::view::{self, Attached, Request, Slot, Source, none};
+use crate::{futex, memory, processors, server, tls};
 
 /// The greatest generation told in this line of processes, in the lower half. In the upper half the process that told it without
 /// a space; 0 if it had one.
@@ -51,7 +51,6 @@ static SPACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
 /// The observer of this process, or, in a forked child, of its parent: its copied descriptors are closed when the child gets a space of
 /// its own. (A child with memory of its own but its parent's descriptors, `CLONE_FILES` alone, thereby ends the parent's view.)
-#[cfg(feature = "bpf")]
 static OBSERVER: std::sync::OnceLock<bpf::Handle> = std::sync::OnceLock::new();
 
 /// A line of its own for what changes often.
@@ -199,7 +198,6 @@ fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
     match SPACE.compare_exchange(old, new.start.as_ptr(), Release, Relaxed) {
         Ok(_) => {
             new.told();
-            #[cfg(feature = "bpf")]
             if !old.is_null()
                 && let Some(handle) = OBSERVER.get()
             {
@@ -220,27 +218,40 @@ fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
 pub fn prepare() {
     at_exit::key();
     // An inherited observer is taken over at once: until then our children would inherit its descriptors.
-    #[cfg(feature = "bpf")]
-    if may_load()
-        && let Some(observer) = crate::view::bpf::inherited()
+    if may_be_observed()
+        && let Some(observer) = view::bpf::inherited()
     {
         let _ = observe_with(observer);
     }
 }
 
-#[cfg(feature = "bpf")]
-fn may_load() -> bool {
+fn may_be_observed() -> bool {
     Request::from_environment().allows_bpf() && live().is_none()
 }
 
 /// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not be had, if it was tried.
-#[cfg(feature = "bpf")]
-pub fn load() -> Option<bpf::Error> {
-    if may_load() { bpf::Observer::load().and_then(observe_with).err() } else { None }
+pub fn load() -> Option<String> {
+    if !may_be_observed() {
+        return None;
+    }
+    #[cfg(feature = "bpf")]
+    let own = match bpf::Observer::load().and_then(observe_with) {
+        Ok(()) => return None,
+        Err(error) => Some(error.to_string()),
+    };
+    #[cfg(not(feature = "bpf"))]
+    let own = None;
+    match server::observe() {
+        Ok((observer, life)) => {
+            view::bpf::lives_with(life);
+            observe_with(observer).err().map(|error| error.to_string())
+        }
+        Err(server::Error::NoServer) => own,
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Makes a space with the observer's arena in it that of this process.
-#[cfg(feature = "bpf")]
 fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
     let old = SPACE.load(Acquire);
     let Some(registry) = build(View::Perf) else { return Err(std::io::Error::last_os_error().into()) };
@@ -403,6 +414,13 @@ impl Registry {
             view if view == View::Perf as u32 => Perf::run_state(slot),
             _ => RunState::Unknown,
         }
+    }
+
+    /// The calling thread runs. False if the arena says otherwise, because it missed a switch, or nobody writes it any more.
+    #[inline(always)]
+    fn sees_me(&self, id: ThreadId) -> bool {
+        self.view() != View::Bpf
+            || matches!(self.look(id), RunState::Running | RunState::Unknown) && view::bpf::observes()
     }
 
     /// HINT: is a thread with a priority above `than` preempted?
@@ -796,11 +814,7 @@ pub fn register(always: bool) -> ThreadId {
         let local = registry.local();
         if tls::epoch() == local.epoch.load(Relaxed) {
             let id = ThreadId(tls::id());
-            // We run. If the arena says otherwise, it missed a switch, or nobody writes it any more.
-            if (local.view.load(Relaxed) != View::Bpf as u32
-                || matches!(registry.look(id), RunState::Running | RunState::Unknown))
-                && registry.content(id, always)
-            {
+            if registry.sees_me(id) && registry.content(id, always) {
                 return id;
             }
         } else if local.full.load(Relaxed) != 0 && futex::now_ns() < local.reclaim_at.load(Relaxed) {
@@ -824,10 +838,7 @@ fn register_slow(always: bool) -> ThreadId {
     if tls::epoch() == local.epoch.load(Relaxed) {
         // The thread is not content, or a handler registered us before signals were off, or we read that we do not run: the view has
         // missed a switch, or it is dead.
-        if registry.view() != View::Bpf
-            || matches!(registry.look(mine), RunState::Running | RunState::Unknown)
-            || Bpf::attach(registry.slot(mine)) == Attached::Yes
-        {
+        if registry.sees_me(mine) || Bpf::attach(registry.slot(mine)) == Attached::Yes {
             registry.reconsider(mine, always);
             return mine;
         }

@@ -6,7 +6,7 @@ use std::fs;
 use abi::View;
 
 use crate::view::{Request, perf};
-use crate::{Processors, registry};
+use crate::{Processors, registry, server};
 
 /// One view on this machine, for this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,40 +46,45 @@ pub struct Report {
     pub processors: Processors,
 }
 
-#[cfg(feature = "bpf")]
 static INIT_ERROR: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
 
-#[cfg(feature = "bpf")]
-pub(crate) fn remember(error: Option<bpf::Error>) {
+pub(crate) fn remember(error: Option<String>) {
     if let Ok(mut place) = INIT_ERROR.lock() {
-        *place = error.map(|error| error.to_string());
+        *place = error;
     }
 }
 
-#[cfg(feature = "bpf")]
 fn init_error() -> Option<String> {
     INIT_ERROR.lock().ok()?.clone()
 }
 
-#[cfg(not(feature = "bpf"))]
-fn init_error() -> Option<String> {
-    None
+fn bpf_status(chosen: Option<View>) -> (Option<String>, Option<&'static str>) {
+    if chosen == Some(View::Bpf) || server::lends() {
+        return (None, None);
+    }
+    own_bpf_status()
 }
 
 #[cfg(feature = "bpf")]
-fn bpf_status() -> (Option<String>, Option<&'static str>) {
+fn own_bpf_status() -> (Option<String>, Option<&'static str>) {
     match bpf::Observer::load() {
         Ok(_) => (None, None),
-        Err(error @ bpf::Error::NotPermitted) => {
-            (Some(error.to_string()), Some("run as root, or grant the capabilities cap_bpf and cap_perfmon"))
-        }
+        Err(error @ bpf::Error::NotPermitted) => (
+            Some(error.to_string()),
+            Some(
+                "run as root, or grant the capabilities cap_bpf and cap_perfmon;\nor, as root, start wakefuld: it lends its programs an observer",
+            ),
+        ),
         Err(error) => (Some(error.to_string()), None),
     }
 }
 
 #[cfg(not(feature = "bpf"))]
-fn bpf_status() -> (Option<String>, Option<&'static str>) {
-    (Some("this build is without it".into()), Some("build with the cargo feature bpf"))
+fn own_bpf_status() -> (Option<String>, Option<&'static str>) {
+    (
+        Some("this build loads none, and no processor server lends one".into()),
+        Some("as root, start wakefuld, built with the cargo feature bpf; or build with it here"),
+    )
 }
 
 /// The signal that ends whoever opens an event, if one does: a seccomp filter may kill. Tried in a child.
@@ -138,16 +143,17 @@ pub fn report() -> Report {
     };
     let live = registry::live();
     let (registered, unseen, turned_away) = live.map_or((0, 0, 0), |registry| registry.census());
+    let chosen = live.map(|registry| registry.view());
     Report {
         requested: Request::from_environment(),
-        chosen: live.map(|registry| registry.view()),
+        chosen,
         init_error: init_error(),
         views: vec![
             status(
                 View::Bpf,
                 "bpf",
-                "root, or CAP_BPF and CAP_PERFMON, when loaded; Linux 5.17 with BTF (5.19 without privilege afterwards)",
-                bpf_status(),
+                "root, or CAP_BPF and CAP_PERFMON, when loaded, or a wakefuld that lends its observer; Linux 5.17 with BTF (5.19 without privilege afterwards)",
+                bpf_status(chosen),
             ),
             status(
                 View::Perf,

@@ -4,12 +4,13 @@
 //! Nothing here is needed for a lock. Without a server [`Connection::open`] fails and all else stays as it is.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
 
 use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, SOCKET_VARIABLE, VERSION};
-pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET};
+pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THREADS};
 
 use platform::Platform;
 
@@ -23,6 +24,8 @@ pub enum Error {
     NoServer,
     /// The server said no, for this reason; the number is the limit that it names with some.
     Refused(Refusal, u32),
+    /// The path of the socket is longer than the kernel takes.
+    LongPath,
     /// Another version of the server, or none at all, answers at the socket.
     Foreign,
     /// The connection broke.
@@ -34,6 +37,11 @@ impl std::fmt::Display for Error {
         match self {
             Self::NoServer => write!(f, "no processor server runs;\nas root, `wakefuld` starts one"),
             Self::Foreign => write!(f, "what answers there is no wakefuld of this version;\nrestart it"),
+            Self::LongPath => write!(
+                f,
+                "the path in {SOCKET_VARIABLE} has more than the {SOCKET_PATH} bytes that a socket's may have;\n\
+                 give wakefuld a --folder with a shorter one, or name it through a symbolic link"
+            ),
             Self::Io(error) => write!(f, "the processor server does not answer: {error}"),
             Self::Refused(why, limit) => match why {
                 Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
@@ -58,6 +66,13 @@ impl std::fmt::Display for Error {
                 Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
                 Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
                 Refusal::NoProcess => write!(f, "there is no such process of yours"),
+                Refusal::Elsewhere => write!(
+                    f,
+                    "it runs in a control group that the server may not take it from:\n\
+                     only those of enforcement.group, in /etc/wakeful/wakefuld.toml"
+                ),
+                Refusal::NoObserver => write!(f, "the processor server has no observer; its log says why"),
+                Refusal::Again => write!(f, "the process has an arena of the processor server already"),
                 Refusal::Failed => write!(
                     f,
                     "the server could not do it; its log says why:\n`journalctl -u wakefuld`, or its standard error"
@@ -69,8 +84,19 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// The greatest length of a socket's path.
+const SOCKET_PATH: usize = 107;
+/// Descriptors of one message, at most.
+pub const DESCRIPTORS: usize = 3;
+
+/// An environment variable, unless the program has more rights than whoever has started it.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    // SAFETY: a number.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 { None } else { std::env::var(name).ok() }
+}
+
 fn path() -> String {
-    std::env::var(SOCKET_VARIABLE).unwrap_or_else(|_| SOCKET.to_owned())
+    variable(SOCKET_VARIABLE).unwrap_or_else(|| SOCKET.to_owned())
 }
 
 /// A connection to the server.
@@ -94,10 +120,11 @@ impl Connection {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at(path: &str) -> Result<Self, Error> {
-        Self::open_by(path, 0)
+        Self::open_by(path, 0, None)
     }
 
-    fn open_by(path: &str, flags: libc::c_int) -> Result<Self, Error> {
+    /// With flags for the socket, and a limit to how long anything on it may take.
+    fn open_by(path: &str, flags: libc::c_int, patience: Option<Duration>) -> Result<Self, Error> {
         // SAFETY: plain numbers; the descriptor is new and ours.
         let socket = unsafe {
             let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags, 0);
@@ -110,7 +137,17 @@ impl Connection {
         let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
         if path.len() >= address.sun_path.len() {
-            return Err(Error::Io(io::ErrorKind::InvalidInput.into()));
+            return Err(Error::LongPath);
+        }
+        if let Some(patience) = patience {
+            let time = libc::timeval { tv_sec: 0, tv_usec: patience.as_micros() as libc::suseconds_t };
+            for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+                let length = size_of_val(&time) as libc::socklen_t;
+                // SAFETY: the time lives and is of this length.
+                unsafe {
+                    libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const time).cast(), length)
+                };
+            }
         }
         for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
             *to = from as libc::c_char;
@@ -133,12 +170,21 @@ impl Connection {
     /// # Errors
     /// If the server refuses, or is gone.
     pub fn ask(&mut self, request: Message) -> Result<(Message, Option<OwnedFd>), Error> {
+        let (answer, [fd, ..]) = self.ask_for(request)?;
+        Ok((answer, fd))
+    }
+
+    /// As [`Self::ask`], with all descriptors that come.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask_for(&mut self, request: Message) -> Result<(Message, [Option<OwnedFd>; DESCRIPTORS]), Error> {
         self.tag = self.tag.wrapping_add(1).max(1);
         self.send(&Message { tag: self.tag, ..request })?;
         loop {
-            let (answer, fd) = self.receive()?;
+            let (answer, fds) = self.receive_with()?;
             if answer.tag == self.tag {
-                return Ok((answer, fd));
+                return Ok((answer, fds));
             }
         }
     }
@@ -160,11 +206,16 @@ impl Connection {
     /// # Errors
     /// If the server refuses, or is gone.
     pub fn receive(&mut self) -> Result<(Message, Option<OwnedFd>), Error> {
+        let (message, [fd, ..]) = self.receive_with()?;
+        Ok((message, fd))
+    }
+
+    fn receive_with(&mut self) -> Result<(Message, [Option<OwnedFd>; DESCRIPTORS]), Error> {
         let mut bytes = [0u8; size_of::<Message>() + 1];
         let mut room = [0u64; 8];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         // SAFETY: the message describes live memory; the kernel writes the control data, and the descriptor is new and ours.
-        let (length, fd) = unsafe {
+        let (length, fds) = unsafe {
             let mut header: libc::msghdr = core::mem::zeroed();
             header.msg_iov = &raw mut part;
             header.msg_iovlen = 1;
@@ -177,9 +228,18 @@ impl Connection {
                 }
             };
             let control = libc::CMSG_FIRSTHDR(&header);
-            let fd = (length >= 0 && !control.is_null() && (*control).cmsg_type == libc::SCM_RIGHTS)
-                .then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<i32>().read_unaligned()));
-            (length, fd)
+            let mut fds = [const { None }; DESCRIPTORS];
+            if length >= 0 && !control.is_null() && (*control).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = (*control).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                for index in 0..bytes / size_of::<i32>() {
+                    let fd = OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<i32>().add(index).read_unaligned());
+                    // One too many is closed.
+                    if let Some(place) = fds.get_mut(index) {
+                        *place = Some(fd);
+                    }
+                }
+            }
+            (length, fds)
         };
         let length = usize::try_from(length).map_err(|_| Error::Io(io::Error::last_os_error()))?;
         if length == 0 {
@@ -187,7 +247,7 @@ impl Connection {
         }
         match Message::from_bytes(&bytes[..length]) {
             Some((message, Kind::Refused)) => Err(Error::Refused(Refusal::from_u32(message.error), message.most)),
-            Some((message, _)) => Ok((message, fd)),
+            Some((message, _)) => Ok((message, fds)),
             None => Err(Error::Foreign),
         }
     }
@@ -243,7 +303,7 @@ pub(crate) fn offer(count: u32) {
         return;
     }
     let kind = if count == 0 { Kind::WantBack } else { Kind::Spare };
-    let told = Connection::open_by(&path(), libc::SOCK_NONBLOCK)
+    let told = Connection::open_by(&path(), libc::SOCK_NONBLOCK, None)
         .and_then(|connection| connection.send(&Message { count, ..Message::new(kind) }));
     if told.is_ok() {
         *offered = count;
@@ -255,31 +315,35 @@ static BLOCK: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
 /// The generation of it that was seen last.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
-/// Follows a block: from now on a change of the partition is noticed at the next look
-/// ([`platform::Platform::refresh_processors`]), and not only once a second. False if the descriptor is no block's.
-fn follow(fd: BorrowedFd<'_>) -> bool {
+/// A page of the server's, read-only and for good; `None` if it is none.
+fn map<T>(fd: BorrowedFd<'_>) -> Option<&'static T> {
+    const { assert!(size_of::<T>() <= BLOCK_SIZE) };
     // SAFETY: zeros are a valid stat, which the call fills.
     let size = unsafe {
         let mut about: libc::stat = core::mem::zeroed();
         if libc::fstat(fd.as_raw_fd(), &mut about) == 0 { about.st_size } else { 0 }
     };
     if size != BLOCK_SIZE as libc::off_t {
-        return false;
+        return None;
     }
-    // SAFETY: a mapping of its own, of a file that is so long and that the server never truncates; read-only, and never unmapped if it is a block.
+    // SAFETY: a mapping of its own, of a file that is so long and that the server never truncates.
     unsafe {
         let start = libc::mmap(core::ptr::null_mut(), BLOCK_SIZE, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0);
-        if start == libc::MAP_FAILED {
-            return false;
-        }
-        let block = &*start.cast::<Block>();
-        if block.magic.load(Relaxed) != MAGIC || block.version.load(Relaxed) != VERSION {
-            libc::munmap(start, BLOCK_SIZE);
-            return false;
-        }
-        // ORDER: Release, pairs with the Acquire in `changed`.
-        BLOCK.store(start.cast(), Release);
+        (start != libc::MAP_FAILED).then(|| &*start.cast::<T>())
     }
+}
+
+/// Follows a block: from now on a change of the partition is noticed at the next look
+/// ([`platform::Platform::refresh_processors`]), and not only once a second. False if the descriptor is no block's.
+fn follow(fd: BorrowedFd<'_>) -> bool {
+    let Some(block) = map::<Block>(fd) else { return false };
+    if block.magic.load(Relaxed) != MAGIC || block.version.load(Relaxed) != VERSION {
+        // SAFETY: our mapping, which nobody else knows.
+        unsafe { libc::munmap(core::ptr::from_ref(block).cast_mut().cast(), BLOCK_SIZE) };
+        return false;
+    }
+    // ORDER: Release, pairs with the Acquire in `changed`.
+    BLOCK.store(core::ptr::from_ref(block).cast_mut(), Release);
     MEMBER.store(registry::generation(), Relaxed);
     true
 }
@@ -290,7 +354,7 @@ pub fn inherit() {
     if !BLOCK.load(Relaxed).is_null() {
         return;
     }
-    let number = std::env::var(PARTITION_VARIABLE).ok().and_then(|text| text.parse::<i32>().ok());
+    let number = variable(PARTITION_VARIABLE).and_then(|text| text.parse::<i32>().ok());
     // SAFETY: F_GETFD changes nothing.
     let Some(number) = number.filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) else { return };
     // SAFETY: open, as was just seen.
@@ -320,4 +384,35 @@ pub fn partition() -> Option<&'static abi::Partition> {
     let block = BLOCK.load(Acquire);
     // SAFETY: null, or never unmapped.
     unsafe { block.as_ref() }.map(|block| &block.partition).filter(|partition| partition.processors.load(Relaxed) > 0)
+}
+
+/// COST: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+fn hurried() -> Result<Connection, Error> {
+    Connection::open_by(&path(), 0, Some(PATIENCE))
+}
+
+/// Asks the server of this machine for an arena that its observer fills, and for the server's life.
+///
+/// # Errors
+/// If there is no server, or it will not.
+pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
+    let (_, [arena, enrol, life]) = hurried()?.ask_for(Message::new(Kind::Observe))?;
+    let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
+    let observer = bpf::Observer::given(arena, enrol).map_err(|error| Error::Io(io::Error::other(error)))?;
+    Ok((observer, map(life.as_fd()).ok_or(Error::Foreign)?))
+}
+
+/// Does the server of this machine lend programs its observer?
+pub(crate) fn lends() -> bool {
+    let ask = || {
+        let mut connection = hurried()?;
+        let mut message = connection.ask(Message::new(Kind::Status))?.0;
+        while message.kind == Kind::Entry as u32 {
+            message = connection.receive()?.0;
+        }
+        Ok::<_, Error>(message.observed == 1)
+    };
+    ask().unwrap_or(false)
 }

@@ -66,7 +66,6 @@ mod rwlock;
 mod rwlock_choice;
 mod sem;
 mod spin;
-#[cfg(feature = "bpf")]
 mod thread;
 mod tid;
 mod time;
@@ -77,7 +76,6 @@ use linux::view::View;
 /// knows the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_preload_view() -> *const core::ffi::c_char {
-    #[cfg(feature = "bpf")]
     thread::before_first();
     match linux::view() {
         View::Bpf => c"bpf",

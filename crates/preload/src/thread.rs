@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pthread_create` and `thrd_create`: the moment to load the privileged view. Only in builds that have it.
+//! `pthread_create` and `thrd_create`: the moment to get the privileged view. Builds with the feature `bpf` load it, if they may; all ask the
+//! processor server for it, if there is one.
 //!
-//! **When.** Loading the observer takes about 10 ms and allocates, which no lock operation may do, so it cannot wait until a thread first
+//! **When.** Loading the observer takes about 10 ms, asking some tenths of one, and both allocate, which no lock operation may do, so it cannot wait until a thread first
 //! waits. Program start would be safe, but most programs that a preloaded library comes into (shells, compilers, what they
 //! execute) never have a second thread. The first creation of a thread is the last moment at which nobody waits yet: threads
 //! register when they first wait for each other, so all of them, the first one included, register with the view that was loaded here.

@@ -39,6 +39,9 @@
 //! Where it is refused the locks work all the same, by what they can see for themselves. The environment
 //! variable `WAKEFUL_VIEW`, read once when the first thread waits, can be set to `none` to do without.
 //!
+//! Where a processor server runs (`wakefuld`), a program that calls [`init`] gets the view `bpf` from it, with no privilege either: an eBPF program in the
+//! kernel then says more, for less at each context switch.
+//!
 //! What the kernel tells is a hint, late at times and at times missing. A wrong one costs time, never exclusion.
 //!
 //! # Cost
@@ -61,6 +64,14 @@ pub mod raw;
 mod rwlock;
 mod semaphore;
 mod time;
+
+/// Asks the processor server for its view of this program's threads, if there is one, waiting for it for no longer than a twentieth of a second. For the beginning of
+/// `main`: once a thread has waited for a lock it changes nothing. If the server ends, the program goes over to the view that it would have had without.
+///
+/// Programs that `wakeful run` starts need not call it.
+pub fn init() {
+    linux::init();
+}
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use daemon::kernel::{Kernel, Linux, Mapped, Peer, Set, parse, show};
+use daemon::kernel::{ARENA_SIZE, Arena, Kernel, Life, Linux, Mapped, Peer, Set, parse, show};
 use daemon::partitions::EXPEDITE;
 
 pub const V1: &str = "/simulated/v1";
@@ -30,6 +30,8 @@ pub struct State {
     pub masks: BTreeMap<u32, Set>,
     pub online: Set,
     pub expedited: bool,
+    /// By the observer's slot.
+    pub observed: BTreeMap<u32, bool>,
     /// Calls until the one that fails; 0: none does.
     pub fails_in: u32,
     /// The call that has failed.
@@ -180,9 +182,9 @@ impl Kernel for Simulated {
         self.real.receive(connection, into)
     }
 
-    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.call("send")?;
-        self.real.send(connection, packet, fd)
+        self.real.send(connection, packet, fds)
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
@@ -217,6 +219,20 @@ impl Kernel for Simulated {
         }
         if file == Path::new(EXPEDITE) {
             return Ok(if self.state.lock().unwrap().expedited { "1\n" } else { "0\n" }.into());
+        }
+        if let Some(process) = file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
+            && file.ends_with("cgroup")
+        {
+            let state = self.state.lock().unwrap();
+            let of = |mount: &str| {
+                let group = state
+                    .groups
+                    .iter()
+                    .find(|(path, group)| path.starts_with(mount) && group.processes.contains(&process));
+                let path = group.and_then(|(path, _)| path.strip_prefix(mount).ok()).unwrap_or(Path::new(""));
+                format!("/{}", path.display())
+            };
+            return Ok(format!("2:cpu:/elsewhere\n1:cpuset:{}\n0::{}\n", of(V1), of(V2)));
         }
         match file.strip_prefix("/sys/devices/system/cpu") {
             Ok(rest) if rest == Path::new("online") => Ok(show(&self.state.lock().unwrap().online)),
@@ -307,6 +323,42 @@ impl Kernel for Simulated {
         self.call("affinity")?;
         let state = self.state.lock().unwrap();
         Ok(state.masks.get(&thread).unwrap_or(&state.online).clone())
+    }
+
+    fn load_observer(&self) -> io::Result<()> {
+        self.call("load_observer")?;
+        self.state.lock().unwrap().observed.clear();
+        Ok(())
+    }
+
+    fn prepare(&self, slot: u32) -> io::Result<(Arena, [OwnedFd; 2])> {
+        self.call("prepare")?;
+        let file = tempfile::tempfile()?;
+        file.set_len(ARENA_SIZE as u64)?;
+        self.state.lock().unwrap().observed.insert(slot, false);
+        let arena = OwnedFd::from(file);
+        Ok((Arena::map(arena.as_fd(), slot)?, [arena, std::fs::File::open("/dev/null")?.into()]))
+    }
+
+    fn admit(&self, _: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
+        self.call("admit")?;
+        *self.state.lock().unwrap().observed.get_mut(&slot).ok_or(os(libc::ENOENT))? = true;
+        Ok(())
+    }
+
+    fn release(&self, slot: u32) -> io::Result<()> {
+        self.call("release")?;
+        self.state.lock().unwrap().observed.remove(&slot).map(drop).ok_or(os(libc::ENOENT))
+    }
+
+    fn exists(&self, arena: u32) -> io::Result<bool> {
+        self.call("exists")?;
+        Ok(self.state.lock().unwrap().observed.contains_key(&arena))
+    }
+
+    fn live(&self, file: &Path) -> io::Result<Life> {
+        self.call("live")?;
+        self.real.live(file)
     }
 
     fn now(&self) -> Duration {

@@ -15,7 +15,6 @@ pub const VARIABLE: &str = "WAKEFUL_VIEW";
 
 /// A thread's places in the registry.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(feature = "bpf"), allow(dead_code))] // what only that view uses
 pub struct Slot {
     pub(crate) id: ThreadId,
     pub(crate) block: &'static Thread,
@@ -88,8 +87,7 @@ impl Request {
         }
     }
 
-    /// May loading the bpf view be tried?
-    #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
+    /// May the bpf view be tried?
     pub(crate) fn allows_bpf(self) -> bool {
         matches!(self, Self::Auto | Self::Only(View::Bpf))
     }
