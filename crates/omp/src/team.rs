@@ -178,12 +178,9 @@ impl Team {
     }
 
     fn unreserve(&self) {
-        let reserved = self.reserved.replace(0);
         // SAFETY: as above.
-        if reserved > 0
-            && let Some(busy) = unsafe { self.busy.get().as_ref() }
-        {
-            busy.fetch_sub(reserved, Relaxed);
+        if let Some(busy) = unsafe { self.busy.get().as_ref() } {
+            busy.fetch_sub(self.reserved.replace(0), Relaxed);
         }
     }
 
