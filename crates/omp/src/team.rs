@@ -62,6 +62,12 @@ unsafe impl Sync for Member {}
 // SAFETY: it points to nothing that is a thread's own.
 unsafe impl Send for Member {}
 
+/// Where the members meet, with what the first of them to come to a `single` writes: whoever came last had the line, and it is wanted at the barrier again.
+pub struct Meeting {
+    barrier: BWakeful<Linux>,
+    pub single: AtomicU32,
+}
+
 /// A team: one for a region at a time.
 pub struct Team {
     // Written by the primary thread between regions.
@@ -94,8 +100,7 @@ pub struct Team {
     members: UnsafeCell<Vec<Box<Member>>>,
     generation: Cell<u32>,
     // Written in regions.
-    barrier: Apart<BWakeful<Linux>>,
-    pub single: Apart<AtomicU32>,
+    pub meeting: Apart<Meeting>,
     pub copyprivate: AtomicPtr<c_void>,
     /// Of LLVM's interface: what the tasks of the region, and of its worksharing construct, reduce.
     pub task_reductions: [AtomicPtr<c_void>; 2],
@@ -142,8 +147,7 @@ impl Team {
             reserved: Cell::new(0),
             members: UnsafeCell::new(vec![Member::new(0)]),
             generation: Cell::new(0),
-            barrier: Apart(BWakeful::new(1)),
-            single: Apart::default(),
+            meeting: Apart(Meeting { barrier: BWakeful::new(1), single: AtomicU32::new(0) }),
             copyprivate: AtomicPtr::default(),
             task_reductions: Default::default(),
             tasks: Tasks::default(),
@@ -245,7 +249,7 @@ impl Team {
     /// Somebody more is to run tasks, of those who wait at a barrier.
     pub fn call_for_tasks(&self) {
         self.tasks.call();
-        self.barrier.0.summon(1);
+        self.meeting.0.barrier.summon(1);
         // SAFETY: the pool's, which has this team; an initial thread's has none.
         let fork = unsafe { self.fork.as_ref() };
         if let Some(fork) = fork {
@@ -262,12 +266,12 @@ impl Team {
     /// A party more to the barrier, while tasks are not done.
     pub fn hold(&self) {
         // Room for it is left by `MOST_THREADS`.
-        self.barrier.0.join();
+        self.meeting.0.barrier.join();
     }
 
     /// The last task is done.
     pub fn let_go(&self) {
-        self.barrier.0.arrive_and_drop();
+        self.meeting.0.barrier.arrive_and_drop();
     }
 
     /// Waits for all members, and for all tasks.
@@ -277,7 +281,7 @@ impl Team {
         match self.size() {
             1 => self.tasks.finish(self, thread),
             _ if self.is_alone() => {}
-            _ => self.wait_at(&self.barrier.0, thread, || false),
+            _ => self.wait_at(&self.meeting.0.barrier, thread, || false),
         }
     }
 
@@ -457,7 +461,7 @@ impl Pool {
 
     #[cold]
     fn resize(&self, size: u32) {
-        let (barrier, was) = (&self.team.barrier.0, self.parties.replace(size));
+        let (barrier, was) = (&self.team.meeting.0.barrier, self.parties.replace(size));
         (was..size).for_each(|_| _ = barrier.join());
         (size..was).for_each(|_| barrier.arrive_and_drop());
         // SAFETY: between regions.
@@ -754,7 +758,7 @@ impl Team {
         let first = self.member(0);
         first.constructs.set(0);
         first.singles.set(0);
-        self.single.0.store(0, Relaxed);
+        self.meeting.0.single.store(0, Relaxed);
         self.shares.iter().enumerate().for_each(|(index, share)| share.renew(index));
     }
 

@@ -570,6 +570,10 @@ impl<P: Platform> BWakeful<P> {
         let began = P::now_ns();
         loop {
             let moved = self.meets_another() && P::migrate(None);
+            if moved {
+                // Where we are now, or the other would leave as well.
+                self.meets_another();
+            }
             if moved || self.mood.load(Relaxed) & TOGETHER == 0 {
                 for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
                     if done() {
