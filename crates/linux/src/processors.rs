@@ -139,7 +139,8 @@ fn look_again(now: u64, due: u64, partition: Option<u32>) -> bool {
     changed
 }
 
-/// See [`platform::Platform::migrate`]. Some microseconds, and the wait for the other processor.
+/// See [`platform::Platform::migrate`]. Some microseconds, and the wait for the other processor. Who sets this thread's affinity from outside at
+/// the same moment may find it undone.
 pub fn migrate(to: Option<u32>) -> bool {
     let _errno = futex::Errno::save();
     let allowed = Mask::of(0);

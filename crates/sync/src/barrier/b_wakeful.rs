@@ -570,6 +570,10 @@ impl<P: Platform> BWakeful<P> {
         let began = P::now_ns();
         loop {
             let moved = self.meets_another() && P::migrate(None);
+            if moved {
+                // Where we are now, or the other would leave as well.
+                self.meets_another();
+            }
             if moved || self.mood.load(Relaxed) & TOGETHER == 0 {
                 for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
                     if done() {
@@ -741,6 +745,12 @@ impl<P: Platform> BWakeful<P> {
     pub fn await_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
         let done = || self.is_over(entered.episode) || called();
         self.await_release(entered.others, &done, &|| self.sleep(entered.episode, &called));
+        self.is_over(entered.episode)
+    }
+
+    /// As [`BWakeful::await_or`], asleep at once.
+    pub fn sleep_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
+        self.sleep(entered.episode, &called);
         self.is_over(entered.episode)
     }
 
