@@ -14,7 +14,7 @@ pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THR
 
 use platform::Platform;
 
-use crate::{Linux, registry};
+use crate::Linux;
 
 /// Why there is no answer that helps.
 #[derive(Debug)]
@@ -289,8 +289,8 @@ pub fn leave() -> Result<(), Error> {
 /// How many processors this process has said it can spare. Written under [`SPEAKS`].
 static OFFERED: AtomicU32 = AtomicU32::new(0);
 static SPEAKS: Mutex<()> = Mutex::new(());
-/// [`registry::generation`] of the process that is the server's, not of a forked child.
-static MEMBER: AtomicU32 = AtomicU32::new(u32::MAX);
+/// The process that is the server's, not a forked child. (Not the registry's generation: to ask for it makes a registry, before its view is chosen.)
+static MEMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Tells the server how many of the partition's processors this process can spare for now, if it has a partition and it is another number than before. Waits for
 /// nobody: a server that is gone, or too busy to let us in, hears it the next time.
@@ -298,7 +298,7 @@ static MEMBER: AtomicU32 = AtomicU32::new(u32::MAX);
 /// Each time by a connection of its own: a program may close all descriptors but its own at any time, and give their numbers to others.
 /// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on them that had them lent.
 pub fn offer(count: u32) {
-    if BLOCK.load(Relaxed).is_null() || MEMBER.load(Relaxed) != registry::generation() {
+    if BLOCK.load(Relaxed).is_null() || MEMBER.load(Relaxed) != std::process::id() {
         return;
     }
     // Of two threads that speak at once the server hears last whom we remember.
@@ -354,7 +354,7 @@ fn follow(fd: BorrowedFd<'_>) -> bool {
     }
     // ORDER: Release, pairs with the Acquire in `changed`.
     BLOCK.store(core::ptr::from_ref(block).cast_mut(), Release);
-    MEMBER.store(registry::generation(), Relaxed);
+    MEMBER.store(std::process::id(), Relaxed);
     true
 }
 
