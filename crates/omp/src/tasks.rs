@@ -951,6 +951,15 @@ pub(crate) unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void)
     await_predecessors(me(), &unsafe { Dependence::all(list) });
 }
 
+/// A task that does nothing, for others to wait for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_taskwait_depend_nowait(list: *const *const c_void) {
+    unsafe extern "C" fn nothing(_: *mut c_void) {}
+    let none = ptr::null_mut();
+    // SAFETY: the compiler's; there are no arguments.
+    unsafe { spawn(nothing, none, None, (0, 1), true, DEPEND, list, 0, ptr::null_mut()) };
+}
+
 /// All tasks are tied, and a thread that yields may run nothing but children, of which it runs the newest.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_taskyield() {
@@ -1018,7 +1027,7 @@ pub fn group_is_cancelled(thread: &Thread) -> bool {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
+pub(crate) unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
     // SAFETY: a task that waits for this.
     unsafe { &*event }.part_done();
 }

@@ -47,6 +47,22 @@ fn routines() {
 }
 
 #[test]
+fn limit() {
+    conforms("limit.c", &[("OMP_THREAD_LIMIT", "5")]);
+}
+
+#[test]
+fn fortran() {
+    conforms("fortran.c", &[("OMP_PLACES", "threads")]);
+}
+
+#[test]
+fn passive() {
+    conforms("parallel.c", &[("OMP_WAIT_POLICY", "passive")]);
+    conforms("tasks.c", &[("OMP_WAIT_POLICY", "passive")]);
+}
+
+#[test]
 fn tasks() {
     conforms("tasks.c", &[]);
 }
