@@ -66,6 +66,7 @@ impl std::fmt::Display for Error {
                 Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
                 Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
                 Refusal::NoProcess => write!(f, "there is no such process of yours"),
+                Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
                 Refusal::Elsewhere => write!(
                     f,
                     "it runs in a control group that the server may not take it from:\n\
@@ -389,6 +390,9 @@ pub fn partition() -> Option<&'static abi::Partition> {
 /// COST: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// Of many that ask at once, some have to ask again.
+const TRIES: u32 = 5;
+
 fn hurried() -> Result<Connection, Error> {
     Connection::open_by(&path(), 0, Some(PATIENCE))
 }
@@ -398,7 +402,17 @@ fn hurried() -> Result<Connection, Error> {
 /// # Errors
 /// If there is no server, or it will not.
 pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
-    let (_, [arena, enrol, life]) = hurried()?.ask_for(Message::new(Kind::Observe))?;
+    let mut connection = hurried()?;
+    let mut tries = 0;
+    let (_, [arena, enrol, life]) = loop {
+        match connection.ask_for(Message::new(Kind::Observe)) {
+            Err(Error::Refused(Refusal::Later, _)) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PATIENCE / TRIES);
+            }
+            answer => break answer?,
+        }
+    };
     let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
     let observer = bpf::Observer::given(arena, enrol).map_err(|error| Error::Io(io::Error::other(error)))?;
     Ok((observer, map(life.as_fd()).ok_or(Error::Foreign)?))
