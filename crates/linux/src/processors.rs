@@ -109,16 +109,20 @@ fn first_look() -> u32 {
 pub fn refresh(now_ns: Option<u64>) -> bool {
     let now = now_ns.unwrap_or_else(futex::coarse_ns);
     let due = LAST.next_ns.load(Relaxed);
-    (now >= due || server::changed()) && look_again(now, due)
+    let changed = server::changed();
+    (now >= due || changed.is_some()) && look_again(now, due, changed)
 }
 
 #[cold]
 #[inline(never)]
-fn look_again(now: u64, due: u64) -> bool {
+fn look_again(now: u64, due: u64, partition: Option<u32>) -> bool {
     let was = available();
     // One of those who find that it is time.
     if LAST.next_ns.compare_exchange(due, now + AGAIN_NS, Relaxed, Relaxed).is_err() {
         return false;
+    }
+    if let Some(generation) = partition {
+        server::seen(generation);
     }
     let _errno = futex::Errno::save();
     // HINT: who looks for more than a second may put an old number back, until the next look.
