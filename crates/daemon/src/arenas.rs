@@ -23,12 +23,14 @@ use abi::server::{Refusal, THREADS};
 use abi::{Priority, RunState, Wish};
 use tracing::{info, warn};
 
-use crate::kernel::{Arena, Kernel, Life};
+use crate::kernel::{Arena, Kernel, Life, Prepared};
 
 /// Slots of the observer, of which 0 is nobody's.
 pub const SLOTS: u32 = 4096;
 /// COST: of a process that has just ended, a thread may still be on its way off its processor, and would be counted in its slot's next arena.
 const REST: Duration = Duration::from_secs(1);
+/// COST: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody should wait; half a MB of the kernel's memory each.
+const READY: usize = 16;
 /// COST: an arena is looked at this often, however often somebody asks: a full one takes some tens of microseconds.
 const LOOK: Duration = Duration::from_millis(200);
 /// COST: threads take the first free block, so behind so many free ones there are no others to speak of.
@@ -64,6 +66,9 @@ pub struct Arenas {
     life: Option<Life>,
     /// Free slots, with the time from when on they are.
     free: VecDeque<(u32, Duration)>,
+    /// Arenas that nobody has yet, and how many more are ordered.
+    ready: VecDeque<(u32, Arena, [OwnedFd; 2])>,
+    ordered: usize,
     lent: BTreeMap<u64, Lent>,
     by_process: HashMap<u32, u64>,
     /// Of processes that have ended: user and arena.
@@ -76,7 +81,9 @@ impl Arenas {
         match kernel.load_observer() {
             Ok(()) => {
                 let free = (1..SLOTS).map(|slot| (slot, Duration::ZERO)).collect();
-                Self { loaded: true, free, ..Self::default() }
+                let mut arenas = Self { loaded: true, free, ..Self::default() };
+                arenas.refill(kernel);
+                arenas
             }
             Err(error) => {
                 warn!("no observer, so programs get the views that they can have without: {error}");
@@ -119,30 +126,60 @@ impl Arenas {
         if let Some(limit) = limit.filter(|&limit| has >= limit as usize) {
             return Ok(Err((Refusal::Crowd, limit)));
         }
-        let now = kernel.now();
-        if self.free.front().is_none_or(|&(_, from)| from > now) {
-            return Ok(Err((Refusal::Crowd, SLOTS - 1)));
-        }
         let life = self.life(kernel, life)?;
         let pidfd = asker.pidfd.try_clone_to_owned()?;
-        let (slot, _) = self.free.pop_front().expect("it is there");
-        let made = kernel.prepare(slot).and_then(|(arena, [map, enrol])| {
-            kernel.admit(asker.pidfd, slot)?;
-            kernel.watch(pidfd.as_fd(), asker.token)?;
-            Ok((arena, [map, enrol, life]))
-        });
-        let (arena, fds) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                self.give_back(kernel, slot);
-                return Err(error);
-            }
+        self.refill(kernel);
+        let Some((slot, arena, [map, enrol])) = self.ready.pop_front() else {
+            let (why, limit) = if self.ordered > 0 { (Refusal::Later, 0) } else { (Refusal::Crowd, SLOTS - 1) };
+            return Ok(Err((why, limit)));
         };
+        self.refill(kernel);
+        if let Err(error) = kernel.admit(asker.pidfd, slot).and_then(|()| kernel.watch(pidfd.as_fd(), asker.token)) {
+            self.give_back(kernel, slot);
+            return Err(error);
+        }
         info!(process = asker.process, slot, "is observed");
         let Asker { process, user, token, .. } = *asker;
         self.lent.insert(token, Lent { process, user, pidfd, slot, arena, image, seen: Default::default() });
         self.by_process.insert(process, token);
-        Ok(Ok(fds))
+        Ok(Ok([map, enrol, life]))
+    }
+
+    /// Arenas that are being made.
+    pub fn ordered(&mut self, kernel: &impl Kernel) -> u32 {
+        if self.loaded {
+            self.refill(kernel);
+        }
+        self.ordered as u32
+    }
+
+    /// Sees to it that arenas are ready.
+    fn refill(&mut self, kernel: &impl Kernel) {
+        while self.ordered > 0 {
+            match kernel.prepared() {
+                Ok(Some(Prepared { slot, arena })) => {
+                    self.ordered -= 1;
+                    match arena {
+                        Ok((arena, fds)) => self.ready.push_back((slot, arena, fds)),
+                        Err(error) => {
+                            warn!("cannot make an arena: {error}");
+                            self.free.push_back((slot, kernel.now() + REST));
+                        }
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => return warn!("cannot make arenas: {error}"),
+            }
+        }
+        let now = kernel.now();
+        while self.ready.len() + self.ordered < READY && self.free.front().is_some_and(|&(_, from)| from <= now) {
+            let (slot, from) = self.free.pop_front().expect("it is there");
+            if let Err(error) = kernel.prepare(slot) {
+                self.free.push_back((slot, from));
+                return warn!("cannot order an arena: {error}");
+            }
+            self.ordered += 1;
+        }
     }
 
     /// For programs to see whether we live.
@@ -173,17 +210,22 @@ impl Arenas {
     }
 
     fn give_back(&mut self, kernel: &impl Kernel, slot: u32) {
-        // If the kernel will not, the next arena of the slot takes the place of this one.
-        if let Err(error) = kernel.release(slot)
-            && error.kind() != io::ErrorKind::NotFound
-        {
+        if let Err(error) = kernel.release(slot) {
             warn!("cannot release slot {slot} of the observer: {error}");
         }
         self.free.push_back((slot, kernel.now() + REST));
     }
 
+    /// What is to be done now and then.
+    pub fn tidy(&mut self, kernel: &impl Kernel) {
+        self.forget_freed(kernel);
+        if self.loaded {
+            self.refill(kernel);
+        }
+    }
+
     /// Arenas that the kernel has freed count no longer.
-    pub fn forget_freed(&mut self, kernel: &impl Kernel) {
+    fn forget_freed(&mut self, kernel: &impl Kernel) {
         // Where that cannot be told, it counts.
         self.left.retain(|&(_, arena)| kernel.exists(arena).unwrap_or(true));
     }

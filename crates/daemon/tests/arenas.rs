@@ -104,7 +104,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wakefuld"));
         command.arg("--config").arg(self.0.path().join("config.toml")).arg("--folder").arg(self.0.path().join("run"));
         let server = Process::start(&mut command);
-        eventually("the server answers", || self.status().is_ok());
+        eventually("the server is ready", || self.status().is_ok_and(|(_, summary)| summary.lacks == 0));
         server
     }
 
@@ -237,7 +237,12 @@ const SECRET: u32 = 0x5ec7_e700;
 /// Asks the server by hand.
 fn arena() -> Result<[OwnedFd; DESCRIPTORS], Error> {
     let mut connection = Connection::open_at(&std::env::var(SERVER).unwrap())?;
-    connection.ask_for(Message::new(Kind::Observe)).map(|(_, fds)| fds.map(|fd| fd.expect("three descriptors")))
+    loop {
+        match connection.ask_for(Message::new(Kind::Observe)) {
+            Err(Error::Refused(Refusal::Later, _)) => std::thread::sleep(Duration::from_millis(5)),
+            answer => return answer.map(|(_, fds)| fds.map(|fd| fd.expect("three descriptors"))),
+        }
+    }
 }
 
 /// Says whether it got an arena, and the number of its descriptor.

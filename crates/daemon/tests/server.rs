@@ -357,6 +357,8 @@ fn each_call_may_fail() {
         "peer",
         "pidfd",
         "prepare",
+        "prepared",
+        "prepared later",
         "read",
         "receive",
         "release",

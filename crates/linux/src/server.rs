@@ -66,6 +66,7 @@ impl std::fmt::Display for Error {
                 Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
                 Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
                 Refusal::NoProcess => write!(f, "there is no such process of yours"),
+                Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
                 Refusal::Elsewhere => write!(
                     f,
                     "it runs in a control group that the server may not take it from:\n\
@@ -406,6 +407,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// COST: and for an answer about its processors: a move into a control group takes some 20 ms.
 const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Of many that ask at once, some have to ask again.
+const TRIES: u32 = 5;
+
 fn hurried(patience: Duration) -> Result<Connection, Error> {
     Connection::open_by(&path(), 0, Some(patience))
 }
@@ -415,7 +419,17 @@ fn hurried(patience: Duration) -> Result<Connection, Error> {
 /// # Errors
 /// If there is no server, or it will not.
 pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
-    let (_, [arena, enrol, life]) = hurried(PATIENCE)?.ask_for(Message::new(Kind::Observe))?;
+    let mut connection = hurried(PATIENCE)?;
+    let mut tries = 0;
+    let (_, [arena, enrol, life]) = loop {
+        match connection.ask_for(Message::new(Kind::Observe)) {
+            Err(Error::Refused(Refusal::Later, _)) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PATIENCE / TRIES);
+            }
+            answer => break answer?,
+        }
+    };
     let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
     let observer = bpf::Observer::given(arena, enrol).map_err(|error| Error::Io(io::Error::other(error)))?;
     Ok((observer, map(life.as_fd()).ok_or(Error::Foreign)?))
