@@ -80,6 +80,23 @@ fn cancel() {
     conforms_alone("cancel.c", &[], &[]);
 }
 
+/// LLVM's runtime hangs.
+#[test]
+fn cancelled() {
+    conforms_alone("cancelled.c", &[], &[]);
+}
+
+#[test]
+fn destructors() {
+    conforms("destructors.cc", &[]);
+}
+
+/// LLVM's runtime keeps all.
+#[test]
+fn depend() {
+    conforms_alone("depend.c", &[], &[]);
+}
+
 #[test]
 fn doacross() {
     conforms("doacross.c", &[]);

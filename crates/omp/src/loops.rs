@@ -351,6 +351,11 @@ impl Loop {
         }
     }
 
+    /// What it was in is made anew.
+    pub fn abandon(&self) {
+        self.share.set(None);
+    }
+
     pub fn leave(&self) {
         self.yield_turn();
         if let Some(share) = self.share() {

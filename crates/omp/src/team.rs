@@ -55,6 +55,8 @@ pub struct Member {
     /// The implicit task.
     pub task: Task,
     pub queue: Queue,
+    /// It runs whatever tasks there are.
+    pub runs_all: Cell<bool>,
 }
 
 // SAFETY: what is not atomic is used by the thread that is this member, and by the primary thread between regions; the barriers order them.
@@ -375,6 +377,7 @@ impl Member {
             around: Loop::default(),
             task: Task::implicit(),
             queue: Queue::default(),
+            runs_all: Cell::new(false),
         })
     }
 
@@ -584,9 +587,10 @@ extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
                 if episode.others() == 1 {
                     team.back.0.notify();
                 }
-                while !await_or(fork, &episode, || is_member && team.tasks.are_for_more()) {
-                    // Those of the region that is just ending.
-                    team.tasks.run_all(team, thread, || team.tasks.epoch() != forks);
+                // Those of the region that is just ending.
+                let over = || team.tasks.epoch() != forks;
+                while !await_or(fork, &episode, || is_member && team.tasks.are_for_more() && !over()) {
+                    team.tasks.run_all(team, thread, over);
                 }
             }
             forks = forks.wrapping_add(1);
@@ -701,6 +705,10 @@ unsafe fn begin_with(
     if combined.is_some() {
         team.open_combined();
     }
+    // Its barriers are counted anew.
+    if team.work_cancelled.load(Relaxed) != 0 {
+        team.work_cancelled.store(0, Relaxed);
+    }
     let bind = match (icv.bind, Bind::from_u32(flags & 7)) {
         (Bind::False, _) => Bind::False,
         (bind, None | Some(Bind::False)) => bind,
@@ -715,8 +723,10 @@ unsafe fn begin_with(
         }
         team.primary.set((thread.location.place(), thread.location.partition()));
     }
-    if size > 1 {
-        pool.release(size);
+    match size {
+        // The helpers' last one is over.
+        1 => team.tasks.begin_epoch(pool.forks.get().wrapping_add(1)),
+        _ => pool.release(size),
     }
     team.admit(thread, 0);
 }
@@ -760,6 +770,7 @@ impl Team {
         first.singles.set(0);
         self.meeting.0.single.store(0, Relaxed);
         self.shares.iter().enumerate().for_each(|(index, share)| share.renew(index));
+        self.members().iter().for_each(|member| [&member.work, &member.around].iter().for_each(|work| work.abandon()));
     }
 
     /// The group that all is in has no tasks any more when the region ends, which is waited for there.

@@ -83,6 +83,21 @@ fn cancel() {
 }
 
 #[test]
+fn cancelled() {
+    conforms("cancelled.c", &[]);
+}
+
+#[test]
+fn destructors() {
+    conforms("destructors.cc", &[]);
+}
+
+#[test]
+fn depend() {
+    conforms("depend.c", &[]);
+}
+
+#[test]
 fn doacross() {
     conforms("doacross.c", &[]);
 }
