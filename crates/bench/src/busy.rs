@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Foreign load: processes that only burn their processor.
+//! Foreign load: processes that only burn their processor, or other programs.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
-use crate::process;
+use crate::process::{self, Guard};
 
 /// Busy processes, until dropped.
 #[derive(Debug)]
@@ -50,5 +53,31 @@ impl Drop for Busy {
                 libc::waitpid(pid, std::ptr::null_mut(), 0);
             }
         }
+    }
+}
+
+/// Other programs, which end with this, whatever they have started.
+#[derive(Debug, Default)]
+pub struct Crowd(Option<Guard>, Vec<Child>);
+
+impl Crowd {
+    /// Starts a program so often, silent.
+    pub fn start(count: usize, program: &Path, arguments: &[&str]) -> io::Result<Self> {
+        let guard = Guard::start()?;
+        let group = guard.0;
+        let mut crowd = Self(Some(guard), Vec::with_capacity(count));
+        for _ in 0..count {
+            let mut command = Command::new(program);
+            command.args(arguments).process_group(group);
+            crowd.1.push(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        }
+        Ok(crowd)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Guard::kill_group);
+        self.1.iter_mut().for_each(|child| drop(child.wait()));
     }
 }

@@ -114,10 +114,14 @@ impl Contender {
         Ok(Self { label, lock: who.to_string(), preload: None, interposed_lock: None, view })
     }
 
+    /// One of the workload's own, in the environment that there is.
+    pub fn plain(name: &str) -> Self {
+        Self { label: name.to_string(), lock: name.to_string(), preload: None, interposed_lock: None, view: None }
+    }
+
     /// A view itself, by its name.
     pub fn view(name: &str) -> Self {
-        let (label, lock, view) = (name.to_string(), name.to_string(), Some(name.to_string()));
-        Self { label, lock, preload: None, interposed_lock: None, view }
+        Self { view: Some(name.to_string()), ..Self::plain(name) }
     }
 
     /// Gives a command the environment of this contender; what the environment already preloads stays.

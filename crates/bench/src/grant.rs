@@ -13,6 +13,7 @@ use linux::server::{Connection, Error, Kind, Message};
 use serde::Serialize;
 
 use crate::busy::Busy;
+use crate::workload::parallel::GRANT;
 
 /// What makes a processor another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -219,9 +220,7 @@ fn obey(connection: &mut Connection, line: &str) -> Result<Vec<u64>, Error> {
     if line == "wait" {
         let _ = writeln!(io::stdout(), "0");
     }
-    while state.holds == 0 {
-        (state, _) = connection.receive()?;
-    }
+    state = connection.granted(state, GRANT)?;
     loop {
         // SAFETY: no arguments.
         let here = unsafe { libc::sched_getcpu() } as usize;

@@ -104,6 +104,9 @@ pub enum JobError {
     /// One processor cannot be divided.
     #[error("a partition takes two processors at least: one for others")]
     NoPartition,
+    /// No processors from the server.
+    #[error("{0}")]
+    Server(#[from] linux::server::Error),
     /// A library is not installed.
     #[error("the library of `{0}` is not installed")]
     NoLibrary(String),

@@ -12,6 +12,7 @@ pub mod grant;
 pub mod harness;
 pub mod job;
 pub mod machine;
+pub mod partition;
 pub mod process;
 pub mod stats;
 pub mod suite;

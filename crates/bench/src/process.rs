@@ -91,10 +91,11 @@ pub(crate) fn die_with(parent: libc::pid_t, signal: libc::c_int) -> bool {
 
 /// The leader of a process group of its own, which does nothing but wait until we die, even by SIGKILL, and then kills its group: the
 /// signal that the kernel sends at a parent's death reaches the child, but not what the child has started.
-struct Guard(libc::pid_t);
+#[derive(Debug)]
+pub(crate) struct Guard(pub(crate) libc::pid_t);
 
 impl Guard {
-    fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         // SAFETY: no arguments; the child calls async-signal-safe functions only and never returns.
         unsafe {
             let parent = libc::getpid();
@@ -111,7 +112,7 @@ impl Guard {
         }
     }
 
-    fn kill_group(&self) {
+    pub(crate) fn kill_group(&self) {
         // SAFETY: plain numbers; the group's leader is our own child, not yet reaped.
         unsafe { libc::kill(-self.0, libc::SIGKILL) };
     }

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::format::{self, Format};
 use crate::launch::{self, Offered, check_view, view_names};
-use crate::{grant, library, probe, program, suggest};
+use crate::{bench_partition, grant, library, probe, program, suggest};
 
 /// Measure locks against each other in one interleaved run
 #[derive(clap::Args)]
@@ -40,6 +40,7 @@ enum What {
     Spin(SpinArgs),
     Parallel(ParallelArgs),
     Switch(SwitchArgs),
+    Partition(bench_partition::Args),
     Grant(grant::Args),
     /// Asks for processors as it is told; `grant` starts it
     #[command(hide = true)]
@@ -229,25 +230,25 @@ struct Common {
 }
 
 #[derive(clap::Args)]
-struct Timing {
+pub struct Timing {
     /// Seconds counted a sample
     #[arg(long, default_value = "0.3", value_parser = seconds)]
-    seconds: Duration,
+    pub seconds: Duration,
     /// Seconds before counting starts
     #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = seconds)]
-    warm_up: Duration,
+    pub warm_up: Duration,
     /// How often every contender runs in every cell
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u16).range(1..))]
-    rounds: u16,
+    pub rounds: u16,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    pub format: Format,
 }
 
 /// COST: a thread is a thread of this machine; ten thousand is where starting them takes longer than measuring.
 const MOST_THREADS: u64 = 10_000;
 
-fn threads(text: &str) -> Result<usize, String> {
+pub fn threads(text: &str) -> Result<usize, String> {
     bounded(text, "threads", 1, MOST_THREADS).map(|count| count as usize)
 }
 
@@ -377,6 +378,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
             });
             measure(vec![Work::Switch], contenders.collect::<Result<_>>()?, &[0], &["none".to_string()], &args.timing)
         }
+        What::Partition(args) => bench_partition::main(args),
         What::Grant(args) => grant::main(args),
         What::GrantAsker => Ok(::bench::grant::asker().map(|()| ExitCode::SUCCESS)?),
         What::Job { job } => {
@@ -553,6 +555,42 @@ struct Head {
     warm_up_seconds: f64,
 }
 
+/// The first lines of a result.
+pub fn say_where(format: Format, rounds: usize, interval: Duration, warm_up: Duration) -> Result<()> {
+    let head = Head {
+        date: machine::date(),
+        command: format::shell_words(std::env::args()),
+        version: env!("CARGO_PKG_VERSION"),
+        machine: Machine::here(),
+        rounds,
+        seconds: interval.as_secs_f64(),
+        warm_up_seconds: warm_up.as_secs_f64(),
+    };
+    match format {
+        Format::Text => {
+            let Machine { model, processors, kernel, glibc, virtual_machine, .. } = &head.machine;
+            let guest = if *virtual_machine { ", virtual machine" } else { "" };
+            println!("{}, wakeful {}", head.date, head.version);
+            println!("{model}{guest}");
+            println!("{processors} processors, {kernel}, glibc {glibc}");
+            let s = if head.rounds == 1 { "" } else { "s" };
+            println!("medians of {} round{s} of {} s", head.rounds, head.seconds);
+        }
+        Format::Json => format::json("run", &head)?,
+        Format::Csv => {}
+    }
+    Ok(())
+}
+
+/// On a terminal.
+pub fn bar(samples: usize) -> Result<ProgressBar> {
+    if !std::io::stderr().is_terminal() {
+        return Ok(ProgressBar::hidden());
+    }
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta} left  {msg}")?;
+    Ok(ProgressBar::new(samples as u64).with_style(style))
+}
+
 struct Show {
     format: Format,
     bar: ProgressBar,
@@ -561,34 +599,8 @@ struct Show {
 
 impl Show {
     fn new(suite: &Suite, format: Format) -> Result<Self> {
-        let head = Head {
-            date: machine::date(),
-            command: format::shell_words(std::env::args()),
-            version: env!("CARGO_PKG_VERSION"),
-            machine: Machine::here(),
-            rounds: suite.rounds,
-            seconds: suite.interval.as_secs_f64(),
-            warm_up_seconds: suite.warm_up.as_secs_f64(),
-        };
-        match format {
-            Format::Text => {
-                let Machine { model, processors, kernel, glibc, virtual_machine, .. } = &head.machine;
-                let guest = if *virtual_machine { ", virtual machine" } else { "" };
-                println!("{}, wakeful {}", head.date, head.version);
-                println!("{model}{guest}");
-                println!("{processors} processors, {kernel}, glibc {glibc}");
-                let s = if head.rounds == 1 { "" } else { "s" };
-                println!("medians of {} round{s} of {} s", head.rounds, head.seconds);
-            }
-            Format::Json => format::json("run", &head)?,
-            Format::Csv => {}
-        }
-        let bar = if std::io::stderr().is_terminal() {
-            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta} left  {msg}")?;
-            ProgressBar::new(suite.samples() as u64).with_style(style)
-        } else {
-            ProgressBar::hidden()
-        };
+        say_where(format, suite.rounds, suite.interval, suite.warm_up)?;
+        let bar = bar(suite.samples())?;
         Ok(Self { format, bar, csv: csv::Writer::from_writer(std::io::stdout()) })
     }
 

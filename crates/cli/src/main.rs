@@ -20,6 +20,7 @@ macro_rules! println {
 }
 
 mod bench;
+mod bench_partition;
 mod compare;
 mod completions;
 mod doctor;

@@ -94,3 +94,27 @@ fn guest_programs_end_well_with_without_and_when_it_is_killed() {
     }
     assert_eq!(warnings(), [""; 0]);
 }
+
+/// The paper's experiment on as many processors as the paper's: three of four are the program's.
+#[test]
+#[ignore = "takes the whole machine: vm/test --long"]
+fn guest_cpus_three_bound_microthreads() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, blocks) = (folder.path().join("socket"), folder.path().join("partitions"));
+    fs::create_dir(&blocks).unwrap();
+    let listener = daemon::kernel::listen(&socket).unwrap();
+    let mut config = daemon::Config::default();
+    config.enforcement.by = daemon::config::By::CgroupV2;
+    let kernel = daemon::kernel::Linux::new().unwrap();
+    let mut server = daemon::Server::start(kernel, config, listener, &blocks).unwrap();
+    std::thread::spawn(move || server.run());
+    let text = |arguments: &[&str]| {
+        let Output { status, stdout, stderr } = wakeful(arguments).env("WAKEFUL_SERVER", &socket).output().unwrap();
+        assert!(status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8(stdout).unwrap()
+    };
+    assert_eq!(text(&["run", "--cpus", "3", "--", "nproc"]), "3\n");
+    let words = "bench partition --threads 3 --most 2 --rounds 1 --seconds 0.1 --app fft:8x64 --format json";
+    let points = text(&words.split(' ').collect::<Vec<&str>>());
+    assert_eq!(points.matches("\"threads\":3,\"bound\":true").count(), 3, "{points}");
+}

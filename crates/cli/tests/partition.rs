@@ -76,6 +76,8 @@ fn programs_with_processors_of_their_own() {
     assert!(place.text(&["status"]).contains("no program has asked"));
     // nproc counts what sched_getaffinity(2) says.
     assert_eq!(place.text(&["run", "--cpus", "1", "--priority", "5", "--", "nproc"]), "1\n");
+    // Those that ask the C library, which counts the machine's otherwise.
+    assert_eq!(place.text(&["run", "--cpus", "1", "--", "getconf", "_NPROCESSORS_ONLN"]), "1\n");
 
     let program = place.wakeful(&["run", "--cpus", "1", "--", "sleep", "1000"]).spawn().unwrap();
     let (id, program) = (program.id(), Ended(program));

@@ -53,6 +53,7 @@ pub struct Policy {
 pub struct Enforcement {
     pub by: By,
     pub expedite: bool,
+    pub realtime: bool,
     pub group: String,
     pub v1: PathBuf,
     pub v2: PathBuf,
@@ -106,6 +107,7 @@ impl Default for Enforcement {
         Self {
             by: By::Best,
             expedite: true,
+            realtime: true,
             group: "/".into(),
             v1: "/sys/fs/cgroup/cpuset".into(),
             v2: "/sys/fs/cgroup".into(),
@@ -188,6 +190,7 @@ mod tests {
             "lease_seconds",
             "by",
             "expedite",
+            "realtime",
             "group",
             "v1",
             "v2",

@@ -42,6 +42,8 @@ pub struct Partitions {
     gone: BTreeSet<u32>,
     /// Processes that are to have a group, if only to be ready.
     ready: BTreeSet<u32>,
+    /// Processes whose group may be there although `groups` does not have it: it was not finished, or was changed by others.
+    unsure: BTreeSet<u32>,
     /// Processes of the base group that cannot be moved.
     immovable: BTreeSet<u32>,
     /// Where processes were before they had a group, below the mount; those that are not here were in the base group.
@@ -91,8 +93,8 @@ impl Partitions {
             let group = config.group.trim_end_matches('/').to_string();
             let way =
                 Way { by, mount: mount.clone(), group, base, expedite: config.expedite && by != Enforcement::Affinity };
-            let (default, groups, gone, ready, immovable, origins) = Default::default();
-            let mut partitions = Self { way, default, groups, gone, ready, immovable, origins };
+            let (default, groups, gone, ready, unsure, immovable, origins) = Default::default();
+            let mut partitions = Self { way, default, groups, gone, ready, unsure, immovable, origins };
             match partitions.try_begin(kernel) {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
@@ -138,7 +140,7 @@ impl Partitions {
             }
             Enforcement::Affinity => return Ok(()),
         }
-        // 1 already: it is somebody's wish, or an earlier server was killed at that moment. To leave it so does no harm.
+        // 1 already: it is somebody's wish.
         self.way.expedite &= kernel.read(Path::new(EXPEDITE)).is_ok_and(|text| text.trim() == "0");
         let way = &self.way;
         for name in kernel.list(&way.base)? {
@@ -316,6 +318,8 @@ impl Partitions {
             };
             if note(&mut failures, process, result) {
                 groups.insert(process, Group { processors: set.clone(), own: true });
+            } else {
+                self.unsure.insert(process);
             }
         }
         if v1 {
@@ -330,7 +334,7 @@ impl Partitions {
             self.default = default.clone();
         }
         self.ready = ready.clone();
-        self.gone = groups.keys().copied().filter(|process| !stays(process)).collect();
+        self.gone = groups.keys().chain(&self.unsure).copied().filter(|process| !stays(process)).collect();
         failures
     }
 
@@ -349,6 +353,7 @@ impl Partitions {
             let done = !own && note(&mut failures, process, way.dissolve(kernel, process, origin));
             if done {
                 groups.remove(&process);
+                self.unsure.remove(&process);
                 origins.remove(&process);
             }
             !done
@@ -356,7 +361,10 @@ impl Partitions {
         for &process in &self.ready {
             let Entry::Vacant(entry) = groups.entry(process) else { continue };
             match way.make_ready(kernel, process, &self.default) {
-                Err(error) if !gone(&error) => failures.push(Failure { process, error }),
+                Err(error) if !gone(&error) => {
+                    self.unsure.insert(process);
+                    failures.push(Failure { process, error });
+                }
                 // One that has ended meanwhile is no failure: whoever told us of it will say so.
                 _ => drop(entry.insert_entry(Group { processors: self.default.clone(), own: false })),
             }
@@ -368,12 +376,13 @@ impl Partitions {
     /// How many things were different.
     pub fn audit(&mut self, kernel: &impl Kernel) -> u64 {
         let mut different = 0;
-        let Self { way, groups, gone, .. } = self;
+        let Self { way, groups, gone, unsure, .. } = self;
         groups.retain(|&process, group| {
-            if gone.contains(&process) || way.is_so(kernel, process, group) {
+            if gone.contains(&process) || way.is_so(kernel, process, group) || is_over(kernel, process) {
                 return true;
             }
             warn!(process, "its group was changed from outside");
+            unsure.insert(process);
             different += 1;
             false
         });
@@ -608,6 +617,14 @@ fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result
     }
     let mask = kernel.affinity(process)?;
     if mask == *processors { Ok(()) } else { Err(invalid(format!("the kernel gave {}", show(&mask)))) }
+}
+
+/// It has ended: the server will hear of it, if it has not yet.
+fn is_over(kernel: &impl Kernel, process: u32) -> bool {
+    match kernel.read(Path::new(&format!("/proc/{process}/stat"))) {
+        Ok(stat) => fields(&stat).next().is_some_and(|state| "ZX".contains(state)),
+        Err(error) => gone(&error),
+    }
 }
 
 fn gone(error: &io::Error) -> bool {

@@ -39,8 +39,6 @@ const READY: usize = 16;
 const NOTHING: u32 = u32::MAX;
 /// How often to look for changes by others.
 const AUDIT: Duration = Duration::from_secs(1);
-/// COST: messages of one connection in one turn, so that one who sends much does not keep the others waiting.
-const AT_ONCE: usize = 16;
 /// COST: s. So much of a rate can be saved up.
 const BURST: f64 = 0.1;
 /// COST: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the limit of a connection, 50 a second.
@@ -271,94 +269,83 @@ impl<K: Kernel> Server<K> {
 
     // --- connections ---------------------------------------------------------
 
+    /// One, as [`Self::hear`] hears one message: who has more to say is in the next turn again, without a call that finds nothing.
     fn accept(&mut self) {
-        for _ in 0..AT_ONCE {
-            let fd = match self.kernel.accept(self.listener.as_fd()) {
-                Ok(fd) => fd,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    self.fail("accept a client", &error);
-                    // Out of descriptors, perhaps: the same would happen at once again.
-                    if self.kernel.unwatch(self.listener.as_fd()).is_ok() {
-                        self.deaf = Some(self.kernel.now() + AGAIN);
-                    }
-                    return;
+        let fd = match self.kernel.accept(self.listener.as_fd()) {
+            Ok(fd) => fd,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => {
+                self.fail("accept a client", &error);
+                // Out of descriptors, perhaps: the same would happen at once again.
+                if self.kernel.unwatch(self.listener.as_fd()).is_ok() {
+                    self.deaf = Some(self.kernel.now() + AGAIN);
                 }
-            };
-            self.counters.connections += 1;
-            let peer = match self.kernel.peer(fd.as_fd()) {
-                Ok(peer) => peer,
-                // Gone already.
-                Err(error) => {
-                    debug!("who connects: {error}");
-                    continue;
-                }
-            };
-            let theirs = self.connections.values().filter(|other| other.user == peer.user).count();
-            if peer.user != 0 && theirs >= self.config.access.connections as usize {
-                self.counters.refusals += 1;
-                let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
-                let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
-                continue;
+                return;
             }
-            let token = self.token();
-            if let Err(error) = self.kernel.watch(fd.as_fd(), token) {
-                self.fail("watch a client", &error);
-                continue;
-            }
-            let allowance = Allowance::new(self.config.access.messages_per_second, self.kernel.now());
-            let connection =
-                Connection { fd, process: peer.process, user: peer.user, pidfd: peer.pidfd, allowance, muted: None };
-            self.connections.insert(token, connection);
-            // It takes as long as a message.
-            self.is_too_fast(token, 1.0);
+        };
+        self.counters.connections += 1;
+        let peer = match self.kernel.peer(fd.as_fd()) {
+            Ok(peer) => peer,
+            // Gone already.
+            Err(error) => return debug!("who connects: {error}"),
+        };
+        let theirs = self.connections.values().filter(|other| other.user == peer.user).count();
+        if peer.user != 0 && theirs >= self.config.access.connections as usize {
+            self.counters.refusals += 1;
+            let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
+            let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
+            return;
         }
+        let token = self.token();
+        if let Err(error) = self.kernel.watch(fd.as_fd(), token) {
+            return self.fail("watch a client", &error);
+        }
+        let allowance = Allowance::new(self.config.access.messages_per_second, self.kernel.now());
+        let connection =
+            Connection { fd, process: peer.process, user: peer.user, pidfd: peer.pidfd, allowance, muted: None };
+        self.connections.insert(token, connection);
+        // It takes as long as a message.
+        self.mute_if_too_fast(token, 1.0);
     }
 
     fn hear(&mut self, token: u64) {
         let mut bytes = [0u8; size_of::<Message>()];
-        for _ in 0..AT_ONCE {
-            let Some(connection) = self.connections.get(&token) else { return };
-            let length = match self.kernel.receive(connection.fd.as_fd(), &mut bytes) {
-                Ok(0) => return self.hang_up(token),
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    debug!("a client's connection: {error}");
-                    return self.hang_up(token);
-                }
-            };
-            self.counters.messages += 1;
-            let message = if length == bytes.len() { Message::from_bytes(&bytes) } else { None };
-            let Some((message, kind)) = message else {
-                self.refuse(token, 0, (Refusal::Malformed, 0));
+        let Some(connection) = self.connections.get(&token) else { return };
+        let length = match self.kernel.receive(connection.fd.as_fd(), &mut bytes) {
+            Ok(0) => return self.hang_up(token),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => {
+                debug!("a client's connection: {error}");
                 return self.hang_up(token);
-            };
-            self.answer(token, &message, kind);
-            if self.is_too_fast(token, if kind == Kind::Observe { ARENA_COST } else { 1.0 }) {
-                return;
             }
-        }
+        };
+        self.counters.messages += 1;
+        let message = if length == bytes.len() { Message::from_bytes(&bytes) } else { None };
+        let Some((message, kind)) = message else {
+            self.refuse(token, 0, (Refusal::Malformed, 0));
+            return self.hang_up(token);
+        };
+        self.answer(token, &message, kind);
+        self.mute_if_too_fast(token, if kind == Kind::Observe { ARENA_COST } else { 1.0 });
     }
 
-    /// Counts messages of a connection and of its user; true if no more are to be read from it now.
-    fn is_too_fast(&mut self, token: u64, cost: f64) -> bool {
+    /// Counts messages of a connection and of its user.
+    fn mute_if_too_fast(&mut self, token: u64, cost: f64) {
         let now = self.kernel.now();
         let (rate, of_user) = (self.config.access.messages_per_second, self.config.access.user_messages_per_second);
-        let Some(connection) = self.connections.get_mut(&token) else { return true };
+        let Some(connection) = self.connections.get_mut(&token) else { return };
         let own = connection.allowance.spend(cost, rate, now);
         let together = (connection.user != 0).then(|| {
             let allowance = self.allowances.entry(connection.user).or_insert_with(|| Allowance::new(of_user, now));
             allowance.spend(cost, of_user, now)
         });
         connection.muted = own.max(together.flatten());
-        if connection.muted.is_none() {
-            return false;
-        }
-        if let Err(error) = self.kernel.unwatch(connection.fd.as_fd()) {
+        if connection.muted.is_some()
+            && let Err(error) = self.kernel.unwatch(connection.fd.as_fd())
+        {
             self.fail("stop watching a client", &error);
         }
-        true
     }
 
     fn unmute(&mut self, now: Duration) {

@@ -109,7 +109,8 @@ impl Running {
     /// As kill -9 does.
     fn kill(self) {
         self.killed.store(true, Relaxed);
-        drop(self.connect());
+        // So that it wakes up, if it has not.
+        let _ = Connection::open_at(self.folder.join("socket").to_str().unwrap());
         assert!(self.thread.join().is_err());
     }
 
@@ -372,4 +373,26 @@ fn each_call_may_fail() {
         "write",
     ];
     assert_eq!(failed.into_iter().collect::<Vec<_>>(), all);
+}
+
+/// Who has died, but is not yet known to have, cannot be moved into its group.
+#[test]
+fn a_group_that_was_not_finished_is_removed() {
+    for by in [By::CgroupV2, By::CgroupV1] {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new();
+        let server = Running::start(&kernel, &config(by), folder.path());
+        let mut dead = Idle::new();
+        dead.0.kill().unwrap();
+        eventually("it is a zombie", || {
+            std::fs::read_to_string(format!("/proc/{}/stat", dead.id())).unwrap().contains(") Z ")
+        });
+        // It may be known already.
+        let _ = server.connect().ask(join(dead.id(), 1, 1, 1));
+        eventually("it is no member", || server.state(dead.id()).is_none());
+        let left = || kernel.state.lock().unwrap().groups.contains_key(&group(dead.id(), by));
+        eventually("its group is gone", || !left());
+        server.stop();
+        clean(&kernel, folder.path(), by);
+    }
 }

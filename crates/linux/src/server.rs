@@ -8,6 +8,7 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
+use std::time::Instant;
 
 use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, SOCKET_VARIABLE, VERSION};
 pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THREADS};
@@ -30,6 +31,8 @@ pub enum Error {
     Foreign,
     /// The connection broke.
     Io(io::Error),
+    /// Others have the processors that were asked for.
+    Taken,
 }
 
 impl std::fmt::Display for Error {
@@ -43,6 +46,10 @@ impl std::fmt::Display for Error {
                  give wakefuld a --folder with a shorter one, or name it through a symbolic link"
             ),
             Self::Io(error) => write!(f, "the processor server does not answer: {error}"),
+            Self::Taken => write!(
+                f,
+                "the processors have not become free;\n`wakeful status` shows who has them; `wakeful set PROCESS --leave` takes them back"
+            ),
             Self::Refused(why, limit) => match why {
                 Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
                 Refusal::Disordered => write!(f, "it must be that 1 <= least <= wanted <= most"),
@@ -251,6 +258,24 @@ impl Connection {
             Some((message, _)) => Ok((message, fds)),
             None => Err(Error::Foreign),
         }
+    }
+
+    /// Waits until there are processors, if the answer to `Join` says that there are none yet.
+    ///
+    /// # Errors
+    /// [`Error::Taken`] if that takes longer than `limit`.
+    pub fn granted(&mut self, mut state: Message, limit: Duration) -> Result<Message, Error> {
+        let end = Instant::now() + limit;
+        while state.holds == 0 {
+            let left = end.saturating_duration_since(Instant::now()).as_millis() as i32;
+            let mut poll = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one, and it lives.
+            if unsafe { libc::poll(&mut poll, 1, left) } == 0 {
+                return Err(Error::Taken);
+            }
+            (state, _) = self.receive()?;
+        }
+        Ok(state)
     }
 }
 

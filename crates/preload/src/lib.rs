@@ -61,6 +61,7 @@ mod held;
 mod local;
 mod mutex;
 mod once;
+mod processors;
 mod real;
 mod rwlock;
 mod rwlock_choice;

@@ -18,14 +18,15 @@ use libc::{
 /// The newer generation of condition variables on x86_64; elsewhere there is only one.
 const COND_VERSION: Option<&CStr> = if cfg!(target_arch = "x86_64") { Some(c"GLIBC_2.3.2") } else { None };
 
-struct Symbol {
+/// One of them.
+pub struct Symbol {
     name: &'static CStr,
     version: Option<&'static CStr>,
     address: AtomicPtr<c_void>,
 }
 
 impl Symbol {
-    const fn new(name: &'static CStr, version: Option<&'static CStr>) -> Self {
+    pub const fn new(name: &'static CStr, version: Option<&'static CStr>) -> Self {
         Self { name, version, address: AtomicPtr::new(null_mut()) }
     }
 
@@ -43,7 +44,7 @@ impl Symbol {
         address
     }
 
-    fn get(&self) -> *mut c_void {
+    pub fn get(&self) -> *mut c_void {
         let address = self.address.load(Relaxed);
         if address.is_null() { self.look_up() } else { address }
     }

@@ -7,8 +7,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use apps::{LoopApp, Loops, Sequential};
+use linux::server;
 use serde::{Deserialize, Serialize};
 use wakeful::parallel::{Schedule, Team};
 
@@ -82,11 +84,15 @@ impl fmt::Display for Body {
 /// The contender that has processors of its own: all but the first, where foreign processes stay while it runs.
 pub const PARTITION: &str = "partition";
 
+/// The contender whose processors the server grants: as many as members, or none.
+pub const GRANTED: &str = "granted";
+
 /// Who can run a loop, with what there is to say about each.
 pub const CONTENDERS: &[(&str, &str)] = &[
     ("free", "wakeful::parallel, free microthreads"),
     ("bound", "wakeful::parallel, bound microthreads: as many as processors"),
     (PARTITION, "the same on all processors but one, which foreign processes keep to"),
+    (GRANTED, "the same on as many processors as members, which `wakefuld` grants"),
     ("gomp", "`omp parallel for` of GCC's OpenMP library, where it is installed"),
     ("omp", "`omp parallel for` of LLVM's OpenMP library, where it is installed"),
     ("std", "std::thread::scope, threads of its own for each loop"),
@@ -307,6 +313,9 @@ fn run_units(length: u64, threads: usize, plan: Plan, loops: &(impl Loops + Sync
     }
 }
 
+/// COST: how long to wait for processors that somebody else has: of one who ends, they are back in milliseconds.
+pub const GRANT: Duration = Duration::from_secs(10);
+
 /// Loops whose iterations are counted.
 const ROUNDS: u64 = 100;
 
@@ -321,6 +330,18 @@ impl Parallel {
                 let processors = process::processors();
                 let own = processors.get(1..).filter(|own| !own.is_empty()).ok_or(JobError::NoPartition)?;
                 process::restrict(0, own)?;
+                run_with(self, plan, &Ours(Team::bound()))
+            }
+            GRANTED => {
+                let count = self.threads as u32;
+                server::request(0, count, count)?;
+                let begin = Instant::now();
+                while server::partition().is_none() {
+                    if begin.elapsed() > GRANT {
+                        return Err(server::Error::Taken.into());
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 run_with(self, plan, &Ours(Team::bound()))
             }
             "gomp" => run_with(self, plan, &Gomp::open(self.threads as u32).ok_or_else(library)?),
@@ -339,14 +360,16 @@ impl Parallel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     const PLAN: Plan =
         Plan { threads: 1, counted: 1, warm_up: Duration::from_millis(5), interval: Duration::from_millis(30) };
 
     /// Those that restrict their process are measured in processes of their own.
     fn contenders() -> impl Iterator<Item = &'static str> {
-        CONTENDERS.iter().map(|(name, _)| *name).filter(|name| *name != PARTITION && !barrier::missing(name))
+        CONTENDERS
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| ![PARTITION, GRANTED].contains(name) && !barrier::missing(name))
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod table;
 use serde::Serialize;
 
 use crate::{Machine, SimError, Workload, in_parallel, simulate};
-pub use svg::svg;
+pub use svg::{Drawing, lines, svg};
 pub use table::FIGURES;
 
 /// An axis.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Axis, Data, Figure};
+use super::{Axis, Data, Figure, Point};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 500.0;
@@ -13,6 +13,21 @@ const TOP: f64 = 50.0;
 const BOTTOM: f64 = 430.0;
 const COLOURS: [&str; 6] = ["#000000", "#0060a0", "#b04000", "#007050", "#8040a0", "#707070"];
 const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
+
+/// What is drawn.
+#[derive(Clone, Copy)]
+pub struct Drawing<'a> {
+    /// Its name and what it shows.
+    pub title: &'a str,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// Each is a line.
+    pub series: &'a [&'a str],
+    /// Of all series.
+    pub points: &'a [Point],
+}
 
 /// From values to places.
 struct Scale {
@@ -96,19 +111,18 @@ fn mark(index: usize, x: f64, y: f64) -> String {
     }
 }
 
-fn head(figure: &Figure, height: f64) -> String {
+fn head(title: &str, height: f64) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"20\" y=\"28\" font-size=\"15\">{}: {}</text>\n",
-        figure.name,
-        escape(figure.title)
+         <text x=\"20\" y=\"28\" font-size=\"15\">{}</text>\n",
+        escape(title)
     )
 }
 
 /// What a hollow mark or bar means, if there is one.
-fn footnote(data: &Data, y: f64) -> Option<String> {
-    data.points.iter().any(|point| point.extrapolated).then(|| {
+fn footnote(points: &[Point], y: f64) -> Option<String> {
+    points.iter().any(|point| point.extrapolated).then(|| {
         format!(
             "<text x=\"20\" y=\"{y}\" font-size=\"12\">* not done at the limit of virtual time: extrapolated from the rate until \
              then</text>\n"
@@ -117,26 +131,26 @@ fn footnote(data: &Data, y: f64) -> Option<String> {
 }
 
 /// One bar a series, each with its number, from a power of ten that is below all of them.
-fn bars(figure: &Figure, data: &Data) -> String {
+fn bars(figure: &Drawing) -> String {
     const LEFT: f64 = 150.0;
     const RIGHT: f64 = 740.0;
     const STEP: f64 = 30.0;
     let bottom = TOP + 10.0 + STEP * figure.series.len() as f64;
-    let sound = || data.points.iter().filter(|point| point.failure.is_none());
+    let sound = || figure.points.iter().filter(|point| point.failure.is_none());
     let mut scale = Scale::new(&figure.y, sound().map(|point| point.y), LEFT, RIGHT);
     scale.low = 10f64.powf(scale.low.log10().floor());
-    let mut out = head(figure, bottom + 70.0);
+    let mut out = head(figure.title, bottom + 70.0);
     let mut put = |line: String| writeln!(out, "{line}").expect("a string takes all");
     for tick in scale.ticks() {
         let at = scale.place(tick);
         put(format!("<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#e4e4e4\"/>"));
         put(format!("<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", bottom + 18.0, number(tick)));
     }
-    for (index, series) in figure.series.iter().enumerate() {
+    for (index, &series) in figure.series.iter().enumerate() {
         let top = TOP + 10.0 + STEP * index as f64;
         let middle = top + STEP / 2.0;
         put(format!("<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\">{series}</text>", LEFT - 10.0));
-        let Some(point) = sound().find(|point| point.series == *series) else {
+        let Some(point) = sound().find(|point| point.series == series) else {
             put(format!("<text x=\"{}\" y=\"{middle}\">failed</text>", LEFT + 10.0));
             continue;
         };
@@ -158,19 +172,24 @@ fn bars(figure: &Figure, data: &Data) -> String {
         bottom + 40.0,
         label(&figure.y)
     ));
-    out.extend(footnote(data, bottom + 60.0));
+    out.extend(footnote(figure.points, bottom + 60.0));
     out.push_str("</svg>\n");
     out
 }
 
-/// The picture.
+/// The picture of a figure.
 pub fn svg(figure: &Figure, data: &Data) -> String {
-    if figure.at.len() == 1 {
-        return bars(figure, data);
-    }
-    let x = Scale::new(&figure.x, data.points.iter().map(|point| point.x), LEFT, RIGHT);
-    let y = Scale::new(&figure.y, data.points.iter().map(|point| point.y), BOTTOM, TOP);
-    let mut out = head(figure, HEIGHT);
+    let title = format!("{}: {}", figure.name, figure.title);
+    let Figure { x, y, series, .. } = *figure;
+    let drawing = Drawing { title: &title, x, y, series, points: &data.points };
+    if figure.at.len() == 1 { bars(&drawing) } else { lines(&drawing) }
+}
+
+/// A picture with lines.
+pub fn lines(figure: &Drawing) -> String {
+    let x = Scale::new(&figure.x, figure.points.iter().map(|point| point.x), LEFT, RIGHT);
+    let y = Scale::new(&figure.y, figure.points.iter().map(|point| point.y), BOTTOM, TOP);
+    let mut out = head(figure.title, HEIGHT);
     let mut put = |line: String| writeln!(out, "{line}").expect("a string takes all");
     for tick in x.ticks() {
         let at = x.place(tick);
@@ -191,8 +210,8 @@ pub fn svg(figure: &Figure, data: &Data) -> String {
         "<text transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">{}{scale}</text>",
         label(&figure.y)
     ));
-    for (index, series) in figure.series.iter().enumerate() {
-        let own = data.points.iter().filter(|point| point.series == *series && point.failure.is_none());
+    for (index, &series) in figure.series.iter().enumerate() {
+        let own = figure.points.iter().filter(|point| point.series == series && point.failure.is_none());
         let places: Vec<(f64, f64, bool)> =
             own.map(|point| (x.place(point.x), y.place(point.y), point.extrapolated)).collect();
         let points: Vec<String> = places.iter().map(|(x, y, _)| format!("{x:.1},{y:.1}")).collect();
@@ -212,7 +231,7 @@ pub fn svg(figure: &Figure, data: &Data) -> String {
         put(format!("<path d=\"M{left} {at}h36\" {style}/>{}", mark(index, left + 18.0, at)));
         put(format!("<text x=\"{}\" y=\"{}\">{series}</text>", left + 44.0, at + 4.5));
     }
-    out.extend(footnote(data, HEIGHT - 8.0));
+    out.extend(footnote(figure.points, HEIGHT - 8.0));
     out.push_str("</svg>\n");
     out
 }
