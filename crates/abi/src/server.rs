@@ -109,6 +109,8 @@ pub enum Refusal {
     Again = 12,
     /// The process is in a control group that the server may not take it from.
     Elsewhere = 13,
+    /// No arena is ready; some will be in a few milliseconds.
+    Later = 14,
 }
 
 impl Refusal {
@@ -127,6 +129,7 @@ impl Refusal {
             11 => Self::NoObserver,
             12 => Self::Again,
             13 => Self::Elsewhere,
+            14 => Self::Later,
             _ => Self::Failed,
         }
     }
@@ -170,7 +173,7 @@ pub struct Message {
     pub count: u32,
     /// Processors that it has.
     pub holds: u32,
-    /// Processors that it waits for.
+    /// Processors that it waits for. `Summary`: arenas that are being made.
     pub lacks: u32,
     /// Requests that are served before. `Summary`: observed programs that are not listed.
     pub behind: u32,

@@ -81,6 +81,17 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
 
 /// Makes a slot of the object's map `arenas` ready, with an arena of these bytes, or of zeros.
 pub(crate) fn prepare(object: &Object, slot: u32, content: Option<&[u8]>) -> Result<Admission, Error> {
+    let enrol = object.progs().find(|program| program.name() == "enrol").expect("the object has it");
+    prepare_in(&map(object, "arenas"), enrol.as_fd(), slot, content)
+}
+
+/// The same, with the map of slots, and what threads enrol with.
+pub(crate) fn prepare_in(
+    arenas: &impl MapCore,
+    enrol: BorrowedFd<'_>,
+    slot: u32,
+    content: Option<&[u8]>,
+) -> Result<Admission, Error> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
         map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
@@ -90,9 +101,8 @@ pub(crate) fn prepare(object: &Object, slot: u32, content: Option<&[u8]>) -> Res
     if let Some(content) = content {
         arena.update(&0u32.to_ne_bytes(), content, MapFlags::ANY)?;
     }
-    map(object, "arenas").update(&slot.to_ne_bytes(), &arena.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
-    let enrol = object.progs().find(|program| program.name() == "enrol").expect("the object has it");
-    Ok(Admission { slot, arena: move_up(arena.as_fd())?, enrol: move_up(enrol.as_fd())? })
+    arenas.update(&slot.to_ne_bytes(), &arena.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
+    Ok(Admission { slot, arena: move_up(arena.as_fd())?, enrol: move_up(enrol)? })
 }
 
 /// Writes the slot into the process's place in this task storage, where it comes first.

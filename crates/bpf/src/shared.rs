@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One observer for many applications, loaded by a server. A context switch costs the same however many there are.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::{Link, Object};
+use libbpf_rs::{Link, MapCore, MapHandle, Object};
 
-use crate::load::{load_observer, quietly};
+use crate::load::{load_observer, map, quietly};
 use crate::{Admission, Error, admission};
 
 /// Slots, of which 0 is never an application's.
@@ -27,16 +27,16 @@ impl Observer {
         Ok(Self { object, _link: link })
     }
 
-    /// Makes a slot ready for an application, with an empty arena. Best one that has been free for long: of a process that has just ended, a thread
-    /// may still be on its way off its processor.
+    /// Its slots, which another thread may have: what changes them waits until no processor can be in the observer any more, some milliseconds.
     ///
     /// # Errors
-    /// [`Error::Full`] if there is no such slot, and those of bpf(2).
-    pub fn prepare(&self, slot: u32) -> Result<Admission, Error> {
-        if slot == 0 || slot >= SLOTS {
-            return Err(Error::Full);
-        }
-        admission::prepare(&self.object, slot, None)
+    /// Those of bpf(2).
+    pub fn slots(&self) -> Result<Slots, Error> {
+        let enrol = self.object.progs().find(|program| program.name() == "enrol").expect("the object has it");
+        Ok(Slots {
+            arenas: MapHandle::try_from(&map(&self.object, "arenas"))?,
+            enrol: enrol.as_fd().try_clone_to_owned()?,
+        })
     }
 
     /// Makes a process, a pidfd, the application of a slot that is ready, before or after it has created threads; but who is enrolled stays where it is.
@@ -46,12 +46,33 @@ impl Observer {
     pub fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
         admission::admit(&self.object, "members", process, slot)
     }
+}
+
+/// See [`Observer::slots`].
+#[derive(Debug)]
+pub struct Slots {
+    arenas: MapHandle,
+    enrol: OwnedFd,
+}
+
+impl Slots {
+    /// Makes a slot ready for an application, with an empty arena. Best one that has been free for long: of a process that has just ended, a thread
+    /// may still be on its way off its processor.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if there is no such slot, and those of bpf(2).
+    pub fn prepare(&self, slot: u32) -> Result<Admission, Error> {
+        if slot == 0 || slot >= SLOTS {
+            return Err(Error::Full);
+        }
+        admission::prepare_in(&self.arenas, self.enrol.as_fd(), slot, None)
+    }
 
     /// Forgets the application of a process that has ended.
     ///
     /// # Errors
     /// Those of bpf(2).
     pub fn release(&self, slot: u32) -> Result<(), Error> {
-        admission::release(&self.object, slot)
+        Ok(self.arenas.delete(&slot.to_ne_bytes())?)
     }
 }

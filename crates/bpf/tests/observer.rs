@@ -217,9 +217,9 @@ fn root_one_observer_serves_whom_it_admitted() {
         return;
     }
     let observer = bpf::shared::Observer::load().unwrap();
-    assert!(matches!(observer.prepare(0), Err(Error::Full)));
+    assert!(matches!(observer.slots().unwrap().prepare(0), Err(Error::Full)));
     let children = [(1, Some(1)), (2, Some(2)), (3, None), (4, Some(5))].map(|(slot, admitted)| {
-        let admission = observer.prepare(slot).unwrap();
+        let admission = observer.slots().unwrap().prepare(slot).unwrap();
         let mut child = Command::new("/proc/self/exe")
             .args(["--exact", "child_uses_shared_observer", "--nocapture"])
             .env(HANDLE_VARIABLE, admission.hand_over().unwrap().to_string())
@@ -240,7 +240,7 @@ fn root_one_observer_serves_whom_it_admitted() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("the child has done"), "{text}");
     }
-    observer.release(1).unwrap();
+    observer.slots().unwrap().release(1).unwrap();
 }
 
 #[test]

@@ -128,8 +128,8 @@ size_t wakeful_processors(void);
  Asks the processor server for at least and at most so many processors of the program's own, or again with other numbers; 0 and 0: the server chooses. Higher
  priorities are served first.
 
- Returns how many the program has now; with 0 it runs where everybody runs until its turn comes. Negative: -ECONNREFUSED if no server runs, -EPERM if it refuses
- (`wakeful run --cpus` says in words why), -EIO if it does not answer.
+ Returns how many the program has now; with 0 it runs where everybody runs until its turn comes. Negative: -EINVAL unless 1 <= least <= most or both are 0, -ECONNREFUSED if no
+ server runs, -EPERM if it refuses (`wakeful run --cpus` says in words why), -EIO if it does not answer.
  */
 int wakeful_request(uint32_t priority,
                     size_t least,
@@ -141,10 +141,10 @@ int wakeful_request(uint32_t priority,
 int wakeful_leave(void);
 
 /*
- Says that the program, in a phase that begins now, cannot use so many of its processors; 0: it can use them all again. The processor server lends them to programs that wait for
- some; without a server, or while nobody waits, it changes nothing.
+ Says that the program, in a phase that begins now, can use so many processors at most; 0: all that it has. The processor server lends the others to programs that wait for
+ some; without a server, or while nobody waits, it changes nothing. Returns what was said before, for the end of the phase.
  */
-void wakeful_spare(size_t processors);
+size_t wakeful_use_at_most(size_t processors);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -12,7 +12,7 @@ use libc::{ECONNREFUSED, EINVAL, EIO, ENOMEM, EPERM};
 use linux::Linux;
 use platform::Platform;
 use rust::parallel::{self, Schedule};
-use rust::partition;
+use rust::partition::{self, Refusal};
 
 /// A calling thread and its helpers.
 pub struct Team(parallel::Team);
@@ -243,8 +243,8 @@ pub extern "C" fn wakeful_processors() -> usize {
 /// Asks the processor server for at least and at most so many processors of the program's own, or again with other numbers; 0 and 0: the server chooses. Higher
 /// priorities are served first.
 ///
-/// Returns how many the program has now; with 0 it runs where everybody runs until its turn comes. Negative: -ECONNREFUSED if no server runs, -EPERM if it refuses
-/// (`wakeful run --cpus` says in words why), -EIO if it does not answer.
+/// Returns how many the program has now; with 0 it runs where everybody runs until its turn comes. Negative: -EINVAL unless 1 <= least <= most or both are 0, -ECONNREFUSED if no
+/// server runs, -EPERM if it refuses (`wakeful run --cpus` says in words why), -EIO if it does not answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_request(priority: u32, least: usize, most: usize) -> c_int {
     partition::request(priority, least..=most).map_or_else(number, |count| count as c_int)
@@ -259,15 +259,15 @@ pub extern "C" fn wakeful_leave() -> c_int {
 fn number(error: partition::Error) -> c_int {
     match error {
         partition::Error::NoServer => -ECONNREFUSED,
+        partition::Error::Refused(Refusal::Disordered, _) => -EINVAL,
         partition::Error::Refused(..) => -EPERM,
         _ => -EIO,
     }
 }
 
-/// Says that the program, in a phase that begins now, cannot use so many of its processors; 0: it can use them all again. The processor server lends them to programs that wait for
-/// some; without a server, or while nobody waits, it changes nothing.
+/// Says that the program, in a phase that begins now, can use so many processors at most; 0: all that it has. The processor server lends the others to programs that wait for
+/// some; without a server, or while nobody waits, it changes nothing. Returns what was said before, for the end of the phase.
 #[unsafe(no_mangle)]
-pub extern "C" fn wakeful_spare(processors: usize) {
-    linux::server::inherit();
-    Linux::offer_processors(processors.min(u32::MAX as usize) as u32);
+pub extern "C" fn wakeful_use_at_most(processors: usize) -> usize {
+    parallel::use_at_most(processors)
 }

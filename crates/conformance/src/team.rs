@@ -72,8 +72,13 @@ impl<M: Machine, T: RawTeam<M>> Teamwork<M, T> {
 
     /// A helper's part.
     pub fn help(&self, index: u32, kind: Kind) {
+        self.help_and_tell(index, kind, |_| ());
+    }
+
+    /// The same; `spare` hears when it sleeps.
+    pub fn help_and_tell(&self, index: u32, kind: Kind, spare: impl Fn(bool)) {
         // SAFETY: one thread a place.
-        unsafe { self.team.serve(&self.places[index as usize], index + 1, kind) };
+        unsafe { self.team.serve(&self.places[index as usize], index + 1, kind, spare) };
     }
 }
 
@@ -199,7 +204,7 @@ impl<P: Platform, const MISTAKE: u32> RawTeam<P> for Broken<P, MISTAKE> {
         fine
     }
 
-    unsafe fn serve(&self, place: &BrokenPlace<P>, part: u32, _: Kind) {
+    unsafe fn serve(&self, place: &BrokenPlace<P>, part: u32, _: Kind, _: impl Fn(bool)) {
         loop {
             match place.word.load(Relaxed) {
                 GONE => return,

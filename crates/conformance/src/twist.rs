@@ -33,10 +33,6 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn processors(count: u32) -> u32 {
         count
     }
-    /// Hears what [`Platform::offer_processors`] says.
-    fn offered(count: u32) {
-        let _ = count;
-    }
     /// So many are woken where this many should be.
     fn wakes(count: u32) -> u32 {
         count
@@ -308,10 +304,6 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn partition_generation() -> u32 {
         P::partition_generation()
-    }
-    fn offer_processors(count: u32) {
-        W::offered(count);
-        P::offer_processors(count);
     }
     fn cluster() -> u32 {
         P::cluster()

@@ -2,12 +2,12 @@
 //! Teams, on this computer, in loom, in shuttle and in the simulator; and the checkers find what is broken.
 
 use std::cell::Cell as StdCell;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::team::*;
-use conformance::twist::{Deaf, Fickle, Lying, NoAcquire, NoRelease, Twist, Twisted};
+use conformance::twist::{Deaf, Fickle, Lying, NoAcquire, NoRelease, Twisted};
 use conformance::{HINTS, Hints, Settings, further};
 use linux::Linux;
 use platform::{Platform, RunState};
@@ -52,35 +52,25 @@ fn threads() {
     alone::<Linux, Wakeful<_>>(3);
 }
 
-/// Keeps what was offered.
-#[derive(Clone, Copy, Debug, Default)]
-struct Told;
-
-static TOLD: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-
-impl Twist for Told {
-    fn offered(count: u32) {
-        TOLD.lock().unwrap().push(count);
-    }
-}
-
 /// Before and between loops, and after them nobody is any more who would not be needed.
 #[test]
-fn threads_bound_helpers_without_work_are_offered() {
-    type P = Twisted<Linux, Told>;
+fn threads_bound_helpers_without_work_are_spare() {
     for kind in KINDS {
-        TOLD.lock().unwrap().clear();
-        let work = Teamwork::<P, Wakeful<P>>::new(2, &[None]);
+        let (spare, most) = (AtomicU32::new(0), AtomicU32::new(0));
+        let work = Teamwork::<Linux, Wakeful<Linux>>::new(2, &[None]);
         std::thread::scope(|scope| {
-            (0..2).for_each(|index| {
-                _ = scope.spawn({
-                    let work = &work;
-                    move || work.help(index, kind)
-                })
-            });
+            for index in 0..2 {
+                let (work, spare, most) = (&work, &spare, &most);
+                scope.spawn(move || {
+                    work.help_and_tell(index, kind, |asleep| match asleep {
+                        true => _ = most.fetch_max(spare.fetch_add(1, SeqCst) + 1, SeqCst),
+                        false => _ = spare.fetch_sub(1, SeqCst),
+                    });
+                });
+            }
             match kind {
                 Kind::Bound => {
-                    while TOLD.lock().unwrap().last() != Some(&2) {
+                    while spare.load(SeqCst) != 2 {
                         std::thread::yield_now();
                     }
                 }
@@ -89,11 +79,8 @@ fn threads_bound_helpers_without_work_are_offered() {
             }
             work.call();
         });
-        let told = TOLD.lock().unwrap();
-        match kind {
-            Kind::Bound => assert_eq!(told.last(), Some(&0), "{told:?}"),
-            Kind::Free => assert!(told.is_empty(), "{told:?}"),
-        }
+        assert_eq!(spare.into_inner(), 0);
+        assert_eq!(most.into_inner(), if kind == Kind::Bound { 2 } else { 0 });
     }
 }
 
@@ -253,7 +240,7 @@ where
         });
         world.spawn(app, move || {
             // SAFETY: one thread a place.
-            unsafe { team.serve(&places.get()[0], 1, Kind::Free) };
+            unsafe { team.serve(&places.get()[0], 1, Kind::Free, |_| ()) };
         });
     }
 }

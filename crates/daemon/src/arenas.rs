@@ -6,10 +6,10 @@
 //! keeps each arena mapped, read-only. **Nothing in one is trusted**: the program can write all of it, the kernel's half too.
 //!
 //! **An image has one.** A program that executes another one asks again, and gets another arena; the same image does not, because its threads could not be in
-//! two. Which image it is, the kernel says by where its stack begins. The slot stays the process's, because its threads could be in it already, by
-//! a descriptor of the image before.
+//! two. Which image it is, the kernel says by where its stack begins. The slot of the image before stays the process's, without an arena, and counts
+//! against its user's limit: threads could be in it, by a descriptor that the image before has left them.
 //!
-//! **Ends.** With the process (its pidfd), its slot is free, and is used again when it has been so for [`REST`]. An arena can outlive its process, in
+//! **Ends.** With the process (its pidfd), its slots are free, and are used again when they have been so for [`REST`]. An arena can outlive its process, in
 //! a child or in whoever was sent its descriptor; until the kernel has freed it, it counts against its user's limit. With the server ends
 //! the observer. Programs see that in the server's *life* ([`abi::server::lives`]), and go over to what they can see themselves.
 
@@ -24,12 +24,14 @@ use abi::server::{Refusal, THREADS};
 use abi::{Priority, RunState, Wish};
 use tracing::{info, warn};
 
-use crate::kernel::{Arena, Kernel, Life};
+use crate::kernel::{Arena, Kernel, Life, Prepared};
 
 /// Slots of the observer, of which 0 is nobody's.
 pub const SLOTS: u32 = 4096;
 /// COST: of a process that has just ended, a thread may still be on its way off its processor, and would be counted in its slot's next arena.
 const REST: Duration = Duration::from_secs(1);
+/// COST: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody should wait; half a MB of the kernel's memory each.
+const READY: usize = 16;
 /// COST: an arena is looked at this often, however often somebody asks: a full one takes some tens of microseconds.
 const LOOK: Duration = Duration::from_millis(200);
 /// COST: threads take the first free block, so behind so many free ones there are no others to speak of.
@@ -52,8 +54,9 @@ struct Lent {
     user: u32,
     pidfd: OwnedFd,
     slot: u32,
-    /// None of the image before, whose arena counts in [`Arenas::left`].
-    arena: Option<Arena>,
+    /// Slots of the images before, and the arenas that they had.
+    former: Vec<(u32, u32)>,
+    arena: Arena,
     /// Where the stack of the image that asked begins.
     image: u64,
     seen: (Threads, Duration),
@@ -66,9 +69,12 @@ pub struct Arenas {
     life: Option<Life>,
     /// Free slots, with the time from when on they are.
     free: VecDeque<(u32, Duration)>,
+    /// Arenas that nobody has yet, and how many more are ordered.
+    ready: VecDeque<(u32, Arena, [OwnedFd; 2])>,
+    ordered: usize,
     lent: BTreeMap<u64, Lent>,
     by_process: HashMap<u32, u64>,
-    /// Of processes and images that have ended: user and arena.
+    /// Of processes that have ended: user and arena.
     left: Vec<(u32, u32)>,
 }
 
@@ -78,7 +84,9 @@ impl Arenas {
         match kernel.load_observer() {
             Ok(()) => {
                 let free = (1..SLOTS).map(|slot| (slot, Duration::ZERO)).collect();
-                Self { loaded: true, free, ..Self::default() }
+                let mut arenas = Self { loaded: true, free, ..Self::default() };
+                arenas.refill(kernel);
+                arenas
             }
             Err(error) => {
                 warn!("no observer, so programs get the views that they can have without: {error}");
@@ -116,51 +124,86 @@ impl Arenas {
             self.bury(kernel, token);
         }
         let known = self.by_process.get(&asker.process).copied();
-        if let Some(lent) = known.and_then(|token| self.lent.get_mut(&token)) {
-            match lent.arena.take() {
-                Some(arena) if lent.image == image => {
-                    lent.arena = Some(arena);
-                    return Ok(Err((Refusal::Again, 0)));
-                }
-                Some(arena) => {
-                    self.left.push((lent.user, arena.id));
-                    release(kernel, lent.slot);
-                }
-                None => {}
-            }
+        if known.is_some_and(|token| self.lent[&token].image == image) {
+            return Ok(Err((Refusal::Again, 0)));
         }
         self.forget_freed(kernel);
-        let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
-        let has = others.chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user == asker.user).count();
+        let lent = self.lent.values().filter(|lent| lent.user == asker.user).map(|lent| 1 + lent.former.len());
+        let has = lent.sum::<usize>() + self.left.iter().filter(|&&(user, _)| user == asker.user).count();
         if let Some(limit) = limit.filter(|&limit| has >= limit as usize) {
             return Ok(Err((Refusal::Crowd, limit)));
         }
         let life = self.life(kernel, life)?;
-        let token = match known {
-            Some(token) => token,
-            None if self.free.front().is_some_and(|&(_, from)| from <= kernel.now()) => self.enter(kernel, asker)?,
-            None => return Ok(Err((Refusal::Crowd, SLOTS - 1))),
+        let pidfd = asker.pidfd.try_clone_to_owned()?;
+        self.refill(kernel);
+        let Some((slot, arena, [map, enrol])) = self.ready.pop_front() else {
+            let (why, limit) = if self.ordered > 0 { (Refusal::Later, 0) } else { (Refusal::Crowd, SLOTS - 1) };
+            return Ok(Err((why, limit)));
         };
-        let lent = self.lent.get_mut(&token).expect("it is there");
-        let (arena, [map, enrol]) = kernel.prepare(lent.slot)?;
-        if let Err(error) = kernel.admit(lent.pidfd.as_fd(), lent.slot) {
-            release(kernel, lent.slot);
+        self.refill(kernel);
+        // After it is admitted nothing may fail, or it would be in a slot of another's.
+        let watched = if known.is_some() { Ok(()) } else { kernel.watch(pidfd.as_fd(), asker.token) };
+        let admitted = watched.and_then(|()| {
+            kernel.admit(asker.pidfd, slot).inspect_err(|_| {
+                if known.is_none() {
+                    let _ = kernel.unwatch(pidfd.as_fd());
+                }
+            })
+        });
+        if let Err(error) = admitted {
+            self.give_back(kernel, slot);
             return Err(error);
         }
-        info!(process = asker.process, lent.slot, "is observed");
-        (lent.arena, lent.image, lent.user, lent.seen) = (Some(arena), image, asker.user, Default::default());
+        info!(process = asker.process, slot, "is observed");
+        let Asker { process, user, token, .. } = *asker;
+        let mut new = Lent { process, user, pidfd, slot, former: Vec::new(), arena, image, seen: Default::default() };
+        let token = known.unwrap_or(token);
+        if let Some(before) = self.lent.remove(&token) {
+            release(kernel, before.slot);
+            new.pidfd = before.pidfd;
+            new.former = before.former;
+            new.former.push((before.slot, before.arena.id));
+        }
+        self.lent.insert(token, new);
+        self.by_process.insert(process, token);
         Ok(Ok([map, enrol, life]))
     }
 
-    /// A free slot becomes a process's, until that ends. It is not admitted yet: nothing may fail afterwards that would leave it in a slot of another.
-    fn enter(&mut self, kernel: &impl Kernel, asker: &Asker<'_>) -> io::Result<u64> {
-        let pidfd = asker.pidfd.try_clone_to_owned()?;
-        kernel.watch(pidfd.as_fd(), asker.token)?;
-        let (slot, _) = self.free.pop_front().expect("it is there");
-        let Asker { process, user, token, .. } = *asker;
-        self.lent.insert(token, Lent { process, user, pidfd, slot, arena: None, image: 0, seen: Default::default() });
-        self.by_process.insert(process, token);
-        Ok(token)
+    /// Arenas that are being made.
+    pub fn ordered(&mut self, kernel: &impl Kernel) -> u32 {
+        if self.loaded {
+            self.refill(kernel);
+        }
+        self.ordered as u32
+    }
+
+    /// Sees to it that arenas are ready.
+    fn refill(&mut self, kernel: &impl Kernel) {
+        while self.ordered > 0 {
+            match kernel.prepared() {
+                Ok(Some(Prepared { slot, arena })) => {
+                    self.ordered -= 1;
+                    match arena {
+                        Ok((arena, fds)) => self.ready.push_back((slot, arena, fds)),
+                        Err(error) => {
+                            warn!("cannot make an arena: {error}");
+                            self.free.push_back((slot, kernel.now() + REST));
+                        }
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => return warn!("cannot make arenas: {error}"),
+            }
+        }
+        let now = kernel.now();
+        while self.ready.len() + self.ordered < READY && self.free.front().is_some_and(|&(_, from)| from <= now) {
+            let (slot, from) = self.free.pop_front().expect("it is there");
+            if let Err(error) = kernel.prepare(slot) {
+                self.free.push_back((slot, from));
+                return warn!("cannot order an arena: {error}");
+            }
+            self.ordered += 1;
+        }
     }
 
     /// For programs to see whether we live.
@@ -174,45 +217,57 @@ impl Arenas {
 
     /// A process has ended, if the token is that of one.
     pub fn bury(&mut self, kernel: &impl Kernel, token: u64) {
-        let Some(Lent { process, user, pidfd, slot, arena, .. }) = self.lent.remove(&token) else { return };
+        let Some(Lent { process, user, pidfd, slot, former, arena, .. }) = self.lent.remove(&token) else { return };
         self.by_process.remove(&process);
         if let Err(error) = kernel.unwatch(pidfd.as_fd()) {
             warn!("cannot stop watching a process: {error}");
         }
-        if let Some(arena) = arena {
-            self.left.push((user, arena.id));
-            release(kernel, slot);
+        self.left.push((user, arena.id));
+        drop(arena);
+        let from = kernel.now() + REST;
+        for (slot, arena) in former {
+            self.left.push((user, arena));
+            self.free.push_back((slot, from));
         }
+        self.give_back(kernel, slot);
+    }
+
+    fn give_back(&mut self, kernel: &impl Kernel, slot: u32) {
+        release(kernel, slot);
         self.free.push_back((slot, kernel.now() + REST));
     }
 
+    /// What is to be done now and then.
+    pub fn tidy(&mut self, kernel: &impl Kernel) {
+        self.forget_freed(kernel);
+        if self.loaded {
+            self.refill(kernel);
+        }
+    }
+
     /// Arenas that the kernel has freed count no longer.
-    pub fn forget_freed(&mut self, kernel: &impl Kernel) {
+    fn forget_freed(&mut self, kernel: &impl Kernel) {
         // Where that cannot be told, it counts.
         self.left.retain(|&(_, arena)| kernel.exists(arena).unwrap_or(true));
     }
 
     /// Who is observed.
     pub fn processes(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.lent.values().filter(|lent| lent.arena.is_some()).map(|lent| (lent.process, lent.user))
+        self.lent.values().map(|lent| (lent.process, lent.user))
     }
 
     /// HINT: what the threads of a process do, if it is observed; as old as [`LOOK`].
     pub fn threads(&mut self, process: u32, now: Duration) -> Option<Threads> {
         let lent = self.lent.get_mut(self.by_process.get(&process)?)?;
-        let arena = lent.arena.as_ref()?;
         if now >= lent.seen.1 {
-            lent.seen = (count(arena.threads()), now + LOOK);
+            lent.seen = (count(lent.arena.threads()), now + LOOK);
         }
         Some(lent.seen.0)
     }
 }
 
-/// Takes a slot's arena away. If the kernel will not, the next arena of the slot takes its place.
 fn release(kernel: &impl Kernel, slot: u32) {
-    if let Err(error) = kernel.release(slot)
-        && error.kind() != io::ErrorKind::NotFound
-    {
+    if let Err(error) = kernel.release(slot) {
         warn!("cannot release slot {slot} of the observer: {error}");
     }
 }

@@ -7,6 +7,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
+#[cfg(feature = "bpf")]
+use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, ptr};
 
@@ -90,6 +92,13 @@ impl Drop for Arena {
     }
 }
 
+/// A slot that has an arena, and what the program gets: the arena's descriptor, and that of what threads enrol with. Or that has none.
+#[derive(Debug)]
+pub struct Prepared {
+    pub slot: u32,
+    pub arena: io::Result<(Arena, [OwnedFd; 2])>,
+}
+
 /// A page that says for as long as the thread lives that has made it that it does: see [`abi::server::lives`].
 #[derive(Debug)]
 pub struct Life {
@@ -157,12 +166,15 @@ pub trait Kernel {
     fn remove_file(&self, file: &Path) -> io::Result<()>;
     fn set_affinity(&self, thread: u32, processors: &Set) -> io::Result<()>;
     fn affinity(&self, thread: u32) -> io::Result<Set>;
-    /// Loads the observer; the next five are about it.
+    /// Loads the observer; the next six are about it.
     fn load_observer(&self) -> io::Result<()>;
-    /// A new arena in a slot; for the program, its descriptor, and that of what threads enrol with.
-    fn prepare(&self, slot: u32) -> io::Result<(Arena, [OwnedFd; 2])>;
+    /// Orders a new arena in a slot. That takes milliseconds, and nobody waits for it.
+    fn prepare(&self, slot: u32) -> io::Result<()>;
+    /// What was ordered, and is there.
+    fn prepared(&self) -> io::Result<Option<Prepared>>;
     /// Makes a slot a process's.
     fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> io::Result<()>;
+    /// Orders that a slot's arena is forgotten.
     fn release(&self, slot: u32) -> io::Result<()>;
     /// Has the kernel not freed this arena yet?
     fn exists(&self, arena: u32) -> io::Result<bool>;
@@ -180,9 +192,49 @@ pub struct Linux {
     observer: Observer,
 }
 
+/// The observer, and the thread that changes its slots: the kernel lets whoever does so wait until no processor can be in the observer.
 #[cfg(feature = "bpf")]
 #[derive(Default)]
-struct Observer(std::sync::Mutex<Option<bpf::shared::Observer>>);
+struct Observer(std::sync::Mutex<Option<Loaded>>);
+
+#[cfg(feature = "bpf")]
+struct Loaded {
+    observer: bpf::shared::Observer,
+    orders: mpsc::Sender<Order>,
+    prepared: mpsc::Receiver<Prepared>,
+}
+
+#[cfg(feature = "bpf")]
+enum Order {
+    Prepare(u32),
+    Release(u32),
+}
+
+#[cfg(feature = "bpf")]
+impl Loaded {
+    fn load() -> io::Result<Self> {
+        let observer = bpf::shared::Observer::load().map_err(io_error)?;
+        let slots = observer.slots().map_err(io_error)?;
+        let (orders, ordered) = mpsc::channel();
+        let (finish, prepared) = mpsc::channel();
+        let make = |slots: &bpf::shared::Slots, slot| {
+            let admission = slots.prepare(slot).map_err(io_error)?;
+            Ok((Arena::map(admission.arena.as_fd(), admission.id()?)?, [admission.arena, admission.enrol]))
+        };
+        // Until nobody orders any more.
+        let work = move || {
+            for order in ordered {
+                match order {
+                    Order::Prepare(slot) => drop(finish.send(Prepared { slot, arena: make(&slots, slot) })),
+                    // If the kernel will not, the next arena of the slot takes the place of this one.
+                    Order::Release(slot) => drop(slots.release(slot)),
+                }
+            }
+        };
+        std::thread::Builder::new().name("slots".into()).spawn(work)?;
+        Ok(Self { observer, orders, prepared })
+    }
+}
 
 #[cfg(feature = "bpf")]
 impl std::fmt::Debug for Observer {
@@ -193,9 +245,13 @@ impl std::fmt::Debug for Observer {
 
 #[cfg(feature = "bpf")]
 impl Observer {
-    fn with<T>(&self, act: impl FnOnce(&bpf::shared::Observer) -> Result<T, bpf::Error>) -> io::Result<T> {
-        let observer = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        act(observer.as_ref().ok_or(io::ErrorKind::NotConnected)?).map_err(io_error)
+    fn with<T>(&self, act: impl FnOnce(&Loaded) -> io::Result<T>) -> io::Result<T> {
+        let loaded = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        act(loaded.as_ref().ok_or(io::ErrorKind::NotConnected)?)
+    }
+
+    fn order(&self, order: Order) -> io::Result<()> {
+        self.with(|loaded| loaded.orders.send(order).map_err(|_| io::ErrorKind::BrokenPipe.into()))
     }
 }
 
@@ -370,26 +426,33 @@ impl Kernel for Linux {
 
     #[cfg(feature = "bpf")]
     fn load_observer(&self) -> io::Result<()> {
-        let observer = bpf::shared::Observer::load().map_err(io_error)?;
-        *self.observer.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(observer);
+        let loaded = Loaded::load()?;
+        *self.observer.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(loaded);
         Ok(())
     }
 
     #[cfg(feature = "bpf")]
-    fn prepare(&self, slot: u32) -> io::Result<(Arena, [OwnedFd; 2])> {
-        let admission = self.observer.with(|observer| observer.prepare(slot))?;
-        let arena = Arena::map(admission.arena.as_fd(), admission.id()?)?;
-        Ok((arena, [admission.arena, admission.enrol]))
+    fn prepare(&self, slot: u32) -> io::Result<()> {
+        self.observer.order(Order::Prepare(slot))
+    }
+
+    #[cfg(feature = "bpf")]
+    fn prepared(&self) -> io::Result<Option<Prepared>> {
+        self.observer.with(|loaded| match loaded.prepared.try_recv() {
+            Ok(prepared) => Ok(Some(prepared)),
+            Err(mpsc::TryRecvError::Empty) => Ok(None),
+            Err(mpsc::TryRecvError::Disconnected) => Err(io::ErrorKind::BrokenPipe.into()),
+        })
     }
 
     #[cfg(feature = "bpf")]
     fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
-        self.observer.with(|observer| observer.admit(process, slot))
+        self.observer.with(|loaded| loaded.observer.admit(process, slot).map_err(io_error))
     }
 
     #[cfg(feature = "bpf")]
     fn release(&self, slot: u32) -> io::Result<()> {
-        self.observer.with(|observer| observer.release(slot))
+        self.observer.order(Order::Release(slot))
     }
 
     #[cfg(feature = "bpf")]
@@ -403,7 +466,12 @@ impl Kernel for Linux {
     }
 
     #[cfg(not(feature = "bpf"))]
-    fn prepare(&self, _: u32) -> io::Result<(Arena, [OwnedFd; 2])> {
+    fn prepare(&self, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn prepared(&self) -> io::Result<Option<Prepared>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

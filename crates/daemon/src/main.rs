@@ -9,6 +9,9 @@ use anyhow::{Context, bail};
 use clap::{CommandFactory, Parser};
 use daemon::{Config, Server, kernel};
 
+/// Where the configuration is. Without one there, the default: nobody who names a file gets that by a slip of the pen.
+const CONFIG: &str = "/etc/wakeful/wakefuld.toml";
+
 /// Give programs processors of their own, and keep everybody else off them
 ///
 /// Programs ask with `wakeful run --cpus`, or through the library; `wakeful status` shows who has what. Runs in the foreground until SIGTERM or SIGINT, then gives everything back.
@@ -16,8 +19,8 @@ use daemon::{Config, Server, kernel};
 #[derive(Parser)]
 #[command(name = "wakefuld", version, max_term_width = 79)]
 struct Args {
-    /// The configuration; without this file, the default
-    #[arg(long, value_name = "FILE", default_value = "/etc/wakeful/wakefuld.toml")]
+    /// The configuration; without one at the default place, the default
+    #[arg(long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
     /// Where the socket and the partition blocks are
     #[arg(long, value_name = "FOLDER", default_value = "/run/wakeful")]
@@ -60,6 +63,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let level = [tracing::Level::WARN, tracing::Level::INFO][args.verbose.min(1) as usize];
     let level = if args.verbose > 1 { tracing::Level::DEBUG } else { level };
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    if args.config != Path::new(CONFIG) && !args.config.exists() {
+        bail!("there is no {};\n`wakefuld --print-config` prints one to begin with", args.config.display());
+    }
     let config = Config::load(&args.config)?;
     let blocks = args.folder.join("partitions");
     make(&args.folder, 0o755)?;

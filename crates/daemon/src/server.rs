@@ -39,7 +39,7 @@ const NOTHING: u32 = u32::MAX;
 const AUDIT: Duration = Duration::from_secs(1);
 /// COST: s. So much of a rate can be saved up.
 const BURST: f64 = 0.1;
-/// COST: messages. An arena takes the server about as long to make as so many others to answer.
+/// COST: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the limit of a connection, 50 a second.
 const ARENA_COST: f64 = 20.0;
 /// COST: messages. To join or to leave may move a process into another control group, and writes some files.
 const MOVE_COST: f64 = 10.0;
@@ -841,6 +841,7 @@ impl<K: Kernel> Server<K> {
         summary.counters =
             [messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs, arenas];
         summary.observed = u32::from(self.arenas.loaded());
+        summary.lacks = self.arenas.ordered(&self.kernel);
         summary.behind = others.len().saturating_sub(LISTED) as u32;
         summary.count = self.system.applications().count() as u32;
         summary.error = self.partitions.by() as u32;
@@ -916,7 +917,7 @@ impl<K: Kernel> Server<K> {
             }
             Err(error) => self.fail("see which processors there are", &error),
         }
-        self.arenas.forget_freed(&self.kernel);
+        self.arenas.tidy(&self.kernel);
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
         self.allowances.retain(|_, allowance| allowance.saved(rate, now) < Allowance::new(rate, now).0);
         let repairs = self.partitions.audit(&self.kernel);

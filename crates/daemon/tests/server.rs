@@ -628,6 +628,8 @@ fn each_call_may_fail() {
         "peer_pidfd",
         "pidfd",
         "prepare",
+        "prepared",
+        "prepared later",
         "read",
         "receive",
         "release",

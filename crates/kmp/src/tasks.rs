@@ -36,6 +36,8 @@ struct Head {
     size: usize,
     /// Its function has not come to its end, and is to be called again.
     again: Cell<bool>,
+    /// It is complete when an event has come besides.
+    has_event: Cell<bool>,
 }
 
 const FINAL: c_int = 1 << 1;
@@ -81,8 +83,21 @@ unsafe fn finish(arguments: *mut Arguments) {
             }
         }
         if head.flags & DESTRUCTORS != 0 {
-            mem::transmute::<*mut c_void, Option<Routine>>((*arguments).destructors)
-                .map(|destructors| destructors(number, arguments));
+            destroy(arguments.byte_sub(size_of::<Head>()).cast());
+        }
+    }
+}
+
+/// Destroys the copies of variables.
+///
+/// # Safety
+/// As [`run`], with [`DESTRUCTORS`].
+unsafe extern "C" fn destroy(data: *mut c_void) {
+    // SAFETY: as promised.
+    unsafe {
+        let arguments = data.byte_add(size_of::<Head>()).cast::<Arguments>();
+        if let Some(destructors) = mem::transmute::<*mut c_void, Option<Routine>>((*arguments).destructors) {
+            destructors(me().number() as c_int, arguments);
         }
     }
 }
@@ -96,8 +111,11 @@ fn make(thread: &Thread, flags: c_int, size: usize) -> *mut Arguments {
     // SAFETY: nothing is copied; there is room for a head.
     unsafe {
         let task = Task::create(thread, run, ptr::null_mut(), Some(nothing), layout, flags & FINAL != 0, no_event);
+        if flags & DESTRUCTORS != 0 {
+            task.set_instead(destroy);
+        }
         let head = task.data().cast::<Head>();
-        head.write(Head { task: Cell::new(task), flags, size, again: Cell::new(false) });
+        head.write(Head { task: Cell::new(task), flags, size, again: Cell::new(false), has_event: Cell::new(false) });
         head.add(1).cast()
     }
 }
@@ -189,7 +207,8 @@ unsafe extern "C" fn __kmpc_omp_task_complete_if0(_: *const Ident, _: c_int, arg
     // SAFETY: as above.
     unsafe {
         finish(arguments);
-        tasks::leave(me(), task(head(arguments)));
+        let head = head(arguments);
+        tasks::leave(me(), task(head), head.has_event.get());
     }
 }
 
@@ -201,9 +220,10 @@ unsafe extern "C" fn __kmpc_task_allow_completion_event(
     arguments: *mut Arguments,
 ) -> *const Task {
     // SAFETY: as above.
-    let task = task(unsafe { head(arguments) });
-    task.expect_event();
-    task
+    let head = unsafe { head(arguments) };
+    head.has_event.set(true);
+    task(head).expect_event();
+    task(head)
 }
 
 #[unsafe(no_mangle)]

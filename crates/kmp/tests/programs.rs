@@ -80,6 +80,23 @@ fn cancel() {
     conforms_alone("cancel.c", &[], &[]);
 }
 
+/// LLVM's runtime hangs.
+#[test]
+fn cancelled() {
+    conforms_alone("cancelled.c", &[], &[]);
+}
+
+#[test]
+fn destructors() {
+    conforms("destructors.cc", &[]);
+}
+
+/// LLVM's runtime keeps all.
+#[test]
+fn depend() {
+    conforms_alone("depend.c", &[], &[]);
+}
+
 #[test]
 fn doacross() {
     conforms("doacross.c", &[]);
@@ -94,6 +111,43 @@ fn device() {
 #[test]
 fn places() {
     conforms("places.c", &[("OMP_PLACES", "threads")]);
+}
+
+/// LLVM's runtime leaves iterations out.
+#[test]
+fn directives() {
+    conforms_alone("directives.c", &[], &[]);
+}
+
+/// As for `loops`.
+#[test]
+fn objects() {
+    conforms_alone("objects.cc", &[], &[]);
+}
+
+/// As for `device`.
+#[test]
+fn api() {
+    conforms_alone("api.c", &[CLANG.library().as_os_str()], &[]);
+}
+
+#[test]
+fn environment() {
+    conforms_alone("environment.c", &[], &[]);
+}
+
+/// LLVM's runtime knows some of these functions in leagues only.
+#[test]
+fn llvm() {
+    conforms_alone("llvm.c", &[], &[]);
+}
+
+/// `threadprivate` by the runtime.
+#[test]
+fn without_thread_local_variables() {
+    let option = OsStr::new("-fnoopenmp-use-tls");
+    conforms_alone("parallel.c", &[option], &[]);
+    conforms_alone("objects.cc", &[option], &[]);
 }
 
 #[test]
@@ -130,4 +184,34 @@ fn by_name() {
     assert!(said.contains("WAKEFUL_PROCESSORS"), "{said}");
     fs::remove_dir_all(folder).unwrap();
     fs::remove_file(program).unwrap();
+}
+
+/// `docs/openmp.md` says of each construct which program has it: it does, and the tests with both compilers run that.
+#[test]
+fn table() {
+    let root = support::programs().join("../../../..");
+    let read = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let tests = ["omp", "kmp"].map(|folder| read(root.join("crates").join(folder).join("tests/programs.rs")));
+    let is_there = |source: &str, word: &str| {
+        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_');
+        source
+            .match_indices(word)
+            .any(|(at, _)| !word.ends_with(char::is_alphanumeric) || ends(&source[at + word.len()..]))
+    };
+    let table = read(root.join("docs/openmp.md"));
+    let mut words = 0;
+    for row in table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what")) {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [what, program, gcc, clang] = cells[..] else { panic!("not four cells: {row}") };
+        for (compiler, tests) in [(gcc, &tests[0]), (clang, &tests[1])] {
+            let passes = compiler == "passes" && tests.contains(&format!("\"{program}\""));
+            assert!(passes || compiler.starts_with("missing: "), "no test runs this: {row}");
+        }
+        let source = read(support::programs().join(program));
+        for word in what.split('`').skip(1).step_by(2) {
+            assert!(is_there(&source, word), "`{word}` is not in {program}");
+            words += 1;
+        }
+    }
+    assert!(words > 150, "{words} words in the table");
 }

@@ -101,7 +101,7 @@ fn child(view: &str, shared: &Option<bpf::shared::Observer>, slot: u32, argument
     let mut command = Command::new("/proc/self/exe");
     command.args(arguments).env("WAKEFUL_VIEW", view).stdin(Stdio::piped()).stdout(Stdio::piped());
     // Its descriptors are ours to close once it has inherited them.
-    let admission = shared.as_ref().map(|observer| observer.prepare(slot).expect("a slot"));
+    let admission = shared.as_ref().map(|observer| observer.slots().expect("slots").prepare(slot).expect("a slot"));
     if let Some(admission) = &admission {
         command.env(bpf::HANDLE_VARIABLE, admission.hand_over().expect("a handle").to_string());
     }

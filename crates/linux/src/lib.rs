@@ -226,10 +226,6 @@ impl Platform for Linux {
         processors::changes().wrapping_add(granted().map_or(0, |(_, changes)| changes))
     }
 
-    fn offer_processors(count: u32) {
-        server::offer(count);
-    }
-
     fn cluster() -> u32 {
         Self::running_on().unwrap_or(0) / CLUSTER
     }

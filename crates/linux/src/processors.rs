@@ -109,16 +109,20 @@ fn first_look() -> u32 {
 pub fn refresh(now_ns: Option<u64>) -> bool {
     let now = now_ns.unwrap_or_else(futex::coarse_ns);
     let due = LAST.next_ns.load(Relaxed);
-    (now >= due || server::changed()) && look_again(now, due)
+    let changed = server::changed();
+    (now >= due || changed.is_some()) && look_again(now, due, changed)
 }
 
 #[cold]
 #[inline(never)]
-fn look_again(now: u64, due: u64) -> bool {
+fn look_again(now: u64, due: u64, partition: Option<u32>) -> bool {
     let was = available();
     // One of those who find that it is time.
     if LAST.next_ns.compare_exchange(due, now + AGAIN_NS, Relaxed, Relaxed).is_err() {
         return false;
+    }
+    if let Some(generation) = partition {
+        server::seen(generation);
     }
     let _errno = futex::Errno::save();
     // HINT: who looks for more than a second may put an old number back, until the next look.
@@ -135,8 +139,14 @@ fn look_again(now: u64, due: u64) -> bool {
     changed
 }
 
-/// See [`platform::Platform::migrate`]. Some microseconds, and the wait for the other processor.
+/// See [`platform::Platform::migrate`]. Some microseconds, and the wait for the other processor. Who sets this thread's affinity from outside at
+/// the same moment may find it undone.
 pub fn migrate(to: Option<u32>) -> bool {
+    migrate_and(to, || ())
+}
+
+/// `meanwhile`: before it may run elsewhere again.
+fn migrate_and(to: Option<u32>, meanwhile: impl FnOnce()) -> bool {
     let _errno = futex::Errno::save();
     let allowed = Mask::of(0);
     let mut there = match to {
@@ -147,9 +157,13 @@ pub fn migrate(to: Option<u32>) -> bool {
     if there.count() == 0 || !there.set() {
         return false;
     }
+    meanwhile();
+    // What somebody else has made of it in that time stays.
+    let now = Mask::of(0);
+    let wanted = if now.0 == there.0 { allowed } else { now };
     // Who has never set a mask follows its cpuset where that grows, and does so with this one.
-    if !Mask([0; 128]).not().set() || Mask::of(0).0 != allowed.0 {
-        allowed.set();
+    if !Mask([0; 128]).not().set() || Mask::of(0).0 != wanted.0 {
+        wanted.set();
     }
     true
 }
@@ -472,6 +486,14 @@ mod tests {
             assert!(migrate(Some(here)));
             assert_eq!(migrate(None), all.count() > 1);
             assert_eq!(Mask::of(0).0, all.0, "it may run where it might before");
+            if all.count() > 1 {
+                let mut other = all.0;
+                other[here as usize / 64] &= !(1 << (here % 64));
+                let other = Mask(other);
+                assert!(migrate_and(Some(here), || assert!(other.set())));
+                assert_eq!(Mask::of(0).0, other.0, "what another sets meanwhile stays");
+                assert!(all.set());
+            }
             assert!(Mask::one(running_on().unwrap()).set());
             assert!(!migrate(None), "pinned");
             assert_eq!(Mask::of(0).count(), 1, "and still is");

@@ -15,7 +15,7 @@ pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THR
 
 use platform::Platform;
 
-use crate::{Linux, registry};
+use crate::Linux;
 
 /// Why there is no answer that helps.
 #[derive(Debug)]
@@ -73,6 +73,7 @@ impl std::fmt::Display for Error {
                 Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
                 Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
                 Refusal::NoProcess => write!(f, "there is no such process of yours"),
+                Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
                 Refusal::Elsewhere => write!(
                     f,
                     "it runs in a control group that the server may not take it from:\n\
@@ -290,10 +291,12 @@ impl std::os::fd::AsFd for Connection {
 /// If the server refuses, or there is none.
 pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
     let request = Message { priority, least, wanted: most, most, ..Message::new(Kind::Join) };
-    let (answer, fd) = Connection::open()?.ask(request)?;
+    let (answer, fd) = hurried(MORE_PATIENCE)?.ask(request)?;
     if !fd.is_some_and(|fd| follow(fd.as_fd())) {
         return Err(Error::Foreign);
     }
+    // The server forgets a hint with a new request.
+    OFFERED.store(0, Relaxed);
     Linux::refresh_processors(None);
     Ok(answer.holds)
 }
@@ -303,36 +306,44 @@ pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
 /// # Errors
 /// As [`request`]; [`Refusal::Unknown`] if there was none.
 pub fn leave() -> Result<(), Error> {
-    Connection::open()?.ask(Message::new(Kind::Leave))?;
+    hurried(MORE_PATIENCE)?.ask(Message::new(Kind::Leave))?;
+    OFFERED.store(0, Relaxed);
     Linux::refresh_processors(None);
     Ok(())
 }
 
-/// How many processors this process has said it can spare.
-static OFFERED: Mutex<u32> = Mutex::new(0);
-/// [`registry::generation`] of the process that is the server's, not of a forked child.
-static MEMBER: AtomicU32 = AtomicU32::new(u32::MAX);
+/// How many processors this process has said it can spare. Written under [`SPEAKS`].
+static OFFERED: AtomicU32 = AtomicU32::new(0);
+static SPEAKS: Mutex<()> = Mutex::new(());
+/// The process that is the server's, not a forked child. (Not the registry's generation: to ask for it makes a registry, before its view is chosen.)
+static MEMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Tells the server how many of the partition's processors this process can spare for now, if it has a partition and it is another number than before. Waits for
 /// nobody: a server that is gone, or too busy to let us in, hears it the next time.
 ///
 /// Each time by a connection of its own: a program may close all descriptors but its own at any time, and give their numbers to others.
 /// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on them that had them lent.
-pub(crate) fn offer(count: u32) {
-    if BLOCK.load(Relaxed).is_null() || MEMBER.load(Relaxed) != registry::generation() {
+pub fn offer(count: u32) {
+    if BLOCK.load(Relaxed).is_null() || MEMBER.load(Relaxed) != std::process::id() {
         return;
     }
     // Of two threads that speak at once the server hears last whom we remember.
-    let Ok(mut offered) = OFFERED.lock() else { return };
-    if *offered == count {
+    let Ok(_speaks) = SPEAKS.lock() else { return };
+    if offered() == count {
         return;
     }
     let kind = if count == 0 { Kind::WantBack } else { Kind::Spare };
     let told = Connection::open_by(&path(), libc::SOCK_NONBLOCK, None)
         .and_then(|connection| connection.send(&Message { count, ..Message::new(kind) }));
     if told.is_ok() {
-        *offered = count;
+        OFFERED.store(count, Relaxed);
     }
+}
+
+/// What was said last.
+#[inline]
+pub fn offered() -> u32 {
+    OFFERED.load(Relaxed)
 }
 
 /// The block of this process.
@@ -369,7 +380,7 @@ fn follow(fd: BorrowedFd<'_>) -> bool {
     }
     // ORDER: Release, pairs with the Acquire in `changed`.
     BLOCK.store(core::ptr::from_ref(block).cast_mut(), Release);
-    MEMBER.store(registry::generation(), Relaxed);
+    MEMBER.store(std::process::id(), Relaxed);
     true
 }
 
@@ -389,18 +400,23 @@ pub fn inherit() {
     }
 }
 
-/// True once after each change.
+/// Has it changed since [`seen`]?
 #[inline]
-pub(crate) fn changed() -> bool {
+pub(crate) fn changed() -> Option<u32> {
     // ORDER: Acquire, pairs with `follow`.
     let block = BLOCK.load(Acquire);
     if block.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: never unmapped once it was stored.
     // ORDER: Acquire, pairs with the server's Release: the affinity that is looked at next is the new one.
     let generation = unsafe { &(*block).partition.generation }.load(Acquire);
-    SEEN.load(Relaxed) != generation && SEEN.swap(generation, Relaxed) != generation
+    (SEEN.load(Relaxed) != generation).then_some(generation)
+}
+
+/// Somebody looks at how things are since the change of this generation.
+pub(crate) fn seen(generation: u32) {
+    SEEN.store(generation, Relaxed);
 }
 
 /// The processors of this process's partition, if it has one and follows its block.
@@ -413,9 +429,14 @@ pub fn partition() -> Option<&'static abi::Partition> {
 
 /// COST: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// COST: and for an answer about its processors: a move into a control group takes some 20 ms.
+const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
-fn hurried() -> Result<Connection, Error> {
-    Connection::open_by(&path(), 0, Some(PATIENCE))
+/// Of many that ask at once, some have to ask again.
+const TRIES: u32 = 5;
+
+fn hurried(patience: Duration) -> Result<Connection, Error> {
+    Connection::open_by(&path(), 0, Some(patience))
 }
 
 /// Asks the server of this machine for an arena that its observer fills, and for the server's life.
@@ -423,7 +444,17 @@ fn hurried() -> Result<Connection, Error> {
 /// # Errors
 /// If there is no server, or it will not.
 pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
-    let (_, [arena, enrol, life]) = hurried()?.ask_for(Message::new(Kind::Observe))?;
+    let mut connection = hurried(PATIENCE)?;
+    let mut tries = 0;
+    let (_, [arena, enrol, life]) = loop {
+        match connection.ask_for(Message::new(Kind::Observe)) {
+            Err(Error::Refused(Refusal::Later, _)) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PATIENCE / TRIES);
+            }
+            answer => break answer?,
+        }
+    };
     let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
     let observer = bpf::Observer::given(arena, enrol).map_err(|error| Error::Io(io::Error::other(error)))?;
     Ok((observer, map(life.as_fd()).ok_or(Error::Foreign)?))
@@ -432,7 +463,7 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
 /// Does the server of this machine lend programs its observer?
 pub(crate) fn lends() -> bool {
     let ask = || {
-        let mut connection = hurried()?;
+        let mut connection = hurried(PATIENCE)?;
         let mut message = connection.ask(Message::new(Kind::Status))?.0;
         while message.kind == Kind::Entry as u32 {
             message = connection.receive()?.0;

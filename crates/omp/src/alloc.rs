@@ -35,7 +35,7 @@ const ALLOCATOR_FB: usize = 14;
 
 /// `omp_alloctrait_t`.
 #[repr(C)]
-struct Trait {
+pub(crate) struct Trait {
     key: c_int,
     value: usize,
 }
@@ -174,7 +174,7 @@ unsafe extern "C" fn omp_free(memory: *mut c_void, _allocator: usize) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_allocator(_space: usize, count: c_int, traits: *const Trait) -> usize {
+pub(crate) unsafe extern "C" fn omp_init_allocator(_space: usize, count: c_int, traits: *const Trait) -> usize {
     let mut allocator =
         Allocator { alignment: 1, pool: usize::MAX, used: AtomicUsize::new(0), fallback: 0, fallback_data: 0 };
     for index in 0..count.max(0) as usize {
@@ -193,7 +193,7 @@ unsafe extern "C" fn omp_init_allocator(_space: usize, count: c_int, traits: *co
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_destroy_allocator(allocator: usize) {
+pub(crate) unsafe extern "C" fn omp_destroy_allocator(allocator: usize) {
     if allocator > PREDEFINED {
         // SAFETY: from `omp_init_allocator`, and the program does not use it any more.
         drop(unsafe { Box::from_raw(allocator as *mut Allocator) });
@@ -201,13 +201,13 @@ unsafe extern "C" fn omp_destroy_allocator(allocator: usize) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_set_default_allocator(allocator: usize) {
+pub(crate) extern "C" fn omp_set_default_allocator(allocator: usize) {
     if allocator != 0 {
         me().change_icv(|icv| icv.allocator = allocator);
     }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_get_default_allocator() -> usize {
+pub(crate) extern "C" fn omp_get_default_allocator() -> usize {
     me().icv().allocator
 }

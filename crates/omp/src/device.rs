@@ -156,22 +156,22 @@ extern "C" fn GOMP_offload_unregister(_: *const c_void, _: c_int, _: *const c_vo
 pub const HOST: c_int = 0;
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_get_num_devices() -> c_int {
+pub(crate) extern "C" fn omp_get_num_devices() -> c_int {
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_get_initial_device() -> c_int {
+pub(crate) extern "C" fn omp_get_initial_device() -> c_int {
     HOST
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_get_device_num() -> c_int {
+pub(crate) extern "C" fn omp_get_device_num() -> c_int {
     HOST
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_is_initial_device() -> c_int {
+pub(crate) extern "C" fn omp_is_initial_device() -> c_int {
     1
 }
 
@@ -289,4 +289,83 @@ extern "C" fn omp_target_associate_ptr(_: *const c_void, _: *const c_void, _: us
 #[unsafe(no_mangle)]
 extern "C" fn omp_target_disassociate_ptr(_: *const c_void, _: c_int) -> c_int {
     libc::EINVAL
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn omp_target_is_accessible(memory: *const c_void, _size: usize, device: c_int) -> c_int {
+    omp_target_is_present(memory, device)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn omp_get_mapped_ptr(memory: *const c_void, device: c_int) -> *mut c_void {
+    if device == HOST { memory.cast_mut() } else { ptr::null_mut() }
+}
+
+/// Waits as a task with these dependence objects would.
+///
+/// # Safety
+/// So many objects of the program's.
+unsafe fn await_objects(count: c_int, objects: *const *const c_void) {
+    if count > 0 {
+        let head = [0, count as usize, 0, 0, 0].map(ptr::without_provenance::<c_void>);
+        // SAFETY: as promised.
+        let objects = unsafe { std::slice::from_raw_parts(objects, count as usize) };
+        // SAFETY: a list as the compiler makes it.
+        unsafe { crate::tasks::GOMP_taskwait_depend([&head, objects].concat().as_ptr()) };
+    }
+}
+
+// Copied before the return, which is soon enough.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn omp_target_memcpy_async(
+    to: *mut c_void,
+    from: *const c_void,
+    length: usize,
+    to_offset: usize,
+    from_offset: usize,
+    to_device: c_int,
+    from_device: c_int,
+    count: c_int,
+    objects: *const *const c_void,
+) -> c_int {
+    // SAFETY: the program's memory and objects.
+    unsafe {
+        await_objects(count, objects);
+        omp_target_memcpy(to, from, length, to_offset, from_offset, to_device, from_device)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn omp_target_memcpy_rect_async(
+    to: *mut c_void,
+    from: *const c_void,
+    element: usize,
+    dimensions: c_int,
+    volume: *const usize,
+    to_offsets: *const usize,
+    from_offsets: *const usize,
+    to_sizes: *const usize,
+    from_sizes: *const usize,
+    to_device: c_int,
+    from_device: c_int,
+    count: c_int,
+    objects: *const *const c_void,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        await_objects(count, objects);
+        omp_target_memcpy_rect(
+            to,
+            from,
+            element,
+            dimensions,
+            volume,
+            to_offsets,
+            from_offsets,
+            to_sizes,
+            from_sizes,
+            to_device,
+            from_device,
+        )
+    }
 }

@@ -247,7 +247,6 @@ impl Settings {
             max_task_priority: parsed("OMP_MAX_TASK_PRIORITY", "a number", number).unwrap_or(0),
             display_affinity: parsed("OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
             affinity_format: variable("OMP_AFFINITY_FORMAT").unwrap_or_else(|| affinity::DEFAULT_FORMAT.to_string()),
-            // Said back where it is asked for, and not used: how to wait is for the kernel's view to say, from wait to wait.
             wait_policy: parsed("OMP_WAIT_POLICY", "active or passive", |text| {
                 match text.to_ascii_lowercase().as_str() {
                     "active" => Some(true),

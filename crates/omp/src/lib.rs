@@ -19,6 +19,7 @@
 mod affinity;
 pub mod alloc;
 mod device;
+mod fortran;
 pub mod icv;
 pub mod lock;
 pub mod loops;

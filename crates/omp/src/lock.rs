@@ -95,7 +95,7 @@ unsafe extern "C" fn GOMP_critical_name_end(place: *mut *mut c_void) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_lock(lock: *mut u32) {
+pub(crate) unsafe extern "C" fn omp_init_lock(lock: *mut u32) {
     // SAFETY: the program's lock, which nobody uses before.
     unsafe { lock.write(0) };
 }
@@ -110,25 +110,25 @@ unsafe extern "C" fn omp_init_lock_with_hint(lock: *mut u32, _hint: u32) {
 extern "C" fn omp_destroy_lock(_lock: *mut u32) {}
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_set_lock(lock: *mut u32) {
+pub(crate) unsafe extern "C" fn omp_set_lock(lock: *mut u32) {
     // SAFETY: an initialised lock of the program's; likewise below.
     unsafe { raw(lock).lock(&()) };
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_unset_lock(lock: *mut u32) {
+pub(crate) unsafe extern "C" fn omp_unset_lock(lock: *mut u32) {
     // SAFETY: as above, and the program holds it.
     unsafe { raw(lock).unlock(&()) };
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_test_lock(lock: *mut u32) -> i32 {
+pub(crate) unsafe extern "C" fn omp_test_lock(lock: *mut u32) -> i32 {
     // SAFETY: as above.
     unsafe { raw(lock).try_lock(&()) as i32 }
 }
 
 /// What the first 8 bytes of an `omp_nest_lock_t` point to: for gcc's programs it is larger than for clang's.
-struct NestLock {
+pub struct NestLock {
     raw: Raw,
     /// The owner's.
     count: AtomicU32,
@@ -158,7 +158,7 @@ impl NestLock {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_nest_lock(lock: *mut *mut NestLock) {
+pub(crate) unsafe extern "C" fn omp_init_nest_lock(lock: *mut *mut NestLock) {
     let new = NestLock { raw: Raw::new(), count: AtomicU32::new(0), owner: AtomicPtr::default() };
     // SAFETY: the program's lock, which nobody uses before.
     unsafe { lock.write(Box::into_raw(Box::new(new))) };
@@ -171,13 +171,13 @@ unsafe extern "C" fn omp_init_nest_lock_with_hint(lock: *mut *mut NestLock, _hin
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_destroy_nest_lock(lock: *mut *mut NestLock) {
+pub(crate) unsafe extern "C" fn omp_destroy_nest_lock(lock: *mut *mut NestLock) {
     // SAFETY: from `omp_init_nest_lock`, and nobody uses it any more.
     drop(unsafe { Box::from_raw(*lock) });
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_set_nest_lock(lock: *const *const NestLock) {
+pub(crate) unsafe extern "C" fn omp_set_nest_lock(lock: *const *const NestLock) {
     // SAFETY: an initialised lock of the program's; likewise below.
     let lock = unsafe { &**lock };
     if lock.again().is_none() {
@@ -188,7 +188,7 @@ unsafe extern "C" fn omp_set_nest_lock(lock: *const *const NestLock) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_unset_nest_lock(lock: *const *const NestLock) {
+pub(crate) unsafe extern "C" fn omp_unset_nest_lock(lock: *const *const NestLock) {
     // SAFETY: as above.
     let lock = unsafe { &**lock };
     let count = lock.count.load(Relaxed).saturating_sub(1);
@@ -201,7 +201,7 @@ unsafe extern "C" fn omp_unset_nest_lock(lock: *const *const NestLock) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_test_nest_lock(lock: *const *const NestLock) -> i32 {
+pub(crate) unsafe extern "C" fn omp_test_nest_lock(lock: *const *const NestLock) -> i32 {
     // SAFETY: as above.
     let lock = unsafe { &**lock };
     let count = lock.again().or_else(|| {

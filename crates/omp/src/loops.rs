@@ -351,6 +351,11 @@ impl Loop {
         }
     }
 
+    /// What it was in is made anew.
+    pub fn abandon(&self) {
+        self.share.set(None);
+    }
+
     pub fn leave(&self) {
         self.yield_turn();
         if let Some(share) = self.share() {
@@ -884,11 +889,11 @@ pub fn is_first(thread: &Thread) -> bool {
     member.singles.set(mine.wrapping_add(1));
     let size = thread.team().size();
     if size == 1 {
-        thread.team().single.0.store(mine.wrapping_add(1), Relaxed);
+        thread.team().meeting.0.single.store(mine.wrapping_add(1), Relaxed);
         return true;
     }
     // Orders nothing: the barrier at its end does.
-    let count = &thread.team().single.0;
+    let count = &thread.team().meeting.0.single;
     (size == 2 || count.load(Relaxed) == mine)
         && count.compare_exchange(mine, mine.wrapping_add(1), Relaxed, Relaxed).is_ok()
 }

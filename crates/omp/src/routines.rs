@@ -17,7 +17,7 @@ macro_rules! getters {
     ($($name:ident $fortran:ident $value:expr;)*) => {
         $(
             #[unsafe(no_mangle)]
-            extern "C" fn $name() -> c_int {
+            pub(crate) extern "C" fn $name() -> c_int {
                 $value
             }
 
@@ -71,7 +71,7 @@ macro_rules! setters {
     ($($name:ident $fortran:ident $fortran_8:ident $value:ident $set:expr;)*) => {
         $(
             #[unsafe(no_mangle)]
-            extern "C" fn $name($value: c_int) {
+            pub(crate) extern "C" fn $name($value: c_int) {
                 $set
             }
 
@@ -181,7 +181,7 @@ unsafe extern "C" fn omp_get_ancestor_thread_num_(level: *const i32) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_get_team_size(level: c_int) -> c_int {
+pub(crate) extern "C" fn omp_get_team_size(level: c_int) -> c_int {
     // SAFETY: as in `at_level`.
     at_level(level).map_or(-1, |context| unsafe { &*context.team }.size() as c_int)
 }
@@ -193,7 +193,7 @@ unsafe extern "C" fn omp_get_team_size_(level: *const i32) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_set_schedule(kind: u32, chunk: c_int) {
+pub(crate) extern "C" fn omp_set_schedule(kind: u32, chunk: c_int) {
     if let Some(known) = Kind::from_u32(kind & !MONOTONIC) {
         let chunk = chunk.max(0);
         me().change_icv(|icv| icv.schedule = Schedule { kind: known, chunk, monotonic: kind & MONOTONIC != 0 });
@@ -207,7 +207,7 @@ unsafe extern "C" fn omp_set_schedule_(kind: *const u32, chunk: *const i32) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut c_int) {
+pub(crate) unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut c_int) {
     let schedule = me().icv().schedule;
     // Of a static schedule it says that it is monotonic only if somebody asked for that.
     let monotonic = schedule.monotonic && schedule.kind != Kind::Static;
@@ -247,12 +247,12 @@ extern "C" fn omp_get_wtick_() -> f64 {
 // --- places ------------------------------------------------------------------
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_get_place_num_procs(place: c_int) -> c_int {
+pub(crate) extern "C" fn omp_get_place_num_procs(place: c_int) -> c_int {
     settings().places.get(place as usize).map_or(0, |place| place.0.len() as c_int)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_get_place_proc_ids(place: c_int, ids: *mut c_int) {
+pub(crate) unsafe extern "C" fn omp_get_place_proc_ids(place: c_int, ids: *mut c_int) {
     let Some(place) = settings().places.get(place as usize) else { return };
     for (index, &processor) in place.0.iter().enumerate() {
         // SAFETY: room for as many as `omp_get_place_num_procs` says.
@@ -261,7 +261,7 @@ unsafe extern "C" fn omp_get_place_proc_ids(place: c_int, ids: *mut c_int) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_get_partition_place_nums(places: *mut c_int) {
+pub(crate) unsafe extern "C" fn omp_get_partition_place_nums(places: *mut c_int) {
     let (first, count) = me().location.partition();
     for index in 0..count {
         // SAFETY: room for as many as `omp_get_partition_num_places` says.
@@ -306,7 +306,7 @@ unsafe fn hand_over(text: &str, buffer: *mut c_char, room: usize) -> usize {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_set_affinity_format(text: *const c_char) {
+pub(crate) unsafe extern "C" fn omp_set_affinity_format(text: *const c_char) {
     // SAFETY: the program's string; likewise below.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
     if let Ok(mut format) = FORMAT.write() {
@@ -315,25 +315,25 @@ unsafe extern "C" fn omp_set_affinity_format(text: *const c_char) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, room: usize) -> usize {
+pub(crate) unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, room: usize) -> usize {
     // SAFETY: the program's buffer; likewise below.
     unsafe { hand_over(&format(), buffer, room) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_display_affinity(text: *const c_char) {
+pub(crate) unsafe extern "C" fn omp_display_affinity(text: *const c_char) {
     // SAFETY: as above.
     println!("{}", affinity::describe(&unsafe { given(text) }));
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_capture_affinity(buffer: *mut c_char, room: usize, text: *const c_char) -> usize {
+pub(crate) unsafe extern "C" fn omp_capture_affinity(buffer: *mut c_char, room: usize, text: *const c_char) -> usize {
     // SAFETY: as above.
     unsafe { hand_over(&affinity::describe(&given(text)), buffer, room) }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_display_env(verbose: c_int) {
+pub(crate) extern "C" fn omp_display_env(verbose: c_int) {
     settings().display(verbose != 0);
 }
 
@@ -350,12 +350,12 @@ fn pause(kind: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_pause_resource(kind: c_int, device: c_int) -> c_int {
+pub(crate) extern "C" fn omp_pause_resource(kind: c_int, device: c_int) -> c_int {
     if device == crate::device::HOST { pause(kind) } else { -1 }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_pause_resource_all(kind: c_int) -> c_int {
+pub(crate) extern "C" fn omp_pause_resource_all(kind: c_int) -> c_int {
     pause(kind)
 }
 

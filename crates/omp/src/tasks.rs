@@ -11,6 +11,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 
@@ -34,6 +35,8 @@ pub struct Task {
     /// The innermost group that its new children belong to.
     pub group: Cell<*const Group>,
     function: Cell<Option<Function>>,
+    /// What is called with the arguments instead, if it never runs.
+    instead: Cell<Option<Function>>,
     data: Cell<*mut c_void>,
     layout: Cell<Option<Layout>>,
     is_final: Cell<bool>,
@@ -67,7 +70,11 @@ impl Default for Successors {
 
 /// By address, the tasks that the next one has to wait for.
 #[derive(Default)]
-struct Table(Option<HashMap<usize, Users>>);
+struct Table {
+    users: Option<HashMap<usize, Users>>,
+    /// Addresses beyond which those are forgotten whose tasks are done.
+    most: usize,
+}
 
 // SAFETY: as above.
 unsafe impl Send for Table {}
@@ -76,6 +83,12 @@ unsafe impl Send for Table {}
 struct Users {
     writer: Option<Held>,
     readers: Vec<Held>,
+}
+
+impl Users {
+    fn are_done(&self) -> bool {
+        self.writer.iter().chain(&self.readers).all(|held| held.task().is_done())
+    }
 }
 
 /// A task that stays because of this.
@@ -160,6 +173,8 @@ const STRICT: c_uint = 1 << 14;
 
 /// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
 const MOST_OPEN: u32 = 64;
+/// COST: addresses in a table of which half may be forgotten before it is looked for those: their tasks take some ten KiB.
+const LEAST_FORGOTTEN: usize = 64;
 /// COST: see [`Tasks::futile`]; a call that wakes somebody costs as much as making some tens of tasks.
 const MOST_FUTILE: u32 = 8;
 /// Tasks of a queue that are looked at for one that may be run here.
@@ -178,6 +193,7 @@ impl Task {
             team: Cell::new(team),
             group: Cell::new(group),
             function: Cell::new(None),
+            instead: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
             layout: Cell::new(None),
             is_final: Cell::new(false),
@@ -200,6 +216,14 @@ impl Task {
         self.group.set(ptr::null());
         // SAFETY: the task in which the region was met waits for its end.
         self.is_final.set(unsafe { parent.as_ref() }.is_some_and(|parent| parent.is_final.get()));
+        if self.depends.replace(false) {
+            self.forget_dependences();
+        }
+    }
+
+    #[cold]
+    fn forget_dependences(&self) {
+        drop(self.table.with(mem::take));
     }
 
     pub fn is_final(&self) -> bool {
@@ -219,6 +243,11 @@ impl Task {
     /// Before it is launched; as the clause says.
     pub fn set_priority(&self, priority: c_int) {
         self.priority.set(priority.clamp(0, settings().max_task_priority as c_int) as u32);
+    }
+
+    /// Before it is launched: what is called instead of its function if it is cancelled or not wanted.
+    pub fn set_instead(&self, function: Function) {
+        self.instead.set(Some(function));
     }
 
     /// Before it is launched: it is complete when an event has come besides.
@@ -319,6 +348,10 @@ impl Task {
 
     /// A new one is not wanted after all.
     pub fn discard(&self) {
+        if let Some(function) = self.instead.get() {
+            // SAFETY: the program's, with its arguments.
+            unsafe { function(self.data.get()) };
+        }
         // One with an event stays: that may come all the same.
         if !self.has_event()
             && let Some(layout) = self.layout.get()
@@ -342,7 +375,7 @@ impl Task {
         let before = thread.context();
         thread.set_context(Context { task: self, ..before });
         let cancelled = thread.team().is_cancelled() || self.group().is_some_and(|group| group.cancelled.load(Relaxed));
-        if !cancelled && let Some(function) = self.function.get() {
+        if let Some(function) = if cancelled { self.instead.get() } else { self.function.get() } {
             // SAFETY: the program's, with its arguments.
             unsafe { function(self.data.get()) };
         }
@@ -387,7 +420,7 @@ impl Task {
             // SAFETY: it waits for us, or has another reference in `Held` until `preceded` returns.
             unsafe { &*successor }.preceded(team);
         }
-        drop(self.table.with(|table| table.0.take()));
+        self.forget_dependences();
     }
 
     /// A predecessor is done, or all have been counted.
@@ -400,6 +433,11 @@ impl Task {
                 None => team.bell.0.notify(),
             }
         }
+    }
+
+    /// Does nobody have to wait for it any more?
+    fn is_done(&self) -> bool {
+        self.successors.with(|successors| successors.0.is_none())
     }
 
     /// Waits for another one.
@@ -417,7 +455,12 @@ impl Task {
         self.depends.set(true);
         child.depends.set(true);
         self.table.with(|table| {
-            let table = table.0.get_or_insert_default();
+            let Table { users, most } = table;
+            let table = users.get_or_insert_default();
+            if table.len() > *most {
+                table.retain(|_, users| !users.are_done());
+                *most = LEAST_FORGOTTEN.max(2 * table.len());
+            }
             for &Dependence { address, writes } in dependences {
                 // All memory: everything before.
                 if address == 0 {
@@ -444,7 +487,7 @@ impl Task {
                     users.readers.clear();
                     users.writer = Some(Held::new(child));
                 } else if known {
-                    users.readers.retain(|reader| reader.task().successors.with(|successors| successors.0.is_some()));
+                    users.readers.retain(|reader| !reader.task().is_done());
                     users.readers.push(Held::new(child));
                 }
             }
@@ -582,10 +625,8 @@ impl Tasks {
 
     /// Somebody is called.
     pub fn call(&self) {
-        if self.called.load(Relaxed) == 0 {
-            // The summons publishes it.
-            self.called.store(1, Relaxed);
-        }
+        // ORDER: Release, pairs with `run_all`; by an exchange, so that it sees the tasks of all callers.
+        self.called.swap(1, Release);
     }
 
     /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds none and leaves.
@@ -648,11 +689,14 @@ impl Tasks {
         let others = self.queued.0.fetch_add(1, SeqCst);
         let lone = others == 0 && thread.task_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0;
         let crowded = self.running.load(SeqCst) >= Linux::processors();
-        if crowded {
-            // Of those who are counted as running some may sleep until a task of theirs is done, which may be this one.
+        if !ptr::eq(thread.context().team, team) {
+            // It comes back for nothing: also those who leave off running are to see the call.
+            team.call_for_tasks();
+        } else if crowded {
+            // Who waits for tasks of his own may wait for this one.
             team.bell.0.notify();
             team.back.0.notify();
-        } else if lone || others == 1 || !ptr::eq(thread.context().team, team) {
+        } else if lone || others == 1 {
             team.call_for_tasks();
         }
     }
@@ -710,24 +754,43 @@ impl Tasks {
     pub fn run_all(&self, team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
         // ORDER: SeqCst, pairs with `are_run`.
         self.running.fetch_add(1, SeqCst);
+        thread.member().runs_all.set(true);
+        // Before the looks: what a caller has put into a queue we find.
+        // ORDER: Acquire, pairs with `call`.
+        let mut called = self.called.load(Relaxed) != 0 && self.called.swap(0, Acquire) != 0;
         let mut any = false;
         while let Some(task) = self.take(team, thread, ptr::null(), &stop) {
             any = true;
-            if self.are_for_more() {
+            // The call may have been for what is left.
+            if mem::take(&mut called) && self.are_there() || self.are_for_more() {
                 team.call_for_tasks();
             }
             task.run(thread);
             task.part_done();
         }
-        if self.called.load(Relaxed) != 0 {
-            self.called.store(0, Relaxed);
-        }
+        thread.member().runs_all.set(false);
         // HINT: several who write it may lose a lesson.
         let futile = if any { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
         self.futile.store(futile, Relaxed);
-        // ORDER: SeqCst: who puts a task into a queue that we have found empty sees that we do not run any more, or we see the task when we wait.
+        // ORDER: SeqCst: who is called to a task that we have not found sees that we do not run any more, or we see the call when we wait.
         self.running.fetch_sub(1, SeqCst);
         fence(SeqCst);
+    }
+
+    /// Waits for what others run; if the thread runs whatever there is, somebody else may do so meanwhile.
+    fn pause(&self, team: &Team, thread: &Thread, wait: impl FnOnce()) {
+        if !thread.member().runs_all.get() {
+            return wait();
+        }
+        // ORDER: SeqCst, as in `run_all`.
+        self.running.fetch_sub(1, SeqCst);
+        fence(SeqCst);
+        if self.are_for_more() {
+            team.call_for_tasks();
+        }
+        wait();
+        // ORDER: SeqCst, pairs with `are_run`.
+        self.running.fetch_add(1, SeqCst);
     }
 
     /// Runs tasks, and waits for those that others run, until all are done.
@@ -762,7 +825,7 @@ fn work_until(thread: &Thread, done: impl Fn() -> bool) {
                 run(task);
             }
             None if done() => return,
-            None => watch.wait(&done),
+            None => team.tasks.pause(team, thread, || watch.wait(&done)),
         }
     }
 }
@@ -804,12 +867,19 @@ fn run_now(thread: &Thread, task: &Task) {
 
 /// The calling thread executes the task's code itself, until [`leave`].
 pub fn enter(thread: &Thread, task: &Task) {
+    if task.has_event() {
+        count(thread, task);
+    }
     thread.set_context(Context { task, ..thread.context() });
 }
 
-pub fn leave(thread: &Thread, task: &Task) {
+/// `has_event`: it had one when it was entered.
+pub fn leave(thread: &Thread, task: &Task, has_event: bool) {
     thread.set_context(Context { task: task.parent.get(), ..thread.context() });
-    finish_now(thread, task);
+    match has_event {
+        true => task.part_done(),
+        false => finish_now(thread, task),
+    }
 }
 
 fn finish_now(thread: &Thread, task: &Task) {
@@ -881,6 +951,10 @@ unsafe fn spawn(
         if has_event {
             task.expect_event();
         }
+        if copy.is_some() {
+            // It is the task that destroys what has been constructed.
+            task.set_instead(function);
+        }
         launch(thread, task, now, &dependences);
     }
 }
@@ -903,29 +977,37 @@ pub fn launch(thread: &Thread, task: &'static Task, now: bool, dependences: &[De
     if now && !task.has_event() {
         return run_now(thread, task);
     }
-    parent.references.fetch_add(1, Relaxed);
-    parent.children.fetch_add(1, Relaxed);
-    if let Some(group) = parent.group() {
-        group.tasks.fetch_add(1, Relaxed);
+    count(thread, task);
+    if !dependences.is_empty() {
+        parent.depend(task, dependences, true);
     }
-    team.tasks.one_more(team);
     if now {
         task.run(thread);
-        return task.part_done();
-    }
-    if dependences.is_empty() {
+        task.part_done();
+    } else if dependences.is_empty() {
         task.predecessors.store(0, Relaxed);
         team.tasks.put(team, thread, task);
     } else {
-        parent.depend(task, dependences, true);
         task.preceded(team);
     }
+}
+
+/// A new task is waited for until [`Task::complete`].
+fn count(thread: &Thread, task: &Task) {
+    let (team, parent) = (thread.team(), thread.task());
+    parent.references.fetch_add(1, Relaxed);
+    parent.children.fetch_add(1, Relaxed);
+    if let Some(group) = task.group() {
+        group.tasks.fetch_add(1, Relaxed);
+    }
+    team.tasks.one_more(team);
 }
 
 /// Waits for the tasks that a task with these dependences would wait for.
 pub fn await_predecessors(thread: &Thread, dependences: &[Dependence]) {
     let parent = thread.task();
-    if dependences.is_empty() || parent.children.load(Relaxed) == 0 {
+    // ORDER: Acquire, pairs with `complete`.
+    if dependences.is_empty() || parent.children.load(Acquire) == 0 {
         return;
     }
     let nobody = Task::new(parent.icv.get(), parent, thread.team(), ptr::null());
@@ -949,6 +1031,15 @@ pub extern "C" fn GOMP_taskwait() {
 pub(crate) unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
     // SAFETY: the compiler's.
     await_predecessors(me(), &unsafe { Dependence::all(list) });
+}
+
+/// A task that does nothing, for others to wait for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_taskwait_depend_nowait(list: *const *const c_void) {
+    unsafe extern "C" fn nothing(_: *mut c_void) {}
+    let none = ptr::null_mut();
+    // SAFETY: the compiler's; there are no arguments.
+    unsafe { spawn(nothing, none, None, (0, 1), true, DEPEND, list, 0, ptr::null_mut()) };
 }
 
 /// All tasks are tied, and a thread that yields may run nothing but children, of which it runs the newest.
@@ -1018,9 +1109,14 @@ pub fn group_is_cancelled(thread: &Thread) -> bool {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
+pub(crate) unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
+    let thread = me();
+    let before = thread.context();
+    // As from outside of its team: what waits for this the thread may not run itself.
+    thread.set_context(Context { team: ptr::null(), ..before });
     // SAFETY: a task that waits for this.
     unsafe { &*event }.part_done();
+    thread.set_context(before);
 }
 
 /// What the arguments of a `taskloop`'s tasks begin with, with the loop's type for both.
@@ -1091,24 +1187,24 @@ impl Taskloop {
         for index in 0..tasks {
             let next = (done + each + (index < longer) as u64).min(self.iterations);
             let at = |iteration: u64| self.begin.wrapping_add(iteration.wrapping_mul(self.step));
-            // SAFETY: the compiler's arguments, of which the first two are the task's bounds.
-            unsafe {
+            if are_cancelled(thread) {
+                break;
+            }
+            let now = !deferred || are_run_at_once(thread, false);
+            let (is_final, no_event) = (self.flags & FINAL != 0, ptr::null_mut());
+            // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function that copies does not copy these.
+            let task = unsafe {
+                let task =
+                    Task::create(thread, self.function, self.data, self.copy, self.arguments, is_final, no_event);
+                let bounds = task.data().cast::<Bounds>();
                 (*bounds).begin = at(done);
                 (*bounds).end = if next == self.iterations { self.end } else { at(next) };
-                let flags = self.flags & (FINAL | PRIORITY);
-                let none = ptr::null_mut();
-                spawn(
-                    self.function,
-                    self.data,
-                    self.copy,
-                    self.arguments,
-                    deferred,
-                    flags,
-                    ptr::null(),
-                    self.priority,
-                    none,
-                );
+                task
+            };
+            if self.flags & PRIORITY != 0 {
+                task.set_priority(self.priority);
             }
+            launch(thread, task, now, &[]);
             done = next;
         }
         if grouped {

@@ -55,12 +55,20 @@ pub struct Member {
     /// The implicit task.
     pub task: Task,
     pub queue: Queue,
+    /// It runs whatever tasks there are.
+    pub runs_all: Cell<bool>,
 }
 
 // SAFETY: what is not atomic is used by the thread that is this member, and by the primary thread between regions; the barriers order them.
 unsafe impl Sync for Member {}
 // SAFETY: it points to nothing that is a thread's own.
 unsafe impl Send for Member {}
+
+/// Where the members meet, with what the first of them to come to a `single` writes: whoever came last had the line, and it is wanted at the barrier again.
+pub struct Meeting {
+    barrier: BWakeful<Linux>,
+    pub single: AtomicU32,
+}
 
 /// A team: one for a region at a time.
 pub struct Team {
@@ -85,12 +93,16 @@ pub struct Team {
     reductions: Cell<*mut usize>,
     /// What the primary thread was in.
     outside: Cell<Option<Context>>,
+    /// The contention group's count of helpers in regions, kept where `OMP_THREAD_LIMIT` or a clause limits them; the initial thread's team has it.
+    busy: Cell<*const AtomicU32>,
+    own_busy: AtomicU32,
+    /// Counted there for this region.
+    reserved: Cell<u32>,
     #[allow(clippy::vec_box)] // they stay where they are when there are more
     members: UnsafeCell<Vec<Box<Member>>>,
     generation: Cell<u32>,
     // Written in regions.
-    barrier: Apart<BWakeful<Linux>>,
-    pub single: Apart<AtomicU32>,
+    pub meeting: Apart<Meeting>,
     pub copyprivate: AtomicPtr<c_void>,
     /// Of LLVM's interface: what the tasks of the region, and of its worksharing construct, reduce.
     pub task_reductions: [AtomicPtr<c_void>; 2],
@@ -132,10 +144,12 @@ impl Team {
             combined: Cell::new(None),
             reductions: Cell::new(ptr::null_mut()),
             outside: Cell::new(None),
+            busy: Cell::new(ptr::null()),
+            own_busy: AtomicU32::new(0),
+            reserved: Cell::new(0),
             members: UnsafeCell::new(vec![Member::new(0)]),
             generation: Cell::new(0),
-            barrier: Apart(BWakeful::new(1)),
-            single: Apart::default(),
+            meeting: Apart(Meeting { barrier: BWakeful::new(1), single: AtomicU32::new(0) }),
             copyprivate: AtomicPtr::default(),
             task_reductions: Default::default(),
             tasks: Tasks::default(),
@@ -152,6 +166,28 @@ impl Team {
     /// The team of an initial thread.
     pub fn be_root(&self, icv: Icv) {
         self.member(0).task.begin_implicit(icv, ptr::null());
+        self.busy.set(&self.own_busy);
+    }
+
+    /// Helpers for a region of so many threads, as many as the limit leaves.
+    #[cold]
+    fn reserve(&self, limit: u32, size: u32) -> u32 {
+        // SAFETY: the team of the initial thread, which waits for all regions inside.
+        let Some(busy) = (unsafe { self.busy.get().as_ref() }) else { return size };
+        let mut got = 0;
+        // It counts, and orders nothing.
+        let _ = busy.fetch_update(Relaxed, Relaxed, |busy| {
+            got = (size - 1).min((limit - 1).saturating_sub(busy));
+            Some(busy + got)
+        });
+        got + 1
+    }
+
+    fn unreserve(&self) {
+        // SAFETY: as above.
+        if let Some(busy) = unsafe { self.busy.get().as_ref() } {
+            busy.fetch_sub(self.reserved.replace(0), Relaxed);
+        }
     }
 
     pub fn context(&self, number: usize) -> Context {
@@ -215,7 +251,7 @@ impl Team {
     /// Somebody more is to run tasks, of those who wait at a barrier.
     pub fn call_for_tasks(&self) {
         self.tasks.call();
-        self.barrier.0.summon(1);
+        self.meeting.0.barrier.summon(1);
         // SAFETY: the pool's, which has this team; an initial thread's has none.
         let fork = unsafe { self.fork.as_ref() };
         if let Some(fork) = fork {
@@ -232,12 +268,12 @@ impl Team {
     /// A party more to the barrier, while tasks are not done.
     pub fn hold(&self) {
         // Room for it is left by `MOST_THREADS`.
-        self.barrier.0.join();
+        self.meeting.0.barrier.join();
     }
 
     /// The last task is done.
     pub fn let_go(&self) {
-        self.barrier.0.arrive_and_drop();
+        self.meeting.0.barrier.arrive_and_drop();
     }
 
     /// Waits for all members, and for all tasks.
@@ -247,7 +283,7 @@ impl Team {
         match self.size() {
             1 => self.tasks.finish(self, thread),
             _ if self.is_alone() => {}
-            _ => self.wait_at(&self.barrier.0, thread, || false),
+            _ => self.wait_at(&self.meeting.0.barrier, thread, || false),
         }
     }
 
@@ -271,7 +307,7 @@ impl Team {
             self.tasks.run_all(self, thread, || false);
         }
         if let Some(episode) = barrier.enter() {
-            while !barrier.await_or(&episode, || self.tasks.are_for_more() || left()) {
+            while !await_or(barrier, &episode, || self.tasks.are_for_more() || left()) {
                 if left() {
                     return;
                 }
@@ -341,12 +377,22 @@ impl Member {
             around: Loop::default(),
             task: Task::implicit(),
             queue: Queue::default(),
+            runs_all: Cell::new(false),
         })
     }
 
     #[inline(always)]
     pub fn number(&self) -> u32 {
         self.number
+    }
+}
+
+/// [`BWakeful::await_or`], as the program's user wants it.
+#[inline]
+fn await_or(barrier: &BWakeful<Linux>, episode: &Episode, called: impl Fn() -> bool) -> bool {
+    match wait::is_passive() {
+        true => barrier.sleep_or(episode, called),
+        false => barrier.await_or(episode, called),
     }
 }
 
@@ -418,7 +464,7 @@ impl Pool {
 
     #[cold]
     fn resize(&self, size: u32) {
-        let (barrier, was) = (&self.team.barrier.0, self.parties.replace(size));
+        let (barrier, was) = (&self.team.meeting.0.barrier, self.parties.replace(size));
         (was..size).for_each(|_| _ = barrier.join());
         (size..was).for_each(|_| barrier.arrive_and_drop());
         // SAFETY: between regions.
@@ -458,7 +504,10 @@ impl Pool {
                 return;
             }
             let done = || over() || tasks.are_there();
-            fork.await_as_party(done, || self.team.back.0.sleep_until(done));
+            match wait::is_passive() {
+                true => self.team.back.0.sleep_until(done),
+                false => fork.await_as_party(done, || self.team.back.0.sleep_until(done)),
+            }
         }
     }
 
@@ -538,9 +587,10 @@ extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
                 if episode.others() == 1 {
                     team.back.0.notify();
                 }
-                while !fork.await_or(&episode, || is_member && team.tasks.are_for_more()) {
-                    // Those of the region that is just ending.
-                    team.tasks.run_all(team, thread, || team.tasks.epoch() != forks);
+                // Those of the region that is just ending.
+                let over = || team.tasks.epoch() != forks;
+                while !await_or(fork, &episode, || is_member && team.tasks.are_for_more() && !over()) {
+                    team.tasks.run_all(team, thread, over);
                 }
             }
             forks = forks.wrapping_add(1);
@@ -621,13 +671,22 @@ unsafe fn begin_with(
     let outside = thread.context();
     let icv = thread.icv();
     let (level, active_level) = (thread.team().level(), thread.team().active_level());
-    let size = thread.team().decide(&icv, wanted);
+    let mut size = thread.team().decide(&icv, wanted);
+    let busy = thread.team().busy.get();
+    let limited = size > 1 && icv.thread_limit != u32::MAX;
+    if limited {
+        size = thread.team().reserve(icv.thread_limit, size);
+    }
     let pool = thread.enter_pool();
     let team = &pool.team;
     // Of the last region here.
     let before = team.member(0);
     update(&team.constructs, before.constructs.get());
     update(&team.singles, before.singles.get());
+    update(&team.busy, busy);
+    if limited {
+        team.reserved.set(size - 1);
+    }
     let size = pool.hire(size);
     update(&team.level, level + 1);
     update(&team.active_level, active_level + (size > 1) as u32);
@@ -646,6 +705,10 @@ unsafe fn begin_with(
     if combined.is_some() {
         team.open_combined();
     }
+    // Its barriers are counted anew.
+    if team.work_cancelled.load(Relaxed) != 0 {
+        team.work_cancelled.store(0, Relaxed);
+    }
     let bind = match (icv.bind, Bind::from_u32(flags & 7)) {
         (Bind::False, _) => Bind::False,
         (bind, None | Some(Bind::False)) => bind,
@@ -660,8 +723,10 @@ unsafe fn begin_with(
         }
         team.primary.set((thread.location.place(), thread.location.partition()));
     }
-    if size > 1 {
-        pool.release(size);
+    match size {
+        // The helpers' last one is over.
+        1 => team.tasks.begin_epoch(pool.forks.get().wrapping_add(1)),
+        _ => pool.release(size),
     }
     team.admit(thread, 0);
 }
@@ -680,6 +745,9 @@ pub fn end() {
     }
     if team.is_cancelled() {
         team.renew();
+    }
+    if team.reserved.get() > 0 {
+        team.unreserve();
     }
     if team.bind.get() != Bind::False {
         thread.location.set_partition(Some(team.primary.get().1));
@@ -700,8 +768,9 @@ impl Team {
         let first = self.member(0);
         first.constructs.set(0);
         first.singles.set(0);
-        self.single.0.store(0, Relaxed);
+        self.meeting.0.single.store(0, Relaxed);
         self.shares.iter().enumerate().for_each(|(index, share)| share.renew(index));
+        self.members().iter().for_each(|member| [&member.work, &member.around].iter().for_each(|work| work.abandon()));
     }
 
     /// The group that all is in has no tasks any more when the region ends, which is waited for there.

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 
+use crate::icv::settings;
 use linux::Linux;
 use platform::{Platform, Priority};
 use sync::wait::{Informing, Waiting};
@@ -17,6 +18,12 @@ const LONG_NS: u64 = 200_000;
 const MEMORY_NS: u64 = 100_000_000;
 /// COST: ns between looks of somebody who cannot be woken.
 const NAP_NS: u64 = 50_000;
+
+/// Are threads to sleep that wait? By `OMP_WAIT_POLICY`; where it says `active`, or nothing, they do what is best.
+#[inline]
+pub fn is_passive() -> bool {
+    settings().wait_policy == Some(false)
+}
 
 /// When a yield was last taken by another program.
 static LOST_NS: AtomicU64 = AtomicU64::new(0);
@@ -38,7 +45,7 @@ fn yields_to_us() -> bool {
 
 /// Spins while the kernel's view has nothing against it, then yields; false if that was in vain.
 fn awake(done: &impl Fn() -> bool) -> bool {
-    let (mut looks, mut yields) = (0, 0);
+    let (mut looks, mut yields) = (0, if is_passive() { YIELDS } else { 0 });
     while yields < YIELDS {
         for _ in 0..LOOK_PAUSES {
             if done() {

@@ -47,6 +47,22 @@ fn routines() {
 }
 
 #[test]
+fn limit() {
+    conforms("limit.c", &[("OMP_THREAD_LIMIT", "5")]);
+}
+
+#[test]
+fn fortran() {
+    conforms("fortran.c", &[("OMP_PLACES", "threads")]);
+}
+
+#[test]
+fn passive() {
+    conforms("parallel.c", &[("OMP_WAIT_POLICY", "passive")]);
+    conforms("tasks.c", &[("OMP_WAIT_POLICY", "passive")]);
+}
+
+#[test]
 fn tasks() {
     conforms("tasks.c", &[]);
 }
@@ -67,6 +83,21 @@ fn cancel() {
 }
 
 #[test]
+fn cancelled() {
+    conforms("cancelled.c", &[]);
+}
+
+#[test]
+fn destructors() {
+    conforms("destructors.cc", &[]);
+}
+
+#[test]
+fn depend() {
+    conforms("depend.c", &[]);
+}
+
+#[test]
 fn doacross() {
     conforms("doacross.c", &[]);
 }
@@ -79,6 +110,27 @@ fn device() {
 #[test]
 fn places() {
     conforms("places.c", &[("OMP_PLACES", "threads")]);
+}
+
+#[test]
+fn directives() {
+    GCC.check("directives.c", &GCC.compile("directives.c", &[]), &[]);
+}
+
+#[test]
+fn objects() {
+    conforms("objects.cc", &[]);
+}
+
+/// Linked with our library: libgomp 12 has no locks with hints.
+#[test]
+fn api() {
+    GCC.check("api.c", &GCC.compile("api.c", &[GCC.library().as_os_str()]), &[]);
+}
+
+#[test]
+fn environment_of_4_5() {
+    conforms("environment.c", &[]);
 }
 
 #[test]

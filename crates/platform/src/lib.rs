@@ -185,12 +185,6 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         0
     }
 
-    /// HINT: so many of its processors this application does not need just now; 0: it wants them all. Whoever divides processors among
-    /// applications may take them when somebody else asks (Uemura and Kan, section 2.2); nobody need listen.
-    fn offer_processors(count: u32) {
-        let _ = count;
-    }
-
     /// HINT: which cluster of processors, among which a cache line travels cheaply, the calling thread runs in.
     fn cluster() -> u32 {
         0

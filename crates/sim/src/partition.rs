@@ -33,7 +33,8 @@ impl Server {
         let most = repartition.most.min(system.machine().count().saturating_sub(1)).max(1);
         let least = repartition.least.clamp(1, most);
         let count = Count::Numbers { least, wanted: least, most };
-        system.apply(Event::Request(OURS, Demand { priority: 1, count }), 0).expect("in order, and not too many");
+        // On a machine of one processor it is refused, and runs in the default partition, as all do.
+        let _ = system.apply(Event::Request(OURS, Demand { priority: 1, count }), 0);
         Self { system, others: Vec::new(), last: OURS }
     }
 
@@ -58,7 +59,7 @@ impl Server {
             }
             _ => Event::Exit(self.others.swap_remove(below(self.others.len() as u64) as usize)),
         };
-        self.system.apply(event, now).expect("what the applications say is in order");
+        let _ = self.system.apply(event, now);
     }
 
     /// Who has none waits in the default partition.

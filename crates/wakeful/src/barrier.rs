@@ -82,7 +82,7 @@ impl Barrier {
     /// If `parties` is more than [`Barrier::MOST_PARTIES`].
     #[must_use]
     pub const fn new(parties: usize) -> Self {
-        assert!(parties <= Self::MOST_PARTIES, "a barrier takes at most 32,767 parties");
+        assert!(parties <= Self::MOST_PARTIES, "a barrier takes at most 12,287 parties");
         let [a, b, c, d, e, f] = BWakeful::<Linux>::words(parties as u32);
         let words = [
             AtomicU32::new(a),
@@ -107,7 +107,7 @@ impl Barrier {
     /// # Panics
     /// If there are [`Barrier::MOST_PARTIES`] already.
     pub fn join(&self) {
-        assert!(self.0.join(), "a barrier takes at most 32,767 parties");
+        assert!(self.0.join(), "a barrier takes at most 12,287 parties");
     }
 
     /// Arrives for a party without waiting, and takes it out: from the next round on there is one less. To be called by a thread that the

@@ -206,6 +206,9 @@ impl Team {
             let (state, body) = make(1);
             return body(&state, 0);
         };
+        if self.kind == Kind::Bound {
+            spare::want();
+        }
         helpers.loops = helpers.loops.wrapping_add(1);
         if helpers.loops.is_multiple_of(LOOK_LOOPS) {
             Linux::refresh_processors(None);
@@ -277,8 +280,10 @@ impl Team {
             };
             let kind = self.kind;
             let serve = move || {
+                spare::come(kind);
                 // SAFETY: this thread is the only one for this place, which lives as long as the crew.
-                unsafe { crew.team.serve(&crew.places[index], index as u32 + 1, kind) };
+                unsafe { crew.team.serve(&crew.places[index], index as u32 + 1, kind, spare::sleep) };
+                spare::go(kind);
             };
             match thread::Builder::new().name(format!("microthread {}", index + 1)).spawn(serve) {
                 Ok(thread) => helpers.threads.push(thread),
@@ -417,14 +422,83 @@ pub fn reduce<T: Send>(
 /// assert_eq!(text, "A LONG SEQUENTIAL PART");
 /// ```
 pub fn with_fewer<T>(processors: usize, phase: impl FnOnce() -> T) -> T {
-    struct Back;
+    struct Back(usize);
     impl Drop for Back {
         fn drop(&mut self) {
-            Linux::offer_processors(0);
+            use_at_most(self.0);
         }
     }
-    let spare = (Linux::processors() as usize).saturating_sub(processors.max(1));
-    Linux::offer_processors(spare as u32);
-    let _back = Back;
+    let _back = Back(use_at_most(processors.max(1)));
     phase()
+}
+
+/// The same for a phase that begins now, until it is said again; 0: as many as there are. Returns what was said before.
+pub fn use_at_most(processors: usize) -> usize {
+    spare::limit(processors)
+}
+
+/// What the processor server hears of processors that the program does not need. HINT: everything here; a processor stays idle for a while, or goes to others and
+/// comes back late.
+mod spare {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use linux::{Linux, server};
+    use platform::Platform;
+    use sync::team::Kind;
+
+    /// Helpers of all bound teams, but for those that sleep because nothing came.
+    static AWAKE: AtomicU32 = AtomicU32::new(0);
+    /// The program can use so many in this phase; 0: all.
+    static LIMIT: AtomicU32 = AtomicU32::new(0);
+
+    /// Who needs no more than so many.
+    fn tell(needed: u32) {
+        let needed = match LIMIT.load(Relaxed) {
+            0 => needed,
+            limit => needed.min(limit),
+        };
+        server::offer(Linux::processors().saturating_sub(needed));
+    }
+
+    pub fn come(kind: Kind) {
+        AWAKE.fetch_add((kind == Kind::Bound) as u32, Relaxed);
+    }
+
+    pub fn go(kind: Kind) {
+        AWAKE.fetch_sub((kind == Kind::Bound) as u32, Relaxed);
+    }
+
+    /// A bound helper sleeps, or has been woken.
+    pub fn sleep(asleep: bool) {
+        if !asleep {
+            AWAKE.fetch_add(1, Relaxed);
+            return want();
+        }
+        let mut awake = AWAKE.fetch_sub(1, Relaxed) - 1;
+        loop {
+            // And the caller.
+            tell(awake + 1);
+            // Whoever tells looks again afterwards, so that the last word is true.
+            let now = AWAKE.load(Relaxed);
+            if now == awake {
+                return;
+            }
+            awake = now;
+        }
+    }
+
+    /// A loop begins. Not how many helpers sleep is told: some may sleep because their processors are lent, and nobody wakes these.
+    #[inline]
+    pub fn want() {
+        if server::offered() != 0 {
+            tell(u32::MAX);
+        }
+    }
+
+    pub fn limit(processors: usize) -> usize {
+        linux::server::inherit();
+        let before = LIMIT.swap(processors.min(u32::MAX as usize) as u32, Relaxed);
+        tell(u32::MAX);
+        before as usize
+    }
 }

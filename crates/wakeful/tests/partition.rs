@@ -30,6 +30,9 @@ impl Server {
             }
             assert_eq!(libc::bind(fd, (&raw const address).cast(), size_of_val(&address) as u32), 0);
             assert_eq!(libc::listen(fd, 16), 0);
+            let limit = libc::timeval { tv_sec: 120, tv_usec: 0 };
+            let (option, size) = (libc::SO_RCVTIMEO, size_of_val(&limit) as u32);
+            assert_eq!(libc::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const limit).cast(), size), 0);
             Self(OwnedFd::from_raw_fd(fd))
         }
     }
@@ -39,19 +42,13 @@ impl Server {
         // SAFETY: a listener; the descriptor is new.
         let mut connection = unsafe {
             let fd = libc::accept4(self.0.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), libc::SOCK_CLOEXEC);
-            assert!(fd >= 0);
+            assert!(fd >= 0, "nobody speaks");
             File::from_raw_fd(fd)
         };
         let mut bytes = [0; size_of::<Message>()];
         assert_eq!(connection.read(&mut bytes).unwrap(), bytes.len());
         let (message, kind) = Message::from_bytes(&bytes).unwrap();
         (kind, message, connection)
-    }
-
-    fn is_quiet(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which lives.
-        unsafe { libc::poll(&mut poll, 1, 0) == 0 }
     }
 }
 
@@ -60,11 +57,14 @@ fn block() -> File {
     // SAFETY: a C string; the descriptor is new.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"block".as_ptr(), libc::MFD_CLOEXEC)) };
     file.set_len(BLOCK_SIZE as u64).unwrap();
-    let word = |at: usize, value: u32| file.write_all_at(&value.to_ne_bytes(), at as u64).unwrap();
-    word(offset_of!(Block, partition) + offset_of!(Partition, processors), 2);
-    word(offset_of!(Block, version), VERSION);
-    word(offset_of!(Block, magic), MAGIC);
+    word(&file, offset_of!(Block, partition) + offset_of!(Partition, processors), 2);
+    word(&file, offset_of!(Block, version), VERSION);
+    word(&file, offset_of!(Block, magic), MAGIC);
     file
+}
+
+fn word(block: &File, at: usize, value: u32) {
+    block.write_all_at(&value.to_ne_bytes(), at as u64).unwrap();
 }
 
 fn send_with(connection: &mut File, message: &Message, block: &File) {
@@ -105,14 +105,15 @@ fn hints_reach_the_server_when_phases_change_and_only_then() {
     let (kind, message, mut connection) = server.hear();
     assert_eq!((kind, message.priority, message.least, message.wanted, message.most), (Kind::Join, 3, 1, 2, 2));
     let state = Message { tag: message.tag, holds: 2, ..Message::new(Kind::State) };
-    send_with(&mut connection, &state, &block());
+    let block = block();
+    send_with(&mut connection, &state, &block);
     assert_eq!(asked.join().unwrap().unwrap(), 2);
     drop(connection);
 
     if thread::available_parallelism().unwrap().get() < 2 {
         return;
     }
-    // By hand, and back; nothing is said twice.
+    // By hand, and back; nothing is said twice, and an inner phase ends with the outer one's word.
     with_fewer(1, || with_fewer(1, || ()));
     let (kind, message, _connection) = server.hear();
     assert_eq!(kind, Kind::Spare);
@@ -130,13 +131,54 @@ fn hints_reach_the_server_when_phases_change_and_only_then() {
             break;
         }
     }
-    // And all of them again with the next loop: at the latest when each helper has had something to do.
-    while server.is_quiet() {
-        team.for_each(0..100, Schedule::Dynamic { chunk: 1 }, |_| thread::sleep(Duration::from_micros(100)));
-    }
-    let (kind, message, _connection) = server.hear();
-    assert!(kind == Kind::WantBack || kind == Kind::Spare && message.count < spare, "{kind:?} {}", message.count);
+    // Somebody has taken them: no helper is woken by the next loop, and all are wanted back all the same.
+    let masks = confine();
+    word(&block, offset_of!(Block, partition) + offset_of!(Partition, generation), 1);
+    // The look at the number of processors is one loop in some.
+    (0..100).for_each(|_| team.for_each(0..100, Schedule::Static, |_| ()));
+    assert_eq!(team.members(), 1);
+    let (kind, _, _connection) = server.hear();
+    assert_eq!(kind, Kind::WantBack);
+    set_masks(&masks);
+    word(&block, offset_of!(Block, partition) + offset_of!(Partition, generation), 2);
+    (0..100).for_each(|_| team.for_each(0..100, Schedule::Static, |_| ()));
+    assert_eq!(team.members(), masks[0].1.count());
     // An answer that nobody reads harms nobody.
     let _ = (&_connection).write(Message::new(Kind::State).bytes());
     team.for_each(0..100, Schedule::Static, |_| ());
+}
+
+struct Mask(libc::cpu_set_t);
+
+impl Mask {
+    fn count(&self) -> usize {
+        // SAFETY: a set that lives.
+        unsafe { libc::CPU_COUNT(&self.0) as usize }
+    }
+}
+
+/// All threads of this process on one processor; where they might run before.
+fn confine() -> Vec<(i32, Mask)> {
+    let mut masks = Vec::new();
+    for thread in std::fs::read_dir("/proc/self/task").unwrap() {
+        let thread: i32 = thread.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        // SAFETY: sets that live, and their size.
+        unsafe {
+            let mut mask: libc::cpu_set_t = std::mem::zeroed();
+            if libc::sched_getaffinity(thread, size_of_val(&mask), &mut mask) == 0 {
+                masks.push((thread, Mask(mask)));
+                let mut one: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET((0..1024).find(|&cpu| libc::CPU_ISSET(cpu, &mask)).unwrap(), &mut one);
+                assert_eq!(libc::sched_setaffinity(thread, size_of_val(&one), &one), 0);
+            }
+        }
+    }
+    masks
+}
+
+fn set_masks(masks: &[(i32, Mask)]) {
+    for (thread, mask) in masks {
+        // SAFETY: a set that lives.
+        unsafe { libc::sched_setaffinity(*thread, size_of_val(&mask.0), &mask.0) };
+    }
 }

@@ -134,8 +134,7 @@ int main(void) {
     // No server here.
     setenv("WAKEFUL_SERVER", "/nonexistent/wakefuld", 1);
     CHECK(wakeful_request(0, 1, 1) == -ECONNREFUSED && wakeful_leave() == -ECONNREFUSED);
-    wakeful_spare(1);
-    wakeful_spare(0);
+    CHECK(wakeful_use_at_most(1) == 0 && wakeful_use_at_most(2) == 1 && wakeful_use_at_most(0) == 2);
 
     pid_t child = fork();
     if (child == 0) {

@@ -2,7 +2,7 @@
 //! The system that the server sees in tests: sockets, processes and blocks are real, control groups and masks are simulated, on a machine
 //! of four processors (two cores). One call, chosen by its number, fails.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use daemon::kernel::{ARENA_SIZE, Arena, Kernel, Life, Linux, Mapped, Peer, Set, parse, show};
+use daemon::kernel::{ARENA_SIZE, Arena, Kernel, Life, Linux, Mapped, Peer, Prepared, Set, parse, show};
 use daemon::partitions::EXPEDITE;
 
 pub const V1: &str = "/simulated/v1";
@@ -34,8 +34,8 @@ pub struct State {
     pub masks: BTreeMap<u32, Set>,
     pub online: Set,
     pub expedited: String,
-    /// By the observer's slot.
-    pub observed: BTreeMap<u32, bool>,
+    /// The observer's slots that are somebody's.
+    pub observed: BTreeSet<u32>,
     /// Calls until the one that fails; 0: none does.
     pub fails_in: u32,
     /// The call that has failed.
@@ -48,6 +48,8 @@ pub struct Simulated {
     /// This server is to end as if it were killed.
     pub killed: Arc<AtomicBool>,
     real: Arc<Linux>,
+    /// Slots that are to have an arena.
+    ordered: Arc<Mutex<VecDeque<u32>>>,
 }
 
 fn os(number: i32) -> io::Error {
@@ -66,12 +68,22 @@ impl Simulated {
             Group { cpus: online.clone(), mems: "0".into(), root: true, processes: [1, 2].into(), ..Group::default() };
         let groups = [(V1.into(), base.clone()), (V2.into(), base)].into();
         let state = State { groups, online, expedited: "0".into(), ..State::default() };
-        Self { state: Arc::new(Mutex::new(state)), killed: Arc::default(), real: Arc::new(Linux::new().unwrap()) }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            killed: Arc::default(),
+            real: Arc::new(Linux::new().unwrap()),
+            ordered: Arc::default(),
+        }
     }
 
     /// The same, as another process sees it.
     pub fn for_another(&self) -> Self {
-        Self { state: self.state.clone(), killed: Arc::default(), real: Arc::new(Linux::new().unwrap()) }
+        Self {
+            state: self.state.clone(),
+            killed: Arc::default(),
+            real: Arc::new(Linux::new().unwrap()),
+            ordered: Arc::default(),
+        }
     }
 
     fn call(&self, name: &'static str) -> io::Result<()> {
@@ -353,29 +365,40 @@ impl Kernel for Simulated {
         Ok(())
     }
 
-    fn prepare(&self, slot: u32) -> io::Result<(Arena, [OwnedFd; 2])> {
+    fn prepare(&self, slot: u32) -> io::Result<()> {
         self.call("prepare")?;
-        let file = tempfile::tempfile()?;
-        file.set_len(ARENA_SIZE as u64)?;
-        self.state.lock().unwrap().observed.insert(slot, false);
-        let arena = OwnedFd::from(file);
-        Ok((Arena::map(arena.as_fd(), slot)?, [arena, std::fs::File::open("/dev/null")?.into()]))
+        self.ordered.lock().unwrap().push_back(slot);
+        Ok(())
+    }
+
+    fn prepared(&self) -> io::Result<Option<Prepared>> {
+        self.call("prepared")?;
+        let Some(slot) = self.ordered.lock().unwrap().pop_front() else { return Ok(None) };
+        let make = || {
+            self.call("prepared later")?;
+            let file = tempfile::tempfile()?;
+            file.set_len(ARENA_SIZE as u64)?;
+            let arena = OwnedFd::from(file);
+            Ok((Arena::map(arena.as_fd(), slot)?, [arena, std::fs::File::open("/dev/null")?.into()]))
+        };
+        Ok(Some(Prepared { slot, arena: make() }))
     }
 
     fn admit(&self, _: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
         self.call("admit")?;
-        *self.state.lock().unwrap().observed.get_mut(&slot).ok_or(os(libc::ENOENT))? = true;
+        self.state.lock().unwrap().observed.insert(slot);
         Ok(())
     }
 
     fn release(&self, slot: u32) -> io::Result<()> {
         self.call("release")?;
-        self.state.lock().unwrap().observed.remove(&slot).map(drop).ok_or(os(libc::ENOENT))
+        self.state.lock().unwrap().observed.remove(&slot);
+        Ok(())
     }
 
     fn exists(&self, arena: u32) -> io::Result<bool> {
         self.call("exists")?;
-        Ok(self.state.lock().unwrap().observed.contains_key(&arena))
+        Ok(self.state.lock().unwrap().observed.contains(&arena))
     }
 
     fn live(&self, file: &Path) -> io::Result<Life> {

@@ -40,7 +40,7 @@
 //! | e, 0, n | e, 1, n | W3, about to sleep |
 //!
 //! `calls`: how often sleepers were woken. `parties`: arrivals that the next episode will need; bits 16-31 a note: the home, and 1 more, or, with a
-//! processor for each, who came to the slow path last (8 bits of its stack's address) and on which processor (8 bits). `mood`, `mood_since`, `mood_cpu`: what was
+//! processor for each, MET, who came to the slow path last (6 bits of its stack's address) and on which processor (8 bits). `mood`, `mood_since`, `mood_cpu`: what was
 //! learned, see [`BWakeful::judge`]. Hints: races between writers lose a lesson, no more. `inside` (drained): bits 1-31 threads between
 //! their arrival and their return; bit 0 DRAINING, somebody sleeps until there are none.
 //!
@@ -51,7 +51,7 @@
 //! | 0 | yield | the processor time of [`FIRST_MS`] was less than all, or, soon after a trial, the rounds fewer than asleep | asleep (trial, or shared) |
 //! | asleep | sleep, at home if there is one | [`REST_MS`] have passed, longer after each failure | trial |
 //! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
-//! | shared | spin, yield rarely, keep apart | the processor time of [`FIRST_MS`] was all | 0 |
+//! | shared | spin, yield rarely, keep apart | the processor time of four times [`FIRST_MS`] was all | 0 |
 //!
 //! Shared is for a processor for each, where [`Platform::running_on`] says which that is.
 //!
@@ -73,7 +73,7 @@
 //! W1. Spin or yield while the episode is ours. W2. Take `calls`. W3. Set SLEEPERS, if the episode is still
 //! ours. W4. Sleep while `calls` is what W2 saw. W5. Drained: leave `inside`; the last one
 //! out who finds DRAINING wakes whoever sleeps there, by the address alone.
-//! J1. Add one to the arrivals needed, then one to `parties`. D1. Take one from `parties`, then arrive without waiting.
+//! J1. Add one to the arrivals needed, then one to `parties`; D1 at once if those are too many. D1. Take one from `parties`, then arrive without waiting.
 //! F1. `drain` waits until nobody is inside: spins briefly, then sets DRAINING and sleeps on `inside`. Each change of it ends the sleep or keeps it
 //! from beginning, and W5 has one change for both the count and the look at DRAINING, so none is missed.
 //! C1. Who calls ([`BWakeful::summon`]) has written what the waiters are to see, and changes `state` without changing it; saw SLEEPERS: A3, A4.
@@ -95,7 +95,10 @@
 //! it before its next arrival. More threads than processors: one switch a thread and round. Other programs: a few lost slices until
 //! it is noticed (a yield of [`LONG_NS`] and a sample), then a futex barrier like glibc's, interrupted by trials of some 8 ms: after
 //! 16, 64, 256 and then every 1024 ms. Home is left at the first look after rounds have become long. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A4 in
-//! either case. A1 to A2 preempted: those who wait spin, yield or sleep as if the last had not come yet; those too many nap.
+//! either case. Who goes home, or leaves another's processor, changes its affinity mask for as long as it waits for that processor, and then puts it back,
+//! unless somebody else has changed it meanwhile: what is set between that look and the next system call is lost. If a real-time thread
+//! takes that processor for good (RT throttling off), who is on its way waits for it, and the others for him: the one hint that can make a barrier
+//! wait for what is not a party. Only where the mood says that others compete. A1 to A2 preempted: those who wait spin, yield or sleep as if the last had not come yet; those too many nap.
 //! Killed: the process dies with it.
 //!
 //! # Fairness and space
@@ -113,6 +116,7 @@
 //! round with 16 threads on 2 processors; a round of 1 us of work; the machine of the README).
 //! To sleep, as above, with a processor for each: 50 us a round on two processors, 1.7 on one, against 0.6 of two that spin at the same time (two threads,
 //! two foreign busy processes on 2 processors); what they lose while they run at different times ends with the first yield.
+//! To look for another home where this one is shared with another program: 13 us a round instead of 9 (8 threads, one foreign busy process).
 //! To arrive by compare-and-swap, which can begin the next episode in the same step: 0.93 of the rounds of `c-spin` with two threads instead of
 //! 0.99, because the line changes hands between the load and the swap. To count those who leave, always: a change of hands more, on
 //! the way of the thread that is behind.
@@ -137,6 +141,8 @@ const PARTIES: u32 = (1 << NOTE) - 1;
 const NOTE: u32 = 16;
 /// In the note, above the home: it has not been looked at how it does.
 const NEW: u32 = 1 << 15;
+/// In the note: it is no home, but a thread and its processor.
+const MET: u32 = 1 << 14;
 /// So many arrivals are needed where all parties have left.
 const EMPTY: u32 = (1 << 14) - 1;
 
@@ -161,7 +167,7 @@ const TOGETHER: u32 = 1 << 29;
 /// Field of `mood`: trials in a row that failed; above it, those that did not.
 const FAILURE: u32 = 1;
 const SUCCESS: u32 = 1 << 4;
-/// With a processor for each, and where it is known which that is: others use some of them.
+/// With a processor for each, and where it is known which that is: others use some of them. Looked at as what a trial has shown.
 const SHARED: u32 = SUCCESS;
 /// The fields' greatest numbers.
 const MOST_FAILURES: u32 = 3;
@@ -308,7 +314,8 @@ impl<P: Platform> BWakeful<P> {
 
     /// More threads than processors: the processor where they sleep.
     fn home(&self) -> Option<u32> {
-        ((self.parties.load(Relaxed) >> NOTE) & !NEW).checked_sub(1)
+        let note = self.parties.load(Relaxed) >> NOTE;
+        if note & MET != 0 { None } else { (note & !NEW).checked_sub(1) }
     }
 
     fn home_is_new(&self) -> bool {
@@ -316,7 +323,7 @@ impl<P: Platform> BWakeful<P> {
     }
 
     fn set_home(&self, home: Option<u32>, new: u32) {
-        self.note(home.map_or(0, |home| (home + 1) & !NEW & PARTIES | new));
+        self.note(home.map_or(0, |home| (home + 1) & (MET - 1) | new));
     }
 
     /// Goes home.
@@ -335,10 +342,10 @@ impl<P: Platform> BWakeful<P> {
         let Some(here) = P::running_on() else { return false };
         // HINT: taken for another, we move in vain; two taken for one stay together until a yield tells.
         let stack = (&raw const here).addr() >> 12;
-        let me = (stack as u32).wrapping_mul(0x9E37_79B9) >> 24;
-        let here = here & 0xff;
+        let me = (stack as u32).wrapping_mul(0x9E37_79B9) >> 26;
+        let here = MET | here & 0xff;
         let last = self.note(me << 8 | here);
-        last & 0xff == here && last >> 8 != me && last != 0
+        last & (MET | 0xff) == here && last != me << 8 | here
     }
 
     /// Arrives for so many threads.
@@ -570,6 +577,10 @@ impl<P: Platform> BWakeful<P> {
         let began = P::now_ns();
         loop {
             let moved = self.meets_another() && P::migrate(None);
+            if moved {
+                // Where we are now, or the other would leave as well.
+                self.meets_another();
+            }
             if moved || self.mood.load(Relaxed) & TOGETHER == 0 {
                 for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
                     if done() {
@@ -744,6 +755,12 @@ impl<P: Platform> BWakeful<P> {
         self.is_over(entered.episode)
     }
 
+    /// As [`BWakeful::await_or`], asleep at once.
+    pub fn sleep_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
+        self.sleep(entered.episode, &called);
+        self.is_over(entered.episode)
+    }
+
     /// Is the episode over that somebody has entered? What the members wrote before is seen then.
     #[inline]
     pub fn has_passed(&self, entered: &Episode) -> bool {
@@ -828,7 +845,11 @@ impl<P: Platform> RawBarrierDynamic<P> for BWakeful<P> {
                 Err(now) => state = now,
             }
         }
-        self.parties.fetch_add(1, Relaxed);
+        if self.parties.fetch_add(1, Relaxed) & PARTIES >= MOST {
+            // Some of them have arrived, or there would have been no room.
+            self.arrive_and_drop();
+            return false;
+        }
         true
     }
 

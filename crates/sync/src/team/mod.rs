@@ -44,11 +44,12 @@ pub trait RawTeam<P: Platform>: Send + Sync {
     /// serves there; nobody need serve at one.
     unsafe fn run(&self, places: &[Self::Place], job: *const Job) -> bool;
 
-    /// Serves as a helper until dismissed. `part` is the number of the place and 1 more.
+    /// Serves as a helper until dismissed. `part` is the number of the place and 1 more. `spare(true)` is called before a bound one sleeps because nothing
+    /// came for long, and `spare(false)` when it has been woken.
     ///
     /// # Safety
     /// One thread a place.
-    unsafe fn serve(&self, place: &Self::Place, part: u32, kind: Kind);
+    unsafe fn serve(&self, place: &Self::Place, part: u32, kind: Kind, spare: impl Fn(bool));
 
     /// Sends the helper home that serves at this place, or will. For good, and while no job runs.
     fn dismiss(&self, place: &Self::Place);

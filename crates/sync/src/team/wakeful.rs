@@ -26,7 +26,7 @@
 //! | IDLE | ASLEEP | S1, helper |
 //! | IDLE, ASLEEP | GONE | `dismiss` |
 //!
-//! `failed`: a helper's part has. `awake`: helpers of [`Kind::Bound`] that serve, but for those that sleep because nothing came. `barrier`: two parties.
+//! `failed`: a helper's part has. `barrier`: two parties.
 //!
 //! # Invariants
 //!
@@ -73,7 +73,7 @@
 
 use core::ptr;
 
-use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority};
+use platform::{Atomic, Ordering::*, Platform, Priority};
 
 use super::{Job, Kind, RawTeam};
 use crate::barrier::{BWakeful, RawBarrier};
@@ -91,8 +91,8 @@ const JOIN_PAUSES: u32 = 50;
 const LOOK_PAUSES: u32 = 64;
 /// COST: ns that a free helper spins: four times what waking an idle processor takes in a virtual machine (50 us), because loops come in rows.
 const FREE_NS: u64 = 200_000;
-/// COST: ns that a bound one spins, on a processor that is nobody else's: what comes later is a long sequential part, about which a
-/// server of processors hears ([`Platform::offer_processors`]); a move of a processor takes less than a tenth of it.
+/// COST: ns that a bound one spins, on a processor that is nobody else's: what comes later is a long sequential part, in which others can have the
+/// processor ([`RawTeam::serve`]'s `spare`); a move of a processor takes less than a tenth of it.
 const BOUND_NS: u64 = 10_000_000;
 
 /// Where one helper and the caller meet. Alone on its line, and on the next, which processors fetch with it.
@@ -112,7 +112,6 @@ impl<P: Platform> Default for Place<P> {
 pub struct Wakeful<P: Platform> {
     barrier: BWakeful<P>,
     failed: P::AtomicU32,
-    awake: P::AtomicU32,
 }
 
 impl<P: Platform> Place<P> {
@@ -187,7 +186,7 @@ impl<P: Platform> Wakeful<P> {
 
     /// Spins, then sleeps.
     #[inline(never)]
-    fn idle(&self, place: &Place<P>, kind: Kind) {
+    fn idle(&self, place: &Place<P>, kind: Kind, spare: &impl Fn(bool)) {
         let spin = || {
             (0..LOOK_PAUSES.min(P::PAUSES)).all(|_| {
                 P::pause();
@@ -210,13 +209,13 @@ impl<P: Platform> Wakeful<P> {
             P::refresh_processors(Some(now));
             // HINT: wrong, it sleeps too early, or spins until its patience ends.
             if now - began > patience || P::higher_preempted(Priority::BarrierWaiter) {
-                let spare = kind == Kind::Bound && now - began > patience;
-                if spare {
-                    self.tell(self.awake.fetch_sub(1, Relaxed).wrapping_sub(1));
+                let nothing_came = kind == Kind::Bound && now - began > patience;
+                if nothing_came {
+                    spare(true);
                 }
                 place.sleep();
-                if spare {
-                    self.tell(self.awake.fetch_add(1, Relaxed).wrapping_add(1));
+                if nothing_came {
+                    spare(false);
                 }
                 break;
             }
@@ -226,26 +225,13 @@ impl<P: Platform> Wakeful<P> {
         }
         P::set_priority(me, Priority::Running);
     }
-
-    /// What the caller and so many helpers do not need. Not the number of those asleep, some of which may sleep because their processors have gone to
-    /// others. HINT: whoever tells looks again afterwards, so that the last word is true.
-    fn tell(&self, mut awake: u32) {
-        loop {
-            P::offer_processors(P::processors().saturating_sub(awake.wrapping_add(1)));
-            let now = self.awake.load(Relaxed);
-            if now == awake {
-                return;
-            }
-            awake = now;
-        }
-    }
 }
 
 impl<P: Platform> RawTeam<P> for Wakeful<P> {
     type Place = Place<P>;
 
     fn new() -> Self {
-        Self { barrier: BWakeful::new(2), failed: Atomic::new(0), awake: Atomic::new(0) }
+        Self { barrier: BWakeful::new(2), failed: Atomic::new(0) }
     }
 
     #[inline]
@@ -267,19 +253,13 @@ impl<P: Platform> RawTeam<P> for Wakeful<P> {
         fine
     }
 
-    unsafe fn serve(&self, place: &Place<P>, part: u32, kind: Kind) {
-        if kind == Kind::Bound {
-            self.awake.fetch_add(1, Relaxed);
-        }
+    unsafe fn serve(&self, place: &Place<P>, part: u32, kind: Kind, spare: impl Fn(bool)) {
         loop {
             match place.word.load(Relaxed) {
                 OFFERED => self.work(place, part),
-                GONE => break,
-                _ => self.idle(place, kind),
+                GONE => return,
+                _ => self.idle(place, kind, &spare),
             }
-        }
-        if kind == Kind::Bound {
-            self.awake.fetch_sub(1, Relaxed);
         }
     }
 
