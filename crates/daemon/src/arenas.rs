@@ -6,9 +6,10 @@
 //! keeps each arena mapped, read-only. **Nothing in one is trusted**: the program can write all of it, the kernel's half too.
 //!
 //! **An image has one.** A program that executes another one asks again, and gets another arena; the same image does not, because its threads could not be in
-//! two. Which image it is, the kernel says by where its stack begins.
+//! two. Which image it is, the kernel says by where its stack begins. The slot stays the process's, because its threads could be in it already, by
+//! a descriptor of the image before.
 //!
-//! **Ends.** With the process (its pidfd), an arena's slot is free, and is used again when it has been so for [`REST`]. An arena can outlive its process, in
+//! **Ends.** With the process (its pidfd), its slot is free, and is used again when it has been so for [`REST`]. An arena can outlive its process, in
 //! a child or in whoever was sent its descriptor; until the kernel has freed it, it counts against its user's limit. With the server ends
 //! the observer. Programs see that in the server's *life* ([`abi::server::lives`]), and go over to what they can see themselves.
 
@@ -51,7 +52,8 @@ struct Lent {
     user: u32,
     pidfd: OwnedFd,
     slot: u32,
-    arena: Arena,
+    /// None of the image before, whose arena counts in [`Arenas::left`].
+    arena: Option<Arena>,
     /// Where the stack of the image that asked begins.
     image: u64,
     seen: (Threads, Duration),
@@ -66,7 +68,7 @@ pub struct Arenas {
     free: VecDeque<(u32, Duration)>,
     lent: BTreeMap<u64, Lent>,
     by_process: HashMap<u32, u64>,
-    /// Of processes that have ended: user and arena.
+    /// Of processes and images that have ended: user and arena.
     left: Vec<(u32, u32)>,
 }
 
@@ -107,42 +109,58 @@ impl Arenas {
         }
         let stat = kernel.read(Path::new(&format!("/proc/{}/stat", asker.process)))?;
         let Some(image) = crate::partitions::image(&stat) else { return Ok(Err((Refusal::NoProcess, 0))) };
-        if let Some(&token) = self.by_process.get(&asker.process) {
-            if self.lent[&token].image == image {
-                return Ok(Err((Refusal::Again, 0)));
+        // The number may be another's by now.
+        if let Some(&token) = self.by_process.get(&asker.process)
+            && kernel.ended(self.lent[&token].pidfd.as_fd())?
+        {
+            self.bury(kernel, token);
+        }
+        let known = self.by_process.get(&asker.process).copied();
+        if let Some(lent) = known.and_then(|token| self.lent.get_mut(&token)) {
+            match lent.arena.take() {
+                Some(arena) if lent.image == image => {
+                    lent.arena = Some(arena);
+                    return Ok(Err((Refusal::Again, 0)));
+                }
+                Some(arena) => {
+                    self.left.push((lent.user, arena.id));
+                    release(kernel, lent.slot);
+                }
+                None => {}
             }
-            self.take_back(kernel, token);
         }
         self.forget_freed(kernel);
-        let of_user = self.lent.values().map(|lent| lent.user).chain(self.left.iter().map(|&(user, _)| user));
-        let has = of_user.filter(|&user| user == asker.user).count();
+        let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
+        let has = others.chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user == asker.user).count();
         if let Some(limit) = limit.filter(|&limit| has >= limit as usize) {
             return Ok(Err((Refusal::Crowd, limit)));
         }
-        let now = kernel.now();
-        if self.free.front().is_none_or(|&(_, from)| from > now) {
-            return Ok(Err((Refusal::Crowd, SLOTS - 1)));
-        }
         let life = self.life(kernel, life)?;
-        let pidfd = asker.pidfd.try_clone_to_owned()?;
-        let (slot, _) = self.free.pop_front().expect("it is there");
-        let made = kernel.prepare(slot).and_then(|(arena, [map, enrol])| {
-            kernel.admit(asker.pidfd, slot)?;
-            kernel.watch(pidfd.as_fd(), asker.token)?;
-            Ok((arena, [map, enrol, life]))
-        });
-        let (arena, fds) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                self.give_back(kernel, slot);
-                return Err(error);
-            }
+        let token = match known {
+            Some(token) => token,
+            None if self.free.front().is_some_and(|&(_, from)| from <= kernel.now()) => self.enter(kernel, asker)?,
+            None => return Ok(Err((Refusal::Crowd, SLOTS - 1))),
         };
-        info!(process = asker.process, slot, "is observed");
+        let lent = self.lent.get_mut(&token).expect("it is there");
+        let (arena, [map, enrol]) = kernel.prepare(lent.slot)?;
+        if let Err(error) = kernel.admit(lent.pidfd.as_fd(), lent.slot) {
+            release(kernel, lent.slot);
+            return Err(error);
+        }
+        info!(process = asker.process, lent.slot, "is observed");
+        (lent.arena, lent.image, lent.user, lent.seen) = (Some(arena), image, asker.user, Default::default());
+        Ok(Ok([map, enrol, life]))
+    }
+
+    /// A free slot becomes a process's, until that ends. It is not admitted yet: nothing may fail afterwards that would leave it in a slot of another.
+    fn enter(&mut self, kernel: &impl Kernel, asker: &Asker<'_>) -> io::Result<u64> {
+        let pidfd = asker.pidfd.try_clone_to_owned()?;
+        kernel.watch(pidfd.as_fd(), asker.token)?;
+        let (slot, _) = self.free.pop_front().expect("it is there");
         let Asker { process, user, token, .. } = *asker;
-        self.lent.insert(token, Lent { process, user, pidfd, slot, arena, image, seen: Default::default() });
+        self.lent.insert(token, Lent { process, user, pidfd, slot, arena: None, image: 0, seen: Default::default() });
         self.by_process.insert(process, token);
-        Ok(Ok(fds))
+        Ok(token)
     }
 
     /// For programs to see whether we live.
@@ -156,28 +174,14 @@ impl Arenas {
 
     /// A process has ended, if the token is that of one.
     pub fn bury(&mut self, kernel: &impl Kernel, token: u64) {
-        if self.lent.contains_key(&token) {
-            self.take_back(kernel, token);
-        }
-    }
-
-    fn take_back(&mut self, kernel: &impl Kernel, token: u64) {
         let Some(Lent { process, user, pidfd, slot, arena, .. }) = self.lent.remove(&token) else { return };
         self.by_process.remove(&process);
         if let Err(error) = kernel.unwatch(pidfd.as_fd()) {
             warn!("cannot stop watching a process: {error}");
         }
-        self.left.push((user, arena.id));
-        drop(arena);
-        self.give_back(kernel, slot);
-    }
-
-    fn give_back(&mut self, kernel: &impl Kernel, slot: u32) {
-        // If the kernel will not, the next arena of the slot takes the place of this one.
-        if let Err(error) = kernel.release(slot)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            warn!("cannot release slot {slot} of the observer: {error}");
+        if let Some(arena) = arena {
+            self.left.push((user, arena.id));
+            release(kernel, slot);
         }
         self.free.push_back((slot, kernel.now() + REST));
     }
@@ -190,16 +194,26 @@ impl Arenas {
 
     /// Who is observed.
     pub fn processes(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.lent.values().map(|lent| (lent.process, lent.user))
+        self.lent.values().filter(|lent| lent.arena.is_some()).map(|lent| (lent.process, lent.user))
     }
 
     /// HINT: what the threads of a process do, if it is observed; as old as [`LOOK`].
     pub fn threads(&mut self, process: u32, now: Duration) -> Option<Threads> {
         let lent = self.lent.get_mut(self.by_process.get(&process)?)?;
+        let arena = lent.arena.as_ref()?;
         if now >= lent.seen.1 {
-            lent.seen = (count(lent.arena.threads()), now + LOOK);
+            lent.seen = (count(arena.threads()), now + LOOK);
         }
         Some(lent.seen.0)
+    }
+}
+
+/// Takes a slot's arena away. If the kernel will not, the next arena of the slot takes its place.
+fn release(kernel: &impl Kernel, slot: u32) {
+    if let Err(error) = kernel.release(slot)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        warn!("cannot release slot {slot} of the observer: {error}");
     }
 }
 
