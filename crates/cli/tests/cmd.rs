@@ -349,13 +349,13 @@ fn openmp() {
     let (_, stdout, _) = run(&["doctor"], "plain");
     assert!(stdout.contains("those of pthread are replaced") && !stdout.contains("OpenMP"), "{stdout}");
     let (status, _, stderr) = run(&["doctor"], "none");
-    assert!(status == Some(125) && stderr.contains("there is no file"), "{stderr}");
+    assert!(status == Some(127) && stderr.contains("there is no file"), "{stderr}");
     // What is no program.
     let no_program = |name: &str| run(&["doctor"], name);
     let (status, _, stderr) = no_program("/etc/passwd");
-    assert!(status == Some(125) && stderr.contains("may not be executed"), "{stderr}");
+    assert!(status == Some(126) && stderr.contains("may not be executed"), "{stderr}");
     let (status, _, stderr) = no_program("/");
-    assert!(status == Some(125) && stderr.contains("is a folder"), "{stderr}");
+    assert!(status == Some(126) && stderr.contains("is a folder"), "{stderr}");
 }
 
 /// A program linked with libomp gets the runtime with LLVM's interface, under whatever name libomp goes there, if that has all that the program asks for.
