@@ -131,31 +131,32 @@ impl Arenas {
             if lent.arena.is_some() && lent.image == image {
                 return Ok(Err((Refusal::Again, 0)));
             }
+            let slot = lent.slot;
             if let Some(arena) = lent.arena.take() {
                 self.left.push((lent.user, arena.id));
+                drop(arena);
+                release(kernel, slot);
+            }
+            if lent.next.is_none() && !self.again.contains(&slot) {
+                kernel.prepare(slot)?;
+                self.again.push(slot);
+                self.ordered += 1;
             }
         }
+        self.refill(kernel);
         self.forget_freed(kernel);
         let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
         let has = others.chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user == asker.user).count();
         if let Some(limit) = limit.filter(|&limit| has >= limit as usize) {
-            return Ok(Err((Refusal::Crowd, limit)));
+            // What it gave back a moment ago the kernel may still have.
+            let why = if known.is_some() { (Refusal::Later, 0) } else { (Refusal::Crowd, limit) };
+            return Ok(Err(why));
         }
         let life = self.life(kernel, life)?;
-        self.refill(kernel);
         let (token, arena, [map, enrol]) = match known {
             Some(token) => {
                 let lent = self.lent.get_mut(&token).expect("it is there");
-                let Some((arena, fds)) = lent.next.take() else {
-                    let slot = lent.slot;
-                    if !self.again.contains(&slot) {
-                        release(kernel, slot);
-                        kernel.prepare(slot)?;
-                        self.again.push(slot);
-                        self.ordered += 1;
-                    }
-                    return Ok(Err((Refusal::Later, 0)));
-                };
+                let Some((arena, fds)) = lent.next.take() else { return Ok(Err((Refusal::Later, 0))) };
                 (token, arena, fds)
             }
             None => {
