@@ -234,7 +234,7 @@ impl Partitions {
 
     /// Does a group between this one and the base group limit what is in it?
     fn limits(&self, kernel: &impl Kernel, origin: &str) -> io::Result<bool> {
-        for group in self.way.from_origin(origin) {
+        for group in self.way.upward_from(origin) {
             for file in &self.limits {
                 match kernel.read(&group.join(file)) {
                     Ok(text) if text.split_whitespace().next().is_some_and(|word| word != "max") => return Ok(true),
@@ -635,7 +635,7 @@ impl Way {
     }
 
     /// The group that an origin is, and those above it below the base group.
-    fn from_origin<'a>(&'a self, origin: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+    fn upward_from<'a>(&'a self, origin: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
         let group = self.mount.join(origin.trim_start_matches('/'));
         std::iter::successors(Some(group), |group| group.parent().map(Path::to_owned))
             .take_while(|group| *group != self.base)
@@ -645,7 +645,7 @@ impl Way {
     /// near above it as can be, so that what limits the user there does so again, but not out of the groups that are left.
     fn put_back(&self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
         let mut refused = None;
-        for group in origin.into_iter().flat_map(|origin| self.from_origin(origin)) {
+        for group in origin.into_iter().flat_map(|origin| self.upward_from(origin)) {
             match self.attach(kernel, &group, process) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) if gone(&error) => return Err(error),
