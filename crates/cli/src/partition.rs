@@ -178,6 +178,8 @@ pub struct Status {
     /// Is there an observer?
     pub observer: bool,
     pub observed: Vec<Observed>,
+    /// Programs that have asked and that the server does not list, because there are so many.
+    pub more: u32,
     /// Observed programs that the server does not list, because there are so many.
     pub unlisted: u32,
     pub counters: Vec<(&'static str, u64)>,
@@ -222,6 +224,7 @@ pub fn status(connection: &mut Connection) -> Result<Status, Error> {
         },
         default_partition: ids(&message.ids),
         default_count: message.holds,
+        more: message.count.saturating_sub(applications.len() as u32),
         applications,
         observer: message.observed == 1,
         observed,

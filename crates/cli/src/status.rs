@@ -49,6 +49,9 @@ fn text(status: &Status) {
     let default = processors(status.default_count);
     println!("default partition: {default} ({}); kept by {}", status.default_partition, status.enforcement);
     applications(status);
+    if status.more > 0 {
+        println!("and {} more programs have asked", status.more);
+    }
     if !status.observed.is_empty() {
         println!("\n{}", Observed::head().join(" "));
         status.observed.iter().for_each(|one| println!("{}", one.row().join(" ")));
@@ -86,7 +89,11 @@ fn open_metrics(status: &Status) -> String {
     let sum = |of: fn(&partition::Application) -> u32| status.applications.iter().map(|one| u64::from(of(one))).sum();
     gauge("default_processors", "Processors of the default partition.", status.default_count.into());
     gauge("granted_processors", "Processors of all other partitions.", sum(|one| one.holds));
-    gauge("applications", "Programs that have, or wait for, a partition.", status.applications.len() as u64);
+    gauge(
+        "applications",
+        "Programs that have, or wait for, a partition.",
+        status.applications.len() as u64 + u64::from(status.more),
+    );
     gauge("waiting_processors", "Processors that are waited for.", sum(|one| one.lacks));
     gauge("spare_processors", "Processors that their holders have hinted they can spare.", sum(|one| one.spare));
     gauge(
@@ -122,6 +129,7 @@ mod tests {
             enforcement,
             default_partition,
             default_count: 3,
+            more: 0,
             applications,
             observer,
             observed,

@@ -173,6 +173,7 @@ mod tests {
             applications,
             observer,
             observed,
+            more: 0,
             unlisted,
             counters,
         };
