@@ -254,8 +254,11 @@ pub struct Block {
     #[doc(hidden)]
     pub reserved: [AtomicU64; 7],
     /// The control group below the mount from which the server took it, and zeros; empty: the base group.
-    pub origin: [AtomicU8; 2048],
+    pub origin: [AtomicU8; ORIGIN_SIZE],
 }
+
+/// Bytes of [`Block::origin`].
+pub const ORIGIN_SIZE: usize = 2048;
 
 /// Bytes of a block's file.
 pub const BLOCK_SIZE: usize = 4096;

@@ -6,9 +6,10 @@
 //! keeps each arena mapped, read-only. **Nothing in one is trusted**: the program can write all of it, the kernel's half too.
 //!
 //! **An image has one.** A program that executes another one asks again, and gets another arena; the same image does not, because its threads could not be in
-//! two. Which image it is, the kernel says by where its stack begins.
+//! two. Which image it is, the kernel says by where its stack begins. The slot stays the process's, because its threads could be in it already, by
+//! a descriptor of the image before.
 //!
-//! **Ends.** With the process (its pidfd), an arena's slot is free, and is used again when it has been so for [`REST`]. An arena can outlive its process, in
+//! **Ends.** With the process (its pidfd), its slot is free, and is used again when it has been so for [`REST`]. An arena can outlive its process, in
 //! a child or in whoever was sent its descriptor; until the kernel has freed it, it counts against its user's limit. With the server ends
 //! the observer. Programs see that in the server's *life* ([`abi::server::lives`]), and go over to what they can see themselves.
 
@@ -53,7 +54,10 @@ struct Lent {
     user: u32,
     pidfd: OwnedFd,
     slot: u32,
-    arena: Arena,
+    /// None of the image before, whose arena counts in [`Arenas::left`].
+    arena: Option<Arena>,
+    /// The slot's next one, for the image that will ask again.
+    next: Option<(Arena, [OwnedFd; 2])>,
     /// Where the stack of the image that asked begins.
     image: u64,
     seen: (Threads, Duration),
@@ -69,9 +73,11 @@ pub struct Arenas {
     /// Arenas that nobody has yet, and how many more are ordered.
     ready: VecDeque<(u32, Arena, [OwnedFd; 2])>,
     ordered: usize,
+    /// Of those ordered, slots that are a process's.
+    again: Vec<u32>,
     lent: BTreeMap<u64, Lent>,
     by_process: HashMap<u32, u64>,
-    /// Of processes that have ended: user and arena.
+    /// Of processes and images that have ended: user and arena.
     left: Vec<(u32, u32)>,
 }
 
@@ -114,35 +120,81 @@ impl Arenas {
         }
         let stat = kernel.read(Path::new(&format!("/proc/{}/stat", asker.process)))?;
         let Some(image) = crate::partitions::image(&stat) else { return Ok(Err((Refusal::NoProcess, 0))) };
-        if let Some(&token) = self.by_process.get(&asker.process) {
-            if self.lent[&token].image == image {
+        // The number may be another's by now.
+        if let Some(&token) = self.by_process.get(&asker.process)
+            && kernel.ended(self.lent[&token].pidfd.as_fd())?
+        {
+            self.bury(kernel, token);
+        }
+        let known = self.by_process.get(&asker.process).copied();
+        if let Some(lent) = known.and_then(|token| self.lent.get_mut(&token)) {
+            if lent.arena.is_some() && lent.image == image {
                 return Ok(Err((Refusal::Again, 0)));
             }
-            self.take_back(kernel, token);
+            let slot = lent.slot;
+            if let Some(arena) = lent.arena.take() {
+                self.left.push((lent.user, arena.id));
+                drop(arena);
+                release(kernel, slot);
+            }
+            if lent.next.is_none() && !self.again.contains(&slot) {
+                kernel.prepare(slot)?;
+                self.again.push(slot);
+                self.ordered += 1;
+            }
         }
+        self.refill(kernel);
         self.forget_freed(kernel);
-        let of_user = self.lent.values().map(|lent| lent.user).chain(self.left.iter().map(|&(user, _)| user));
-        let has = of_user.filter(|&user| user == asker.user).count();
+        let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
+        let has = others.chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user == asker.user).count();
         if let Some(limit) = limit.filter(|&limit| has >= limit as usize) {
-            return Ok(Err((Refusal::Crowd, limit)));
+            // What it gave back a moment ago the kernel may still have.
+            let why = if known.is_some() { (Refusal::Later, 0) } else { (Refusal::Crowd, limit) };
+            return Ok(Err(why));
         }
         let life = self.life(kernel, life)?;
-        let pidfd = asker.pidfd.try_clone_to_owned()?;
-        self.refill(kernel);
-        let Some((slot, arena, [map, enrol])) = self.ready.pop_front() else {
-            let (why, limit) = if self.ordered > 0 { (Refusal::Later, 0) } else { (Refusal::Crowd, SLOTS - 1) };
-            return Ok(Err((why, limit)));
+        let (token, arena, [map, enrol]) = match known {
+            Some(token) => {
+                let lent = self.lent.get_mut(&token).expect("it is there");
+                let Some((arena, fds)) = lent.next.take() else { return Ok(Err((Refusal::Later, 0))) };
+                (token, arena, fds)
+            }
+            None => {
+                let Some((slot, arena, fds)) = self.ready.pop_front() else {
+                    let (why, limit) = if self.ordered > 0 { (Refusal::Later, 0) } else { (Refusal::Crowd, SLOTS - 1) };
+                    return Ok(Err((why, limit)));
+                };
+                match self.enter(kernel, asker, slot) {
+                    Ok(token) => (token, arena, fds),
+                    Err(error) => {
+                        self.give_back(kernel, slot);
+                        return Err(error);
+                    }
+                }
+            }
         };
         self.refill(kernel);
-        if let Err(error) = kernel.admit(asker.pidfd, slot).and_then(|()| kernel.watch(pidfd.as_fd(), asker.token)) {
-            self.give_back(kernel, slot);
+        let lent = self.lent.get_mut(&token).expect("it is there");
+        let slot = lent.slot;
+        if let Err(error) = kernel.admit(lent.pidfd.as_fd(), slot) {
+            release(kernel, slot);
             return Err(error);
         }
         info!(process = asker.process, slot, "is observed");
-        let Asker { process, user, token, .. } = *asker;
-        self.lent.insert(token, Lent { process, user, pidfd, slot, arena, image, seen: Default::default() });
-        self.by_process.insert(process, token);
+        (lent.arena, lent.image, lent.user, lent.seen) = (Some(arena), image, asker.user, Default::default());
         Ok(Ok([map, enrol, life]))
+    }
+
+    /// A slot becomes a process's, until that ends: its threads may be in it as long. It is not admitted yet: nothing may fail afterwards that would leave it in
+    /// a slot of another.
+    fn enter(&mut self, kernel: &impl Kernel, asker: &Asker<'_>, slot: u32) -> io::Result<u64> {
+        let pidfd = asker.pidfd.try_clone_to_owned()?;
+        kernel.watch(pidfd.as_fd(), asker.token)?;
+        let Asker { process, user, token, .. } = *asker;
+        let lent = Lent { process, user, pidfd, slot, arena: None, next: None, image: 0, seen: Default::default() };
+        self.lent.insert(token, lent);
+        self.by_process.insert(process, token);
+        Ok(token)
     }
 
     /// Arenas that are being made.
@@ -159,11 +211,18 @@ impl Arenas {
             match kernel.prepared() {
                 Ok(Some(Prepared { slot, arena })) => {
                     self.ordered -= 1;
-                    match arena {
-                        Ok((arena, fds)) => self.ready.push_back((slot, arena, fds)),
-                        Err(error) => {
+                    let again = self.again.iter().position(|&other| other == slot).map(|at| self.again.swap_remove(at));
+                    let owner = again.and_then(|slot| self.lent.values_mut().find(|lent| lent.slot == slot));
+                    match (arena, owner) {
+                        (Ok(next), Some(owner)) => owner.next = Some(next),
+                        (Ok((arena, fds)), None) if again.is_none() => self.ready.push_back((slot, arena, fds)),
+                        // Its process has ended meanwhile.
+                        (Ok(_), None) => self.give_back(kernel, slot),
+                        (Err(error), owner) => {
                             warn!("cannot make an arena: {error}");
-                            self.free.push_back((slot, kernel.now() + REST));
+                            if owner.is_none() {
+                                self.free.push_back((slot, kernel.now() + REST));
+                            }
                         }
                     }
                 }
@@ -193,26 +252,22 @@ impl Arenas {
 
     /// A process has ended, if the token is that of one.
     pub fn bury(&mut self, kernel: &impl Kernel, token: u64) {
-        if self.lent.contains_key(&token) {
-            self.take_back(kernel, token);
-        }
-    }
-
-    fn take_back(&mut self, kernel: &impl Kernel, token: u64) {
         let Some(Lent { process, user, pidfd, slot, arena, .. }) = self.lent.remove(&token) else { return };
         self.by_process.remove(&process);
         if let Err(error) = kernel.unwatch(pidfd.as_fd()) {
             warn!("cannot stop watching a process: {error}");
         }
-        self.left.push((user, arena.id));
-        drop(arena);
-        self.give_back(kernel, slot);
+        if let Some(arena) = arena {
+            self.left.push((user, arena.id));
+        }
+        // What has been ordered for it comes first.
+        if !self.again.contains(&slot) {
+            self.give_back(kernel, slot);
+        }
     }
 
     fn give_back(&mut self, kernel: &impl Kernel, slot: u32) {
-        if let Err(error) = kernel.release(slot) {
-            warn!("cannot release slot {slot} of the observer: {error}");
-        }
+        release(kernel, slot);
         self.free.push_back((slot, kernel.now() + REST));
     }
 
@@ -232,16 +287,26 @@ impl Arenas {
 
     /// Who is observed.
     pub fn processes(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.lent.values().map(|lent| (lent.process, lent.user))
+        self.lent.values().filter(|lent| lent.arena.is_some()).map(|lent| (lent.process, lent.user))
     }
 
     /// HINT: what the threads of a process do, if it is observed; as old as [`LOOK`].
     pub fn threads(&mut self, process: u32, now: Duration) -> Option<Threads> {
         let lent = self.lent.get_mut(self.by_process.get(&process)?)?;
+        let arena = lent.arena.as_ref()?;
         if now >= lent.seen.1 {
-            lent.seen = (count(lent.arena.threads()), now + LOOK);
+            lent.seen = (count(arena.threads()), now + LOOK);
         }
         Some(lent.seen.0)
+    }
+}
+
+/// Takes a slot's arena away. If the kernel will not, the slot's next arena takes its place.
+fn release(kernel: &impl Kernel, slot: u32) {
+    if let Err(error) = kernel.release(slot)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        warn!("cannot release slot {slot} of the observer: {error}");
     }
 }
 

@@ -55,6 +55,7 @@ pub struct Enforcement {
     pub expedite: bool,
     pub realtime: bool,
     pub group: String,
+    pub limits: Vec<String>,
     pub v1: PathBuf,
     pub v2: PathBuf,
 }
@@ -107,8 +108,9 @@ impl Default for Enforcement {
         Self {
             by: By::Best,
             expedite: true,
-            realtime: true,
+            realtime: false,
             group: "/".into(),
+            limits: ["memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max"].map(Into::into).into(),
             v1: "/sys/fs/cgroup/cpuset".into(),
             v2: "/sys/fs/cgroup".into(),
         }
@@ -152,6 +154,9 @@ impl Config {
         if !config.enforcement.group.starts_with('/') || config.enforcement.group.contains("..") {
             bail!("enforcement.group = {:?}: a path below the mount, such as \"/\"", config.enforcement.group);
         }
+        if let Some(name) = config.enforcement.limits.iter().find(|name| name.contains('/')) {
+            bail!("enforcement.limits: \"{name}\": files of a control group, such as \"memory.max\"");
+        }
         Ok(config)
     }
 
@@ -192,6 +197,7 @@ mod tests {
             "expedite",
             "realtime",
             "group",
+            "limits",
             "v1",
             "v2",
             "enabled",
@@ -211,6 +217,7 @@ mod tests {
             ("[policy]\nfloor = 0", "at least 1"),
             ("[policy]\nlease_seconds = -1", "0 for none"),
             ("[enforcement]\ngroup = \"x\"", "below the mount"),
+            ("[enforcement]\nlimits = [\"../x\"]", "memory.max"),
             ("[enforcement]\nby = \"magic\"", "cgroup-v1"),
             ("[acess]", "unknown field"),
         ] {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use std::{fs, ptr};
 
 use abi::server::{BLOCK_SIZE, Block};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags};
 use rustix::process::{Pid, PidfdFlags};
@@ -26,8 +26,6 @@ pub type Set = BTreeSet<u32>;
 pub struct Peer {
     pub process: u32,
     pub user: u32,
-    /// Becomes readable when the process ends.
-    pub pidfd: OwnedFd,
 }
 
 /// A block that is mapped for writing, and its descriptor for the program, read-only.
@@ -145,6 +143,8 @@ impl Drop for Life {
 pub trait Kernel {
     fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd>;
     fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer>;
+    /// Becomes readable when the process at the other end ends.
+    fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd>;
     /// A packet's beginning, and the length of all of it; 0 at the end.
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
     fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()>;
@@ -153,6 +153,8 @@ pub trait Kernel {
     fn unwatch(&self, fd: BorrowedFd<'_>) -> io::Result<()>;
     fn wait(&self, tokens: &mut Vec<u64>, limit: Duration) -> io::Result<()>;
     fn pidfd(&self, process: u32) -> io::Result<OwnedFd>;
+    /// Has this process ended? If not, its number is not yet another's.
+    fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool>;
     fn read(&self, file: &Path) -> io::Result<String>;
     /// In one call, to a file that exists.
     fn write(&self, file: &Path, text: &str) -> io::Result<()>;
@@ -288,6 +290,10 @@ impl Kernel for Linux {
 
     fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer> {
         let who = net::sockopt::socket_peercred(connection)?;
+        Ok(Peer { process: who.pid.as_raw_nonzero().get() as u32, user: who.uid.as_raw() })
+    }
+
+    fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd> {
         let mut fd: libc::c_int = -1;
         let mut length = size_of_val(&fd) as libc::socklen_t;
         // SAFETY: the pointers are valid and the length is that of the number.
@@ -295,13 +301,12 @@ impl Kernel for Linux {
             let fd = (&raw mut fd).cast();
             libc::getsockopt(connection.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, fd, &mut length)
         };
-        let pidfd = match result {
+        match result {
             // SAFETY: new, and ours.
-            0 => unsafe { OwnedFd::from_raw_fd(fd) },
-            // Before 6.5: of the process that has this number now. Who can make it another one could have asked itself.
-            _ => rustix::process::pidfd_open(who.pid, PidfdFlags::empty())?,
-        };
-        Ok(Peer { process: who.pid.as_raw_nonzero().get() as u32, user: who.uid.as_raw(), pidfd })
+            0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+            // Before 6.5: of the process that has this number now. The server looks whose it is before it does anything for it.
+            _ => self.pidfd(process),
+        }
     }
 
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
@@ -338,8 +343,13 @@ impl Kernel for Linux {
     }
 
     fn pidfd(&self, process: u32) -> io::Result<OwnedFd> {
-        let process = Pid::from_raw(process as i32).ok_or(io::ErrorKind::InvalidInput)?;
+        let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::pidfd_open(process, PidfdFlags::empty())?)
+    }
+
+    fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool> {
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        Ok(poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)], Some(&now))? > 0)
     }
 
     fn read(&self, file: &Path) -> io::Result<String> {

@@ -90,35 +90,20 @@ fn run(args: &Args) -> anyhow::Result<()> {
             (listener, true)
         }
     };
-    let calm = args.folder.join("calm");
-    if config.enforcement.expedite {
-        keep_calm(&calm);
-    }
     let realtime = config.enforcement.realtime;
     let stop = stop_signals()?;
+    // Before the programs of an earlier server are taken over.
+    have_descriptors();
     let mut server = Server::start(kernel::Linux::new()?, config, listener, &blocks).with_context(|| {
         format!("cannot keep partitions here; as root, `enforcement.by` in {} says how", args.config.display())
     })?;
     server.stop_by(&stop)?;
-    have_descriptors();
     hurry(realtime);
     server.run();
-    let _ = fs::remove_file(&calm);
     if ours {
         let _ = fs::remove_file(&socket);
     }
     Ok(())
-}
-
-/// A server that was killed while it moved somebody has left grace periods expedited. That it was the server, the file `calm` says: the first one
-/// found them otherwise.
-fn keep_calm(calm: &Path) {
-    let file = Path::new(daemon::partitions::EXPEDITE);
-    if calm.exists() {
-        let _ = fs::write(file, "0");
-    } else if fs::read_to_string(file).is_ok_and(|text| text.trim() == "0") {
-        let _ = File::create(calm);
-    }
 }
 
 /// Three a program, and one a connection: as many as we may.

@@ -12,7 +12,8 @@
 //!
 //! **What takes long.** To move a process into another group, the kernel waits for a grace period of RCU: some milliseconds, during which
 //! nobody else is served. So a process that waits for processors, or has had some, is *ready*: it has a group already, with the
-//! default partition's processors (v1) or none of its own (v2), and to write a file of that group is enough. And who is moved all the same is
+//! default partition's processors (v1) or none of its own (v2), and to write a file of that group is enough. But who was below the base group (v2) goes
+//! back there meanwhile, because what limits it is there. And who is moved all the same is
 //! moved with grace periods expedited, where the configuration allows that.
 
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use abi::server::Enforcement;
+use abi::server::{Enforcement, ORIGIN_SIZE};
 use tracing::{debug, warn};
 
 use crate::config::{self, By};
@@ -28,8 +29,15 @@ use crate::kernel::{Kernel, Set, parse, show};
 
 const DEFAULT: &str = "wakeful-default";
 const PREFIX: &str = "wakeful-";
-/// 1 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
+/// In a group that takes no processes itself: where those go that go back there.
+const LEFT: &str = "wakeful-left";
+/// COST: of members without processors, so many have a control group. To each of these groups every change of the default partition is written
+/// too, which takes 10 to 40 us (Linux 6.18, 2 processors, Nov 2026).
+pub const READY: usize = 16;
+/// Not 0 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
 pub const EXPEDITE: &str = "/sys/kernel/rcu_expedited";
+/// What we write there. The kernel takes each number but 0 for the same, and administrators write 1.
+const EXPEDITED: &str = "2";
 
 /// What the kernel has been told.
 #[derive(Debug)]
@@ -48,6 +56,20 @@ pub struct Partitions {
     immovable: BTreeSet<u32>,
     /// Where processes were before they had a group, below the mount; those that are not here were in the base group.
     origins: BTreeMap<u32, String>,
+    /// Whose origins are still of use when they have no group.
+    members: BTreeSet<u32>,
+    /// Files by which an origin's groups limit what is below them.
+    limits: Vec<String>,
+}
+
+/// Where a process is.
+#[derive(Debug)]
+pub enum Place {
+    /// The server may not take it from there.
+    Elsewhere,
+    Base,
+    /// In this group below the mount.
+    Below(String),
 }
 
 /// A process's control group.
@@ -93,8 +115,10 @@ impl Partitions {
             let group = config.group.trim_end_matches('/').to_string();
             let way =
                 Way { by, mount: mount.clone(), group, base, expedite: config.expedite && by != Enforcement::Affinity };
-            let (default, groups, gone, ready, unsure, immovable, origins) = Default::default();
-            let mut partitions = Self { way, default, groups, gone, ready, unsure, immovable, origins };
+            let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
+            let limits = config.limits.clone();
+            let mut partitions =
+                Self { way, default, groups, gone, ready, unsure, immovable, origins, members, limits };
             match partitions.try_begin(kernel) {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
@@ -107,6 +131,15 @@ impl Partitions {
     }
 
     fn try_begin(&mut self, kernel: &impl Kernel) -> io::Result<()> {
+        if self.way.expedite {
+            match kernel.read(Path::new(EXPEDITE)).as_deref().map(str::trim) {
+                Ok("0") => {}
+                // A server that was killed has left it so.
+                Ok(EXPEDITED) => kernel.write(Path::new(EXPEDITE), "0")?,
+                // It is somebody's wish, or cannot be.
+                _ => self.way.expedite = false,
+            }
+        }
         let way = &self.way;
         self.default = self.online(kernel)?;
         match way.by {
@@ -140,8 +173,6 @@ impl Partitions {
             }
             Enforcement::Affinity => return Ok(()),
         }
-        // 1 already: it is somebody's wish.
-        self.way.expedite &= kernel.read(Path::new(EXPEDITE)).is_ok_and(|text| text.trim() == "0");
         let way = &self.way;
         for name in kernel.list(&way.base)? {
             if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
@@ -167,21 +198,21 @@ impl Partitions {
         self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
     }
 
-    /// May a process be given a group, by where it is? From the base group, the default partition and those of our groups that children of their
-    /// programs are in; under cgroup v2, where every login and service is in a group of its own, from all groups below the base group too. A process that
-    /// others have put elsewhere, such as into a container's cpuset, stays there. False: it may not.
+    /// Where a process is. It can be taken from the base group, the default partition and those of our groups that children of their
+    /// programs are in; under cgroup v2, where every login and service is in a group of its own, from all groups below the base group too, unless it
+    /// is in a pid namespace of its own or, if it is `bound`, below a limit. A process that others have put elsewhere stays there.
     ///
     /// # Errors
     /// If the kernel does not say.
-    pub fn takes(&mut self, kernel: &impl Kernel, process: u32) -> io::Result<bool> {
+    pub fn place(&self, kernel: &impl Kernel, process: u32, bound: bool) -> io::Result<Place> {
         let way = &self.way;
         if way.by == Enforcement::Affinity {
-            return Ok(true);
+            return Ok(Place::Base);
         }
         let text = kernel.read(Path::new(&format!("/proc/{process}/cgroup")))?;
-        let Some(path) = way.path(&text) else { return Ok(false) };
+        let Some(path) = way.path(&text) else { return Ok(Place::Elsewhere) };
         let Some(below) = path.strip_prefix(way.group.as_str()).map(|rest| rest.trim_end_matches('/')) else {
-            return Ok(false);
+            return Ok(Place::Elsewhere);
         };
         let ours =
             below.strip_prefix('/').and_then(|name| name.strip_prefix(PREFIX)).filter(|name| !name.contains('/'));
@@ -189,10 +220,30 @@ impl Partitions {
             Some(number) => number.parse().ok().and_then(|of: u32| self.origins.get(&of).cloned()),
             None if below.is_empty() => None,
             None if way.by == Enforcement::CgroupV2 && below.starts_with('/') => Some(path.to_string()),
-            None => return Ok(false),
+            None => return Ok(Place::Elsewhere),
         };
-        self.remember(process, origin);
-        Ok(true)
+        let Some(origin) = origin else { return Ok(Place::Base) };
+        let status = kernel.read(Path::new(&format!("/proc/{process}/status")))?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+        let contained = numbers.split_whitespace().count() > 1;
+        if contained || origin.len() >= ORIGIN_SIZE || bound && self.limits(kernel, &origin)? {
+            return Ok(Place::Elsewhere);
+        }
+        Ok(Place::Below(origin))
+    }
+
+    /// Does a group between this one and the base group limit what is in it?
+    fn limits(&self, kernel: &impl Kernel, origin: &str) -> io::Result<bool> {
+        for group in self.way.upward_from(origin) {
+            for file in &self.limits {
+                match kernel.read(&group.join(file)) {
+                    Ok(text) if text.split_whitespace().next().is_some_and(|word| word != "max") => return Ok(true),
+                    Err(error) if !gone(&error) => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Where a process was before it had a group; `None`: in the base group.
@@ -259,19 +310,20 @@ impl Partitions {
         Ok(())
     }
 
-    /// Makes it so: the processors of each process's partition, and the rest for all others, among them those that are to be ready.
+    /// Makes it so: the processors of each process's partition, and the rest for all others. Of the `others` that have asked, the first are to be ready.
     /// What fails is tried again next time; what is not urgent is left to [`Self::tidy`].
     pub fn bring_about(
         &mut self,
         kernel: &impl Kernel,
         wanted: &BTreeMap<u32, Set>,
-        ready: &BTreeSet<u32>,
+        others: &[u32],
         default: &Set,
     ) -> Vec<Failure> {
         let mut failures = Vec::new();
-        let Self { way, groups, .. } = self;
-        let none = BTreeSet::new();
-        let ready = if way.by == Enforcement::Affinity { &none } else { ready };
+        let Self { way, groups, origins, .. } = self;
+        let ready = others.iter().copied().filter(|process| !origins.contains_key(process));
+        let ready: BTreeSet<u32> =
+            if way.by == Enforcement::Affinity { BTreeSet::new() } else { ready.take(READY).collect() };
         let stays = |process: &u32| wanted.contains_key(process) || ready.contains(process);
         // Perhaps a new one with the number of another, which is not in the group.
         groups.retain(|process, group| group.own || !(self.gone.contains(process) && stays(process)));
@@ -333,8 +385,10 @@ impl Partitions {
         } else {
             self.default = default.clone();
         }
-        self.ready = ready.clone();
+        self.members = wanted.keys().chain(others).copied().collect();
         self.gone = groups.keys().chain(&self.unsure).copied().filter(|process| !stays(process)).collect();
+        self.origins.retain(|process, _| self.members.contains(process) || self.gone.contains(process));
+        self.ready = ready;
         failures
     }
 
@@ -346,7 +400,7 @@ impl Partitions {
     /// Removes groups that nobody needs, and makes those that somebody will.
     pub fn tidy(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
         let mut failures = Vec::new();
-        let Self { way, groups, origins, .. } = self;
+        let Self { way, groups, origins, members, .. } = self;
         self.gone.retain(|&process| {
             let own = groups.get(&process).is_some_and(|group| group.own);
             let origin = origins.get(&process).map(String::as_str);
@@ -354,7 +408,9 @@ impl Partitions {
             if done {
                 groups.remove(&process);
                 self.unsure.remove(&process);
-                origins.remove(&process);
+                if !members.contains(&process) {
+                    origins.remove(&process);
+                }
             }
             !done
         });
@@ -402,7 +458,7 @@ impl Partitions {
     /// Leaves no trace.
     pub fn end(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
         let Ok(all) = self.online(kernel) else { return Vec::new() };
-        let mut failures = self.bring_about(kernel, &BTreeMap::new(), &BTreeSet::new(), &all);
+        let mut failures = self.bring_about(kernel, &BTreeMap::new(), &[], &all);
         let mut left = self.tidy(kernel);
         // COST: 100 x 2 ms; who dies just now is in its group until it is dead.
         for _ in 0..100 {
@@ -497,7 +553,7 @@ impl Way {
 
     fn attach(&self, kernel: &impl Kernel, folder: &Path, process: u32) -> io::Result<()> {
         let expedite = |text| !self.expedite || kernel.write(Path::new(EXPEDITE), text).is_ok();
-        expedite("1");
+        expedite(EXPEDITED);
         let result = kernel.write(&folder.join("cgroup.procs"), &process.to_string());
         // It is the whole machine's: one more try if need be.
         let _ = expedite("0") || expedite("0");
@@ -569,16 +625,41 @@ impl Way {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             members => members?,
         };
-        let origin = origin.map(|path| self.mount.join(path.trim_start_matches('/')));
         for member in numbers(&members) {
-            // It may be gone, or have become one that takes no processes.
-            let back = origin.as_ref().is_some_and(|origin| self.attach(kernel, origin, member).is_ok());
-            match if back { Ok(()) } else { self.attach(kernel, &self.home(), member) } {
+            match self.put_back(kernel, member, origin) {
                 Err(error) if !gone(&error) => return Err(error),
                 _ => {}
             }
         }
         kernel.remove_folder(&folder)
+    }
+
+    /// The group that an origin is, and those above it below the base group.
+    fn upward_from<'a>(&'a self, origin: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+        let group = self.mount.join(origin.trim_start_matches('/'));
+        std::iter::successors(Some(group), |group| group.parent().map(Path::to_owned))
+            .take_while(|group| *group != self.base)
+    }
+
+    /// Moves a process to where it was. Its group may be gone by now, or have become one that takes no processes, and its user may have seen to that: then as
+    /// near above it as can be, so that what limits the user there does so again, but not out of the groups that are left.
+    fn put_back(&self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
+        let mut refused = None;
+        for group in origin.into_iter().flat_map(|origin| self.upward_from(origin)) {
+            match self.attach(kernel, &group, process) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) if gone(&error) => return Err(error),
+                Err(_) => {}
+                done => return done,
+            }
+            let leaf = group.join(LEFT);
+            match self.make_group(kernel, &leaf).and_then(|()| self.attach(kernel, &leaf, process)) {
+                Err(error) if gone(&error) && error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) => refused = Some(error),
+                done => return done,
+            }
+        }
+        refused.map_or_else(|| self.attach(kernel, &self.home(), process), Err)
     }
 
     /// Is the kernel as it was told to be?

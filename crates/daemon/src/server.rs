@@ -9,7 +9,8 @@
 //! Membership ends with the process (its pidfd); not with the connection, which a program loses by exec. **A restart** finds members by their blocks' files, and their partitions in the kernel: programs notice
 //! nothing. A block whose process is gone, or is another one by now, is removed.
 //!
-//! **Clients are not trusted.** A packet of the wrong size ends its connection. Who sends too fast is not read from for a while. Who does not read
+//! **Clients are not trusted.** A packet of the wrong size ends its connection. Who sends too fast is not read from for a while, and a user of whom far too
+//! much has come is hung up on at once. Who does not read
 //! its answers loses the connection. Who is silent costs a descriptor, of which each user has so many.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,13 +29,10 @@ use tracing::{debug, error, info, warn};
 use crate::arenas::{Arenas, Asker};
 use crate::config::Config;
 use crate::kernel::{Kernel, Mapped, Set, parse};
-use crate::partitions::{Failure, Partitions, started};
+use crate::partitions::{Failure, Partitions, Place, READY, started};
 
 /// COST: how long after a failure to try again, at first; twice as long each time, up to a second.
 const AGAIN: Duration = Duration::from_millis(10);
-/// COST: of members without processors, so many have a control group. To each of these groups every change of the default partition is written
-/// too, which takes 10 to 40 us (Linux 6.18, 2 processors, Nov 2026).
-const READY: usize = 16;
 /// In a block's demand, beside its hint: there is none.
 const NOTHING: u32 = u32::MAX;
 /// How often to look for changes by others.
@@ -43,7 +41,9 @@ const AUDIT: Duration = Duration::from_secs(1);
 const BURST: f64 = 0.1;
 /// COST: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the limit of a connection, 50 a second.
 const ARENA_COST: f64 = 20.0;
-/// COST: to list more in one answer could be more than what a socket takes at once.
+/// COST: messages. To join or to leave may move a process into another control group, and writes some files.
+const MOVE_COST: f64 = 10.0;
+/// COST: of each kind of entries; to list more in one answer could be more than what a socket takes at once.
 const LISTED: usize = 64;
 
 /// The file that shows to programs whether we live.
@@ -65,6 +65,11 @@ impl Allowance {
     fn saved(self, rate: u32, now: Duration) -> f64 {
         let rate = f64::from(rate);
         (self.0 + rate * now.saturating_sub(self.1).as_secs_f64()).min((BURST * rate).max(1.0))
+    }
+
+    /// So far beyond the rate that more would not make the wait longer.
+    fn is_spent(self, rate: u32, now: Duration) -> bool {
+        self.saved(rate, now) < 1.0 - f64::from(rate)
     }
 
     /// Counts messages; until when the sender has to wait, if it does.
@@ -135,6 +140,14 @@ pub struct Server<K> {
     again: Duration,
     audit: Duration,
     stop: bool,
+}
+
+/// A process, when it was looked up.
+struct Process {
+    pidfd: OwnedFd,
+    /// Whose rights it has.
+    user: u32,
+    started: u64,
 }
 
 /// What cannot be had, with the limit where there is one.
@@ -289,6 +302,11 @@ impl<K: Kernel> Server<K> {
             // Gone already.
             Err(error) => return debug!("who connects: {error}"),
         };
+        let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
+        if self.allowances.get(&peer.user).is_some_and(|allowance| allowance.is_spent(rate, now)) {
+            self.counters.refusals += 1;
+            return;
+        }
         let theirs = self.connections.values().filter(|other| other.user == peer.user).count();
         if peer.user != 0 && theirs >= self.config.access.connections as usize {
             self.counters.refusals += 1;
@@ -296,13 +314,16 @@ impl<K: Kernel> Server<K> {
             let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
             return;
         }
+        let pidfd = match self.kernel.peer_pidfd(fd.as_fd(), peer.process) {
+            Ok(pidfd) => pidfd,
+            Err(error) => return debug!("who connects: {error}"),
+        };
         let token = self.token();
         if let Err(error) = self.kernel.watch(fd.as_fd(), token) {
             return self.fail("watch a client", &error);
         }
-        let allowance = Allowance::new(self.config.access.messages_per_second, self.kernel.now());
-        let connection =
-            Connection { fd, process: peer.process, user: peer.user, pidfd: peer.pidfd, allowance, muted: None };
+        let allowance = Allowance::new(self.config.access.messages_per_second, now);
+        let connection = Connection { fd, process: peer.process, user: peer.user, pidfd, allowance, muted: None };
         self.connections.insert(token, connection);
         // It takes as long as a message.
         self.mute_if_too_fast(token, 1.0);
@@ -327,15 +348,20 @@ impl<K: Kernel> Server<K> {
             return self.hang_up(token);
         };
         self.answer(token, &message, kind);
-        self.mute_if_too_fast(token, if kind == Kind::Observe { ARENA_COST } else { 1.0 });
+        let cost = match kind {
+            Kind::Observe => ARENA_COST,
+            Kind::Join | Kind::Leave => MOVE_COST,
+            _ => 1.0,
+        };
+        self.mute_if_too_fast(token, cost);
     }
 
-    /// Counts messages of a connection and of its user.
+    /// Counts a message of a connection, and what it costs, as so many messages of its user.
     fn mute_if_too_fast(&mut self, token: u64, cost: f64) {
         let now = self.kernel.now();
         let (rate, of_user) = (self.config.access.messages_per_second, self.config.access.user_messages_per_second);
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let own = connection.allowance.spend(cost, rate, now);
+        let own = connection.allowance.spend(1.0, rate, now);
         let together = (connection.user != 0).then(|| {
             let allowance = self.allowances.entry(connection.user).or_insert_with(|| Allowance::new(of_user, now));
             allowance.spend(cost, of_user, now)
@@ -410,6 +436,9 @@ impl<K: Kernel> Server<K> {
                     _ => Event::Exit(id),
                 };
                 self.apply(event)?;
+                if kind == Kind::Leave {
+                    self.level(self.members[&id].user);
+                }
                 if kind == Kind::Leave && self.idle() > READY {
                     self.forget(id);
                     return Ok((None, false));
@@ -439,7 +468,7 @@ impl<K: Kernel> Server<K> {
         let (process, user) = (connection.process, connection.user);
         let result = if message.process != 0 && message.process != process
             // It executes, since it has connected, a program with other rights.
-            || self.user_of(process) != Ok(user)
+            || self.look_up(token, process).map(|process| process.user) != Ok(user)
         {
             Ok(Err((Refusal::NoProcess, 0)))
         } else if !self.config.allows(user) {
@@ -477,23 +506,52 @@ impl<K: Kernel> Server<K> {
         Ok(id)
     }
 
+    /// Who has this number, if the sender may ask for it. Its own too: it may have ended since it connected, and a child of it have the connection, or
+    /// execute a program with other rights.
+    fn look_up(&self, token: u64, process: u32) -> Result<Process, Refused> {
+        let connection = &self.connections[&token];
+        let look = || {
+            let pidfd = match process == connection.process {
+                true => connection.pidfd.try_clone()?,
+                false => self.kernel.pidfd(process)?,
+            };
+            let user = self.user_of(process)?;
+            let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")))?;
+            let started = started(&stat).ok_or(io::ErrorKind::InvalidData)?;
+            // If it lives still, that was about it.
+            let right = !self.kernel.ended(pidfd.as_fd())? && (connection.user == 0 || connection.user == user);
+            if right { Ok(Process { pidfd, user, started }) } else { Err(io::ErrorKind::NotFound.into()) }
+        };
+        look().map_err(|error: io::Error| {
+            debug!("{process}: {error}");
+            (Refusal::NoProcess, 0)
+        })
+    }
+
     fn join(&mut self, token: u64, message: &Message) -> Result<Id, Refused> {
         let connection = &self.connections[&token];
         let (asker, own) = (connection.user, connection.process);
         let process = if message.process == 0 { own } else { message.process };
-        let user = if process == own { asker } else { self.user_of(process)? };
         // The first process is everybody's: what it starts would be in its partition.
-        if asker != 0 && user != asker || process == 1 {
+        if process == 1 {
             return Err((Refusal::NoProcess, 0));
         }
+        let found = self.look_up(token, process)?;
+        let user = found.user;
         let known = self.by_process.get(&process).copied();
         let demand = self.check(message, user, asker, known)?;
-        if known.is_none() && !self.partitions.takes(&self.kernel, process).map_err(|_| (Refusal::NoProcess, 0))? {
-            return Err((Refusal::Elsewhere, 0));
-        }
+        let origin = match self.partitions.held(process) {
+            Some(_) => self.partitions.origin(process).map(str::to_owned),
+            None => match self.partitions.place(&self.kernel, process, asker != 0) {
+                Ok(Place::Base) => None,
+                Ok(Place::Below(origin)) => Some(origin),
+                Ok(Place::Elsewhere) => return Err((Refusal::Elsewhere, 0)),
+                Err(_) => return Err((Refusal::NoProcess, 0)),
+            },
+        };
         let (id, new) = match known {
             Some(id) => (id, false),
-            None => (self.enter(token, process, user)?, true),
+            None => (self.enter(process, found)?, true),
         };
         if process == own {
             self.members.get_mut(&id).expect("it is there").connection = Some(token);
@@ -504,27 +562,21 @@ impl<K: Kernel> Server<K> {
             }
             return Err(refused);
         }
+        let bytes = origin.as_deref().unwrap_or_default().bytes().chain(std::iter::repeat(0));
+        self.members[&id].block.block().origin.iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Relaxed));
+        self.partitions.remember(process, origin);
         self.save(id);
+        self.level(user);
         Ok(id)
     }
 
     /// Makes a process a member, with a block.
-    fn enter(&mut self, token: u64, process: u32, user: u32) -> Result<Id, Refused> {
+    fn enter(&mut self, process: u32, found: Process) -> Result<Id, Refused> {
         let no = |server: &mut Self, what: &str, error: io::Error| {
             server.fail(what, &error);
             (Refusal::Failed, 0)
         };
-        let connection = &self.connections[&token];
-        let pidfd = match process == connection.process {
-            true => connection.pidfd.try_clone(),
-            false => self.kernel.pidfd(process),
-        };
-        let pidfd = match pidfd {
-            Ok(pidfd) => pidfd,
-            Err(_) => return Err((Refusal::NoProcess, 0)),
-        };
-        let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")));
-        let Some(started) = stat.ok().as_deref().and_then(started) else { return Err((Refusal::NoProcess, 0)) };
+        let Process { pidfd, user, started } = found;
         let file = self.file(process);
         let block = match self.kernel.make_block(&file) {
             Ok(block) => block,
@@ -534,9 +586,6 @@ impl<K: Kernel> Server<K> {
         words.process.store(process, Relaxed);
         words.started.store(started, Relaxed);
         words.version.store(VERSION, Relaxed);
-        if let Some(origin) = self.partitions.origin(process).filter(|origin| origin.len() < words.origin.len()) {
-            words.origin.iter().zip(origin.bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
-        }
         words.partition.threads_per_processor.store(1, Relaxed);
         // ORDER: Release, publishes the rest to a program that maps it.
         words.magic.store(MAGIC, Release);
@@ -555,17 +604,19 @@ impl<K: Kernel> Server<K> {
         self.folder.join(process.to_string())
     }
 
-    fn user_of(&self, process: u32) -> Result<u32, Refused> {
-        let status = self.kernel.read(Path::new(&format!("/proc/{process}/status"))).unwrap_or_default();
+    /// Whose rights a process has: its effective user, as `SO_PEERCRED` says it of who connects.
+    fn user_of(&self, process: u32) -> io::Result<u32> {
+        let status = self.kernel.read(Path::new(&format!("/proc/{process}/status")))?;
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).ok_or((Refusal::NoProcess, 0))
+        let user = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        user.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// What the administrator allows of a request.
     fn check(&self, message: &Message, user: u32, asker: u32, known: Option<Id>) -> Result<Demand, Refused> {
         let Message { priority, least, wanted, most, .. } = *message;
         let count = match (least, wanted, most) {
-            (0, 0, 0) => Count::Choose,
+            (0, 0, 0) => Count::Choose { most: u32::MAX },
             _ => Count::Numbers { least, wanted, most },
         };
         let demand = Demand { priority, count };
@@ -584,21 +635,53 @@ impl<K: Kernel> Server<K> {
         if theirs().count() >= access.applications as usize {
             return Err((Refusal::Crowd, 0));
         }
-        let asked = |id: Id| match self.system.application(id).map(|application| application.demand.count) {
-            Some(Count::Numbers { most, .. }) => most,
-            _ => 0,
-        };
-        let used: u32 = theirs().map(|(&id, _)| asked(id)).fold(0, u32::saturating_add);
-        let share = (f64::from(self.system.machine().count()) * access.processors).floor().max(1.0) as u32;
+        let used: u32 = theirs().map(|(&id, _)| self.reserves(id)).fold(0, u32::saturating_add);
+        let share = self.share();
         let left = share.saturating_sub(used);
         let count = match count {
-            Count::Choose if left > 0 => Count::Numbers { least: 1, wanted: left, most: left },
+            // Until `level`.
+            Count::Choose { .. } if left > 0 => Count::Choose { most: left },
             Count::Numbers { least, wanted, most } if least <= left => {
                 Count::Numbers { least, wanted: wanted.min(left), most: most.min(left) }
             }
             _ => return Err((Refusal::Share, share)),
         };
         Ok(Demand { priority, count })
+    }
+
+    /// What the programs of one user may have together.
+    fn share(&self) -> u32 {
+        (f64::from(self.system.machine().count()) * self.config.access.processors).floor().max(1.0) as u32
+    }
+
+    /// What cannot be another's of the same user, if it is not root.
+    fn reserves(&self, id: Id) -> u32 {
+        match self.system.application(id).map(|application| application.demand.count) {
+            Some(Count::Numbers { most, .. }) => most,
+            Some(Count::Choose { .. }) => 1,
+            None => 0,
+        }
+    }
+
+    /// Divides what a user's other programs leave of the user's share among those that leave the number to us.
+    fn level(&mut self, user: u32) {
+        let theirs = || self.members.iter().filter(|(_, member)| member.user == user).map(|(&id, _)| id);
+        // For whom root has asked may have as many as there are.
+        let most_of = |id: Id| match self.system.application(id)?.demand.count {
+            Count::Choose { most } if most != u32::MAX => Some(most),
+            _ => None,
+        };
+        let level: Vec<(Id, u32)> = theirs().filter_map(|id| Some((id, most_of(id)?))).collect();
+        let number = level.len() as u32;
+        let used = theirs().map(|id| self.reserves(id)).fold(0, u32::saturating_add).saturating_sub(number);
+        let rest = self.share().saturating_sub(used).max(number);
+        for ((id, most), index) in level.into_iter().zip(0..) {
+            let limit = rest / number + u32::from(index < rest % number);
+            if limit != most {
+                let _ = self.apply(Event::Limit(id, limit));
+                self.save(id);
+            }
+        }
     }
 
     fn apply(&mut self, event: Event) -> Result<Vec<Move>, Refused> {
@@ -640,9 +723,10 @@ impl<K: Kernel> Server<K> {
             (!held.is_empty()).then(|| (member.process, held.clone()))
         });
         let wanted: BTreeMap<u32, Set> = holders.collect();
-        let others = self.members.values().map(|member| member.process).filter(|process| !wanted.contains_key(process));
-        let ready: BTreeSet<u32> = others.take(READY).collect();
-        let failures = self.partitions.bring_about(&self.kernel, &wanted, &ready, self.system.default_partition());
+        let others = self.members.iter().filter(|(_, member)| !wanted.contains_key(&member.process));
+        let (waiting, left): (Vec<_>, Vec<_>) = others.partition(|&(&id, _)| self.system.application(id).is_some());
+        let others: Vec<u32> = waiting.into_iter().chain(left).map(|(_, member)| member.process).collect();
+        let failures = self.partitions.bring_about(&self.kernel, &wanted, &others, self.system.default_partition());
         self.unsettled = !failures.is_empty();
         self.report(failures);
         let ids: Vec<Id> = self.members.keys().copied().collect();
@@ -701,7 +785,7 @@ impl<K: Kernel> Server<K> {
         let words = self.system.application(id).map_or([0, 0, 0, 0, NOTHING], |application| {
             let (least, wanted, most) = match application.demand.count {
                 Count::Numbers { least, wanted, most } => (least, wanted, most),
-                Count::Choose => (0, 0, 0),
+                Count::Choose { most } => (0, 0, most),
             };
             let usable = application.usable.map_or(0, |usable| usable + 1);
             [application.demand.priority, least, wanted, most, usable]
@@ -737,7 +821,7 @@ impl<K: Kernel> Server<K> {
         let asks =
             |process: u32| self.by_process.get(&process).is_some_and(|&id| self.system.application(id).is_some());
         let others: Vec<(u32, u32)> = self.arenas.processes().filter(|&(process, _)| !asks(process)).collect();
-        let mut entries: Vec<Message> = ids.into_iter().map(|id| self.state(id)).collect();
+        let mut entries: Vec<Message> = ids.into_iter().take(LISTED).map(|id| self.state(id)).collect();
         entries.extend(others.iter().take(LISTED).map(|&(process, user)| Message {
             process,
             user,
@@ -773,8 +857,10 @@ impl<K: Kernel> Server<K> {
         if let Some(member) = self.members.get(&id) {
             info!(process = member.process, "is gone");
             self.counters.clients_gone += 1;
+            let user = member.user;
             let _ = self.apply(Event::Exit(id));
             self.forget(id);
+            self.level(user);
             self.settle();
         }
     }
@@ -847,14 +933,21 @@ impl<K: Kernel> Server<K> {
         let mut all = Vec::new();
         for name in self.kernel.list(&self.folder)? {
             let Ok(process) = name.parse::<u32>() else { continue };
-            match self.adopt_one(process, &mut all) {
-                Ok(true) => {}
-                // It is over, or was never whole.
-                Ok(false) => drop(self.kernel.remove_file(&self.file(process))),
+            let nobody = match self.adopt_one(process, &mut all) {
+                Ok(adopted) => !adopted,
+                // It has ended meanwhile, or its number is a thread's now.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL)) => true,
                 Err(error) => return Err(error),
+            };
+            // It is over, or was never whole.
+            if nobody {
+                drop(self.kernel.remove_file(&self.file(process)));
             }
         }
         let _ = self.apply(Event::Adopt(all));
+        // The configuration may be another one.
+        let users: BTreeSet<u32> = self.members.values().map(|member| member.user).collect();
+        users.into_iter().for_each(|user| self.level(user));
         Ok(())
     }
 
@@ -864,10 +957,7 @@ impl<K: Kernel> Server<K> {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(false),
             block => block?,
         };
-        let pidfd = match self.kernel.pidfd(process) {
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
-            pidfd => pidfd?,
-        };
+        let pidfd = self.kernel.pidfd(process)?;
         let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")))?;
         let words = block.block();
         if words.magic.load(Relaxed) != MAGIC
@@ -876,9 +966,13 @@ impl<K: Kernel> Server<K> {
         {
             return Ok(false);
         }
-        let Ok(user) = self.user_of(process) else { return Err(io::ErrorKind::NotFound.into()) };
+        let user = self.user_of(process)?;
         let [priority, least, wanted, most, usable] = [0, 1, 2, 3, 4].map(|n: usize| words.demand[n].load(Relaxed));
-        let count = if most == 0 { Count::Choose } else { Count::Numbers { least, wanted, most } };
+        let count = match (wanted, most) {
+            (0, 0) => Count::Choose { most: u32::MAX },
+            (0, most) => Count::Choose { most },
+            _ => Count::Numbers { least, wanted, most },
+        };
         let bits = |(index, word): (usize, &std::sync::atomic::AtomicU64)| {
             let word = word.load(Relaxed);
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)

@@ -154,6 +154,8 @@ fn a_program() {
         Ok("hostile") => hostile(),
         Ok("asks") => asks(),
         Ok("hurries") => hurries(),
+        Ok("before") => before(),
+        Ok("after") => after(),
         _ => {}
     }
 }
@@ -294,6 +296,46 @@ fn map(fd: i32, size: usize, protection: i32, offset: i64) -> Option<*mut u8> {
     // SAFETY: a mapping of its own.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, fd, offset) };
     (start != libc::MAP_FAILED).then_some(start.cast())
+}
+
+/// The image before: what its threads enrol with stays open when another one is executed.
+fn before() {
+    let [_, program, _] = arena().unwrap();
+    // The thread that executes becomes the first one, and keeps its slot.
+    assert_eq!(enrol(program.as_raw_fd(), 1, 0), Ok(0));
+    // SAFETY: plain numbers; a descriptor of ours.
+    assert_eq!(unsafe { libc::fcntl(program.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", "a_program", "--nocapture", "--test-threads=1"]).env(ROLE, "after");
+    panic!("{}", command.env("WAKEFUL_TEST_PROGRAM", program.as_raw_fd().to_string()).exec());
+}
+
+/// A thread that was in the slot before the new arena was: it writes to that, and to nobody else's.
+fn after() {
+    let program: i32 = std::env::var("WAKEFUL_TEST_PROGRAM").unwrap().parse().unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        send.send(enrol(program, 1, 0)).unwrap();
+        loop {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert_eq!(receive.recv().unwrap(), Ok(0));
+    let [mine, ..] = arena().unwrap();
+    let start = map(mine.as_raw_fd(), ARENA_SIZE, libc::PROT_READ, 0).expect("its own arena");
+    // SAFETY: the blocks follow the header, in a mapping that stays; their fields are atomics.
+    let block = unsafe { &*start.add(size_of::<abi::Arena>()).cast::<abi::Thread>().add(1) };
+    eventually("the thread is seen here", || {
+        RunState::from_u32(block.run_state.load(Relaxed)) != RunState::from_u32(0)
+    });
+    println!("all well");
+}
+
+#[test]
+fn root_another_image_has_another_arena_in_the_same_slot() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some((place, _server)) = Place::observing("[observer]\narenas = 1\n") else { return };
+    Process::role(&place, "before", NOBODY).hear("all well");
 }
 
 /// A user who wants to see what is in somebody else's arena, or in more than its own.

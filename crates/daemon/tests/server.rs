@@ -180,7 +180,7 @@ fn truth(kernel: &Simulated, by: By, process: u32) -> Option<Set> {
 /// Nothing of ours is left.
 fn clean(kernel: &Simulated, folder: &Path, by: By) {
     let state = kernel.state.lock().unwrap();
-    assert!(!state.expedited, "{by:?}");
+    assert_eq!(state.expedited, "0", "{by:?}");
     assert_eq!(state.groups.len(), 2, "{by:?}: {:?}", state.groups);
     assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
 }
@@ -304,6 +304,274 @@ fn who_is_taken_from_a_group_goes_back_there() {
     assert!(is_in(Path::new(V2), &one));
 }
 
+/// The user sees to it that the group is gone, or takes no processes any more.
+#[test]
+fn nobody_comes_out_above_the_groups_that_are_left() {
+    for removed in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new();
+        let (slice, session) = (Path::new(V2).join("user.slice"), Path::new(V2).join("user.slice/session"));
+        let one = placed(&kernel, &session);
+        let slices = simulated::Group { inner: true, ..Default::default() };
+        kernel.state.lock().unwrap().groups.insert(slice.clone(), slices);
+        let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+        assert_eq!(server.ask(join(one.id(), 0, 1, 1)).unwrap().holds, 1);
+        let left = if removed {
+            kernel.state.lock().unwrap().groups.remove(&session);
+            slice.join("wakeful-left")
+        } else {
+            kernel.state.lock().unwrap().groups.get_mut(&session).unwrap().inner = true;
+            session.join("wakeful-left")
+        };
+        server.ask(of(one.id(), Kind::Leave, 0)).unwrap();
+        eventually("it is below what limits it", || {
+            let state = kernel.state.lock().unwrap();
+            state.groups.get(&left).is_some_and(|group| group.processes.contains(&one.id()))
+                && !state.groups.contains_key(&group(one.id(), By::CgroupV2))
+        });
+        server.stop();
+    }
+}
+
+#[test]
+fn who_holds_nothing_is_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let session = Path::new(V2).join("user.slice/session");
+    let (one, two) = (placed(&kernel, &session), placed(&kernel, &session));
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    let is_back = |process: &Idle| kernel.state.lock().unwrap().groups[&session].processes.contains(&process.id());
+    assert_eq!(server.ask(join(one.id(), 0, 3, 3)).unwrap().holds, 3);
+    assert_eq!(server.ask(join(two.id(), 0, 1, 1)).unwrap().lacks, 1);
+    server.ask(of(one.id(), Kind::Spare, 0)).unwrap();
+    assert!(is_back(&two) && !is_back(&one));
+    server.ask(of(one.id(), Kind::Leave, 0)).unwrap();
+    eventually("two has one", || server.holds(two.id()) == 1 && !is_back(&two));
+    eventually("one is back", || is_back(&one));
+    // And again, with its origin known still.
+    assert_eq!(server.ask(join(one.id(), 0, 1, 1)).unwrap().holds, 1);
+    server.stop();
+    assert!(is_back(&one) && is_back(&two));
+}
+
+const NOBODY: u32 = 65534;
+
+fn is_root() -> bool {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// An ordinary user's process.
+fn ordinary() -> Idle {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("sleep");
+    if is_root() {
+        command.uid(NOBODY);
+    }
+    Idle(command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+}
+
+/// Does this in a thread of an ordinary user's.
+fn as_nobody<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    let thread = || {
+        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread alone.
+        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+        body()
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
+}
+
+/// A folder that all may look into.
+fn open_folder() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+#[test]
+fn who_is_below_a_limit_stays_there_unless_root_asks() {
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let (slice, session) = (Path::new(V2).join("user.slice"), Path::new(V2).join("user.slice/session"));
+    let process = ordinary();
+    {
+        let mut state = kernel.state.lock().unwrap();
+        state
+            .groups
+            .insert(slice.clone(), simulated::Group { inner: true, limit: Some(1 << 30), ..Default::default() });
+        state.groups.entry(session).or_default().processes.insert(process.id());
+    }
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    let asks = || as_nobody(|| server.ask(join(process.id(), 0, 1, 1)));
+    assert_eq!(asks(), Err(Refusal::Elsewhere));
+    kernel.state.lock().unwrap().groups.get_mut(&slice).unwrap().limit = None;
+    assert_eq!(asks().unwrap().holds, 1);
+    asks().unwrap();
+    if is_root() {
+        let other = ordinary();
+        let limited = simulated::Group { limit: Some(1), processes: [other.id()].into(), ..Default::default() };
+        kernel.state.lock().unwrap().groups.insert(slice.join("limited"), limited);
+        assert_eq!(as_nobody(|| server.ask(join(other.id(), 0, 1, 1))), Err(Refusal::Elsewhere));
+        assert_eq!(server.ask(join(other.id(), 0, 1, 1)).unwrap().holds, 1);
+    }
+    server.stop();
+}
+
+/// This process is root's, and its thread has connected as somebody else: as if it had executed a set-user-ID program since.
+#[test]
+fn who_has_other_rights_than_its_connection_is_refused() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let server = Running::start(&kernel, &config(By::CgroupV1), folder.path());
+    as_nobody(|| {
+        let mut connection = server.connect();
+        for kind in [Kind::Join, Kind::Observe] {
+            let answer = connection.ask(Message { least: 1, wanted: 1, most: 1, ..Message::new(kind) });
+            assert!(matches!(answer, Err(Error::Refused(Refusal::NoProcess, _))), "{kind:?}: {answer:?}");
+        }
+    });
+    server.stop();
+}
+
+#[test]
+fn programs_that_let_the_server_choose_divide_their_users_share() {
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let mut config = config(By::CgroupV1);
+    config.access.processors = 0.5;
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let processes = [ordinary(), ordinary(), ordinary()];
+    let [one, two, three] = processes.each_ref().map(Idle::id);
+    let mut server = Running::start(&kernel, &config, folder.path());
+    let ask = |server: &Running, message: Message| as_nobody(|| server.ask(message));
+    assert_eq!(ask(&server, join(one, 0, 0, 0)).unwrap().holds, 2);
+    assert_eq!(ask(&server, join(two, 0, 0, 0)).unwrap().holds, 1);
+    assert_eq!(server.holds(one), 1);
+    assert_eq!(ask(&server, join(three, 0, 0, 0)), Err(Refusal::Share));
+    assert_eq!(ask(&server, join(three, 0, 1, 1)), Err(Refusal::Share));
+    // Another server knows that, and one may ask for something else.
+    server.kill();
+    server = Running::start(&kernel, &config, folder.path());
+    assert_eq!((server.holds(one), server.holds(two)), (1, 1));
+    ask(&server, of(one, Kind::Leave, 0)).unwrap();
+    eventually("two has both", || server.holds(two) == 2);
+    assert_eq!(ask(&server, join(three, 0, 1, 1)).unwrap().holds, 1);
+    assert_eq!(server.holds(two), 1);
+    // Root has no such share.
+    assert_eq!(server.ask(join(Idle::new().id(), 0, 1, 1)).unwrap().holds, 1);
+    server.stop();
+}
+
+#[test]
+fn a_user_of_whom_far_too_much_comes_is_hung_up_on() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let mut config = config(By::Affinity);
+    config.access.user_messages_per_second = 10;
+    let server = Running::start(&Simulated::new(), &config, folder.path());
+    as_nobody(|| {
+        let connections: Vec<_> = (0..30).map(|_| server.connect()).collect();
+        eventually("one is closed", || {
+            let answer = server.connect().ask(Message::new(Kind::WantBack));
+            matches!(answer, Err(Error::Io(_)))
+        });
+        drop(connections);
+    });
+    assert_eq!(server.ask(of(Idle::new().id(), Kind::WantBack, 0)), Err(Refusal::Unknown));
+    server.stop();
+}
+
+#[test]
+fn who_waits_is_ready_before_who_has_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let server = Running::start(&kernel, &config(By::CgroupV1), folder.path());
+    let crowd: Vec<_> = (0..16).map(|_| Idle::new()).collect();
+    for process in &crowd {
+        server.ask(join(process.id(), 0, 1, 1)).unwrap();
+        server.ask(of(process.id(), Kind::Leave, 0)).unwrap();
+    }
+    let (holder, waiter) = (Idle::new(), Idle::new());
+    assert_eq!(server.ask(join(holder.id(), 0, 3, 3)).unwrap().holds, 3);
+    assert_eq!(server.ask(join(waiter.id(), 0, 1, 1)).unwrap().lacks, 1);
+    eventually("it has a group", || {
+        kernel.state.lock().unwrap().groups.contains_key(&group(waiter.id(), By::CgroupV1))
+    });
+    server.stop();
+    clean(&kernel, folder.path(), By::CgroupV1);
+}
+
+#[test]
+fn a_status_ends_however_many_have_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(By::Affinity);
+    config.access.applications = 1000;
+    config.access.processors = 1.0;
+    let server = Running::start(&Simulated::new(), &config, folder.path());
+    let crowd: Vec<_> = (0..300).map(|_| Idle::new()).collect();
+    let mut connection = server.connect();
+    let ours = is_root();
+    for process in &crowd {
+        let answer = connection.ask(join(process.id(), 0, 1, 1));
+        assert!(answer.is_ok() || !ours);
+    }
+    let (mut message, _) = connection.ask(Message::new(Kind::Status)).unwrap();
+    // All that comes is there already.
+    std::thread::sleep(Duration::from_millis(200));
+    let mut listed = 0;
+    while message.kind == Kind::Entry as u32 {
+        listed += 1;
+        message = connection.receive().unwrap().0;
+    }
+    assert_eq!(message.kind, Kind::Summary as u32);
+    assert!(!ours || (listed, message.count) == (64, 300), "{listed} of {}", message.count);
+    server.stop();
+}
+
+/// A block's process has ended, and its number is now a thread's.
+#[test]
+fn a_number_that_is_a_threads_is_no_member() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let server = Running::start(&kernel, &config(By::Affinity), folder.path());
+    let process = Idle::new();
+    server.ask(join(process.id(), 0, 1, 1)).unwrap();
+    server.kill();
+    // SAFETY: no arguments.
+    let thread = unsafe { libc::gettid() };
+    assert_ne!(thread as u32, std::process::id(), "tests run in threads of their own");
+    let blocks = folder.path().join("partitions");
+    std::fs::rename(blocks.join(process.id().to_string()), blocks.join(thread.to_string())).unwrap();
+    let server = Running::start(&kernel, &config(By::Affinity), folder.path());
+    assert!(server.state(thread as u32).is_none());
+    server.stop();
+    clean(&kernel, folder.path(), By::Affinity);
+}
+
+/// A server that was killed at the worst moment; and an administrator's wish, which stays.
+#[test]
+fn grace_periods_are_as_the_administrator_had_them() {
+    for (found, after) in [("2", "0"), ("1", "1"), ("0", "0")] {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new();
+        kernel.state.lock().unwrap().expedited = found.into();
+        let server = Running::start(&kernel, &config(By::CgroupV1), folder.path());
+        let process = Idle::new();
+        assert_eq!(server.ask(join(process.id(), 0, 1, 1)).unwrap().holds, 1);
+        assert_eq!(kernel.state.lock().unwrap().expedited, after);
+        server.stop();
+        assert_eq!(kernel.state.lock().unwrap().expedited, after);
+    }
+}
+
 #[test]
 fn who_is_in_a_group_of_others_stays_there() {
     for (by, mount) in [(By::CgroupV1, V1), (By::CgroupV2, V2)] {
@@ -348,6 +616,7 @@ fn each_call_may_fail() {
         "accept",
         "admit",
         "affinity",
+        "ended",
         "exists",
         "list",
         "live",
@@ -356,6 +625,7 @@ fn each_call_may_fail() {
         "make_folder",
         "open_block",
         "peer",
+        "peer_pidfd",
         "pidfd",
         "prepare",
         "prepared",

@@ -77,7 +77,7 @@ impl std::fmt::Display for Error {
                 Refusal::Elsewhere => write!(
                     f,
                     "it runs in a control group that the server may not take it from:\n\
-                     only those of enforcement.group, in /etc/wakeful/wakefuld.toml"
+                     enforcement.group and enforcement.limits, in /etc/wakeful/wakefuld.toml, say which"
                 ),
                 Refusal::NoObserver => write!(f, "the processor server has no observer; its log says why"),
                 Refusal::Again => write!(f, "the process has an arena of the processor server already"),

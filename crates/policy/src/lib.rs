@@ -14,11 +14,12 @@
 //! 2. Allocation is *semi-dynamic*: an application loses a processor only if it said that it can spare it, holds more than it asked for, or
 //!    is gone; or if the processor is. (And for rule 1, when nothing else is left. And by a lease, where the administrator wants that: [`Lease`].)
 //! 3. A hint costs nothing while nobody asks: a processor leaves an application for somebody who waits for it, and for nothing else.
-//! 4. Requests are *prioritized*: while one waits, no lower one, and no later one of its priority, is given a processor.
+//! 4. Requests are *prioritized*: while one waits, no lower one, and no later one of its priority, is given a processor. (One that holds nothing, and whose
+//!    *least* is more than all applications together can have now, because processors went offline, is passed over until they are back.)
 //! 5. Few moves: nobody is given one processor for another, and a request takes no more than it lacks.
 //! 6. Near processors: the rest of a core that one has, then the rest of the node, then whole free cores of the node that fits best.
 //! 7. Who has nothing is given at least its *least*, or nothing: then it runs in the default partition and waits. Nobody is given more than its *most*.
-//! 8. Nobody waits without need: the first who waits lacks more than is free, hinted and in excess.
+//! 8. Nobody waits without need: the first who waits, and is not passed over by rule 4, lacks more than is free, hinted and in excess.
 
 mod lease;
 mod machine;
@@ -45,7 +46,10 @@ pub enum Count {
         most: u32,
     },
     /// The server chooses: an equal share among all that asked, at least one; more while nobody else asks.
-    Choose,
+    Choose {
+        /// But never more than these, of which there is at least one; `u32::MAX`: as many as there are.
+        most: u32,
+    },
 }
 
 /// A prioritized request.

@@ -16,6 +16,8 @@ pub enum Event {
     Spare(Id, u32),
     /// It can use all that it asked for.
     WantBack(Id),
+    /// If the server chooses, it may choose so many from now on. Its place in line stays, and its hint.
+    Limit(Id, u32),
     /// It is gone, or wants none any more.
     Exit(Id),
     /// A processor is there (again).
@@ -267,6 +269,12 @@ impl<P: Policy> System<P> {
                 }
             }
             Event::WantBack(id) => self.applications.get_mut(&id).ok_or(Refusal::Unknown)?.usable = None,
+            Event::Limit(id, limit) => {
+                let application = self.applications.get_mut(&id).ok_or(Refusal::Unknown)?;
+                if let Count::Choose { most } = &mut application.demand.count {
+                    *most = limit;
+                }
+            }
             Event::Exit(id) => {
                 let gone = self.applications.get(&id).ok_or(Refusal::Unknown)?;
                 for processor in gone.held.clone() {
@@ -376,9 +384,9 @@ impl<P: Policy> System<P> {
             Count::Numbers { least, wanted, most } => {
                 Numbers { least, wanted: wanted.min(capacity).max(least), most: most.min(capacity).max(least) }
             }
-            Count::Choose => {
+            Count::Choose { most } => {
                 let share = capacity / (self.applications.len() as u32).max(1);
-                Numbers { least: 1, wanted: share.max(1), most: capacity.max(1) }
+                Numbers { least: 1, wanted: share.min(most).max(1), most: capacity.min(most).max(1) }
             }
         }
     }

@@ -68,21 +68,21 @@ impl Model {
     fn least(&self, id: Id) -> u32 {
         match self.applications[&id].demand.count {
             Count::Numbers { least, .. } => least,
-            Count::Choose => 1,
+            Count::Choose { .. } => 1,
         }
     }
 
     fn most(&self, id: Id) -> u32 {
         match self.applications[&id].demand.count {
             Count::Numbers { most, .. } => most,
-            Count::Choose => u32::MAX,
+            Count::Choose { most } => most,
         }
     }
 
     fn wanted(&self, id: Id) -> u32 {
         match self.applications[&id].demand.count {
             Count::Numbers { least, wanted, .. } => wanted.min(self.capacity()).max(least),
-            Count::Choose => (self.capacity() / self.applications.len() as u32).max(1),
+            Count::Choose { most } => (self.capacity() / self.applications.len() as u32).min(most).max(1),
         }
     }
 
@@ -148,6 +148,12 @@ impl Model {
             }
             Event::WantBack(id) => {
                 self.applications.get_mut(id).unwrap().usable = None;
+                None
+            }
+            Event::Limit(id, limit) => {
+                if let Count::Choose { most } = &mut self.applications.get_mut(id).unwrap().demand.count {
+                    *most = *limit;
+                }
                 None
             }
             Event::Exit(id) => {
@@ -287,13 +293,17 @@ fn machines() -> impl Strategy<Value = Machine> {
     })
 }
 
+fn limits() -> impl Strategy<Value = u32> {
+    prop_oneof![1u32..=4, Just(u32::MAX)]
+}
+
 fn demands() -> impl Strategy<Value = Demand> {
     let numbers = (1u32..=4, 0u32..=4, 0u32..=4).prop_map(|(least, more, beyond)| Count::Numbers {
         least,
         wanted: least + more,
         most: least + more + beyond,
     });
-    (0u32..=3, prop_oneof![4 => numbers, 1 => Just(Count::Choose)])
+    (0u32..=3, prop_oneof![4 => numbers, 1 => limits().prop_map(|most| Count::Choose { most })])
         .prop_map(|(priority, count)| Demand { priority, count })
 }
 
@@ -303,6 +313,7 @@ fn histories() -> impl Strategy<Value = History> {
         6 => (id.clone(), demands()).prop_map(|(id, demand)| Event::Request(id, demand)),
         3 => (id.clone(), 0u32..4).prop_map(|(id, count)| Event::Spare(id, count)),
         2 => id.clone().prop_map(Event::WantBack),
+        1 => (id.clone(), limits()).prop_map(|(id, most)| Event::Limit(id, most)),
         3 => id.clone().prop_map(Event::Exit),
         1 => (0u32..12).prop_map(Event::Online),
         1 => (0u32..12).prop_map(Event::Offline),
@@ -324,7 +335,7 @@ fn live(history: &History, lease: Option<u64>, subject: &mut dyn Subject) -> Ver
         now += passed;
         let known = |id: &Id| model.applications.contains_key(id);
         let sense = match event {
-            Event::Spare(id, _) | Event::WantBack(id) | Event::Exit(id) => known(id),
+            Event::Spare(id, _) | Event::WantBack(id) | Event::Limit(id, _) | Event::Exit(id) => known(id),
             Event::Online(processor) => model.machine.get(processor).is_some_and(|processor| !processor.online),
             Event::Offline(processor) => model.machine.get(processor).is_some_and(|processor| processor.online),
             Event::Adopt(all) => {
@@ -540,7 +551,7 @@ fn twin_that_promises_what_the_machine_has_not() {
         "refusal",
         |event| match event {
             Event::Request(id, Demand { priority, count: Count::Numbers { .. } }) => {
-                Event::Request(*id, Demand { priority: *priority, count: Count::Choose })
+                Event::Request(*id, Demand { priority: *priority, count: Count::Choose { most: u32::MAX } })
             }
             event => event.clone(),
         },

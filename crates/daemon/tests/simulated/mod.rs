@@ -19,9 +19,13 @@ pub const V2: &str = "/simulated/v2";
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     pub cpus: Set,
-    mems: String,
-    root: bool,
+    pub mems: String,
+    pub root: bool,
     pub processes: BTreeSet<u32>,
+    /// memory.max
+    pub limit: Option<u64>,
+    /// It gives controllers to groups below it, and so takes no processes.
+    pub inner: bool,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +33,7 @@ pub struct State {
     pub groups: BTreeMap<PathBuf, Group>,
     pub masks: BTreeMap<u32, Set>,
     pub online: Set,
-    pub expedited: bool,
+    pub expedited: String,
     /// The observer's slots that are somebody's.
     pub observed: BTreeSet<u32>,
     /// Calls until the one that fails; 0: none does.
@@ -60,9 +64,10 @@ fn lives(process: u32) -> bool {
 impl Simulated {
     pub fn new() -> Self {
         let online: Set = (0..4).collect();
-        let base = Group { cpus: online.clone(), mems: "0".into(), root: true, processes: [1, 2].into() };
+        let base =
+            Group { cpus: online.clone(), mems: "0".into(), root: true, processes: [1, 2].into(), ..Group::default() };
         let groups = [(V1.into(), base.clone()), (V2.into(), base)].into();
-        let state = State { groups, online, ..State::default() };
+        let state = State { groups, online, expedited: "0".into(), ..State::default() };
         Self {
             state: Arc::new(Mutex::new(state)),
             killed: Arc::default(),
@@ -116,6 +121,7 @@ impl State {
         let group = self.groups.get(folder).ok_or(os(libc::ENOENT))?;
         Ok(match name {
             "cgroup.controllers" => "cpuset cpu".into(),
+            "memory.max" => group.limit.map_or("max\n".into(), |limit| format!("{limit}\n")),
             "cpuset.cpus" => show(&group.cpus),
             "cpuset.mems" => group.mems.clone(),
             "cpuset.effective_mems" => "0\n".into(),
@@ -159,6 +165,9 @@ impl State {
                 if !lives(process) {
                     return Err(os(libc::ESRCH));
                 }
+                if self.groups[folder].inner {
+                    return Err(os(libc::EBUSY));
+                }
                 if !v2 && (self.groups[folder].cpus.is_empty() || self.groups[folder].mems.is_empty()) {
                     return Err(os(libc::ENOSPC));
                 }
@@ -187,6 +196,11 @@ impl Kernel for Simulated {
     fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer> {
         self.call("peer")?;
         self.real.peer(connection)
+    }
+
+    fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd> {
+        self.call("peer_pidfd")?;
+        self.real.peer_pidfd(connection, process)
     }
 
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
@@ -224,13 +238,18 @@ impl Kernel for Simulated {
         self.real.pidfd(process)
     }
 
+    fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool> {
+        self.call("ended")?;
+        self.real.ended(pidfd)
+    }
+
     fn read(&self, file: &Path) -> io::Result<String> {
         self.call("read")?;
         if simulated(file) {
             return self.state.lock().unwrap().read(file);
         }
         if file == Path::new(EXPEDITE) {
-            return Ok(if self.state.lock().unwrap().expedited { "1\n" } else { "0\n" }.into());
+            return Ok(self.state.lock().unwrap().expedited.clone() + "\n");
         }
         if let Some(process) = file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
             && file.ends_with("cgroup")
@@ -256,7 +275,7 @@ impl Kernel for Simulated {
     fn write(&self, file: &Path, text: &str) -> io::Result<()> {
         self.call("write")?;
         if file == Path::new(EXPEDITE) {
-            self.state.lock().unwrap().expedited = text == "1";
+            self.state.lock().unwrap().expedited = text.into();
             return Ok(());
         }
         assert!(simulated(file), "the server writes to {}", file.display());
@@ -266,6 +285,9 @@ impl Kernel for Simulated {
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
         self.call("make_folder")?;
         let mut state = self.state.lock().unwrap();
+        if folder.parent().is_none_or(|parent| !state.groups.contains_key(parent)) {
+            return Err(os(libc::ENOENT));
+        }
         match state.groups.insert(folder.into(), Group::default()) {
             None => Ok(()),
             Some(there) => {
