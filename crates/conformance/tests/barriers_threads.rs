@@ -58,6 +58,16 @@ type Default = BWakeful<Linux>;
 type Drained = BWakefulDrained<Linux>;
 
 #[test]
+fn b_wakeful_is_full_also_where_some_have_arrived() {
+    let barrier = Default::new(Default::MOST_PARTIES);
+    barrier.arrive_only();
+    assert!(!barrier.join());
+    (2..Default::MOST_PARTIES).for_each(|_| barrier.arrive_only());
+    assert!(barrier.lacks_one());
+    assert!(barrier.wait());
+}
+
+#[test]
 fn b_wakeful_with_leaves() {
     barrier_bodies::episodes_with::<Linux, Default>(8, rounds("", MANY), 1);
     barrier_bodies::episodes_with::<Linux, Default>(MANY, rounds("", MANY), 3);

@@ -70,6 +70,7 @@ fn tasks() {
 #[test]
 fn priorities() {
     conforms("tasks.c", &[("OMP_MAX_TASK_PRIORITY", "10")]);
+    conforms("detach.c", &[("OMP_MAX_TASK_PRIORITY", "10")]);
 }
 
 #[test]

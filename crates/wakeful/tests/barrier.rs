@@ -18,9 +18,6 @@ fn as_many_as_fit_and_no_more() {
     let barrier = Barrier::new(Barrier::MOST_PARTIES);
     assert!(catch_unwind(|| barrier.join()).is_err());
     assert!(catch_unwind(|| Barrier::new(Barrier::MOST_PARTIES + 1)).is_err());
-    barrier.arrive_and_drop();
-    barrier.join();
-    assert!(catch_unwind(|| barrier.join()).is_err(), "also where some have arrived");
     for _ in 1..Barrier::MOST_PARTIES {
         barrier.arrive_and_drop();
     }

@@ -205,7 +205,8 @@ impl Base {
     pub fn place(&self) -> Place {
         let (by, mount) = if self.v2 { ("cgroup-v2", V2) } else { ("cgroup-v1", V1) };
         let group = self.folder.strip_prefix(mount).unwrap().display();
-        Place::new(&format!("[enforcement]\nby = \"{by}\"\ngroup = \"/{group}\"\n"))
+        // The observer has descriptors of its own.
+        Place::new(&format!("[enforcement]\nby = \"{by}\"\ngroup = \"/{group}\"\n[observer]\nenabled = false\n"))
     }
 
     /// That of a process's partition.

@@ -163,8 +163,30 @@ static void undeferred(void)
     CHECK(pthread_join(other, NULL) == 0);
 }
 
+// In a team of one, the helpers of the region before have no part in what waits for an event.
+static void alone(void)
+{
+    int number = -1, all = 0;
+#pragma omp parallel reduction(+ : all)
+    all++;
+    CHECK(all == threads());
+#pragma omp parallel num_threads(1)
+    {
+        omp_event_handle_t own;
+#pragma omp task detach(own) priority(5) shared(number)
+        {
+            number = omp_get_thread_num();
+            omp_fulfill_event(own);
+        }
+        usleep(20000);
+#pragma omp taskwait
+    }
+    CHECK(number == 0);
+}
+
 int main(void)
 {
+    alone();
     waiting = omp_get_num_procs();
     for (int i = 0; i < 5 && waiting < threads(); i++)
         across();
