@@ -11,7 +11,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static int stop, turn;
+static int stop, turn, waiting;
 static unsigned long count;
 
 static void prepare(void) { pthread_mutex_lock(&mutex); }
@@ -30,6 +30,7 @@ static void *contend(void *arg)
 static void *wait_turn(void *arg)
 {
 	pthread_mutex_lock(&other);
+	waiting++;
 	while (!turn)
 		pthread_cond_wait(&cond, &other);
 	pthread_mutex_unlock(&other);
@@ -136,6 +137,12 @@ int main(int argc, char **argv)
 	for (int i = 4; i < 6; i++)
 		pthread_create(&t[i], NULL, wait_turn, NULL);
 	usleep(10000);
+	// Who has not come to its wait would have `other`, in the child for ever.
+	for (int waits = 0; waits < 2;) {
+		pthread_mutex_lock(&other);
+		waits = waiting;
+		pthread_mutex_unlock(&other);
+	}
 	for (int i = 0; i < 40; i++) {
 		pid_t pid = fork();
 		if (!pid)
