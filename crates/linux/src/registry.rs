@@ -142,19 +142,28 @@ pub struct Registry {
 /// The registry, if it has been set up in this process (and not only in its parent).
 #[inline(always)]
 pub fn live() -> Option<Registry> {
+    vacant().err()
+}
+
+/// The space that another one may be put in the place of, for [`publish`]: null, or a wiped copy of our parent's (I1). Else the one that is live. One look at
+/// SPACE decides both: between two, another thread may have set its space up, and would be left alone in it.
+#[inline(always)]
+fn vacant() -> Result<*mut u8, Registry> {
     // ORDER: Acquire, pairs with the Release in `publish`; the space was filled before.
-    let registry = Registry { start: NonNull::new(SPACE.load(Acquire))? };
-    (registry.local().view.load(Relaxed) != View::Unset as u32).then_some(registry)
+    let space = SPACE.load(Acquire);
+    match NonNull::new(space).map(|start| Registry { start }) {
+        Some(registry) if registry.local().view.load(Relaxed) != View::Unset as u32 => Err(registry),
+        _ => Ok(space),
+    }
 }
 
 /// The registry, set up if need be; `None` if there is no address space left.
 pub fn ensure() -> Option<Registry> {
     loop {
-        if let Some(registry) = live() {
-            return Some(registry);
-        }
-        // Null, or a wiped copy of our parent's (I1).
-        let old = SPACE.load(Acquire);
+        let old = match vacant() {
+            Ok(old) => old,
+            Err(registry) => return Some(registry),
+        };
         let new = build(Request::from_environment().without_bpf())?;
         if let Some(registry) = publish(old, new) {
             return Some(registry);
@@ -253,7 +262,8 @@ pub fn load() -> Option<String> {
 
 /// Makes a space with the observer's arena in it that of this process.
 fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
-    let old = SPACE.load(Acquire);
+    // Threads that have registered meanwhile stay where they are.
+    let Ok(old) = vacant() else { return Ok(()) };
     let Some(registry) = build(View::Perf) else { return Err(std::io::Error::last_os_error().into()) };
     // SAFETY: the arena's place in a space that nobody has seen.
     let mapped = unsafe { observer.map(registry.start.as_ptr().add(ARENA_AT)) };
