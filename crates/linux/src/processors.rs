@@ -124,6 +124,7 @@ fn look_again(now: u64, due: u64, partition: Option<u32>) -> bool {
     if let Some(generation) = partition {
         server::seen(generation);
     }
+    let generation = server::generation();
     let _errno = futex::Errno::save();
     // HINT: who looks for more than a second may put an old number back, until the next look.
     let quota_milli = Some(LAST.quota_milli.load(Relaxed)).filter(|&milli| milli != u64::MAX);
@@ -135,6 +136,10 @@ fn look_again(now: u64, due: u64, partition: Option<u32>) -> bool {
         LAST.count.store(seen.count(), Relaxed);
         // ORDER: Release, pairs with `changes`; publishes the number.
         LAST.changes.fetch_add(1, Release);
+    }
+    if server::generation() != generation {
+        // A look that began after that change may have been faster than this one.
+        LAST.next_ns.store(now, Relaxed);
     }
     changed
 }

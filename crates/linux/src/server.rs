@@ -400,17 +400,20 @@ pub fn inherit() {
     }
 }
 
-/// Has it changed since [`seen`]?
+/// How often the partition has changed; 0 without one.
 #[inline]
-pub(crate) fn changed() -> Option<u32> {
+pub(crate) fn generation() -> u32 {
     // ORDER: Acquire, pairs with `follow`.
     let block = BLOCK.load(Acquire);
-    if block.is_null() {
-        return None;
-    }
-    // SAFETY: never unmapped once it was stored.
+    // SAFETY: null, or never unmapped.
     // ORDER: Acquire, pairs with the server's Release: the affinity that is looked at next is the new one.
-    let generation = unsafe { &(*block).partition.generation }.load(Acquire);
+    unsafe { block.as_ref() }.map_or(0, |block| block.partition.generation.load(Acquire))
+}
+
+/// The generation, if it is another one than was [`seen`] last.
+#[inline]
+pub(crate) fn changed() -> Option<u32> {
+    let generation = generation();
     (SEEN.load(Relaxed) != generation).then_some(generation)
 }
 
