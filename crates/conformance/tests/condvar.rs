@@ -352,7 +352,7 @@ impl<P: Platform> Condvar<P> for AtRelease<P> {
     }
     fn broadcast(&self) {
         if self.0.has_sleepers() && self.0.take_all() {
-            self.1.store(1, Relaxed);
+            self.1.swap(1, Relaxed);
         } else {
             self.0.broadcast();
         }
