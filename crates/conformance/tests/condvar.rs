@@ -8,8 +8,8 @@ use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::{HINTS, Hints, Machine, Settings, further, long};
 use linux::Linux;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::Relaxed, Platform, RunState, Wait};
-use sync::condvar::{Waiter, Wakeful};
+use platform::{Atomic, Deadline, Ordering::*, Platform, RunState, Wait};
+use sync::condvar::{Step, Waiter, Wakeful};
 use sync::mutex::{Native, Wakeful as WakefulMutex};
 
 /// COST: ns a look; a standby stays for 40 us, looks every 150 ns and asks every 2 us.
@@ -233,11 +233,28 @@ fn shuttle_many_gave_up() {
     });
 }
 
+/// Waits that nobody ends but their deadline: one of them may try to stand by, the others sleep at once.
+#[test]
+fn waits_that_time_out_do_not_poll() {
+    let condvar = Wakeful::<Linux>::new();
+    let polls = |_: &u32| {
+        let mut waiter = condvar.enter();
+        let began = Linux::now_ns();
+        assert!(matches!(condvar.step(&mut waiter, None), Step::Sleep(_)));
+        let took = Linux::now_ns() - began;
+        condvar.slept(&mut waiter, Wait::TimedOut);
+        took > 20_000
+    };
+    // Being preempted looks the same, now and then.
+    let polled = (0..700).filter(polls).count();
+    assert!(polled < 50, "{polled} of 700 waits polled");
+}
+
 /// A signal that is left to a woken thread on its way, and meant for a waiter that does not sleep yet; a later waiter sleeps before
 /// that one. It must not take the signal.
 mod a_deferred_signal {
     use super::*;
-    use platform::{AtomicInt, Ordering::*};
+    use platform::AtomicInt;
     use std::sync::Arc;
     use sync::mutex::RawMutex;
 
@@ -421,7 +438,7 @@ mod copied_by_fork {
 /// Condition variables with one mistake each.
 mod twins {
     use super::*;
-    use platform::{AtomicInt, Ordering::*};
+    use platform::AtomicInt;
     use std::marker::PhantomData;
 
     macro_rules! wrapped {

@@ -60,17 +60,17 @@ pub enum Pattern {
 pub const PATTERNS: &[(&str, Pattern, &str)] = &[
     ("barrier", Pattern::Barrier, "work, then wait for all: mutex, counter, generation, broadcast"),
     ("uneven", Pattern::Uneven, "the same, with 0 to 2 times the work"),
-    ("latch", Pattern::Latch, "one thread starts all others at once and waits until all are done"),
-    ("configuration", Pattern::Configuration, "one thread publishes a version every 100 us; the others take it and work"),
-    ("pool", Pattern::Pool, "one thread puts batches of tasks into one queue; the others work them off"),
+    ("latch", Pattern::Latch, "one thread starts all others, waits until all are done"),
+    ("configuration", Pattern::Configuration, "a new version every 100 us, which all others take"),
+    ("pool", Pattern::Pool, "one thread puts batches of tasks into one queue"),
     ("queues", Pattern::Queues, "the same, with a queue for each worker"),
     ("pipeline", Pattern::Pipeline, "each thread is a stage; 16 items fit between two"),
     ("future", Pattern::Future, "half of the threads ask for results, half make them"),
     ("timeout", Pattern::Timeout, "waits of 100 us for what never comes"),
-    ("cache", Pattern::Cache, "a reader-writer lock that 1 of 64 operations takes for writing"),
-    ("barber", Pattern::Barber, "one thread serves all others, eight of whom may wait, by semaphores"),
+    ("cache", Pattern::Cache, "a reader-writer lock; 1 of 64 operations writes"),
+    ("barber", Pattern::Barber, "one thread serves all others, by semaphores"),
     ("yield", Pattern::Yield, "a section with sched_yield in it"),
-    ("poll", Pattern::Poll, "a buffer of 16: half put and poll with sched_yield, half take and sleep"),
+    ("poll", Pattern::Poll, "a buffer of 16: half poll with sched_yield, half sleep"),
     ("mixed", Pattern::Mixed, "eight atomic additions for each section"),
 ];
 

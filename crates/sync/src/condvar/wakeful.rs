@@ -25,16 +25,16 @@
 //! I1. One standby at most, and nobody takes its place between its signal and its leaving: a newcomer cannot
 //! steal the signal.
 //! I2. Who is about to sleep on the present sequence, or sleeps, is counted in `sleepers`, or a wake-up for it is owed: counted in
-//! `pending`, or being made by a thread in S3 or L1, by a broadcast, by who is cancelled, or by who called S5. `sleepers` may count too many (who leaves by itself does not count itself out): that costs
+//! `pending`, or being made by a thread in S3 or L1, by a broadcast, by who is cancelled, or by who called S5 or S6. `sleepers` may count too many (who leaves by itself does not count itself out): that costs
 //! a useless system call, after which S4 corrects it. It never counts too few.
 //! I3. Each thread counted in `in flight` was woken by the kernel and will do L1. The count may be too low
-//! (broadcast and cancellation zero it): that costs an earlier wake-up. It is never too high, or `pending` could be stuck.
+//! (broadcast and cancellation zero it, and a late wake-up of S6 may meet newcomers): that costs an earlier wake-up. It is never too high, or `pending` could be stuck.
 //!
 //! # Protocol
 //!
 //! Wait, with the mutex held: W1 read `sequence`; W2 become standby, if there is none and spinning is worth while, else count
 //! into `sleepers`. Release the mutex. Standby: W3 poll until signalled; W4 after a while, or when a thread that could use the processor is
-//! preempted, go back to W1 as a sleeper. Sleeper: W5 sleep while `sequence` is what W1 read. Woken: L1 if `pending`, take one, change `sequence`, wake one;
+//! preempted, change `sequence` (see `REST`) and go back to W1 as a sleeper. Sleeper: W5 sleep while `sequence` is what W1 read. Woken: L1 if `pending`, take one, change `sequence`, wake one;
 //! else count out of `in flight`. Acquire the mutex.
 //!
 //! Signal: S1 if a standby waits, mark it signalled. S2 else if a sleeper is counted and as many as there are processors are in flight (or 31), move one from `sleepers` to
@@ -45,9 +45,11 @@
 //! A signal, or broadcast, to be delivered later: S5 if one sleeper is counted and nothing else, count it out, change `sequence`; whoever called wakes one.
 //! It is not counted in flight: nobody could correct that if it was not asleep, because the condition variable may be gone by then.
 //!
-//! Broadcast: mark the standby, zero the counts, change `sequence`, wake all. A broadcast under the waiters' mutex had better be delivered at the
-//! release (S6: all of that without the wake-up, which whoever called owes). Else each of the woken finds the mutex held, queues there,
-//! and is woken once more, one after the other: 0.3 to 0.6 of the C library's rate where all wait for all.
+//! Broadcast: mark the standby, zero the counts, change `sequence`, wake all.
+//!
+//! A broadcast to be delivered later: S6 the same without the wake-up of all, which the caller owes. A broadcaster that holds the waiters' mutex
+//! should use S6 and wake after the release. Otherwise each woken thread finds the mutex held, queues there, and is woken again.
+//! Those second wake-ups come one after the other: 0.3 to 0.6 of the C library's rate where all threads wait for all (2 processors, 2026).
 //!
 //! Who sleeps longest is woken first, because the kernel's queue is in that order, and who has not gone to sleep when the signal comes does not
 //! (W5: also a deferred one changes `sequence`): so no later waiter keeps an earlier one from a signal that came between the two. (The kernel orders real-time threads first: among waiters of different real-time priority a deferred wake-up
@@ -81,7 +83,7 @@
 //! # Checked by
 //!
 //! `conformance`: loom (2 waiters and a signaller), shuttle (up to 6, also over the default mutex) and real threads: each signal finds a waiter, a broadcast
-//! all; deadlines; waits abandoned and cancelled; no signal goes to a later waiter; words copied by fork. Twins that lose or steal a signal are caught.
+//! all, also at the release (S6); deadlines; waits abandoned and cancelled; no signal goes to a later waiter; words copied by fork. Twins that lose or steal a signal are caught.
 //! `crates/preload/tests/c/cond*.c`, with and without the library. No checker sees the orderings: `crates/xtask/explained.toml` says why.
 
 use core::marker::PhantomData;
@@ -107,6 +109,7 @@ const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
 const SPIN_NS: u64 = 40_000;
 /// COST: `skip` is counted down where `sequence` is a multiple of this. With 1, two threads that share a processor lose a factor of ten to glibc's, which
 /// just switches between them (0.3 us); with 64 they lose nothing, and two that do not find out after some hundred waits.
+/// A standby that leaves in vain changes `sequence`: waits that only time out would else stay at one multiple, and every seventh would poll.
 const REST: u32 = 64;
 /// COST: nanoseconds between two looks of the standby: about a transfer of the cache line.
 const POLL_NS: u64 = 150;
@@ -226,7 +229,8 @@ impl<P: Platform> Wakeful<P> {
                 leave = !Self::spinning_pays();
             }
             if leave {
-                let sequence = self.sequence.load(Relaxed);
+                // W4. Where nobody signals, nothing else would end a multiple of `REST`.
+                let sequence = if late { 0 } else { self.sequence.fetch_add(1, Relaxed).wrapping_add(1) };
                 let new = state & !STANDBY;
                 let new = if late { new } else { more_sleepers(new | SKIP) };
                 // ORDER: Release, as in `enter`.
