@@ -4,6 +4,7 @@
 mod futex;
 mod memory;
 mod processors;
+mod quota;
 mod reading;
 mod registry;
 mod report;
@@ -12,7 +13,8 @@ pub mod slice;
 mod tls;
 pub mod view;
 
-pub use processors::Processors;
+pub use processors::{Processors, throttling};
+pub use quota::Throttling;
 pub use report::{Report, Status, report};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};

@@ -781,13 +781,14 @@ fn alive(tid: u32) -> bool {
 }
 
 /// No signal handler runs while this lives: one that took a lock, or forked, in the midst of a registration would find half of it.
-struct NoSignals(u64);
+pub struct NoSignals(u64);
 
 /// Bytes of the kernel's signal set.
 const SIGSET: usize = 8;
 
 impl NoSignals {
-    fn new() -> Self {
+    /// Until it is dropped.
+    pub fn new() -> Self {
         let (all, mut old) = (u64::MAX, 0u64);
         // SAFETY: both sets live and are of the size stated. The system call, because pthread_sigmask spares signals that libc uses.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, &mut old, SIGSET) };

@@ -34,7 +34,8 @@ fn compile(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}", std::process::id()));
     let compiler = if source.extension() == Some(OsStr::new("cc")) { "c++" } else { "cc" };
     let status = Command::new(compiler)
-        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-o"])
+        // Bound at start, so that the dynamic linker's own need of stack hides nobody's.
+        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-Wl,-z,now", "-o"])
         .args([&program, &source])
         .status()
         .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need a C and a C++ compiler"));
@@ -53,14 +54,53 @@ fn show(output: &Output) -> String {
     format!("{}{}{status}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
+fn views() -> &'static [&'static str] {
+    if cfg!(feature = "bpf") { &["perf", "none", "bpf"] } else { &["perf", "none"] }
+}
+
 fn same(name: &str) {
     let program = compile(name);
     let plain = show(&Command::new(&program).output().unwrap());
-    let views: &[_] = if cfg!(feature = "bpf") { &["perf", "none", "bpf"] } else { &["perf", "none"] };
-    for view in views {
+    for view in views() {
         let ours = show(&preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap());
         assert_eq!(plain, ours, "{name}, view {view}");
     }
+    fs::remove_file(program).unwrap();
+}
+
+/// COST: bytes. What a program gives its threads is often the least that there may be, PTHREAD_STACK_MIN.
+const STACK_MORE: usize = 2048;
+
+/// No entry point needs more stack than the C library's and [`STACK_MORE`], not even when it looks at the processors; and on the smallest stack
+/// that there may be, all goes well.
+#[test]
+fn stack() {
+    let program = compile("stack.c");
+    let names = Command::new(&program).output().unwrap().stdout;
+    let names = String::from_utf8(names).unwrap();
+    let run = |mut command: Command, name: &str, size: usize| {
+        let output = command.args([name, &size.to_string()]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.trim().parse::<usize>().map_err(|_| show(&output))
+    };
+    let measure = |name: &str, size: usize| {
+        let plain = run(Command::new(&program), name, size).unwrap_or_else(|error| panic!("{name}, plain: {error}"));
+        for view in views() {
+            let mut command = preloaded(&program);
+            command.env("WAKEFUL_VIEW", view);
+            let ours = run(command, name, size);
+            let ours = ours.unwrap_or_else(|error| panic!("{name}, view {view}, stack of {size}: {error}"));
+            assert!(ours <= plain + STACK_MORE, "{name}, view {view}: {ours} bytes of stack, plain {plain}");
+        }
+    };
+    let measure = &measure;
+    // They sleep most of the time.
+    std::thread::scope(|scope| {
+        for name in names.lines() {
+            scope.spawn(move || measure(name, 1 << 18));
+            scope.spawn(move || measure(name, 1 << 14));
+        }
+    });
     fs::remove_file(program).unwrap();
 }
 
