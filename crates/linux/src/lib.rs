@@ -18,6 +18,7 @@ pub use quota::Throttling;
 pub use report::{Report, Status, report};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::Mutex;
 
 use platform::{Deadline, Platform, Priority, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
 
@@ -28,6 +29,7 @@ pub struct Linux;
 /// What is better done at program start than later, and costs some tens of microseconds: counts the processors, and takes an inherited
 /// observer and partition block over. To be called once, early, where memory may be allocated.
 pub fn prepare() {
+    server::path();
     server::inherit();
     processors::available();
     registry::prepare();
@@ -41,8 +43,14 @@ pub fn prepare() {
 /// HINT: too late (a thread has registered already) it changes nothing.
 pub fn init() {
     prepare();
-    report::remember(registry::load());
+    let refused = registry::load();
+    if let Ok(mut place) = REFUSED.lock() {
+        *place = refused;
+    }
 }
+
+/// What [`init`] was told.
+static REFUSED: Mutex<Option<registry::Refused>> = Mutex::new(None);
 
 /// The view that sees the calling thread, which registers if it has not. `None` may also mean that there was no room for this one.
 pub fn view() -> view::View {

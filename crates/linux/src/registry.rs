@@ -238,25 +238,43 @@ fn may_be_observed() -> bool {
     Request::from_environment().allows_bpf() && live().is_none()
 }
 
+/// Why the bpf view could not be had.
+#[derive(Debug)]
+pub enum Refused {
+    /// It could not be loaded, or not be used.
+    Here(bpf::Error),
+    /// The processor server did not lend it.
+    Server(server::Error),
+}
+
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        match self {
+            Self::Here(error) => error.fmt(f),
+            Self::Server(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not be had, if it was tried.
-pub fn load() -> Option<String> {
+pub fn load() -> Option<Refused> {
     if !may_be_observed() {
         return None;
     }
     #[cfg(feature = "bpf")]
     let own = match bpf::Observer::load().and_then(observe_with) {
         Ok(()) => return None,
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some(Refused::Here(error)),
     };
     #[cfg(not(feature = "bpf"))]
     let own = None;
     match server::observe() {
         Ok((observer, life)) => {
             view::bpf::lives_with(life);
-            observe_with(observer).err().map(|error| error.to_string())
+            observe_with(observer).err().map(Refused::Here)
         }
         Err(server::Error::NoServer) => own,
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some(Refused::Server(error)),
     }
 }
 

@@ -85,7 +85,7 @@ fn stack() {
     };
     let measure = |name: &str, size: usize| {
         let plain = run(Command::new(&program), name, size).unwrap_or_else(|error| panic!("{name}, plain: {error}"));
-        for view in views() {
+        for view in views().iter().chain(&["auto"]) {
             let mut command = preloaded(&program);
             command.env("WAKEFUL_VIEW", view);
             let ours = run(command, name, size);
@@ -99,6 +99,40 @@ fn stack() {
         for name in names.lines() {
             scope.spawn(move || measure(name, 1 << 18));
             scope.spawn(move || measure(name, 1 << 14));
+        }
+    });
+    fs::remove_file(program).unwrap();
+}
+
+/// Each allocation of a program fails once, alone and with all later ones, and the room that it may map ends at many places: each call succeeds
+/// or says that there is no memory. Nothing aborts, crashes or hangs.
+#[test]
+fn memory() {
+    let program = compile("memory.c");
+    let run = |when: &str, what: &str, n: usize, view: &str| {
+        let mut command = preloaded(&program);
+        let output = command.args([when, what, &n.to_string()]).env("WAKEFUL_VIEW", view).output().unwrap();
+        match output.status.code() {
+            Some(0) => true,
+            Some(77) => false,
+            _ => panic!("{when} {what} {n}, view {view}: {}", show(&output)),
+        }
+    };
+    let run = &run;
+    std::thread::scope(|scope| {
+        for view in views().iter().chain(&["auto"]) {
+            for when in ["create", "contend"] {
+                for what in ["one", "from"] {
+                    scope.spawn(move || assert!((1..10_000).any(|n| !run(when, what, n, view)), "it never had enough"));
+                }
+                scope.spawn(move || {
+                    // COST: KB; from nothing to what all of it needs, in steps of a tenth.
+                    let mut room = 0;
+                    while run(when, "space", room, view) {
+                        room += 16.max(room / 10);
+                    }
+                });
+            }
         }
     });
     fs::remove_file(program).unwrap();
