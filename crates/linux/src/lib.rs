@@ -15,12 +15,13 @@ pub mod view;
 
 pub use processors::{Processors, throttling};
 pub use quota::Throttling;
+pub use registry::MOST_THREADS;
 pub use report::{Report, Status, report};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::sync::Mutex;
 
-use platform::{Deadline, Platform, Priority, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
+use platform::{Deadline, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
 
 /// The machine that this program runs on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +76,12 @@ pub fn thread_exit() {
 impl Platform for Linux {
     type AtomicU32 = AtomicU32;
     type AtomicPtr<T: 'static> = AtomicPtr<T>;
+
+    const ROOMS: u32 = registry::ROOMS;
+
+    fn room(number: u32) -> Option<Room<Self>> {
+        registry::room(number)
+    }
 
     #[inline(always)]
     fn stamp() -> u32 {

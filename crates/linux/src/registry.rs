@@ -35,12 +35,12 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use abi::{Arena, MAX_THREADS, RunState, Thread, View};
-use platform::ThreadId;
+use platform::{Room, ThreadId};
 
 use crate::view::bpf::Bpf;
 use crate::view::perf::{self, Perf};
 use crate::view::{self, Attached, Request, Slot, Source, none};
-use crate::{futex, memory, processors, server, tls};
+use crate::{Linux, futex, memory, processors, server, tls};
 
 /// The greatest generation told in this line of processes, in the lower half. In the upper half the process that told it without
 /// a space; 0 if it had one.
@@ -86,7 +86,25 @@ struct Local {
     reclaim_at: AtomicU64,
     /// See [`platform::Platform::away`]; by the lock's address.
     away: [AtomicU32; AWAYS],
+    /// See [`platform::Platform::room`].
+    rooms: [RoomWords; ROOMS as usize],
 }
+
+/// The words of a waiting room.
+struct RoomWords {
+    lock: AtomicPtr<()>,
+    users: AtomicU32,
+    turn: AtomicU32,
+}
+
+/// COST: 16 bytes each, and the last thread ids. A lock has use for one from the third thread on that waits for it and has no id or a deadline.
+pub const ROOMS: u32 = 256;
+
+/// The ids from this on are the waiting rooms'.
+const FIRST_GUEST: u32 = MAX_THREADS as u32 - ROOMS;
+
+/// So many threads can have an id.
+pub const MOST_THREADS: u32 = FIRST_GUEST - 1;
 
 /// COST: a word each; two locks in use that share one make each other's threads stay away longer.
 const AWAYS: usize = 256;
@@ -102,7 +120,7 @@ const MEMO_NS: u64 = 2_000;
 /// COST: a scan of n threads takes n x 10 to 20 ns; remembering it this many times as long bounds the whole process's expense for
 /// scanning to a fifth of one processor.
 const MEMO_FACTOR: u64 = 4;
-/// COST: ns between two searches for dead threads; one is a system call a block, so 1 ms for 4095 of them.
+/// COST: ns between two searches for dead threads; one is a system call a block, so 1 ms for all of them.
 const RECLAIM_NS: u64 = 100_000_000;
 
 /// Values of a block's `watch`. Not yet, or no longer: not worth it.
@@ -334,6 +352,12 @@ pub fn generation() -> u32 {
 pub fn away(lock: *const ()) -> &'static AtomicU32 {
     static NOWHERE: AtomicU32 = AtomicU32::new(0);
     live().map_or(&NOWHERE, |registry| &registry.local().away[futex::hash(lock.addr()) as usize % AWAYS])
+}
+
+/// See [`platform::Platform::room`]. In the space, so that a forked copy, in which nobody waits, has none that is in use.
+pub fn room(number: u32) -> Option<Room<Linux>> {
+    let RoomWords { lock, users, turn } = live()?.local().rooms.get(number as usize)?;
+    Some(Room { lock, users, turn, guest: ThreadId(FIRST_GUEST + number) })
 }
 
 /// See [`platform::Platform::word`]. A thread block that nobody uses if there is no memory for blocks at all.
@@ -727,7 +751,7 @@ impl Registry {
         let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
         let from = local.free_from.0.load(Relaxed);
         // From the hint on, and then, because the hint may have been wrong, all.
-        for index in (from..MAX_THREADS as u32).chain(1..from) {
+        for index in (from..FIRST_GUEST).chain(1..from) {
             let owner = &self.thread(ThreadId(index)).tid;
             // ORDER: Acquire, pairs with the Release in `free`: its detach comes before our attach.
             if owner.load(Relaxed) == 0 && owner.compare_exchange(0, tid, Acquire, Relaxed).is_ok() {
