@@ -104,6 +104,50 @@ fn stack() {
     fs::remove_file(program).unwrap();
 }
 
+/// COST: more than there are thread ids. `WAKEFUL_LONG=1` has 20,000.
+const MANY: usize = 6_000;
+
+/// Thousands of threads that wait for one thing sleep, those without an id too, and go on in about the time that they take with the C library. The bounds
+/// tell sleeping from polling, and an end from a hang.
+#[test]
+fn many_threads() {
+    let program = compile("many.c");
+    let kinds = String::from_utf8(Command::new(&program).output().unwrap().stdout).unwrap();
+    let count = if std::env::var("WAKEFUL_LONG").is_ok_and(|long| long == "1") { 20_000 } else { MANY };
+    for kind in kinds.lines() {
+        let run = |mut command: Command| {
+            let output = command.args([kind, &count.to_string()]).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            match (output.status.code(), &numbers[..]) {
+                (Some(0), &[busy_ms, end_ms]) => Some((busy_ms, end_ms)),
+                // This machine does not have so many threads.
+                (Some(77), _) => None,
+                _ => panic!("{kind}: {}", show(&output)),
+            }
+        };
+        let Some((_, plain_ms)) = run(Command::new(&program)) else {
+            skipped("no room for so many threads");
+            break;
+        };
+        for view in views() {
+            let mut command = preloaded(&program);
+            command.env("WAKEFUL_VIEW", view);
+            let (busy_ms, end_ms) = run(command).unwrap();
+            assert!(busy_ms < 100.0, "{kind}, view {view}: busy for {busy_ms} of 500 ms in which all wait");
+            let most_ms = 10.0 * plain_ms + 3_000.0;
+            assert!(end_ms < most_ms, "{kind}, view {view}: {end_ms} ms to the end, plain {plain_ms}");
+        }
+    }
+    fs::remove_file(program).unwrap();
+}
+
+/// Says so on the terminal even though the harness keeps what a test prints.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
 /// Each allocation of a program fails once, alone and with all later ones, and the room that it may map ends at many places: each call succeeds
 /// or says that there is no memory. Nothing aborts, crashes or hangs.
 #[test]

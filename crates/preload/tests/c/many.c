@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static int threads;
 static atomic_int arrived;
@@ -180,6 +181,8 @@ int main(int argc, char **argv)
 	all = calloc(threads, sizeof *all);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 65536);
+	// A hang ends here.
+	alarm(120);
 	kind->before();
 	for (int i = 0; i < threads; i++)
 		if (pthread_create(&all[i], &attr, body, 0))
