@@ -372,6 +372,10 @@ macro_rules! model {
                 2
             }
 
+            fn metered() -> bool {
+                Self::choose(RunState::Blocked)
+            }
+
             fn partition_generation() -> u32 {
                 // Changes now and then where hints are mixed.
                 match world().settings.hints {

@@ -3,7 +3,9 @@
 
 use std::marker::PhantomData;
 
-use platform::{Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait, Wish};
+use platform::{
+    Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait, Wish,
+};
 
 use crate::Machine;
 
@@ -341,6 +343,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn processors() -> u32 {
         W::processors(P::processors())
+    }
+    fn metered() -> bool {
+        P::metered() != W::lies()
     }
     fn refresh_processors(now_ns: Option<u64>) {
         P::refresh_processors(now_ns);

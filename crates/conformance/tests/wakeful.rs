@@ -208,6 +208,28 @@ mod strangers {
         assert!(Stay::<P>::begin(core::ptr::without_provenance(1024), None).is_some(), "the room is free again");
     }
 
+    /// The room is closed, and opened for another lock, while somebody enters it (E1, E2). Who took it for the old lock's would wait for one who waits for it.
+    fn opened_anew() {
+        let lock = |number: usize| core::ptr::without_provenance(64 * number);
+        let first = Stay::<Loom>::begin(lock(1), None).unwrap();
+        let other = Loom::spawn(move || {
+            if let Some(stay) = Stay::<Loom>::begin(lock(1), None) {
+                stay.end();
+            }
+        });
+        first.end();
+        let second = Stay::<Loom>::begin(lock(2), None);
+        Loom::join(other);
+        if let Some(stay) = second {
+            stay.end();
+        }
+    }
+
+    #[test]
+    fn loom_opened_anew() {
+        loom("room, opened anew", 3, 2_000, opened_anew);
+    }
+
     #[test]
     fn loom_turns() {
         loom("room, two", 3, 1_000, || turns::<Loom>(2, 1, false));

@@ -231,6 +231,11 @@ impl Platform for Linux {
     }
 
     #[inline]
+    fn metered() -> bool {
+        processors::metered()
+    }
+
+    #[inline]
     fn refresh_processors(now_ns: Option<u64>) {
         if processors::refresh(now_ns)
             && let Some(registry) = registry::live()

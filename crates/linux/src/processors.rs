@@ -5,8 +5,8 @@
 //! The first caller may be inside `malloc`, on a small stack. So what a look needs lies in static memory, for one looker at
 //! a time ([`Room`]), and a line that does not fit there is passed over.
 //!
-//! A fraction of a processor counts in two ways. [`Processors::count`] rounds it up: so many threads can be of use.
-//! [`Processors::whole`] rounds it down: so many can spin for as long as they like.
+//! A fraction of a processor counts in two ways. [`Processors::count`] rounds it up: so many threads can be of use. And where the quota is
+//! less than the processors ([`metered`]), nobody spins for the sake of an idle processor: what it spins away others lack.
 //!
 //! The first look is made when the program starts ([`crate::prepare`]). Then a barrier or a slow path asks for one ([`refresh`]),
 //! once a second at most, or as soon as the processor server says that the partition has changed ([`crate::server`]). A mask
@@ -56,15 +56,9 @@ impl Processors {
         quota.min(self.affinity as u64).max(1) as u32
     }
 
-    /// Processors whose whole time is to be had. With less than one, 0.
-    pub fn whole(&self) -> u32 {
-        let quota = self.quota_milli.map_or(u64::MAX, |milli| milli / 1000);
-        quota.min(self.affinity as u64) as u32
-    }
-
     /// Is the quota what limits?
     pub fn limited_by_quota(&self) -> bool {
-        self.count() < self.affinity
+        self.quota_milli.is_some_and(|milli| milli < u64::from(self.affinity) * 1000)
     }
 }
 
@@ -100,11 +94,11 @@ pub fn available() -> u32 {
     }
 }
 
-/// Processors whose whole time is to be had, as of the last look: see [`Processors::whole`].
+/// Is the quota less than the processors, as of the last look?
 #[inline]
-pub fn whole() -> u32 {
-    let quota_milli = LAST.quota_milli.load(Relaxed);
-    ((quota_milli / 1000).min(u64::from(available()))) as u32
+pub fn metered() -> bool {
+    let affinity = u64::from(LAST.affinity.load(Relaxed));
+    LAST.quota_milli.load(Relaxed) < affinity * 1000
 }
 
 /// How often the kernel has kept this program from running because its quota was spent; `None` without a quota. About 50 us.
@@ -393,12 +387,11 @@ mod tests {
 
     #[test]
     fn quotas() {
-        for (quota_milli, count, whole) in
-            [(None, 8, 8), (Some(1), 1, 0), (Some(1001), 2, 1), (Some(1999), 2, 1), (Some(9000), 8, 8)]
+        for (quota_milli, count, limited) in
+            [(None, 8, false), (Some(1), 1, true), (Some(1001), 2, true), (Some(7001), 8, true), (Some(8000), 8, false)]
         {
             let processors = Processors { affinity: 8, quota_milli };
-            assert_eq!((processors.count(), processors.whole()), (count, whole));
-            assert_eq!(processors.limited_by_quota(), count < 8);
+            assert_eq!((processors.count(), processors.limited_by_quota()), (count, limited));
         }
         assert_eq!(Processors { affinity: 0, quota_milli: None }.count(), 1);
     }

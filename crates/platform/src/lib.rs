@@ -191,6 +191,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// look.
     fn processors() -> u32;
 
+    /// HINT: has the application less processor time than its processors, by a quota? Then an idle processor is not free: what one thread spins
+    /// away another one lacks. As of the last look.
+    fn metered() -> bool {
+        false
+    }
+
     /// Looks anew how many they are, if the last look was about a second ago. Cheap enough for one thread of an episode or for a slow path: it
     /// reads a clock, unless the caller brings the time. To be called before [`Platform::partition_generation`].
     #[inline]
