@@ -44,6 +44,7 @@ mod stack;
 mod status;
 mod streams;
 mod suggest;
+mod throttle;
 mod top;
 
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use crate::launch::{self, Launch, Taken};
 use crate::partition::{self, Cpus};
-use crate::{probe, sigpipe, streams};
+use crate::{probe, sigpipe, streams, throttle};
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -19,7 +19,7 @@ use crate::{probe, sigpipe, streams};
 /// pthread_once are replaced, and the OpenMP runtime of gcc and clang; nothing else changes, and nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Say on standard error which library, lock and view are used
+    /// Say on standard error which library, lock and view are used, and at the end how often a CPU quota held the program up
     #[arg(short, long)]
     verbose: bool,
     /// Put the program under the scheduler that `wakeful scheduler start` has started
@@ -72,6 +72,9 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         {
             command.env(PARTITION_VARIABLE, number);
         }
+    }
+    if args.verbose {
+        throttle::watch();
     }
     let error = become_program(&command);
     Err(launch.cannot_run(&error).into())

@@ -34,7 +34,8 @@ fn compile(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}", std::process::id()));
     let compiler = if source.extension() == Some(OsStr::new("cc")) { "c++" } else { "cc" };
     let status = Command::new(compiler)
-        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-o"])
+        // Bound at start, so that the dynamic linker's own need of stack hides nobody's.
+        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-Wl,-z,now", "-o"])
         .args([&program, &source])
         .status()
         .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need a C and a C++ compiler"));
@@ -53,14 +54,131 @@ fn show(output: &Output) -> String {
     format!("{}{}{status}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
+fn views() -> &'static [&'static str] {
+    if cfg!(feature = "bpf") { &["perf", "none", "bpf"] } else { &["perf", "none"] }
+}
+
 fn same(name: &str) {
     let program = compile(name);
     let plain = show(&Command::new(&program).output().unwrap());
-    let views: &[_] = if cfg!(feature = "bpf") { &["perf", "none", "bpf"] } else { &["perf", "none"] };
-    for view in views {
+    for view in views() {
         let ours = show(&preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap());
         assert_eq!(plain, ours, "{name}, view {view}");
     }
+    fs::remove_file(program).unwrap();
+}
+
+/// COST: bytes. What a program gives its threads is often the least that there may be, PTHREAD_STACK_MIN.
+const STACK_MORE: usize = 2048;
+
+/// No entry point needs more stack than the C library's and [`STACK_MORE`], not even when it looks at the processors; and on the smallest stack
+/// that there may be, all goes well.
+#[test]
+fn stack() {
+    let program = compile("stack.c");
+    let names = Command::new(&program).output().unwrap().stdout;
+    let names = String::from_utf8(names).unwrap();
+    let run = |mut command: Command, name: &str, size: usize| {
+        let output = command.args([name, &size.to_string()]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.trim().parse::<usize>().map_err(|_| show(&output))
+    };
+    let measure = |name: &str, size: usize| {
+        let plain = run(Command::new(&program), name, size).unwrap_or_else(|error| panic!("{name}, plain: {error}"));
+        for view in views().iter().chain(&["auto"]) {
+            let mut command = preloaded(&program);
+            command.env("WAKEFUL_VIEW", view);
+            let ours = run(command, name, size);
+            let ours = ours.unwrap_or_else(|error| panic!("{name}, view {view}, stack of {size}: {error}"));
+            assert!(ours <= plain + STACK_MORE, "{name}, view {view}: {ours} bytes of stack, plain {plain}");
+        }
+    };
+    let measure = &measure;
+    // They sleep most of the time.
+    std::thread::scope(|scope| {
+        for name in names.lines() {
+            scope.spawn(move || measure(name, 1 << 18));
+            scope.spawn(move || measure(name, 1 << 14));
+        }
+    });
+    fs::remove_file(program).unwrap();
+}
+
+/// COST: more than there are thread ids. `WAKEFUL_LONG=1` has 20,000.
+const MANY: usize = 6_000;
+
+/// Thousands of threads that wait for one thing sleep, those without an id too, and go on in about the time that they take with the C library. The bounds
+/// tell sleeping from polling, and an end from a hang.
+#[test]
+fn many_threads() {
+    let program = compile("many.c");
+    let kinds = String::from_utf8(Command::new(&program).output().unwrap().stdout).unwrap();
+    let count = if std::env::var("WAKEFUL_LONG").is_ok_and(|long| long == "1") { 20_000 } else { MANY };
+    for kind in kinds.lines() {
+        let run = |mut command: Command| {
+            let output = command.args([kind, &count.to_string()]).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            match (output.status.code(), &numbers[..]) {
+                (Some(0), &[busy_ms, end_ms]) => Some((busy_ms, end_ms)),
+                // This machine does not have so many threads.
+                (Some(77), _) => None,
+                _ => panic!("{kind}: {}", show(&output)),
+            }
+        };
+        let Some((_, plain_ms)) = run(Command::new(&program)) else {
+            skipped("no room for so many threads");
+            break;
+        };
+        for view in views() {
+            let mut command = preloaded(&program);
+            command.env("WAKEFUL_VIEW", view);
+            let (busy_ms, end_ms) = run(command).unwrap();
+            assert!(busy_ms < 100.0, "{kind}, view {view}: busy for {busy_ms} of 500 ms in which all wait");
+            let most_ms = 10.0 * plain_ms + 3_000.0;
+            assert!(end_ms < most_ms, "{kind}, view {view}: {end_ms} ms to the end, plain {plain_ms}");
+        }
+    }
+    fs::remove_file(program).unwrap();
+}
+
+/// Says so on the terminal even though the harness keeps what a test prints.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
+/// Each allocation of a program fails once, alone and with all later ones, and the room that it may map ends at many places: each call succeeds
+/// or says that there is no memory. Nothing aborts, crashes or hangs.
+#[test]
+fn memory() {
+    let program = compile("memory.c");
+    let run = |when: &str, what: &str, n: usize, view: &str| {
+        let mut command = preloaded(&program);
+        let output = command.args([when, what, &n.to_string()]).env("WAKEFUL_VIEW", view).output().unwrap();
+        match output.status.code() {
+            Some(0) => true,
+            Some(77) => false,
+            _ => panic!("{when} {what} {n}, view {view}: {}", show(&output)),
+        }
+    };
+    let run = &run;
+    std::thread::scope(|scope| {
+        for view in views().iter().chain(&["auto"]) {
+            for when in ["create", "contend"] {
+                for what in ["one", "from"] {
+                    scope.spawn(move || assert!((1..10_000).any(|n| !run(when, what, n, view)), "it never had enough"));
+                }
+                scope.spawn(move || {
+                    // COST: KB; from nothing to what all of it needs, in steps of a tenth.
+                    let mut room = 0;
+                    while run(when, "space", room, view) {
+                        room += 16.max(room / 10);
+                    }
+                });
+            }
+        }
+    });
     fs::remove_file(program).unwrap();
 }
 

@@ -53,7 +53,7 @@
 //! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
 //! | shared | spin, yield rarely, keep apart | the processor time of four times [`FIRST_MS`] was all | 0 |
 //!
-//! Shared is for a processor for each, where [`Platform::running_on`] says which that is.
+//! Shared is for a processor for each, where [`Platform::running_on`] says which that is and no quota makes its time dear.
 //!
 //! # Invariants
 //!
@@ -525,7 +525,7 @@ impl<P: Platform> BWakeful<P> {
             self.gather();
             return sleep();
         }
-        if enough && mood & !TOGETHER != 0 {
+        if enough && mood & !TOGETHER != 0 && Self::may_persist() {
             return self.persist(done, sleep);
         }
         if mood & TOGETHER != 0 {
@@ -555,7 +555,10 @@ impl<P: Platform> BWakeful<P> {
                 return;
             }
             if now - began > PATIENCE_NS {
-                return match enough && (self.judge(now) == Verdict::Unknown || self.mood.load(Relaxed) & TRIAL != 0) {
+                return match enough
+                    && Self::may_persist()
+                    && (self.judge(now) == Verdict::Unknown || self.mood.load(Relaxed) & TRIAL != 0)
+                {
                     true => self.persist(done, sleep),
                     false => sleep(),
                 };
@@ -567,6 +570,11 @@ impl<P: Platform> BWakeful<P> {
                 return;
             }
         }
+    }
+
+    /// HINT: may a thread spend a processor's time for as long as it takes? Under a quota others of ours lack what it spends.
+    fn may_persist() -> bool {
+        !P::metered()
     }
 
     /// There is a processor for each of us, and somebody else seems to use some of them too. The others run again when his slice
@@ -649,7 +657,8 @@ impl<P: Platform> BWakeful<P> {
                 None => {}
             }
         };
-        if mood & (ASLEEP | TRIAL) != 0 && enough && P::running_on().is_some() {
+        let shared = enough && P::running_on().is_some() && Self::may_persist();
+        if mood & (ASLEEP | TRIAL) != 0 && shared {
             begin(SHARED);
         } else if mood & ASLEEP != 0 {
             let look = if failures == 0 { REST_MS } else { LOOK_MS };
@@ -690,7 +699,7 @@ impl<P: Platform> BWakeful<P> {
             self.mood.store(
                 match foreign {
                     false => 0,
-                    true if enough && P::running_on().is_some() => SHARED,
+                    true if shared => SHARED,
                     true if enough => TRIAL | (LEAST_RATE * RATE) | (successes * SUCCESS),
                     true => ASLEEP | (successes * SUCCESS),
                 },
