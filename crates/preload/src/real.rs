@@ -11,7 +11,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use libc::{
-    clockid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
+    clockid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t, pthread_key_t,
     pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sem_t, timespec,
 };
 
@@ -104,6 +104,10 @@ real! {
     create = c"pthread_create", None,
         (thread: *mut pthread_t, attr: *const pthread_attr_t, start: *mut c_void, arg: *mut c_void);
     thrd_create = c"thrd_create", None, (thread: *mut pthread_t, start: *mut c_void, arg: *mut c_void);
+    key_create = c"pthread_key_create", None,
+        (key: *mut pthread_key_t, destructor: Option<unsafe extern "C" fn(*mut c_void)>);
+    tss_create = c"tss_create", None,
+        (key: *mut pthread_key_t, destructor: Option<unsafe extern "C" fn(*mut c_void)>);
     cond_init = c"pthread_cond_init", COND_VERSION, (cond: *mut pthread_cond_t, attr: *const pthread_condattr_t);
     cond_destroy = c"pthread_cond_destroy", COND_VERSION, (cond: *mut pthread_cond_t);
     cond_wait = c"pthread_cond_wait", COND_VERSION, (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t);

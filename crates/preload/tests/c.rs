@@ -157,6 +157,16 @@ fn rw_prefer() {
 }
 
 #[test]
+fn keys() {
+    same("keys.c");
+}
+
+#[test]
+fn inherit() {
+    same("inherit.c");
+}
+
+#[test]
 fn barrier() {
     same("barrier.c");
 }
