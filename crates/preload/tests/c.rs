@@ -35,7 +35,8 @@ fn compile(name: &str) -> PathBuf {
 
 fn compile_with(name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}{}", std::process::id(), flags.concat()));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}{}", std::process::id(), flags.concat()));
     let compiler = if source.extension() == Some(OsStr::new("cc")) { "c++" } else { "cc" };
     let status = Command::new(compiler)
         .args(["-O2", "-g", "-pthread", "-Wall", "-Werror"])
