@@ -119,7 +119,6 @@ real! {
     cond_signal = c"pthread_cond_signal", COND_VERSION, (cond: *mut pthread_cond_t);
     cond_broadcast = c"pthread_cond_broadcast", COND_VERSION, (cond: *mut pthread_cond_t);
     sem_init = c"sem_init", None, (sem: *mut sem_t, shared: c_int, value: c_uint);
-    sem_destroy = c"sem_destroy", None, (sem: *mut sem_t);
     sem_wait = c"sem_wait", None, (sem: *mut sem_t);
     sem_trywait = c"sem_trywait", None, (sem: *mut sem_t);
     sem_timedwait = c"sem_timedwait", None, (sem: *mut sem_t, time: *const timespec);
@@ -127,7 +126,6 @@ real! {
     sem_post = c"sem_post", None, (sem: *mut sem_t);
     sem_getvalue = c"sem_getvalue", None, (sem: *mut sem_t, value: *mut c_int);
     rwlock_init = c"pthread_rwlock_init", None, (lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t);
-    rwlock_destroy = c"pthread_rwlock_destroy", None, (lock: *mut pthread_rwlock_t);
     rwlock_rdlock = c"pthread_rwlock_rdlock", None, (lock: *mut pthread_rwlock_t);
     rwlock_wrlock = c"pthread_rwlock_wrlock", None, (lock: *mut pthread_rwlock_t);
     rwlock_tryrdlock = c"pthread_rwlock_tryrdlock", None, (lock: *mut pthread_rwlock_t);

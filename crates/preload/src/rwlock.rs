@@ -245,10 +245,10 @@ impl RwLock {
         }
     }
 
-    /// The timed ones. The C library looks at the time whether it has to wait or not.
+    /// The timed ones. The C library looks at the time whether it has to wait or not, and takes none for no deadline.
     ///
     /// # Safety
-    /// `time` points to a timespec.
+    /// `time` points to a timespec, or is null.
     unsafe fn locked_until(
         &self,
         try_it: fn(&Self) -> bool,
@@ -257,8 +257,8 @@ impl RwLock {
         time: *const timespec,
     ) -> c_int {
         // SAFETY: as promised.
-        let deadline = time::clock(clock).and_then(|clock| time::deadline(clock, unsafe { &*time }));
-        match deadline {
+        let Some(time) = (unsafe { time.as_ref() }) else { return self.locked(try_it, wait, None) };
+        match time::clock(clock).and_then(|clock| time::deadline(clock, time)) {
             Ok(deadline) => self.locked(try_it, wait, Some(deadline)),
             Err(error) => error,
         }
@@ -443,11 +443,11 @@ pub unsafe extern "C" fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attr: 
     0
 }
 
+/// The C library's does nothing either, not even look: the memory may be gone.
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: as promised.
-    unsafe { if RwLock::from(lock).theirs() { real::rwlock_destroy(lock) } else { 0 } }
+pub unsafe extern "C" fn pthread_rwlock_destroy(_lock: *mut pthread_rwlock_t) -> c_int {
+    0
 }
 
 crate::aliases! {

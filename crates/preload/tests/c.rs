@@ -168,6 +168,11 @@ fn inherit() {
 }
 
 #[test]
+fn nothing() {
+    same("nothing.c");
+}
+
+#[test]
 fn barrier() {
     same("barrier.c");
 }
