@@ -74,7 +74,7 @@
 //!
 //! R1, R2, D1 release -> A1, A2, A3, U1 acquire publishes the protected data, and orders a writer after the readers' last look. All changes of `state` are read-modify-writes and continue the release
 //! sequences. B1 against B3 is store, then look, on both sides: both are read-modify-writes of the place, B3 writing each place even where it finds nothing. So either B3 comes
-//! before B1 in the place's order, and B2 sees the bias gone (B3 release -> B1 acquire), or B3 sees the reader. B4 release -> B3 acquire: the writer's changes come after that reader's look, and B5 sees A5.
+//! before B1 in the place's order, and B2 sees the bias gone (B3 release -> B1 acquire), or B3 sees the reader. B4 release -> B3 acquire: the writer's changes come after that reader's look, and B5 sees A5. R2, D1 release -> A6 acquire, as for A1.
 //! Places, too, are only changed by read-modify-writes. R2 release -> B2 acquire: the bias came after that writer. Everything else is hints, and relaxed; `front` is ordered by `line`.
 //!
 //! # Under the scheduler
@@ -83,12 +83,12 @@
 //! processors are free for that reader. *Uncounted reader preempted*: B3 knows which, and naps. *Front preempted*: passed over (A3) until it has waited URGENT_NS; it demands again when it runs. *More threads than processors*: all but those who run
 //! at all sleep in line. *Hint stale*: "runs" costs at most ARRIVAL_NS or SPIN_NS of looking; "does not run" costs a sleep and a wake-up; a front wrongly thought preempted is passed at most until URGENT.
 //! Neither touches I1 to I5. *Killed while holding*: lost. *Fork*: a `line` held by a front of another generation is unlocked by the first who comes (only in the few instructions between locking
-//! `line` and writing `front`, and between clearing that and unlocking, would a fork find it held by nobody).
+//! `line` and writing `front`, and between clearing that and unlocking, would a fork find it held by nobody). A copy counts the readers of its parent, those in A6 too, for ever, as glibc's.
 //!
 //! # Fairness and space
 //!
 //! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
-//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands, and the former a writer that is not inside yet. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
+//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands, and the former a writer that is not inside yet: if they overlap, writers wait. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
 //! A guard that is forgotten, of a lock that ends: the next lock at its address may find itself read for ever.
 //! Read locks held at one time, nested ones counted: 2^18; one more waits as if for a writer, and `try` fails. So guards that are forgotten, which are counted for ever, never make room for a writer. 16 bytes, and a cache line for each thread
 //! of the process, used once it reads a biased lock. A writer that ends the bias pays a look at each thread's line, once in 2,000 reads at most.
@@ -98,7 +98,8 @@
 //! Comparing and swapping readers in: fails when two come at once. Waking at each release that leaves sleepers: see `mutex::Wakeful`. Waking all waiting readers at once: on few processors they only
 //! queue there. Letting go of SLEEPER in R1 by a second step: the lock may be gone (I5). A hot lock told by how often it is found busy: does not tell short sections from a slow user's, and the looks
 //! themselves slow the user down. A table of places found by hashing, as BRAVO's: two threads may meet in one. Letting a recursive reader in beside a writer in B3 because its own place has the lock: it has released
-//! that, and not the count, when it comes again. Waking the writer of B3: the reader would have to look at the lock after leaving it (I5); so that writer naps. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
+//! that, and not the count, when it comes again. A recursive reader in line, even behind readers only: the front may be a writer, which waits for the reader that waits for this one. One that sleeps on `state` uncounted: each
+//! writer that passes would keep it out. Waking the writer of B3: the reader would have to look at the lock after leaving it (I5); so that writer naps. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
 //!
 //! # Checked by
 //!
