@@ -333,8 +333,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 return false;
             }
             P::nap(NAP_NS);
-            // ORDER: Acquire (A1), pairs with R1 and R2.
-            was = self.state.fetch_add(READER, Acquire);
+            was = self.state.fetch_add(READER, Relaxed);
         }
         let arrived = P::now_ns();
         let roomy = P::roomy();
