@@ -910,8 +910,8 @@ mod at_exit {
     const ARMING: u32 = 0x100;
 
     /// COST: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and allocates for more, which we
-    /// may not. Past it, the blocks of threads that exited are reclaimed when they are needed. musl has 128 keys, all of that kind.
-    const KEYS_WITHOUT_ALLOCATION: u32 = 32;
+    /// may not; musl allocates for none of its 128. Past it, the blocks of threads that exited are reclaimed when they are needed.
+    const KEYS_WITHOUT_ALLOCATION: u32 = if cfg!(target_env = "gnu") { 32 } else { 128 };
 
     unsafe extern "C" fn destructor(_: *mut c_void) {
         super::unregister();
