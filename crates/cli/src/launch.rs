@@ -152,7 +152,8 @@ pub fn in_place() -> Vec<&'static str> {
     catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect()
 }
 
-/// The reader-writer locks that the interposer offers: in place, and with the timed acquires that pthread has.
+/// The reader-writer locks that the interposer offers: in place, with the timed acquires that pthread has, and (so says the type that
+/// the catalogue wants of these) with an acquire for readers that waits for nobody but a writer inside.
 pub fn rwlocks() -> Vec<&'static str> {
     catalog::RWLOCKS.iter().filter(|entry| entry.in_place && entry.timed).map(|entry| entry.name).collect()
 }
@@ -212,7 +213,8 @@ fn check_rwlock(name: &str) -> Result<()> {
     }
     if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
         bail!(
-            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire;\n\
+            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire,\n\
+             and may keep a reader waiting for which another reader waits;\n\
              it is there for `wakeful bench`.{}",
             suggest::hint(name, rwlocks())
         );

@@ -67,6 +67,12 @@ pub fn chosen() -> Option<view::View> {
     registry::live().map(|registry| registry.view())
 }
 
+/// For an interposer: the program has asked for a pthread key and there is none left, because we have one. Gives that up; false if there is
+/// none to give. From then on blocks of threads that exited are found when they are needed.
+pub fn give_key_back() -> bool {
+    registry::give_key_back()
+}
+
 /// Unregisters the calling thread for good; it keeps working, unseen. Happens by itself when a thread exits, where the C
 /// library lets us have a destructor without allocating; an interposer that sees threads end should call it.
 pub fn thread_exit() {

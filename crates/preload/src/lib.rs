@@ -58,6 +58,7 @@ mod barrier;
 mod choice;
 mod cond;
 mod held;
+mod key;
 mod local;
 mod mutex;
 mod once;

@@ -30,12 +30,19 @@ fn library() -> &'static Path {
 }
 
 fn compile(name: &str) -> PathBuf {
+    compile_with(name, &[])
+}
+
+fn compile_with(name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}", std::process::id()));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}{}", std::process::id(), flags.concat()));
     let compiler = if source.extension() == Some(OsStr::new("cc")) { "c++" } else { "cc" };
     let status = Command::new(compiler)
         // Bound at start, so that the dynamic linker's own need of stack hides nobody's.
-        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-Wl,-z,now", "-o"])
+        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-Wl,-z,now"])
+        .args(flags)
+        .arg("-o")
         .args([&program, &source])
         .status()
         .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need a C and a C++ compiler"));
@@ -59,7 +66,11 @@ fn views() -> &'static [&'static str] {
 }
 
 fn same(name: &str) {
-    let program = compile(name);
+    same_with(name, &[]);
+}
+
+fn same_with(name: &str, flags: &[&str]) {
+    let program = compile_with(name, flags);
     let plain = show(&Command::new(&program).output().unwrap());
     for view in views() {
         let ours = show(&preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap());
@@ -239,6 +250,12 @@ fn once() {
 }
 
 #[test]
+fn once_without_unwind_tables() {
+    same("once_bare.c");
+    same_with("once_bare.c", &["-fno-asynchronous-unwind-tables", "-fno-exceptions"]);
+}
+
+#[test]
 fn hooks() {
     same("hooks.c");
 }
@@ -251,6 +268,26 @@ fn cxx17() {
 #[test]
 fn rwlock() {
     same("rwlock.c");
+}
+
+#[test]
+fn rw_prefer() {
+    same("rw_prefer.c");
+}
+
+#[test]
+fn keys() {
+    same("keys.c");
+}
+
+#[test]
+fn inherit() {
+    same("inherit.c");
+}
+
+#[test]
+fn nothing() {
+    same("nothing.c");
 }
 
 #[test]
@@ -278,15 +315,19 @@ fn plugin() {
     fs::remove_file(library).unwrap();
 }
 
-/// Every reader-writer lock of the catalogue that can be chosen; those that cannot, and names that are none, mean the default.
+/// Every reader-writer lock of the catalogue that can be chosen; those that cannot, and names that are none, mean the default. None
+/// breaks a program that relies on what the C library's default prefers.
 #[test]
 fn every_rwlock() {
-    let program = compile("cxx17.cc");
-    let plain = show(&Command::new(&program).output().unwrap());
-    for name in catalog::RWLOCKS.iter().map(|entry| entry.name).chain(["", "nonsense"]) {
-        assert_eq!(plain, show(&preloaded(&program).env("WAKEFUL_RWLOCK", name).output().unwrap()), "{name}");
+    for source in ["cxx17.cc", "rw_prefer.c"] {
+        let program = compile(source);
+        let plain = show(&Command::new(&program).arg("1").output().unwrap());
+        for name in catalog::RWLOCKS.iter().map(|entry| entry.name).chain(["", "nonsense"]) {
+            let ours = show(&preloaded(&program).arg("1").env("WAKEFUL_RWLOCK", name).output().unwrap());
+            assert_eq!(plain, ours, "{source}, {name}");
+        }
+        fs::remove_file(program).unwrap();
     }
-    fs::remove_file(program).unwrap();
 }
 
 /// An algorithm that is unknown, or does not fit, means the default, in silence.
