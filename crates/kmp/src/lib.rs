@@ -23,6 +23,7 @@ mod region;
 mod routines;
 mod tasks;
 mod threadprivate;
+mod tool;
 
 /// `ident_t`: a place in the source, and what the compiler says of the construct there.
 #[repr(C)]

@@ -175,7 +175,7 @@ unsafe fn start(arguments: *mut Arguments, deferred: bool, dependences: &[Depend
         // SAFETY: as promised.
         task.set_priority(unsafe { (*arguments).priority });
     }
-    let now = !deferred || tasks::are_run_at_once(thread, task.has_event());
+    let now = !deferred || tasks::are_run_at_once(thread, task.has_event(), dependences);
     if now {
         tasks::await_predecessors(thread, dependences);
     }
@@ -260,9 +260,14 @@ pub struct Depend {
 }
 
 impl Depend {
-    /// Of the flags: read only; of no address, and so of everything.
+    /// Of the flags: read only; of all memory.
     const IN: u8 = 1;
     const ALL: u8 = 0x80;
+
+    /// By its flag, or as some compilers have it by the greatest address.
+    fn is_all(&self) -> bool {
+        self.flags & Self::ALL != 0 || self.address == Dependence::ALL.address
+    }
 
     /// # Safety
     /// The compiler's lists.
@@ -272,10 +277,10 @@ impl Depend {
             if count > 0 && !list.is_null() {
                 // SAFETY: as promised.
                 let entries = unsafe { std::slice::from_raw_parts(list, count as usize) };
-                let entries = entries.iter().filter(|entry| entry.address != 0 || entry.flags & Self::ALL != 0);
-                all.extend(entries.map(|entry| Dependence {
-                    address: if entry.flags & Self::ALL != 0 { 0 } else { entry.address },
-                    writes: entry.flags != Self::IN,
+                let entries = entries.iter().filter(|entry| entry.address != 0 || entry.is_all());
+                all.extend(entries.map(|entry| match entry.is_all() {
+                    true => Dependence::ALL,
+                    false => Dependence { address: entry.address, writes: entry.flags != Self::IN },
                 }));
             }
         }
@@ -310,7 +315,7 @@ unsafe extern "C" fn __kmpc_omp_wait_deps(
     tasks::await_predecessors(me(), &unsafe { Depend::all(count, list, more, more_list) });
 }
 
-/// With `nowait` nobody need wait; here somebody does.
+/// With `nowait` it is a task that does nothing, for later ones to follow.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_omp_taskwait_deps_51(
     place: *const Ident,
@@ -319,10 +324,16 @@ unsafe extern "C" fn __kmpc_omp_taskwait_deps_51(
     list: *const Depend,
     more: c_int,
     more_list: *const Depend,
-    _nowait: c_int,
+    nowait: c_int,
 ) {
     // SAFETY: as above.
-    unsafe { __kmpc_omp_wait_deps(place, number, count, list, more, more_list) };
+    unsafe {
+        if nowait == 0 {
+            return __kmpc_omp_wait_deps(place, number, count, list, more, more_list);
+        }
+        let nothing = __kmpc_omp_task_alloc(place, number, 0, size_of::<Arguments>(), 0, None);
+        __kmpc_omp_task_with_deps(place, number, nothing, count, list, more, more_list);
+    }
 }
 
 // --- taskgroup, taskloop -----------------------------------------------------

@@ -9,6 +9,8 @@ use linux::Linux;
 use platform::Platform;
 
 use crate::affinity::{self, Place};
+use crate::device::HOST;
+use crate::dialect::is_llvm;
 
 /// How the iterations of a loop are shared out; numbers as in `omp_sched_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,9 @@ pub struct Icv {
 pub const MOST_LEVELS: u32 = 255;
 /// Threads of a team at most: the barrier has room for 12,287 parties, and tasks need one.
 pub const MOST_THREADS: u32 = 8192;
+
+/// `omp_invalid_device`: what is meant where no number is given, and only devices other than the host will do.
+const NO_DEVICE: i32 = -4;
 
 /// The variables of the program.
 pub struct Settings {
@@ -210,8 +215,19 @@ impl Settings {
         let several = threads.len() > 1 || binds.len() > 1;
         let levels =
             levels.unwrap_or(if nested == Some(true) || several && nested.is_none() { MOST_LEVELS } else { 1 });
-        let default_schedule = Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false };
+        let default_schedule = match is_llvm() {
+            true => Schedule { kind: Kind::Static, chunk: 0, monotonic: false },
+            false => Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false },
+        };
         let thread_limit = parsed("OMP_THREAD_LIMIT", many, positive).unwrap_or(u32::MAX);
+        let target_mandatory = parsed("OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
+            match text.to_ascii_lowercase().as_str() {
+                "mandatory" => Some(true),
+                "disabled" | "default" => Some(false),
+                _ => None,
+            }
+        });
+        let target_mandatory = target_mandatory.unwrap_or(false);
         let initial = Icv {
             threads: threads.first().copied().unwrap_or_else(Linux::processors).min(MOST_THREADS),
             thread_limit,
@@ -227,7 +243,7 @@ impl Settings {
             device: parsed("OMP_DEFAULT_DEVICE", "a number", |text| {
                 text.parse().ok().filter(|&device: &i32| device >= 0)
             })
-            .unwrap_or(0),
+            .unwrap_or(if target_mandatory && !is_llvm() { NO_DEVICE } else { HOST }),
             allocator: parsed("OMP_ALLOCATOR", "the name of a predefined allocator", crate::alloc::predefined)
                 .unwrap_or(1),
         };
@@ -246,7 +262,7 @@ impl Settings {
             cancellation: parsed("OMP_CANCELLATION", "true or false", boolean).unwrap_or(false),
             max_task_priority: parsed("OMP_MAX_TASK_PRIORITY", "a number", number).unwrap_or(0),
             display_affinity: parsed("OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
-            affinity_format: variable("OMP_AFFINITY_FORMAT").unwrap_or_else(|| affinity::DEFAULT_FORMAT.to_string()),
+            affinity_format: variable("OMP_AFFINITY_FORMAT").unwrap_or_else(|| affinity::default_format().to_string()),
             wait_policy: parsed("OMP_WAIT_POLICY", "active or passive", |text| {
                 match text.to_ascii_lowercase().as_str() {
                     "active" => Some(true),
@@ -256,14 +272,7 @@ impl Settings {
             }),
             teams: parsed("OMP_NUM_TEAMS", many, positive).unwrap_or(0),
             teams_thread_limit: parsed("OMP_TEAMS_THREAD_LIMIT", many, positive).unwrap_or(0),
-            target_mandatory: parsed("OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
-                match text.to_ascii_lowercase().as_str() {
-                    "mandatory" => Some(true),
-                    "disabled" | "default" => Some(false),
-                    _ => None,
-                }
-            })
-            .unwrap_or(false),
+            target_mandatory,
         }
     }
 

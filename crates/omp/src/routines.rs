@@ -9,6 +9,7 @@ use linux::Linux;
 use platform::Platform;
 
 use crate::affinity;
+use crate::dialect::is_llvm;
 use crate::icv::{Kind, MONOTONIC, MOST_LEVELS, MOST_THREADS, Schedule, settings};
 use crate::thread::{Context, known, me};
 
@@ -66,6 +67,11 @@ getters! {
     omp_get_teams_thread_limit omp_get_teams_thread_limit_ TEAMS_LIMIT.get() as c_int;
 }
 
+/// What Fortran's integers of eight bytes are for C: the nearest of its own.
+pub(crate) fn narrow(number: i64) -> c_int {
+    number.clamp(c_int::MIN as i64, c_int::MAX as i64) as c_int
+}
+
 /// Functions that take a number, for C and for Fortran, there with either of two lengths.
 macro_rules! setters {
     ($($name:ident $fortran:ident $fortran_8:ident $value:ident $set:expr;)*) => {
@@ -84,7 +90,7 @@ macro_rules! setters {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $fortran_8(value: *const i64) {
                 // SAFETY: as above.
-                $name(unsafe { *value } as c_int);
+                $name(narrow(unsafe { *value }));
             }
         )*
     };
@@ -195,8 +201,16 @@ unsafe extern "C" fn omp_get_team_size_(level: *const i32) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_set_schedule(kind: u32, chunk: c_int) {
     if let Some(known) = Kind::from_u32(kind & !MONOTONIC) {
-        let chunk = chunk.max(0);
-        me().change_icv(|icv| icv.schedule = Schedule { kind: known, chunk, monotonic: kind & MONOTONIC != 0 });
+        me().change_icv(|icv| {
+            // As both compilers' runtimes have it: `auto` has no chunk, and of the others only a static schedule may be without.
+            let chunk = match known {
+                Kind::Auto if is_llvm() => 1,
+                Kind::Auto => icv.schedule.chunk,
+                Kind::Static => chunk.max(0),
+                Kind::Dynamic | Kind::Guided => chunk.max(1),
+            };
+            icv.schedule = Schedule { kind: known, chunk, monotonic: kind & MONOTONIC != 0 };
+        });
     }
 }
 
@@ -209,19 +223,21 @@ unsafe extern "C" fn omp_set_schedule_(kind: *const u32, chunk: *const i32) {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut c_int) {
     let schedule = me().icv().schedule;
-    // Of a static schedule it says that it is monotonic only if somebody asked for that.
-    let monotonic = schedule.monotonic && schedule.kind != Kind::Static;
     // SAFETY: as above.
     unsafe {
-        kind.write(schedule.kind as u32 | if monotonic { MONOTONIC } else { 0 });
+        kind.write(schedule.kind as u32 | if schedule.monotonic { MONOTONIC } else { 0 });
         chunk.write(schedule.chunk);
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_get_schedule_(kind: *mut u32, chunk: *mut i32) {
+pub(crate) unsafe extern "C" fn omp_get_schedule_(kind: *mut u32, chunk: *mut i32) {
     // SAFETY: as above.
-    unsafe { omp_get_schedule(kind, chunk) };
+    unsafe {
+        omp_get_schedule(kind, chunk);
+        // Fortran's `omp_lib` of OpenMP 4.5 knows no modifiers.
+        *kind &= !MONOTONIC;
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -323,7 +339,7 @@ pub(crate) unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, roo
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_display_affinity(text: *const c_char) {
     // SAFETY: as above.
-    println!("{}", affinity::describe(&unsafe { given(text) }));
+    affinity::display(&unsafe { given(text) });
 }
 
 #[unsafe(no_mangle)]

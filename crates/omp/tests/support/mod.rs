@@ -108,6 +108,20 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     if status.success() { Ok(said) } else { Err(format!("{status}\n{said}")) }
 }
 
+/// What it says on its two streams, each sorted by lines: threads speak in any order.
+#[allow(dead_code)] // not used by each test program
+pub fn streams(command: &mut Command) -> (String, String) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let sorted = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).unwrap();
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    (sorted(output.stdout), sorted(output.stderr))
+}
+
 pub fn command(program: &Path, threads: u32, settings: &[(&str, &str)]) -> Command {
     let mut command = Command::new(program);
     command.env("OMP_NUM_THREADS", threads.to_string()).env("OMP_CANCELLATION", "true");

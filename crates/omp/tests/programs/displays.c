@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Regions for OMP_DISPLAY_AFFINITY: who is in one says so, but not again where nothing has changed.
+#include "check.h"
+
+int main(void)
+{
+    puts("before");
+    for (int i = 0; i < 3; i++) {
+#pragma omp parallel num_threads(3)
+        CHECK(omp_get_num_threads() == 3);
+    }
+    for (int i = 0; i < 3; i++) {
+#pragma omp parallel num_threads(2)
+        CHECK(omp_get_num_threads() == 2);
+    }
+    puts("after");
+    return 0;
+}
