@@ -263,7 +263,12 @@ fn how(kind: i32, chunk: i64, total: u64) -> (How, u64) {
         },
         _ => How { kind: Kind::Static, chunk: 0 },
     };
-    (how, if matches!(kind, schedule::GUIDED_SIMD | schedule::RUNTIME_SIMD) { width } else { 1 })
+    let multiple = match kind {
+        schedule::GUIDED_SIMD => width,
+        schedule::RUNTIME_SIMD => how.chunk,
+        _ => 1,
+    };
+    (how, multiple)
 }
 
 fn dispatch<T: Number>(kind: c_int, lower: T, upper: T, step: i64, chunk: i64) {

@@ -208,6 +208,20 @@ fn environment() {
     conforms_alone("environment.c", &[], &[]);
 }
 
+/// What the environment says means what it does on LLVM's runtime.
+#[test]
+fn variables() {
+    let own: &[&[(&str, &str)]] = &[
+        &[("OMP_CANCELLATION", "1")],
+        &[("OMP_CANCELLATION", "off")],
+        &[("OMP_DYNAMIC", ".true.")],
+        &[("OMP_MAX_ACTIVE_LEVELS", "1"), ("OMP_DYNAMIC", "no")],
+        &[("OMP_PROC_BIND", "1")],
+        &[("OMP_SCHEDULE", "auto,4")],
+    ];
+    CLANG.agrees("variables.c", own);
+}
+
 /// LLVM's runtime knows some of these functions in leagues only.
 #[test]
 fn llvm() {

@@ -116,6 +116,24 @@ fn explicit(text: &str, usable: &[u32]) -> Option<Vec<Place>> {
     (!there.is_empty()).then_some(there)
 }
 
+/// `GOMP_CPU_AFFINITY`, a place for each: `0 3 5-9:2`, also with commas between. Those that are not usable are left out.
+pub fn processors(text: &str) -> Option<Vec<Place>> {
+    let usable = usable();
+    let mut all = Vec::new();
+    for part in text.split(|c: char| c.is_whitespace() || c == ',').filter(|part| !part.is_empty()) {
+        let (range, stride) =
+            part.split_once(':').map_or((part, Some(1)), |(range, stride)| (range, stride.parse().ok()));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        let stride = stride.filter(|&stride: &usize| stride > 0)?;
+        if first > last {
+            return None;
+        }
+        all.extend((first..=last).step_by(stride).filter(|cpu| usable.contains(cpu)).map(|cpu| Place(vec![cpu])));
+    }
+    (!all.is_empty()).then_some(all)
+}
+
 /// At the commas that are not inside braces.
 fn split(text: &str) -> Vec<&str> {
     let mut inside = false;

@@ -37,6 +37,17 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// The chunk of a task's variable, from that which is asked for. Only a static schedule may be without, and LLVM's runtime gives `auto` none.
+    pub fn chunk(self, wanted: Option<i32>) -> i32 {
+        match (self, wanted) {
+            (Self::Static, wanted) => wanted.unwrap_or(0).max(0),
+            (Self::Auto, _) if is_llvm() => 1,
+            (_, wanted) => wanted.unwrap_or(1).max(1),
+        }
+    }
+}
+
 /// What `schedule(runtime)` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -133,6 +144,8 @@ fn boolean(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some(true),
         "false" => Some(false),
+        "1" | "on" | "yes" | "enabled" | ".true." | ".t." if is_llvm() => Some(true),
+        "0" | "off" | "no" | "disabled" | ".false." | ".f." if is_llvm() => Some(false),
         _ => None,
     }
 }
@@ -149,10 +162,17 @@ fn list<T>(text: &str, each: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     text.split(',').map(|part| each(part.trim())).collect()
 }
 
+/// `true` or `false`, or one of the others a level.
+fn binds(text: &str) -> Option<Vec<Bind>> {
+    match boolean(text) {
+        Some(true) => Some(vec![Bind::True]),
+        Some(false) => Some(vec![Bind::False]),
+        None => list(text, bind),
+    }
+}
+
 fn bind(text: &str) -> Option<Bind> {
     Some(match text.to_ascii_lowercase().as_str() {
-        "false" => Bind::False,
-        "true" => Bind::True,
         "master" | "primary" => Bind::Primary,
         "close" => Bind::Close,
         "spread" => Bind::Spread,
@@ -166,8 +186,8 @@ fn schedule(text: &str) -> Option<Schedule> {
         None => (String::new(), text),
     };
     let (kind, chunk) = match rest.split_once(',') {
-        Some((kind, chunk)) => (kind, chunk.trim().parse().ok().filter(|&chunk: &i32| chunk > 0)?),
-        None => (rest, 0),
+        Some((kind, chunk)) => (kind, Some(chunk.trim().parse().ok().filter(|&chunk: &i32| chunk >= 0)?)),
+        None => (rest, None),
     };
     let kind = match kind.trim().to_ascii_lowercase().as_str() {
         "static" => Kind::Static,
@@ -177,12 +197,12 @@ fn schedule(text: &str) -> Option<Schedule> {
         _ => return None,
     };
     let monotonic = match modifier.as_str() {
-        "" => kind == Kind::Static,
+        "" => kind == Kind::Static && !is_llvm(),
         "monotonic" => true,
         "nonmonotonic" => false,
         _ => return None,
     };
-    Some(Schedule { kind, chunk, monotonic })
+    Some(Schedule { kind, chunk: kind.chunk(chunk), monotonic })
 }
 
 /// Bytes; without a unit, thousands of 1024.
@@ -204,10 +224,11 @@ impl Settings {
         let threads =
             parsed("OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| list(text, positive))
                 .unwrap_or_default();
+        let binds = parsed("OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", binds);
         let places = parsed("OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", affinity::places);
+        let places = places.or_else(|| parsed("GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", affinity::processors));
+        let places = places.filter(|_| binds.as_deref() != Some(&[Bind::False]));
         let places_given = places.is_some();
-        let binds =
-            parsed("OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", |text| list(text, bind));
         // Who names places wants threads there (OpenMP 5.1, section 6.4).
         let binds = binds.unwrap_or_else(|| if places_given { vec![Bind::True] } else { Vec::new() });
         let nested = parsed("OMP_NESTED", "true or false", boolean);
@@ -258,11 +279,14 @@ impl Settings {
             },
             binds,
             places_given,
-            stack: parsed("OMP_STACKSIZE", "a number, and perhaps B, K, M or G", size),
+            stack: ["OMP_STACKSIZE", "GOMP_STACKSIZE"]
+                .iter()
+                .find_map(|name| parsed(name, "a number, and perhaps B, K, M or G", size)),
             cancellation: parsed("OMP_CANCELLATION", "true or false", boolean).unwrap_or(false),
             max_task_priority: parsed("OMP_MAX_TASK_PRIORITY", "a number", number).unwrap_or(0),
             display_affinity: parsed("OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
-            affinity_format: variable("OMP_AFFINITY_FORMAT").unwrap_or_else(|| affinity::default_format().to_string()),
+            affinity_format: std::env::var_os("OMP_AFFINITY_FORMAT")
+                .map_or_else(|| affinity::default_format().into(), |format| format.to_string_lossy().into_owned()),
             wait_policy: parsed("OMP_WAIT_POLICY", "active or passive", |text| {
                 match text.to_ascii_lowercase().as_str() {
                     "active" => Some(true),

@@ -9,7 +9,6 @@ use linux::Linux;
 use platform::Platform;
 
 use crate::affinity;
-use crate::dialect::is_llvm;
 use crate::icv::{Kind, MONOTONIC, MOST_LEVELS, MOST_THREADS, Schedule, settings};
 use crate::thread::{Context, known, me};
 
@@ -202,13 +201,9 @@ unsafe extern "C" fn omp_get_team_size_(level: *const i32) -> c_int {
 pub(crate) extern "C" fn omp_set_schedule(kind: u32, chunk: c_int) {
     if let Some(known) = Kind::from_u32(kind & !MONOTONIC) {
         me().change_icv(|icv| {
-            // As both compilers' runtimes have it: `auto` has no chunk, and of the others only a static schedule may be without.
-            let chunk = match known {
-                Kind::Auto if is_llvm() => 1,
-                Kind::Auto => icv.schedule.chunk,
-                Kind::Static => chunk.max(0),
-                Kind::Dynamic | Kind::Guided => chunk.max(1),
-            };
+            // libgomp leaves the chunk as it was.
+            let chunk = if known == Kind::Auto { icv.schedule.chunk } else { chunk };
+            let chunk = known.chunk(Some(chunk));
             icv.schedule = Schedule { kind: known, chunk, monotonic: kind & MONOTONIC != 0 };
         });
     }
@@ -288,7 +283,8 @@ pub(crate) unsafe extern "C" fn omp_get_partition_place_nums(places: *mut c_int)
 /// What `omp_set_affinity_format` has set.
 static FORMAT: RwLock<Option<String>> = RwLock::new(None);
 
-fn format() -> String {
+/// The format that goes for who asks for none.
+pub(crate) fn format() -> String {
     FORMAT.read().ok().and_then(|format| format.clone()).unwrap_or_else(|| settings().affinity_format.clone())
 }
 

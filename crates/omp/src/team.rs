@@ -24,6 +24,7 @@ use crate::affinity::{self, Partition};
 use crate::icv::{Bind, Icv, MOST_THREADS, settings};
 use crate::loops::{Loop, Shape, Share};
 use crate::reductions;
+use crate::routines;
 use crate::tasks::{self, Queue, Task, Tasks};
 use crate::thread::{Context, Thread, me};
 use crate::wait::{self, Event};
@@ -354,7 +355,7 @@ impl Team {
             self.place(thread, number as u32);
         }
         if self.displays.get() {
-            affinity::display(&settings().affinity_format);
+            affinity::display(&routines::format());
         }
     }
 

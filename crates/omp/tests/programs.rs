@@ -245,6 +245,18 @@ fn by_name() {
     fs::remove_file(program).unwrap();
 }
 
+/// What the environment says means what it does on libgomp.
+#[test]
+fn variables() {
+    let own: &[&[(&str, &str)]] = &[
+        &[("OMP_SCHEDULE", "STATIC,0")],
+        &[("OMP_PROC_BIND", "true,close")],
+        &[("GOMP_CPU_AFFINITY", "0"), ("OMP_PLACES", "threads")],
+        &[("GOMP_CPU_AFFINITY", "0"), ("OMP_PROC_BIND", "false")],
+    ];
+    GCC.agrees("variables.c", own);
+}
+
 /// What the environment says is heard, and what makes no sense is named.
 #[test]
 fn environment() {

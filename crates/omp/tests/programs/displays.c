@@ -13,6 +13,10 @@ int main(void)
 #pragma omp parallel num_threads(2)
         CHECK(omp_get_num_threads() == 2);
     }
+    // In another format, of which the runtime is told.
+    omp_set_affinity_format("of %N at %n");
+#pragma omp parallel num_threads(4)
+    CHECK(omp_get_num_threads() == 4);
     puts("after");
     return 0;
 }

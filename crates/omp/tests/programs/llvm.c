@@ -121,7 +121,7 @@ static void all_vectors(void)
         omp_set_schedule(omp_sched_dynamic, 2);
         vectors(RUNTIME_SIMD, total, 2 * WIDTH);
         omp_set_schedule(omp_sched_guided, 2);
-        vectors(RUNTIME_SIMD, total, WIDTH);
+        vectors(RUNTIME_SIMD, total, 2 * WIDTH);
         omp_set_schedule(omp_sched_auto, 0);
         vectors(RUNTIME_SIMD, total, WIDTH);
     }
