@@ -42,6 +42,8 @@ struct Head {
 
 const FINAL: c_int = 1 << 1;
 const DESTRUCTORS: c_int = 1 << 3;
+/// It is complete when somebody says so, besides.
+const PROXY: c_int = 1 << 4;
 const PRIORITY: c_int = 1 << 5;
 
 /// # Safety
@@ -131,6 +133,10 @@ unsafe extern "C" fn __kmpc_omp_task_alloc(
 ) -> *mut Arguments {
     let size = size.next_multiple_of(align_of::<usize>());
     let arguments = make(me(), flags, size + shared);
+    if flags & PROXY != 0 {
+        // SAFETY: new.
+        expect_event(unsafe { head(arguments) });
+    }
     // SAFETY: new, and as large as that.
     unsafe {
         let shared = if shared > 0 { arguments.byte_add(size).cast() } else { ptr::null_mut() };
@@ -220,10 +226,26 @@ unsafe extern "C" fn __kmpc_task_allow_completion_event(
     arguments: *mut Arguments,
 ) -> *const Task {
     // SAFETY: as above.
-    let head = unsafe { head(arguments) };
+    expect_event(unsafe { head(arguments) })
+}
+
+fn expect_event(head: &Head) -> *const Task {
     head.has_event.set(true);
     task(head).expect_event();
     task(head)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_proxy_task_completed(_: c_int, arguments: *mut Arguments) {
+    // SAFETY: as above; a task that was made with `PROXY`.
+    unsafe { tasks::omp_fulfill_event(task(head(arguments))) };
+}
+
+/// The same, called by a thread that is not the runtime's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_proxy_task_completed_ooo(arguments: *mut Arguments) {
+    // SAFETY: the same.
+    unsafe { __kmpc_proxy_task_completed(0, arguments) };
 }
 
 #[unsafe(no_mangle)]

@@ -107,6 +107,8 @@ pub struct Settings {
     pub stack: Option<usize>,
     pub cancellation: bool,
     pub max_task_priority: u32,
+    /// Members with many tasks that are not done run new ones at once.
+    pub throttles: bool,
     pub display_affinity: bool,
     pub affinity_format: String,
     pub wait_policy: Option<bool>,
@@ -284,6 +286,7 @@ impl Settings {
                 .find_map(|name| parsed(name, "a number, and perhaps B, K, M or G", size)),
             cancellation: parsed("OMP_CANCELLATION", "true or false", boolean).unwrap_or(false),
             max_task_priority: parsed("OMP_MAX_TASK_PRIORITY", "a number", number).unwrap_or(0),
+            throttles: !is_llvm() || parsed("KMP_ENABLE_TASK_THROTTLING", "true or false", boolean).unwrap_or(true),
             display_affinity: parsed("OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
             affinity_format: std::env::var_os("OMP_AFFINITY_FORMAT")
                 .map_or_else(|| affinity::default_format().into(), |format| format.to_string_lossy().into_owned()),

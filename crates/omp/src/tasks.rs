@@ -1024,7 +1024,7 @@ pub fn are_cancelled(thread: &Thread) -> bool {
 /// Are new tasks run at once?
 pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: &[Dependence]) -> bool {
     let team = thread.team();
-    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size();
+    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size() && settings().throttles;
     // Who is alone does not wait for a predecessor: it may have an event, which the current task fulfils later.
     let alone = team.size() == 1 && !has_event;
     thread.task().is_final() || many || alone && !thread.task().would_wait(dependences)
@@ -1176,8 +1176,10 @@ pub fn group_is_cancelled(thread: &Thread) -> bool {
     thread.task().group().is_some_and(Group::is_cancelled)
 }
 
+/// # Safety
+/// The event of a task that has not come.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
+pub unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
     let thread = me();
     let before = thread.context();
     // As from outside of its team: what waits for this the thread may not run itself.

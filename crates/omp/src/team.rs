@@ -21,6 +21,7 @@ use platform::Platform;
 use sync::barrier::{BWakeful, Episode, RawBarrier, RawBarrierDynamic};
 
 use crate::affinity::{self, Partition};
+use crate::dialect::is_llvm;
 use crate::icv::{Bind, Icv, MOST_THREADS, settings};
 use crate::loops::{Loop, Shape, Share};
 use crate::reductions;
@@ -400,8 +401,8 @@ fn await_or(barrier: &BWakeful<Linux>, episode: &Episode, called: impl Fn() -> b
     }
 }
 
-/// Size and binding of a region, with its primary thread's place and partition.
-type Displayed = (u32, Bind, (Option<u32>, Partition));
+/// Level, size and binding of a region, with its primary thread's place and partition.
+pub type Displayed = (u32, u32, Bind, (Option<u32>, Partition));
 
 /// A primary thread's team and helpers.
 pub struct Pool {
@@ -418,8 +419,6 @@ pub struct Pool {
     parties: Cell<u32>,
     /// Regions in a row that wanted fewer.
     surplus: Cell<u32>,
-    /// Of the region whose members have said where they are.
-    displayed: Cell<Option<Displayed>>,
 }
 
 // SAFETY: as for teams.
@@ -451,7 +450,6 @@ impl Pool {
                 helpers: Cell::new(0),
                 parties: Cell::new(1),
                 surplus: Cell::new(0),
-                displayed: Cell::new(None),
             }
         })
     }
@@ -757,9 +755,12 @@ unsafe fn begin_with(
         team.primary.set((thread.location.place(), thread.location.partition()));
     }
     if settings().display_affinity {
-        // Again only where it may be news (OpenMP 5.1, section 6.14).
-        let now = (size, team.bind.get(), team.primary.get());
-        team.displays.set(level > 0 || pool.displayed.replace(Some(now)) != Some(now));
+        // Again only where it may be news (OpenMP 5.1, section 6.14). libgomp says nothing of teams of one, and all of a region inside of another.
+        let now = Some((level, size, team.bind.get(), team.primary.get()));
+        team.displays.set(match is_llvm() {
+            true => thread.displayed.replace(now) != now,
+            false => size > 1 && (level > 0 || thread.displayed.replace(now) != now),
+        });
     }
     match size {
         // The helpers' last one is over.
