@@ -57,6 +57,7 @@ pub(crate) use aliases;
 mod barrier;
 mod choice;
 mod cond;
+mod exec;
 mod held;
 mod local;
 mod mutex;
