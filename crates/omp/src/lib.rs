@@ -38,8 +38,7 @@ extern "C" fn wakeful_omp_version() -> *const core::ffi::c_char {
 }
 
 extern "C" fn constructor() {
-    linux::prepare();
-    icv::prepare();
+    linux::inherit();
 }
 
 #[used]

@@ -45,7 +45,8 @@ enum Fate {
 
 const VARIABLE: &[u8] = b"LD_PRELOAD=";
 /// From the folder of any program to the root: `..` of the root is the root.
-const PREFIX: &[u8] = b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
+const PREFIX: &[u8] =
+    b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
 
 /// COST: bytes of stack. ELF header and the first program headers; the kernel takes at most 256 of a `#!` line.
 const HEAD: usize = 512;
@@ -474,13 +475,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, words: List, list: List) -> c_int {
 
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn execveat(
-    folder: c_int,
-    path: *const c_char,
-    words: List,
-    list: List,
-    flags: c_int,
-) -> c_int {
+pub unsafe extern "C" fn execveat(folder: c_int, path: *const c_char, words: List, list: List, flags: c_int) -> c_int {
     // SAFETY: as above.
     unsafe {
         let fitting = fit(list, || {

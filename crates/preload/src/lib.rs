@@ -92,7 +92,7 @@ extern "C" fn constructor() {
     sem::decide();
     tid::init();
     choice::decide();
-    linux::prepare();
+    linux::inherit();
     rwlock_choice::decide();
 }
 
