@@ -16,7 +16,7 @@ use crate::{probe, sigpipe, streams, throttle};
 /// Run a program with locks that know which of its threads run
 ///
 /// The program's pthread mutexes, condition variables, spin locks, reader-writer locks, barriers, unnamed semaphores and
-/// pthread_once are replaced, and the OpenMP runtime of gcc and clang; nothing else changes, and nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
+/// pthread_once are replaced, and the OpenMP runtimes of gcc, clang and Python's wheels; nothing else changes, and nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
 #[derive(clap::Args)]
 pub struct Args {
     /// Say on standard error which library, lock and view are used, and at the end how often a CPU quota held the program up
@@ -106,11 +106,8 @@ fn explain(launch: &Launch, scheduled: bool) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
     eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
-    if let Some(path) = launch.openmp() {
-        eprintln!("wakeful: OpenMP regions run on {}", path.display());
-    }
-    if let Some(problem) = launch.openmp_problem() {
-        eprintln!("wakeful: OpenMP regions run on {problem}");
+    if let Some(words) = launch.openmp_says() {
+        eprintln!("wakeful: {words}");
     }
     if let Some(name) = launch.wishing() {
         eprint_wish(name, scheduled);

@@ -30,9 +30,15 @@ pub struct Linux;
 /// What is better done at program start than later, and costs some tens of microseconds: counts the processors, and takes an inherited
 /// observer and partition block over. To be called once, early, where memory may be allocated.
 pub fn prepare() {
+    inherit();
+    processors::available();
+}
+
+/// The part of [`prepare`] that cannot wait: takes over what was inherited, an observer and a partition block. The processors are counted, which
+/// takes ten times as long, when [`init`] is called or somebody asks for their number.
+pub fn inherit() {
     server::path();
     server::inherit();
-    processors::available();
     registry::prepare();
 }
 

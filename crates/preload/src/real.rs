@@ -5,16 +5,19 @@
 //! The condition variables have two generations of symbols (`GLIBC_2.2.5` kept a pointer in the object);
 //! we ask for the newer by version.
 
-use core::ffi::{CStr, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use libc::{
-    clockid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
+    clockid_t, pid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
     pthread_key_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sem_t,
     timespec,
 };
+
+/// Words of a program, or its environment.
+type List = *const *const c_char;
 
 /// The newer generation of condition variables on x86_64; elsewhere there is only one.
 const COND_VERSION: Option<&CStr> = if cfg!(target_arch = "x86_64") { Some(c"GLIBC_2.3.2") } else { None };
@@ -141,4 +144,16 @@ real! {
         (barrier: *mut pthread_barrier_t, attr: *const pthread_barrierattr_t, count: c_uint);
     barrier_destroy = c"pthread_barrier_destroy", None, (barrier: *mut pthread_barrier_t);
     barrier_wait = c"pthread_barrier_wait", None, (barrier: *mut pthread_barrier_t);
+    execve = c"execve", None, (path: *const c_char, words: List, list: List);
+    execv = c"execv", None, (path: *const c_char, words: List);
+    execvpe = c"execvpe", None, (name: *const c_char, words: List, list: List);
+    execvp = c"execvp", None, (name: *const c_char, words: List);
+    fexecve = c"fexecve", None, (fd: c_int, words: List, list: List);
+    execveat = c"execveat", None, (folder: c_int, path: *const c_char, words: List, list: List, flags: c_int);
+    posix_spawn = c"posix_spawn", None,
+        (child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, words: List,
+            list: List);
+    posix_spawnp = c"posix_spawnp", None,
+        (child: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void, words: List,
+            list: List);
 }

@@ -295,6 +295,70 @@ fn barrier() {
     same("barrier.c");
 }
 
+/// Compiles `child.c` by a command that a package brings.
+fn child(folder: &Path, name: &str, package: &str, command: &[&str]) -> PathBuf {
+    let program = folder.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/child.c");
+    let compiled = Command::new(command[0]).args(&command[1..]).arg("-o").args([&program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "{command:?} compiles nothing: apt-get install {package}");
+    program
+}
+
+fn script(folder: &Path, name: &str, interpreter: &Path) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, format!("#! {}\n", interpreter.display())).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Programs that cannot load the library run as without it, however they are started; and programs that can, behind them, are reached.
+#[test]
+fn exec() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("exec.{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let says = "-DSAYS_WHO_IS_HERE";
+    let plain = child(&folder, "glibc", "gcc", &["cc"]);
+    let seen = child(&folder, "seen", "gcc", &["cc", says]);
+    let fixed = child(&folder, "static", "libc6-dev", &["cc", "-static"]);
+    let musl = child(&folder, "musl", "musl-tools", &["musl-gcc"]);
+    let narrow = child(&folder, "narrow", "gcc-multilib", &["gcc", "-m32"]);
+    let locked = folder.join("locked");
+    fs::copy(&musl, &locked).unwrap();
+    fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+
+    let program = compile("exec.c");
+    for target in [&plain, &fixed, &musl, &narrow, &script(&folder, "script", &musl)] {
+        let run = |mut command: Command| show(&command.args([target, &locked]).output().unwrap());
+        let without = run(Command::new(&program));
+        assert!(without.ends_with("mappings left: 0\nexit status: 0"), "{without}");
+        assert_eq!(without, run(preloaded(&program)), "{}", target.display());
+    }
+    // Each becomes the next; who cannot pass the library on ends the chain.
+    for (chain, reached) in [
+        (vec![&plain, &seen], "reached"),
+        (vec![&plain, &fixed, &seen], "reached"),
+        (vec![&plain, &fixed, &musl, &seen], "reached"),
+        (vec![&plain, &musl, &fixed, &musl, &plain, &seen], "reached"),
+        (vec![&plain, &narrow, &seen], "not reached"),
+    ] {
+        let mut command = preloaded(chain[0]);
+        for next in &chain[1..] {
+            command.arg("--").arg(next);
+        }
+        let said = show(&command.output().unwrap());
+        assert_eq!(said, format!("{reached}\n\nexit status: 7"), "{chain:?}");
+    }
+    // The libraries of others stay. musl finds none of these.
+    let mut command = Command::new(&plain);
+    command.env("LD_PRELOAD", format!("/no/first.so {}:/no/last.so", library().display()));
+    let said = command.arg("--").arg(&musl).args(["--", "/usr/bin/env"]).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout);
+    let list = said.lines().find(|line| line.starts_with("LD_PRELOAD=")).unwrap();
+    assert!(list.starts_with("LD_PRELOAD=/no/first.so:$ORIGIN/") && list.ends_with(".so:/no/last.so"), "{list}");
+    fs::remove_dir_all(folder).unwrap();
+    fs::remove_file(program).unwrap();
+}
+
 /// A library that is loaded at run time, and whose constructor comes before anything of the program.
 #[test]
 fn plugin() {
