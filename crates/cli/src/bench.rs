@@ -170,8 +170,12 @@ struct PatternsArgs {
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
     /// Who takes part
-    #[arg(long, value_delimiter = ',', value_name = "CONTENDER",
-        default_value = "glibc,std,parking_lot,wakeful,interposed")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "CONTENDER",
+        default_value = "glibc,std,parking_lot,wakeful,interposed"
+    )]
     locks: Vec<String>,
     /// Foreign busy processes beside the program
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]

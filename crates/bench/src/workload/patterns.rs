@@ -61,7 +61,11 @@ pub const PATTERNS: &[(&str, Pattern, &str)] = &[
     ("barrier", Pattern::Barrier, "work, then wait for all: mutex, counter, generation, broadcast"),
     ("uneven", Pattern::Uneven, "the same, with 0 to 2 times the work"),
     ("latch", Pattern::Latch, "one thread starts all others at once and waits until all are done"),
-    ("configuration", Pattern::Configuration, "one thread publishes a version every 100 us; the others take it and work"),
+    (
+        "configuration",
+        Pattern::Configuration,
+        "one thread publishes a version every 100 us; the others take it and work",
+    ),
     ("pool", Pattern::Pool, "one thread puts batches of tasks into one queue; the others work them off"),
     ("queues", Pattern::Queues, "the same, with a queue for each worker"),
     ("pipeline", Pattern::Pipeline, "each thread is a stage; 16 items fit between two"),
