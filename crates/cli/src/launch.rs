@@ -255,7 +255,7 @@ impl Launch {
         let helped = program.obstacle.is_none();
         let openmp = (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image));
         match openmp {
-            Some(OpenMp { path: Err(reason), .. }) if args.openmp == When::Always => return Err(reason),
+            Some(OpenMp { path: Err(reason), .. }) if args.openmp == When::Always => Err(reason),
             openmp => Ok(Self { program, command: args.command, lock, rwlock, view, library, openmp }),
         }
     }

@@ -121,7 +121,7 @@ pub fn this_program() -> Result<PathBuf> {
     }
     // SAFETY: as above.
     let name = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
-    Ok(name.canonicalize().with_context(|| format!("cannot find {}, which this program is", name.display()))?)
+    name.canonicalize().with_context(|| format!("cannot find {}, which this program is", name.display()))
 }
 
 fn beside_us() -> Result<PathBuf> {
