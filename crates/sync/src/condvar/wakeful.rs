@@ -104,7 +104,7 @@ const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
 /// where the partner never comes (it needs this very processor, which no view shows of a thread that was woken and has not run).
 const SPIN_NS: u64 = 40_000;
 /// COST: and under a quota: what a sleep and a wake-up cost. Without any poll, two threads that meet each 10 us lose three quarters of their rounds.
-const SPIN_METERED_NS: u64 = 10_000;
+const SPIN_METERED_NS: u64 = 20_000;
 /// COST: `skip` is counted down where `sequence` is a multiple of this. With 1, two threads that share a processor lose a factor of ten to glibc's, which
 /// just switches between them (0.3 us); with 64 they lose nothing, and two that do not find out after some hundred waits.
 const REST: u32 = 64;

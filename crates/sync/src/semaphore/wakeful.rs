@@ -109,7 +109,7 @@ const SPIN_NS: u64 = 40_000;
 const POLL_NS: u64 = 150;
 const ASK_NS: u64 = 2_000;
 /// COST: how long it polls under a quota, as there.
-const SPIN_METERED_NS: u64 = 10_000;
+const SPIN_METERED_NS: u64 = 20_000;
 /// COST: one wait in so many, by the clock, counts the skips down: as there.
 const REST: u32 = 64;
 
