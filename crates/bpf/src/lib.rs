@@ -29,6 +29,8 @@ use abi::{Arena, MAX_THREADS, Thread};
 #[cfg(feature = "load")]
 pub use admission::{Admission, exists, pidfd};
 use sys::What;
+#[cfg(feature = "load")]
+pub use sys::program_exists;
 
 /// Bytes of the arena with its thread blocks.
 pub const ARENA_SIZE: usize = size_of::<Arena>() + MAX_THREADS * size_of::<Thread>();

@@ -380,8 +380,9 @@ fn ends() {
     let length = std::io::Read::read(&mut hear, &mut text).unwrap();
     let text = std::str::from_utf8(&text[..length]).unwrap();
     let (child, id) = text.trim().split_once(' ').unwrap();
-    assert_ne!(id, "0", "no program was loaded");
-    let exists = || Command::new("bpftool").args(["prog", "show", "id", id]).output().unwrap().status.success();
+    let id = id.parse().unwrap();
+    assert_ne!(id, 0, "no program was loaded");
+    let exists = || bpf::program_exists(id).unwrap();
     assert!(exists());
     // SAFETY: ours.
     unsafe {
