@@ -6,7 +6,7 @@
 //! a time ([`Room`]), and a line that does not fit there is passed over.
 //!
 //! A fraction of a processor counts in two ways. [`Processors::count`] rounds it up: so many threads can be of use. And where the quota is
-//! less than the processors ([`metered`]), nobody spins for the sake of an idle processor: what it spins away others lack.
+//! less than the processors ([`metered`]), an idle processor is not free: what one thread spins away others lack.
 //!
 //! The first look is made when the program starts ([`crate::prepare`]). Then a barrier or a slow path asks for one ([`refresh`]),
 //! once a second at most, or as soon as the processor server says that the partition has changed ([`crate::server`]). A mask

@@ -105,8 +105,6 @@ const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
 /// runs elsewhere finds it awake (2-core virtual machine, 2026). One in vain makes the next 6 x REST waits sleep at once, so the average loss is 0.1 us a wait
 /// where the partner never comes (it needs this very processor, which no view shows of a thread that was woken and has not run).
 const SPIN_NS: u64 = 40_000;
-/// COST: and under a quota: what a sleep and a wake-up cost. Without any poll, two threads that meet each 10 us lose three quarters of their rounds.
-const SPIN_METERED_NS: u64 = 10_000;
 /// COST: `skip` is counted down where `sequence` is a multiple of this. With 1, two threads that share a processor lose a factor of ten to glibc's, which
 /// just switches between them (0.3 us); with 64 they lose nothing, and two that do not find out after some hundred waits.
 const REST: u32 = 64;
@@ -214,8 +212,6 @@ impl<P: Platform> Wakeful<P> {
     fn stand_by(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Step {
         let start = P::now_ns();
         let mut asked = start;
-        // HINT: under a quota the poll is at the expense of our own threads.
-        let limit = if P::metered() { SPIN_METERED_NS } else { SPIN_NS };
         loop {
             let state = self.state.load(Relaxed);
             if state & STANDBY != WAITING {
@@ -224,7 +220,7 @@ impl<P: Platform> Wakeful<P> {
             }
             let now = P::now_ns();
             let late = deadline.is_some_and(P::past);
-            let mut leave = late || now >= start + limit;
+            let mut leave = late || now >= start + SPIN_NS;
             if !leave && now >= asked + ASK_NS {
                 asked = now;
                 leave = !Self::spinning_pays();

@@ -60,7 +60,7 @@
 //!     SAMPLES times more. If one owner has it again, the lock is *hot*: it leaves it and naps (standby) or goes to Q1 (arrival).
 //! W4. If the owner hardly ever has it, or shares itself, the lock is not what the threads wait for: the thread *shares*, that is, it
 //!     takes locks when it finds them free, until it waits for more than a quarter of its time.
-//! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby for SPIN_NS (under a quota ARRIVAL_NS), or has demanded the lock for
+//! W5. The standby sleeps on the word (I5) if the holder does not run, or when it has been the standby for SPIN_NS, or has demanded the lock for
 //!     TURN_NS; of a holder of whom nobody knows whether it runs, for less, as in W1.
 //! W6. After its patience (PATIENCE_NS; TURN_NS if others sleep in line), and again whenever that was
 //!     rescinded, it stores the oldest sleeper in OLDEST of the newest and sets HANDOFF; after twice that, if the holder does not run and it is not W8: a demand from a sleeper leaves the lock idle until it is awake.
@@ -621,13 +621,11 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     fn stand_by(&self, word: u32, waiter: &mut Waiter<P>, state: RunState, now: u64) {
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
         let dark = state == RunState::Unknown;
-        // HINT: too short, the standby sleeps where it might have spun; too long, it spends time of which there is little.
-        let spin = if P::metered() { ARRIVAL_NS } else { SPIN_NS };
         let limit = match state {
-            RunState::Unknown => in_the_dark::<P>(waiter.me, STANDBY_VAIN, spin),
+            RunState::Unknown => in_the_dark::<P>(waiter.me, STANDBY_VAIN, SPIN_NS),
             // It demands the lock before.
             _ if waiter.awake => TURN_NS,
-            _ => spin,
+            _ => SPIN_NS,
         };
         let waited = now.saturating_sub(waiter.since);
         let patience = if word & NEWEST == 0 { PATIENCE_NS } else { TURN_NS };

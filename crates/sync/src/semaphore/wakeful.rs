@@ -108,8 +108,6 @@ const AHEAD: u32 = 4;
 const SPIN_NS: u64 = 40_000;
 const POLL_NS: u64 = 150;
 const ASK_NS: u64 = 2_000;
-/// COST: how long it polls under a quota, as there.
-const SPIN_METERED_NS: u64 = 10_000;
 /// COST: one wait in so many, by the clock, counts the skips down: as there.
 const REST: u32 = 64;
 
@@ -338,8 +336,6 @@ impl<P: Platform> Wakeful<P> {
     #[inline(never)]
     fn poll(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Option<Step> {
         let start = P::now_ns();
-        // HINT: under a quota the poll is at the expense of our own threads.
-        let limit = if P::metered() { SPIN_METERED_NS } else { SPIN_NS };
         let (mut now, mut asked) = (start, start);
         loop {
             let state = self.state.load(Relaxed);
@@ -352,7 +348,7 @@ impl<P: Platform> Wakeful<P> {
                 }
                 continue;
             }
-            let mut leave = now >= start + limit;
+            let mut leave = now >= start + SPIN_NS;
             if !leave && now >= asked + ASK_NS {
                 asked = now;
                 leave = P::higher_preempted(Priority::LockWaiter);
