@@ -11,7 +11,8 @@
 //! `__kmpc_sections_init`, `__kmpc_next_section`, `__kmpc_end_sections`, `__kmpc_barrier_master*`, `__kmpc_end_barrier_master`,
 //! `__kmpc_for_collapsed_init`, `__kmpc_calc_original_ivs_rectang`, `__kmpc_process_loop_nest_rectang`, `__kmpc_push_num_threads_list*`,
 //! `__kmpc_pop_num_threads`, `__kmpc_pause_resource`, `__kmpc_get_taskid`, `__kmpc_get_parent_taskid`, `__kmpc_invoke_task_func`,
-//! `__kmpc_task_get_*`; and, for offloading: `__kmpc_omp_has_task_team`, `__kmpc_omp_get_target_async_handle_ptr`.
+//! `__kmpc_task_get_*`; and, for offloading: `__kmpc_omp_has_task_team`,
+//! `__kmpc_omp_get_target_async_handle_ptr`.
 
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case)] // LLVM's names
