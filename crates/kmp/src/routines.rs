@@ -98,7 +98,8 @@ unused! {
 /// What was set; below 0: nothing.
 static BLOCKTIME: AtomicI32 = AtomicI32::new(-1);
 
-/// Milliseconds for which who waits is to spin. They are kept for who asks, and waiting goes by the processors that there are.
+/// Milliseconds for which who waits is to spin. They are kept for who asks, and waiting goes by the
+/// processors that there are.
 #[unsafe(no_mangle)]
 extern "C" fn kmp_set_blocktime(milliseconds: c_int) {
     BLOCKTIME.store(milliseconds.max(0), Relaxed);

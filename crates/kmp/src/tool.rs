@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools (OpenMP 5.1, chapter 4): there is no interface for them. Who brings one is told so, instead of waiting for its calls in vain.
+//! Tools (OpenMP 5.1, chapter 4): there is no interface for them. Who brings one is told so, instead of
+//! waiting for its calls in vain.
 
 use std::ffi::{c_int, c_void};
 

@@ -116,7 +116,8 @@ fn explicit(text: &str, usable: &[u32]) -> Option<Vec<Place>> {
     (!there.is_empty()).then_some(there)
 }
 
-/// `GOMP_CPU_AFFINITY`, a place for each: `0 3 5-9:2`, also with commas between. Those that are not usable are left out.
+/// `GOMP_CPU_AFFINITY`, a place for each: `0 3 5-9:2`, also with commas between. Those that are not usable
+/// are left out.
 pub fn processors(text: &str) -> Option<Vec<Place>> {
     let usable = usable();
     let mut all = Vec::new();

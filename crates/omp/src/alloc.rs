@@ -162,7 +162,8 @@ unsafe fn free(memory: *mut c_void) {
     }
 }
 
-/// For a variable of a directive or clause `allocate`, which has to be somewhere (OpenMP 5.1, section 2.13.3).
+/// For a variable of a directive or clause `allocate`, which has to be somewhere (OpenMP 5.1, section
+/// 2.13.3).
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_alloc(align: usize, size: usize, allocator: usize) -> *mut c_void {
     let block = block(align, size, allocator, false);

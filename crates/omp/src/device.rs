@@ -33,7 +33,8 @@ fn here_instead(device: c_int) {
     }
 }
 
-/// Runs a target region as an initial task would: in a team of its own, with the program's variables. `limit` is the clause's, or 0.
+/// Runs a target region as an initial task would: in a team of its own, with the program's variables. `limit`
+/// is the clause's, or 0.
 ///
 /// # Safety
 /// `function` may be called with `data`.
@@ -128,7 +129,8 @@ impl Region {
     }
 }
 
-/// `thread_limit` among a construct's arguments: words with an identification, the value in their upper half or in the word after it.
+/// `thread_limit` among a construct's arguments: words with an identification, the value in their upper half
+/// or in the word after it.
 ///
 /// # Safety
 /// The compiler's list, with a null at its end, or null.

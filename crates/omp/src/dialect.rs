@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For whose runtime the library stands: libgomp, or with the crate `kmp` LLVM's libomp. Where the standard leaves room, programs get what they have there.
+//! For whose runtime the library stands: libgomp, or with the crate `kmp` LLVM's libomp. Where the standard
+//! leaves room, programs get what they have there.
 
 unsafe extern "C" {
     safe fn wakeful_is_llvm() -> bool;

@@ -38,7 +38,8 @@ impl Kind {
 }
 
 impl Kind {
-    /// The chunk of a task's variable, from that which is asked for. Only a static schedule may be without, and LLVM's runtime gives `auto` none.
+    /// The chunk of a task's variable, from that which is asked for. Only a static schedule may be without,
+    /// and LLVM's runtime gives `auto` none.
     pub fn chunk(self, wanted: Option<i32>) -> i32 {
         match (self, wanted) {
             (Self::Static, wanted) => wanted.unwrap_or(0).max(0),
@@ -92,7 +93,8 @@ pub const MOST_LEVELS: u32 = 255;
 /// Threads of a team at most: the barrier has room for 12,287 parties, and tasks need one.
 pub const MOST_THREADS: u32 = 8192;
 
-/// `omp_invalid_device`: what is meant where no number is given, and only devices other than the host will do.
+/// `omp_invalid_device`: what is meant where no number is given, and only devices other than the host will
+/// do.
 const NO_DEVICE: i32 = -4;
 
 /// The variables of the program.

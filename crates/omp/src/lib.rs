@@ -9,8 +9,8 @@
 //! **What is here** is what gcc emits for OpenMP 4.5 and for much of 5.1, on the host. There are no devices; target
 //! regions run here, which is said once. What is not here is no symbol of the library: the dynamic linker names it.
 //!
-//! **Rules.** A panic aborts. Nothing is printed but what OpenMP's environment variables ask for, mistakes in these, what ends the program, and, once,
-//! what would have ended it on the compiler's own runtime.
+//! **Rules.** A panic aborts. Nothing is printed but what OpenMP's environment variables ask for, mistakes in
+//! these, what ends the program, and, once, what would have ended it on the compiler's own runtime.
 //! Regions allocate when a team grows, loops that wait for each other and tasks always, all else never.
 
 #![cfg(target_os = "linux")]

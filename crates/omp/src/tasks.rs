@@ -118,7 +118,8 @@ pub struct Group {
     /// Tasks that are not done.
     tasks: AtomicU32,
     cancelled: AtomicBool,
-    /// It is there for the reductions of a worksharing construct, and so is cancelled with the group around it.
+    /// It is there for the reductions of a worksharing construct, and so is cancelled with the group around
+    /// it.
     workshares: Cell<bool>,
     pub reductions: Cell<*mut usize>,
     /// What LLVM's interface keeps of the same.
@@ -644,8 +645,8 @@ impl Dependence {
         unsafe {
             let at = |index: usize| (*list.add(index)).addr();
             // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are written, are
-            // written in any order, and are read; the rest are objects of two words, address and kind. A list of 4.0 whose
-            // iterators have no values has nothing after its two zeros.
+            // written in any order, and are read; the rest are objects of two words, address and kind.
+            // A list of 4.0 whose iterators have no values has nothing after its two zeros.
             let (count, written, read, first) = match (at(0), at(1)) {
                 (0, 0) => return Vec::new(),
                 (0, count) => (count, at(2) + at(3), at(4), 5),
@@ -1025,7 +1026,8 @@ pub fn are_cancelled(thread: &Thread) -> bool {
 pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: &[Dependence]) -> bool {
     let team = thread.team();
     let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size() && settings().throttles;
-    // Who is alone does not wait for a predecessor: it may have an event, which the current task fulfils later.
+    // Who is alone does not wait for a predecessor: it may have an event, which the current task fulfils
+    // later.
     let alone = team.size() == 1 && !has_event;
     thread.task().is_final() || many || alone && !thread.task().would_wait(dependences)
 }

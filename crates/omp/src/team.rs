@@ -755,7 +755,8 @@ unsafe fn begin_with(
         team.primary.set((thread.location.place(), thread.location.partition()));
     }
     if settings().display_affinity {
-        // Again only where it may be news (OpenMP 5.1, section 6.14). libgomp says nothing of teams of one, and all of a region inside of another.
+        // Again only where it may be news (OpenMP 5.1, section 6.14). libgomp says nothing of teams of one,
+        // and all of a region inside of another.
         let now = Some((level, size, team.bind.get(), team.primary.get()));
         team.displays.set(match is_llvm() {
             true => thread.displayed.replace(now) != now,

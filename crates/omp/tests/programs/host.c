@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Target constructs that are for the host, with OMP_TARGET_OFFLOAD=mandatory; with an argument, one that is not.
+// Target constructs that are for the host, with OMP_TARGET_OFFLOAD=mandatory; with an argument, one that is
+// not.
 #include "check.h"
 
 int main(int count, char **arguments)

@@ -90,7 +90,8 @@ static void once(int total)
     }
 TYPES(LOOPS)
 
-// Loops for vectors: all chunks but the last are multiples of their width, by which the program may count on without a look at the end.
+// Loops for vectors: all chunks but the last are multiples of their width, by which the program may count on
+// without a look at the end.
 enum { BALANCED = 45, GUIDED_SIMD = 46, RUNTIME_SIMD = 47, WIDTH = 4 };
 
 static void vectors(int kind, int total, int multiple)

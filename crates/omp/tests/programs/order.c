@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Tasks that follow others: lists of no entries, predecessors that an event completes, groups that are cancelled with a loop inside.
+// Tasks that follow others: lists of no entries, predecessors that an event completes, groups that are
+// cancelled with a loop inside.
 #include "check.h"
 
 // A predecessor is complete when this thread says so, which comes to that after the construct.

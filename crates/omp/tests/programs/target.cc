@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What a target region has of its own: copies, a team, a limit; and tasks that it waits for, or that wait for it.
+// What a target region has of its own: copies, a team, a limit; and tasks that it waits for, or that wait for
+// it.
 #include "check.h"
 
 struct Record {

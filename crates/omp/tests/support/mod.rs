@@ -65,7 +65,8 @@ impl Toolchain {
         program
     }
 
-    /// Runs a program on both runtimes, with settings that all compilers' runtimes know, and `more`: it says the same.
+    /// Runs a program on both runtimes, with settings that all compilers' runtimes know, and `more`: it says
+    /// the same.
     #[allow(dead_code)] // not used by each test program
     pub fn agrees(&self, name: &str, more: &[&[(&str, &str)]]) {
         let known: &[&[(&str, &str)]] = &[
