@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two commands of bpf(2) that are needed after loading: a system call each, and nothing else.
+//! The commands of bpf(2) that are needed beside loading: a system call each, and nothing else.
 
 use std::io;
 use std::os::fd::RawFd;
+#[cfg(feature = "load")]
+use std::os::fd::{FromRawFd, OwnedFd};
 
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
+#[cfg(feature = "load")]
+const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 
 /// The `test` member of `union bpf_attr`.
@@ -37,10 +41,10 @@ struct Info {
     info: u64,
 }
 
-fn bpf<T>(command: libc::c_long, attribute: &mut T) -> io::Result<()> {
+fn bpf<T>(command: libc::c_long, attribute: &mut T) -> io::Result<RawFd> {
     // SAFETY: the callers pass the attribute of the command, with pointers to live memory of the sizes they state.
     match unsafe { libc::syscall(libc::SYS_bpf, command, attribute, size_of::<T>()) } {
-        0.. => Ok(()),
+        result @ 0.. => Ok(result as RawFd),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -53,7 +57,7 @@ pub fn run(program: RawFd, mut context: [u32; 2]) -> Option<u32> {
         ctx_in: context.as_mut_ptr().expose_provenance() as u64,
         ..TestRun::default()
     };
-    bpf(BPF_PROG_TEST_RUN, &mut attribute).ok().map(|()| attribute.retval)
+    bpf(BPF_PROG_TEST_RUN, &mut attribute).ok().map(|_| attribute.retval)
 }
 
 /// What a descriptor stands for.
@@ -76,6 +80,21 @@ pub fn verified(fd: RawFd) -> io::Result<u32> {
         Info { fd: fd as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr().expose_provenance() as u64 };
     bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attribute)?;
     Ok(info[AT])
+}
+
+/// Whether the kernel has a program of this id. Needs CAP_SYS_ADMIN, or CAP_BPF from Linux 5.8 on.
+#[cfg(feature = "load")]
+pub fn program_exists(id: u32) -> io::Result<bool> {
+    // The start of `union bpf_attr` for this command: the id, a word that it does not use, flags.
+    match bpf(BPF_PROG_GET_FD_BY_ID, &mut [id, 0, 0]) {
+        Ok(descriptor) => {
+            // SAFETY: the kernel has just opened it for us, and nobody else knows it.
+            drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+            Ok(true)
+        }
+        Err(problem) if problem.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(problem) => Err(problem),
+    }
 }
 
 /// The kernel's id of what the descriptor stands for, which must be a `what`.

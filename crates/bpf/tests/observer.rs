@@ -261,15 +261,24 @@ fn root_refuses_descriptors_that_are_something_else() {
     assert!(matches!(Observer::take_over(format!("{fd} {rest}").parse().unwrap()), Err(Error::Gone(_))));
 }
 
+/// A forked child that ends with this value, also where the test fails.
+struct Killed(libc::pid_t);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // SAFETY: the child is ours and was not waited for.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
 #[test]
 fn root_leaves_nothing_behind() {
     if !root() {
         return;
     }
-    let exists = |id: &str| {
-        let output = Command::new("bpftool").args(["prog", "show", "id", id]).output().expect("bpftool");
-        output.status.success()
-    };
     let mut ends = [0; 2];
     // SAFETY: the array has room for two.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
@@ -285,20 +294,17 @@ fn root_leaves_nothing_behind() {
             libc::_exit(0);
         }
     }
+    let child = Killed(child);
     let mut text = [0u8; 128];
     // SAFETY: the buffer is as long as stated.
     let length = unsafe { libc::read(ends[0], text.as_mut_ptr().cast(), text.len()) };
     let text = std::str::from_utf8(&text[..length as usize]).unwrap();
-    let id = text.split(' ').nth(3).expect("the id of the enrolling program");
-    assert!(exists(id), "the child's program was not seen");
-    // SAFETY: the child is ours.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
-    }
+    let id = text.split(' ').nth(3).and_then(|id| id.parse().ok()).expect("the id of the enrolling program");
+    assert!(bpf::program_exists(id).unwrap(), "the child's program was not seen");
+    drop(child);
     eventually("the killed child's program is gone", || {
         std::thread::sleep(Duration::from_millis(20));
-        !exists(id)
+        !bpf::program_exists(id).unwrap()
     });
 }
 

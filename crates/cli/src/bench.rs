@@ -584,7 +584,7 @@ fn measure(
     }
     for (index, contender) in contenders.iter().enumerate() {
         if let Some(path) = &contender.preload {
-            program::exports(path, b"").with_context(|| format!("`{contender}`: cannot preload {}", path.display()))?;
+            program::library(path).with_context(|| format!("`{contender}`: cannot preload {}", path.display()))?;
         }
         if contenders[..index].contains(contender) {
             bail!("`{contender}` takes part twice");

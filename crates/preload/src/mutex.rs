@@ -325,14 +325,12 @@ impl Mutex {
 pub unsafe fn unlock_to_wait(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: as promised.
     let mutex = unsafe { Mutex::from(mutex) };
-    if mutex.kind() == Kind::Theirs {
-        return mutex.unlock();
-    }
+    // Also of the C library's, which itself counts who holds it, and in its own wait who will hold it again.
     mutex.users.fetch_add(1, Relaxed);
     let error = mutex.unlock();
     if error != 0 {
         mutex.users.fetch_sub(1, Relaxed);
-    } else if choice::algorithm().is_none() {
+    } else if mutex.kind() != Kind::Theirs && choice::algorithm().is_none() {
         mutex.lock.leaving();
     }
     error
@@ -346,9 +344,7 @@ pub unsafe fn lock_after_wait(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: as promised.
     let mutex = unsafe { Mutex::from(mutex) };
     let error = mutex.lock();
-    if mutex.kind() != Kind::Theirs {
-        mutex.users.fetch_sub(1, Relaxed);
-    }
+    mutex.users.fetch_sub(1, Relaxed);
     error
 }
 

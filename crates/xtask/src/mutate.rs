@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -32,9 +33,12 @@ pub struct Options {
     /// Try survivors again with WAKEFUL_LONG=1; takes hours
     #[arg(long)]
     long: bool,
-    /// Start no further mutant after this many seconds; says how many are left
+    /// Start no further mutant this many seconds after building; says how many are left
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
+    /// Run at least this many mutants, or all there are, however long that takes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    least: usize,
     /// Run this many tests at once [default: one a processor]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -64,19 +68,21 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
     let target = std::env::current_exe()?.ancestors().nth(2).context("not in a target directory")?.to_owned();
     eprintln!("building a copy of crates/sync in which each ordering can be replaced");
     let programs = build(&root, &target, &sources)?;
+    let built = start.elapsed();
     let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let tests = measure(&programs, &target, jobs)?;
-    eprintln!("{} mutants, {} tests, {:.0} s so far", mutants.len(), tests.len(), start.elapsed().as_secs_f64());
+    let (built, so_far) = (built.as_secs_f64(), start.elapsed().as_secs_f64());
+    eprintln!("{} mutants, {} tests; building took {built:.0} s of {so_far:.0}", mutants.len(), tests.len());
 
-    let end = options.within.map(|seconds| start + Duration::from_secs(seconds));
+    let end = options.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let kills = Mutex::new(HashMap::new());
-    // The cheap ones first, so that a short run sees most of them.
-    let mut order: Vec<usize> = (0..mutants.len()).collect();
-    let cost = |mutant: &Mutant| -> Duration { tests.iter().filter(|test| test.reaches(mutant)).map(|t| t.took).sum() };
-    order.sort_by_key(|&index| cost(&mutants[index]));
-    let done = Mutex::new(0);
+    let (changed, turn) = (changed_files(&root), turn(&root));
+    let files: Vec<&str> = mutants.iter().map(|mutant| mutant.site.file.as_str()).collect();
+    let order = in_turn(&files, &changed, turn);
+    let (begun, done) = (AtomicUsize::new(0), Mutex::new(0));
     let verdicts = in_parallel(jobs, &order, |&index| {
-        if end.is_some_and(|end| Instant::now() >= end) {
+        let before = begun.fetch_add(1, Relaxed);
+        if before >= options.least && end.is_some_and(|end| Instant::now() >= end) {
             return Ok(Verdict::NotRun);
         }
         let mutant = &mutants[index];
@@ -93,6 +99,45 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
     results.sort_by_key(|&(index, _)| index);
     let results: Vec<_> = results.into_iter().map(|(index, verdict)| (&mutants[index], verdict)).collect();
     Ok(report(&results, &explained, &options.file, start.elapsed()))
+}
+
+/// The files of `crates/sync/src` that changed lately, the newest first: without a commit, and in the last commits that changed any.
+/// Empty where git cannot tell.
+fn changed_files(root: &Path) -> Vec<String> {
+    const COMMITS: &str = "-n10";
+    let sources = ["--", "crates/sync/src"];
+    let mut text = git(root, &[&["diff", "--name-only", "HEAD"], &sources[..]].concat());
+    text += &git(root, &[&["log", COMMITS, "--format=", "--name-only"], &sources[..]].concat());
+    text.lines().filter_map(|line| line.strip_prefix("crates/sync/src/")).map(str::to_owned).collect()
+}
+
+/// A number that differs from commit to commit, and is always the same for one.
+fn turn(root: &Path) -> usize {
+    let hash = git(root, &["rev-parse", "HEAD"]);
+    hash.get(..8).and_then(|digits| usize::from_str_radix(digits, 16).ok()).unwrap_or(0)
+}
+
+/// What git prints; nothing where it fails.
+fn git(root: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git").arg("-C").arg(root).args(arguments).stdin(Stdio::null()).output();
+    output
+        .ok()
+        .filter(|output| output.status.success())
+        .map_or_else(String::new, |output| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// In which order mutants run that stand in these files: those of changed files first, then the others, which a run without
+/// time for all begins at another one each `turn`.
+fn in_turn(files: &[&str], changed: &[String], turn: usize) -> Vec<usize> {
+    let rank = |&index: &usize| changed.iter().position(|file| file == files[index]);
+    let (mut first, mut rest): (Vec<_>, Vec<_>) = (0..files.len()).partition(|index| rank(index).is_some());
+    first.sort_by_key(rank);
+    if !rest.is_empty() {
+        let middle = turn % rest.len();
+        rest.rotate_left(middle);
+    }
+    first.extend(rest);
+    first
 }
 
 // --- the source, and its copy ----------------------------------------------------------------------------------------
@@ -351,14 +396,12 @@ fn try_all(mutant: &Mutant, tests: &[Test], kills: &Mutex<HashMap<String, u32>>,
 
 /// Runs `work` on each item, some at a time; results in the order of the items.
 fn in_parallel<T: Sync, R: Send>(jobs: usize, items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
+    let next = AtomicUsize::new(0);
     let results: Vec<_> = items.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                while let Some(at) =
-                    Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).filter(|&at| at < items.len())
-                {
+                while let Some(at) = Some(next.fetch_add(1, Relaxed)).filter(|&at| at < items.len()) {
                     *results[at].lock().unwrap() = Some(work(&items[at]));
                 }
             });
@@ -418,6 +461,7 @@ fn judge<'a>(
     let mut counts = BTreeMap::new();
     let mut problems = Vec::new();
     let mut used = HashSet::new();
+    let mut ran = 0;
     for (mutant, verdict) in results {
         let explanation = explained.find(mutant);
         used.extend(explanation.map(|(number, _)| number));
@@ -435,8 +479,12 @@ fn judge<'a>(
             (Verdict::TimedOut(_), _) => ("timed out", Some(verdict.name())),
             (Verdict::NotRun, _) => ("not run", None),
         };
+        ran += usize::from(*verdict != Verdict::NotRun);
         *counts.entry(kind).or_insert(0) += 1;
         problems.extend(problem.map(|problem| format!("{} {}: {problem}", mutant.site, mutant.arrow())));
+    }
+    if ran == 0 {
+        problems.push("no mutant ran, so nothing is shown: give it more time".to_owned());
     }
     for (number, survivor) in explained.survivor.iter().enumerate() {
         if survivor.file.contains(file) && !used.contains(&number) {
@@ -514,6 +562,22 @@ mod tests {
             let (_, problems) = judged(EXPLAINED, Verdict::Survived, verdict.clone());
             assert_eq!(problems, [format!("a.rs:14 unlock: store Release -> Relaxed: {}", verdict.name())]);
         }
+    }
+
+    #[test]
+    fn a_run_of_no_mutant_is_a_problem() {
+        let (_, problems) = judged("", Verdict::NotRun, Verdict::NotRun);
+        assert!(problems[0].contains("no mutant ran"), "{problems:?}");
+        assert!(judged("", Verdict::NotRun, caught()).1.is_empty());
+    }
+
+    #[test]
+    fn changed_files_come_first_and_the_others_take_turns() {
+        let (files, changed) = (["a", "b", "b", "c", "d"], ["d", "b"].map(str::to_owned));
+        assert_eq!(in_turn(&files, &changed, 0), [4, 1, 2, 0, 3]);
+        assert_eq!(in_turn(&files, &changed, 3), [4, 1, 2, 3, 0]);
+        assert_eq!(in_turn(&files, &[], 7), [2, 3, 4, 0, 1]);
+        assert!(in_turn(&[], &changed, 7).is_empty());
     }
 
     #[test]
