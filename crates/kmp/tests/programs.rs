@@ -2,6 +2,7 @@
 //! The conformance table with clang: the programs of the crate `omp`, and those here that are about what clang emits and gcc does not. Most pass
 //! on LLVM's runtime as well, which is checked; of others it is said where they stand.
 
+mod reached;
 #[path = "../../omp/tests/support/mod.rs"]
 mod support;
 
@@ -13,7 +14,7 @@ use std::process::Command;
 
 use support::{Toolchain, command, run};
 
-static CLANG: Toolchain = Toolchain::new("clang-19", "clang++-19", "wakeful-kmp", "libwakeful_omp.so");
+static CLANG: Toolchain = Toolchain::new("clang-19", "clang++-19", "wakeful-kmp", "libgomp_wakeful.so");
 
 /// Runs a program of the table.
 fn conforms(name: &str, settings: &[(&str, &str)]) {

@@ -122,9 +122,14 @@ pub struct Settings {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The program's variables, read from the environment when the first is wanted.
+/// The program's variables, read from the environment when the first is wanted, and shown then if that is asked for. Most programs into which
+/// the library is preloaded want none; and a Python program sets them before it loads what uses them.
 pub fn settings() -> &'static Settings {
-    SETTINGS.get_or_init(Settings::read)
+    SETTINGS.get_or_init(|| {
+        let settings = Settings::read();
+        settings.display_if_asked();
+        settings
+    })
 }
 
 /// The value of an environment variable, without spaces around it; `None` where it is empty.
@@ -363,15 +368,14 @@ impl Settings {
         }
         eprintln!("OPENMP DISPLAY ENVIRONMENT END");
     }
-}
 
-/// What happens when the program starts: the environment is read while nobody changes it, and shown if that is asked for.
-pub fn prepare() {
-    let settings = settings();
-    let verbose = parsed("OMP_DISPLAY_ENV", "true, false or verbose", |text| {
-        boolean(text).map(|show| (show, false)).or(text.eq_ignore_ascii_case("verbose").then_some((true, true)))
-    });
-    if let Some((true, verbose)) = verbose {
-        settings.display(verbose);
+    /// What `OMP_DISPLAY_ENV` asks for.
+    fn display_if_asked(&self) {
+        let verbose = parsed("OMP_DISPLAY_ENV", "true, false or verbose", |text| {
+            boolean(text).map(|show| (show, false)).or(text.eq_ignore_ascii_case("verbose").then_some((true, true)))
+        });
+        if let Some((true, verbose)) = verbose {
+            self.display(verbose);
+        }
     }
 }

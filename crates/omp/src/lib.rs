@@ -40,8 +40,7 @@ extern "C" fn wakeful_omp_version() -> *const core::ffi::c_char {
 }
 
 extern "C" fn constructor() {
-    linux::prepare();
-    icv::prepare();
+    linux::inherit();
 }
 
 #[used]

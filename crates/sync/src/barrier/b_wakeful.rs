@@ -53,7 +53,7 @@
 //! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
 //! | shared | spin, yield rarely, keep apart | the processor time of four times [`FIRST_MS`] was all | 0 |
 //!
-//! Shared is for a processor for each, where [`Platform::running_on`] says which that is.
+//! Shared is for a processor for each, where [`Platform::running_on`] says which that is and no quota makes its time dear.
 //!
 //! # Invariants
 //!
@@ -114,6 +114,8 @@
 //! Waking one sleeper, which wakes the next: as many wake-ups as a broadcast, each with a system call of its own.
 //! `sched_yield` after a spin by everybody: with more threads than processors the spin is lost (48 against 11 us a
 //! round with 16 threads on 2 processors; a round of 1 us of work; the machine of the README).
+//! Under a quota, polls that are shorter or left out in mutex, condition variable and semaphore: two threads that meet each 10 us lose up to three
+//! quarters of their rounds, and phases of 200 us gain nothing. Those polls are short, and in vain they become rare by themselves.
 //! To sleep, as above, with a processor for each: 50 us a round on two processors, 1.7 on one, against 0.6 of two that spin at the same time (two threads,
 //! two foreign busy processes on 2 processors); what they lose while they run at different times ends with the first yield.
 //! To look for another home where this one is shared with another program: 13 us a round instead of 9 (8 threads, one foreign busy process).
@@ -525,7 +527,7 @@ impl<P: Platform> BWakeful<P> {
             self.gather();
             return sleep();
         }
-        if enough && mood & !TOGETHER != 0 {
+        if enough && mood & !TOGETHER != 0 && Self::may_persist() {
             return self.persist(done, sleep);
         }
         if mood & TOGETHER != 0 {
@@ -555,7 +557,10 @@ impl<P: Platform> BWakeful<P> {
                 return;
             }
             if now - began > PATIENCE_NS {
-                return match enough && (self.judge(now) == Verdict::Unknown || self.mood.load(Relaxed) & TRIAL != 0) {
+                return match enough
+                    && Self::may_persist()
+                    && (self.judge(now) == Verdict::Unknown || self.mood.load(Relaxed) & TRIAL != 0)
+                {
                     true => self.persist(done, sleep),
                     false => sleep(),
                 };
@@ -567,6 +572,11 @@ impl<P: Platform> BWakeful<P> {
                 return;
             }
         }
+    }
+
+    /// HINT: may a thread spend a processor's time for as long as it takes? Under a quota others of ours lack what it spends.
+    fn may_persist() -> bool {
+        !P::metered()
     }
 
     /// There is a processor for each of us, and somebody else seems to use some of them too. The others run again when his slice
@@ -649,7 +659,8 @@ impl<P: Platform> BWakeful<P> {
                 None => {}
             }
         };
-        if mood & (ASLEEP | TRIAL) != 0 && enough && P::running_on().is_some() {
+        let shared = enough && P::running_on().is_some() && Self::may_persist();
+        if mood & (ASLEEP | TRIAL) != 0 && shared {
             begin(SHARED);
         } else if mood & ASLEEP != 0 {
             let look = if failures == 0 { REST_MS } else { LOOK_MS };
@@ -690,7 +701,7 @@ impl<P: Platform> BWakeful<P> {
             self.mood.store(
                 match foreign {
                     false => 0,
-                    true if enough && P::running_on().is_some() => SHARED,
+                    true if shared => SHARED,
                     true if enough => TRIAL | (LEAST_RATE * RATE) | (successes * SUCCESS),
                     true => ASLEEP | (successes * SUCCESS),
                 },
