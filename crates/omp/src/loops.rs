@@ -10,12 +10,15 @@ use std::ffi::{c_long, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
+use linux::Linux;
+use platform::Platform;
+
 use crate::icv::{Kind, MONOTONIC};
 use crate::reductions;
 use crate::tasks;
 use crate::team::{Function, Member, SHARES, Team, begin, end};
 use crate::thread::{Thread, me};
-use crate::wait::{Event, briefly};
+use crate::wait::{Event, briefly, yielding};
 
 /// A loop as the program has it.
 #[derive(Clone, Copy, PartialEq)]
@@ -150,11 +153,15 @@ pub struct Share {
     /// The first iteration whose ordered region is not over.
     ordered: AtomicU64,
     pub changed: Event,
+    /// Of those who wait for their turn in the order, by it: who passes it on wakes nobody else.
+    turns: [Event; TURNS],
     doacross: AtomicPtr<Doacross>,
     pub reductions: AtomicPtr<usize>,
     pub memory: AtomicPtr<c_void>,
 }
 
+/// COST: turns that have an event of their own; with more waiters than that some are woken for nothing.
+const TURNS: usize = 8;
 const MADE: u32 = 1;
 const READY: u32 = 2;
 const TURN: u32 = 4;
@@ -167,6 +174,7 @@ impl Share {
             next: AtomicU64::new(0),
             ordered: AtomicU64::new(0),
             changed: Event::default(),
+            turns: Default::default(),
             doacross: AtomicPtr::default(),
             reductions: AtomicPtr::default(),
             memory: AtomicPtr::default(),
@@ -350,8 +358,12 @@ impl Loop {
     /// Waits for its turn in the order of iterations.
     fn await_turn(&self) {
         if let Some(share) = self.share() {
+            let first = self.first.get();
             // ORDER: Acquire, pairs with `yield_turn`: ordered regions come one after another.
-            share.changed.wait_until(|| share.ordered.load(Acquire) == self.first.get());
+            let is_ours = || share.ordered.load(Acquire) == first;
+            if !(me().team().size() > Linux::processors() && yielding(is_ours)) {
+                self.turn(share, first).wait_until(is_ours);
+            }
         }
     }
 
@@ -363,8 +375,14 @@ impl Loop {
             self.await_turn();
             // ORDER: Release, pairs with `await_turn`.
             share.ordered.store(self.last.get(), Release);
-            share.changed.notify();
+            self.turn(share, self.last.get()).notify();
         }
+    }
+
+    /// Of the member whose iterations begin with this one.
+    fn turn<'a>(&self, share: &'a Share, first: u64) -> &'a Event {
+        let chunk = self.shape.get().map_or(1, |shape| shape.chunk.max(1));
+        &share.turns[(first / chunk) as usize % TURNS]
     }
 
     /// What it was in is made anew.

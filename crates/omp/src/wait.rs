@@ -12,6 +12,8 @@ use sync::wait::{Informing, Waiting};
 const LOOK_PAUSES: u32 = 64;
 /// COST: yields, of 300 ns where nobody takes them, before a waiter sleeps: a third of what that costs.
 const YIELDS: u32 = 8;
+/// COST: yields for a turn that goes round the team: who sleeps and is woken takes some 10 us.
+const TURN_YIELDS: u32 = 64;
 /// COST: ns; a yield that takes longer has been to the benefit of another program, which costs a slice: the barrier's number.
 const LONG_NS: u64 = 200_000;
 /// COST: ns for which nobody yields after that.
@@ -63,6 +65,13 @@ fn awake(done: &impl Fn() -> bool) -> bool {
         }
     }
     done()
+}
+
+/// Yields to those of the program's threads for whom it is, where there are more of them than processors; false
+/// if that was in vain.
+pub fn yielding(done: impl Fn() -> bool) -> bool {
+    let most = if is_passive() { 0 } else { TURN_YIELDS };
+    (0..most).any(|_| done() || !yields_to_us()) && done()
 }
 
 /// Waits for what takes another thread some instructions, of which it may be preempted.
