@@ -207,8 +207,8 @@ absent! {
     __kmpc_get_ompt_callbacks __kmpc_get_parent_taskid __kmpc_get_taskid __kmpc_get_timestamp
     __kmpc_get_uid_from_device __kmpc_getenv_device __kmpc_invoke_task_func __kmpc_next_section
     __kmpc_omp_get_target_async_handle_ptr __kmpc_omp_has_task_team __kmpc_pause_resource
-    __kmpc_pop_num_threads __kmpc_process_loop_nest_rectang __kmpc_proxy_task_completed
-    __kmpc_proxy_task_completed_ooo __kmpc_push_num_threads_list __kmpc_push_num_threads_list_strict
+    __kmpc_pop_num_threads __kmpc_process_loop_nest_rectang
+    __kmpc_push_num_threads_list __kmpc_push_num_threads_list_strict
     __kmpc_sections_init __kmpc_set_device_trait __kmpc_task_get_depnode __kmpc_task_get_successors
     __kmpc_threadprivate_register_vec acc_async_test acc_async_test_all acc_async_test_all_h_
     acc_async_test_h_ acc_async_wait acc_async_wait_all acc_attach acc_attach_async acc_copyin
@@ -253,7 +253,7 @@ absent! {
     kmpc_aligned_malloc kmpc_calloc kmpc_free kmpc_get_affinity_mask_proc kmpc_malloc kmpc_realloc
     kmpc_set_affinity_mask_proc kmpc_set_blocktime kmpc_set_defaults kmpc_set_disp_num_buffers
     kmpc_set_library kmpc_set_stacksize kmpc_set_stacksize_s kmpc_unset_affinity_mask_proc
-    omp_ancestor_is_free_agent omp_ancestor_is_free_agent_ omp_control_tool omp_control_tool_
+    omp_ancestor_is_free_agent omp_ancestor_is_free_agent_ 
     omp_get_device_allocator omp_get_device_allocator_ omp_get_device_and_host_allocator
     omp_get_device_and_host_allocator_ omp_get_device_and_host_memspace omp_get_device_and_host_memspace_
     omp_get_device_from_uid omp_get_device_from_uid_ omp_get_device_memspace omp_get_device_memspace_
