@@ -36,10 +36,11 @@ fn a_notification_without_waiters_is_not_remembered() {
 /// A notification under the waiters' mutex is delivered when that is released, whatever the notifier does until then.
 #[test]
 fn a_notification_under_the_mutex_arrives_whatever_comes_between() {
-    let between: [fn(&Mutex<u32>, &mut wakeful::MutexGuard<u32>); 3] = [
+    type Between = fn(&Mutex<u32>, &mut wakeful::MutexGuard<u32>);
+    let between: [Between; 3] = [
         |_, _| (),
         |other, _| *other.lock() += 1,
-        |_, guard| drop(Condvar::new().wait_for(guard, Duration::from_millis(1))),
+        |_, guard| _ = Condvar::new().wait_for(guard, Duration::from_millis(1)),
     ];
     for waiters in [1, 3] {
         for between in between {
