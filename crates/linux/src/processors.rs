@@ -88,6 +88,12 @@ pub fn available() -> u32 {
     }
 }
 
+/// Those that some thread may run on, whatever the quota, as of the last look.
+pub fn affinity() -> u32 {
+    available();
+    LAST.affinity.load(Relaxed)
+}
+
 /// How often the number has changed since the first look.
 pub fn changes() -> u32 {
     // ORDER: Acquire, pairs with `see`: who knows of a change reads the number after it.
@@ -265,7 +271,7 @@ impl Entries {
     }
 }
 
-fn standard_descriptors_are_open() -> bool {
+pub fn standard_descriptors_are_open() -> bool {
     // SAFETY: F_GETFD changes nothing.
     (0..=2).all(|fd| unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) } >= 0)
 }
