@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives the library libgomp's name and versions, and compiles the functions with variable arguments.
+//! Gives the library libgomp's name and versions, and compiles what has to be in C.
 
 fn main() {
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
@@ -12,6 +12,7 @@ fn main() {
     println!("cargo::rustc-link-arg=-Wl,-z,nodelete");
     // GNU ld refuses to join this script with the one that rustc brings.
     println!("cargo::rustc-link-arg=-fuse-ld=lld");
-    println!("cargo::rerun-if-changed=src/doacross.c");
-    cc::Build::new().file("src/doacross.c").pic(true).opt_level(2).warnings(true).compile("doacross");
+    let sources = ["src/doacross.c", "src/dialect.c"];
+    sources.iter().for_each(|source| println!("cargo::rerun-if-changed={source}"));
+    cc::Build::new().files(sources).pic(true).opt_level(2).warnings(true).compile("doacross");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles what thread cancellation, or an exception, unwinds through.
+//! Compiles what thread cancellation, or an exception, unwinds through, and what has variable arguments.
 
 fn main() {
-    const FILES: [&str; 3] = ["src/cancel.c", "src/once.c", "src/sem.c"];
+    const FILES: [&str; 4] = ["src/cancel.c", "src/exec.c", "src/once.c", "src/sem.c"];
     for file in FILES {
         println!("cargo::rerun-if-changed={file}");
     }

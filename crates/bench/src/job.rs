@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
-use crate::workload::{barrier::Barrier, condvar::Condvar, mutex::Mutex, parallel::Parallel, rwlock::RwLock, switch};
+use crate::workload::{
+    barrier::Barrier, condvar::Condvar, mutex::Mutex, parallel::Parallel, patterns::Patterns, rwlock::RwLock, switch,
+};
 
 /// What to run, without who.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +31,8 @@ pub enum Work {
     Rwlock(RwLock),
     /// A bounded buffer over pthread condition variables.
     Condvar(Condvar),
+    /// What programs build of locks.
+    Patterns(Patterns),
     /// Parallel loops.
     Parallel(Parallel),
     /// Context switches under a view, which the contender names.
@@ -43,6 +47,7 @@ impl Work {
             Self::Barrier(work) => work.threads,
             Self::Rwlock(work) => work.threads,
             Self::Condvar(work) => work.threads,
+            Self::Patterns(work) => work.threads,
             Self::Parallel(work) => work.threads,
             Self::Switch => switch::THREADS,
         }
@@ -182,6 +187,7 @@ impl Job {
             Work::Barrier(work) => work.run(&self.lock, plan),
             Work::Rwlock(work) => work.run(&self.lock, plan),
             Work::Condvar(work) => work.run(plan),
+            Work::Patterns(work) => work.run(&self.lock, plan),
             Work::Parallel(work) => work.run(&self.lock, plan),
             Work::Switch => switch::run(&self.lock, plan),
         }

@@ -69,7 +69,7 @@ pub enum Error {
     NoSchedExt,
     /// Another scheduler is in charge.
     #[error("the scheduler `{0}` is in charge; only one can be, so stop it first")]
-    Busy(String),
+    Busy(String), // ALLOC: by the scheduler's loader, which is no program's.
     /// No application can be admitted.
     #[error("all places for applications are taken")]
     Full,
@@ -99,10 +99,14 @@ impl FromStr for Handle {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let numbers: Vec<u32> =
-            text.split(' ').map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BadHandle)?;
+        let mut numbers = [0u32; 6];
+        let mut count = 0;
+        for word in text.split(' ') {
+            *numbers.get_mut(count).ok_or(Error::BadHandle)? = word.parse().map_err(|_| Error::BadHandle)?;
+            count += 1;
+        }
         let fd = |number: u32| RawFd::try_from(number).map_err(|_| Error::BadHandle);
-        match *numbers.as_slice() {
+        match numbers[..count] {
             [a, b, c, d] => Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: None }),
             [a, b, c, d, e, f] => Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: Some((fd(e)?, f)) }),
             _ => Err(Error::BadHandle),

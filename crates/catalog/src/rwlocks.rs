@@ -2,7 +2,7 @@
 //! The one list of reader-writer locks: [`rwlocks!`](crate::rwlocks!).
 
 use platform::Platform;
-use sync::rwlock::{RawRwLock, RawRwLockTimed};
+use sync::rwlock::{RawRwLock, RawRwLockRecursive};
 
 use crate::Entry;
 
@@ -47,12 +47,12 @@ pub trait RwLockVisitor<P: Platform> {
     fn visit<L: RawRwLock<P> + 'static>(self, entry: &'static Entry) -> Self::Output;
 }
 
-/// What to do with one reader-writer lock of the catalogue that lives in place and can give up waiting.
+/// What to do with one reader-writer lock of the catalogue that lives in place, can give up waiting, and lets a reader read once more.
 pub trait TimedRwLockVisitor<P: Platform> {
     /// What comes out.
     type Output;
     /// Called with the lock's type.
-    fn visit<L: RawRwLockTimed<P, Node = ()> + 'static>(self, entry: &'static Entry) -> Self::Output;
+    fn visit<L: RawRwLockRecursive<P> + 'static>(self, entry: &'static Entry) -> Self::Output;
 }
 
 macro_rules! expand {

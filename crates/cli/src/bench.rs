@@ -14,6 +14,7 @@ use ::bench::workload::{
     condvar::Condvar,
     mutex,
     parallel::{self, Body, Parallel},
+    patterns::{self, PATTERNS, Pattern, Patterns},
     rwlock,
 };
 use anyhow::{Context, Result, bail};
@@ -37,6 +38,7 @@ enum What {
     Barrier(BarrierArgs),
     Rwlock(RwlockArgs),
     Condvar(CondvarArgs),
+    Patterns(PatternsArgs),
     Spin(SpinArgs),
     Parallel(ParallelArgs),
     Switch(SwitchArgs),
@@ -152,6 +154,46 @@ struct CondvarArgs {
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,
+}
+
+/// What programs build of locks: hand-made barriers, thread pools, pipelines
+///
+/// Each pattern is a small program that runs for ever: threads that wait for all others, workers with queues, stages of a pipeline, a cache, and so on.
+/// All combinations are measured; a work unit is a turn of an empty loop, and 6000 take about a microsecond.
+///
+/// A contender is KIT[@VIEW], interposed[:LOCK][@VIEW] or preload=PATH. KIT is glibc, std, parking_lot or wakeful: the family of mutex,
+/// condition variable, reader-writer lock and semaphore of which the program is built.
+#[derive(clap::Args)]
+#[command(after_long_help = pattern_list())]
+struct PatternsArgs {
+    /// Which patterns; see the list below
+    #[arg(long, value_delimiter = ',', value_name = "PATTERN", default_values_t = PATTERNS.iter().map(|(_, pattern, _)| *pattern))]
+    pattern: Vec<Pattern>,
+    /// Units of work an operation: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "6000,130000,1300000", value_parser = units)]
+    outside: Vec<u64>,
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "CONTENDER",
+        default_value = "glibc,std,parking_lot,wakeful,interposed"
+    )]
+    locks: Vec<String>,
+    /// Foreign busy processes beside the program
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
+    foreign: Vec<usize>,
+    /// Kernel view of contenders that name none: auto, bpf, perf or none
+    #[arg(long, value_parser = Offered(view_names), hide_possible_values = true)]
+    view: Option<String>,
+    /// Ratios are against the best of these in each cell
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "glibc,std,parking_lot")]
+    baseline: Vec<String>,
+    #[command(flatten)]
+    timing: Timing,
 }
 
 /// Critical sections under a pthread spin lock
@@ -361,6 +403,18 @@ pub fn main(args: Args) -> Result<ExitCode> {
             });
             run(works, &args.locks, &["glibc"], &args.common)
         }
+        What::Patterns(args) => {
+            if args.threads.contains(&1) {
+                bail!("a pattern takes two threads at least");
+            }
+            let works = product(&args.pattern, &args.outside, &args.threads, |pattern, outside, threads| {
+                Work::Patterns(Patterns { pattern, outside, threads })
+            });
+            let built_in: Vec<&str> = patterns::KITS.iter().map(|(name, _)| *name).collect();
+            let baseline = taking_part(args.baseline, &["glibc", "std", "parking_lot"], &args.locks);
+            let common = Common { foreign: args.foreign, view: args.view, baseline, timing: args.timing };
+            run(works, &args.locks, &built_in, &common)
+        }
         What::Parallel(args) => {
             let bodies = match args.app.is_empty() {
                 true => args.outside.into_iter().map(Body::Units).collect(),
@@ -371,10 +425,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
                 .flat_map(|&body| args.threads.iter().map(move |&threads| Work::Parallel(Parallel { body, threads })));
             let built_in: Vec<&str> = parallel::CONTENDERS.iter().map(|(name, _)| *name).collect();
             let locks = installed(&args.locks);
-            let baseline = match args.baseline == ["gomp", "omp"] {
-                true => args.baseline.into_iter().filter(|name| locks.contains(name)).collect(),
-                false => args.baseline,
-            };
+            let baseline = taking_part(args.baseline, &["gomp", "omp"], &locks);
             let common = Common { foreign: args.foreign, view: None, baseline, timing: args.timing };
             run(works.collect(), &locks, &built_in, &common)
         }
@@ -428,6 +479,20 @@ fn installed(contenders: &[String]) -> Vec<String> {
         );
     }
     there
+}
+
+/// The baselines; of those that nobody chose, those that take part.
+fn taking_part(baselines: Vec<String>, defaults: &[&str], locks: &[String]) -> Vec<String> {
+    match baselines == defaults {
+        true => baselines.into_iter().filter(|name| locks.contains(name)).collect(),
+        false => baselines,
+    }
+}
+
+/// The patterns, for the help.
+fn pattern_list() -> String {
+    let lines = PATTERNS.iter().map(|(name, _, what)| format!("  {name:<14} {what}\n"));
+    format!("Patterns:\n{}", lines.collect::<String>())
 }
 
 fn switch_views() -> Vec<&'static str> {
@@ -527,7 +592,7 @@ fn measure(
     }
     for (index, contender) in contenders.iter().enumerate() {
         if let Some(path) = &contender.preload {
-            program::exports(path, b"").with_context(|| format!("`{contender}`: cannot preload {}", path.display()))?;
+            program::library(path).with_context(|| format!("`{contender}`: cannot preload {}", path.display()))?;
         }
         if contenders[..index].contains(contender) {
             bail!("`{contender}` takes part twice");
@@ -705,6 +770,7 @@ fn title(cell: &Cell) -> String {
         Work::Condvar(work) => {
             format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
         }
+        Work::Patterns(work) => format!("{}, {}, outside {}{foreign}", threads_of(cell), work.pattern, work.outside),
         Work::Parallel(work) => format!("{}, {}{foreign}", threads_of(cell), work.body),
         Work::Switch => "context switches on one processor".to_string(),
     }
@@ -794,6 +860,7 @@ fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
             Body::Fft { .. } => ("fft", None, None, 0, None),
             Body::Matrix { .. } => ("matrix", None, None, 0, None),
         },
+        Work::Patterns(work) => (work.pattern.name(), None, None, work.outside, None),
         Work::Condvar(work) => ("condvar", None, Some(work.capacity), work.outside, None),
         Work::Switch => ("switch", None, None, 0, None),
     };

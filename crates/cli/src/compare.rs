@@ -173,8 +173,8 @@ fn text(launch: &Launch, view: &str, it: &Comparison) {
     let (runs, lock) = (it.plain_runs.len(), launch.lock());
     let s = if runs == 1 { "" } else { "s" };
     println!("medians of {runs} run{s} each, taken in turns; lock {lock}, view {view}");
-    if let Some((ours, other)) = launch.openmp_names() {
-        println!("OpenMP on {other}, and with wakeful on {ours}");
+    if let (Some(_), Some(other)) = (launch.openmp(), launch.openmp_instead_of()) {
+        println!("OpenMP on {other}, and with wakeful on {}", crate::library::OPENMP_NAME);
     }
     if let Some(ratio) = it.speedup {
         println!("speed  {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::format;
 use crate::launch;
-use crate::library::{self, OpenMp};
+use crate::library;
 use crate::probe::{self, Processors, View};
 use crate::program;
 use crate::suggest;
@@ -54,7 +54,7 @@ struct Asked {
     name: String,
     /// Why nothing is preloaded.
     obstacle: Option<String>,
-    /// Where its OpenMP regions would run; none if it is not linked with a runtime for them.
+    /// Where OpenMP regions would run: its own, or of what it loads or starts.
     openmp: Option<String>,
 }
 
@@ -66,11 +66,7 @@ impl Asked {
         let program = program::inspect(&path).with_context(|| format!("cannot look at `{shown}`"))?;
         let helped = program.obstacle.is_none();
         let interposer = library::find().ok().filter(|_| helped);
-        let openmp = interposer.and_then(|interposer| library::openmp(&interposer, &program.image, false));
-        let openmp = openmp.map(|OpenMp { runtime, path }| match path {
-            Ok(path) => path.display().to_string(),
-            Err(reason) => format!("{}: {reason:#}", runtime.instead_of),
-        });
+        let openmp = interposer.and_then(|interposer| library::openmp(&interposer, &program.image).says());
         Ok(Self { name: shown, obstacle: program.obstacle.map(|obstacle| obstacle.to_string()), openmp })
     }
 }
@@ -154,7 +150,7 @@ fn text(report: &Report) {
             None => line("locks", "those of pthread are replaced"),
         }
         if let Some(openmp) = openmp {
-            line("OpenMP", &format!("regions run on {openmp}"));
+            line("OpenMP", openmp.strip_prefix("OpenMP ").unwrap_or(openmp));
         }
     }
 }

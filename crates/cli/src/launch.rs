@@ -29,12 +29,23 @@ pub struct Target {
     /// Where knowledge of running threads comes from: auto, bpf, perf or none [env: WAKEFUL_VIEW]
     #[arg(long, value_name = "VIEW", value_parser = Offered(view_names), hide_possible_values = true)]
     pub view: Option<String>,
-    /// Run OpenMP regions on wakeful's runtime also where the program loads libgomp later; without, where it is linked with that or libomp
-    #[arg(long)]
-    pub openmp: bool,
+    /// Run OpenMP regions on wakeful's runtime: of the program, of what it loads, and of what it starts. never leaves them where they are; always, or the option alone, makes it an error if that cannot be done
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always", hide_possible_values = true)]
+    pub openmp: When,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// When our OpenMP runtime is preloaded.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum When {
+    /// Unless the program is linked with a runtime of which it asks more than ours has
+    Auto,
+    /// In no program
+    Never,
+    /// In this program, or it does not run
+    Always,
 }
 
 /// The environment's choice where there is no option; empty is unset.
@@ -80,7 +91,7 @@ pub fn print_taken_view() -> Result<ExitCode> {
 
 /// The view that the interposer takes under what `help` adds to its environment. Asks it, in a process of its own.
 pub fn taken_view(library: &Path, help: impl FnOnce(Command) -> Command) -> Result<String> {
-    let mut command = Command::new(std::env::current_exe().context("cannot find out where this program is")?);
+    let mut command = Command::new(library::this_program()?);
     let nowhere = File::options().read(true).write(true).open("/dev/null");
     let nowhere = nowhere.context("cannot open /dev/null, which the interposer is asked for its view with")?;
     command.arg(VIEW_VERB).stdin(nowhere.try_clone()?).stderr(nowhere);
@@ -152,7 +163,8 @@ pub fn in_place() -> Vec<&'static str> {
     catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect()
 }
 
-/// The reader-writer locks that the interposer offers: in place, and with the timed acquires that pthread has.
+/// The reader-writer locks that the interposer offers: in place, with the timed acquires that pthread has, and (so says the type that
+/// the catalogue wants of these) with an acquire for readers that waits for nobody but a writer inside.
 pub fn rwlocks() -> Vec<&'static str> {
     catalog::RWLOCKS.iter().filter(|entry| entry.in_place && entry.timed).map(|entry| entry.name).collect()
 }
@@ -212,7 +224,8 @@ fn check_rwlock(name: &str) -> Result<()> {
     }
     if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
         bail!(
-            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire;\n\
+            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire,\n\
+             and may keep a reader waiting for which another reader waits;\n\
              it is there for `wakeful bench`.{}",
             suggest::hint(name, rwlocks())
         );
@@ -242,15 +255,12 @@ impl Launch {
         let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None, go: false });
         let library = library::find()?;
         let helped = program.obstacle.is_none();
-        let openmp = helped.then(|| library::openmp(&library, &program.image, args.openmp)).flatten();
-        if args.openmp
-            && let Some(OpenMp { path: Err(reason), .. }) = openmp
-        {
-            return Err(reason);
+        let openmp = (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image));
+        match openmp {
+            Some(OpenMp { path: Err(reason), .. }) if args.openmp == When::Always => Err(reason),
+            openmp => Ok(Self { program, command: args.command, lock, rwlock, view, library, openmp }),
         }
-        Ok(Self { program, command: args.command, lock, rwlock, view, library, openmp })
     }
-
     /// The program, without us.
     pub fn plain(&self) -> Command {
         let mut command = Command::new(&self.command[0]);
@@ -343,20 +353,19 @@ impl Launch {
         &self.library
     }
 
-    /// Where the program's OpenMP regions run; `None` if it has none, or there is no runtime for them.
+    /// The runtime of ours that is preloaded.
     pub fn openmp(&self) -> Option<&Path> {
         self.openmp.as_ref()?.path.as_deref().ok()
     }
 
-    /// Of which runtimes one of ours stands for the other in this program: ours, the other.
-    pub fn openmp_names(&self) -> Option<(&'static str, &'static str)> {
-        self.openmp().and(self.openmp.as_ref()).map(|openmp| (openmp.runtime.name, openmp.runtime.instead_of))
+    /// Instead of which runtime: one that the program is linked with.
+    pub fn openmp_instead_of(&self) -> Option<&'static str> {
+        self.openmp.as_ref()?.linked
     }
 
-    /// Where the program's OpenMP regions run if not on ours, and why.
-    pub fn openmp_problem(&self) -> Option<String> {
-        let OpenMp { runtime, path } = self.openmp.as_ref()?;
-        path.as_ref().err().map(|reason| format!("{}: {reason:#}", runtime.instead_of))
+    /// Where OpenMP regions run, and why there; `None` where there is nothing to say.
+    pub fn openmp_says(&self) -> Option<String> {
+        self.openmp.as_ref().and_then(OpenMp::says)
     }
 
     /// What to say when starting it failed.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the interposer is.
 
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ::bench::contender::VIEW_SYMBOL;
 use anyhow::{Context, Result, bail};
 
-use crate::program;
+use crate::closure::{self, Library};
+use crate::program::{self, Symbols};
 
 /// File name of the interposer.
 pub const NAME: &str = "libwakeful_preload.so";
@@ -36,9 +39,9 @@ pub fn find() -> Result<PathBuf> {
             path.display()
         );
     }
-    match program::exports(&path, VIEW_SYMBOL.to_bytes()) {
-        Ok(true) => Ok(path),
-        Ok(false) => bail!("{}\nis a shared library, but not wakeful's interposer;\n{remedy}", path.display()),
+    match program::library(&path) {
+        Ok(found) if found.has(VIEW_SYMBOL.to_bytes()) => Ok(path),
+        Ok(_) => bail!("{}\nis a shared library, but not wakeful's interposer;\n{remedy}", path.display()),
         Err(reason) if forbidden(&reason) => {
             bail!("cannot preload {}:\n{reason:#};\nlet everybody read it: chmod a+r", path.display())
         }
@@ -46,59 +49,58 @@ pub fn find() -> Result<PathBuf> {
     }
 }
 
-/// An OpenMP runtime of ours, which is where the interposer is.
-pub struct Runtime {
-    /// Its file's name.
-    pub name: &'static str,
-    /// The runtime for which it stands, and the names of libraries that are that.
-    pub instead_of: &'static str,
-    files: &'static [&'static str],
-}
-
-/// The first has the interface of the second as well, as libomp has libgomp's.
-pub static RUNTIMES: [Runtime; 2] = [
-    Runtime {
-        name: "libwakeful_omp.so",
-        instead_of: "libomp",
-        files: &["libomp.so.5", "libomp.so", "libomp5.so", "libiomp5.so"],
-    },
-    Runtime { name: "libwakeful_gomp.so", instead_of: "libgomp", files: &["libgomp.so.1"] },
-];
+/// File name of our OpenMP runtime, which is where the interposer is.
+pub const OPENMP_NAME: &str = "libgomp_wakeful.so";
 const OPENMP_SYMBOL: &[u8] = b"wakeful_omp_version";
 
-/// Where a program's OpenMP regions run.
+/// Where a program's OpenMP regions run, and those of what it loads or starts.
 pub struct OpenMp {
-    pub runtime: &'static Runtime,
+    /// The runtime that the program is linked with, directly or by another library: libgomp or libomp.
+    pub linked: Option<&'static str>,
     /// Ours, or why it is not.
     pub path: Result<PathBuf>,
 }
 
-/// The OpenMP runtime for a program that is linked with one, directly or by another library; or, where `later`, loads libgomp later.
-pub fn openmp(interposer: &Path, image: &Path, later: bool) -> Option<OpenMp> {
-    let libraries = program::libraries(image);
-    let native = |runtime: &Runtime, name: &str| runtime.files.contains(&name);
-    let linked = RUNTIMES.iter().find(|runtime| libraries.iter().any(|(name, _)| native(runtime, name)));
-    let runtime = linked.or(later.then_some(&RUNTIMES[1]))?;
-    let path = interposer.with_file_name(runtime.name);
-    let path = match program::exports(&path, OPENMP_SYMBOL) {
-        Ok(true) => {
-            let (natives, others): (Vec<_>, Vec<_>) =
-                libraries.into_iter().partition(|(name, _)| RUNTIMES.iter().any(|runtime| native(runtime, name)));
-            let paths = |list: Vec<(String, PathBuf)>| list.into_iter().map(|(_, path)| path).collect::<Vec<_>>();
-            match program::lacks(image, &paths(others), &paths(natives), &path) {
-                None => Ok(path),
-                Some(lacks) => {
-                    Err(anyhow::anyhow!("wakeful's OpenMP runtime has not all that the program asks for:\n{lacks}"))
-                }
-            }
+impl OpenMp {
+    /// The words of `run -v` and `doctor`. Where the program has no regions, and nothing is there for others, there are none.
+    pub fn says(&self) -> Option<String> {
+        match (&self.path, self.linked) {
+            (Ok(path), Some(_)) => Some(format!("OpenMP regions run on {}", path.display())),
+            (Ok(path), None) => Some(format!("OpenMP regions of what it loads or starts run on {}", path.display())),
+            (Err(reason), Some(native)) => Some(format!("OpenMP regions run on {native}: {reason:#}")),
+            (Err(_), None) => None,
         }
-        Ok(false) => Err(anyhow::anyhow!(
-            "{}\nis not wakeful's OpenMP runtime; build it again with `cargo build --release`",
-            path.display()
-        )),
-        Err(reason) => Err(anyhow::anyhow!("{}:\n{reason:#};\nbuild it with `cargo build --release`", path.display())),
+    }
+}
+
+/// Which OpenMP runtime a library of this name is, if it is one. Wheels put a hash behind the name: libgomp-a34b3233.so.1.0.0.
+fn runtime(name: &str) -> Option<&'static str> {
+    let names = [("libgomp", "libgomp"), ("libomp", "libomp"), ("libomp5", "libomp"), ("libiomp5", "libomp")];
+    let (_, kind) = names.into_iter().find(|(prefix, _)| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'))
+    })?;
+    Some(kind)
+}
+
+/// What our runtime can do for a program.
+pub fn openmp(interposer: &Path, image: &Path) -> OpenMp {
+    let (natives, others): (Vec<Library>, Vec<Library>) =
+        closure::libraries(image).into_iter().partition(|(name, _)| runtime(name).is_some());
+    let path = interposer.with_file_name(OPENMP_NAME);
+    let fits = |found: Symbols| {
+        if !found.has(OPENMP_SYMBOL) {
+            bail!("{}\nis not wakeful's OpenMP runtime; build it again with `cargo build --release`", path.display());
+        }
+        let paths = |list: &[Library]| list.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>();
+        let lacks = (!natives.is_empty()).then(|| program::lacks(image, &paths(&others), &paths(&natives), &found));
+        match lacks.flatten() {
+            Some(lacks) => bail!("wakeful's OpenMP runtime has not all that the program asks for:\n{lacks}"),
+            None => Ok(path.clone()),
+        }
     };
-    Some(OpenMp { runtime, path })
+    let found = program::library(&path);
+    let found = found.with_context(|| format!("{}; build it with `cargo build --release`", path.display()));
+    OpenMp { linked: natives.first().and_then(|(name, _)| runtime(name)), path: found.and_then(fits) }
 }
 
 /// The file is there, but not for us.
@@ -107,11 +109,26 @@ fn forbidden(reason: &anyhow::Error) -> bool {
     kind == Some(std::io::ErrorKind::PermissionDenied)
 }
 
+/// The file of this program, also where /proc is not mounted: then as the kernel was asked for it.
+pub fn this_program() -> Result<PathBuf> {
+    if let Ok(path) = std::env::current_exe() {
+        return Ok(path);
+    }
+    // SAFETY: the kernel's string stays, if there is one.
+    let name = unsafe { libc::getauxval(libc::AT_EXECFN) as *const c_char };
+    if name.is_null() {
+        bail!("the kernel does not say where this program is; mount /proc");
+    }
+    // SAFETY: as above.
+    let name = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
+    name.canonicalize().with_context(|| format!("cannot find {}, which this program is", name.display()))
+}
+
 fn beside_us() -> Result<PathBuf> {
-    let program = std::env::current_exe().with_context(|| {
+    let program = this_program().with_context(|| {
         format!(
             "cannot find out where this program is, and {NAME} beside it;\n\
-             mount /proc, or set {VARIABLE} to the path of {NAME}"
+             set {VARIABLE} to the path of {NAME}"
         )
     })?;
     let folder = program.parent().unwrap_or(Path::new("/"));

@@ -92,7 +92,10 @@ fn text(locks: &[Lock]) {
         println!("    from: {}", lock.citation);
     }
     println!();
-    println!("run       fits into pthread's: `wakeful run` takes it, with --lock or --rwlock");
+    println!("run       fits into pthread's: `wakeful run` takes it, with --lock or --rwlock.");
+    println!("          glibc's default lets a reader in whenever no writer is inside, and");
+    println!("          programs rely on that. So do all reader-writer locks with `run`;");
+    println!("          the fair ones do not and are for `wakeful bench` and Rust only");
     println!("timed     can give up waiting");
     println!("fair      serves waiters in the order in which they came");
     println!("informed  uses what the kernel tells about threads and processors");

@@ -21,6 +21,7 @@ macro_rules! println {
 
 mod bench;
 mod bench_partition;
+mod closure;
 mod compare;
 mod completions;
 mod doctor;
@@ -31,6 +32,7 @@ mod launch;
 mod library;
 mod locks;
 mod man;
+mod mapped;
 mod partition;
 mod probe;
 mod program;
@@ -44,6 +46,7 @@ mod stack;
 mod status;
 mod streams;
 mod suggest;
+mod throttle;
 mod top;
 
 use std::process::ExitCode;
@@ -142,8 +145,29 @@ fn main() -> ExitCode {
     stack::with_enough(work)
 }
 
+/// `wakeful run` alone. To describe all other verbs to the parser takes longer than to run a program.
+#[derive(Parser)]
+#[command(name = "wakeful", version, max_term_width = 79, disable_help_subcommand = true)]
+struct Runner {
+    #[command(subcommand)]
+    verb: RunVerb,
+}
+
+#[derive(Subcommand)]
+enum RunVerb {
+    Run(run::Args),
+}
+
+fn parse() -> Result<Cli, clap::Error> {
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") {
+        let Runner { verb: RunVerb::Run(args) } = Runner::try_parse()?;
+        return Ok(Cli { verb: Verb::Run(args) });
+    }
+    Cli::try_parse()
+}
+
 fn work() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             let _ = error.print();

@@ -8,11 +8,12 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
-use object::{Endianness, ReadCache, ReadRef, elf};
+use object::{Endianness, ReadRef, elf};
+
+use crate::mapped::Mapped;
 
 /// Why preloading does nothing for a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,43 +164,13 @@ fn privileges(path: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// What the dynamic linker would do for a program, which it is asked as ldd(1) does, with `-r`.
-fn trace(image: &Path, preload: Option<&Path>) -> io::Result<Output> {
-    let mut command = Command::new(image);
-    command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "yes").env("LD_BIND_NOW", "yes");
-    match preload {
-        Some(library) => command.env("LD_PRELOAD", library),
-        None => command.env_remove("LD_PRELOAD"),
-    };
-    command.stdin(Stdio::null()).output()
-}
-
-/// The libraries that are loaded for a program, directly or for another library: names and files.
-pub fn libraries(image: &Path) -> Vec<(String, PathBuf)> {
-    let Ok(output) = trace(image, None) else { return Vec::new() };
-    let said = String::from_utf8_lossy(&output.stdout);
-    let library = |line: &str| {
-        let (name, place) = line.trim().split_once(" => ")?;
-        Some((name.to_owned(), PathBuf::from(place.rsplit_once(" (")?.0)))
-    };
-    said.lines().filter_map(library).collect()
-}
-
-/// What a program, or one of its libraries, asks of `natives` and does not find in `instead`: in the dynamic linker's words where that would refuse to
-/// load it; else the file and the name for which it would still go to one of `natives`.
-pub fn lacks(image: &Path, libraries: &[PathBuf], natives: &[PathBuf], instead: &Path) -> Option<String> {
-    let complaints = |preload| trace(image, preload).map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
-    let (before, now) = (complaints(None).ok()?, complaints(Some(instead)).ok()?);
-    let fatal = |line: &&str| line.contains("undefined symbol") || line.contains("not found");
-    if let Some(line) = now.lines().filter(fatal).find(|line| !before.contains(line)) {
-        return Some(line.to_owned());
-    }
-    let defined = |path: &Path| Some(symbols(path).ok()??.defined);
-    let here = defined(instead)?;
-    let there: HashSet<_> = natives.iter().filter_map(|path| defined(path)).flatten().collect();
+/// What a program, or one of its libraries, asks of `natives` and `instead` cannot do: the file and the name.
+pub fn lacks(image: &Path, libraries: &[PathBuf], natives: &[PathBuf], instead: &Symbols) -> Option<String> {
+    let there = natives.iter().filter_map(|path| symbols(path).ok()?).flat_map(|found| found.defined);
+    let lacking: HashSet<_> = there.filter(|name| !instead.defined.contains(name)).chain(instead.absent()).collect();
     libraries.iter().map(PathBuf::as_path).chain([image]).find_map(|path| {
         let wanted = symbols(path).ok()??.wanted;
-        let name = wanted.iter().find(|&name| there.contains(name) && !here.contains(name))?;
+        let name = wanted.iter().find(|&name| lacking.contains(name))?;
         Some(format!("{}: {}", path.display(), String::from_utf8_lossy(name)))
     })
 }
@@ -231,8 +202,13 @@ impl Elf {
 
 /// Is this the processor and word size of this program?
 fn is_ours(machine: u16, is_64: bool) -> bool {
-    let ours = read_elf(Path::new("/proc/self/exe")).ok().flatten();
-    ours.is_none_or(|ours| (ours.machine, ours.is_64) == (machine, is_64))
+    let ours = match std::env::consts::ARCH {
+        "x86_64" => elf::EM_X86_64,
+        "aarch64" => elf::EM_AARCH64,
+        "riscv64" => elf::EM_RISCV,
+        _ => elf::EM_ARM,
+    };
+    (machine, is_64) == (ours.0, cfg!(target_pointer_width = "64"))
 }
 
 /// glibc's dynamic linkers are named so on every architecture; musl's and Android's are not.
@@ -242,10 +218,11 @@ fn is_glibc_linker(path: &Path) -> bool {
 }
 
 fn read_elf(path: &Path) -> io::Result<Option<Elf>> {
-    let data = ReadCache::new(File::open(path)?);
-    let mut elf = match object::FileKind::parse(&data) {
-        Ok(object::FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>, _>(&data),
-        Ok(object::FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>, _>(&data),
+    let data = Mapped::open(path)?;
+    let data = &*data;
+    let mut elf = match object::FileKind::parse(data) {
+        Ok(object::FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>, _>(data),
+        Ok(object::FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>, _>(data),
         _ => return Ok(None),
     };
     if let Some(elf) = &mut elf {
@@ -270,35 +247,53 @@ fn parse<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) 
     Some(Elf { machine, is_64, linker, is_linker: false, has_entry, go })
 }
 
-/// Does a shared library that can be preloaded here export this symbol?
+/// The dynamic symbols of a shared library that can be preloaded here.
 ///
 /// # Errors
 /// Why it cannot be preloaded.
-pub fn exports(path: &Path, symbol: &[u8]) -> anyhow::Result<bool> {
+pub fn library(path: &Path) -> anyhow::Result<Symbols> {
     let found = symbols(path).context("it cannot be read")?;
     let Some(found) = found.filter(|found| found.is_shared) else { bail!("it is not a shared library") };
     if !is_ours(found.machine, found.is_64) {
         bail!("{}", Obstacle::Architecture);
     }
-    Ok(found.defined.contains(symbol))
+    Ok(found)
 }
 
 /// The dynamic symbols of a file.
-struct Symbols {
+pub struct Symbols {
     machine: u16,
     is_64: bool,
     is_shared: bool,
     defined: HashSet<Vec<u8>>,
     /// Those without which it cannot do.
     wanted: HashSet<Vec<u8>>,
+    /// What [`ABSENT_SYMBOL`] says.
+    absent: Vec<u8>,
 }
+
+impl Symbols {
+    /// Does it export this one?
+    pub fn has(&self, symbol: &[u8]) -> bool {
+        self.defined.contains(symbol)
+    }
+
+    /// The functions of it that only say that it has them not.
+    fn absent(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.absent.split(|&byte| byte == b' ').filter(|name| !name.is_empty()).map(<[u8]>::to_vec)
+    }
+}
+
+/// By this symbol our OpenMP runtime says what it lacks.
+const ABSENT_SYMBOL: &[u8] = b"WAKEFUL_OMP_ABSENT";
 
 /// `None`: not an ELF file.
 fn symbols(path: &Path) -> io::Result<Option<Symbols>> {
-    let data = ReadCache::new(File::open(path)?);
-    Ok(match object::FileKind::parse(&data) {
-        Ok(object::FileKind::Elf64) => parse_symbols::<elf::FileHeader64<Endianness>, _>(&data),
-        Ok(object::FileKind::Elf32) => parse_symbols::<elf::FileHeader32<Endianness>, _>(&data),
+    let data = Mapped::open(path)?;
+    let data = &*data;
+    Ok(match object::FileKind::parse(data) {
+        Ok(object::FileKind::Elf64) => parse_symbols::<elf::FileHeader64<Endianness>, _>(data),
+        Ok(object::FileKind::Elf32) => parse_symbols::<elf::FileHeader32<Endianness>, _>(data),
         _ => None,
     })
 }
@@ -313,12 +308,18 @@ fn parse_symbols<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(d
             symbols.iter().filter(move |it| it.is_undefined(endian) == undefined && !(undefined && it.is_weak()));
         those.filter_map(|it| symbols.symbol_name(endian, it).ok().map(<[u8]>::to_vec)).collect()
     };
+    let absent = symbols.iter().find(|it| symbols.symbol_name(endian, it) == Ok(ABSENT_SYMBOL)).and_then(|it| {
+        let segments = header.program_headers(endian, data).ok()?;
+        let (at, size) = (it.st_value(endian).into(), it.st_size(endian).into());
+        segments.iter().find_map(|segment| segment.data_range(endian, data, at, size).ok()?).map(<[u8]>::to_vec)
+    });
     Some(Symbols {
         machine: header.e_machine(endian).0,
         is_64: header.is_type_64(),
         is_shared: header.e_type(endian) == elf::ET_DYN && !symbols.is_empty(),
         defined: names(false),
         wanted: names(true),
+        absent: absent.unwrap_or_default(),
     })
 }
 
@@ -351,21 +352,12 @@ mod tests {
         let libc =
             maps.lines().find_map(|line| line.split_whitespace().nth(5).filter(|path| path.contains("/libc.so")));
         let libc = Path::new(libc.unwrap());
-        assert!(exports(libc, b"pthread_mutex_lock").unwrap());
-        assert!(!exports(libc, b"wakeful_preload_view").unwrap());
-        for (what, reason) in [("/proc/self/stat", "not a shared library"), ("/no/such/file", "cannot be read")] {
-            let error = exports(Path::new(what), b"x").unwrap_err().to_string();
+        let found = library(libc).unwrap();
+        assert!(found.has(b"pthread_mutex_lock") && !found.has(b"wakeful_preload_view"));
+        for (what, reason) in [("/etc/passwd", "not a shared library"), ("/no/such/file", "cannot be read")] {
+            let error = library(Path::new(what)).err().unwrap().to_string();
             assert!(error.contains(reason), "{what}: {error}");
         }
-    }
-
-    #[test]
-    fn what_a_program_loads() {
-        let here = std::env::current_exe().unwrap();
-        let libraries = libraries(&here);
-        let libc = libraries.iter().find(|(name, _)| name == "libc.so.6").unwrap();
-        assert!(libc.1.exists(), "{libraries:?}");
-        assert!(libraries.iter().all(|(name, _)| name != "libgomp.so.1"));
     }
 
     #[test]

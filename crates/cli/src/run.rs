@@ -11,15 +11,15 @@ use anyhow::Context;
 
 use crate::launch::{self, Launch, Taken};
 use crate::partition::{self, Cpus};
-use crate::{probe, sigpipe, streams};
+use crate::{probe, sigpipe, streams, throttle};
 
 /// Run a program with locks that know which of its threads run
 ///
 /// The program's pthread mutexes, condition variables, spin locks, reader-writer locks, barriers, unnamed semaphores and
-/// pthread_once are replaced, and the OpenMP runtime of gcc and clang; nothing else changes, and nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
+/// pthread_once are replaced, and the OpenMP runtimes of gcc, clang and Python's wheels; nothing else changes, and nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Say on standard error which library, lock and view are used
+    /// Say on standard error which library, lock and view are used, and at the end how often a CPU quota held the program up
     #[arg(short, long)]
     verbose: bool,
     /// Put the program under the scheduler that `wakeful scheduler start` has started
@@ -73,6 +73,9 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
             command.env(PARTITION_VARIABLE, number);
         }
     }
+    if args.verbose {
+        throttle::watch();
+    }
     let error = become_program(&command);
     Err(launch.cannot_run(&error).into())
 }
@@ -103,11 +106,8 @@ fn explain(launch: &Launch, scheduled: bool) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
     eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
-    if let Some(path) = launch.openmp() {
-        eprintln!("wakeful: OpenMP regions run on {}", path.display());
-    }
-    if let Some(problem) = launch.openmp_problem() {
-        eprintln!("wakeful: OpenMP regions run on {problem}");
+    if let Some(words) = launch.openmp_says() {
+        eprintln!("wakeful: {words}");
     }
     if let Some(name) = launch.wishing() {
         eprint_wish(name, scheduled);

@@ -306,7 +306,38 @@ fn doctor_survives_what_would_kill_it() {
 const GOMP_STAND_IN: &str = "const char *wakeful_omp_version(void) { return \"\"; }\n\
     void GOMP_parallel(void (*run)(void *), void *data, unsigned threads, unsigned flags) { run(data); }";
 
-/// The OpenMP runtime is for programs that libgomp is loaded for, and for those that are said to load it later.
+/// Without /proc nobody says where a program's file is, but the words by which it was started.
+#[test]
+fn the_interposer_is_found_without_proc() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = folder.path();
+    // A filter stands for the mount that is missing: no link can be read.
+    let source = "#include <errno.h>\n#include <linux/filter.h>\n#include <linux/seccomp.h>\n#include <stddef.h>\n\
+        #include <sys/prctl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+        int main(int n, char **words) {\n\
+        struct sock_filter filter[] = {\n\
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),\n\
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_readlink, 1, 0),\n\
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_readlinkat, 0, 1),\n\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),\n\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };\n\
+        struct sock_fprog program = { 5, filter };\n\
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) return 77;\n\
+        execvp(words[1], words + 1); return 78; }";
+    compile(at, "blind", source, &[]);
+    compile(at, "libwakeful_preload.so", STAND_IN, &["-shared", "-fPIC"]);
+    fs::copy(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
+    let there = at.join("wakeful").display().to_string();
+    for (name, path) in [(there.as_str(), ""), ("./wakeful", ""), ("wakeful", ".")] {
+        let mut command = Command::new(at.join("blind"));
+        command.args([name, "run", "--", "/bin/sh", "-c", "echo $LD_PRELOAD"]).current_dir(at).env("PATH", path);
+        let (status, stdout, stderr) = outcome(command.env_remove("WAKEFUL_PRELOAD").env_remove("LD_PRELOAD"));
+        assert_eq!((status, stderr.as_str()), (Some(0), ""), "{name}");
+        assert!(stdout.trim_end().ends_with("/libwakeful_preload.so"), "{name}: {stdout}");
+    }
+}
+
+/// The OpenMP runtime is preloaded into every program, unless that asks for more than it has.
 #[test]
 fn openmp() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -317,7 +348,7 @@ fn openmp() {
     compile(at, "parallel", list, &["-fopenmp"]);
     compile(at, "plain", list, &[]);
     let ours = at.join("libstand-in.so").display().to_string();
-    let runtime = at.join("libwakeful_gomp.so").display().to_string();
+    let runtime = at.join("libgomp_wakeful.so").display().to_string();
     let run = |arguments: &[&str], program: &str| {
         let program = at.join(program).display().to_string();
         let mut command = wakeful(&[arguments, &[&program]].concat());
@@ -330,24 +361,42 @@ fn openmp() {
     assert!(stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("cargo build"), "{stderr}");
     let (status, _, stderr) = run(&["run", "--openmp"], "plain");
     assert!(status == Some(125) && stderr.contains("cargo build"), "{stderr}");
+    assert_eq!(run(&["run"], "plain"), (Some(0), format!("{ours}\n"), String::new()));
 
-    compile(at, "libwakeful_gomp.so", GOMP_STAND_IN, &["-shared", "-fPIC"]);
+    compile(at, "libgomp_wakeful.so", GOMP_STAND_IN, &["-shared", "-fPIC"]);
     let both = format!("{runtime}:{ours}\n");
     let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
     assert_eq!((status, &stdout), (Some(0), &both));
     assert!(stderr.contains(&format!("wakeful: OpenMP regions run on {runtime}\n")), "{stderr}");
-    assert_eq!(run(&["run"], "plain"), (Some(0), format!("{ours}\n"), String::new()));
-    assert_eq!(run(&["run", "--openmp"], "plain"), (Some(0), both, String::new()));
+    for option in ["--openmp", "--openmp=auto", "--openmp=always"] {
+        assert_eq!(run(&["run", option], "plain"), (Some(0), both.clone(), String::new()));
+    }
+    for program in ["plain", "parallel"] {
+        assert_eq!(run(&["run", "--openmp=never"], program), (Some(0), format!("{ours}\n"), String::new()));
+    }
+    // What is not linked with a runtime may load one later, or start such a program.
+    assert_eq!(run(&["run"], "plain"), (Some(0), both, String::new()));
+    let (_, _, stderr) = run(&["run", "-v"], "plain");
+    let words = "OpenMP regions of what it loads or starts run on";
+    assert!(stderr.contains(&format!("wakeful: {words} {runtime}\n")), "{stderr}");
+    let (_, stdout, _) = run(&["doctor"], "plain");
+    assert!(stdout.contains("regions of what it loads or starts run on"), "{stdout}");
     let (status, stdout, _) = run(&["doctor"], "parallel");
     assert!(status == Some(0) && stdout.contains("OpenMP") && stdout.contains(&runtime), "{stdout}");
+    // What it has in name only is lacking as well.
+    let absent = format!("{GOMP_STAND_IN} const char WAKEFUL_OMP_ABSENT[] = \"omp_x GOMP_parallel omp_y\";");
+    compile(at, "libgomp_wakeful.so", &absent, &["-shared", "-fPIC"]);
+    let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
+    assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
+    assert!(stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("GOMP_parallel"), "{stderr}");
     // In libgomp's place, with nothing in it: the program would not start.
     let flags = ["-shared", "-fPIC", "-Wl,-soname,libgomp.so.1"];
-    compile(at, "libwakeful_gomp.so", "const char *wakeful_omp_version(void) { return \"\"; }", &flags);
+    compile(at, "libgomp_wakeful.so", "const char *wakeful_omp_version(void) { return \"\"; }", &flags);
     let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
     assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
     assert!(stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("GOMP_parallel"), "{stderr}");
     let (_, stdout, _) = run(&["doctor"], "plain");
-    assert!(stdout.contains("those of pthread are replaced") && !stdout.contains("OpenMP"), "{stdout}");
+    assert!(stdout.contains("those of pthread are replaced"), "{stdout}");
     let (status, _, stderr) = run(&["doctor"], "none");
     assert!(status == Some(127) && stderr.contains("there is no file"), "{stderr}");
     // What is no program.
@@ -373,7 +422,7 @@ fn openmp_of_llvm() {
     let library = at.join("libiomp5.so").display().to_string();
     compile(at, "regions", program, &["-Wl,--no-as-needed", &library, &near]);
     let ours = at.join("libstand-in.so").display().to_string();
-    let runtime = at.join("libwakeful_omp.so").display().to_string();
+    let runtime = at.join("libgomp_wakeful.so").display().to_string();
     let run = |verb: &[&str]| {
         let program = at.join("regions").display().to_string();
         let mut command = wakeful(&[verb, &[&program]].concat());
@@ -381,20 +430,20 @@ fn openmp_of_llvm() {
         outcome(&mut command)
     };
     let version = "const char *wakeful_omp_version(void) { return \"\"; }";
-    compile(at, "libwakeful_omp.so", &format!("{version} void __kmpc_barrier(void) {{}}"), &flags("-Wl,-z,now"));
+    compile(at, "libgomp_wakeful.so", &format!("{version} void __kmpc_barrier(void) {{}}"), &flags("-Wl,-z,now"));
     let (status, stdout, stderr) = run(&["run", "-v"]);
     assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
     assert!(stderr.contains("OpenMP regions run on libomp:") && stderr.contains("regions: __kmpc_single"), "{stderr}");
     let (_, stdout, _) = run(&["doctor"]);
     assert!(stdout.contains("libomp") && stdout.contains("__kmpc_single"), "{stdout}");
 
-    compile(at, "libwakeful_omp.so", &format!("{version} {libomp}"), &flags("-Wl,-z,now"));
+    compile(at, "libgomp_wakeful.so", &format!("{version} {libomp}"), &flags("-Wl,-z,now"));
     let (status, stdout, stderr) = run(&["run", "-v"]);
     assert_eq!((status, stdout), (Some(0), format!("{runtime}:{ours}\n")));
     assert!(stderr.contains(&format!("wakeful: OpenMP regions run on {runtime}\n")), "{stderr}");
     let (status, stdout, stderr) = run(&["compare", "-n", "1"]);
     assert!(
-        status == Some(0) && stdout.contains("OpenMP on libomp, and with wakeful on libwakeful_omp.so"),
+        status == Some(0) && stdout.contains("OpenMP on libomp, and with wakeful on libgomp_wakeful.so"),
         "{stderr}{stdout}"
     );
 }

@@ -27,6 +27,8 @@ pub trait Condvar<P: Platform>: Send + Sync + 'static {
     fn signal(&self);
     /// Wakes all.
     fn broadcast(&self);
+    /// The mutex, under which [`Condvar::broadcast`] may have been called, has been released.
+    fn released(&self) {}
 }
 
 impl<P: Platform> Condvar<P> for Wakeful<P> {
@@ -94,6 +96,7 @@ impl<M: Machine, L: RawMutex<M, Node = ()>, C: Condvar<M>> Monitor<M, L, C> {
         let result = body(self);
         // SAFETY: locked above; who waits inside has it again when it comes back.
         unsafe { self.mutex.unlock(&()) };
+        self.changed.released();
         result
     }
 

@@ -13,7 +13,7 @@ macro_rules! model {
         use ::$checker::sync::atomic;
         use ::$checker::sync::{Condvar, Mutex};
         use ::$checker::thread;
-        use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
+        use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
 
         use crate::{Hints, Machine, Settings};
 
@@ -64,16 +64,19 @@ macro_rules! model {
 
         /// Threads in a model, and one for [`ThreadId::NONE`].
         const THREADS: usize = 8;
+        /// And with the guest of the waiting room.
+        const IDS: usize = THREADS + 1;
 
         struct World {
             settings: Settings,
             trace: bool,
-            queue: [[AtomicU32; 8]; THREADS],
-            reading: [Word<atomic::AtomicPtr<()>>; THREADS],
-            holds: [AtomicU32; THREADS],
+            queue: [[AtomicU32; 8]; IDS],
+            reading: [Word<atomic::AtomicPtr<()>>; IDS],
+            holds: [AtomicU32; IDS],
             away: AtomicU32,
-            priority: [StdCell<Priority>; THREADS],
-            wish: [StdCell<Wish>; THREADS],
+            room: (Word<atomic::AtomicPtr<()>>, AtomicU32, AtomicU32),
+            priority: [StdCell<Priority>; IDS],
+            wish: [StdCell<Wish>; IDS],
             /// Who sleeps where, longest first.
             sleepers: Mutex<Vec<(usize, usize)>>,
             wake: [Condvar; THREADS],
@@ -208,6 +211,7 @@ macro_rules! model {
                 reading: std::array::from_fn(|_| Atomic::new(std::ptr::null_mut())),
                 holds: zeros(),
                 away: Atomic::new(0),
+                room: (Atomic::new(std::ptr::null_mut()), Atomic::new(0), Atomic::new(0)),
                 priority: std::array::from_fn(|_| StdCell::new(Priority::Running)),
                 wish: std::array::from_fn(|_| StdCell::new(Wish::Preemptable)),
                 sleepers: Mutex::new(Vec::new()),
@@ -246,6 +250,12 @@ macro_rules! model {
             type AtomicU32 = AtomicU32;
             type AtomicPtr<T: 'static> = Word<atomic::AtomicPtr<T>>;
             const PAUSES: u32 = 1;
+            const ROOMS: u32 = 1;
+
+            fn room(_: u32) -> Option<Room<Self>> {
+                let (lock, users, turn) = &world().room;
+                Some(Room { lock, users, turn, guest: ThreadId(THREADS as u32) })
+            }
 
             fn stamp() -> u32 {
                 Self::id() << STAMP_SHIFT | STAMP.with(|stamp| stamp.get())
@@ -360,6 +370,10 @@ macro_rules! model {
 
             fn processors() -> u32 {
                 2
+            }
+
+            fn metered() -> bool {
+                Self::choose(RunState::Blocked)
             }
 
             fn partition_generation() -> u32 {

@@ -390,6 +390,69 @@ pub fn recursion<M: Machine, L: RawRwLockRecursive<M> + 'static>(writers: u32, r
     shared.finish();
 }
 
+/// Readers that came behind a writer, among other writers, wait for nobody else: none of them leaves before all are there.
+pub fn sharing_again<M: Machine, L: RawRwLockRecursive<M> + 'static>(writers: u32, readers: u32) {
+    let shared = Shared::<M, L>::new();
+    let inside = Arc::new(M::AtomicU32::new(0));
+    let first = shared.guard(&(), As::Writer);
+    let handles: Vec<_> = (0..writers + readers)
+        .map(|index| {
+            let (ours, inside) = (shared.clone(), inside.clone());
+            M::spawn(move || {
+                if index < writers {
+                    return ours.use_as(As::Writer);
+                }
+                // Without a guard, as in `sharing`.
+                ours.lock.read_recursive();
+                ours.look();
+                inside.fetch_add(1, Relaxed);
+                while inside.load(Relaxed) < readers {
+                    M::yield_now();
+                }
+                // SAFETY: acquired above.
+                unsafe { ours.lock.unlock_read(&()) };
+            })
+        })
+        .collect();
+    M::yield_now();
+    first.work();
+    drop(first);
+    handles.into_iter().for_each(M::join);
+    shared.finish();
+}
+
+/// Recursive readers that give up behind a writer, which lets go or steps down, leave nothing behind.
+pub fn timing_again<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(
+    readers: u32,
+    rounds: u32,
+    patience_ns: u64,
+) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(readers + 1, move |index| {
+        for round in 0..rounds {
+            if index == 0 {
+                let guard = ours.guard(&(), As::Writer);
+                guard.work();
+                if round % 2 == 1 {
+                    core::mem::forget(guard);
+                    // SAFETY: the writer becomes a reader, which is released once.
+                    unsafe { ours.lock.downgrade() };
+                    drop(Guard { shared: &*ours, node: &(), how: As::Reader });
+                }
+                continue;
+            }
+            let deadline = soon::<M>(patience_ns);
+            if ours.lock.read_recursive_until(deadline) {
+                Guard { shared: &*ours, node: &(), how: As::Reader }.work();
+            } else {
+                assert!(M::past(deadline), "gave up before the deadline");
+            }
+        }
+    });
+    shared.finish();
+}
+
 /// The smallest case of the next: one reads, who need not count itself, and one writes, or tries to.
 pub fn aside_pair<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(tries: bool) {
     let shared = Shared::<M, L>::new();

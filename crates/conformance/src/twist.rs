@@ -3,7 +3,9 @@
 
 use std::marker::PhantomData;
 
-use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, RunState, ThreadId, Wait, Wish};
+use platform::{
+    Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait, Wish,
+};
 
 use crate::Machine;
 
@@ -50,6 +52,43 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn yields() {}
     /// Meanwhile, before a thread sleeps.
     fn sleeps() {}
+    /// The thread whose id this is has one.
+    fn knows(_: ThreadId) -> bool {
+        true
+    }
+}
+
+/// No thread has an id.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Strangers;
+
+impl Twist for Strangers {
+    fn knows(_: ThreadId) -> bool {
+        false
+    }
+}
+
+/// Every second thread has none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SomeStrangers;
+
+impl Twist for SomeStrangers {
+    fn knows(thread: ThreadId) -> bool {
+        thread.0 % 2 == 1
+    }
+}
+
+/// No thread has an id, and nobody is ever woken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SleepingStrangers;
+
+impl Twist for SleepingStrangers {
+    fn knows(_: ThreadId) -> bool {
+        false
+    }
+    fn wakes(_: u32) -> u32 {
+        0
+    }
 }
 
 /// Nothing is different.
@@ -237,15 +276,21 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     type AtomicU32 = Bent<P::AtomicU32, W>;
     type AtomicPtr<T: 'static> = Bent<P::AtomicPtr<T>, W>;
     const PAUSES: u32 = P::PAUSES;
+    const ROOMS: u32 = P::ROOMS;
 
+    fn room(number: u32) -> Option<Room<Self>> {
+        let Room { lock, users, turn, guest } = P::room(number)?;
+        Some(Room { lock: bent(lock), users: bent(users), turn: bent(turn), guest })
+    }
     fn stamp() -> u32 {
-        P::stamp()
+        if W::knows(P::current()) { P::stamp() } else { P::stamp() & !STAMP_ID }
     }
     fn set_stamp(rest: u32) {
         P::set_stamp(rest);
     }
     fn register() -> ThreadId {
-        P::register()
+        let id = P::register();
+        if W::knows(id) { id } else { ThreadId::NONE }
     }
     fn run_state(thread: ThreadId) -> RunState {
         W::run_state(P::run_state(thread))
@@ -309,6 +354,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn processors() -> u32 {
         W::processors(P::processors())
+    }
+    fn metered() -> bool {
+        P::metered() != W::lies()
     }
     fn refresh_processors(now_ns: Option<u64>) {
         P::refresh_processors(now_ns);

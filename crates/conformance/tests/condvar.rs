@@ -8,7 +8,7 @@ use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::{HINTS, Hints, Machine, Settings, further, long};
 use linux::Linux;
-use platform::{Atomic, Deadline, Platform, RunState, Wait};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::Relaxed, Platform, RunState, Wait};
 use sync::condvar::{Waiter, Wakeful};
 use sync::mutex::{Native, Wakeful as WakefulMutex};
 
@@ -323,12 +323,12 @@ mod a_deferred_signal {
     }
 }
 
-/// A signal to a lone sleeper that is delivered when the mutex is released (S5), as the interposer does it.
-struct AtRelease<P: Platform>(Wakeful<P>);
+/// A signal to a lone sleeper, or a broadcast, that is delivered when the mutex is released (S5, S6), as the interposer does it.
+struct AtRelease<P: Platform>(Wakeful<P>, P::AtomicU32);
 
 impl<P: Platform> Condvar<P> for AtRelease<P> {
     fn new() -> Self {
-        Self(Wakeful::new())
+        Self(Wakeful::new(), P::AtomicU32::new(0))
     }
     fn enter(&self) -> Waiter {
         self.0.enter()
@@ -351,7 +351,16 @@ impl<P: Platform> Condvar<P> for AtRelease<P> {
         }
     }
     fn broadcast(&self) {
-        self.0.broadcast();
+        if self.0.has_sleepers() && self.0.take_all() {
+            self.1.swap(1, Relaxed);
+        } else {
+            self.0.broadcast();
+        }
+    }
+    fn released(&self) {
+        if self.1.swap(0, Relaxed) != 0 {
+            P::wake(self.0.word(), u32::MAX);
+        }
     }
 }
 
@@ -364,6 +373,7 @@ mod at_release {
         type M = Native<Loom>;
         loom("condvar, at release", 2, 300, || bodies::signals::<Loom, M, C>(1, 2, false));
         loom("condvar, at release, two", 2, 300, || bodies::signals_to_sleepers::<Loom, M, C>(2, false));
+        loom("condvar, at release, broadcast", 2, 300, || bodies::broadcasts::<Loom, M, C>(2, 2, true));
         loom("condvar, at release, no stealing", 2, 300, || bodies::no_stealing::<Loom, M, C>(1, 1));
         loom("condvar, at release, timing", 2, 300, || bodies::timing::<Loom, M, C>(1, 1, PATIENCE_NS, false));
     }
@@ -374,6 +384,7 @@ mod at_release {
         type M = WakefulMutex<Shuttle>;
         shuttle("condvar, at release", 60, || bodies::signals::<Shuttle, M, C>(4, 2, false));
         shuttle("condvar, at release", 60, || bodies::signals_to_sleepers::<Shuttle, M, C>(5, false));
+        shuttle("condvar, at release, broadcast", 60, || bodies::broadcasts::<Shuttle, M, C>(5, 3, true));
         shuttle("condvar, at release, timing", 60, || bodies::timing::<Shuttle, M, C>(2, 3, PATIENCE_NS, false));
         shuttle("condvar, at release, no stealing", 60, || bodies::no_stealing::<Shuttle, M, C>(3, 3));
         shuttle("condvar, at release, cancelled", 60, || bodies::giving_up::<Shuttle, M, C>(3, true));

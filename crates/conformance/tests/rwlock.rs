@@ -461,6 +461,16 @@ mod default {
     }
 
     #[test]
+    fn loom_sharing_again() {
+        loom("sharing again", 2, 500, || bodies::sharing_again::<Loom, Wakeful<Loom>>(1, 2));
+    }
+
+    #[test]
+    fn loom_timing_again() {
+        loom("timing again", 2, 300, || bodies::timing_again::<Loom, Wakeful<Loom>>(2, 2, 2_000_000));
+    }
+
+    #[test]
     fn loom_timing() {
         loom("timing", 2, 300, || bodies::timing::<Loom, Wakeful<Loom>>(3, 2, 2_000_000));
     }
@@ -478,6 +488,21 @@ mod default {
     #[test]
     fn shuttle_recursion() {
         shuttle("recursion", 50, || bodies::recursion::<Shuttle, Wakeful<Shuttle>>(3, 2));
+    }
+
+    #[test]
+    fn shuttle_sharing_again() {
+        shuttle("sharing again", 50, || bodies::sharing_again::<Shuttle, Wakeful<Shuttle>>(2, 3));
+        shuttle("timing again", 50, || bodies::timing_again::<Shuttle, Wakeful<Shuttle>>(3, 4, 2_000_000));
+    }
+
+    #[test]
+    fn sharing_again() {
+        for _ in 0..if long() { 2_000 } else { 100 } {
+            bodies::sharing_again::<Linux, Wakeful<Linux>>(4, 8);
+            bodies::sharing_again::<Linux, Native<Linux>>(4, 8);
+            bodies::timing_again::<Linux, Wakeful<Linux>>(8, 4, 200_000);
+        }
     }
 
     #[test]

@@ -4,11 +4,14 @@
 
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
-use conformance::twist::{Mute, Roomy, Twisted};
-use conformance::{HINTS, Hints, Settings, bodies, further, long};
-use platform::{Atomic, Platform, RunState};
+use conformance::twist::{Mute, Roomy, SleepingStrangers, SomeStrangers, Strangers, Twisted};
+use conformance::{Cell as _, HINTS, Hints, Machine, Settings, bodies, further, long};
+use linux::Linux;
+use platform::{Atomic, Clock, Deadline, Platform, RunState};
+use std::sync::Arc;
 use sync::mutex::Wakeful;
 use sync::wait::Unpreemptable;
+use sync::wait::room::Stay;
 
 /// COST: ns a look; the longest phase of the algorithm is 1 ms, the shortest 130 ns.
 const STEPS: [u64; 3] = [30_000, 150_000, 1_000_000];
@@ -110,6 +113,130 @@ mod awake {
             let settings = Settings { hints: Hints::Always(hint), ..Settings::default() };
             conformance::loom::finds(settings, "who is not told", || bodies::exclusion::<P, Wakeful<P>>(3, 1));
         }
+    }
+}
+
+/// W2: threads without ids, which stand in line by turns, under the id of a waiting room. The models have one room.
+mod strangers {
+    use super::*;
+    type L = Twisted<Loom, Strangers>;
+    type S = Twisted<Shuttle, Strangers>;
+
+    #[test]
+    fn loom_three() {
+        loom("wakeful, strangers, three", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+    }
+
+    /// One holds, one is the standby, one is in line, one waits for its turn.
+    #[test]
+    fn loom_four() {
+        loom("wakeful, strangers, four", 1, 1_000, || bodies::exclusion::<L, Wakeful<L>>(4, 1));
+    }
+
+    #[test]
+    fn loom_some() {
+        type M = Twisted<Loom, SomeStrangers>;
+        loom("wakeful, some strangers, four", 1, 1_000, || bodies::exclusion::<M, Wakeful<M>>(4, 1));
+    }
+
+    #[test]
+    fn loom_timed() {
+        loom("wakeful, strangers, timed", 2, 500, || bodies::timing::<L, Wakeful<L>>(3, 2, 2_000_000));
+    }
+
+    #[test]
+    fn shuttle_exclusion() {
+        type M = Twisted<Shuttle, SomeStrangers>;
+        shuttle("wakeful, strangers, exclusion", 150, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
+        shuttle("wakeful, some strangers, exclusion", 150, || bodies::exclusion::<M, Wakeful<M>>(6, 4));
+        shuttle("wakeful-np, strangers, exclusion", 100, || bodies::exclusion::<S, Wakeful<S, Unpreemptable>>(5, 4));
+    }
+
+    #[test]
+    fn shuttle_timed() {
+        shuttle("wakeful, strangers, timed", 150, || bodies::timing::<S, Wakeful<S>>(5, 4, 2_000_000));
+    }
+
+    #[test]
+    fn shuttle_nested() {
+        shuttle("wakeful, strangers, nested", 100, || bodies::nesting::<S, Wakeful<S>>(4, 3, false));
+    }
+
+    #[test]
+    fn threads() {
+        type P = Twisted<Linux, Strangers>;
+        bodies::exclusion::<P, Wakeful<P>>(32, 2_000);
+        bodies::timing::<P, Wakeful<P>>(16, 500, 2_000_000);
+    }
+
+    /// Nobody is woken: with a lock that naps all would be well.
+    #[test]
+    fn they_sleep() {
+        type P = Twisted<Loom, SleepingStrangers>;
+        let settings = Settings { hints: Hints::Always(RunState::Preempted), ..Settings::default() };
+        conformance::loom::finds(settings, "strangers that nobody wakes", || bodies::exclusion::<P, Wakeful<P>>(4, 1));
+    }
+
+    /// One has the turn at a time, and those who give up take nobody's wake-up with them. `locks` share the one room, which serves one of them at a time.
+    fn turns<P: Machine + Platform>(threads: u32, locks: u32, some_give_up: bool) {
+        let cell = Arc::new(P::Cell::new());
+        let body = move |index: u32, cell: &P::Cell| {
+            let lock = core::ptr::without_provenance(64 * (1 + index % locks) as usize);
+            let gives_up = some_give_up && index == 1;
+            let deadline = gives_up.then(|| Deadline { ns: P::now_ns() + 1, clock: Clock::Monotonic });
+            loop {
+                match Stay::<P>::begin(lock, deadline) {
+                    Some(stay) => {
+                        cell.bump();
+                        break stay.end();
+                    }
+                    None if gives_up => break,
+                    // Somebody opens the room just now, or it is the other lock's.
+                    None => P::pause(),
+                }
+            }
+        };
+        let handles: Vec<_> = (1..threads)
+            .map(|index| {
+                let cell = cell.clone();
+                P::spawn(move || body(index, &cell))
+            })
+            .collect();
+        body(0, &cell);
+        handles.into_iter().for_each(P::join);
+        assert!((threads - some_give_up as u32..=threads).contains(&cell.get()));
+        assert!(Stay::<P>::begin(core::ptr::without_provenance(1024), None).is_some(), "the room is free again");
+    }
+
+    /// The room is closed, and opened for another lock, while somebody enters it (E1, E2). Who took it for the old lock's would wait for one who waits for it.
+    fn opened_anew() {
+        let lock = |number: usize| core::ptr::without_provenance(64 * number);
+        let first = Stay::<Loom>::begin(lock(1), None).unwrap();
+        let other = Loom::spawn(move || {
+            if let Some(stay) = Stay::<Loom>::begin(lock(1), None) {
+                stay.end();
+            }
+        });
+        first.end();
+        let second = Stay::<Loom>::begin(lock(2), None);
+        Loom::join(other);
+        if let Some(stay) = second {
+            stay.end();
+        }
+    }
+
+    #[test]
+    fn loom_opened_anew() {
+        loom("room, opened anew", 3, 2_000, opened_anew);
+    }
+
+    #[test]
+    fn loom_turns() {
+        loom("room, two", 3, 1_000, || turns::<Loom>(2, 1, false));
+        loom("room, three", 2, 2_000, || turns::<Loom>(3, 1, false));
+        loom("room, two locks", 3, 2_000, || turns::<Loom>(3, 2, false));
+        loom("room, one gives up", 2, 2_000, || turns::<Loom>(3, 1, true));
+        loom("room, two locks, one gives up", 2, 2_000, || turns::<Loom>(4, 2, true));
     }
 }
 

@@ -7,6 +7,9 @@
 
 enum { MOST = 256 };
 
+// See `dialect.c` of the crate `omp`.
+__attribute__((visibility("hidden"))) const char wakeful_has_llvm_interface = 1;
+
 void wakeful_kmp_fork(void *function, void *const *variables, int count);
 void wakeful_kmp_league(void *function, void *const *variables, int count);
 

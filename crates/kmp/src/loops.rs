@@ -238,27 +238,46 @@ extern "C" fn __kmpc_for_static_fini(_: *const Ident, _: c_int) {}
 
 // --- loops whose parts are asked for -----------------------------------------
 
-fn how(kind: i32, chunk: i64) -> How {
-    let given = |kind, chunk: i64| How { kind, chunk: chunk.max(0) as u64 };
-    match kind {
-        schedule::STATIC_CHUNKED | schedule::STATIC_BALANCED_CHUNKED => given(Kind::Static, chunk.max(1)),
-        schedule::DYNAMIC | schedule::STATIC_STEAL => given(Kind::Dynamic, chunk),
+/// How so many iterations are shared out, and of what number chunks are multiples.
+fn how(kind: i32, chunk: i64, total: u64) -> (How, u64) {
+    let given = |kind| How { kind, chunk: chunk.max(0) as u64 };
+    // Of schedules for vectors, the chunk is the width of these.
+    let width = chunk.max(1) as u64;
+    let balanced = || {
+        let block = total.div_ceil(me().team().size() as u64).max(1);
+        How { kind: Kind::Static, chunk: block.checked_next_multiple_of(width).unwrap_or(block) }
+    };
+    let how = match kind {
+        schedule::STATIC_CHUNKED => How { kind: Kind::Static, chunk: width },
+        schedule::STATIC_BALANCED_CHUNKED => balanced(),
+        schedule::DYNAMIC | schedule::STATIC_STEAL => given(Kind::Dynamic),
         schedule::GUIDED
         | schedule::TRAPEZOIDAL
         | schedule::GUIDED_ITERATIVE
         | schedule::GUIDED_ANALYTICAL
-        | schedule::GUIDED_SIMD => given(Kind::Guided, chunk),
-        schedule::RUNTIME | schedule::RUNTIME_SIMD => How::runtime(),
-        _ => given(Kind::Static, 0),
-    }
+        | schedule::GUIDED_SIMD => given(Kind::Guided),
+        schedule::RUNTIME => How::runtime(),
+        schedule::RUNTIME_SIMD => match How::runtime() {
+            How { kind: Kind::Static, chunk: 0 } => balanced(),
+            How { kind, chunk } => How { kind, chunk: chunk.max(1).saturating_mul(width) },
+        },
+        _ => How { kind: Kind::Static, chunk: 0 },
+    };
+    let multiple = match kind {
+        schedule::GUIDED_SIMD => width,
+        schedule::RUNTIME_SIMD => how.chunk,
+        _ => 1,
+    };
+    (how, multiple)
 }
 
 fn dispatch<T: Number>(kind: c_int, lower: T, upper: T, step: i64, chunk: i64) {
     let kind = kind & !schedule::MODIFIERS;
     let kind = if kind > schedule::NOT_MERGED { kind - schedule::NOT_MERGED_MORE } else { kind };
     let ordered = kind > schedule::ORDERED;
-    let how = how(if ordered { kind - schedule::ORDERED_MORE } else { kind }, chunk);
-    let shape = Shape::new(lower.bits(), step as u64, iterations(lower, upper, step), (how.kind, how.chunk), ordered);
+    let total = iterations(lower, upper, step);
+    let (how, multiple) = how(if ordered { kind - schedule::ORDERED_MORE } else { kind }, chunk, total);
+    let shape = Shape::new(lower.bits(), step as u64, total, (how.kind, how.chunk), ordered).in_multiples_of(multiple);
     let thread = me();
     thread.member().work.start(thread, shape, shape.is_shared(), |_| {});
 }

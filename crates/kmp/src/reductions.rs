@@ -175,7 +175,10 @@ fn set(thread: &Thread, shared: *mut Shared, inputs: &[Input], slot: *const Atom
 /// As above.
 unsafe fn begin_for_all(is_loop: c_int, count: c_int, list: *mut c_void, is_old: bool) -> *mut c_void {
     let thread = me();
-    tasks::begin_group(thread);
+    match is_loop {
+        0 => tasks::begin_group(thread),
+        _ => tasks::begin_workshare_group(thread),
+    }
     // SAFETY: as promised.
     let inputs = unsafe { inputs(count, list, is_old) };
     let (team, size) = (thread.team(), thread.team().size());

@@ -3,6 +3,7 @@
 //! nothing here.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use omp::icv::settings;
 
@@ -64,8 +65,11 @@ names! {
 
 #[unsafe(no_mangle)]
 extern "C" fn kmp_aligned_malloc(size: usize, align: usize) -> *mut c_void {
-    // SAFETY: gives memory, or null.
-    unsafe { libc::memalign(align, size) }
+    match align.is_power_of_two() {
+        // SAFETY: gives memory, or null.
+        true => unsafe { libc::memalign(align, size) },
+        false => std::ptr::null_mut(),
+    }
 }
 
 /// Functions that set what is of no use here.
@@ -79,7 +83,6 @@ macro_rules! unused {
 }
 
 unused! {
-    kmp_set_blocktime(c_int);
     kmp_set_library(c_int);
     kmp_set_library_serial();
     kmp_set_library_turnaround();
@@ -92,9 +95,26 @@ unused! {
     kmp_set_warnings_off();
 }
 
+/// What was set; below 0: nothing.
+static BLOCKTIME: AtomicI32 = AtomicI32::new(-1);
+
+/// Milliseconds for which who waits is to spin. They are kept for who asks, and waiting goes by the
+/// processors that there are.
+#[unsafe(no_mangle)]
+extern "C" fn kmp_set_blocktime(milliseconds: c_int) {
+    BLOCKTIME.store(milliseconds.max(0), Relaxed);
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn kmp_get_blocktime() -> c_int {
-    0
+    /// libomp's.
+    const DEFAULT: c_int = 200;
+    match (BLOCKTIME.load(Relaxed), settings().wait_policy) {
+        (set @ 0.., _) => set,
+        (_, Some(true)) => c_int::MAX,
+        (_, Some(false)) => 0,
+        (_, None) => DEFAULT,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -42,6 +42,8 @@ struct Head {
 
 const FINAL: c_int = 1 << 1;
 const DESTRUCTORS: c_int = 1 << 3;
+/// It is complete when somebody says so, besides.
+const PROXY: c_int = 1 << 4;
 const PRIORITY: c_int = 1 << 5;
 
 /// # Safety
@@ -131,6 +133,10 @@ unsafe extern "C" fn __kmpc_omp_task_alloc(
 ) -> *mut Arguments {
     let size = size.next_multiple_of(align_of::<usize>());
     let arguments = make(me(), flags, size + shared);
+    if flags & PROXY != 0 {
+        // SAFETY: new.
+        expect_event(unsafe { head(arguments) });
+    }
     // SAFETY: new, and as large as that.
     unsafe {
         let shared = if shared > 0 { arguments.byte_add(size).cast() } else { ptr::null_mut() };
@@ -175,7 +181,7 @@ unsafe fn start(arguments: *mut Arguments, deferred: bool, dependences: &[Depend
         // SAFETY: as promised.
         task.set_priority(unsafe { (*arguments).priority });
     }
-    let now = !deferred || tasks::are_run_at_once(thread, task.has_event());
+    let now = !deferred || tasks::are_run_at_once(thread, task.has_event(), dependences);
     if now {
         tasks::await_predecessors(thread, dependences);
     }
@@ -220,10 +226,26 @@ unsafe extern "C" fn __kmpc_task_allow_completion_event(
     arguments: *mut Arguments,
 ) -> *const Task {
     // SAFETY: as above.
-    let head = unsafe { head(arguments) };
+    expect_event(unsafe { head(arguments) })
+}
+
+fn expect_event(head: &Head) -> *const Task {
     head.has_event.set(true);
     task(head).expect_event();
     task(head)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_proxy_task_completed(_: c_int, arguments: *mut Arguments) {
+    // SAFETY: as above; a task that was made with `PROXY`.
+    unsafe { tasks::omp_fulfill_event(task(head(arguments))) };
+}
+
+/// The same, called by a thread that is not the runtime's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_proxy_task_completed_ooo(arguments: *mut Arguments) {
+    // SAFETY: the same.
+    unsafe { __kmpc_proxy_task_completed(0, arguments) };
 }
 
 #[unsafe(no_mangle)]
@@ -260,9 +282,14 @@ pub struct Depend {
 }
 
 impl Depend {
-    /// Of the flags: read only; of no address, and so of everything.
+    /// Of the flags: read only; of all memory.
     const IN: u8 = 1;
     const ALL: u8 = 0x80;
+
+    /// By its flag, or as some compilers have it by the greatest address.
+    fn is_all(&self) -> bool {
+        self.flags & Self::ALL != 0 || self.address == Dependence::ALL.address
+    }
 
     /// # Safety
     /// The compiler's lists.
@@ -272,10 +299,10 @@ impl Depend {
             if count > 0 && !list.is_null() {
                 // SAFETY: as promised.
                 let entries = unsafe { std::slice::from_raw_parts(list, count as usize) };
-                let entries = entries.iter().filter(|entry| entry.address != 0 || entry.flags & Self::ALL != 0);
-                all.extend(entries.map(|entry| Dependence {
-                    address: if entry.flags & Self::ALL != 0 { 0 } else { entry.address },
-                    writes: entry.flags != Self::IN,
+                let entries = entries.iter().filter(|entry| entry.address != 0 || entry.is_all());
+                all.extend(entries.map(|entry| match entry.is_all() {
+                    true => Dependence::ALL,
+                    false => Dependence { address: entry.address, writes: entry.flags != Self::IN },
                 }));
             }
         }
@@ -310,7 +337,7 @@ unsafe extern "C" fn __kmpc_omp_wait_deps(
     tasks::await_predecessors(me(), &unsafe { Depend::all(count, list, more, more_list) });
 }
 
-/// With `nowait` nobody need wait; here somebody does.
+/// With `nowait` it is a task that does nothing, for later ones to follow.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_omp_taskwait_deps_51(
     place: *const Ident,
@@ -319,10 +346,16 @@ unsafe extern "C" fn __kmpc_omp_taskwait_deps_51(
     list: *const Depend,
     more: c_int,
     more_list: *const Depend,
-    _nowait: c_int,
+    nowait: c_int,
 ) {
     // SAFETY: as above.
-    unsafe { __kmpc_omp_wait_deps(place, number, count, list, more, more_list) };
+    unsafe {
+        if nowait == 0 {
+            return __kmpc_omp_wait_deps(place, number, count, list, more, more_list);
+        }
+        let nothing = __kmpc_omp_task_alloc(place, number, 0, size_of::<Arguments>(), 0, None);
+        __kmpc_omp_task_with_deps(place, number, nothing, count, list, more, more_list);
+    }
 }
 
 // --- taskgroup, taskloop -----------------------------------------------------

@@ -2,6 +2,7 @@
 //! The conformance table with clang: the programs of the crate `omp`, and those here that are about what clang emits and gcc does not. Most pass
 //! on LLVM's runtime as well, which is checked; of others it is said where they stand.
 
+mod reached;
 #[path = "../../omp/tests/support/mod.rs"]
 mod support;
 
@@ -13,7 +14,7 @@ use std::process::Command;
 
 use support::{Toolchain, command, run};
 
-static CLANG: Toolchain = Toolchain::new("clang-19", "clang++-19", "wakeful-kmp", "libwakeful_omp.so");
+static CLANG: Toolchain = Toolchain::new("clang-19", "clang++-19", "wakeful-kmp", "libgomp_wakeful.so");
 
 /// Runs a program of the table.
 fn conforms(name: &str, settings: &[(&str, &str)]) {
@@ -110,6 +111,77 @@ fn device() {
 }
 
 #[test]
+fn target() {
+    conforms("target.cc", &[]);
+}
+
+/// LLVM's runtime ends the program by an assertion.
+#[test]
+fn memory() {
+    conforms_alone("memory.c", &[], &[]);
+}
+
+#[test]
+fn schedule() {
+    conforms("schedule.c", &[]);
+}
+
+/// LLVM's runtime does not cancel the group around a loop.
+#[test]
+fn order() {
+    conforms_alone("order.c", &[], &[]);
+}
+
+#[test]
+fn everything() {
+    let version = OsStr::new("-fopenmp-version=51");
+    let program = CLANG.compile("everything.c", &[version]);
+    run(&mut command(&program, 2, &[])).unwrap();
+    CLANG.check("everything.c", &program, &[]);
+}
+
+/// LLVM's runtime ends the program.
+#[test]
+fn starved() {
+    conforms_alone("starved.c", &["-ldl".as_ref()], &[]);
+}
+
+/// Members say where they are on the standard output, once.
+#[test]
+fn displays() {
+    let program = CLANG.compile("displays.c", &[]);
+    let settings = [("OMP_DISPLAY_AFFINITY", "true"), ("OMP_AFFINITY_FORMAT", "at %n of %N")];
+    let own = support::streams(&mut command(&program, 2, &settings));
+    let ours = support::streams(&mut CLANG.on_ours(&program, 2, &settings));
+    assert_eq!(ours, own);
+    assert!(ours.0.contains("at 2 of 3"), "{ours:?}");
+    fs::remove_file(program).unwrap();
+}
+
+/// As for `starved`.
+#[test]
+fn stack() {
+    let program = CLANG.compile("parallel.c", &[]);
+    let said = run(&mut CLANG.on_ours(&program, 4, &[("OMP_STACKSIZE", "1000000g")])).unwrap();
+    assert_eq!(said.matches("OMP_STACKSIZE").count(), 1, "{said}");
+    fs::remove_file(program).unwrap();
+}
+
+/// Who brings a tool is told that it is not called.
+#[test]
+fn tool() {
+    let program = CLANG.compile("tool.c", &["-rdynamic".as_ref()]);
+    let said = run(&mut CLANG.on_ours(&program, 2, &[])).unwrap();
+    assert!(said.contains("tools are not called"), "{said}");
+    assert_eq!(run(&mut CLANG.on_ours(&program, 2, &[("OMP_TOOL", "disabled")])).unwrap(), "");
+    fs::remove_file(program).unwrap();
+    let program = CLANG.compile("parallel.c", &[]);
+    let said = run(&mut CLANG.on_ours(&program, 2, &[("OMP_TOOL_LIBRARIES", "/a/tool.so")])).unwrap();
+    assert!(said.contains("tools are not called"), "{said}");
+    fs::remove_file(program).unwrap();
+}
+
+#[test]
 fn places() {
     conforms("places.c", &[("OMP_PLACES", "threads")]);
 }
@@ -135,6 +207,20 @@ fn api() {
 #[test]
 fn environment() {
     conforms_alone("environment.c", &[], &[]);
+}
+
+/// What the environment says means what it does on LLVM's runtime.
+#[test]
+fn variables() {
+    let own: &[&[(&str, &str)]] = &[
+        &[("OMP_CANCELLATION", "1")],
+        &[("OMP_CANCELLATION", "off")],
+        &[("OMP_DYNAMIC", ".true.")],
+        &[("OMP_MAX_ACTIVE_LEVELS", "1"), ("OMP_DYNAMIC", "no")],
+        &[("OMP_PROC_BIND", "1")],
+        &[("OMP_SCHEDULE", "auto,4")],
+    ];
+    CLANG.agrees("variables.c", own);
 }
 
 /// LLVM's runtime knows some of these functions in leagues only.

@@ -5,6 +5,7 @@ mod futex;
 mod load;
 mod memory;
 mod processors;
+mod quota;
 mod reading;
 mod registry;
 mod report;
@@ -13,12 +14,15 @@ pub mod slice;
 mod tls;
 pub mod view;
 
-pub use processors::Processors;
+pub use processors::{Processors, throttling};
+pub use quota::Throttling;
+pub use registry::MOST_THREADS;
 pub use report::{Report, Status, report};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::Mutex;
 
-use platform::{Crowd, Deadline, Platform, Priority, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
+use platform::{Crowd, Deadline, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
 
 /// The machine that this program runs on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,8 +31,15 @@ pub struct Linux;
 /// What is better done at program start than later, and costs some tens of microseconds: counts the processors, and takes an inherited
 /// observer and partition block over. To be called once, early, where memory may be allocated.
 pub fn prepare() {
-    server::inherit();
+    inherit();
     processors::available();
+}
+
+/// The part of [`prepare`] that cannot wait: takes over what was inherited, an observer and a partition block. The processors are counted, which
+/// takes ten times as long, when [`init`] is called or somebody asks for their number.
+pub fn inherit() {
+    server::path();
+    server::inherit();
     registry::prepare();
 }
 
@@ -40,8 +51,14 @@ pub fn prepare() {
 /// HINT: too late (a thread has registered already) it changes nothing.
 pub fn init() {
     prepare();
-    report::remember(registry::load());
+    let refused = registry::load();
+    if let Ok(mut place) = REFUSED.lock() {
+        *place = refused;
+    }
 }
+
+/// What [`init`] was told.
+static REFUSED: Mutex<Option<registry::Refused>> = Mutex::new(None);
 
 /// The view that sees the calling thread, which registers if it has not. `None` may also mean that there was no room for this one.
 pub fn view() -> view::View {
@@ -57,6 +74,12 @@ pub fn chosen() -> Option<view::View> {
     registry::live().map(|registry| registry.view())
 }
 
+/// For an interposer: the program has asked for a pthread key and there is none left, because we have one. Gives that up; false if there is
+/// none to give. From then on blocks of threads that exited are found when they are needed.
+pub fn give_key_back() -> bool {
+    registry::give_key_back()
+}
+
 /// Unregisters the calling thread for good; it keeps working, unseen. Happens by itself when a thread exits, where the C
 /// library lets us have a destructor without allocating; an interposer that sees threads end should call it.
 pub fn thread_exit() {
@@ -66,6 +89,12 @@ pub fn thread_exit() {
 impl Platform for Linux {
     type AtomicU32 = AtomicU32;
     type AtomicPtr<T: 'static> = AtomicPtr<T>;
+
+    const ROOMS: u32 = registry::ROOMS;
+
+    fn room(number: u32) -> Option<Room<Self>> {
+        registry::room(number)
+    }
 
     #[inline(always)]
     fn stamp() -> u32 {
@@ -212,6 +241,11 @@ impl Platform for Linux {
     fn processors() -> u32 {
         let available = processors::available();
         granted().map_or(available, |(count, _)| available.min(count))
+    }
+
+    #[inline]
+    fn metered() -> bool {
+        processors::metered()
     }
 
     #[inline]

@@ -35,12 +35,12 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use abi::{Arena, MAX_THREADS, RunState, Thread, View};
-use platform::ThreadId;
+use platform::{Room, ThreadId};
 
 use crate::view::bpf::Bpf;
 use crate::view::perf::{self, Perf};
 use crate::view::{self, Attached, Request, Slot, Source, none};
-use crate::{futex, memory, processors, server, tls};
+use crate::{Linux, futex, memory, processors, server, tls};
 
 /// The greatest generation told in this line of processes, in the lower half. In the upper half the process that told it without
 /// a space; 0 if it had one.
@@ -86,7 +86,25 @@ struct Local {
     reclaim_at: AtomicU64,
     /// See [`platform::Platform::away`]; by the lock's address.
     away: [AtomicU32; AWAYS],
+    /// See [`platform::Platform::room`].
+    rooms: [RoomWords; ROOMS as usize],
 }
+
+/// The words of a waiting room.
+struct RoomWords {
+    lock: AtomicPtr<()>,
+    users: AtomicU32,
+    turn: AtomicU32,
+}
+
+/// COST: 16 bytes each, and the last thread ids. A lock has use for one from the third thread on that waits for it and has no id or a deadline.
+pub const ROOMS: u32 = 256;
+
+/// The ids from this on are the waiting rooms'.
+const FIRST_GUEST: u32 = MAX_THREADS as u32 - ROOMS;
+
+/// So many threads can have an id.
+pub const MOST_THREADS: u32 = FIRST_GUEST - 1;
 
 /// COST: a word each; two locks in use that share one make each other's threads stay away longer.
 const AWAYS: usize = 256;
@@ -102,7 +120,7 @@ const MEMO_NS: u64 = 2_000;
 /// COST: a scan of n threads takes n x 10 to 20 ns; remembering it this many times as long bounds the whole process's expense for
 /// scanning to a fifth of one processor.
 const MEMO_FACTOR: u64 = 4;
-/// COST: ns between two searches for dead threads; one is a system call a block, so 1 ms for 4095 of them.
+/// COST: ns between two searches for dead threads; one is a system call a block, so 1 ms for all of them.
 const RECLAIM_NS: u64 = 100_000_000;
 
 /// Values of a block's `watch`. Not yet, or no longer: not worth it.
@@ -238,25 +256,43 @@ fn may_be_observed() -> bool {
     Request::from_environment().allows_bpf() && live().is_none()
 }
 
+/// Why the bpf view could not be had.
+#[derive(Debug)]
+pub enum Refused {
+    /// It could not be loaded, or not be used.
+    Here(bpf::Error),
+    /// The processor server did not lend it.
+    Server(server::Error),
+}
+
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        match self {
+            Self::Here(error) => error.fmt(f),
+            Self::Server(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not be had, if it was tried.
-pub fn load() -> Option<String> {
+pub fn load() -> Option<Refused> {
     if !may_be_observed() {
         return None;
     }
     #[cfg(feature = "bpf")]
     let own = match bpf::Observer::load().and_then(observe_with) {
         Ok(()) => return None,
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some(Refused::Here(error)),
     };
     #[cfg(not(feature = "bpf"))]
     let own = None;
     match server::observe() {
         Ok((observer, life)) => {
             view::bpf::lives_with(life);
-            observe_with(observer).err().map(|error| error.to_string())
+            observe_with(observer).err().map(Refused::Here)
         }
         Err(server::Error::NoServer) => own,
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some(Refused::Server(error)),
     }
 }
 
@@ -316,6 +352,12 @@ pub fn generation() -> u32 {
 pub fn away(lock: *const ()) -> &'static AtomicU32 {
     static NOWHERE: AtomicU32 = AtomicU32::new(0);
     live().map_or(&NOWHERE, |registry| &registry.local().away[futex::hash(lock.addr()) as usize % AWAYS])
+}
+
+/// See [`platform::Platform::room`]. In the space, so that a forked copy, in which nobody waits, has none that is in use.
+pub fn room(number: u32) -> Option<Room<Linux>> {
+    let RoomWords { lock, users, turn } = live()?.local().rooms.get(number as usize)?;
+    Some(Room { lock, users, turn, guest: ThreadId(FIRST_GUEST + number) })
 }
 
 /// See [`platform::Platform::word`]. A thread block that nobody uses if there is no memory for blocks at all.
@@ -709,7 +751,7 @@ impl Registry {
         let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
         let from = local.free_from.0.load(Relaxed);
         // From the hint on, and then, because the hint may have been wrong, all.
-        for index in (from..MAX_THREADS as u32).chain(1..from) {
+        for index in (from..FIRST_GUEST).chain(1..from) {
             let owner = &self.thread(ThreadId(index)).tid;
             // ORDER: Acquire, pairs with the Release in `free`: its detach comes before our attach.
             if owner.load(Relaxed) == 0 && owner.compare_exchange(0, tid, Acquire, Relaxed).is_ok() {
@@ -781,13 +823,14 @@ fn alive(tid: u32) -> bool {
 }
 
 /// No signal handler runs while this lives: one that took a lock, or forked, in the midst of a registration would find half of it.
-struct NoSignals(u64);
+pub struct NoSignals(u64);
 
 /// Bytes of the kernel's signal set.
 const SIGSET: usize = 8;
 
 impl NoSignals {
-    fn new() -> Self {
+    /// Until it is dropped.
+    pub fn new() -> Self {
         let (all, mut old) = (u64::MAX, 0u64);
         // SAFETY: both sets live and are of the size stated. The system call, because pthread_sigmask spares signals that libc uses.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, &mut old, SIGSET) };
@@ -891,51 +934,108 @@ pub fn unregister() {
     }
 }
 
+/// Gives the program the pthread key by which exits of threads are noticed: it has none left. From then on the blocks of threads that exited
+/// are reclaimed when they are needed. False if there is no such key.
+pub fn give_key_back() -> bool {
+    at_exit::give_back()
+}
+
 /// Runs [`unregister`] when a thread exits.
 mod at_exit {
     use core::ffi::c_void;
     use core::sync::atomic::{AtomicU32, Ordering::*};
 
-    /// 1 + the key; 0: not made yet.
+    /// 1 + the key, 0 if it is not made yet, or [`GONE`]; and above that how many threads are in [`arm`].
     static KEY: AtomicU32 = AtomicU32::new(0);
 
+    /// There is no key to be had without allocation, or the program has it.
+    const GONE: u32 = 0xff;
+    const ARMING: u32 = 0x100;
+
     /// COST: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and allocates for more, which we
-    /// may not. Past it, the blocks of threads that exited are reclaimed when they are needed.
-    const KEYS_WITHOUT_ALLOCATION: u32 = 32;
+    /// may not; musl allocates for none of its 128. Past it, the blocks of threads that exited are reclaimed when they are needed.
+    const KEYS_WITHOUT_ALLOCATION: u32 = if cfg!(target_env = "gnu") { 32 } else { 128 };
 
     unsafe extern "C" fn destructor(_: *mut c_void) {
         super::unregister();
     }
 
-    /// Makes the key; the earlier the better, see [`KEYS_WITHOUT_ALLOCATION`].
-    pub fn key() -> Option<libc::pthread_key_t> {
-        // The key is a number that stands for itself: nothing is published with it.
-        match KEY.load(Relaxed) {
-            0 => {
-                let mut key = 0;
-                // SAFETY: the pointer is valid and the destructor takes what a destructor takes.
-                if unsafe { libc::pthread_key_create(&mut key, Some(destructor)) } != 0 {
-                    return None;
-                }
-                match KEY.compare_exchange(0, key + 1, Relaxed, Relaxed) {
-                    Ok(_) => Some(key),
-                    Err(other) => {
-                        // SAFETY: ours, and unused.
-                        unsafe { libc::pthread_key_delete(key) };
-                        Some(other - 1)
-                    }
-                }
+    /// The last key whose values need no allocation, so that the program gets those before it, as without us.
+    fn make() -> Option<libc::pthread_key_t> {
+        let mut keys = [0; KEYS_WITHOUT_ALLOCATION as usize];
+        let (mut made, mut ours) = (0, None);
+        for key in &mut keys {
+            // SAFETY: the pointer is valid and the destructor takes what a destructor takes.
+            if unsafe { libc::pthread_key_create(key, Some(destructor)) } != 0 {
+                break;
             }
-            key => Some(key - 1),
+            made += 1;
+            if *key < KEYS_WITHOUT_ALLOCATION {
+                ours = Some(*key);
+            }
+            if *key >= KEYS_WITHOUT_ALLOCATION - 1 {
+                break;
+            }
+        }
+        for key in keys[..made].iter().filter(|key| ours != Some(**key)) {
+            // SAFETY: ours, and unused.
+            unsafe { libc::pthread_key_delete(*key) };
+        }
+        ours
+    }
+
+    /// Makes the key; the earlier the better, see [`KEYS_WITHOUT_ALLOCATION`].
+    pub fn key() {
+        if KEY.load(Relaxed) != 0 {
+            return;
+        }
+        let key = make();
+        // The key is a number that stands for itself: nothing is published with it.
+        let word = key.map_or(GONE, |key| key + 1);
+        if KEY.compare_exchange(0, word, Relaxed, Relaxed).is_err()
+            && let Some(key) = key
+        {
+            // SAFETY: ours, and unused.
+            unsafe { libc::pthread_key_delete(key) };
         }
     }
 
+    /// With signals off, and so not for long.
     pub fn arm() {
-        if let Some(key) = key()
-            && (key < KEYS_WITHOUT_ALLOCATION || !cfg!(target_env = "gnu"))
-        {
-            // SAFETY: the key is live; any non-null value makes the destructor run.
-            unsafe { libc::pthread_setspecific(key, core::ptr::without_provenance(1)) };
+        key();
+        let mut word = KEY.load(Relaxed);
+        while word % ARMING != GONE {
+            match KEY.compare_exchange_weak(word, word + ARMING, Relaxed, Relaxed) {
+                Ok(_) => {
+                    let key = word % ARMING - 1;
+                    // SAFETY: the key is live until ARMING is taken back; any non-null value makes the destructor run.
+                    unsafe { libc::pthread_setspecific(key, core::ptr::without_provenance(1)) };
+                    // ORDER: Release, pairs with the Acquire in `give_back`: the key ends after this use.
+                    KEY.fetch_sub(ARMING, Release);
+                    return;
+                }
+                Err(now) => word = now,
+            }
         }
+    }
+
+    /// COST: how often threads that are in [`arm`], a few instructions, are waited for. In a forked child they may be the parent's, for ever.
+    const LOOKS: u32 = 1_000;
+
+    pub fn give_back() -> bool {
+        for _ in 0..LOOKS {
+            let word = KEY.load(Relaxed);
+            if matches!(word % ARMING, 0 | GONE) {
+                return false;
+            }
+            // ORDER: Acquire, pairs with the Release in `arm`.
+            if word < ARMING && KEY.compare_exchange(word, GONE, Acquire, Relaxed).is_ok() {
+                // SAFETY: ours, and nobody sets a value any more.
+                return unsafe { libc::pthread_key_delete(word - 1) } == 0;
+            }
+            // SAFETY: no arguments.
+            unsafe { libc::sched_yield() };
+        }
+        false
     }
 }

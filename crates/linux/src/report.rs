@@ -46,16 +46,8 @@ pub struct Report {
     pub processors: Processors,
 }
 
-static INIT_ERROR: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
-
-pub(crate) fn remember(error: Option<String>) {
-    if let Ok(mut place) = INIT_ERROR.lock() {
-        *place = error;
-    }
-}
-
 fn init_error() -> Option<String> {
-    INIT_ERROR.lock().ok()?.clone()
+    Some(crate::REFUSED.lock().ok()?.as_ref()?.to_string())
 }
 
 fn bpf_status(chosen: Option<View>) -> (Option<String>, Option<&'static str>) {

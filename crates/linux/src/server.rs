@@ -3,14 +3,15 @@
 //!
 //! Nothing here is needed for a lock. Without a server [`Connection::open`] fails and all else stays as it is.
 
+use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use abi::server::{BLOCK_SIZE, Block, MAGIC, PARTITION_VARIABLE, SOCKET_VARIABLE, VERSION};
+use abi::server::{BLOCK_SIZE, Block, MAGIC, SOCKET_VARIABLE, VERSION};
 pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THREADS};
 
 use platform::Platform;
@@ -31,6 +32,8 @@ pub enum Error {
     Foreign,
     /// The connection broke.
     Io(io::Error),
+    /// The observer that the server sent is none.
+    Observer(bpf::Error),
     /// Others have the processors that were asked for.
     Taken,
 }
@@ -46,6 +49,7 @@ impl std::fmt::Display for Error {
                  give wakefuld a --folder with a shorter one, or name it through a symbolic link"
             ),
             Self::Io(error) => write!(f, "the processor server does not answer: {error}"),
+            Self::Observer(error) => write!(f, "the processor server has sent no observer: {error}"),
             Self::Taken => write!(
                 f,
                 "the processors have not become free;\n`wakeful status` shows who has them; `wakeful set PROCESS --leave` takes them back"
@@ -97,15 +101,51 @@ const SOCKET_PATH: usize = 107;
 /// Descriptors of one message, at most.
 pub const DESCRIPTORS: usize = 3;
 
-/// An environment variable, unless the program has more rights than whoever has started it.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    // SAFETY: a number.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 { None } else { std::env::var(name).ok() }
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-fn path() -> String {
-    variable(SOCKET_VARIABLE).unwrap_or_else(|| SOCKET.to_owned())
+/// Calls `each` with an environment variable, unless the program has more rights than whoever has started it. `name` ends in a zero.
+pub(crate) fn variable<T>(name: &CStr, each: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+    // SAFETY: a C string; what comes is null or one, and is read before anything else happens.
+    unsafe {
+        let value = secure_getenv(name.as_ptr());
+        if value.is_null() { None } else { each(CStr::from_ptr(value).to_bytes()) }
+    }
 }
+
+/// An environment variable that is a number.
+fn number(name: &CStr) -> Option<i32> {
+    variable(name, |text| core::str::from_utf8(text).ok()?.parse().ok())
+}
+
+/// The path of a socket. More bytes than it holds make it one that is too long.
+struct SocketPath {
+    bytes: [u8; SOCKET_PATH + 1],
+    length: usize,
+}
+
+impl SocketPath {
+    fn new(path: &[u8]) -> Self {
+        let mut bytes = [0; SOCKET_PATH + 1];
+        let length = path.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&path[..length]);
+        Self { bytes, length }
+    }
+}
+
+/// Where the server listens. The environment is read when the program starts, or at the first use: later another thread may change it.
+pub(crate) fn path() -> &'static [u8] {
+    static PATH: OnceLock<SocketPath> = OnceLock::new();
+    let path = PATH.get_or_init(|| {
+        variable(SOCKET_NAME, |path| Some(SocketPath::new(path))).unwrap_or_else(|| SocketPath::new(SOCKET.as_bytes()))
+    });
+    &path.bytes[..path.length]
+}
+
+/// [`SOCKET_VARIABLE`] and [`PARTITION_VARIABLE`], for C.
+const SOCKET_NAME: &CStr = c"WAKEFUL_SERVER";
+const PARTITION_NAME: &CStr = c"WAKEFUL_PARTITION";
 
 /// A connection to the server.
 #[derive(Debug)]
@@ -120,7 +160,7 @@ impl Connection {
     /// # Errors
     /// [`Error::NoServer`], or what connect(2) says.
     pub fn open() -> Result<Self, Error> {
-        Self::open_at(&path())
+        Self::open_by(path(), 0, None)
     }
 
     /// To a server that listens elsewhere.
@@ -128,11 +168,11 @@ impl Connection {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at(path: &str) -> Result<Self, Error> {
-        Self::open_by(path, 0, None)
+        Self::open_by(path.as_bytes(), 0, None)
     }
 
     /// With flags for the socket, and a limit to how long anything on it may take.
-    fn open_by(path: &str, flags: libc::c_int, patience: Option<Duration>) -> Result<Self, Error> {
+    fn open_by(path: &[u8], flags: libc::c_int, patience: Option<Duration>) -> Result<Self, Error> {
         // SAFETY: plain numbers; the descriptor is new and ours.
         let socket = unsafe {
             let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags, 0);
@@ -157,8 +197,8 @@ impl Connection {
                 };
             }
         }
-        for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
-            *to = from as libc::c_char;
+        for (to, from) in address.sun_path.iter_mut().zip(path) {
+            *to = *from as libc::c_char;
         }
         let length = size_of_val(&address) as libc::socklen_t;
         // SAFETY: the address lives and is of this length.
@@ -333,7 +373,7 @@ pub fn offer(count: u32) {
         return;
     }
     let kind = if count == 0 { Kind::WantBack } else { Kind::Spare };
-    let told = Connection::open_by(&path(), libc::SOCK_NONBLOCK, None)
+    let told = Connection::open_by(path(), libc::SOCK_NONBLOCK, None)
         .and_then(|connection| connection.send(&Message { count, ..Message::new(kind) }));
     if told.is_ok() {
         OFFERED.store(count, Relaxed);
@@ -390,9 +430,11 @@ pub fn inherit() {
     if !BLOCK.load(Relaxed).is_null() {
         return;
     }
-    let number = variable(PARTITION_VARIABLE).and_then(|text| text.parse::<i32>().ok());
     // SAFETY: F_GETFD changes nothing.
-    let Some(number) = number.filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) else { return };
+    let Some(number) = number(PARTITION_NAME).filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
+    else {
+        return;
+    };
     // SAFETY: open, as was just seen.
     if follow(unsafe { BorrowedFd::borrow_raw(number) }) {
         // SAFETY: a plain number, of a file that is ours.
@@ -439,7 +481,7 @@ const MORE_PATIENCE: Duration = Duration::from_secs(5);
 const TRIES: u32 = 5;
 
 fn hurried(patience: Duration) -> Result<Connection, Error> {
-    Connection::open_by(&path(), 0, Some(patience))
+    Connection::open_by(path(), 0, Some(patience))
 }
 
 /// Asks the server of this machine for an arena that its observer fills, and for the server's life.
@@ -459,7 +501,7 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
         }
     };
     let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
-    let observer = bpf::Observer::given(arena, enrol).map_err(|error| Error::Io(io::Error::other(error)))?;
+    let observer = bpf::Observer::given(arena, enrol).map_err(Error::Observer)?;
     Ok((observer, map(life.as_fd()).ok_or(Error::Foreign)?))
 }
 
@@ -474,4 +516,28 @@ pub(crate) fn lends() -> bool {
         Ok::<_, Error>(message.observed == 1)
     };
     ask().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use abi::server::PARTITION_VARIABLE;
+
+    use super::*;
+
+    #[test]
+    fn names_for_c() {
+        assert_eq!(SOCKET_NAME.to_str(), Ok(SOCKET_VARIABLE));
+        assert_eq!(PARTITION_NAME.to_str(), Ok(PARTITION_VARIABLE));
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_stays_so() {
+        let open = |length| Connection::open_by(&vec![b'x'; length], 0, None);
+        assert!(matches!(open(SOCKET_PATH), Err(Error::NoServer)));
+        for length in [SOCKET_PATH + 1, 1000] {
+            let path = SocketPath::new(&vec![b'x'; length]);
+            assert!(matches!(Connection::open_by(&path.bytes[..path.length], 0, None), Err(Error::LongPath)));
+            assert!(matches!(open(length), Err(Error::LongPath)));
+        }
+    }
 }

@@ -501,11 +501,11 @@ fn crowd() {
     let came = threads.len();
     eventually("all came", || COME.load(Relaxed) as usize == came);
     let report = linux::report();
-    assert_eq!(report.registered as usize, came.min(4095), "{report:?}");
-    assert_eq!(came > 4095, report.turned_away > 0, "{report:?}");
+    assert_eq!(report.registered as usize, came.min(linux::MOST_THREADS as usize), "{report:?}");
+    assert_eq!(came > linux::MOST_THREADS as usize, report.turned_away > 0, "{report:?}");
     // Whoever has no id shares word 0.
     let taken = (1..4096).filter(|&id| Linux::word(ThreadId(id), 0).load(Relaxed) == 1).count();
-    assert_eq!(taken, came.min(4095));
+    assert_eq!(taken, came.min(linux::MOST_THREADS as usize));
     *GO.0.lock().unwrap() = true;
     GO.1.notify_all();
     for thread in threads {
@@ -573,7 +573,7 @@ fn reclaims() {
     std::thread::sleep(Duration::from_millis(150));
     assert_ne!(std::thread::spawn(Linux::register).join().unwrap(), ThreadId::NONE);
     let report = linux::report();
-    assert!(report.registered < 4095, "{report:?}");
+    assert!(report.registered < linux::MOST_THREADS, "{report:?}");
     assert!(!Linux::higher_preempted(Priority::BarrierWaiter), "a count is left over");
 }
 

@@ -2,14 +2,20 @@
 //! Places, and which thread goes where (OpenMP 5.1, sections 2.6.2 and 6.5).
 
 use std::cell::Cell;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::fs;
 
+use crate::dialect::is_llvm;
 use crate::icv::{Bind, settings};
 use crate::thread::me;
 
 /// What `omp_display_affinity` prints where nothing else is asked for.
-pub const DEFAULT_FORMAT: &str = "level %L thread %i affinity %A";
+pub fn default_format() -> &'static str {
+    match is_llvm() {
+        true => "OMP: pid %P tid %i thread %n bound to OS proc set {%A}",
+        false => "level %L thread %i affinity %A",
+    }
+}
 
 /// Processors among which a thread may move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +102,7 @@ fn explicit(text: &str, usable: &[u32]) -> Option<Vec<Place>> {
             None => (1, 0),
             Some(interval) => {
                 let (count, stride) = interval.split_once(':').unwrap_or((interval, ""));
-                let stride = if stride.is_empty() { place.len() as i64 } else { stride.trim().parse().ok()? };
+                let stride = if stride.is_empty() { 1 } else { stride.trim().parse().ok()? };
                 (count.trim().parse::<i64>().ok().filter(|&count| count > 0)?, stride)
             }
         };
@@ -108,6 +114,25 @@ fn explicit(text: &str, usable: &[u32]) -> Option<Vec<Place>> {
     let there = places.into_iter().map(|place| place.into_iter().filter(|cpu| usable.contains(cpu)).collect());
     let there: Vec<Place> = there.map(Place).filter(|place| !place.0.is_empty()).collect();
     (!there.is_empty()).then_some(there)
+}
+
+/// `GOMP_CPU_AFFINITY`, a place for each: `0 3 5-9:2`, also with commas between. Those that are not usable
+/// are left out.
+pub fn processors(text: &str) -> Option<Vec<Place>> {
+    let usable = usable();
+    let mut all = Vec::new();
+    for part in text.split(|c: char| c.is_whitespace() || c == ',').filter(|part| !part.is_empty()) {
+        let (range, stride) =
+            part.split_once(':').map_or((part, Some(1)), |(range, stride)| (range, stride.parse().ok()));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        let stride = stride.filter(|&stride: &usize| stride > 0)?;
+        if first > last {
+            return None;
+        }
+        all.extend((first..=last).step_by(stride).filter(|cpu| usable.contains(cpu)).map(|cpu| Place(vec![cpu])));
+    }
+    (!all.is_empty()).then_some(all)
 }
 
 /// At the commas that are not inside braces.
@@ -217,6 +242,21 @@ impl Location {
     }
 }
 
+unsafe extern "C" {
+    static stdout: *mut libc::FILE;
+    static stderr: *mut libc::FILE;
+}
+
+/// Says it where the compiler's own runtime does, in order with what the program says there.
+pub fn display(format: &str) {
+    let line = describe(format) + "\n";
+    // SAFETY: the C library's streams, which nobody closes while the program writes.
+    unsafe {
+        let stream = if is_llvm() { stdout } else { stderr };
+        libc::fwrite(line.as_ptr().cast(), 1, line.len(), stream);
+    }
+}
+
 /// Writes what `omp_capture_affinity` tells, in this format (OpenMP 5.1, table 6.3).
 pub fn describe(format: &str) -> String {
     let thread = me();
@@ -240,32 +280,31 @@ pub fn describe(format: &str) -> String {
             Some(c) => c.to_string(),
             None => break,
         };
-        let value = match name.as_str() {
-            "%" => "%".to_string(),
-            "t" | "team_num" => crate::routines::team_number().to_string(),
-            "T" | "num_teams" => crate::routines::teams().to_string(),
-            "L" | "nesting_level" => team.level().to_string(),
-            "n" | "i" if name == "i" => native_id().to_string(),
-            "n" | "thread_num" => thread.number().to_string(),
-            "native_thread_id" => native_id().to_string(),
-            "N" | "num_threads" => team.size().to_string(),
-            "a" | "ancestor_tnum" => crate::routines::ancestor(team.level() as i32 - 1).to_string(),
-            "H" | "host" => host(),
-            "P" | "process_id" => std::process::id().to_string(),
-            "A" | "thread_affinity" => ranges(&usable()),
-            _ => "undefined".to_string(),
+        let number: i64 = match name.as_str() {
+            "t" | "team_num" => crate::routines::team_number().into(),
+            "T" | "num_teams" => crate::routines::teams().into(),
+            "L" | "nesting_level" => team.level().into(),
+            "n" | "thread_num" => thread.number().into(),
+            "i" | "native_thread_id" => native_id(),
+            "N" | "num_threads" => team.size().into(),
+            "a" | "ancestor_tnum" => crate::routines::ancestor(team.level() as i32 - 1).into(),
+            "P" | "process_id" => std::process::id().into(),
+            _ => {
+                let value = match name.as_str() {
+                    "%" => "%".to_string(),
+                    "H" | "host" => host(),
+                    "A" | "thread_affinity" => ranges(&usable()),
+                    _ => "undefined".to_string(),
+                };
+                let _ = if right { write!(text, "{value:>width$}") } else { write!(text, "{value:<width$}") };
+                continue;
+            }
         };
-        let pad = width.saturating_sub(value.chars().count());
-        match (right || zeros, zeros) {
-            (true, zeros) => {
-                text.extend(std::iter::repeat_n(if zeros { '0' } else { ' ' }, pad));
-                text.push_str(&value);
-            }
-            (false, _) => {
-                text.push_str(&value);
-                text.extend(std::iter::repeat_n(' ', pad));
-            }
-        }
+        let _ = match (right, zeros) {
+            (true, true) => write!(text, "{number:0width$}"),
+            (true, false) => write!(text, "{number:>width$}"),
+            (false, _) => write!(text, "{number:<width$}"),
+        };
     }
     text
 }
@@ -282,12 +321,13 @@ fn host() -> String {
     name.split(|&byte| byte == 0).next().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default()
 }
 
-/// `0-3,6`.
+/// `0-3,6`. Of two neighbours LLVM's runtime makes no range.
 fn ranges(numbers: &[u32]) -> String {
     numbers
         .chunk_by(|a, b| a + 1 == *b)
         .map(|run| match run {
             [one] => one.to_string(),
+            [one, other] if is_llvm() => format!("{one},{other}"),
             _ => format!("{}-{}", run[0], run[run.len() - 1]),
         })
         .collect::<Vec<_>>()

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::dialect::is_llvm;
 use crate::thread::me;
 
 /// The number of a predefined allocator.
@@ -22,13 +23,24 @@ pub fn predefined(name: &str) -> Option<usize> {
     NAMES.iter().position(|known| name.eq_ignore_ascii_case(known)).map(|index| index + 1)
 }
 
-const PREDEFINED: usize = 8;
+/// No number of a predefined allocator is above this; other compilers' extensions have some in the hundreds.
+const PREDEFINED: usize = 1024;
 const DEFAULT: usize = 1;
-/// Traits, and values of them, by their numbers in `omp.h`.
+/// Memory spaces, by their numbers in `omp.h`: the last, and one that nobody has here.
+const SPACES: usize = 4;
+const HIGH_BANDWIDTH: usize = 3;
+/// Traits, and values of them, likewise.
+const SYNC_HINT: c_int = 1;
 const ALIGNMENT: c_int = 2;
+const ACCESS: c_int = 3;
 const POOL_SIZE: c_int = 4;
 const FALLBACK: c_int = 5;
 const FALLBACK_DATA: c_int = 6;
+const PINNED: c_int = 7;
+const PARTITION: c_int = 8;
+const ANY: usize = usize::MAX;
+const TRUE: usize = 1;
+const DEFAULT_FB: usize = 11;
 const NULL_FB: usize = 12;
 const ABORT_FB: usize = 13;
 const ALLOCATOR_FB: usize = 14;
@@ -49,6 +61,26 @@ struct Allocator {
     fallback_data: usize,
 }
 
+impl Allocator {
+    /// Counts so many bytes more, and those of the block that they replace no longer, if the pool has room.
+    fn take(&self, size: usize, replaced: &Header) -> bool {
+        let count = |used: usize| {
+            let used = (used - self.share_of(replaced)).checked_add(size)?;
+            (used <= self.pool).then_some(used)
+        };
+        self.used.fetch_update(Relaxed, Relaxed, count).is_ok()
+    }
+
+    /// After [`Allocator::take`]: there is no such block after all.
+    fn give_back(&self, size: usize, replaced: &Header) {
+        self.used.fetch_sub(size.wrapping_sub(self.share_of(replaced)), Relaxed);
+    }
+
+    fn share_of(&self, replaced: &Header) -> usize {
+        if ptr::eq(replaced.allocator, self) { replaced.size } else { 0 }
+    }
+}
+
 /// Before each block.
 #[repr(C)]
 struct Header {
@@ -63,8 +95,18 @@ fn own(allocator: usize) -> Option<&'static Allocator> {
     (number > PREDEFINED).then(|| unsafe { &*(number as *const Allocator) })
 }
 
+impl Header {
+    /// Of a block that there is not.
+    const NONE: Self = Self { start: ptr::null_mut(), size: 0, allocator: ptr::null() };
+}
+
 /// A block, zeros if so wished.
 fn block(align: usize, size: usize, allocator: usize, zeros: bool) -> *mut c_void {
+    replacement(align, size, allocator, zeros, &Header::NONE)
+}
+
+/// A block for what is in another one, whose bytes are counted for the new one if it has the same allocator.
+fn replacement(align: usize, size: usize, allocator: usize, zeros: bool, replaced: &Header) -> *mut c_void {
     let own = own(allocator);
     let align = align.max(own.map_or(1, |own| own.alignment)).max(16);
     if size == 0 || !align.is_power_of_two() {
@@ -76,21 +118,21 @@ fn block(align: usize, size: usize, allocator: usize, zeros: bool) -> *mut c_voi
             // SAFETY: no arguments.
             unsafe { libc::abort() };
         }
-        Some(own) if own.fallback == ALLOCATOR_FB => block(align, size, own.fallback_data, zeros),
-        Some(own) if own.fallback != NULL_FB => block(align, size, DEFAULT, zeros),
+        Some(own) if own.fallback == ALLOCATOR_FB => replacement(align, size, own.fallback_data, zeros, replaced),
+        Some(own) if own.fallback != NULL_FB => replacement(align, size, DEFAULT, zeros, replaced),
         _ => ptr::null_mut(),
     };
     let Some(all) = size.checked_add(size_of::<Header>() + align) else { return failed() };
-    if let Some(own) = own
-        && own.used.fetch_add(size, Relaxed).saturating_add(size) > own.pool
-    {
-        own.used.fetch_sub(size, Relaxed);
+    if own.is_some_and(|own| !own.take(size, replaced)) {
         return failed();
     }
     // SAFETY: the header and, aligned, the block are inside what was allocated.
     unsafe {
         let start = if zeros { libc::calloc(1, all) } else { libc::malloc(all) };
         if start.is_null() {
+            if let Some(own) = own {
+                own.give_back(size, replaced);
+            }
             return failed();
         }
         let after = start.byte_add(size_of::<Header>());
@@ -105,7 +147,7 @@ fn block(align: usize, size: usize, allocator: usize, zeros: bool) -> *mut c_voi
 }
 
 /// # Safety
-/// From [`block`], or null.
+/// From [`replacement`], or null.
 unsafe fn free(memory: *mut c_void) {
     if memory.is_null() {
         return;
@@ -120,9 +162,16 @@ unsafe fn free(memory: *mut c_void) {
     }
 }
 
+/// For a variable of a directive or clause `allocate`, which has to be somewhere (OpenMP 5.1, section
+/// 2.13.3).
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_alloc(align: usize, size: usize, allocator: usize) -> *mut c_void {
-    block(align, size, allocator, false)
+    let block = block(align, size, allocator, false);
+    if block.is_null() && size > 0 {
+        eprintln!("wakeful: no memory for a variable of {size} bytes");
+        std::process::exit(1);
+    }
+    block
 }
 
 #[unsafe(no_mangle)]
@@ -153,15 +202,28 @@ extern "C" fn omp_aligned_calloc(align: usize, count: usize, size: usize, alloca
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn omp_realloc(memory: *mut c_void, size: usize, allocator: usize, _from: usize) -> *mut c_void {
+    if memory.is_null() {
+        return block(1, size, allocator, false);
+    }
     // SAFETY: as above; what is copied is in both.
     unsafe {
-        let new = block(1, size, allocator, false);
-        if !new.is_null() && !memory.is_null() {
-            let before = memory.cast::<Header>().sub(1).read_unaligned().size;
-            ptr::copy_nonoverlapping(memory.cast::<u8>(), new.cast(), before.min(size));
-        }
-        if !new.is_null() || size == 0 {
+        if size == 0 {
             free(memory);
+            return ptr::null_mut();
+        }
+        let before = memory.cast::<Header>().sub(1).read_unaligned();
+        let allocator = match (allocator, before.allocator.addr()) {
+            (0, 0) => DEFAULT,
+            (0, same) => same,
+            (other, _) => other,
+        };
+        let new = replacement(1, size, allocator, false, &before);
+        if !new.is_null() {
+            ptr::copy_nonoverlapping(memory.cast::<u8>(), new.cast(), before.size.min(size));
+            match new.cast::<Header>().sub(1).read_unaligned().allocator == before.allocator {
+                true => libc::free(before.start),
+                false => free(memory),
+            }
         }
         new
     }
@@ -174,22 +236,34 @@ unsafe extern "C" fn omp_free(memory: *mut c_void, _allocator: usize) {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_init_allocator(_space: usize, count: c_int, traits: *const Trait) -> usize {
+pub(crate) unsafe extern "C" fn omp_init_allocator(space: usize, count: c_int, traits: *const Trait) -> usize {
     let mut allocator =
-        Allocator { alignment: 1, pool: usize::MAX, used: AtomicUsize::new(0), fallback: 0, fallback_data: 0 };
+        Allocator { alignment: 1, pool: usize::MAX, used: AtomicUsize::new(0), fallback: DEFAULT_FB, fallback_data: 0 };
+    let mut is_to_be_had = space <= SPACES && space != HIGH_BANDWIDTH;
     for index in 0..count.max(0) as usize {
         // SAFETY: the program's, so many.
         let Trait { key, value } = unsafe { traits.add(index).read() };
+        let default = value == ANY;
+        is_to_be_had &= match key {
+            SYNC_HINT => default || matches!(value, 3..=6),
+            ALIGNMENT => default || value.is_power_of_two(),
+            ACCESS => default || matches!(value, 7..=10),
+            FALLBACK => default || matches!(value, DEFAULT_FB..=ALLOCATOR_FB),
+            // Only LLVM's runtime takes the wish for the deed.
+            PINNED => default || value < TRUE || value == TRUE && is_llvm(),
+            PARTITION => default || matches!(value, 15..=18),
+            POOL_SIZE | FALLBACK_DATA => true,
+            _ => false,
+        };
         match key {
-            ALIGNMENT if value.is_power_of_two() => allocator.alignment = value,
-            ALIGNMENT => return 0,
+            ALIGNMENT if !default => allocator.alignment = value,
             POOL_SIZE => allocator.pool = value,
-            FALLBACK => allocator.fallback = value,
+            FALLBACK if !default => allocator.fallback = value,
             FALLBACK_DATA => allocator.fallback_data = value,
             _ => {}
         }
     }
-    Box::into_raw(Box::new(allocator)).addr()
+    if is_to_be_had { Box::into_raw(Box::new(allocator)).addr() } else { 0 }
 }
 
 #[unsafe(no_mangle)]

@@ -44,7 +44,7 @@ macro_rules! of_one {
                 #[unsafe(no_mangle)]
                 unsafe extern "C" fn $fortran_8(value: *const i64) -> $result {
                     // SAFETY: as above.
-                    $name(unsafe { *value } as c_int)
+                    $name(narrow(unsafe { *value }))
                 }
             )?
         )*
@@ -60,13 +60,13 @@ of_one! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn omp_get_ancestor_thread_num_8_(level: *const i64) -> c_int {
     // SAFETY: as above; likewise in all that follow.
-    ancestor(unsafe { *level } as c_int)
+    ancestor(narrow(unsafe { *level }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn omp_get_team_size_8_(level: *const i64) -> c_int {
     // SAFETY: as above.
-    omp_get_team_size(unsafe { *level } as c_int)
+    omp_get_team_size(narrow(unsafe { *level }))
 }
 
 #[unsafe(no_mangle)]
@@ -78,7 +78,7 @@ unsafe extern "C" fn omp_pause_resource_(kind: *const i32, device: *const i32) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn omp_set_schedule_8_(kind: *const u32, chunk: *const i64) {
     // SAFETY: as above.
-    unsafe { omp_set_schedule(*kind, (*chunk).clamp(0, c_int::MAX as i64) as c_int) };
+    unsafe { omp_set_schedule(*kind, narrow(*chunk)) };
 }
 
 #[unsafe(no_mangle)]
@@ -86,7 +86,7 @@ unsafe extern "C" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut i64) {
     let mut small = 0;
     // SAFETY: as above.
     unsafe {
-        omp_get_schedule(kind, &mut small);
+        omp_get_schedule_(kind, &mut small);
         chunk.write(small as i64);
     }
 }
@@ -114,7 +114,7 @@ unsafe extern "C" fn omp_get_place_proc_ids_(place: *const i32, ids: *mut c_int)
 unsafe extern "C" fn omp_get_place_proc_ids_8_(place: *const i64, ids: *mut i64) {
     // SAFETY: as above.
     unsafe {
-        let place = *place as c_int;
+        let place = narrow(*place);
         widened(omp_get_place_num_procs(place), ids, |ids| omp_get_place_proc_ids(place, ids));
     }
 }
@@ -201,7 +201,7 @@ unsafe extern "C" fn omp_init_allocator_(space: *const usize, count: *const i32,
 #[unsafe(no_mangle)]
 unsafe extern "C" fn omp_init_allocator_8_(space: *const usize, count: *const i64, traits: *const Trait) -> usize {
     // SAFETY: as above.
-    unsafe { omp_init_allocator(*space, *count as c_int, traits) }
+    unsafe { omp_init_allocator(*space, narrow(*count), traits) }
 }
 
 #[unsafe(no_mangle)]

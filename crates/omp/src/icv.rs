@@ -9,6 +9,8 @@ use linux::Linux;
 use platform::Platform;
 
 use crate::affinity::{self, Place};
+use crate::device::HOST;
+use crate::dialect::is_llvm;
 
 /// How the iterations of a loop are shared out; numbers as in `omp_sched_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,18 @@ impl Kind {
             4 => Self::Auto,
             _ => return None,
         })
+    }
+}
+
+impl Kind {
+    /// The chunk of a task's variable, from that which is asked for. Only a static schedule may be without,
+    /// and LLVM's runtime gives `auto` none.
+    pub fn chunk(self, wanted: Option<i32>) -> i32 {
+        match (self, wanted) {
+            (Self::Static, wanted) => wanted.unwrap_or(0).max(0),
+            (Self::Auto, _) if is_llvm() => 1,
+            (_, wanted) => wanted.unwrap_or(1).max(1),
+        }
     }
 }
 
@@ -79,6 +93,10 @@ pub const MOST_LEVELS: u32 = 255;
 /// Threads of a team at most: the barrier has room for 12,287 parties, and tasks need one.
 pub const MOST_THREADS: u32 = 8192;
 
+/// `omp_invalid_device`: what is meant where no number is given, and only devices other than the host will
+/// do.
+const NO_DEVICE: i32 = -4;
+
 /// The variables of the program.
 pub struct Settings {
     /// What the initial task starts with.
@@ -91,6 +109,8 @@ pub struct Settings {
     pub stack: Option<usize>,
     pub cancellation: bool,
     pub max_task_priority: u32,
+    /// Members with many tasks that are not done run new ones at once.
+    pub throttles: bool,
     pub display_affinity: bool,
     pub affinity_format: String,
     pub wait_policy: Option<bool>,
@@ -102,9 +122,14 @@ pub struct Settings {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The program's variables, read from the environment when the first is wanted.
+/// The program's variables, read from the environment when the first is wanted, and shown then if that is asked for. Most programs into which
+/// the library is preloaded want none; and a Python program sets them before it loads what uses them.
 pub fn settings() -> &'static Settings {
-    SETTINGS.get_or_init(Settings::read)
+    SETTINGS.get_or_init(|| {
+        let settings = Settings::read();
+        settings.display_if_asked();
+        settings
+    })
 }
 
 /// The value of an environment variable, without spaces around it; `None` where it is empty.
@@ -128,6 +153,8 @@ fn boolean(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some(true),
         "false" => Some(false),
+        "1" | "on" | "yes" | "enabled" | ".true." | ".t." if is_llvm() => Some(true),
+        "0" | "off" | "no" | "disabled" | ".false." | ".f." if is_llvm() => Some(false),
         _ => None,
     }
 }
@@ -144,10 +171,17 @@ fn list<T>(text: &str, each: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     text.split(',').map(|part| each(part.trim())).collect()
 }
 
+/// `true` or `false`, or one of the others a level.
+fn binds(text: &str) -> Option<Vec<Bind>> {
+    match boolean(text) {
+        Some(true) => Some(vec![Bind::True]),
+        Some(false) => Some(vec![Bind::False]),
+        None => list(text, bind),
+    }
+}
+
 fn bind(text: &str) -> Option<Bind> {
     Some(match text.to_ascii_lowercase().as_str() {
-        "false" => Bind::False,
-        "true" => Bind::True,
         "master" | "primary" => Bind::Primary,
         "close" => Bind::Close,
         "spread" => Bind::Spread,
@@ -161,8 +195,8 @@ fn schedule(text: &str) -> Option<Schedule> {
         None => (String::new(), text),
     };
     let (kind, chunk) = match rest.split_once(',') {
-        Some((kind, chunk)) => (kind, chunk.trim().parse().ok().filter(|&chunk: &i32| chunk > 0)?),
-        None => (rest, 0),
+        Some((kind, chunk)) => (kind, Some(chunk.trim().parse().ok().filter(|&chunk: &i32| chunk >= 0)?)),
+        None => (rest, None),
     };
     let kind = match kind.trim().to_ascii_lowercase().as_str() {
         "static" => Kind::Static,
@@ -172,12 +206,12 @@ fn schedule(text: &str) -> Option<Schedule> {
         _ => return None,
     };
     let monotonic = match modifier.as_str() {
-        "" => kind == Kind::Static,
+        "" => kind == Kind::Static && !is_llvm(),
         "monotonic" => true,
         "nonmonotonic" => false,
         _ => return None,
     };
-    Some(Schedule { kind, chunk, monotonic })
+    Some(Schedule { kind, chunk: kind.chunk(chunk), monotonic })
 }
 
 /// Bytes; without a unit, thousands of 1024.
@@ -199,10 +233,11 @@ impl Settings {
         let threads =
             parsed("OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| list(text, positive))
                 .unwrap_or_default();
+        let binds = parsed("OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", binds);
         let places = parsed("OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", affinity::places);
+        let places = places.or_else(|| parsed("GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", affinity::processors));
+        let places = places.filter(|_| binds.as_deref() != Some(&[Bind::False]));
         let places_given = places.is_some();
-        let binds =
-            parsed("OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", |text| list(text, bind));
         // Who names places wants threads there (OpenMP 5.1, section 6.4).
         let binds = binds.unwrap_or_else(|| if places_given { vec![Bind::True] } else { Vec::new() });
         let nested = parsed("OMP_NESTED", "true or false", boolean);
@@ -210,8 +245,19 @@ impl Settings {
         let several = threads.len() > 1 || binds.len() > 1;
         let levels =
             levels.unwrap_or(if nested == Some(true) || several && nested.is_none() { MOST_LEVELS } else { 1 });
-        let default_schedule = Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false };
+        let default_schedule = match is_llvm() {
+            true => Schedule { kind: Kind::Static, chunk: 0, monotonic: false },
+            false => Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false },
+        };
         let thread_limit = parsed("OMP_THREAD_LIMIT", many, positive).unwrap_or(u32::MAX);
+        let target_mandatory = parsed("OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
+            match text.to_ascii_lowercase().as_str() {
+                "mandatory" => Some(true),
+                "disabled" | "default" => Some(false),
+                _ => None,
+            }
+        });
+        let target_mandatory = target_mandatory.unwrap_or(false);
         let initial = Icv {
             threads: threads.first().copied().unwrap_or_else(Linux::processors).min(MOST_THREADS),
             thread_limit,
@@ -227,7 +273,7 @@ impl Settings {
             device: parsed("OMP_DEFAULT_DEVICE", "a number", |text| {
                 text.parse().ok().filter(|&device: &i32| device >= 0)
             })
-            .unwrap_or(0),
+            .unwrap_or(if target_mandatory && !is_llvm() { NO_DEVICE } else { HOST }),
             allocator: parsed("OMP_ALLOCATOR", "the name of a predefined allocator", crate::alloc::predefined)
                 .unwrap_or(1),
         };
@@ -242,11 +288,15 @@ impl Settings {
             },
             binds,
             places_given,
-            stack: parsed("OMP_STACKSIZE", "a number, and perhaps B, K, M or G", size),
+            stack: ["OMP_STACKSIZE", "GOMP_STACKSIZE"]
+                .iter()
+                .find_map(|name| parsed(name, "a number, and perhaps B, K, M or G", size)),
             cancellation: parsed("OMP_CANCELLATION", "true or false", boolean).unwrap_or(false),
             max_task_priority: parsed("OMP_MAX_TASK_PRIORITY", "a number", number).unwrap_or(0),
+            throttles: !is_llvm() || parsed("KMP_ENABLE_TASK_THROTTLING", "true or false", boolean).unwrap_or(true),
             display_affinity: parsed("OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
-            affinity_format: variable("OMP_AFFINITY_FORMAT").unwrap_or_else(|| affinity::DEFAULT_FORMAT.to_string()),
+            affinity_format: std::env::var_os("OMP_AFFINITY_FORMAT")
+                .map_or_else(|| affinity::default_format().into(), |format| format.to_string_lossy().into_owned()),
             wait_policy: parsed("OMP_WAIT_POLICY", "active or passive", |text| {
                 match text.to_ascii_lowercase().as_str() {
                     "active" => Some(true),
@@ -256,14 +306,7 @@ impl Settings {
             }),
             teams: parsed("OMP_NUM_TEAMS", many, positive).unwrap_or(0),
             teams_thread_limit: parsed("OMP_TEAMS_THREAD_LIMIT", many, positive).unwrap_or(0),
-            target_mandatory: parsed("OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
-                match text.to_ascii_lowercase().as_str() {
-                    "mandatory" => Some(true),
-                    "disabled" | "default" => Some(false),
-                    _ => None,
-                }
-            })
-            .unwrap_or(false),
+            target_mandatory,
         }
     }
 
@@ -325,15 +368,14 @@ impl Settings {
         }
         eprintln!("OPENMP DISPLAY ENVIRONMENT END");
     }
-}
 
-/// What happens when the program starts: the environment is read while nobody changes it, and shown if that is asked for.
-pub fn prepare() {
-    let settings = settings();
-    let verbose = parsed("OMP_DISPLAY_ENV", "true, false or verbose", |text| {
-        boolean(text).map(|show| (show, false)).or(text.eq_ignore_ascii_case("verbose").then_some((true, true)))
-    });
-    if let Some((true, verbose)) = verbose {
-        settings.display(verbose);
+    /// What `OMP_DISPLAY_ENV` asks for.
+    fn display_if_asked(&self) {
+        let verbose = parsed("OMP_DISPLAY_ENV", "true, false or verbose", |text| {
+            boolean(text).map(|show| (show, false)).or(text.eq_ignore_ascii_case("verbose").then_some((true, true)))
+        });
+        if let Some((true, verbose)) = verbose {
+            self.display(verbose);
+        }
     }
 }

@@ -9,7 +9,8 @@
 //! **What is here** is what gcc emits for OpenMP 4.5 and for much of 5.1, on the host. There are no devices; target
 //! regions run here, which is said once. What is not here is no symbol of the library: the dynamic linker names it.
 //!
-//! **Rules.** A panic aborts. Nothing is printed but what OpenMP's environment variables ask for, mistakes in these, and what ends the program.
+//! **Rules.** A panic aborts. Nothing is printed but what OpenMP's environment variables ask for, mistakes in
+//! these, what ends the program, and, once, what would have ended it on the compiler's own runtime.
 //! Regions allocate when a team grows, loops that wait for each other and tasks always, all else never.
 
 #![cfg(target_os = "linux")]
@@ -19,6 +20,7 @@
 mod affinity;
 pub mod alloc;
 mod device;
+mod dialect;
 mod fortran;
 pub mod icv;
 pub mod lock;
@@ -38,8 +40,7 @@ extern "C" fn wakeful_omp_version() -> *const core::ffi::c_char {
 }
 
 extern "C" fn constructor() {
-    linux::prepare();
-    icv::prepare();
+    linux::inherit();
 }
 
 #[used]

@@ -27,6 +27,8 @@ pub struct Shape {
     kind: Kind,
     /// 0: none.
     chunk: u64,
+    /// Of a guided loop: its chunks, but for the last, are multiples of this.
+    multiple: u64,
     ordered: bool,
 }
 
@@ -82,18 +84,23 @@ impl Shape {
     fn signed(begin: c_long, end: c_long, step: c_long, how: How, ordered: bool) -> Self {
         let iterations = iterations(begin, end, step);
         let (begin, end, step) = (begin as u64, end as u64, step as u64);
-        Self { begin, end, step, iterations, kind: how.kind, chunk: how.chunk, ordered }
+        Self { begin, end, step, iterations, kind: how.kind, chunk: how.chunk, multiple: 1, ordered }
     }
 
     fn unsigned(up: bool, begin: u64, end: u64, step: u64, how: How, ordered: bool) -> Self {
         let iterations = iterations_ull(up, begin, end, step);
-        Self { begin, end, step, iterations, kind: how.kind, chunk: how.chunk, ordered }
+        Self { begin, end, step, iterations, kind: how.kind, chunk: how.chunk, multiple: 1, ordered }
     }
 
     /// Of a loop of which the compiler has counted the iterations.
     pub fn new(begin: u64, step: u64, iterations: u64, (kind, chunk): (Kind, u64), ordered: bool) -> Self {
         let end = begin.wrapping_add(iterations.wrapping_mul(step));
-        Self { begin, end, step, iterations, kind, chunk, ordered }
+        Self { begin, end, step, iterations, kind, chunk, multiple: 1, ordered }
+    }
+
+    /// In vectors of so many iterations.
+    pub fn in_multiples_of(self, multiple: u64) -> Self {
+        Self { multiple, ..self }
     }
 
     pub fn iterations(&self) -> u64 {
@@ -106,7 +113,16 @@ impl Shape {
 
     /// Sections 1 to `count`, or a loop with nothing to it but a [`Share`].
     pub fn counted(count: u64) -> Self {
-        Self { begin: 1, end: count + 1, step: 1, iterations: count, kind: Kind::Dynamic, chunk: 1, ordered: false }
+        Self {
+            begin: 1,
+            end: count + 1,
+            step: 1,
+            iterations: count,
+            kind: Kind::Dynamic,
+            chunk: 1,
+            multiple: 1,
+            ordered: false,
+        }
     }
 
     pub fn is_shared(&self) -> bool {
@@ -383,7 +399,9 @@ fn take_guided(share: &Share, shape: &Shape, size: u64) -> Option<(u64, u64)> {
     let mut last = 0;
     let take = |next: u64| {
         let left = shape.iterations.checked_sub(next).filter(|&left| left > 0)?;
-        last = next + left.div_ceil(size).max(shape.chunk.max(1)).min(left);
+        let chunk = left.div_ceil(size).max(shape.chunk.max(1)).min(left);
+        let chunk = if shape.multiple > 1 { chunk.next_multiple_of(shape.multiple).min(left) } else { chunk };
+        last = next + chunk;
         Some(last)
     };
     share.next.fetch_update(Relaxed, Relaxed, take).ok().map(|first| (first, last))
@@ -588,7 +606,7 @@ unsafe fn enter_with(
 ) {
     let work = &thread.member().work;
     if !list.is_null() {
-        tasks::begin_group(thread);
+        tasks::begin_workshare_group(thread);
     }
     work.start(thread, shape, true, |share| {
         make(share);
@@ -943,7 +961,7 @@ unsafe fn doacross<T: Number>(
     let kind = if how.kind == Kind::Guided { Kind::Dynamic } else { how.kind };
     let chunk = if kind == Kind::Dynamic { how.chunk.max(1) } else { how.chunk };
     let iterations = counts[0];
-    let shape = Shape { begin: 0, end: iterations, step: 1, iterations, kind, chunk, ordered: false };
+    let shape = Shape { begin: 0, end: iterations, step: 1, iterations, kind, chunk, multiple: 1, ordered: false };
     let size = thread.team().size() as u64;
     let make = |share: &Share| {
         let static_blocks = chunk == 0;

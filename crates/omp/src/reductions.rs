@@ -38,6 +38,15 @@ pub unsafe fn register(list: *mut usize, next: *mut usize, threads: u32) {
     }
 }
 
+/// Tells the compiled code that there is nothing to be combined, and no memory to be given back.
+///
+/// # Safety
+/// The list is the compiler's.
+pub unsafe fn decline(list: *mut usize) {
+    // SAFETY: as promised.
+    unsafe { list.add(MEMORY).write(0) };
+}
+
 /// Uses the memory that another member has made.
 ///
 /// # Safety

@@ -66,6 +66,11 @@ getters! {
     omp_get_teams_thread_limit omp_get_teams_thread_limit_ TEAMS_LIMIT.get() as c_int;
 }
 
+/// What Fortran's integers of eight bytes are for C: the nearest of its own.
+pub(crate) fn narrow(number: i64) -> c_int {
+    number.clamp(c_int::MIN as i64, c_int::MAX as i64) as c_int
+}
+
 /// Functions that take a number, for C and for Fortran, there with either of two lengths.
 macro_rules! setters {
     ($($name:ident $fortran:ident $fortran_8:ident $value:ident $set:expr;)*) => {
@@ -84,7 +89,7 @@ macro_rules! setters {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $fortran_8(value: *const i64) {
                 // SAFETY: as above.
-                $name(unsafe { *value } as c_int);
+                $name(narrow(unsafe { *value }));
             }
         )*
     };
@@ -195,8 +200,12 @@ unsafe extern "C" fn omp_get_team_size_(level: *const i32) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_set_schedule(kind: u32, chunk: c_int) {
     if let Some(known) = Kind::from_u32(kind & !MONOTONIC) {
-        let chunk = chunk.max(0);
-        me().change_icv(|icv| icv.schedule = Schedule { kind: known, chunk, monotonic: kind & MONOTONIC != 0 });
+        me().change_icv(|icv| {
+            // libgomp leaves the chunk as it was.
+            let chunk = if known == Kind::Auto { icv.schedule.chunk } else { chunk };
+            let chunk = known.chunk(Some(chunk));
+            icv.schedule = Schedule { kind: known, chunk, monotonic: kind & MONOTONIC != 0 };
+        });
     }
 }
 
@@ -209,19 +218,21 @@ unsafe extern "C" fn omp_set_schedule_(kind: *const u32, chunk: *const i32) {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut c_int) {
     let schedule = me().icv().schedule;
-    // Of a static schedule it says that it is monotonic only if somebody asked for that.
-    let monotonic = schedule.monotonic && schedule.kind != Kind::Static;
     // SAFETY: as above.
     unsafe {
-        kind.write(schedule.kind as u32 | if monotonic { MONOTONIC } else { 0 });
+        kind.write(schedule.kind as u32 | if schedule.monotonic { MONOTONIC } else { 0 });
         chunk.write(schedule.chunk);
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_get_schedule_(kind: *mut u32, chunk: *mut i32) {
+pub(crate) unsafe extern "C" fn omp_get_schedule_(kind: *mut u32, chunk: *mut i32) {
     // SAFETY: as above.
-    unsafe { omp_get_schedule(kind, chunk) };
+    unsafe {
+        omp_get_schedule(kind, chunk);
+        // Fortran's `omp_lib` of OpenMP 4.5 knows no modifiers.
+        *kind &= !MONOTONIC;
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -272,7 +283,8 @@ pub(crate) unsafe extern "C" fn omp_get_partition_place_nums(places: *mut c_int)
 /// What `omp_set_affinity_format` has set.
 static FORMAT: RwLock<Option<String>> = RwLock::new(None);
 
-fn format() -> String {
+/// The format that goes for who asks for none.
+pub(crate) fn format() -> String {
     FORMAT.read().ok().and_then(|format| format.clone()).unwrap_or_else(|| settings().affinity_format.clone())
 }
 
@@ -323,7 +335,7 @@ pub(crate) unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, roo
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_display_affinity(text: *const c_char) {
     // SAFETY: as above.
-    println!("{}", affinity::describe(&unsafe { given(text) }));
+    affinity::display(&unsafe { given(text) });
 }
 
 #[unsafe(no_mangle)]

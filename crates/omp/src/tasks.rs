@@ -118,6 +118,9 @@ pub struct Group {
     /// Tasks that are not done.
     tasks: AtomicU32,
     cancelled: AtomicBool,
+    /// It is there for the reductions of a worksharing construct, and so is cancelled with the group around
+    /// it.
+    workshares: Cell<bool>,
     pub reductions: Cell<*mut usize>,
     /// What LLVM's interface keeps of the same.
     pub reducing: Cell<*mut c_void>,
@@ -126,6 +129,17 @@ pub struct Group {
 impl Group {
     pub fn outer(&self) -> *const Self {
         self.outer
+    }
+
+    /// The group of the program's directive.
+    fn of_program(&self) -> &Self {
+        // SAFETY: a group stays as long as those inside.
+        let outer = if self.workshares.get() { unsafe { self.outer.as_ref() } } else { None };
+        outer.unwrap_or(self)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed) || self.of_program().cancelled.load(Relaxed)
     }
 }
 
@@ -374,7 +388,7 @@ impl Task {
     fn run(&self, thread: &Thread) {
         let before = thread.context();
         thread.set_context(Context { task: self, ..before });
-        let cancelled = thread.team().is_cancelled() || self.group().is_some_and(|group| group.cancelled.load(Relaxed));
+        let cancelled = thread.team().is_cancelled() || self.group().is_some_and(Group::is_cancelled);
         if let Some(function) = if cancelled { self.instead.get() } else { self.function.get() } {
             // SAFETY: the program's, with its arguments.
             unsafe { function(self.data.get()) };
@@ -461,37 +475,66 @@ impl Task {
                 table.retain(|_, users| !users.are_done());
                 *most = LEAST_FORGOTTEN.max(2 * table.len());
             }
-            for &Dependence { address, writes } in dependences {
-                // All memory: everything before.
-                if address == 0 {
-                    for users in table.values() {
-                        users.writer.iter().chain(&users.readers).for_each(|other| child.follow(other.task()));
+            let dependences = match dependences.iter().find(|dependence| dependence.is_all()) {
+                Some(all) => std::slice::from_ref(all),
+                None => dependences,
+            };
+            for dependence in dependences {
+                let follow = |other: &Held| {
+                    if !ptr::eq(other.0, child) {
+                        child.follow(other.task());
                     }
-                } else if let Some(everything) = table.get(&0) {
-                    everything.writer.iter().for_each(|other| child.follow(other.task()));
+                };
+                predecessors(table, dependence, follow);
+                if known && dependence.is_all() {
+                    // Who follows it follows those before.
+                    table.clear();
                 }
-                let users = table.entry(address).or_default();
-                if let Some(writer) = &users.writer
-                    && !ptr::eq(writer.0, child)
-                {
-                    child.follow(writer.task());
-                }
-                if writes {
-                    users
-                        .readers
-                        .iter()
-                        .filter(|reader| !ptr::eq(reader.0, child))
-                        .for_each(|reader| child.follow(reader.task()));
-                }
-                if known && writes {
-                    users.readers.clear();
-                    users.writer = Some(Held::new(child));
-                } else if known {
-                    users.readers.retain(|reader| !reader.task().is_done());
-                    users.readers.push(Held::new(child));
+                if known {
+                    let users = table.entry(dependence.address).or_default();
+                    if dependence.writes {
+                        users.readers.clear();
+                        users.writer = Some(Held::new(child));
+                    } else {
+                        users.readers.retain(|reader| !reader.task().is_done());
+                        users.readers.push(Held::new(child));
+                    }
                 }
             }
         });
+    }
+
+    /// Would a new child with these dependences wait for others?
+    fn would_wait(&self, dependences: &[Dependence]) -> bool {
+        // ORDER: Acquire, pairs with `complete`.
+        if dependences.is_empty() || self.children.load(Acquire) == 0 {
+            return false;
+        }
+        self.table.with(|table| {
+            let Some(table) = &table.users else { return false };
+            let mut any = false;
+            for dependence in dependences {
+                predecessors(table, dependence, |other| any |= !other.task().is_done());
+            }
+            any
+        })
+    }
+}
+
+/// Those in a table for whom a task with this dependence waits.
+fn predecessors(table: &HashMap<usize, Users>, dependence: &Dependence, mut visit: impl FnMut(&Held)) {
+    let all = dependence.is_all();
+    let own = if all { None } else { table.get(&dependence.address) };
+    let everything = if all { None } else { table.get(&Dependence::ALL.address) };
+    if all {
+        table.values().for_each(|users| users.writer.iter().chain(&users.readers).for_each(&mut visit));
+    }
+    everything.into_iter().for_each(|users| users.writer.iter().for_each(&mut visit));
+    if let Some(own) = own {
+        own.writer.iter().for_each(&mut visit);
+        if dependence.writes {
+            own.readers.iter().for_each(&mut visit);
+        }
     }
 }
 
@@ -576,13 +619,25 @@ impl Drop for Blocks {
 }
 
 /// One entry of a `depend` clause.
+#[derive(Clone, Copy)]
 pub struct Dependence {
-    /// 0: all memory.
     pub address: usize,
     pub writes: bool,
 }
 
 impl Dependence {
+    /// `omp_all_memory`. It is the address of nothing else, and in a list it stands for the others.
+    pub const ALL: Self = Self { address: usize::MAX, writes: true };
+
+    pub fn is_all(&self) -> bool {
+        self.address == Self::ALL.address
+    }
+
+    /// From gcc's programs: all memory has the address 0.
+    fn new(address: usize, writes: bool) -> Self {
+        if writes && address == 0 { Self::ALL } else { Self { address, writes } }
+    }
+
     /// # Safety
     /// `list` is one that the compiler has made.
     pub unsafe fn all(list: *const *const c_void) -> Vec<Self> {
@@ -591,14 +646,16 @@ impl Dependence {
             let at = |index: usize| (*list.add(index)).addr();
             // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are written, are
             // written in any order, and are read; the rest are objects of two words, address and kind.
-            let (count, written, read, first) = match at(0) {
-                0 => (at(1), at(2) + at(3), at(4), 5),
-                count => (count, at(1), count - at(1), 2),
+            // A list of 4.0 whose iterators have no values has nothing after its two zeros.
+            let (count, written, read, first) = match (at(0), at(1)) {
+                (0, 0) => return Vec::new(),
+                (0, count) => (count, at(2) + at(3), at(4), 5),
+                (count, written) => (count, written, count - written, 2),
             };
-            let plain = (0..written + read).map(|index| Self { address: at(first + index), writes: index < written });
+            let plain = (0..written + read).map(|index| Self::new(at(first + index), index < written));
             let objects = (written + read..count).map(|index| {
                 let object = (*list.add(first + index)).cast::<usize>();
-                Self { address: *object, writes: *object.add(1) != 1 }
+                Self::new(*object, *object.add(1) != 1)
             });
             plain.chain(objects).collect()
         }
@@ -932,14 +989,15 @@ unsafe fn spawn(
     }
     let has_event = flags & DETACH != 0 && !event.is_null();
     let event = if has_event { event } else { ptr::null_mut() };
-    let now = !deferred || are_run_at_once(thread, has_event);
+    // SAFETY: the compiler's arguments.
+    let dependences = if flags & DEPEND != 0 { unsafe { Dependence::all(depend) } } else { Vec::new() };
+    let now = !deferred || are_run_at_once(thread, has_event, &dependences);
     if now && !has_event && copy.is_none() && flags & DEPEND == 0 {
         // SAFETY: the compiler's arguments.
         return unsafe { run_included(thread, function, data, flags & FINAL != 0) };
     }
     // SAFETY: the compiler's arguments.
     unsafe {
-        let dependences = if flags & DEPEND != 0 { Dependence::all(depend) } else { Vec::new() };
         // As the compiler wants it: what the constructor copies may depend on what a predecessor does.
         if now {
             await_predecessors(thread, &dependences);
@@ -965,10 +1023,13 @@ pub fn are_cancelled(thread: &Thread) -> bool {
 }
 
 /// Are new tasks run at once?
-pub fn are_run_at_once(thread: &Thread, has_event: bool) -> bool {
+pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: &[Dependence]) -> bool {
     let team = thread.team();
-    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size();
-    thread.task().is_final() || team.size() == 1 && !has_event || many
+    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size() && settings().throttles;
+    // Who is alone does not wait for a predecessor: it may have an event, which the current task fulfils
+    // later.
+    let alone = team.size() == 1 && !has_event;
+    thread.task().is_final() || many || alone && !thread.task().would_wait(dependences)
 }
 
 /// Runs a new task now, its predecessors being done, or has it run when they are.
@@ -1060,10 +1121,19 @@ pub fn begin_group(thread: &Thread) {
         outer: task.group.get(),
         tasks: AtomicU32::new(0),
         cancelled: AtomicBool::new(false),
+        workshares: Cell::new(false),
         reductions: Cell::new(ptr::null_mut()),
         reducing: Cell::new(ptr::null_mut()),
     };
     task.group.set(Box::into_raw(Box::new(group)));
+}
+
+/// The same, for what the tasks of a worksharing construct reduce.
+pub fn begin_workshare_group(thread: &Thread) {
+    begin_group(thread);
+    if let Some(group) = thread.task().group() {
+        group.workshares.set(true);
+    }
 }
 
 /// Waits for the tasks of the current task's innermost group, which ends. What [`Group::reducing`] was.
@@ -1099,17 +1169,19 @@ pub fn set_group_reductions(thread: &Thread, list: *mut usize) {
 /// Cancels the innermost group of the current task.
 pub fn cancel_group(thread: &Thread) {
     if let Some(group) = thread.task().group() {
-        group.cancelled.store(true, Relaxed);
+        group.of_program().cancelled.store(true, Relaxed);
     }
 }
 
 /// Is the innermost group of the current task cancelled?
 pub fn group_is_cancelled(thread: &Thread) -> bool {
-    thread.task().group().is_some_and(|group| group.cancelled.load(Relaxed))
+    thread.task().group().is_some_and(Group::is_cancelled)
 }
 
+/// # Safety
+/// The event of a task that has not come.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
+pub unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
     let thread = me();
     let before = thread.context();
     // As from outside of its team: what waits for this the thread may not run itself.
@@ -1168,12 +1240,16 @@ impl Taskloop {
     /// # Safety
     /// As [`Task::create`]; the arguments begin with [`Bounds`].
     unsafe fn run(&self) {
-        if self.iterations == 0 {
-            return;
-        }
         let thread = me();
         let grouped = self.flags & NO_GROUP == 0;
         let bounds = self.data.cast::<Bounds>();
+        if self.iterations == 0 || thread.team().is_cancelled() {
+            if grouped && self.flags & REDUCTION != 0 {
+                // SAFETY: as the flag says.
+                unsafe { reductions::decline((*bounds).reductions) };
+            }
+            return;
+        }
         if grouped {
             begin_group(thread);
             if self.flags & REDUCTION != 0 {
@@ -1190,7 +1266,7 @@ impl Taskloop {
             if are_cancelled(thread) {
                 break;
             }
-            let now = !deferred || are_run_at_once(thread, false);
+            let now = !deferred || are_run_at_once(thread, false, &[]);
             let (is_final, no_event) = (self.flags & FINAL != 0, ptr::null_mut());
             // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function that copies does not copy these.
             let task = unsafe {

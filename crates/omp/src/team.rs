@@ -10,20 +10,22 @@
 //! ([`BWakeful::await_or`]); a task that is not done is a party more to the members' barrier, which therefore does not open.
 
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::{Arc, Once};
 
 use linux::Linux;
 use platform::Platform;
 use sync::barrier::{BWakeful, Episode, RawBarrier, RawBarrierDynamic};
 
 use crate::affinity::{self, Partition};
+use crate::dialect::is_llvm;
 use crate::icv::{Bind, Icv, MOST_THREADS, settings};
 use crate::loops::{Loop, Shape, Share};
 use crate::reductions;
+use crate::routines;
 use crate::tasks::{self, Queue, Task, Tasks};
 use crate::thread::{Context, Thread, me};
 use crate::wait::{self, Event};
@@ -85,6 +87,8 @@ pub struct Team {
     bind: Cell<Bind>,
     primary: Cell<(Option<u32>, Partition)>,
     league: Cell<(u32, u32)>,
+    /// Each member says where it is.
+    displays: Cell<bool>,
     constructs: Cell<u32>,
     singles: Cell<u32>,
     /// The region is a combined construct: all begin in this loop.
@@ -139,6 +143,7 @@ impl Team {
             bind: Cell::new(Bind::False),
             primary: Cell::new((None, (0, 0))),
             league: Cell::new((0, 1)),
+            displays: Cell::new(false),
             constructs: Cell::new(0),
             singles: Cell::new(0),
             combined: Cell::new(None),
@@ -350,8 +355,8 @@ impl Team {
         if self.bind.get() != Bind::False {
             self.place(thread, number as u32);
         }
-        if settings().display_affinity {
-            eprintln!("{}", affinity::describe(&settings().affinity_format));
+        if self.displays.get() {
+            affinity::display(&routines::format());
         }
     }
 
@@ -395,6 +400,9 @@ fn await_or(barrier: &BWakeful<Linux>, episode: &Episode, called: impl Fn() -> b
         false => barrier.await_or(episode, called),
     }
 }
+
+/// Level, size and binding of a region, with its primary thread's place and partition.
+pub type Displayed = (u32, u32, Bind, (Option<u32>, Partition));
 
 /// A primary thread's team and helpers.
 pub struct Pool {
@@ -544,26 +552,19 @@ impl Pool {
             Arc::from_raw(self)
         };
         let recruit = Box::into_raw(Box::new(Recruit { pool, number, forks: self.forks.get() }));
-        // SAFETY: the attributes are initialised before they are used; the new thread gets the recruit.
-        let started = unsafe {
-            let mut attributes = std::mem::zeroed();
-            libc::pthread_attr_init(&mut attributes);
-            libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
-            if let Some(stack) = settings().stack
-                && libc::pthread_attr_setstacksize(&mut attributes, stack) != 0
-            {
-                eprintln!("wakeful: OMP_STACKSIZE={stack}B is too small for a thread; the system's default is used");
-            }
-            let mut thread = 0;
-            let result = libc::pthread_create(&mut thread, &attributes, serve, recruit.cast());
-            libc::pthread_attr_destroy(&mut attributes);
-            result == 0
-        };
-        if !started {
+        let mut result = create(settings().stack, recruit);
+        if result != 0
+            && let Some(stack) = settings().stack
+        {
+            say_once(&NO_STACK, || format!("OMP_STACKSIZE={stack}B: {}; the system's default is used", reason(result)));
+            result = create(None, recruit);
+        }
+        if result != 0 {
+            say_once(&NO_THREAD, || format!("no more threads: {}; teams go on with fewer", reason(result)));
             // SAFETY: nobody has it.
             drop(unsafe { Box::from_raw(recruit) });
         }
-        started
+        result == 0
     }
 
     /// Ends the helpers.
@@ -571,6 +572,36 @@ impl Pool {
         if self.helpers.replace(0) > 0 {
             self.fork(0);
         }
+    }
+}
+
+static NO_STACK: Once = Once::new();
+static NO_THREAD: Once = Once::new();
+
+/// Where the compilers' own runtimes end the program.
+#[cold]
+fn say_once(once: &Once, what: impl FnOnce() -> String) {
+    once.call_once(|| eprintln!("wakeful: {}", what()));
+}
+
+fn reason(error: c_int) -> std::io::Error {
+    std::io::Error::from_raw_os_error(error)
+}
+
+/// Makes a thread for a recruit, with a stack of this size or the system's default. 0 or an error's number.
+fn create(stack: Option<usize>, recruit: *mut Recruit) -> c_int {
+    // SAFETY: the attributes are initialised before they are used; the new thread gets the recruit.
+    unsafe {
+        let mut attributes = mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let mut result = stack.map_or(0, |stack| libc::pthread_attr_setstacksize(&mut attributes, stack));
+        if result == 0 {
+            let mut thread = 0;
+            result = libc::pthread_create(&mut thread, &attributes, serve, recruit.cast());
+        }
+        libc::pthread_attr_destroy(&mut attributes);
+        result
     }
 }
 
@@ -722,6 +753,15 @@ unsafe fn begin_with(
             thread.location.enter(there);
         }
         team.primary.set((thread.location.place(), thread.location.partition()));
+    }
+    if settings().display_affinity {
+        // Again only where it may be news (OpenMP 5.1, section 6.14). libgomp says nothing of teams of one,
+        // and all of a region inside of another.
+        let now = Some((level, size, team.bind.get(), team.primary.get()));
+        team.displays.set(match is_llvm() {
+            true => thread.displayed.replace(now) != now,
+            false => size > 1 && (level > 0 || thread.displayed.replace(now) != now),
+        });
     }
     match size {
         // The helpers' last one is over.

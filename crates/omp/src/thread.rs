@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::affinity::Location;
 use crate::icv::{Icv, settings};
 use crate::tasks::{Blocks, Task};
-use crate::team::{Member, Pool, Team};
+use crate::team::{Displayed, Member, Pool, Team};
 
 /// What a thread executes.
 #[derive(Clone, Copy, PartialEq)]
@@ -41,6 +41,8 @@ pub struct Thread {
     /// Number and count in a league of teams.
     pub league: Cell<(u32, u32)>,
     pub clauses: Cell<Clauses>,
+    /// Of the last region whose members have said where they are.
+    pub displayed: Cell<Option<Displayed>>,
     /// The team that an initial thread is in, alone; not there for helpers.
     _root: Option<Box<Team>>,
 }
@@ -104,6 +106,7 @@ impl Thread {
             puts: Cell::new(0),
             league: Cell::new((0, 1)),
             clauses: Cell::default(),
+            displayed: Cell::new(None),
             _root: root,
         }
     }

@@ -109,6 +109,73 @@ fn device() {
 }
 
 #[test]
+fn target() {
+    conforms("target.cc", &[]);
+}
+
+/// The host is a device that there is; others are not, and the program insists on them.
+#[test]
+fn mandatory() {
+    let settings = [("OMP_TARGET_OFFLOAD", "mandatory")];
+    conforms("host.c", &settings);
+    let program = GCC.compile("host.c", &[]);
+    let wrong = run(GCC.on_ours(&program, 2, &settings).arg("beyond")).unwrap_err();
+    assert!(wrong.contains("no device but the host") && !wrong.contains("beyond"), "{wrong}");
+    assert!(run(GCC.on_ours(&program, 2, &[]).arg("beyond")).unwrap().contains("beyond"));
+    fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn memory() {
+    conforms("memory.c", &[]);
+}
+
+#[test]
+fn schedule() {
+    conforms("schedule.c", &[]);
+}
+
+#[test]
+fn order() {
+    conforms("order.c", &[]);
+}
+
+/// gcc 12's runtime does not know it.
+#[test]
+fn everything() {
+    GCC.check("everything.c", &GCC.compile("everything.c", &[]), &[]);
+}
+
+/// libgomp ends the program.
+#[test]
+fn starved() {
+    GCC.check("starved.c", &GCC.compile("starved.c", &["-ldl".as_ref()]), &[]);
+}
+
+/// Members say where they are on the standard error, once.
+#[test]
+fn displays() {
+    let program = GCC.compile("displays.c", &[]);
+    let settings = [("OMP_DISPLAY_AFFINITY", "true"), ("OMP_AFFINITY_FORMAT", "at %n of %N")];
+    let own = support::streams(&mut command(&program, 2, &settings));
+    let ours = support::streams(&mut GCC.on_ours(&program, 2, &settings));
+    assert_eq!(ours, own);
+    assert!(ours.1.contains("at 2 of 3"), "{ours:?}");
+    fs::remove_file(program).unwrap();
+}
+
+/// A stack that is not to be had is done without, which is said once. libgomp ends the program.
+#[test]
+fn stack() {
+    let program = GCC.compile("parallel.c", &[]);
+    for threads in [1, 4] {
+        let said = run(&mut GCC.on_ours(&program, threads, &[("OMP_STACKSIZE", "1000000g")])).unwrap();
+        assert_eq!(said.matches("OMP_STACKSIZE").count(), 1, "{said}");
+    }
+    fs::remove_file(program).unwrap();
+}
+
+#[test]
 fn places() {
     conforms("places.c", &[("OMP_PLACES", "threads")]);
 }
@@ -176,6 +243,18 @@ fn by_name() {
     assert_eq!(said, "wakeful: there is no offloading to devices here; target regions run on the host\n");
     fs::remove_dir_all(folder).unwrap();
     fs::remove_file(program).unwrap();
+}
+
+/// What the environment says means what it does on libgomp.
+#[test]
+fn variables() {
+    let own: &[&[(&str, &str)]] = &[
+        &[("OMP_SCHEDULE", "STATIC,0")],
+        &[("OMP_PROC_BIND", "true,close")],
+        &[("GOMP_CPU_AFFINITY", "0"), ("OMP_PLACES", "threads")],
+        &[("GOMP_CPU_AFFINITY", "0"), ("OMP_PROC_BIND", "false")],
+    ];
+    GCC.agrees("variables.c", own);
 }
 
 /// What the environment says is heard, and what makes no sense is named.

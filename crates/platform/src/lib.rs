@@ -72,6 +72,16 @@ pub enum Wait {
     TimedOut,
 }
 
+/// The words of a waiting room: see `sync::wait::room`, to which they belong. All start as zeros.
+#[allow(missing_docs)] // explained there
+pub struct Room<P: Platform> {
+    pub lock: &'static P::AtomicPtr<()>,
+    pub users: &'static P::AtomicU32,
+    pub turn: &'static P::AtomicU32,
+    /// An id that no thread has, for its [`Platform::word`]s.
+    pub guest: ThreadId,
+}
+
 /// What an algorithm may ask of the machine. All functions are associated: a platform is a name, not a value.
 pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// A 32-bit word that threads share.
@@ -81,6 +91,14 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
 
     /// Pauses in a row that make a difference. A model checker, where each is a choice of who goes on, says 1.
     const PAUSES: u32 = u32::MAX;
+
+    /// Waiting rooms that there are.
+    const ROOMS: u32 = 0;
+
+    /// The waiting room of this number, below [`Platform::ROOMS`]. HINT: a machine without memory has none.
+    fn room(_number: u32) -> Option<Room<Self>> {
+        None
+    }
 
     /// The calling thread's stamp: its id in the bits of [`STAMP_ID`], in the others what [`Platform::set_stamp`] left there.
     /// Costs one load; made for fast paths.
@@ -181,6 +199,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Processors that this application may use: affinity, cpuset, quota and partition considered. At least 1. HINT: as of the last
     /// look.
     fn processors() -> u32;
+
+    /// HINT: has the application less processor time than its processors, by a quota? Then an idle processor is not free: what one thread spins
+    /// away another one lacks. As of the last look.
+    fn metered() -> bool {
+        false
+    }
 
     /// Looks anew how many they are, if the last look was about a second ago. Cheap enough for one thread of an episode or for a slow path: it
     /// reads a clock, unless the caller brings the time. To be called before [`Platform::partition_generation`].

@@ -83,7 +83,13 @@ impl Cond {
     /// Has the only waiter woken when the caller releases the waiter's mutex, which it holds; else false. See mutex.rs, *Owed*.
     fn deliver_at_release(&self) -> bool {
         self.algorithm.has_lone_sleeper()
-            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), || self.algorithm.take_lone_sleeper())
+            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), false, || self.algorithm.take_lone_sleeper())
+    }
+
+    /// Has all waiters woken when the caller releases their mutex, which it holds; else false.
+    fn deliver_all_at_release(&self) -> bool {
+        self.algorithm.has_sleepers()
+            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), true, || self.algorithm.take_all())
     }
 
     fn destroy(&self) {
@@ -320,8 +326,7 @@ pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_
         // SAFETY: a condition variable of the C library's.
         return unsafe { real::cond_broadcast(cond) };
     }
-    // One waiter is all there are.
-    if !ours.deliver_at_release() {
+    if !ours.deliver_all_at_release() {
         ours.algorithm.broadcast();
     }
     0

@@ -57,7 +57,9 @@ pub(crate) use aliases;
 mod barrier;
 mod choice;
 mod cond;
+mod exec;
 mod held;
+mod key;
 mod local;
 mod mutex;
 mod once;
@@ -91,7 +93,7 @@ extern "C" fn constructor() {
     sem::decide();
     tid::init();
     choice::decide();
-    linux::prepare();
+    linux::inherit();
     rwlock_choice::decide();
 }
 

@@ -14,9 +14,9 @@
 //! | 24     | `__list`  | word of an algorithm that needs 5 to 16 bytes; else see *Owed*                 |
 //!
 //! **Owed.** A thread that is woken under the mutex that it waits for next runs for nothing, and often in place of the holder, whom it then
-//! waits for. So a signal given by the holder of the waiter's mutex is delivered at the release ([`owe`]): the word to wake is in `owed`, and a bit in the kind
-//! takes the release off its fast path. Only the holder writes the two. A mutex that owes already, or is not a plain one on the default algorithm, owes
-//! no more: the signal is then delivered at once.
+//! waits for. So a signal to a lone waiter, or a broadcast, by the holder of the waiters' mutex is delivered at the release ([`owe`]). The word to wake is in
+//! `owed`, with bit 0 set if all are to be woken. A bit in the kind takes the release off its fast path. Only the holder writes the two. A mutex that owes
+//! already, or is not a plain one on the default algorithm, owes no more: the signal or broadcast is then delivered at once.
 //!
 //! **Ours or not.** A mutex is the C library's if its kind has any of the bits robust, priority-protocol or process-shared. The kind is set once,
 //! by an initialiser, so the two never work on the same mutex. A destroyed mutex has all bits, as there, so what is done
@@ -57,6 +57,8 @@ const RECURSIVE: i32 = 1;
 const ERRORCHECK: i32 = 2;
 /// Bit in `__kind`: a wake-up is owed, see *Owed*. Not the C library's.
 const OWES: i32 = 8;
+/// Bit in `owed`: all are to be woken.
+const ALL: usize = 1;
 /// Bits in `__kind` of mutexes that are the C library's: robust, inherit, protect, shared. Below 256: the fast path
 /// reads one byte.
 const THEIRS: i32 = 16 | 32 | 64 | 128;
@@ -267,11 +269,12 @@ impl Mutex {
                 if self.kind.load(Relaxed) & OWES == 0 {
                     self.raw_unlock();
                 } else {
-                    let word = self.owed.swap(null_mut(), Relaxed);
+                    let owed = self.owed.swap(null_mut(), Relaxed);
+                    let count = if owed.addr() & ALL == 0 { 1 } else { u32::MAX };
                     self.kind.fetch_and(!OWES, Relaxed);
                     self.raw_unlock();
                     // The condition variable may be gone by now; only the address is used.
-                    Linux::wake(word, 1);
+                    Linux::wake(owed.map_addr(|address| address & !ALL), count);
                 }
             }
             kind => {
@@ -322,14 +325,12 @@ impl Mutex {
 pub unsafe fn unlock_to_wait(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: as promised.
     let mutex = unsafe { Mutex::from(mutex) };
-    if mutex.kind() == Kind::Theirs {
-        return mutex.unlock();
-    }
+    // Also of the C library's, which itself counts who holds it, and in its own wait who will hold it again.
     mutex.users.fetch_add(1, Relaxed);
     let error = mutex.unlock();
     if error != 0 {
         mutex.users.fetch_sub(1, Relaxed);
-    } else if choice::algorithm().is_none() {
+    } else if mutex.kind() != Kind::Theirs && choice::algorithm().is_none() {
         mutex.lock.leaving();
     }
     error
@@ -343,15 +344,13 @@ pub unsafe fn lock_after_wait(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: as promised.
     let mutex = unsafe { Mutex::from(mutex) };
     let error = mutex.lock();
-    if mutex.kind() != Kind::Theirs {
-        mutex.users.fetch_sub(1, Relaxed);
-    }
+    mutex.users.fetch_sub(1, Relaxed);
     error
 }
 
-/// Puts one wake-up on this word off until the caller releases the mutex at this address: `commit` decides, at the last moment, whether
-/// there is one. False if that cannot be, and nothing was done.
-pub fn owe(mutex: usize, word: &AtomicU32, commit: impl FnOnce() -> bool) -> bool {
+/// Puts a wake-up on this word, of one thread or of all, off until the caller releases the mutex at this address: `commit` decides, at the last moment,
+/// whether there is one. False if that cannot be, and nothing was done.
+pub fn owe(mutex: usize, word: &AtomicU32, all: bool, commit: impl FnOnce() -> bool) -> bool {
     if mutex == 0 || held::get() != mutex {
         return false;
     }
@@ -361,7 +360,8 @@ pub fn owe(mutex: usize, word: &AtomicU32, commit: impl FnOnce() -> bool) -> boo
     if !mutex.simple() || !mutex.lock.may_be_mine() || !commit() {
         return false;
     }
-    mutex.owed.store(core::ptr::from_ref(word).cast_mut(), Relaxed);
+    let owed = core::ptr::from_ref(word).cast_mut();
+    mutex.owed.store(owed.map_addr(|address| address | if all { ALL } else { 0 }), Relaxed);
     mutex.kind.fetch_or(OWES, Relaxed);
     true
 }

@@ -10,17 +10,36 @@
 extern HIDDEN int wakeful_once_begin(pthread_once_t *once);
 extern HIDDEN void wakeful_once_end(pthread_once_t *once, int done);
 
+// Of the C library, for programs of long ago: a handler that runs also where a frame without unwind tables ends the unwinding before ours.
+extern void _pthread_cleanup_push(struct _pthread_cleanup_buffer *buffer, void (*routine)(void *), void *arg);
+extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *buffer, int execute);
+
+struct attempt {
+	struct _pthread_cleanup_buffer handler;
+	int over;
+};
+
 static void undone(void *once)
 {
 	wakeful_once_end(once, 0);
 }
 
+// Whatever unwinds through us comes here, before the C library looks for the handler.
+static void unwound(struct attempt *attempt)
+{
+	if (!attempt->over)
+		_pthread_cleanup_pop(&attempt->handler, 1);
+}
+
 HIDDEN int wakeful_once(pthread_once_t *once, void (*routine)(void))
 {
 	if (wakeful_once_begin(once)) {
-		pthread_cleanup_push(undone, once);
+		struct attempt attempt __attribute__((cleanup(unwound))) = { .over = 0 };
+
+		_pthread_cleanup_push(&attempt.handler, undone, once);
 		routine();
-		pthread_cleanup_pop(0);
+		attempt.over = 1;
+		_pthread_cleanup_pop(&attempt.handler, 0);
 		wakeful_once_end(once, 1);
 	}
 	return 0;

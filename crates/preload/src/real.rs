@@ -5,15 +5,19 @@
 //! The condition variables have two generations of symbols (`GLIBC_2.2.5` kept a pointer in the object);
 //! we ask for the newer by version.
 
-use core::ffi::{CStr, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use libc::{
-    clockid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
-    pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sem_t, timespec,
+    clockid_t, pid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
+    pthread_key_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sem_t,
+    timespec,
 };
+
+/// Words of a program, or its environment.
+type List = *const *const c_char;
 
 /// The newer generation of condition variables on x86_64; elsewhere there is only one.
 const COND_VERSION: Option<&CStr> = if cfg!(target_arch = "x86_64") { Some(c"GLIBC_2.3.2") } else { None };
@@ -104,6 +108,10 @@ real! {
     create = c"pthread_create", None,
         (thread: *mut pthread_t, attr: *const pthread_attr_t, start: *mut c_void, arg: *mut c_void);
     thrd_create = c"thrd_create", None, (thread: *mut pthread_t, start: *mut c_void, arg: *mut c_void);
+    key_create = c"pthread_key_create", None,
+        (key: *mut pthread_key_t, destructor: Option<unsafe extern "C" fn(*mut c_void)>);
+    tss_create = c"tss_create", None,
+        (key: *mut pthread_key_t, destructor: Option<unsafe extern "C" fn(*mut c_void)>);
     cond_init = c"pthread_cond_init", COND_VERSION, (cond: *mut pthread_cond_t, attr: *const pthread_condattr_t);
     cond_destroy = c"pthread_cond_destroy", COND_VERSION, (cond: *mut pthread_cond_t);
     cond_wait = c"pthread_cond_wait", COND_VERSION, (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t);
@@ -114,7 +122,6 @@ real! {
     cond_signal = c"pthread_cond_signal", COND_VERSION, (cond: *mut pthread_cond_t);
     cond_broadcast = c"pthread_cond_broadcast", COND_VERSION, (cond: *mut pthread_cond_t);
     sem_init = c"sem_init", None, (sem: *mut sem_t, shared: c_int, value: c_uint);
-    sem_destroy = c"sem_destroy", None, (sem: *mut sem_t);
     sem_wait = c"sem_wait", None, (sem: *mut sem_t);
     sem_trywait = c"sem_trywait", None, (sem: *mut sem_t);
     sem_timedwait = c"sem_timedwait", None, (sem: *mut sem_t, time: *const timespec);
@@ -122,7 +129,6 @@ real! {
     sem_post = c"sem_post", None, (sem: *mut sem_t);
     sem_getvalue = c"sem_getvalue", None, (sem: *mut sem_t, value: *mut c_int);
     rwlock_init = c"pthread_rwlock_init", None, (lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t);
-    rwlock_destroy = c"pthread_rwlock_destroy", None, (lock: *mut pthread_rwlock_t);
     rwlock_rdlock = c"pthread_rwlock_rdlock", None, (lock: *mut pthread_rwlock_t);
     rwlock_wrlock = c"pthread_rwlock_wrlock", None, (lock: *mut pthread_rwlock_t);
     rwlock_tryrdlock = c"pthread_rwlock_tryrdlock", None, (lock: *mut pthread_rwlock_t);
@@ -138,4 +144,16 @@ real! {
         (barrier: *mut pthread_barrier_t, attr: *const pthread_barrierattr_t, count: c_uint);
     barrier_destroy = c"pthread_barrier_destroy", None, (barrier: *mut pthread_barrier_t);
     barrier_wait = c"pthread_barrier_wait", None, (barrier: *mut pthread_barrier_t);
+    execve = c"execve", None, (path: *const c_char, words: List, list: List);
+    execv = c"execv", None, (path: *const c_char, words: List);
+    execvpe = c"execvpe", None, (name: *const c_char, words: List, list: List);
+    execvp = c"execvp", None, (name: *const c_char, words: List);
+    fexecve = c"fexecve", None, (fd: c_int, words: List, list: List);
+    execveat = c"execveat", None, (folder: c_int, path: *const c_char, words: List, list: List, flags: c_int);
+    posix_spawn = c"posix_spawn", None,
+        (child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, words: List,
+            list: List);
+    posix_spawnp = c"posix_spawnp", None,
+        (child: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void, words: List,
+            list: List);
 }

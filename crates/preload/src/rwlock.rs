@@ -14,9 +14,13 @@
 //!
 //! **Kinds.** The default, `PTHREAD_RWLOCK_PREFER_READER_NP` (and `PREFER_WRITER_NP`, which the C library treats alike), lets a thread
 //! that reads read once more, and lets a reader in while others read, whoever waits. Taken literally, that starves
-//! writers. So a thread counts what it reads (one number for all locks): with something in its hands it gets in at once; else it
-//! lets a writer that waits go first, for [`PATIENCE_NS`] at most, in case those who read wait for it.
+//! writers. So a thread counts what it reads (one number for all locks): with something in its hands it waits for nobody but a writer that
+//! is inside; else it lets a writer that waits go first, for [`PATIENCE_NS`] at most, in case those who read wait for it.
 //! `PREFER_WRITER_NONRECURSIVE_NP` promises neither, and readers then wait for writers.
+//!
+//! **Other algorithms.** `WAKEFUL_RWLOCK` cannot ask for one that breaks this promise: an algorithm is used only if it has an acquisition
+//! that waits for nobody but a writer that is inside ([`sync::rwlock::RawRwLockRecursive`]). The fair ones of the papers (`rw-queue`,
+//! `rw-smart-q`, `rw-tas-b`) have none, so programs never get them.
 //!
 //! **Misuse.** EDEADLK where the writer locks again, as there. A lock that is released by another thread than its writer is released.
 
@@ -26,7 +30,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use libc::{EBUSY, EDEADLK, ETIMEDOUT, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 use linux::Linux;
 use platform::{Clock, Deadline, Platform};
-use sync::rwlock::{RawRwLock, RawRwLockRecursive, RawRwLockTimed};
+use sync::rwlock::RawRwLock;
 
 use crate::local::READS;
 use crate::rwlock_choice::{self as choice, Default};
@@ -120,13 +124,14 @@ impl RwLock {
 
     #[inline]
     fn try_read(&self) -> bool {
-        // SAFETY: released by `unlock`; the other algorithm is of its type.
+        let algorithm = choice::algorithm();
+        // SAFETY: released by `unlock`; the words are of the algorithm's type.
         let got = unsafe {
-            match choice::algorithm() {
-                // Without something in hand it fails while a writer demands the lock.
-                None if self.recursive() && READS.get() != 0 => self.lock().try_read_recursive(),
-                None => self.lock().try_read(&()),
-                Some(other) => (other.try_read)(self.at()),
+            // Without something in hand it fails while a writer demands the lock.
+            if self.recursive() && READS.get() != 0 {
+                (algorithm.try_read_recursive)(self.at())
+            } else {
+                (algorithm.try_read)(self.at())
             }
         };
         if got {
@@ -137,47 +142,39 @@ impl RwLock {
 
     /// Waits; false if the deadline passed.
     fn wait_to_read(&self, deadline: Option<Deadline>) -> bool {
-        // SAFETY: as above.
-        let got = unsafe {
-            match (choice::algorithm(), deadline) {
-                (None, _) => self.wait_to_read_default(deadline),
-                (Some(other), None) => {
-                    (other.read)(self.at());
-                    true
-                }
-                (Some(other), Some(deadline)) => (other.read_until)(self.at(), deadline),
-            }
-        };
+        let got = if self.recursive() { self.wait_to_read_again(deadline) } else { self.wait_in_line(deadline) };
         if got {
             self.reads(true);
         }
         got
     }
 
-    fn wait_to_read_default(&self, deadline: Option<Deadline>) -> bool {
-        let lock = self.lock();
-        if self.recursive() {
-            // The deadline, where that comes sooner.
-            let soon = |deadline: &Deadline| {
-                Linux::past(Deadline { ns: deadline.ns.saturating_sub(PATIENCE_NS), ..*deadline })
-            };
-            let patience = || Deadline { ns: Linux::now_ns() + PATIENCE_NS, clock: Clock::Monotonic };
-            let patience = deadline.filter(soon).unwrap_or_else(patience);
-            // SAFETY: released by `unlock`.
-            if READS.get() == 0 && unsafe { lock.read_until(&(), patience) } {
-                return true;
-            }
+    fn wait_in_line(&self, deadline: Option<Deadline>) -> bool {
+        let algorithm = choice::algorithm();
+        // SAFETY: as above.
+        unsafe {
             match deadline {
-                None => lock.read_recursive(),
-                Some(deadline) => return lock.read_recursive_until(deadline),
+                None => (algorithm.read)(self.at()),
+                Some(deadline) => return (algorithm.read_until)(self.at(), deadline),
             }
-        } else {
-            // SAFETY: released by `unlock`.
-            unsafe {
-                match deadline {
-                    None => lock.read(&()),
-                    Some(deadline) => return lock.read_until(&(), deadline),
-                }
+        }
+        true
+    }
+
+    fn wait_to_read_again(&self, deadline: Option<Deadline>) -> bool {
+        // The deadline, where that comes sooner.
+        let soon =
+            |deadline: &Deadline| Linux::past(Deadline { ns: deadline.ns.saturating_sub(PATIENCE_NS), ..*deadline });
+        let patience = || Deadline { ns: Linux::now_ns() + PATIENCE_NS, clock: Clock::Monotonic };
+        if READS.get() == 0 && self.wait_in_line(Some(deadline.filter(soon).unwrap_or_else(patience))) {
+            return true;
+        }
+        let algorithm = choice::algorithm();
+        // SAFETY: as above.
+        unsafe {
+            match deadline {
+                None => (algorithm.read_recursive)(self.at()),
+                Some(deadline) => return (algorithm.read_recursive_until)(self.at(), deadline),
             }
         }
         true
@@ -186,12 +183,7 @@ impl RwLock {
     #[inline]
     fn try_write(&self) -> bool {
         // SAFETY: as above.
-        let got = unsafe {
-            match choice::algorithm() {
-                None => self.lock().try_write(&()),
-                Some(other) => (other.try_write)(self.at()),
-            }
-        };
+        let got = unsafe { (choice::algorithm().try_write)(self.at()) };
         if got {
             self.writes();
         }
@@ -199,25 +191,21 @@ impl RwLock {
     }
 
     fn wait_to_write(&self, deadline: Option<Deadline>) -> bool {
+        let algorithm = choice::algorithm();
         // SAFETY: as above.
-        unsafe {
-            match (choice::algorithm(), deadline) {
-                (None, None) => self.lock().write(&()),
-                (Some(other), None) => (other.write)(self.at()),
-                (None, Some(deadline)) => {
-                    if !self.lock().write_until(&(), deadline) {
-                        return false;
-                    }
+        let got = unsafe {
+            match deadline {
+                None => {
+                    (algorithm.write)(self.at());
+                    true
                 }
-                (Some(other), Some(deadline)) => {
-                    if !(other.write_until)(self.at(), deadline) {
-                        return false;
-                    }
-                }
+                Some(deadline) => (algorithm.write_until)(self.at(), deadline),
             }
+        };
+        if got {
+            self.writes();
         }
-        self.writes();
-        true
+        got
     }
 
     #[cold]
@@ -257,10 +245,10 @@ impl RwLock {
         }
     }
 
-    /// The timed ones. The C library looks at the time whether it has to wait or not.
+    /// The timed ones. The C library looks at the time whether it has to wait or not, and takes none for no deadline.
     ///
     /// # Safety
-    /// `time` points to a timespec.
+    /// `time` points to a timespec, or is null.
     unsafe fn locked_until(
         &self,
         try_it: fn(&Self) -> bool,
@@ -269,8 +257,8 @@ impl RwLock {
         time: *const timespec,
     ) -> c_int {
         // SAFETY: as promised.
-        let deadline = time::clock(clock).and_then(|clock| time::deadline(clock, unsafe { &*time }));
-        match deadline {
+        let Some(time) = (unsafe { time.as_ref() }) else { return self.locked(try_it, wait, None) };
+        match time::clock(clock).and_then(|clock| time::deadline(clock, time)) {
             Ok(deadline) => self.locked(try_it, wait, Some(deadline)),
             Err(error) => error,
         }
@@ -291,12 +279,8 @@ impl RwLock {
             } else {
                 self.reads(false);
             }
-            match (choice::algorithm(), write) {
-                (None, true) => self.lock().unlock_write(&()),
-                (None, false) => self.lock().unlock_read(&()),
-                (Some(other), true) => (other.unlock_write)(self.at()),
-                (Some(other), false) => (other.unlock_read)(self.at()),
-            }
+            let algorithm = choice::algorithm();
+            if write { (algorithm.unlock_write)(self.at()) } else { (algorithm.unlock_read)(self.at()) }
         }
         0
     }
@@ -339,7 +323,8 @@ pub unsafe extern "C" fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -
         return unsafe { real::rwlock_tryrdlock(lock) };
     }
     // As there, it gets in while others read, whoever waits, and however often it tries.
-    let recursive = || ours.recursive() && choice::algorithm().is_none() && ours.lock().try_read_recursive();
+    // SAFETY: released by `unlock`; the words are of the algorithm's type.
+    let recursive = || ours.recursive() && unsafe { (choice::algorithm().try_read_recursive)(ours.at()) };
     if ours.try_read() {
         return 0;
     }
@@ -458,11 +443,11 @@ pub unsafe extern "C" fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attr: 
     0
 }
 
+/// The C library's does nothing either, not even look: the memory may be gone.
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: as promised.
-    unsafe { if RwLock::from(lock).theirs() { real::rwlock_destroy(lock) } else { 0 } }
+pub unsafe extern "C" fn pthread_rwlock_destroy(_lock: *mut pthread_rwlock_t) -> c_int {
+    0
 }
 
 crate::aliases! {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
 use catalog::{Entry, TimedRwLockVisitor};
 use linux::Linux;
 use platform::Deadline;
-use sync::rwlock::RawRwLockTimed;
+use sync::rwlock::RawRwLockRecursive;
 
 /// The lock where nothing else is asked for.
 pub type Default = sync::rwlock::Wakeful<Linux>;
@@ -32,6 +32,9 @@ pub struct Algorithm {
     pub read: unsafe fn(*const u8),
     pub try_read: unsafe fn(*const u8) -> bool,
     pub read_until: unsafe fn(*const u8, Deadline) -> bool,
+    pub read_recursive: unsafe fn(*const u8),
+    pub try_read_recursive: unsafe fn(*const u8) -> bool,
+    pub read_recursive_until: unsafe fn(*const u8, Deadline) -> bool,
     pub unlock_read: unsafe fn(*const u8),
     pub write: unsafe fn(*const u8),
     pub try_write: unsafe fn(*const u8) -> bool,
@@ -42,11 +45,11 @@ pub struct Algorithm {
 struct Table<L>(core::marker::PhantomData<L>);
 
 macro_rules! by_pointer {
-    ($($name:ident($($arg:ident: $type:ty)?) $(-> $result:ty)?;)*) => {
-        impl<L: RawRwLockTimed<Linux, Node = ()> + 'static> Table<L> {
+    ($($name:ident($([$node:expr])? $($arg:ident: $type:ty)?) $(-> $result:ty)?;)*) => {
+        impl<L: RawRwLockRecursive<Linux> + 'static> Table<L> {
             $(unsafe fn $name(at: *const u8 $(, $arg: $type)?) $(-> $result)? {
                 // SAFETY: the caller passes the address of a lock of this type.
-                unsafe { (*at.cast::<L>()).$name(&() $(, $arg)?) }
+                unsafe { (*at.cast::<L>()).$name($($node,)? $($arg)?) }
             })*
 
             const ALGORITHM: Algorithm = Algorithm { $($name: Self::$name),* };
@@ -55,21 +58,24 @@ macro_rules! by_pointer {
 }
 
 by_pointer! {
-    read();
-    try_read() -> bool;
-    read_until(deadline: Deadline) -> bool;
-    unlock_read();
-    write();
-    try_write() -> bool;
-    write_until(deadline: Deadline) -> bool;
-    unlock_write();
+    read([&()]);
+    try_read([&()]) -> bool;
+    read_until([&()] deadline: Deadline) -> bool;
+    read_recursive();
+    try_read_recursive() -> bool;
+    read_recursive_until(deadline: Deadline) -> bool;
+    unlock_read([&()]);
+    write([&()]);
+    try_write([&()]) -> bool;
+    write_until([&()] deadline: Deadline) -> bool;
+    unlock_write([&()]);
 }
 
 struct Fitting;
 impl TimedRwLockVisitor<Linux> for Fitting {
     type Output = Option<&'static Algorithm>;
     /// Those that fit, and are free when all their bytes are zero, as the static initialisers leave them.
-    fn visit<L: RawRwLockTimed<Linux, Node = ()> + 'static>(self, _: &'static Entry) -> Self::Output {
+    fn visit<L: RawRwLockRecursive<Linux> + 'static>(self, _: &'static Entry) -> Self::Output {
         if size_of::<L>() > SIZE || align_of::<L>() > 8 {
             return None;
         }
@@ -112,15 +118,15 @@ pub fn decide() {
     }
 }
 
-/// The algorithm asked for, `None` for the default.
+/// The algorithm of every lock.
 #[inline]
-pub fn algorithm() -> Option<&'static Algorithm> {
+pub fn algorithm() -> &'static Algorithm {
     loop {
         // ORDER: Acquire, pairs with the Release in `decide`.
         match CHOICE.load(Acquire) {
-            DEFAULT => return None,
+            DEFAULT => return const { &Table::<Default>::ALGORITHM },
             // SAFETY: set before OTHER was published, and points to a constant.
-            OTHER => return unsafe { ALGORITHM.load(Relaxed).as_ref() },
+            OTHER => return unsafe { &*ALGORITHM.load(Relaxed) },
             _ => decide(),
         }
     }

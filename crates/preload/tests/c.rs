@@ -30,11 +30,19 @@ fn library() -> &'static Path {
 }
 
 fn compile(name: &str) -> PathBuf {
+    compile_with(name, &[])
+}
+
+fn compile_with(name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}", std::process::id()));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}{}", std::process::id(), flags.concat()));
     let compiler = if source.extension() == Some(OsStr::new("cc")) { "c++" } else { "cc" };
     let status = Command::new(compiler)
-        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-o"])
+        // Bound at start, so that the dynamic linker's own need of stack hides nobody's.
+        .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-Wl,-z,now"])
+        .args(flags)
+        .arg("-o")
         .args([&program, &source])
         .status()
         .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need a C and a C++ compiler"));
@@ -53,14 +61,135 @@ fn show(output: &Output) -> String {
     format!("{}{}{status}", String::from_utf8_lossy(stdout), String::from_utf8_lossy(stderr))
 }
 
+fn views() -> &'static [&'static str] {
+    if cfg!(feature = "bpf") { &["perf", "none", "bpf"] } else { &["perf", "none"] }
+}
+
 fn same(name: &str) {
-    let program = compile(name);
+    same_with(name, &[]);
+}
+
+fn same_with(name: &str, flags: &[&str]) {
+    let program = compile_with(name, flags);
     let plain = show(&Command::new(&program).output().unwrap());
-    let views: &[_] = if cfg!(feature = "bpf") { &["perf", "none", "bpf"] } else { &["perf", "none"] };
-    for view in views {
+    for view in views() {
         let ours = show(&preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap());
         assert_eq!(plain, ours, "{name}, view {view}");
     }
+    fs::remove_file(program).unwrap();
+}
+
+/// COST: bytes. What a program gives its threads is often the least that there may be, PTHREAD_STACK_MIN.
+const STACK_MORE: usize = 2048;
+
+/// No entry point needs more stack than the C library's and [`STACK_MORE`], not even when it looks at the processors; and on the smallest stack
+/// that there may be, all goes well.
+#[test]
+fn stack() {
+    let program = compile("stack.c");
+    let names = Command::new(&program).output().unwrap().stdout;
+    let names = String::from_utf8(names).unwrap();
+    let run = |mut command: Command, name: &str, size: usize| {
+        let output = command.args([name, &size.to_string()]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.trim().parse::<usize>().map_err(|_| show(&output))
+    };
+    let measure = |name: &str, size: usize| {
+        let plain = run(Command::new(&program), name, size).unwrap_or_else(|error| panic!("{name}, plain: {error}"));
+        for view in views().iter().chain(&["auto"]) {
+            let mut command = preloaded(&program);
+            command.env("WAKEFUL_VIEW", view);
+            let ours = run(command, name, size);
+            let ours = ours.unwrap_or_else(|error| panic!("{name}, view {view}, stack of {size}: {error}"));
+            assert!(ours <= plain + STACK_MORE, "{name}, view {view}: {ours} bytes of stack, plain {plain}");
+        }
+    };
+    let measure = &measure;
+    // They sleep most of the time.
+    std::thread::scope(|scope| {
+        for name in names.lines() {
+            scope.spawn(move || measure(name, 1 << 18));
+            scope.spawn(move || measure(name, 1 << 14));
+        }
+    });
+    fs::remove_file(program).unwrap();
+}
+
+/// COST: more than there are thread ids. `WAKEFUL_LONG=1` has 20,000.
+const MANY: usize = 6_000;
+
+/// Thousands of threads that wait for one thing sleep, those without an id too, and go on in about the time that they take with the C library. The bounds
+/// tell sleeping from polling, and an end from a hang.
+#[test]
+fn many_threads() {
+    let program = compile("many.c");
+    let kinds = String::from_utf8(Command::new(&program).output().unwrap().stdout).unwrap();
+    let count = if std::env::var("WAKEFUL_LONG").is_ok_and(|long| long == "1") { 20_000 } else { MANY };
+    for kind in kinds.lines() {
+        let run = |mut command: Command| {
+            let output = command.args([kind, &count.to_string()]).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            match (output.status.code(), &numbers[..]) {
+                (Some(0), &[busy_ms, end_ms]) => Some((busy_ms, end_ms)),
+                // This machine does not have so many threads.
+                (Some(77), _) => None,
+                _ => panic!("{kind}: {}", show(&output)),
+            }
+        };
+        let Some((_, plain_ms)) = run(Command::new(&program)) else {
+            skipped("no room for so many threads");
+            break;
+        };
+        for view in views() {
+            let mut command = preloaded(&program);
+            command.env("WAKEFUL_VIEW", view);
+            let (busy_ms, end_ms) = run(command).unwrap();
+            assert!(busy_ms < 100.0, "{kind}, view {view}: busy for {busy_ms} of 500 ms in which all wait");
+            let most_ms = 10.0 * plain_ms + 3_000.0;
+            assert!(end_ms < most_ms, "{kind}, view {view}: {end_ms} ms to the end, plain {plain_ms}");
+        }
+    }
+    fs::remove_file(program).unwrap();
+}
+
+/// Says so on the terminal even though the harness keeps what a test prints.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
+/// Each allocation of a program fails once, alone and with all later ones, and the room that it may map ends at many places: each call succeeds
+/// or says that there is no memory. Nothing aborts, crashes or hangs.
+#[test]
+fn memory() {
+    let program = compile("memory.c");
+    let run = |when: &str, what: &str, n: usize, view: &str| {
+        let mut command = preloaded(&program);
+        let output = command.args([when, what, &n.to_string()]).env("WAKEFUL_VIEW", view).output().unwrap();
+        match output.status.code() {
+            Some(0) => true,
+            Some(77) => false,
+            _ => panic!("{when} {what} {n}, view {view}: {}", show(&output)),
+        }
+    };
+    let run = &run;
+    std::thread::scope(|scope| {
+        for view in views().iter().chain(&["auto"]) {
+            for when in ["create", "contend"] {
+                for what in ["one", "from"] {
+                    scope.spawn(move || assert!((1..10_000).any(|n| !run(when, what, n, view)), "it never had enough"));
+                }
+                scope.spawn(move || {
+                    // COST: KB; from nothing to what all of it needs, in steps of a tenth.
+                    let mut room = 0;
+                    while run(when, "space", room, view) {
+                        room += 16.max(room / 10);
+                    }
+                });
+            }
+        }
+    });
     fs::remove_file(program).unwrap();
 }
 
@@ -72,6 +201,23 @@ fn misuse() {
 #[test]
 fn versions() {
     same("versions.c");
+}
+
+/// Who is woken by a broadcast under the mutex finds the mutex free: it sleeps once a round, and not again for the mutex. (Other load on the
+/// machine can only add to that, so the least of some runs counts.)
+#[test]
+fn a_broadcast_under_the_mutex_wakes_no_crowd() {
+    let program = compile("crowd.c");
+    for view in ["perf", "none"] {
+        let sleeps = (0..5).map(|_| {
+            let output = preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap();
+            assert!(output.status.success(), "{}", show(&output));
+            String::from_utf8(output.stdout).unwrap().trim().parse::<u32>().unwrap()
+        });
+        let least = sleeps.min().unwrap();
+        assert!(least < 150, "{least} sleeps in 100 waits, view {view}");
+    }
+    fs::remove_file(program).unwrap();
 }
 
 #[test]
@@ -121,6 +267,12 @@ fn once() {
 }
 
 #[test]
+fn once_without_unwind_tables() {
+    same("once_bare.c");
+    same_with("once_bare.c", &["-fno-asynchronous-unwind-tables", "-fno-exceptions"]);
+}
+
+#[test]
 fn hooks() {
     same("hooks.c");
 }
@@ -136,8 +288,92 @@ fn rwlock() {
 }
 
 #[test]
+fn rw_prefer() {
+    same("rw_prefer.c");
+}
+
+#[test]
+fn keys() {
+    same("keys.c");
+}
+
+#[test]
+fn inherit() {
+    same("inherit.c");
+}
+
+#[test]
+fn nothing() {
+    same("nothing.c");
+}
+
+#[test]
 fn barrier() {
     same("barrier.c");
+}
+
+/// Compiles `child.c` by a command that a package brings.
+fn child(folder: &Path, name: &str, package: &str, command: &[&str]) -> PathBuf {
+    let program = folder.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/child.c");
+    let compiled = Command::new(command[0]).args(&command[1..]).arg("-o").args([&program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "{command:?} compiles nothing: apt-get install {package}");
+    program
+}
+
+fn script(folder: &Path, name: &str, interpreter: &Path) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, format!("#! {}\n", interpreter.display())).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Programs that cannot load the library run as without it, however they are started; and programs that can, behind them, are reached.
+#[test]
+fn exec() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("exec.{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let says = "-DSAYS_WHO_IS_HERE";
+    let plain = child(&folder, "glibc", "gcc", &["cc"]);
+    let seen = child(&folder, "seen", "gcc", &["cc", says]);
+    let fixed = child(&folder, "static", "libc6-dev", &["cc", "-static"]);
+    let musl = child(&folder, "musl", "musl-tools", &["musl-gcc"]);
+    let narrow = child(&folder, "narrow", "gcc-multilib", &["gcc", "-m32"]);
+    let locked = folder.join("locked");
+    fs::copy(&musl, &locked).unwrap();
+    fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+
+    let program = compile("exec.c");
+    for target in [&plain, &fixed, &musl, &narrow, &script(&folder, "script", &musl)] {
+        let run = |mut command: Command| show(&command.args([target, &locked]).output().unwrap());
+        let without = run(Command::new(&program));
+        assert!(without.ends_with("mappings left: 0\nexit status: 0"), "{without}");
+        assert_eq!(without, run(preloaded(&program)), "{}", target.display());
+    }
+    // Each becomes the next; who cannot pass the library on ends the chain.
+    for (chain, reached) in [
+        (vec![&plain, &seen], "reached"),
+        (vec![&plain, &fixed, &seen], "reached"),
+        (vec![&plain, &fixed, &musl, &seen], "reached"),
+        (vec![&plain, &musl, &fixed, &musl, &plain, &seen], "reached"),
+        (vec![&plain, &narrow, &seen], "not reached"),
+    ] {
+        let mut command = preloaded(chain[0]);
+        for next in &chain[1..] {
+            command.arg("--").arg(next);
+        }
+        let said = show(&command.output().unwrap());
+        assert_eq!(said, format!("{reached}\n\nexit status: 7"), "{chain:?}");
+    }
+    // The libraries of others stay. musl finds none of these.
+    let mut command = Command::new(&plain);
+    command.env("LD_PRELOAD", format!("/no/first.so {}:/no/last.so", library().display()));
+    let said = command.arg("--").arg(&musl).args(["--", "/usr/bin/env"]).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout);
+    let list = said.lines().find(|line| line.starts_with("LD_PRELOAD=")).unwrap();
+    assert!(list.starts_with("LD_PRELOAD=/no/first.so:$ORIGIN/") && list.ends_with(".so:/no/last.so"), "{list}");
+    fs::remove_dir_all(folder).unwrap();
+    fs::remove_file(program).unwrap();
 }
 
 /// A library that is loaded at run time, and whose constructor comes before anything of the program.
@@ -160,15 +396,19 @@ fn plugin() {
     fs::remove_file(library).unwrap();
 }
 
-/// Every reader-writer lock of the catalogue that can be chosen; those that cannot, and names that are none, mean the default.
+/// Every reader-writer lock of the catalogue that can be chosen; those that cannot, and names that are none, mean the default. None
+/// breaks a program that relies on what the C library's default prefers.
 #[test]
 fn every_rwlock() {
-    let program = compile("cxx17.cc");
-    let plain = show(&Command::new(&program).output().unwrap());
-    for name in catalog::RWLOCKS.iter().map(|entry| entry.name).chain(["", "nonsense"]) {
-        assert_eq!(plain, show(&preloaded(&program).env("WAKEFUL_RWLOCK", name).output().unwrap()), "{name}");
+    for source in ["cxx17.cc", "rw_prefer.c"] {
+        let program = compile(source);
+        let plain = show(&Command::new(&program).arg("1").output().unwrap());
+        for name in catalog::RWLOCKS.iter().map(|entry| entry.name).chain(["", "nonsense"]) {
+            let ours = show(&preloaded(&program).arg("1").env("WAKEFUL_RWLOCK", name).output().unwrap());
+            assert_eq!(plain, ours, "{source}, {name}");
+        }
+        fs::remove_file(program).unwrap();
     }
-    fs::remove_file(program).unwrap();
 }
 
 /// An algorithm that is unknown, or does not fit, means the default, in silence.

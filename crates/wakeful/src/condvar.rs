@@ -2,6 +2,7 @@
 //! The condition variable with guards.
 
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -10,9 +11,11 @@ use lock_api::{MutexGuard, RawMutex};
 use platform::Deadline;
 use sync::condvar;
 
+use crate::held::{self, Owed};
+
 /// Waits for a condition on what a mutex protects.
 ///
-/// 8 bytes, const-constructible. Works with the guard of any mutex of this crate. All threads that wait at one time must use the
+/// 16 bytes, const-constructible. Works with the guard of any mutex of this crate. All threads that wait at one time must use the
 /// same mutex; with several the program stays sound, and a notification may reach whom it does not concern.
 ///
 /// A wait can return without a notification, so wait in a loop, or let [`wait_while`](Self::wait_while) do it.
@@ -33,8 +36,11 @@ use sync::condvar;
 /// CHANGED.notify_one();
 /// waiter.join().unwrap();
 /// ```
-#[repr(transparent)]
-pub struct Condvar(condvar::Wakeful<Linux>);
+pub struct Condvar {
+    algorithm: condvar::Wakeful<Linux>,
+    /// The mutex of who waited last.
+    mutex: AtomicUsize,
+}
 
 /// Did a timed wait end because its time was over?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +58,7 @@ impl Condvar {
     /// A condition variable that nobody waits for.
     #[must_use]
     pub const fn new() -> Self {
-        Self(condvar::Wakeful::INIT)
+        Self { algorithm: condvar::Wakeful::INIT, mutex: AtomicUsize::new(0) }
     }
 
     /// Releases the mutex, waits for a notification, acquires the mutex again.
@@ -121,13 +127,25 @@ impl Condvar {
     /// Best called with the mutex held: a thread that comes between would find the condition changed and nobody woken yet.
     #[inline]
     pub fn notify_one(&self) {
-        self.0.signal();
+        let ours = &self.algorithm;
+        if !ours.has_lone_sleeper() || !self.owe(1, || ours.take_lone_sleeper()) {
+            ours.signal();
+        }
     }
 
     /// Wakes all waiting threads.
     #[inline]
     pub fn notify_all(&self) {
-        self.0.broadcast();
+        let ours = &self.algorithm;
+        if !ours.has_sleepers() || !self.owe(u32::MAX, || ours.take_all()) {
+            ours.broadcast();
+        }
+    }
+
+    /// Has so many sleepers woken when the caller releases their mutex, if it holds that: see held.rs.
+    fn owe(&self, count: u32, commit: impl FnOnce() -> bool) -> bool {
+        let owed = Owed { word: self.algorithm.word(), count, leaves: false };
+        held::owe(self.mutex.load(Relaxed), owed, commit)
     }
 
     /// False if the deadline passed.
@@ -136,8 +154,14 @@ impl Condvar {
         guard: &mut MutexGuard<'_, R, T>,
         deadline: Option<Deadline>,
     ) -> bool {
-        let waiter = self.0.enter();
-        MutexGuard::unlocked(guard, || self.0.wait(waiter, deadline))
+        // SAFETY: only the address is used; the guard stays as it is.
+        let mutex = core::ptr::from_ref(unsafe { MutexGuard::mutex(guard).raw() }).addr();
+        self.mutex.store(mutex, Relaxed);
+        let waiter = self.algorithm.enter();
+        if !held::owe(mutex, Owed { word: core::ptr::null(), count: 0, leaves: true }, || true) {
+            held::leaves(mutex);
+        }
+        MutexGuard::unlocked(guard, || self.algorithm.wait(waiter, deadline))
     }
 
     fn wait_while_before<R: RawMutex, T: ?Sized>(

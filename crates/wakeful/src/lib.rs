@@ -51,12 +51,13 @@
 //! take a little longer. The process reserves address space for 4,095 threads once, without memory behind it; further threads
 //! go without. Nothing is allocated, in no path.
 //!
-//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] and [`Semaphore`] 8 bytes, [`Once`] 4; all can stand in a
+//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 16 bytes, [`Semaphore`] 8, [`Once`] 4; all can stand in a
 //! `static`, and their bytes are zero when nobody
 //! uses them. After a fork the child may use them as its parent could.
 
 mod barrier;
 mod condvar;
+mod held;
 mod once;
 pub mod parallel;
 pub mod partition;

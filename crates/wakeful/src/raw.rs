@@ -21,7 +21,10 @@ use std::time::Instant;
 
 use linux::Linux;
 use lock_api::{GuardNoSend, RawMutex, RawMutexFair, RawMutexTimed};
+use platform::Platform;
 use sync::mutex;
+
+use crate::held;
 
 /// A lock of the catalogue as [`lock_api`] wants it.
 #[repr(transparent)]
@@ -55,16 +58,26 @@ unsafe impl<A: InPlace> RawMutex for RawLock<A> {
     fn lock(&self) {
         // SAFETY: there is no node.
         unsafe { self.0.lock(&()) }
+        held::hold(self.address());
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
         // SAFETY: there is no node.
-        unsafe { self.0.try_lock(&()) }
+        let locked = unsafe { self.0.try_lock(&()) };
+        if locked {
+            held::hold(self.address());
+        }
+        locked
     }
 
     #[inline]
     unsafe fn unlock(&self) {
+        held::hold(0);
+        if held::owes(self.address()) {
+            // SAFETY: as below.
+            return unsafe { self.unlock_owing() };
+        }
         // SAFETY: the caller holds the lock.
         unsafe { self.0.unlock(&()) }
     }
@@ -89,7 +102,36 @@ unsafe impl<A: InPlace + mutex::RawMutexTimed<Linux>> RawMutexTimed for RawLock<
 impl<A: InPlace + mutex::RawMutexTimed<Linux>> RawLock<A> {
     fn try_lock_before(&self, deadline: platform::Deadline) -> bool {
         // SAFETY: there is no node.
-        unsafe { self.0.lock_until(&(), deadline) }
+        let locked = unsafe { self.0.lock_until(&(), deadline) };
+        if locked {
+            held::hold(self.address());
+        }
+        locked
+    }
+}
+
+impl<A: InPlace> RawLock<A> {
+    #[inline(always)]
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    /// # Safety
+    /// The caller holds the lock.
+    #[cold]
+    #[inline(never)]
+    unsafe fn unlock_owing(&self) {
+        let owed = held::take();
+        // SAFETY: as promised.
+        unsafe { self.0.unlock(&()) };
+        if owed.leaves {
+            // The wait that releases the lock takes it again, so it exists.
+            self.0.leaving();
+        }
+        if !owed.word.is_null() {
+            // The condition variable may be gone by now; only the address is used.
+            Linux::wake(owed.word, owed.count);
+        }
     }
 }
 

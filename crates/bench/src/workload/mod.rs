@@ -5,6 +5,7 @@ pub mod barrier;
 pub mod condvar;
 pub mod mutex;
 pub mod parallel;
+pub mod patterns;
 pub mod rwlock;
 pub mod switch;
 

@@ -13,6 +13,8 @@ extern int32_t omp_test_nest_lock_(int64_t *);
 extern void omp_set_schedule_8_(const int32_t *, const int64_t *), omp_get_schedule_8_(int32_t *, int64_t *);
 extern int32_t omp_get_ancestor_thread_num_8_(const int64_t *), omp_get_team_size_8_(const int64_t *);
 extern int32_t omp_is_initial_device_(void), omp_get_num_devices_(void), omp_get_initial_device_(void);
+extern void omp_set_num_threads_8_(const int64_t *), omp_set_dynamic_8_(const int64_t *);
+extern void omp_get_schedule_(int32_t *, int32_t *);
 extern void omp_set_affinity_format_(const char *, size_t);
 extern int32_t omp_get_affinity_format_(char *, size_t);
 extern int32_t omp_capture_affinity_(char *, const char *, size_t, size_t);
@@ -56,6 +58,25 @@ int main(void)
     CHECK(omp_get_ancestor_thread_num_8_(&zero) == 0 && omp_get_team_size_8_(&zero) == 1);
     CHECK(omp_is_initial_device_() && omp_get_initial_device_() == omp_get_initial_device());
     CHECK(omp_get_num_devices_() == omp_get_num_devices());
+
+    // No modifiers of a schedule, and of large numbers the nearest.
+    int32_t small = 0;
+    kind = (int32_t)(omp_sched_static | omp_sched_monotonic);
+    omp_set_schedule_8_(&kind, &chunk);
+    omp_get_schedule_(&kind, &small);
+    CHECK(kind == omp_sched_static && small == 7);
+    int64_t large = 1LL << 32, negative = -large;
+    CHECK(omp_get_ancestor_thread_num_8_(&large) == -1 && omp_get_team_size_8_(&large) == -1);
+    CHECK(omp_get_ancestor_thread_num_8_(&negative) == -1 && omp_get_place_num_procs_8_(&large) == 0);
+    omp_set_dynamic_8_(&large);
+    CHECK(omp_get_dynamic() == 1);
+    omp_set_dynamic_8_(&zero);
+    CHECK(omp_get_dynamic() == 0);
+    omp_set_num_threads_8_(&large);
+    CHECK(omp_get_max_threads() > 1000);
+    large = n;
+    omp_set_num_threads_8_(&large);
+    CHECK(omp_get_max_threads() == n);
 
     char text[8] = "........", whole[40];
     omp_set_affinity_format_("level %L, and more", 8);

@@ -76,6 +76,10 @@ int main(void)
     char text[100];
     size_t length = omp_capture_affinity(text, sizeof text, "thread %n of %0.3N");
     CHECK(length == strlen(text) && strcmp(text, "thread 0 of 001") == 0);
+    CHECK(omp_capture_affinity(text, sizeof text, "%0.7{ancestor_tnum} %.4a %4{ancestor_tnum}.") == 18);
+    CHECK(strcmp(text, "-000001   -1 -1  .") == 0);
+    length = omp_capture_affinity(text, sizeof text, "%0.100H");
+    CHECK(length == 100 && text[0] == ' ');
     CHECK(!omp_in_final() && omp_is_initial_device() && omp_get_num_devices() == 0);
     locks(n);
     memory();

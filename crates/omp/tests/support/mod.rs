@@ -65,6 +65,39 @@ impl Toolchain {
         program
     }
 
+    /// Runs a program on both runtimes, with settings that all compilers' runtimes know, and `more`: it says
+    /// the same.
+    #[allow(dead_code)] // not used by each test program
+    pub fn agrees(&self, name: &str, more: &[&[(&str, &str)]]) {
+        let known: &[&[(&str, &str)]] = &[
+            &[],
+            &[("OMP_SCHEDULE", "static")],
+            &[("OMP_SCHEDULE", "static,3")],
+            &[("OMP_SCHEDULE", "dynamic")],
+            &[("OMP_SCHEDULE", "dynamic,0")],
+            &[("OMP_SCHEDULE", "guided,7")],
+            &[("OMP_SCHEDULE", "auto")],
+            &[("OMP_SCHEDULE", "monotonic:dynamic,2")],
+            &[("OMP_SCHEDULE", "nonmonotonic:dynamic")],
+            &[("OMP_PROC_BIND", "close")],
+            &[("OMP_PROC_BIND", "spread"), ("OMP_PLACES", "cores")],
+            &[("OMP_PROC_BIND", "false"), ("OMP_PLACES", "threads")],
+            &[("OMP_PLACES", "{0},{0}")],
+            &[("OMP_PLACES", "{0:2}:2")],
+            &[("OMP_PLACES", "{1}:2:-1")],
+            &[("GOMP_CPU_AFFINITY", "0 0-1:1")],
+            &[("OMP_AFFINITY_FORMAT", "")],
+            &[("OMP_AFFINITY_FORMAT", " %n ")],
+        ];
+        let program = self.compile(name, &[]);
+        for settings in known.iter().chain(more) {
+            let (own, _) = streams(&mut command(&program, 3, settings));
+            let (ours, _) = streams(&mut self.on_ours(&program, 3, settings));
+            assert_eq!(ours, own, "{settings:?}");
+        }
+        fs::remove_file(program).unwrap();
+    }
+
     pub fn on_ours(&self, program: &Path, threads: u32, settings: &[(&str, &str)]) -> Command {
         let mut command = command(program, threads, settings);
         command.env("LD_PRELOAD", self.library());
@@ -106,6 +139,20 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     child.stdout.take().unwrap().read_to_string(&mut said).map_err(|error| error.to_string())?;
     child.stderr.take().unwrap().read_to_string(&mut said).map_err(|error| error.to_string())?;
     if status.success() { Ok(said) } else { Err(format!("{status}\n{said}")) }
+}
+
+/// What it says on its two streams, each sorted by lines: threads speak in any order.
+#[allow(dead_code)] // not used by each test program
+pub fn streams(command: &mut Command) -> (String, String) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let sorted = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).unwrap();
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    (sorted(output.stdout), sorted(output.stderr))
 }
 
 pub fn command(program: &Path, threads: u32, settings: &[(&str, &str)]) -> Command {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Signals given under the waiter's mutex: whatever the holder does between the signal and the release, the waiter gets it.
+// Signals and broadcasts given under the waiters' mutex: whatever the holder does between the signal and the release, the waiters get it.
 
 #include <errno.h>
 #include <pthread.h>
@@ -178,9 +178,32 @@ int main(void)
 	pthread_join(more, &result);
 	end(thread, "two");
 
+	// Three waiters and a broadcast: released at once, after their deadline, by a wait, and with the condition variable destroyed before.
+	pthread_t many[3];
+	for (int how = 0; how < 4; how++) {
+		start(0, PTHREAD_MUTEX_NORMAL);
+		timed = how == 1;
+		for (int i = 0; i < 3; i++)
+			pthread_create(&many[i], 0, waiter, 0);
+		lock_with(3);
+		ready = 3;
+		pthread_cond_broadcast(&cond);
+		if (how == 1)
+			nap(100);
+		if (how == 2)
+			printf("waited: %d\n", pthread_cond_timedwait(&second, &mutex, &now) == ETIMEDOUT);
+		if (how == 3) {
+			printf("destroyed under the mutex: %d\n", pthread_cond_destroy(&cond));
+			pthread_cond_init(&cond, 0);
+		}
+		pthread_mutex_unlock(&mutex);
+		pthread_join(many[0], &result);
+		pthread_join(many[1], &result);
+		end(many[2], "three and a broadcast");
+	}
+
 	// Three waiters, three signals, one release.
 	start(0, PTHREAD_MUTEX_NORMAL);
-	pthread_t many[3];
 	for (int i = 0; i < 3; i++)
 		pthread_create(&many[i], 0, waiter, 0);
 	lock_with(3);

@@ -16,7 +16,7 @@
 //! - Asleep, the first to arrive measures the work between two rounds. If it is little, rounds decide: for a while nobody sleeps (a
 //!   trial), and what made more rounds is kept. If it is real work, sleeping is best, and nothing is tried.
 //! - In a trial with a processor for each, our sleep does not help the others: they would come to our processor, and stay there. So the waiter
-//!   spins, and yields rarely: if it yields while the others do not run, it gets its slices at the same time as these.
+//!   spins, unless a quota makes its time dear, and yields rarely: if it yields while the others do not run, it gets its slices at the same time as these.
 //! - More threads than processors, asleep, and little work: all go to one processor, their home. A wake-up there costs a switch; on
 //!   another it costs an interrupt, and the wait for whoever runs there. Linux brings them together by itself now and then, and apart again.
 //! - In a trial with a processor for each, who finds another of us on his processor leaves it. (An idle one is found by sleeping.)
@@ -120,9 +120,11 @@
 //! Waking one sleeper, which wakes the next: as many wake-ups as a broadcast, each with a system call of its own.
 //! `sched_yield` after a spin by everybody: with more threads than processors the spin is lost (48 against 11 us a
 //! round with 16 threads on 2 processors; a round of 1 us of work; the machine of the README).
-//! To learn by the effect alone, also where the crowd is told: runs of 50 to 200 ms were over before that, at 0.3 to 0.9 of glibc's speed with phases
+//! To learn by the effect alone, also where the crowd is told: runs of 40 to 50 ms were over before that, at 0.3 to 0.9 of glibc's speed with phases
 //! of 20 us to 2 ms of work (2 and 4 threads, one or two foreign busy processes).
 //! To sleep beside foreign load whatever the work: with 0.9 us it made 0.5 to 0.7 of the rounds.
+//! Under a quota, polls that are shorter or left out in mutex, condition variable and semaphore: two threads that meet each 10 us lose up to three
+//! quarters of their rounds, and phases of 200 us gain nothing. Those polls are short, and in vain they become rare by themselves.
 //! To sleep, as above, with a processor for each and little work: 50 us a round on two processors, 1.7 on one, against 0.6 of two that spin at the same time (two threads,
 //! two foreign busy processes on 2 processors); what they lose while they run at different times ends with the first yield.
 //! To look for another home where this one is shared with another program: 13 us a round instead of 9 (8 threads, one foreign busy process).
@@ -551,7 +553,7 @@ impl<P: Platform> BWakeful<P> {
             self.gather();
             return sleep();
         }
-        if enough && mood & !TOGETHER != 0 {
+        if enough && mood & !TOGETHER != 0 && Self::may_persist() {
             return self.persist(done, sleep);
         }
         if mood & TOGETHER != 0 {
@@ -570,7 +572,7 @@ impl<P: Platform> BWakeful<P> {
                 return sleep();
             }
             let missing = remaining(self.state.load(Relaxed));
-            if enough {
+            if enough && Self::may_persist() {
                 if self.spin_for(PERSIST_PAUSES, done) {
                     return;
                 }
@@ -617,6 +619,11 @@ impl<P: Platform> BWakeful<P> {
             // HINT: who changes it meanwhile is more important.
             let _ = self.mood.compare_exchange(mood, mood - short * SHORT + next * SHORT, Relaxed, Relaxed);
         }
+    }
+
+    /// HINT: may a thread spend a processor's time for as long as it takes? Under a quota others of ours lack what it spends.
+    fn may_persist() -> bool {
+        !P::metered()
     }
 
     /// There is a processor for each of us, and somebody else seems to use some of them too. The others run again when his slice

@@ -53,7 +53,9 @@
 //! Wait. W1. An arrival looks at the word with growing gaps for ARRIVAL_NS at most, while the holder runs, is not known to come back at
 //!     once (W3), and HANDOFF is not set; of a holder of whom nobody knows whether it runs, for the less, the oftener it did so in vain (halved each
 //!     time, 5 times).
-//! W2. Then Q1. A waiter with a deadline, or without an id, never joins the line; it naps between looks if the role is taken.
+//! W2. Then Q1. A waiter with a deadline never joins the line, and one without an id cannot. If the role is taken, they go to a waiting room
+//!     ([`crate::wait::room`]) and sleep until they have its turn. Then a waiter without a deadline joins the line under the room's id, and leaves the
+//!     room as the standby. One with a deadline naps between looks. Without a room both do.
 //! W3. A waiter that finds free a lock for which somebody else runs too (it saw it held by a thread that runs, or was in line) looks
 //!     SAMPLES times more. If one owner has it again, the lock is *hot*: it leaves it and naps (standby) or goes to Q1 (arrival).
 //! W4. If the owner hardly ever has it, or shares itself, the lock is not what the threads wait for: the thread *shares*, that is, it
@@ -93,7 +95,7 @@
 //! sleep; "does not run" costs a sleep and a wake-up a section, and in P1 a place in line; room for all where there is none, LINE_LOOKS of spinning for each in line. Neither touches I1 to I6 or W6. *Killed while holding*: lost, as with any lock that is not robust.
 //! *Fork*: a copied word with another GENERATION is purged of everything but LOCKED and OWNER; one that comes through exactly eight forks, one in
 //! the other, without being touched, is not told from the process's own. *Signal handler* that waits for another lock
-//! while its thread is in line: STATE is not IDLE, so it does not join a line (W2). While the handler runs its thread keeps its place, and the role when that comes; if
+//! while its thread is in line: STATE is not IDLE, so it does not join a line under that id (W2). While the handler runs its thread keeps its place, and the role when that comes; if
 //! the handler waits for a thread that is in line behind it, both wait for ever (POSIX has no such handlers). One that forks by `_Fork` there and
 //! goes on waiting in the child is not provided for.
 //!
@@ -102,7 +104,8 @@
 //! Sleepers are served oldest first, one a turn. A turn is TURN_NS, or twice that beside a holder that does not run, and what the kernel adds until it runs the
 //! standby, up to a tick if it queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS (but
 //! `try_lock` at any time). So a waiter in line waits for as many turns as threads came before it, as long as the kernel runs each standby within the grace at some time:
-//! starvation-free under that, not FIFO. In W8 who is passed begins anew. Waiters with a deadline have no place in line; after TURN_NS they take a free lock without W3, and leave the
+//! starvation-free under that, not FIFO. In W8 who is passed begins anew. Threads without an id have eight places in line together, which they
+//! take in turns. Waiters with a deadline have no place in line; after TURN_NS they take a free lock without W3, and leave the
 //! grace of W7 once, at the first demand that they meet. 4 bytes.
 //!
 //! # Rejected
@@ -117,7 +120,7 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom (2 and 3 threads, all hints, three speeds of the clock), shuttle (also with deadlines), three threads and shuttle also with room for all (W8), words copied by fork; the twins without
+//! `conformance`: real threads, loom (2 and 3 threads, all hints, three speeds of the clock), shuttle (also with deadlines), three threads and shuttle also with room for all (W8), threads without ids (W2), words copied by fork; the twins without
 //! acquire, without release, with lost wake-ups, and that promote or pass without telling are caught. shuttle found the double promotion that G2 now excludes.
 
 use core::marker::PhantomData;
@@ -126,6 +129,7 @@ use platform::{
 };
 
 use super::{RawMutex, RawMutexTimed};
+use crate::wait::room::Stay;
 use crate::wait::{self, Preemptable, Preemption};
 
 const LOCKED: u32 = 1;
@@ -186,6 +190,9 @@ const ARRIVAL_NS: u64 = 3_000;
 const SPIN_NS: u64 = 50_000;
 /// A standby's first nap beside a hot lock; the next are longer.
 const NAP_NS: u64 = 30_000;
+/// Who cannot join the line naps longer when it has waited for long: it loses so small a part of its wait, and this at most.
+const NAP_PART: u64 = 16;
+const NAP_MOST_NS: u64 = 1_000_000;
 /// A lone standby lets a hot lock alone this long. One hand-over of data costs up to 5 us, so this loses a twentieth at most.
 const PATIENCE_NS: u64 = 100_000;
 /// A standby with others behind it: a promotion costs two context switches and two system calls besides. And so long it stays awake after a demand: a wake-up
@@ -318,11 +325,13 @@ fn spin_until<P: Platform>(ns: u64) {
 }
 
 /// What a waiting thread knows of its wait. Times in ns.
-struct Waiter {
+struct Waiter<P: Platform> {
     me: ThreadId,
     deadline: Option<Deadline>,
-    /// It may join the line (W2).
-    queues: bool,
+    /// Under this id it may join the line; NONE: it may not (W2).
+    place: ThreadId,
+    /// It has the turn in a waiting room (W2).
+    stay: Option<Stay<P>>,
     arrived: u64,
     /// It is the standby, since then.
     standby: bool,
@@ -348,6 +357,15 @@ struct Waiter {
     /// It waits awake (W8). As the standby it promotes this thread next, if there is one.
     awake: bool,
     next: ThreadId,
+}
+
+impl<P: Platform> Waiter<P> {
+    fn leave_room(&mut self) {
+        if let Some(stay) = self.stay.take() {
+            self.place = ThreadId::NONE;
+            stay.end();
+        }
+    }
 }
 
 impl<P: Platform, N: Preemption> Wakeful<P, N> {
@@ -390,7 +408,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             vain: false,
             hot: false,
             share: awake || shares::<P>(me, now),
-            queues,
+            place: if queues { me } else { ThreadId::NONE },
+            stay: None,
             awake,
             next: ThreadId::NONE,
         };
@@ -399,12 +418,13 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             return true;
         }
         let locked = self.wait(&mut waiter);
+        waiter.leave_room();
         remember::<P>(me, waiter.arrived);
         locked
     }
 
     /// W8. Waits in line, then as the standby, and takes the lock.
-    fn wait_awake(&self, mut word: u32, waiter: &mut Waiter) {
+    fn wait_awake(&self, mut word: u32, waiter: &mut Waiter<P>) {
         loop {
             while !waiter.standby {
                 if self.purge(word) {
@@ -439,7 +459,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// Waits for the lock and takes it; false at the deadline.
-    fn wait(&self, waiter: &mut Waiter) -> bool {
+    fn wait(&self, waiter: &mut Waiter<P>) -> bool {
         loop {
             let word = self.word.load(Relaxed);
             if !waiter.standby && self.purge(word) {
@@ -509,7 +529,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// The lock is free; takes it, unless it should not.
-    fn take(&self, word: u32, waiter: &mut Waiter) -> bool {
+    fn take(&self, word: u32, waiter: &mut Waiter<P>) -> bool {
         if word & HANDOFF != 0 && !waiter.standby {
             // W7.
             waiter.share = false;
@@ -598,7 +618,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// One step of the standby beside a lock that is held, or hot.
-    fn stand_by(&self, word: u32, waiter: &mut Waiter, state: RunState, now: u64) {
+    fn stand_by(&self, word: u32, waiter: &mut Waiter<P>, state: RunState, now: u64) {
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
         let dark = state == RunState::Unknown;
         let limit = match state {
@@ -642,7 +662,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// W5. Sleeps until the release, unless the word changes first.
-    fn sleep_on_word(&self, word: u32, waiter: &Waiter) {
+    fn sleep_on_word(&self, word: u32, waiter: &Waiter<P>) {
         if word & KICK == 0 && self.word.compare_exchange(word, word | KICK, Relaxed, Relaxed).is_err() {
             return;
         }
@@ -650,9 +670,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// Q1 and Q2: returns as the standby. (W2: or after a nap.)
-    fn enlist(&self, mut word: u32, waiter: &mut Waiter) {
-        let me = waiter.me;
-        if waiter.queues {
+    fn enlist(&self, mut word: u32, waiter: &mut Waiter<P>) {
+        let me = waiter.place;
+        if me != ThreadId::NONE {
             P::word(me, STATE).store(if waiter.awake { AWAKE } else { ASLEEP }, Relaxed);
         }
         waiter.next = ThreadId::NONE;
@@ -660,19 +680,22 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         loop {
             let new = if word & STANDBY == 0 {
                 word | STANDBY | P::generation() << GENERATION_SHIFT
-            } else if waiter.queues {
+            } else if me != ThreadId::NONE {
                 let older = newest(word);
                 P::word(me, OLDER).store(older.0, Relaxed);
                 P::word(me, NEWER).store(0, Relaxed);
                 P::word(me, OLDEST).store(if older == ThreadId::NONE { me.0 } else { 0 }, Relaxed);
                 word & !NEWEST | me.0 << NEWEST_SHIFT
+            } else if waiter.stay.is_none() && self.enter_room(waiter) {
+                return;
             } else {
                 P::nap_beside(&self.word, waiter.nap);
-                waiter.nap = (waiter.nap * 2).min(PATIENCE_NS);
+                let waited = P::now_ns().saturating_sub(waiter.arrived);
+                waiter.nap = (waiter.nap * 2).min((waited / NAP_PART).clamp(PATIENCE_NS, NAP_MOST_NS));
                 waiter.hot = false;
                 waiter.grace = None;
                 // It has no place in line, so it is not to be choosy for longer than a turn.
-                waiter.share = P::now_ns() >= waiter.arrived + TURN_NS;
+                waiter.share = waited >= TURN_NS;
                 return;
             };
             // ORDER: Release, pairs with the Acquire in `head` and `unlink`; publishes our links.
@@ -688,7 +711,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         }
         if word & STANDBY != 0 {
             if self.sleep_in_line(me) == PASSED {
-                wait::unshield::<N, P>(me);
+                wait::unshield::<N, P>(waiter.me);
                 // HINT: that it was preempted; if that is not so and stays so, it would be passed each time.
                 P::register_lazily();
                 return P::word(me, STATE).store(IDLE, Relaxed);
@@ -699,14 +722,28 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             waiter.wary = true;
             waiter.seen = ThreadId::NONE;
         }
-        if waiter.queues {
+        if me != ThreadId::NONE {
             P::word(me, STATE).store(IDLE, Relaxed);
         }
+        // The next one may use the room's id from here on.
+        waiter.leave_room();
         waiter.standby = true;
         waiter.since = P::now_ns();
         waiter.demanded = None;
         waiter.grace = None;
         waiter.nap = NAP_NS;
+    }
+
+    /// W2. Sleeps in a waiting room until it has the turn there. False if there is no room, or the deadline has passed.
+    fn enter_room(&self, waiter: &mut Waiter<P>) -> bool {
+        let Some(stay) = Stay::begin(core::ptr::from_ref(self).cast(), waiter.deadline) else { return false };
+        if waiter.deadline.is_none() {
+            waiter.place = stay.guest();
+        }
+        waiter.stay = Some(stay);
+        waiter.hot = false;
+        waiter.grace = None;
+        true
     }
 
     /// Q2, W8: until STATE is PROMOTED, or PASSED.
@@ -728,7 +765,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// The deadline has passed: gives back every duty (G2).
-    fn resign(&self, waiter: &Waiter) {
+    fn resign(&self, waiter: &Waiter<P>) {
         let mut word = self.word.load(Relaxed);
         if waiter.relay {
             loop {

@@ -81,7 +81,7 @@ pub trait RawRwLockTimed<P: Platform>: RawRwLock<P> {
 /// A lock that a reader may acquire once more, whoever waits for it. Such an acquisition is released by
 /// [`RawRwLock::unlock_read`], too.
 pub trait RawRwLockRecursive<P: Platform>: RawRwLockTimed<P, Node = ()> {
-    /// As [`RawRwLock::read`], and never waits while readers hold the lock.
+    /// As [`RawRwLock::read`], and waits for nobody but a writer that holds the lock: other readers may wait for this one.
     fn read_recursive(&self);
 
     /// As [`RawRwLockRecursive::read_recursive`], if that is possible without waiting.

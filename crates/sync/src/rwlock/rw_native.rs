@@ -54,7 +54,7 @@
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
 
-use super::{RawRwLock, RawRwLockTimed};
+use super::{RawRwLock, RawRwLockRecursive, RawRwLockTimed};
 use crate::wait::{self, Preemptable, Preemption};
 
 const WRITER: u32 = 1;
@@ -193,5 +193,26 @@ impl<P: Platform, N: Preemption> RawRwLockTimed<P> for Native<P, N> {
     #[inline]
     unsafe fn write_until(&self, _: &(), deadline: Deadline) -> bool {
         self.attempt(WRITER | READERS, WRITER).is_ok() || self.wait(WRITER | READERS, WRITER, Some(deadline))
+    }
+}
+
+/// Readers come first anyway.
+impl<P: Platform, N: Preemption> RawRwLockRecursive<P> for Native<P, N> {
+    #[inline]
+    fn read_recursive(&self) {
+        // SAFETY: there is no node.
+        unsafe { self.read(&()) };
+    }
+
+    #[inline]
+    fn try_read_recursive(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { self.try_read(&()) }
+    }
+
+    #[inline]
+    fn read_recursive_until(&self, deadline: Deadline) -> bool {
+        // SAFETY: as above.
+        unsafe { self.read_until(&(), deadline) }
     }
 }

@@ -23,7 +23,7 @@
 //! | 4 | UPGRADING | the upgradable reader waits for the readers to leave |
 //! | 5 | URGENT | beside DEMAND: nobody passes the front any more |
 //! | 6 | BIASED | there may be readers that are not counted, each with this lock's address in its place ([`Platform::reading`]) |
-//! | 7-25 | READERS | number of other readers, and of those who have added themselves in vain and are about to take that back |
+//! | 7-25 | READERS | number of other readers, of recursive readers that wait for a writer to leave, and of those who have added themselves in vain and are about to take that back |
 //! | 26-31 | VERSION | counts releases, a writer's twice, modulo 64 |
 //!
 //! `owner`: thread id of the last writer (0-11), and how often the versions have gone round since while readers met (12-31); HINTS. `line`: a `mutex::Wakeful`, held by the front. `front`: written by the front only: its thread id (0-11), the generation of its process (12-14,
@@ -33,20 +33,22 @@
 //! # Invariants
 //!
 //! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. UPGRADABLE is set beside it exactly until that thread has completed B5, if it has to. When WRITER is set
-//!     alone, nobody else is inside, and READERS counts only threads between A1 and A4.
+//!     alone, nobody else is inside, and READERS counts only threads between A1 and A4 or A6.
 //! I2. DEMAND and URGENT are set by the front only. They are cleared by who takes the lock in spite of them (A3), by the front when it gets the lock or gives up.
-//! I3. While a thread sleeps on `state`, SLEEPER is set, or who cleared it is about to wake all, or it has been woken. At most two sleep there: the front and an upgrader.
+//! I3. While a thread sleeps on `state`, SLEEPER is set, or who cleared it is about to wake all, or it has been woken. There sleep at most the front, an upgrader and, beside
+//!     a writer, recursive readers.
 //! I4. SLEEPER is set only in a state that keeps the sleeper out. Only these clear it: a release that changes the state by compare-and-swap (it wakes), who takes the lock in
-//!     spite of a demand (it wakes), the front itself if no upgrader can be asleep.
+//!     spite of a demand (it wakes), the front itself if neither an upgrader nor a recursive reader can be asleep.
 //! I5. After its releasing step a thread uses nothing of the lock but the address of `state`.
 //! I6. A reader that is in without being counted has the lock in its place. While there is one, BIASED is set, or the thread with WRITER has not completed B3.
-//! I7. A recursive reader that has the lock does not wait for the one that waits for it to leave: A5, W3.
+//! I7. A recursive reader waits for nobody but the writer that is inside: A5, A6. It is never in line, because a reader that is inside may wait for it.
 //!
 //! # Protocol
 //!
 //! A1. Reader: add READER; done unless WRITER, UPGRADING or DEMAND was set (recursive reader: WRITER without UPGRADABLE), or 2^18 readers are there. Writer: free (whatever the VERSION) -> WRITER. Upgradable: set it, unless WRITER, UPGRADABLE or DEMAND is, or 2^18 readers are.
 //! A4. A reader that added itself in vain takes that back, waking as R1 does. A5. Recursive reader, if
 //! WRITER and UPGRADABLE are set: not in vain, because it may have the lock in its place, or have had it there: a release empties the place and leaves the count, whichever of the two acquisitions it is for.
+//! A6. Recursive reader, if WRITER is set alone: it stays counted, so that no other writer gets in, and has the lock once WRITER is gone. At its deadline: A4.
 //! B0. A counted reader that finds another one inside, once in 64 releases: counts that in `owner`, where each writer's store begins anew; after QUIET_ENOUGH times sets BIASED. B1. Reader, if BIASED is set, instead of A1: compare-and-swap the lock into the
 //! own place, if that is empty. B2. Done if the state is still BIASED and nobody demands or upgrades; else empty the place, and A1.
 //! B3. Who takes WRITER (A1, A2, U1) from a biased state clears BIASED and sets UPGRADABLE in the same step; it goes through all places, waiting while one has the lock in it. B5. Then, when READERS is 0, in one
@@ -56,7 +58,7 @@
 //! Wait. W1. If sharing was found to pay lately (F2), look at the state with growing gaps, for ARRIVAL_NS at most, while the holder runs and nobody demands. A2. Take it when it is free.
 //! A3. If it is free and demanded: take it nevertheless after GRACE_NS (WAKING_NS if the front is being woken), or at once if the front is known to be preempted, but not if URGENT.
 //! W2. Else, and in particular after a demand has been met, get into line: lock `line`; now we are the front. W3. But not a recursive
-//! reader beside no writer, or one that drains, for which there is no room: it naps.
+//! reader: it waits as A6 says, looks for ARRIVAL_NS while the writer runs (W4: for ROOMY_NS), then sets SLEEPER and sleeps on `state`. If there is no room for it, it naps.
 //! W4. Where there are processors to spare ([`Platform::roomy`]) a reader does not get into line for ROOMY_NS: it would let the others in one after the other. The front, too, stays awake for ROOMY_NS.
 //! N1. With `N`: wish before A1 and B1, withdraw the wish while waiting and after R1, R2 and B4; as `rw-tas-b-np` does.
 //! Front. F1. Count by VERSION how often others use the lock within two samples. F2. Seldom, but at all: remember that sharing pays. F3. More often than HOT for one thread: nap for a turn; then set DEMAND.
@@ -72,7 +74,7 @@
 //!
 //! R1, R2, D1 release -> A1, A2, A3, U1 acquire publishes the protected data, and orders a writer after the readers' last look. All changes of `state` are read-modify-writes and continue the release
 //! sequences. B1 against B3 is store, then look, on both sides: both are read-modify-writes of the place, B3 writing each place even where it finds nothing. So either B3 comes
-//! before B1 in the place's order, and B2 sees the bias gone (B3 release -> B1 acquire), or B3 sees the reader. B4 release -> B3 acquire: the writer's changes come after that reader's look, and B5 sees A5.
+//! before B1 in the place's order, and B2 sees the bias gone (B3 release -> B1 acquire), or B3 sees the reader. B4 release -> B3 acquire: the writer's changes come after that reader's look, and B5 sees A5. R2, D1 release -> A6 acquire, as for A1.
 //! Places, too, are only changed by read-modify-writes. R2 release -> B2 acquire: the bias came after that writer. Everything else is hints, and relaxed; `front` is ordered by `line`.
 //!
 //! # Under the scheduler
@@ -81,12 +83,12 @@
 //! processors are free for that reader. *Uncounted reader preempted*: B3 knows which, and naps. *Front preempted*: passed over (A3) until it has waited URGENT_NS; it demands again when it runs. *More threads than processors*: all but those who run
 //! at all sleep in line. *Hint stale*: "runs" costs at most ARRIVAL_NS or SPIN_NS of looking; "does not run" costs a sleep and a wake-up; a front wrongly thought preempted is passed at most until URGENT.
 //! Neither touches I1 to I5. *Killed while holding*: lost. *Fork*: a `line` held by a front of another generation is unlocked by the first who comes (only in the few instructions between locking
-//! `line` and writing `front`, and between clearing that and unlocking, would a fork find it held by nobody).
+//! `line` and writing `front`, and between clearing that and unlocking, would a fork find it held by nobody). A copy counts the readers of its parent, those in A6 too, for ever, as glibc's.
 //!
 //! # Fairness and space
 //!
 //! In a line each has its turn in the order of `mutex::Wakeful`; a front waits for one turn, PATIENCE_NS or TURN_NS, and URGENT_NS at most before nobody passes it. After that it waits for those inside. So neither readers nor
-//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands, and the former a writer that is not inside yet. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
+//! writers starve, as long as holders release. Recursive readers and `try_write` ignore demands, and the former a writer that is not inside yet: if they overlap, writers wait. Readers who wait for a writer get in one after the other, each unlocking `line` for the next.
 //! A guard that is forgotten, of a lock that ends: the next lock at its address may find itself read for ever.
 //! Read locks held at one time, nested ones counted: 2^18; one more waits as if for a writer, and `try` fails. So guards that are forgotten, which are counted for ever, never make room for a writer. 16 bytes, and a cache line for each thread
 //! of the process, used once it reads a biased lock. A writer that ends the bias pays a look at each thread's line, once in 2,000 reads at most.
@@ -96,7 +98,8 @@
 //! Comparing and swapping readers in: fails when two come at once. Waking at each release that leaves sleepers: see `mutex::Wakeful`. Waking all waiting readers at once: on few processors they only
 //! queue there. Letting go of SLEEPER in R1 by a second step: the lock may be gone (I5). A hot lock told by how often it is found busy: does not tell short sections from a slow user's, and the looks
 //! themselves slow the user down. A table of places found by hashing, as BRAVO's: two threads may meet in one. Letting a recursive reader in beside a writer in B3 because its own place has the lock: it has released
-//! that, and not the count, when it comes again. Waking the writer of B3: the reader would have to look at the lock after leaving it (I5); so that writer naps. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
+//! that, and not the count, when it comes again. A recursive reader in line, even behind readers only: the front may be a writer, which waits for the reader that waits for this one. One that sleeps on `state` uncounted: each
+//! writer that passes would keep it out. Waking the writer of B3: the reader would have to look at the lock after leaving it (I5); so that writer naps. Letting arrivals take a hot lock: on two processors two users of one word reach half the rate of one alone, or less (20 lines, half of them writers: a quarter).
 //!
 //! # Checked by
 //!
@@ -281,9 +284,13 @@ fn spin_until<P: Platform>(ns: u64) {
 }
 
 impl<P: Platform, N: Preemption> Wakeful<P, N> {
+    /// The calling thread has added itself to `was`, which keeps it out.
     #[cold]
     #[inline(never)]
-    fn read_slow(&self, want: Want, deadline: Option<Deadline>) -> bool {
+    fn read_slow(&self, want: Want, was: u32, deadline: Option<Deadline>) -> bool {
+        if want == Want::ReadRecursive {
+            return Self::without_wish(|| self.wait_counted(was, deadline));
+        }
         self.after_read(self.state.fetch_sub(READER, Relaxed));
         self.wait(want, deadline)
     }
@@ -302,33 +309,78 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// N1. Waits without the wish.
-    #[cold]
-    #[inline(never)]
-    fn wait(&self, want: Want, deadline: Option<Deadline>) -> bool {
+    fn without_wish(wait: impl FnOnce() -> bool) -> bool {
         wait::unshield::<N, P>(P::register_lazily());
-        let taken = self.wait_as_it_is(want, deadline);
+        let taken = wait();
         if taken {
             wait::shield::<N, P>();
         }
         taken
     }
 
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        Self::without_wish(|| self.wait_as_it_is(want, deadline))
+    }
+
+    /// W3. A recursive reader, which has added itself to `was`. While it is counted no other writer gets in.
+    fn wait_counted(&self, mut was: u32, deadline: Option<Deadline>) -> bool {
+        while was & MANY != 0 {
+            // A4. There is no room.
+            self.after_read(self.state.fetch_sub(READER, Relaxed));
+            if deadline.is_some_and(P::past) {
+                return false;
+            }
+            P::nap(NAP_NS);
+            was = self.state.fetch_add(READER, Relaxed);
+        }
+        let arrived = P::now_ns();
+        let roomy = P::roomy();
+        loop {
+            // ORDER: Acquire (A6), pairs with R2 and D1.
+            let word = self.state.load(Acquire);
+            if word & DRAINING != WRITER {
+                return true;
+            }
+            if deadline.is_some_and(P::past) {
+                // A4. Nobody is woken: whoever sleeps waits for the writer, too.
+                if self.state.compare_exchange(word, word - READER, Relaxed, Relaxed).is_ok() {
+                    return false;
+                }
+                continue;
+            }
+            let now = P::now_ns();
+            if now < arrived + if roomy { ROOMY_NS } else { ARRIVAL_NS } && self.holder_runs(word) {
+                Self::look_again_later(now, arrived, roomy);
+            } else {
+                self.sleep(word, 0, deadline);
+            }
+        }
+    }
+
+    /// A waiter lets some time pass between two looks, more and more of it.
+    fn look_again_later(now: u64, arrived: u64, stays: bool) {
+        let most = if stays { POLL_ROOMY_NS * u64::from(P::processors()) } else { POLL_MAX_NS };
+        spin_until::<P>(now + ((now - arrived) / 4).clamp(POLL_NS, most));
+    }
+
     fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
         let arrived = P::now_ns();
         let roomy = P::roomy();
         // W4.
-        let stays = roomy && matches!(want, Want::Read | Want::ReadRecursive);
+        let stays = roomy && want == Want::Read;
         let mut grace = None;
         let mut displaced = false;
         loop {
             let word = self.state.load(Relaxed);
             // W2. A thread that has met a demand leaves the lock to the one that demanded it.
             displaced |= word & DEMAND != 0;
-            if want != Want::ReadRecursive && !stays && (displaced && word & DEMAND == 0 || !self.shared(arrived)) {
+            if !stays && (displaced && word & DEMAND == 0 || !self.shared(arrived)) {
                 break;
             }
-            if !want.kept_out(word) && (word & URGENT == 0 || want == Want::ReadRecursive) {
-                if word & DEMAND == 0 || want == Want::ReadRecursive || self.may_pass(word, &mut grace) {
+            if !want.kept_out(word) && word & URGENT == 0 {
+                if word & DEMAND == 0 || self.may_pass(word, &mut grace) {
                     if self.take(word, want, false, deadline) {
                         return true;
                     }
@@ -343,19 +395,13 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             if deadline.is_some_and(P::past) {
                 return false;
             }
-            if want == Want::ReadRecursive && word & DRAINING != WRITER {
-                // W3. There is no room.
-                P::nap(NAP_NS);
-                continue;
-            }
             let now = P::now_ns();
             if stays && now < arrived + ROOMY_NS {
                 // In place, until it is free.
             } else if word & DEMAND != 0 || now >= arrived + ARRIVAL_NS || !self.holder_runs(word) {
                 break;
             }
-            let most = if stays { POLL_ROOMY_NS * u64::from(P::processors()) } else { POLL_MAX_NS };
-            spin_until::<P>(now + ((now - arrived) / 4).clamp(POLL_NS, most));
+            Self::look_again_later(now, arrived, stays);
         }
         self.purge();
         match deadline {
@@ -503,7 +549,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     fn withdraw(&self) {
         let mut word = self.state.load(Relaxed);
         loop {
-            let sleeper = if word & UPGRADING == 0 { SLEEPER } else { 0 };
+            // W3: beside a writer, its readers may sleep.
+            let sleeper = if word & (UPGRADING | WRITER) == 0 { SLEEPER } else { 0 };
             match self.state.compare_exchange_weak(word, word & !(DEMAND | URGENT | sleeper), Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => word = now,
@@ -581,7 +628,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         // ORDER: Acquire (A1), pairs with R1 and R2.
         let was = self.state.fetch_add(READER, Acquire);
         if was & heeded != 0 {
-            return want == Want::ReadRecursive && !want.kept_out(was) || self.read_slow(want, deadline);
+            return want == Want::ReadRecursive && !want.kept_out(was) || self.read_slow(want, was, deadline);
         }
         if was & READERS != 0 && (was >> VERSION_SHIFT).is_multiple_of(P::PAUSES.min(VERSIONS)) {
             self.readers_meet();

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What libgomp 12 to 15, libomp 19 and libiomp5 2026 have and this library lacks. Each such function names itself and ends the program.
+//!
+//! **Why.** A wheel brings a runtime of its own. What we lacked would be found there, and work on teams that are not there. libgomp's
+//! functions for its plugins, the insides of libomp (`__kmp_*`) and OMPT's are left to those runtimes, which call them themselves.
+
+use std::ffi::CStr;
+
+/// Ends the program, which cannot go on, with the function's name.
+#[cold]
+fn end(name: &CStr) -> ! {
+    eprintln!(
+        "wakeful: the program calls {}, which wakeful's OpenMP runtime does not have;\n\
+         `wakeful run --openmp=never` leaves it on its own runtime",
+        name.to_string_lossy()
+    );
+    std::process::abort();
+}
+
+macro_rules! absent {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> ! {
+                // SAFETY: a zero at the end and none before, since no name has one.
+                end(unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) })
+            }
+        )*
+
+        const NAMES: &str = concat!($(stringify!($name), " "),*);
+    };
+}
+
+/// The names, with spaces between, for the `wakeful` command.
+#[unsafe(no_mangle)]
+static WAKEFUL_OMP_ABSENT: [u8; NAMES.len()] = *NAMES.as_bytes().first_chunk().unwrap();
+
+#[rustfmt::skip]
+absent! {
+    GOACC_data_end GOACC_data_start GOACC_declare GOACC_enter_data GOACC_enter_exit_data GOACC_exit_data
+    GOACC_get_num_threads GOACC_get_thread_num GOACC_parallel GOACC_parallel_keyed GOACC_update GOACC_wait
+    GOMP_interop GOMP_target_map_indirect_ptr __kmpc___atomic_compare_exchange_n __kmpc___atomic_load_n
+    __kmpc___atomic_store_n __kmpc_atomic_1 __kmpc_atomic_10 __kmpc_atomic_16 __kmpc_atomic_2
+    __kmpc_atomic_20 __kmpc_atomic_32 __kmpc_atomic_4 __kmpc_atomic_8 __kmpc_atomic_bool_1_cas
+    __kmpc_atomic_bool_1_cas_cpt __kmpc_atomic_bool_2_cas __kmpc_atomic_bool_2_cas_cpt
+    __kmpc_atomic_bool_4_cas __kmpc_atomic_bool_4_cas_cpt __kmpc_atomic_bool_8_cas
+    __kmpc_atomic_bool_8_cas_cpt __kmpc_atomic_cmplx10_add __kmpc_atomic_cmplx10_add_cpt
+    __kmpc_atomic_cmplx10_div __kmpc_atomic_cmplx10_div_cpt __kmpc_atomic_cmplx10_div_cpt_rev
+    __kmpc_atomic_cmplx10_div_rev __kmpc_atomic_cmplx10_mul __kmpc_atomic_cmplx10_mul_cpt
+    __kmpc_atomic_cmplx10_rd __kmpc_atomic_cmplx10_sub __kmpc_atomic_cmplx10_sub_cpt
+    __kmpc_atomic_cmplx10_sub_cpt_rev __kmpc_atomic_cmplx10_sub_rev __kmpc_atomic_cmplx10_swp
+    __kmpc_atomic_cmplx10_wr __kmpc_atomic_cmplx16_add __kmpc_atomic_cmplx16_add_cpt
+    __kmpc_atomic_cmplx16_div __kmpc_atomic_cmplx16_div_cpt __kmpc_atomic_cmplx16_div_cpt_rev
+    __kmpc_atomic_cmplx16_div_rev __kmpc_atomic_cmplx16_mul __kmpc_atomic_cmplx16_mul_cpt
+    __kmpc_atomic_cmplx16_rd __kmpc_atomic_cmplx16_sub __kmpc_atomic_cmplx16_sub_cpt
+    __kmpc_atomic_cmplx16_sub_cpt_rev __kmpc_atomic_cmplx16_sub_rev __kmpc_atomic_cmplx16_swp
+    __kmpc_atomic_cmplx16_wr __kmpc_atomic_cmplx4_add __kmpc_atomic_cmplx4_add_cmplx8
+    __kmpc_atomic_cmplx4_add_cpt __kmpc_atomic_cmplx4_div __kmpc_atomic_cmplx4_div_cmplx8
+    __kmpc_atomic_cmplx4_div_cpt __kmpc_atomic_cmplx4_div_cpt_rev __kmpc_atomic_cmplx4_div_rev
+    __kmpc_atomic_cmplx4_mul __kmpc_atomic_cmplx4_mul_cmplx8 __kmpc_atomic_cmplx4_mul_cpt
+    __kmpc_atomic_cmplx4_rd __kmpc_atomic_cmplx4_sub __kmpc_atomic_cmplx4_sub_cmplx8
+    __kmpc_atomic_cmplx4_sub_cpt __kmpc_atomic_cmplx4_sub_cpt_rev __kmpc_atomic_cmplx4_sub_rev
+    __kmpc_atomic_cmplx4_swp __kmpc_atomic_cmplx4_wr __kmpc_atomic_cmplx8_add __kmpc_atomic_cmplx8_add_cpt
+    __kmpc_atomic_cmplx8_div __kmpc_atomic_cmplx8_div_cpt __kmpc_atomic_cmplx8_div_cpt_rev
+    __kmpc_atomic_cmplx8_div_rev __kmpc_atomic_cmplx8_mul __kmpc_atomic_cmplx8_mul_cpt
+    __kmpc_atomic_cmplx8_rd __kmpc_atomic_cmplx8_sub __kmpc_atomic_cmplx8_sub_cpt
+    __kmpc_atomic_cmplx8_sub_cpt_rev __kmpc_atomic_cmplx8_sub_rev __kmpc_atomic_cmplx8_swp
+    __kmpc_atomic_cmplx8_wr __kmpc_atomic_fixed1_add __kmpc_atomic_fixed1_add_cpt
+    __kmpc_atomic_fixed1_add_cpt_fp __kmpc_atomic_fixed1_add_fp __kmpc_atomic_fixed1_andb
+    __kmpc_atomic_fixed1_andb_cpt __kmpc_atomic_fixed1_andl __kmpc_atomic_fixed1_andl_cpt
+    __kmpc_atomic_fixed1_div __kmpc_atomic_fixed1_div_cpt __kmpc_atomic_fixed1_div_cpt_fp
+    __kmpc_atomic_fixed1_div_cpt_rev __kmpc_atomic_fixed1_div_cpt_rev_fp __kmpc_atomic_fixed1_div_float8
+    __kmpc_atomic_fixed1_div_fp __kmpc_atomic_fixed1_div_rev __kmpc_atomic_fixed1_div_rev_fp
+    __kmpc_atomic_fixed1_eqv __kmpc_atomic_fixed1_eqv_cpt __kmpc_atomic_fixed1_max
+    __kmpc_atomic_fixed1_max_cpt __kmpc_atomic_fixed1_min __kmpc_atomic_fixed1_min_cpt
+    __kmpc_atomic_fixed1_mul __kmpc_atomic_fixed1_mul_cpt __kmpc_atomic_fixed1_mul_cpt_fp
+    __kmpc_atomic_fixed1_mul_float8 __kmpc_atomic_fixed1_mul_fp __kmpc_atomic_fixed1_neqv
+    __kmpc_atomic_fixed1_neqv_cpt __kmpc_atomic_fixed1_orb __kmpc_atomic_fixed1_orb_cpt
+    __kmpc_atomic_fixed1_orl __kmpc_atomic_fixed1_orl_cpt __kmpc_atomic_fixed1_rd __kmpc_atomic_fixed1_shl
+    __kmpc_atomic_fixed1_shl_cpt __kmpc_atomic_fixed1_shl_cpt_rev __kmpc_atomic_fixed1_shl_rev
+    __kmpc_atomic_fixed1_shr __kmpc_atomic_fixed1_shr_cpt __kmpc_atomic_fixed1_shr_cpt_rev
+    __kmpc_atomic_fixed1_shr_rev __kmpc_atomic_fixed1_sub __kmpc_atomic_fixed1_sub_cpt
+    __kmpc_atomic_fixed1_sub_cpt_fp __kmpc_atomic_fixed1_sub_cpt_rev __kmpc_atomic_fixed1_sub_cpt_rev_fp
+    __kmpc_atomic_fixed1_sub_fp __kmpc_atomic_fixed1_sub_rev __kmpc_atomic_fixed1_sub_rev_fp
+    __kmpc_atomic_fixed1_swp __kmpc_atomic_fixed1_wr __kmpc_atomic_fixed1_xor __kmpc_atomic_fixed1_xor_cpt
+    __kmpc_atomic_fixed1u_add_cpt_fp __kmpc_atomic_fixed1u_add_fp __kmpc_atomic_fixed1u_div
+    __kmpc_atomic_fixed1u_div_cpt __kmpc_atomic_fixed1u_div_cpt_fp __kmpc_atomic_fixed1u_div_cpt_rev
+    __kmpc_atomic_fixed1u_div_cpt_rev_fp __kmpc_atomic_fixed1u_div_fp __kmpc_atomic_fixed1u_div_rev
+    __kmpc_atomic_fixed1u_div_rev_fp __kmpc_atomic_fixed1u_mul_cpt_fp __kmpc_atomic_fixed1u_mul_fp
+    __kmpc_atomic_fixed1u_shr __kmpc_atomic_fixed1u_shr_cpt __kmpc_atomic_fixed1u_shr_cpt_rev
+    __kmpc_atomic_fixed1u_shr_rev __kmpc_atomic_fixed1u_sub_cpt_fp __kmpc_atomic_fixed1u_sub_cpt_rev_fp
+    __kmpc_atomic_fixed1u_sub_fp __kmpc_atomic_fixed1u_sub_rev_fp __kmpc_atomic_fixed2_add
+    __kmpc_atomic_fixed2_add_cpt __kmpc_atomic_fixed2_add_cpt_fp __kmpc_atomic_fixed2_add_fp
+    __kmpc_atomic_fixed2_andb __kmpc_atomic_fixed2_andb_cpt __kmpc_atomic_fixed2_andl
+    __kmpc_atomic_fixed2_andl_cpt __kmpc_atomic_fixed2_div __kmpc_atomic_fixed2_div_cpt
+    __kmpc_atomic_fixed2_div_cpt_fp __kmpc_atomic_fixed2_div_cpt_rev __kmpc_atomic_fixed2_div_cpt_rev_fp
+    __kmpc_atomic_fixed2_div_float8 __kmpc_atomic_fixed2_div_fp __kmpc_atomic_fixed2_div_rev
+    __kmpc_atomic_fixed2_div_rev_fp __kmpc_atomic_fixed2_eqv __kmpc_atomic_fixed2_eqv_cpt
+    __kmpc_atomic_fixed2_max __kmpc_atomic_fixed2_max_cpt __kmpc_atomic_fixed2_min
+    __kmpc_atomic_fixed2_min_cpt __kmpc_atomic_fixed2_mul __kmpc_atomic_fixed2_mul_cpt
+    __kmpc_atomic_fixed2_mul_cpt_fp __kmpc_atomic_fixed2_mul_float8 __kmpc_atomic_fixed2_mul_fp
+    __kmpc_atomic_fixed2_neqv __kmpc_atomic_fixed2_neqv_cpt __kmpc_atomic_fixed2_orb
+    __kmpc_atomic_fixed2_orb_cpt __kmpc_atomic_fixed2_orl __kmpc_atomic_fixed2_orl_cpt
+    __kmpc_atomic_fixed2_rd __kmpc_atomic_fixed2_shl __kmpc_atomic_fixed2_shl_cpt
+    __kmpc_atomic_fixed2_shl_cpt_rev __kmpc_atomic_fixed2_shl_rev __kmpc_atomic_fixed2_shr
+    __kmpc_atomic_fixed2_shr_cpt __kmpc_atomic_fixed2_shr_cpt_rev __kmpc_atomic_fixed2_shr_rev
+    __kmpc_atomic_fixed2_sub __kmpc_atomic_fixed2_sub_cpt __kmpc_atomic_fixed2_sub_cpt_fp
+    __kmpc_atomic_fixed2_sub_cpt_rev __kmpc_atomic_fixed2_sub_cpt_rev_fp __kmpc_atomic_fixed2_sub_fp
+    __kmpc_atomic_fixed2_sub_rev __kmpc_atomic_fixed2_sub_rev_fp __kmpc_atomic_fixed2_swp
+    __kmpc_atomic_fixed2_wr __kmpc_atomic_fixed2_xor __kmpc_atomic_fixed2_xor_cpt
+    __kmpc_atomic_fixed2u_add_cpt_fp __kmpc_atomic_fixed2u_add_fp __kmpc_atomic_fixed2u_div
+    __kmpc_atomic_fixed2u_div_cpt __kmpc_atomic_fixed2u_div_cpt_fp __kmpc_atomic_fixed2u_div_cpt_rev
+    __kmpc_atomic_fixed2u_div_cpt_rev_fp __kmpc_atomic_fixed2u_div_fp __kmpc_atomic_fixed2u_div_rev
+    __kmpc_atomic_fixed2u_div_rev_fp __kmpc_atomic_fixed2u_mul_cpt_fp __kmpc_atomic_fixed2u_mul_fp
+    __kmpc_atomic_fixed2u_shr __kmpc_atomic_fixed2u_shr_cpt __kmpc_atomic_fixed2u_shr_cpt_rev
+    __kmpc_atomic_fixed2u_shr_rev __kmpc_atomic_fixed2u_sub_cpt_fp __kmpc_atomic_fixed2u_sub_cpt_rev_fp
+    __kmpc_atomic_fixed2u_sub_fp __kmpc_atomic_fixed2u_sub_rev_fp __kmpc_atomic_fixed4_add_cpt
+    __kmpc_atomic_fixed4_add_cpt_fp __kmpc_atomic_fixed4_add_fp __kmpc_atomic_fixed4_andb
+    __kmpc_atomic_fixed4_andb_cpt __kmpc_atomic_fixed4_andl __kmpc_atomic_fixed4_andl_cpt
+    __kmpc_atomic_fixed4_div_cpt __kmpc_atomic_fixed4_div_cpt_fp __kmpc_atomic_fixed4_div_cpt_rev
+    __kmpc_atomic_fixed4_div_cpt_rev_fp __kmpc_atomic_fixed4_div_float8 __kmpc_atomic_fixed4_div_fp
+    __kmpc_atomic_fixed4_div_rev __kmpc_atomic_fixed4_div_rev_fp __kmpc_atomic_fixed4_eqv
+    __kmpc_atomic_fixed4_eqv_cpt __kmpc_atomic_fixed4_max __kmpc_atomic_fixed4_max_cpt
+    __kmpc_atomic_fixed4_min __kmpc_atomic_fixed4_min_cpt __kmpc_atomic_fixed4_mul_cpt
+    __kmpc_atomic_fixed4_mul_cpt_fp __kmpc_atomic_fixed4_mul_float8 __kmpc_atomic_fixed4_mul_fp
+    __kmpc_atomic_fixed4_neqv __kmpc_atomic_fixed4_neqv_cpt __kmpc_atomic_fixed4_orb
+    __kmpc_atomic_fixed4_orb_cpt __kmpc_atomic_fixed4_orl __kmpc_atomic_fixed4_orl_cpt
+    __kmpc_atomic_fixed4_rd __kmpc_atomic_fixed4_shl __kmpc_atomic_fixed4_shl_cpt
+    __kmpc_atomic_fixed4_shl_cpt_rev __kmpc_atomic_fixed4_shl_rev __kmpc_atomic_fixed4_shr
+    __kmpc_atomic_fixed4_shr_cpt __kmpc_atomic_fixed4_shr_cpt_rev __kmpc_atomic_fixed4_shr_rev
+    __kmpc_atomic_fixed4_sub_cpt __kmpc_atomic_fixed4_sub_cpt_fp __kmpc_atomic_fixed4_sub_cpt_rev
+    __kmpc_atomic_fixed4_sub_cpt_rev_fp __kmpc_atomic_fixed4_sub_fp __kmpc_atomic_fixed4_sub_rev
+    __kmpc_atomic_fixed4_sub_rev_fp __kmpc_atomic_fixed4_swp __kmpc_atomic_fixed4_wr
+    __kmpc_atomic_fixed4_xor __kmpc_atomic_fixed4_xor_cpt __kmpc_atomic_fixed4u_add_cpt_fp
+    __kmpc_atomic_fixed4u_add_fp __kmpc_atomic_fixed4u_div __kmpc_atomic_fixed4u_div_cpt
+    __kmpc_atomic_fixed4u_div_cpt_fp __kmpc_atomic_fixed4u_div_cpt_rev __kmpc_atomic_fixed4u_div_cpt_rev_fp
+    __kmpc_atomic_fixed4u_div_fp __kmpc_atomic_fixed4u_div_rev __kmpc_atomic_fixed4u_div_rev_fp
+    __kmpc_atomic_fixed4u_mul_cpt_fp __kmpc_atomic_fixed4u_mul_fp __kmpc_atomic_fixed4u_shr
+    __kmpc_atomic_fixed4u_shr_cpt __kmpc_atomic_fixed4u_shr_cpt_rev __kmpc_atomic_fixed4u_shr_rev
+    __kmpc_atomic_fixed4u_sub_cpt_fp __kmpc_atomic_fixed4u_sub_cpt_rev_fp __kmpc_atomic_fixed4u_sub_fp
+    __kmpc_atomic_fixed4u_sub_rev_fp __kmpc_atomic_fixed8_add_cpt __kmpc_atomic_fixed8_add_cpt_fp
+    __kmpc_atomic_fixed8_add_fp __kmpc_atomic_fixed8_andb __kmpc_atomic_fixed8_andb_cpt
+    __kmpc_atomic_fixed8_andl __kmpc_atomic_fixed8_andl_cpt __kmpc_atomic_fixed8_div_cpt
+    __kmpc_atomic_fixed8_div_cpt_fp __kmpc_atomic_fixed8_div_cpt_rev __kmpc_atomic_fixed8_div_cpt_rev_fp
+    __kmpc_atomic_fixed8_div_float8 __kmpc_atomic_fixed8_div_fp __kmpc_atomic_fixed8_div_rev
+    __kmpc_atomic_fixed8_div_rev_fp __kmpc_atomic_fixed8_eqv __kmpc_atomic_fixed8_eqv_cpt
+    __kmpc_atomic_fixed8_max __kmpc_atomic_fixed8_max_cpt __kmpc_atomic_fixed8_min
+    __kmpc_atomic_fixed8_min_cpt __kmpc_atomic_fixed8_mul_cpt __kmpc_atomic_fixed8_mul_cpt_fp
+    __kmpc_atomic_fixed8_mul_float8 __kmpc_atomic_fixed8_mul_fp __kmpc_atomic_fixed8_neqv
+    __kmpc_atomic_fixed8_neqv_cpt __kmpc_atomic_fixed8_orb __kmpc_atomic_fixed8_orb_cpt
+    __kmpc_atomic_fixed8_orl __kmpc_atomic_fixed8_orl_cpt __kmpc_atomic_fixed8_rd __kmpc_atomic_fixed8_shl
+    __kmpc_atomic_fixed8_shl_cpt __kmpc_atomic_fixed8_shl_cpt_rev __kmpc_atomic_fixed8_shl_rev
+    __kmpc_atomic_fixed8_shr __kmpc_atomic_fixed8_shr_cpt __kmpc_atomic_fixed8_shr_cpt_rev
+    __kmpc_atomic_fixed8_shr_rev __kmpc_atomic_fixed8_sub_cpt __kmpc_atomic_fixed8_sub_cpt_fp
+    __kmpc_atomic_fixed8_sub_cpt_rev __kmpc_atomic_fixed8_sub_cpt_rev_fp __kmpc_atomic_fixed8_sub_fp
+    __kmpc_atomic_fixed8_sub_rev __kmpc_atomic_fixed8_sub_rev_fp __kmpc_atomic_fixed8_swp
+    __kmpc_atomic_fixed8_wr __kmpc_atomic_fixed8_xor __kmpc_atomic_fixed8_xor_cpt
+    __kmpc_atomic_fixed8u_add_cpt_fp __kmpc_atomic_fixed8u_add_fp __kmpc_atomic_fixed8u_div
+    __kmpc_atomic_fixed8u_div_cpt __kmpc_atomic_fixed8u_div_cpt_fp __kmpc_atomic_fixed8u_div_cpt_rev
+    __kmpc_atomic_fixed8u_div_cpt_rev_fp __kmpc_atomic_fixed8u_div_fp __kmpc_atomic_fixed8u_div_rev
+    __kmpc_atomic_fixed8u_div_rev_fp __kmpc_atomic_fixed8u_mul_cpt_fp __kmpc_atomic_fixed8u_mul_fp
+    __kmpc_atomic_fixed8u_shr __kmpc_atomic_fixed8u_shr_cpt __kmpc_atomic_fixed8u_shr_cpt_rev
+    __kmpc_atomic_fixed8u_shr_rev __kmpc_atomic_fixed8u_sub_cpt_fp __kmpc_atomic_fixed8u_sub_cpt_rev_fp
+    __kmpc_atomic_fixed8u_sub_fp __kmpc_atomic_fixed8u_sub_rev_fp __kmpc_atomic_float10_add
+    __kmpc_atomic_float10_add_cpt __kmpc_atomic_float10_add_cpt_fp __kmpc_atomic_float10_add_fp
+    __kmpc_atomic_float10_div __kmpc_atomic_float10_div_cpt __kmpc_atomic_float10_div_cpt_fp
+    __kmpc_atomic_float10_div_cpt_rev __kmpc_atomic_float10_div_cpt_rev_fp __kmpc_atomic_float10_div_fp
+    __kmpc_atomic_float10_div_rev __kmpc_atomic_float10_div_rev_fp __kmpc_atomic_float10_max
+    __kmpc_atomic_float10_max_cpt __kmpc_atomic_float10_min __kmpc_atomic_float10_min_cpt
+    __kmpc_atomic_float10_mul __kmpc_atomic_float10_mul_cpt __kmpc_atomic_float10_mul_cpt_fp
+    __kmpc_atomic_float10_mul_fp __kmpc_atomic_float10_rd __kmpc_atomic_float10_sub
+    __kmpc_atomic_float10_sub_cpt __kmpc_atomic_float10_sub_cpt_fp __kmpc_atomic_float10_sub_cpt_rev
+    __kmpc_atomic_float10_sub_cpt_rev_fp __kmpc_atomic_float10_sub_fp __kmpc_atomic_float10_sub_rev
+    __kmpc_atomic_float10_sub_rev_fp __kmpc_atomic_float10_swp __kmpc_atomic_float10_wr
+    __kmpc_atomic_float16_add __kmpc_atomic_float16_add_cpt __kmpc_atomic_float16_div
+    __kmpc_atomic_float16_div_cpt __kmpc_atomic_float16_div_cpt_rev __kmpc_atomic_float16_div_rev
+    __kmpc_atomic_float16_max __kmpc_atomic_float16_max_cpt __kmpc_atomic_float16_min
+    __kmpc_atomic_float16_min_cpt __kmpc_atomic_float16_mul __kmpc_atomic_float16_mul_cpt
+    __kmpc_atomic_float16_rd __kmpc_atomic_float16_sub __kmpc_atomic_float16_sub_cpt
+    __kmpc_atomic_float16_sub_cpt_rev __kmpc_atomic_float16_sub_rev __kmpc_atomic_float16_swp
+    __kmpc_atomic_float16_wr __kmpc_atomic_float4_add_cpt __kmpc_atomic_float4_add_cpt_fp
+    __kmpc_atomic_float4_add_float8 __kmpc_atomic_float4_add_fp __kmpc_atomic_float4_div_cpt
+    __kmpc_atomic_float4_div_cpt_fp __kmpc_atomic_float4_div_cpt_rev __kmpc_atomic_float4_div_cpt_rev_fp
+    __kmpc_atomic_float4_div_float8 __kmpc_atomic_float4_div_fp __kmpc_atomic_float4_div_rev
+    __kmpc_atomic_float4_div_rev_fp __kmpc_atomic_float4_max __kmpc_atomic_float4_max_cpt
+    __kmpc_atomic_float4_min __kmpc_atomic_float4_min_cpt __kmpc_atomic_float4_mul_cpt
+    __kmpc_atomic_float4_mul_cpt_fp __kmpc_atomic_float4_mul_float8 __kmpc_atomic_float4_mul_fp
+    __kmpc_atomic_float4_rd __kmpc_atomic_float4_sub_cpt __kmpc_atomic_float4_sub_cpt_fp
+    __kmpc_atomic_float4_sub_cpt_rev __kmpc_atomic_float4_sub_cpt_rev_fp __kmpc_atomic_float4_sub_float8
+    __kmpc_atomic_float4_sub_fp __kmpc_atomic_float4_sub_rev __kmpc_atomic_float4_sub_rev_fp
+    __kmpc_atomic_float4_swp __kmpc_atomic_float4_wr __kmpc_atomic_float8_add_cpt
+    __kmpc_atomic_float8_add_cpt_fp __kmpc_atomic_float8_add_fp __kmpc_atomic_float8_div_cpt
+    __kmpc_atomic_float8_div_cpt_fp __kmpc_atomic_float8_div_cpt_rev __kmpc_atomic_float8_div_cpt_rev_fp
+    __kmpc_atomic_float8_div_fp __kmpc_atomic_float8_div_rev __kmpc_atomic_float8_div_rev_fp
+    __kmpc_atomic_float8_max __kmpc_atomic_float8_max_cpt __kmpc_atomic_float8_min
+    __kmpc_atomic_float8_min_cpt __kmpc_atomic_float8_mul_cpt __kmpc_atomic_float8_mul_cpt_fp
+    __kmpc_atomic_float8_mul_fp __kmpc_atomic_float8_rd __kmpc_atomic_float8_sub_cpt
+    __kmpc_atomic_float8_sub_cpt_fp __kmpc_atomic_float8_sub_cpt_rev __kmpc_atomic_float8_sub_cpt_rev_fp
+    __kmpc_atomic_float8_sub_fp __kmpc_atomic_float8_sub_rev __kmpc_atomic_float8_sub_rev_fp
+    __kmpc_atomic_float8_swp __kmpc_atomic_float8_wr __kmpc_atomic_val_1_cas __kmpc_atomic_val_1_cas_cpt
+    __kmpc_atomic_val_2_cas __kmpc_atomic_val_2_cas_cpt __kmpc_atomic_val_4_cas __kmpc_atomic_val_4_cas_cpt
+    __kmpc_atomic_val_8_cas __kmpc_atomic_val_8_cas_cpt __kmpc_barrier_master __kmpc_barrier_master_nowait
+    __kmpc_calc_original_ivs_rectang __kmpc_copyprivate_light __kmpc_dist_for_static_fini
+    __kmpc_end_barrier_master __kmpc_end_sections __kmpc_flush_explicit __kmpc_for_collapsed_init
+    __kmpc_get_current_task __kmpc_get_interop_name __kmpc_get_interop_ptr __kmpc_get_interop_rc_desc
+    __kmpc_get_interop_str __kmpc_get_interop_type_desc __kmpc_get_offload_device_num
+    __kmpc_get_ompt_callbacks __kmpc_get_parent_taskid __kmpc_get_taskid __kmpc_get_timestamp
+    __kmpc_get_uid_from_device __kmpc_getenv_device __kmpc_invoke_task_func __kmpc_next_section
+    __kmpc_omp_get_target_async_handle_ptr __kmpc_omp_has_task_team __kmpc_pause_resource
+    __kmpc_pop_num_threads __kmpc_process_loop_nest_rectang __kmpc_proxy_task_completed
+    __kmpc_proxy_task_completed_ooo __kmpc_push_num_threads_list __kmpc_push_num_threads_list_strict
+    __kmpc_sections_init __kmpc_set_device_trait __kmpc_task_get_depnode __kmpc_task_get_successors
+    __kmpc_threadprivate_register_vec acc_async_test acc_async_test_all acc_async_test_all_h_
+    acc_async_test_h_ acc_async_wait acc_async_wait_all acc_attach acc_attach_async acc_copyin
+    acc_copyin_32_h_ acc_copyin_64_h_ acc_copyin_array_h_ acc_copyin_async acc_copyin_async_32_h_
+    acc_copyin_async_64_h_ acc_copyin_async_array_h_ acc_copyout acc_copyout_32_h_ acc_copyout_64_h_
+    acc_copyout_array_h_ acc_copyout_async acc_copyout_async_32_h_ acc_copyout_async_64_h_
+    acc_copyout_async_array_h_ acc_copyout_finalize acc_copyout_finalize_32_h_ acc_copyout_finalize_64_h_
+    acc_copyout_finalize_array_h_ acc_copyout_finalize_async acc_create acc_create_32_h_ acc_create_64_h_
+    acc_create_array_h_ acc_create_async acc_create_async_32_h_ acc_create_async_64_h_
+    acc_create_async_array_h_ acc_delete acc_delete_32_h_ acc_delete_64_h_ acc_delete_array_h_
+    acc_delete_async acc_delete_async_32_h_ acc_delete_async_64_h_ acc_delete_async_array_h_
+    acc_delete_finalize acc_delete_finalize_32_h_ acc_delete_finalize_64_h_ acc_delete_finalize_array_h_
+    acc_delete_finalize_async acc_detach acc_detach_async acc_detach_finalize acc_detach_finalize_async
+    acc_deviceptr acc_free acc_get_cuda_stream acc_get_current_cuda_context acc_get_current_cuda_device
+    acc_get_device_num acc_get_device_num_h_ acc_get_device_type acc_get_device_type_h_ acc_get_num_devices
+    acc_get_num_devices_h_ acc_get_property acc_get_property_h_ acc_get_property_string
+    acc_get_property_string_h_ acc_hostptr acc_init acc_init_h_ acc_is_present acc_is_present_32_h_
+    acc_is_present_64_h_ acc_is_present_array_h_ acc_malloc acc_map_data acc_memcpy_device
+    acc_memcpy_device_async acc_memcpy_from_device acc_memcpy_from_device_async acc_memcpy_to_device
+    acc_memcpy_to_device_async acc_on_device acc_on_device_h_ acc_pcopyin acc_pcreate acc_present_or_copyin
+    acc_present_or_copyin_32_h_ acc_present_or_copyin_64_h_ acc_present_or_copyin_array_h_
+    acc_present_or_create acc_present_or_create_32_h_ acc_present_or_create_64_h_
+    acc_present_or_create_array_h_ acc_prof_lookup acc_prof_register acc_prof_unregister
+    acc_register_library acc_set_cuda_stream acc_set_device_num acc_set_device_num_h_ acc_set_device_type
+    acc_set_device_type_h_ acc_shutdown acc_shutdown_h_ acc_unmap_data acc_update_device
+    acc_update_device_32_h_ acc_update_device_64_h_ acc_update_device_array_h_ acc_update_device_async
+    acc_update_device_async_32_h_ acc_update_device_async_64_h_ acc_update_device_async_array_h_
+    acc_update_self acc_update_self_32_h_ acc_update_self_64_h_ acc_update_self_array_h_
+    acc_update_self_async acc_update_self_async_32_h_ acc_update_self_async_64_h_
+    acc_update_self_async_array_h_ acc_wait acc_wait_all acc_wait_all_async acc_wait_all_async_h_
+    acc_wait_all_h_ acc_wait_async acc_wait_async_h_ acc_wait_h_ kmp_aligned_malloc_ kmp_calloc_
+    kmp_create_affinity_mask kmp_create_affinity_mask_ kmp_destroy_affinity_mask kmp_destroy_affinity_mask_
+    kmp_free_ kmp_get_affinity kmp_get_affinity_ kmp_get_affinity_mask_proc kmp_get_affinity_mask_proc_
+    kmp_get_affinity_max_proc kmp_get_affinity_max_proc_ kmp_get_blocktime_ kmp_get_cancellation_status
+    kmp_get_cancellation_status_ kmp_get_library_ kmp_get_num_known_threads kmp_get_num_known_threads_
+    kmp_get_stacksize_ kmp_get_stacksize_s_ kmp_malloc_ kmp_realloc_ kmp_set_affinity kmp_set_affinity_
+    kmp_set_affinity_mask_proc kmp_set_affinity_mask_proc_ kmp_set_blocktime_ kmp_set_defaults_
+    kmp_set_disp_num_buffers_ kmp_set_library_ kmp_set_library_serial_ kmp_set_library_throughput_
+    kmp_set_library_turnaround_ kmp_set_stacksize_ kmp_set_stacksize_s_ kmp_set_thread_affinity_mask_initial
+    kmp_set_warnings_off_ kmp_set_warnings_on_ kmp_threadprivate_insert
+    kmp_threadprivate_insert_private_data kmp_unset_affinity_mask_proc kmp_unset_affinity_mask_proc_
+    kmpc_aligned_malloc kmpc_calloc kmpc_free kmpc_get_affinity_mask_proc kmpc_malloc kmpc_realloc
+    kmpc_set_affinity_mask_proc kmpc_set_blocktime kmpc_set_defaults kmpc_set_disp_num_buffers
+    kmpc_set_library kmpc_set_stacksize kmpc_set_stacksize_s kmpc_unset_affinity_mask_proc
+    omp_ancestor_is_free_agent omp_ancestor_is_free_agent_ omp_control_tool omp_control_tool_
+    omp_get_device_allocator omp_get_device_allocator_ omp_get_device_and_host_allocator
+    omp_get_device_and_host_allocator_ omp_get_device_and_host_memspace omp_get_device_and_host_memspace_
+    omp_get_device_from_uid omp_get_device_from_uid_ omp_get_device_memspace omp_get_device_memspace_
+    omp_get_devices_all_allocator omp_get_devices_all_allocator_ omp_get_devices_all_memspace
+    omp_get_devices_all_memspace_ omp_get_devices_allocator omp_get_devices_allocator_
+    omp_get_devices_and_host_allocator omp_get_devices_and_host_allocator_ omp_get_devices_and_host_memspace
+    omp_get_devices_and_host_memspace_ omp_get_devices_memspace omp_get_devices_memspace_
+    omp_get_interop_int omp_get_interop_int_ omp_get_interop_name omp_get_interop_name_ omp_get_interop_ptr
+    omp_get_interop_ptr_ omp_get_interop_rc_desc omp_get_interop_rc_desc_ omp_get_interop_str
+    omp_get_interop_str_ omp_get_interop_type_desc omp_get_interop_type_desc_ omp_get_memspace_num_resources
+    omp_get_memspace_num_resources_ omp_get_num_interop_properties omp_get_num_interop_properties_
+    omp_get_submemspace omp_get_submemspace_ omp_get_uid_from_device omp_get_uid_from_device_
+    omp_get_uid_from_device_8_ omp_init_lock_with_hint_ omp_init_nest_lock_with_hint_ omp_is_free_agent
+    omp_is_free_agent_ omp_target_memcpy_async_ omp_target_memcpy_rect_async_ omp_target_memset
+    omp_target_memset_async ompc_get_ancestor_thread_num ompc_get_team_size ompc_set_dynamic
+    ompc_set_max_active_levels ompc_set_nested ompc_set_num_threads ompc_set_schedule
+    ompx_get_dyn_cgroup_mem
+}

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `exec*` and `posix_spawn*`: a program that cannot load this library runs as it would without us.
+//!
+//! **Why.** `LD_PRELOAD` reaches every child. musl's dynamic linker loads our library, does not find what that needs, and ends the program.
+//! glibc's linker for another word size prints a line. So the file is looked at first, as the kernel would: `#!` leads to an
+//! interpreter, and an ELF file names its dynamic linker.
+//!
+//! | file | `LD_PRELOAD` |
+//! |---|---|
+//! | ours: glibc, this processor | stays as it is |
+//! | static, or musl's linker | our entries get [`PREFIX`], which glibc resolves and musl does not find: its own glibc children are reached |
+//! | all others | loses our entries; its children are not reached |
+//! | cannot be read | stays as it is |
+//!
+//! **Where.** A child of vfork(2) shares the memory and the stack of its parent. So nothing here allocates or writes to a variable of the
+//! program. The new environment is a mapping. If exec fails, we unmap it. If it succeeds, the mapping ends with the
+//! process; but that of a child of vfork would stay in the parent. Such mappings are used again ([`SLOTS`]): the kernel itself clears the
+//! owner's word when the child has left the memory, by set_tid_address(2).
+//!
+//! **Not reached**: the C library's own calls. `system` and `popen` start a shell, which is preloaded; `posix_spawn` is here.
+//! A program that calls the kernel itself (Go) passes `LD_PRELOAD` on as it is.
+
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::mem::size_of;
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+
+use libc::{AT_EMPTY_PATH, AT_FDCWD, pid_t};
+
+use crate::{real, tid};
+
+/// Words of a program, or its environment: pointers to C strings, and null.
+type List = *const *const c_char;
+
+/// What the program in a file does with `LD_PRELOAD`.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    /// Loads our library.
+    Loads,
+    /// Does not see it under a name with [`PREFIX`], and passes it on.
+    Ignores,
+    /// Cannot load it, and says so.
+    Refuses,
+}
+
+const VARIABLE: &[u8] = b"LD_PRELOAD=";
+/// From the folder of any program to the root: `..` of the root is the root.
+const PREFIX: &[u8] =
+    b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
+
+/// COST: bytes of stack. ELF header and the first program headers; the kernel takes at most 256 of a `#!` line.
+const HEAD: usize = 512;
+/// COST: bytes of stack. A longer path in PATH is not looked at.
+const PATH: usize = 768;
+/// The kernel follows so many interpreters of interpreters.
+const INTERPRETERS: usize = 5;
+
+unsafe extern "C" {
+    static environ: List;
+}
+
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = 62;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = 183;
+#[cfg(target_arch = "riscv64")]
+const MACHINE: u16 = 243;
+#[cfg(target_arch = "arm")]
+const MACHINE: u16 = 40;
+
+// --- the file ----------------------------------------------------------------
+
+/// System calls that are no cancellation points.
+fn open(folder: c_int, path: *const c_char) -> c_int {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+    // SAFETY: a C string.
+    unsafe { libc::syscall(libc::SYS_openat, folder, path, flags) as c_int }
+}
+
+fn close(fd: c_int) {
+    // SAFETY: opened here.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// Reads as much as there is; a file that cannot be read is empty.
+fn read(fd: c_int, buffer: &mut [u8], offset: u64) -> usize {
+    let Ok(offset) = c_long::try_from(offset) else { return 0 };
+    // SAFETY: the buffer is live.
+    let got = unsafe { libc::syscall(libc::SYS_pread64, fd, buffer.as_mut_ptr(), buffer.len(), offset) };
+    usize::try_from(got).unwrap_or(0)
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+fn last_part(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+}
+
+/// The first word after `#!`, with a zero behind it; `None` if the line is longer than the kernel takes.
+fn interpreter(head: &mut [u8]) -> Option<*const c_char> {
+    let start = head.iter().skip(2).position(|byte| !b" \t".contains(byte))? + 2;
+    let end = head.iter().skip(start).position(|byte| b" \t\n\0".contains(byte))? + start;
+    *head.get_mut(end)? = 0;
+    Some(head.get(start..)?.as_ptr().cast())
+}
+
+/// What the dynamic linker that a 64-bit ELF file names makes of us.
+fn by_linker(fd: c_int, head: &mut [u8; HEAD], size: usize) -> Option<Fate> {
+    const INTERP: u32 = 3;
+    const ENTRY: usize = 56;
+    let start = u64::from_ne_bytes(number(head, 32)?);
+    let (entry, count) = (u16::from_ne_bytes(number(head, 54)?), u16::from_ne_bytes(number(head, 56)?));
+    if usize::from(entry) != ENTRY {
+        return None;
+    }
+    for index in 0..u64::from(count) {
+        let at = start.checked_add(index * ENTRY as u64)?;
+        let mut one = [0; ENTRY];
+        match usize::try_from(at).ok().and_then(|at| head.get(..size)?.get(at..)?.first_chunk()) {
+            Some(there) => one = *there,
+            None if read(fd, &mut one, at) == ENTRY => {}
+            None => return None,
+        }
+        if u32::from_ne_bytes(number(&one, 0)?) == INTERP {
+            let (offset, length) = (u64::from_ne_bytes(number(&one, 8)?), u64::from_ne_bytes(number(&one, 32)?));
+            let path = head.get_mut(..usize::try_from(length).ok()?)?;
+            if read(fd, path, offset) != path.len() {
+                return None;
+            }
+            let name = last_part(path.split(|&byte| byte == 0).next()?);
+            let glibc = [b"ld-linux".as_slice(), b"ld64.so", b"ld.so"].iter().any(|prefix| name.starts_with(prefix));
+            return Some(match name {
+                _ if glibc => Fate::Loads,
+                _ if name.starts_with(b"ld-musl-") => Fate::Ignores,
+                _ => Fate::Refuses,
+            });
+        }
+    }
+    Some(Fate::Ignores)
+}
+
+/// What becomes of our library in this file; `None` if it cannot be told.
+fn look(fd: c_int, head: &mut [u8; HEAD]) -> Option<(Fate, *const c_char)> {
+    let size = read(fd, head, 0);
+    if head.get(..size)?.starts_with(b"#!") {
+        return Some((Fate::Loads, interpreter(head.get_mut(..size.min(256))?)?));
+    }
+    if !head.get(..size)?.starts_with(b"\x7fELF") {
+        // The shell, if anything.
+        return (size > 0).then_some((Fate::Loads, null()));
+    }
+    let class = if cfg!(target_pointer_width = "64") { 2 } else { 1 };
+    let ours = head.get(4) == Some(&class) && u16::from_ne_bytes(number(head, 18)?) == MACHINE;
+    let fate = match class {
+        _ if !ours => Fate::Refuses,
+        2 => by_linker(fd, head, size)?,
+        _ => Fate::Loads,
+    };
+    Some((fate, null()))
+}
+
+/// As [`look`], for a descriptor; follows interpreters.
+#[inline(never)]
+fn look_in(fd: c_int) -> Option<Fate> {
+    let mut head = [0; HEAD];
+    let (mut fate, mut next) = look(fd, &mut head)?;
+    for _ in 0..INTERPRETERS {
+        if next.is_null() {
+            break;
+        }
+        let fd = open(AT_FDCWD, next);
+        if fd < 0 {
+            return None;
+        }
+        let found = look(fd, &mut head);
+        close(fd);
+        (fate, next) = found?;
+    }
+    Some(fate)
+}
+
+fn look_at(folder: c_int, path: *const c_char) -> Option<Fate> {
+    let fd = open(folder, path);
+    if fd < 0 {
+        return None;
+    }
+    let fate = look_in(fd);
+    close(fd);
+    fate
+}
+
+/// The file that `execvp` runs under this name.
+#[inline(never)]
+fn search(name: *const c_char) -> Option<Fate> {
+    // SAFETY: a C string; likewise below. getenv only reads, and the C library's execvp calls it as well.
+    let (file, path) = unsafe { (CStr::from_ptr(name).to_bytes_with_nul(), libc::getenv(c"PATH".as_ptr())) };
+    if file.contains(&b'/') {
+        return look_at(AT_FDCWD, name);
+    }
+    // SAFETY: as above.
+    let path = if path.is_null() { b"/bin:/usr/bin" } else { unsafe { CStr::from_ptr(path) }.to_bytes() };
+    let mut place = [0u8; PATH];
+    path.split(|&byte| byte == b':').find_map(|folder| {
+        let slash = usize::from(!folder.is_empty());
+        let (start, rest) = place.split_at_mut_checked(folder.len() + slash)?;
+        start.get_mut(..folder.len())?.copy_from_slice(folder);
+        if let Some(last) = start.last_mut() {
+            *last = b'/';
+        }
+        rest.get_mut(..file.len())?.copy_from_slice(file);
+        let place: *const c_char = place.as_ptr().cast();
+        // SAFETY: a C string.
+        let may_run = unsafe { libc::syscall(libc::SYS_faccessat, AT_FDCWD, place, libc::X_OK) } == 0;
+        may_run.then(|| look_at(AT_FDCWD, place)).flatten()
+    })
+}
+
+// --- the environment ---------------------------------------------------------
+
+/// A library of this project, by its file's name.
+fn is_ours(entry: &[u8]) -> bool {
+    let name = last_part(entry);
+    name.starts_with(b"lib") && name.ends_with(b".so") && name.windows(7).any(|part| part == b"wakeful")
+}
+
+/// The value of one entry of the environment, if that is `LD_PRELOAD`.
+///
+/// # Safety
+/// A C string.
+unsafe fn preloads<'a>(entry: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: as promised.
+    unsafe { CStr::from_ptr(entry) }.to_bytes().strip_prefix(VARIABLE)
+}
+
+fn entries(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| b": ".contains(byte)).filter(|entry| !entry.is_empty())
+}
+
+struct Slot {
+    owner: AtomicU32,
+    at: AtomicPtr<c_void>,
+    size: AtomicUsize,
+}
+
+/// For children of vfork: as many threads as may have one at a time without leaving a mapping behind.
+static SLOTS: [Slot; 8] =
+    [const { Slot { owner: AtomicU32::new(0), at: AtomicPtr::new(null_mut()), size: AtomicUsize::new(0) } }; 8];
+
+/// Memory of our own.
+struct Mapping {
+    at: *mut c_void,
+    size: usize,
+    slot: Option<&'static Slot>,
+}
+
+impl Mapping {
+    fn new(size: usize) -> Option<Self> {
+        // SAFETY: no arguments.
+        let own = unsafe { libc::syscall(libc::SYS_gettid) } as pid_t as u32;
+        // The C library goes by the parent's id in a child of vfork.
+        let slot = (own != tid::get()).then(|| {
+            // ORDER: Acquire, pairs with the Release in `drop`: its mapping is ours now. The kernel's own store is before the parent goes on.
+            SLOTS.iter().find(|slot| slot.owner.compare_exchange(0, own, Acquire, Relaxed).is_ok())
+        });
+        let Some(slot) = slot.flatten() else { return Some(Self { at: map(size)?, size, slot: None }) };
+        // SAFETY: a word that stays. A child of vfork has no such word of its own.
+        unsafe { libc::syscall(libc::SYS_set_tid_address, slot.owner.as_ptr()) };
+        let kept = Self { at: slot.at.load(Relaxed), size: slot.size.load(Relaxed), slot: Some(slot) };
+        if kept.size >= size {
+            return Some(kept);
+        }
+        let at = map(size)?; // if not, `kept` gives the slot back
+        if kept.size > 0 {
+            unmap(kept.at, kept.size);
+        }
+        slot.at.store(at, Relaxed);
+        slot.size.store(size, Relaxed);
+        core::mem::forget(kept);
+        Some(Self { at, size, slot: Some(slot) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        match self.slot {
+            None => unmap(self.at, self.size),
+            Some(slot) => {
+                // SAFETY: no word any more.
+                unsafe { libc::syscall(libc::SYS_set_tid_address, null::<u32>()) };
+                // ORDER: Release, pairs with the Acquire in `new`.
+                slot.owner.store(0, Release);
+            }
+        }
+    }
+}
+
+fn map(size: usize) -> Option<*mut c_void> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory.
+    let at = unsafe { libc::mmap(null_mut(), size, access, flags, -1, 0) };
+    (at != libc::MAP_FAILED).then_some(at)
+}
+
+fn unmap(at: *mut c_void, size: usize) {
+    // SAFETY: mapped here, and nobody uses it any more.
+    unsafe { libc::munmap(at, size) };
+}
+
+/// The environment for a file, if it must not be the one that was given. errno stays what it was.
+///
+/// # Safety
+/// An environment, or null.
+#[inline(always)]
+unsafe fn fit(list: List, look: impl FnOnce() -> Option<Fate>) -> Option<Mapping> {
+    // SAFETY: as promised.
+    unsafe {
+        if list.is_null() || !tells_of_us(list) {
+            return None;
+        }
+        let errno = *libc::__errno_location();
+        let fate = look();
+        let mapping = fate.filter(|&fate| fate != Fate::Loads).and_then(|fate| without_us(list, fate));
+        *libc::__errno_location() = errno;
+        mapping
+    }
+}
+
+/// # Safety
+/// An environment.
+unsafe fn tells_of_us(list: List) -> bool {
+    // SAFETY: as promised.
+    unsafe { (0..).map(|index| *list.add(index)).take_while(|entry| !entry.is_null()) }
+        // SAFETY: as promised.
+        .any(|entry| unsafe { preloads(entry) }.is_some_and(|value| entries(value).any(is_ours)))
+}
+
+/// A copy of the environment, which [`tells_of_us`], with `LD_PRELOAD` as it is to be.
+///
+/// # Safety
+/// An environment.
+#[cold]
+#[inline(never)]
+unsafe fn without_us(list: List, fate: Fate) -> Option<Mapping> {
+    // SAFETY: as promised; the mapping has room for the pointers, and behind them for each value with all its prefixes.
+    unsafe {
+        let (mut count, mut bytes) = (1, 0);
+        while !(*list.add(count - 1)).is_null() {
+            if let Some(value) = preloads(*list.add(count - 1)) {
+                bytes += VARIABLE.len() + value.len() + 1 + entries(value).count() * (PREFIX.len() + 1);
+            }
+            count += 1;
+        }
+        let mapping = Mapping::new(count * size_of::<*const c_char>() + bytes)?;
+        let pointers: *mut *const c_char = mapping.at.cast();
+        let mut text: *mut u8 = pointers.add(count).cast();
+        let mut to = 0;
+        for from in 0..count - 1 {
+            let entry = *list.add(from);
+            let Some(value) = preloads(entry) else {
+                pointers.add(to).write(entry);
+                to += 1;
+                continue;
+            };
+            let start = text;
+            let mut add = |bytes: &[u8]| {
+                text.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                text = text.add(bytes.len());
+            };
+            let mut separator = VARIABLE;
+            for entry in entries(value) {
+                let parts: [&[u8]; 2] = match fate {
+                    _ if !is_ours(entry) => [entry, b""],
+                    Fate::Ignores if entry.starts_with(b"$ORIGIN/") => [entry, b""],
+                    Fate::Ignores if entry.starts_with(b"/") => [PREFIX, entry],
+                    _ => continue,
+                };
+                add(separator);
+                parts.iter().for_each(|part| add(part));
+                separator = b":";
+            }
+            if separator != VARIABLE {
+                add(b"\0");
+                pointers.add(to).write(start.cast());
+                to += 1;
+            }
+        }
+        pointers.add(to).write(null());
+        Some(mapping)
+    }
+}
+
+fn environment(mapping: &Option<Mapping>, given: List) -> List {
+    mapping.as_ref().map_or(given, |mapping| mapping.at.cast_const().cast())
+}
+
+/// Calls what replaces the program; if it fails, what it says is what counts.
+fn attempt(mapping: Option<Mapping>, exec: impl FnOnce() -> c_int) -> c_int {
+    let result = exec();
+    // SAFETY: this thread's.
+    unsafe {
+        let errno = *libc::__errno_location();
+        drop(mapping);
+        *libc::__errno_location() = errno;
+    }
+    result
+}
+
+// --- the functions -----------------------------------------------------------
+
+/// # Safety
+/// As the C library's function of this name; likewise below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, words: List, list: List) -> c_int {
+    // SAFETY: as promised; likewise below.
+    unsafe {
+        let fitting = fit(list, || look_at(AT_FDCWD, path));
+        let new = environment(&fitting, list);
+        attempt(fitting, || real::execve(path, words, new))
+    }
+}
+
+#[unsafe(no_mangle)]
+#[allow(missing_docs, clippy::missing_safety_doc)]
+pub unsafe extern "C" fn execv(path: *const c_char, words: List) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        match fit(environ, || look_at(AT_FDCWD, path)) {
+            None => real::execv(path, words),
+            fitting => {
+                let new = environment(&fitting, environ);
+                attempt(fitting, || real::execve(path, words, new))
+            }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+#[allow(missing_docs, clippy::missing_safety_doc)]
+pub unsafe extern "C" fn execvpe(name: *const c_char, words: List, list: List) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let fitting = fit(list, || search(name));
+        let new = environment(&fitting, list);
+        attempt(fitting, || real::execvpe(name, words, new))
+    }
+}
+
+#[unsafe(no_mangle)]
+#[allow(missing_docs, clippy::missing_safety_doc)]
+pub unsafe extern "C" fn execvp(name: *const c_char, words: List) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        match fit(environ, || search(name)) {
+            None => real::execvp(name, words),
+            fitting => {
+                let new = environment(&fitting, environ);
+                attempt(fitting, || real::execvpe(name, words, new))
+            }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+#[allow(missing_docs, clippy::missing_safety_doc)]
+pub unsafe extern "C" fn fexecve(fd: c_int, words: List, list: List) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let fitting = fit(list, || look_in(fd));
+        let new = environment(&fitting, list);
+        attempt(fitting, || real::fexecve(fd, words, new))
+    }
+}
+
+#[unsafe(no_mangle)]
+#[allow(missing_docs, clippy::missing_safety_doc)]
+pub unsafe extern "C" fn execveat(folder: c_int, path: *const c_char, words: List, list: List, flags: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let fitting = fit(list, || {
+            let itself = flags & AT_EMPTY_PATH != 0 && *path == 0;
+            if itself { look_in(folder) } else { look_at(folder, path) }
+        });
+        let new = environment(&fitting, list);
+        attempt(fitting, || real::execveat(folder, path, words, new, flags))
+    }
+}
+
+#[unsafe(no_mangle)]
+#[allow(missing_docs, clippy::missing_safety_doc)]
+pub unsafe extern "C" fn posix_spawn(
+    child: *mut pid_t,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    words: List,
+    list: List,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let fitting = fit(list, || look_at(AT_FDCWD, path));
+        let new = environment(&fitting, list);
+        attempt(fitting, || real::posix_spawn(child, path, actions, attributes, words, new))
+    }
+}
+
+#[unsafe(no_mangle)]
+#[allow(missing_docs, clippy::missing_safety_doc)]
+pub unsafe extern "C" fn posix_spawnp(
+    child: *mut pid_t,
+    name: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    words: List,
+    list: List,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let fitting = fit(list, || search(name));
+        let new = environment(&fitting, list);
+        attempt(fitting, || real::posix_spawnp(child, name, actions, attributes, words, new))
+    }
+}
+
+// Those with variable arguments are in C.
+unsafe extern "C" {
+    fn wakeful_execl(path: *const c_char, word: *const c_char) -> c_int;
+    fn wakeful_execle(path: *const c_char, word: *const c_char) -> c_int;
+    fn wakeful_execlp(name: *const c_char, word: *const c_char) -> c_int;
+}
+
+crate::jump! {
+    execl(path: *const c_char, word: *const c_char) => wakeful_execl;
+    execle(path: *const c_char, word: *const c_char) => wakeful_execle;
+    execlp(name: *const c_char, word: *const c_char) => wakeful_execlp;
+}
