@@ -90,6 +90,12 @@ struct BarrierArgs {
     /// Units of work between two barriers: turns of an empty loop
     #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "6000", value_parser = units)]
     outside: Vec<u64>,
+    /// Each thread has from half to twice that in a round, at random
+    #[arg(long)]
+    uneven: bool,
+    /// A unit is a cell of a stencil, in memory of 8 MB a thread
+    #[arg(long)]
+    memory: bool,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
@@ -379,8 +385,10 @@ pub fn main(args: Args) -> Result<ExitCode> {
             run(works, &args.locks, &["glibc"], &args.common)
         }
         What::Barrier(args) => {
+            let (uneven, memory) = (args.uneven, args.memory);
             let works = args.outside.iter().flat_map(|&outside| {
-                args.threads.iter().map(move |&threads| Work::Barrier(barrier::Barrier { outside, threads }))
+                let work = move |threads| barrier::Barrier { outside, uneven, memory, threads };
+                args.threads.iter().map(move |&threads| Work::Barrier(work(threads)))
             });
             let foreign = barrier::FOREIGN.iter().map(|(name, _)| *name);
             let built_in: Vec<&str> = foreign.chain(catalog::BARRIERS.iter().map(|entry| entry.name)).collect();
@@ -754,7 +762,11 @@ fn title(cell: &Cell) -> String {
             let (section, outside, writers) = (section(work.critical), work.outside, work.writers);
             format!("{}, {writers} % writers, {section}, outside {outside}{foreign}", threads_of(cell))
         }
-        Work::Barrier(work) => format!("{}, barrier, outside {}{foreign}", threads_of(cell), work.outside),
+        Work::Barrier(work) => {
+            let uneven = if work.uneven { ", uneven" } else { "" };
+            let memory = if work.memory { ", in memory" } else { "" };
+            format!("{}, barrier, outside {}{uneven}{memory}{foreign}", threads_of(cell), work.outside)
+        }
         Work::Condvar(work) => {
             format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
         }

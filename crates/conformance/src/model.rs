@@ -13,7 +13,7 @@ macro_rules! model {
         use ::$checker::sync::atomic;
         use ::$checker::sync::{Condvar, Mutex};
         use ::$checker::thread;
-        use platform::{Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
+        use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
 
         use crate::{Hints, Machine, Settings};
 
@@ -404,6 +404,12 @@ macro_rules! model {
             fn cpu_ns() -> u64 {
                 // All of both processors, or nothing.
                 if Self::choose(RunState::Preempted) { 0 } else { 2 * CLOCK.with(|clock| clock.get()) }
+            }
+
+            fn crowd(_: u64, _: u32) -> Option<Crowd> {
+                // Nobody knows unless hints are mixed; then others come and go.
+                let others = || if Self::choose(RunState::Preempted) { 2 } else { 0 };
+                (world().settings.hints == Hints::Mixed).then(|| Crowd { others: others(), processors: 2 })
             }
 
             fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {

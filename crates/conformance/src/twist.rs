@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use platform::{
-    Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait, Wish,
+    Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait, Wish,
 };
 
 use crate::Machine;
@@ -39,8 +39,19 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn wakes(count: u32) -> u32 {
         count
     }
+    /// What the machine tells of its crowd instead of this. A lie: others where there are none, and none where there are.
+    fn crowd(crowd: Option<Crowd>) -> Option<Crowd> {
+        match Self::lies() {
+            true => crowd.map(|it| Crowd { others: if it.others == 0 { it.processors } else { 0 }, ..it }),
+            false => crowd,
+        }
+    }
     /// Meanwhile, at a pause.
     fn pauses() {}
+    /// Meanwhile, at a yield.
+    fn yields() {}
+    /// Meanwhile, before a thread sleeps.
+    fn sleeps() {}
     /// The thread whose id this is has one.
     fn knows(_: ThreadId) -> bool {
         true
@@ -365,7 +376,11 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn cpu_ns() -> u64 {
         P::cpu_ns()
     }
+    fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
+        W::crowd(P::crowd(now_ns, awake))
+    }
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+        W::sleeps();
         P::wait(&word.0, expected, deadline)
     }
     fn wake(word: *const Self::AtomicU32, count: u32) -> u32 {
@@ -388,6 +403,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::nap(ns);
     }
     fn yield_now() {
+        W::yields();
         P::yield_now();
     }
 }

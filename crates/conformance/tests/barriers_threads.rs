@@ -3,11 +3,12 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use conformance::twist::{Fickle, Lying, Twist, Twisted};
 use conformance::{barrier_bodies, long};
 use linux::Linux;
+use platform::Crowd;
 use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
 const MANY: u32 = 32;
@@ -211,5 +212,61 @@ fn b_wakeful_sleeping_through_episodes() {
         });
         let serial = ends.recv_timeout(std::time::Duration::from_secs(120));
         assert_eq!(serial, Ok(false), "a thread waits for an episode that was over {episodes} episodes ago");
+    }
+}
+
+/// Beside foreign load who waits sleeps at once, from the first episode on; when the load has gone, it stays awake.
+#[test]
+fn b_wakeful_beside_foreign_load() {
+    static OTHERS: AtomicU32 = AtomicU32::new(1);
+    thread_local! {
+        static YIELDS: Cell<u32> = const { Cell::new(0) };
+        static SLEEPS: Cell<u32> = const { Cell::new(0) };
+        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Load;
+    impl Twist for Load {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn crowd(_: Option<Crowd>) -> Option<Crowd> {
+            Some(Crowd { others: OTHERS.load(Relaxed), processors: 2 })
+        }
+        fn yields() {
+            YIELDS.set(YIELDS.get() + 1);
+            arrive();
+        }
+        fn sleeps() {
+            SLEEPS.set(SLEEPS.get() + 1);
+            arrive();
+        }
+    }
+
+    /// The others come as soon as the waiter has decided.
+    fn arrive() {
+        if let Some(arrive) = ARRIVE.take() {
+            arrive();
+        }
+    }
+
+    for parties in [2, 3] {
+        OTHERS.store(1, Relaxed);
+        let barrier = Arc::new(BWakeful::<Twisted<Linux, Load>>::new(parties));
+        let episode = || {
+            let others = barrier.clone();
+            ARRIVE.set(Some(Box::new(move || (1..parties).for_each(|_| others.arrive_only()))));
+            (YIELDS.set(0), SLEEPS.set(0));
+            assert!(!barrier.wait());
+            (YIELDS.get(), SLEEPS.get())
+        };
+        for _ in 0..100 {
+            assert_eq!(episode(), (0, 1), "{parties} parties");
+        }
+        OTHERS.store(0, Relaxed);
+        // The last of this one finds that the load has gone.
+        assert_eq!(episode(), (0, 1), "{parties} parties");
+        assert_eq!(episode(), (1, 0), "{parties} parties");
     }
 }

@@ -2,6 +2,7 @@
 //! [`Platform`] on Linux.
 
 mod futex;
+mod load;
 mod memory;
 mod processors;
 mod quota;
@@ -21,7 +22,7 @@ pub use report::{Report, Status, report};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::sync::Mutex;
 
-use platform::{Deadline, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
+use platform::{Crowd, Deadline, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
 
 /// The machine that this program runs on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -275,6 +276,10 @@ impl Platform for Linux {
 
     fn cpu_ns() -> u64 {
         futex::cpu_ns()
+    }
+
+    fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
+        load::crowd(now_ns, awake)
     }
 
     fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {

@@ -94,6 +94,12 @@ pub fn available() -> u32 {
     }
 }
 
+/// Those that some thread may run on, whatever the quota, as of the last look.
+pub fn affinity() -> u32 {
+    available();
+    LAST.affinity.load(Relaxed)
+}
+
 /// Is the quota less than the processors, as of the last look?
 #[inline]
 pub fn metered() -> bool {
@@ -351,7 +357,7 @@ impl Entries {
     }
 }
 
-fn standard_descriptors_are_open() -> bool {
+pub fn standard_descriptors_are_open() -> bool {
     // SAFETY: F_GETFD changes nothing.
     (0..=2).all(|fd| unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) } >= 0)
 }

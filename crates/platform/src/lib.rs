@@ -50,6 +50,15 @@ pub struct Deadline {
     pub clock: Clock,
 }
 
+/// How crowded a machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd {
+    /// Threads that run or could, of those that the caller does not know of: most often, other programs'.
+    pub others: u32,
+    /// Processors of the machine.
+    pub processors: u32,
+}
+
 /// Why [`Platform::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -228,6 +237,14 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
 
     /// Processor time that this process has used, in nanoseconds. HINT: a system call that looks at each thread; not for each round.
     fn cpu_ns() -> u64;
+
+    /// HINT: how crowded the machine is, as of a look or two in the last milliseconds. The caller says how many threads of this application
+    /// run or could: `awake`. `None`: nobody can tell, or this application may use some of the machine's processors only, and
+    /// the others may be free.
+    fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
+        let _ = (now_ns, awake);
+        None
+    }
 
     /// Sleeps until woken, if `*word == expected`. May return [`Wait::Woken`] with no cause.
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait;

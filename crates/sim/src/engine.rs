@@ -14,7 +14,7 @@ use std::ptr;
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use hdrhistogram::Histogram;
-use platform::{Priority, RunState, STAMP_SHIFT, ThreadId, Wait, Wish};
+use platform::{Crowd, Priority, RunState, STAMP_SHIFT, ThreadId, Wait, Wish};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -226,6 +226,8 @@ pub(crate) struct Engine {
     /// Decides about it, if somebody does.
     pub server: Option<Server>,
     pub generation: u32,
+    /// What a thread last saw of the crowd, and in which millisecond.
+    pub crowd: (u64, Option<Crowd>),
     pub costs: Costs,
     pub queue: Queue,
     pub woken: Woken,
@@ -314,6 +316,7 @@ impl Engine {
             partition: (0..count).collect(),
             server: setting.repartition.as_ref().filter(|it| it.served).map(|it| Server::new(machine, it)),
             generation: 0,
+            crowd: (u64::MAX, None),
             costs: Costs {
                 pause: from_ns(machine.processors.pause_ns.value).max(1),
                 clock: from_ns(machine.processors.clock_ns.value).max(1),

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use platform::{Priority, RunState, Wait, Wish};
+use platform::{Crowd, Priority, RunState, Wait, Wish};
 
 use crate::engine::{Engine, FOREIGN, NOBODY, State, Timer, told};
 use crate::machine::{Queue, Woken};
@@ -514,6 +514,15 @@ impl Engine {
             thread.cpu + running
         };
         self.threads.iter().filter(|thread| thread.app == app).map(of).sum::<Time>() / NS
+    }
+
+    /// Threads that run or could, of the whole machine, but for so many; unless an application may use some of the processors only.
+    pub(crate) fn crowd_now(&self, awake: u32) -> Option<Crowd> {
+        let processors = self.processors.len();
+        let runnable =
+            self.threads.iter().filter(|thread| matches!(thread.state, State::Running | State::Ready)).count();
+        (self.partition.len() == processors)
+            .then(|| Crowd { others: (runnable as u32).saturating_sub(awake), processors: processors as u32 })
     }
 
     /// The end of a run: threads that still run get their time.

@@ -4,7 +4,8 @@
 use std::cell::UnsafeCell;
 
 use platform::{
-    Atomic, AtomicInt, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish,
+    Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait,
+    Wish,
 };
 
 use crate::engine::{self, Engine, NOBODY, Reason, access, engine, note, suspend, sync, touch};
@@ -462,6 +463,16 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     fn cpu_ns() -> u64 {
         system_call();
         look(|it| it.cpu_ns(it.threads[it.current].app))
+    }
+
+    fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
+        // As on Linux.
+        let millisecond = now_ns >> 20;
+        if look(|it| it.crowd.0 != millisecond) {
+            system_call();
+            look(|it| it.crowd = (millisecond, it.crowd_now(awake)));
+        }
+        look(|it| it.crowd.1)
     }
 
     fn wait(word: &Word<u32>, expected: u32, deadline: Option<Deadline>) -> Wait {

@@ -20,8 +20,63 @@ use crate::job::{JobError, check_view};
 pub struct Barrier {
     /// Units of work between two barriers; see [`units`].
     pub outside: u64,
+    /// Each thread has from half to twice that in a round, at random.
+    #[serde(default)]
+    pub uneven: bool,
+    /// A unit is a cell of a one-dimensional stencil: three numbers read, one written.
+    #[serde(default)]
+    pub memory: bool,
     /// Threads.
     pub threads: usize,
+}
+
+/// What one thread does between two barriers.
+struct Phases {
+    units: u64,
+    uneven: bool,
+    random: u64,
+    /// The stencil's cells, before and after a round.
+    cells: Option<[Vec<f64>; 2]>,
+}
+
+/// COST: cells a thread: 4 MB each, twice; with two threads more than the caches near the processors hold.
+const CELLS: usize = 1 << 19;
+
+impl Phases {
+    fn new(work: &Barrier, index: usize) -> Self {
+        let cells = work.memory.then(|| [vec![1.0; CELLS], vec![0.0; CELLS]]);
+        Self { units: work.outside, uneven: work.uneven, random: index as u64 + 1, cells }
+    }
+
+    #[inline(always)]
+    fn run(&mut self) {
+        let count = if self.uneven { self.next() } else { self.units };
+        match &mut self.cells {
+            Some(cells) => stencil(cells, count as usize),
+            None => units(count),
+        }
+    }
+
+    /// From half to twice the units (xorshift).
+    fn next(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.units / 2 + self.random % (self.units * 3 / 2 + 1)
+    }
+}
+
+/// Relaxes so many cells, again from the beginning where there are not as many.
+#[inline(never)]
+fn stencil([old, new]: &mut [Vec<f64>; 2], mut count: usize) {
+    while count > 0 {
+        let some = count.min(CELLS - 2);
+        for (cell, near) in new[1..=some].iter_mut().zip(old.windows(3)) {
+            *cell = 0.25 * near[0] + 0.5 * near[1] + 0.25 * near[2];
+        }
+        std::mem::swap(old, new);
+        count -= some;
+    }
 }
 
 /// The barriers that are not in the catalogue, with what there is to say about each.
@@ -172,8 +227,8 @@ impl Round for OpenMp {
 }
 
 /// What the threads share besides the barrier.
-struct Rounds {
-    outside: u64,
+struct Rounds<'a> {
+    work: &'a Barrier,
     /// The last round, as soon as it is known.
     last: AtomicU64,
     /// The rounds that each thread has begun.
@@ -182,10 +237,10 @@ struct Rounds {
     overlap: AtomicBool,
 }
 
-impl Rounds {
-    fn new(work: &Barrier) -> Self {
+impl<'a> Rounds<'a> {
+    fn new(work: &'a Barrier) -> Self {
         Self {
-            outside: work.outside,
+            work,
             last: AtomicU64::new(u64::MAX),
             begun: (0..work.threads).map(|_| Padded::default()).collect(),
             serial: AtomicU64::new(0),
@@ -197,10 +252,11 @@ impl Rounds {
     fn run<R: Round>(&self, barrier: &R, index: usize, mut worker: Option<&mut Worker>) {
         let mut member = R::Member::default();
         let (mine, neighbour) = (&self.begun[index].0, &self.begun[(index + 1) % self.begun.len()].0);
+        let mut phases = Phases::new(self.work, index);
         let mut serial = 0;
         for round in 1.. {
             mine.store(round, Relaxed);
-            units(self.outside);
+            phases.run();
             if let Some(worker) = &worker
                 && !worker.goes_on()
             {
@@ -247,7 +303,7 @@ fn run_with<R: Round>(work: &Barrier, plan: Plan, barrier: &R) -> Result<Sample,
 
 /// A parallel region of an OpenMP library, begun by the only thread of ours.
 struct Team<'a, 'b, 'c> {
-    rounds: &'a Rounds,
+    rounds: &'a Rounds<'a>,
     library: &'a OpenMp,
     worker: UnsafeCell<&'b mut Worker<'c>>,
 }
@@ -323,7 +379,7 @@ mod tests {
         let names = FOREIGN.iter().map(|(name, _)| *name).chain(catalog::BARRIERS.iter().map(|entry| entry.name));
         for name in names.filter(|name| !missing(name)) {
             for threads in [1, 2, 5] {
-                let work = Barrier { outside: 100, threads };
+                let work = Barrier { outside: 100, uneven: threads > 2, memory: false, threads };
                 // One that is oblivious of the scheduler may not get through a round in that time.
                 if threads > 2 {
                     work.run(name, plan(threads)).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -358,15 +414,33 @@ mod tests {
 
     #[test]
     fn what_is_no_barrier_is_found_out() {
-        let work = Barrier { outside: 1000, threads: 3 };
+        let work = Barrier { outside: 1000, uneven: false, memory: false, threads: 3 };
         assert!(matches!(run_with(&work, plan(3), &Open), Err(JobError::Overlap)));
         let all = AllSerial(std::sync::Barrier::new(3));
         assert!(matches!(run_with(&work, plan(3), &all), Err(JobError::Serial { .. })));
     }
 
     #[test]
+    fn phases_are_as_long_as_they_should_be() {
+        let uneven = Barrier { outside: 1_000, uneven: true, memory: false, threads: 2 };
+        let [mut first, mut second] = [0, 1].map(|index| Phases::new(&uneven, index));
+        let lengths: Vec<_> = (0..10_000).map(|_| first.next()).collect();
+        assert!(lengths.iter().all(|length| (500..=2_000).contains(length)));
+        assert!(lengths.iter().any(|&length| length < 600) && lengths.iter().any(|&length| length > 1_900));
+        assert_ne!(lengths, (0..10_000).map(|_| second.next()).collect::<Vec<_>>(), "threads differ");
+        // A hot cell spreads by one a round.
+        let mut cells = [vec![0.0; CELLS], vec![0.0; CELLS]];
+        cells[0][10] = 1.0;
+        stencil(&mut cells, 100);
+        assert_eq!(cells[0][8..13], [0.0, 0.25, 0.5, 0.25, 0.0]);
+        stencil(&mut cells, 100);
+        assert_eq!(cells[0][8..13], [0.0625, 0.25, 0.375, 0.25, 0.0625]);
+        assert_eq!(cells[0].iter().sum::<f64>(), 1.0);
+    }
+
+    #[test]
     fn an_unknown_barrier_is_an_error() {
-        let work = Barrier { outside: 0, threads: 1 };
+        let work = Barrier { outside: 0, uneven: false, memory: false, threads: 1 };
         assert!(matches!(work.run("nonesuch", plan(1)), Err(JobError::UnknownLock(name)) if name == "nonesuch"));
     }
 }

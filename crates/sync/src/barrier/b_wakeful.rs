@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `b-wakeful`: the default barrier; yields to its own threads, and sleeps where others would take what it yields.
 //!
-//! Who waits at a barrier waits for threads of its own program. As long as some of those have no processor, the best thing to do is to
-//! let them have ours: `sched_yield` does that at the price of one context switch a thread and round, without waking
-//! anybody. It does it badly where other programs compete: Linux then charges who yields for a whole slice, and the processor is gone
-//! for milliseconds. Asleep on a futex a thread loses nothing, but to sleep and be woken costs several switches' worth. So:
-//! - The last `processors()` to arrive may find all others running: they spin briefly, and yield when that was in vain (C-sched of TR
-//!   1994, figure 10, with a yield for its semaphore). Everybody else yields at once.
-//! - A thread that was away long asks how much processor time its process has got. While its threads only run or yield, they want
-//!   all processors; if they got less, somebody else did. So the processors that count are those really to be had now: other programs, quotas and
-//!   hypervisors are seen by their effect.
-//! - Then it is no theory any more that decides but the rounds that were made: for a while everybody sleeps at once, then nobody does, and what was better
-//!   is kept, the longer the more often it was.
-//! - With a processor for each thread, the others are not helped by our sleep: they come to our processor, and stay there. There we spin, and
-//!   yield rarely: those who yield while the others do not run get their slices at the same time as these.
-//! - More threads than processors, asleep: where a round takes little time, all go to one processor, their home. A wake-up there costs a switch; on
+//! A thread at a barrier waits for threads of its own program. Some of those may have no processor. Then the best is to let them have ours, and
+//! `sched_yield` does that for one context switch a thread and round, without waking anybody. Beside other programs it is the worst: Linux
+//! charges a thread that yields for a whole slice, and the processor is gone for milliseconds. A thread that sleeps loses nothing, and
+//! Linux preempts the other program as soon as it is woken. But to sleep and to be woken costs several switches. So:
+//! - Before a thread yields, it asks how crowded the machine is ([`Platform::crowd`], a look a millisecond). More threads that can run than
+//!   our parties and than processors: foreign load. Then all sleep at once, from the first episode on, as at the C library's barrier.
+//! - Where nobody can tell, the effect does. A thread that was away long asks how much processor time its process has got. While
+//!   its threads only run or yield, they want all processors. If they got less, somebody else did.
+//! - No foreign load: the last `processors()` to arrive may find all others running. They spin briefly, and yield when that was in vain (C-sched
+//!   of TR 1994, figure 10, with a yield for its semaphore). Everybody else yields at once. With a processor for each, the spin is longer.
+//! - A yield that nobody took, while more threads are missing than the other processors can run: some of those wait there for a
+//!   processor. After [`LONELY_NS`] the waiter sleeps, and Linux moves one of them to its processor.
+//! - Asleep, the first to arrive measures the work between two rounds. If it is little, rounds decide: for a while nobody sleeps (a
+//!   trial), and what made more rounds is kept. If it is real work, sleeping is best, and nothing is tried.
+//! - In a trial with a processor for each, our sleep does not help the others: they would come to our processor, and stay there. So the waiter
+//!   spins, unless a quota makes its time dear, and yields rarely: if it yields while the others do not run, it gets its slices at the same time as these.
+//! - More threads than processors, asleep, and little work: all go to one processor, their home. A wake-up there costs a switch; on
 //!   another it costs an interrupt, and the wait for whoever runs there. Linux brings them together by itself now and then, and apart again.
-//! - With a processor for each, who finds another of us on his processor leaves it, if others use the rest. (An idle one is found by sleeping.)
+//! - In a trial with a processor for each, who finds another of us on his processor leaves it. (An idle one is found by sleeping.)
 //! - Who has waited very long sleeps in any case, and so does, once, who finds that he shares his processor with another party where there are
 //!   processors for all: to be woken is how Linux lets a thread find an idle one; yielding keeps it where it is.
 //!
@@ -48,12 +51,14 @@
 //!
 //! | phase | waiters | ends when | then |
 //! |---|---|---|---|
-//! | 0 | yield | the processor time of [`FIRST_MS`] was less than all, or, soon after a trial, the rounds fewer than asleep | asleep (trial, or shared) |
-//! | asleep | sleep, at home if there is one | [`REST_MS`] have passed, longer after each failure | trial |
-//! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: 0, and the next look at the time takes longer; else asleep |
-//! | shared | spin, yield rarely, keep apart | the processor time of four times [`FIRST_MS`] was all | 0 |
+//! | 0 | spin, yield | the crowd tells of foreign load; or, untold, the processor time of [`FIRST_MS`] was less than all | asleep |
+//! | asleep | sleep, at home if there is one | the crowd tells of none | 0 |
+//! | | | the work is little, or nobody can tell of the crowd, for [`REST_MS`], longer after each failure | trial |
+//! | trial | yield (spin) | [`TRIAL_MS`] have passed | as many rounds as asleep: kept; else asleep |
+//! | kept | as in a trial | after [`FIRST_MS`], longer after each trial that did not fail: foreign load, as in phase 0; or, soon after the trial, fewer rounds than asleep | asleep, else 0 |
 //!
-//! Shared is for a processor for each, where [`Platform::running_on`] says which that is and no quota makes its time dear.
+//! In phase 0 and kept, `mood_since` and `mood_cpu` are those of a sample of processor time; asleep, `mood_cpu` is when the last episode
+//! ended, in ns.
 //!
 //! # Invariants
 //!
@@ -92,9 +97,10 @@
 //! # Under the scheduler
 //!
 //! A party preempted before its arrival: the others yield to it, or sleep. A released thread preempted before it looks: nobody waits for
-//! it before its next arrival. More threads than processors: one switch a thread and round. Other programs: a few lost slices until
-//! it is noticed (a yield of [`LONG_NS`] and a sample), then a futex barrier like glibc's, interrupted by trials of some 8 ms: after
-//! 16, 64, 256 and then every 1024 ms. Home is left at the first look after rounds have become long. Mood wrong: slices are lost, or threads sleep that need not; W4 ends by A4 in
+//! it before its next arrival. More threads than processors: one switch a thread and round. Other programs: a futex barrier like
+//! glibc's, within a millisecond. Where the work is little, it is interrupted by trials of some 8 ms: after
+//! 16, 64, 256 and then every 1024 ms. Where nobody can tell of the crowd, a few slices are lost until it is noticed, and trials are made whatever the work.
+//! Home is left at the first look after rounds have become long. If the mood is wrong, threads lose slices or sleep needlessly; W4 ends by A4 in
 //! either case. Who goes home, or leaves another's processor, changes its affinity mask for as long as it waits for that processor, and then puts it back,
 //! unless somebody else has changed it meanwhile: what is set between that look and the next system call is lost. If a real-time thread
 //! takes that processor for good (RT throttling off), who is on its way waits for it, and the others for him: the one hint that can make a barrier
@@ -114,9 +120,12 @@
 //! Waking one sleeper, which wakes the next: as many wake-ups as a broadcast, each with a system call of its own.
 //! `sched_yield` after a spin by everybody: with more threads than processors the spin is lost (48 against 11 us a
 //! round with 16 threads on 2 processors; a round of 1 us of work; the machine of the README).
+//! To learn by the effect alone, also where the crowd is told: runs of 40 to 50 ms were over before that, at 0.3 to 0.9 of glibc's speed with phases
+//! of 20 us to 2 ms of work (2 and 4 threads, one or two foreign busy processes).
+//! To sleep beside foreign load whatever the work: with 0.9 us it made 0.5 to 0.7 of the rounds.
 //! Under a quota, polls that are shorter or left out in mutex, condition variable and semaphore: two threads that meet each 10 us lose up to three
 //! quarters of their rounds, and phases of 200 us gain nothing. Those polls are short, and in vain they become rare by themselves.
-//! To sleep, as above, with a processor for each: 50 us a round on two processors, 1.7 on one, against 0.6 of two that spin at the same time (two threads,
+//! To sleep, as above, with a processor for each and little work: 50 us a round on two processors, 1.7 on one, against 0.6 of two that spin at the same time (two threads,
 //! two foreign busy processes on 2 processors); what they lose while they run at different times ends with the first yield.
 //! To look for another home where this one is shared with another program: 13 us a round instead of 9 (8 threads, one foreign busy process).
 //! To arrive by compare-and-swap, which can begin the next episode in the same step: 0.93 of the rounds of `c-spin` with two threads instead of
@@ -126,7 +135,7 @@
 //! # Checked by
 //!
 //! `conformance`: real threads, loom, shuttle, with and without leaves, joining and leaving, more threads than parties, one of them away for most of the
-//! episode's numbers; twins without a check of the episode (I1), that release early, that forget sleepers (I3), and whose last one out does not wake (F1).
+//! episode's numbers; beside foreign load, from the first episode on until it has gone; twins without a check of the episode (I1), that release early, that forget sleepers (I3), and whose last one out does not wake (F1).
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
@@ -168,12 +177,13 @@ const TRIAL: u32 = 1 << 30;
 const TOGETHER: u32 = 1 << 29;
 /// Field of `mood`: trials in a row that failed; above it, those that did not.
 const FAILURE: u32 = 1;
-const SUCCESS: u32 = 1 << 4;
-/// With a processor for each, and where it is known which that is: others use some of them. Looked at as what a trial has shown.
-const SHARED: u32 = SUCCESS;
+const SUCCESS: u32 = 1 << 2;
 /// The fields' greatest numbers.
 const MOST_FAILURES: u32 = 3;
 const MOST_SUCCESSES: u32 = 2;
+/// Field of `mood`: asleep, the work between two rounds took little time: so often more than not.
+const SHORT: u32 = 1 << 4;
+const MOST_SHORT: u32 = 15;
 /// Field of `mood`: rounds in [`RATE_MS`], asleep.
 const RATE: u32 = 1 << 8;
 const MOST_RATE: u32 = (1 << 16) - 1;
@@ -194,6 +204,9 @@ const PATIENCE_NS: u64 = 1_000_000;
 const MOST_PATIENCE_NS: u64 = 8_000_000;
 /// COST: pauses for which such a one spins before it yields: 200 us, much less than a slice and more than the processors' ticks are apart.
 const PERSIST_PAUSES: u32 = 5_000;
+/// COST: who finds its processor otherwise idle, while more are missing than the others can run, has waited so long before it sleeps, which is what
+/// sleeping and waking cost. An idle processor takes threads over from others.
+const LONELY_NS: u64 = 50_000;
 /// COST: ms of processor time that are looked at before a judgement: what lasts for a slice or two is no load. Four times as many
 /// after each trial that did not fail.
 const FIRST_MS: u32 = 8;
@@ -210,10 +223,9 @@ const LOOK_MS: u32 = 32;
 const TRIAL_MS: u32 = 8;
 /// The unit of [`RATE`].
 const RATE_MS: u32 = 16;
-/// COST: what two threads with a processor each must do better than before they have tried to sleep: 10 us a round.
-const LEAST_RATE: u32 = 1_600;
-/// COST: us of processor time a thread and round, wake-ups included, with which it may be that threads that sleep are better off on one processor:
-/// to be woken on another took up to 16 us (virtual machine of the README), and the work itself counts half or less.
+/// COST: ns of work in a round with which it may pay not to sleep, or to sleep on one processor.
+const SHORT_NS: u32 = 8_000;
+/// COST: us a thread and round, asleep, beyond which it does not: somebody has more work than who came first.
 const NEAR_US: u32 = 30;
 /// One thread inside, and the bit below: see the theory.
 const INSIDE: u32 = 2;
@@ -388,8 +400,11 @@ impl<P: Platform> BWakeful<P> {
         }
         if state & SLEEPERS != 0 {
             self.call();
+            if self.mood.load(Relaxed) & ASLEEP != 0 {
+                self.mood_cpu.store(P::now_ns() as u32, Relaxed);
+            }
         } else if self.mood.load(Relaxed) & TRIAL != 0 && episode(state).is_multiple_of(64) {
-            self.judge(P::now_ns());
+            self.judge(P::now_ns(), self.parties());
         }
     }
 
@@ -420,7 +435,9 @@ impl<P: Platform> BWakeful<P> {
     #[inline(never)]
     fn call(&self) {
         if self.mood.load(Relaxed) & ASLEEP != 0 {
-            self.judge(P::now_ns());
+            let now = P::now_ns();
+            self.mood_cpu.store(now as u32, Relaxed);
+            self.judge(now, 1);
         }
         self.wake(u32::MAX);
     }
@@ -501,7 +518,7 @@ impl<P: Platform> BWakeful<P> {
         if mood & (ASLEEP | TOGETHER) == 0 && others < processors && self.spin(processors, done) {
             return;
         }
-        self.await_release_slow(processors, done, sleep);
+        self.await_release_slow(others, processors, done, sleep);
     }
 
     /// Everybody else may be running. Where there is a processor for each, the line of `state` goes to each of them once, and the spin is for
@@ -510,6 +527,11 @@ impl<P: Platform> BWakeful<P> {
     fn spin(&self, processors: u32, done: &impl Fn() -> bool) -> bool {
         let parties = self.parties();
         let pauses = if parties <= processors { SPIN_PAUSES / 2 * parties.max(2) } else { SPIN_PAUSES };
+        self.spin_for(pauses, done)
+    }
+
+    #[inline]
+    fn spin_for(&self, pauses: u32, done: &impl Fn() -> bool) -> bool {
         for _ in 0..pauses.min(P::PAUSES) {
             if done() {
                 return true;
@@ -520,10 +542,14 @@ impl<P: Platform> BWakeful<P> {
     }
 
     #[inline(never)]
-    fn await_release_slow(&self, processors: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
+    fn await_release_slow(&self, others: u32, processors: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let mood = self.mood.load(Relaxed);
-        let enough = self.parties() <= processors;
+        let parties = self.parties();
+        let enough = parties <= processors;
         if mood & ASLEEP != 0 {
+            if others + 1 == parties {
+                self.measure(mood);
+            }
             self.gather();
             return sleep();
         }
@@ -536,41 +562,62 @@ impl<P: Platform> BWakeful<P> {
         }
         let began = P::now_ns();
         P::refresh_processors(Some(began));
-        let mut before = began;
+        let mut now = began;
         loop {
             if done() {
                 return;
             }
-            // The look itself may take as long as a switch, where many look at the same line.
-            let asked = if processors > 2 { P::now_ns() } else { before };
-            P::yield_now();
-            let now = P::now_ns();
-            if now - before > LONG_NS {
-                self.judge(now);
-            } else if now - asked > SWITCH_NS && enough {
-                // HINT: if it was something else, somebody sleeps once.
-                self.mood.fetch_or(TOGETHER, Relaxed);
-                self.judge(now);
+            if mood == 0 && self.is_crowded(now, parties) == Some(true) {
+                self.begin(ASLEEP, now);
+                return sleep();
             }
-            before = now;
+            let missing = remaining(self.state.load(Relaxed));
+            if enough && Self::may_persist() {
+                if self.spin_for(PERSIST_PAUSES, done) {
+                    return;
+                }
+            } else if missing < processors as i32 && self.spin(processors, done) {
+                return;
+            }
+            let before = P::now_ns();
+            P::yield_now();
+            now = P::now_ns();
             if done() {
                 return;
             }
-            if now - began > PATIENCE_NS {
-                return match enough
-                    && Self::may_persist()
-                    && (self.judge(now) == Verdict::Unknown || self.mood.load(Relaxed) & TRIAL != 0)
-                {
-                    true => self.persist(done, sleep),
-                    false => sleep(),
-                };
+            let alone = now - before < SWITCH_NS;
+            if now - before > LONG_NS {
+                self.judge(now, parties);
+            } else if enough && !alone {
+                // HINT: if it was something else, somebody sleeps once.
+                self.mood.fetch_or(TOGETHER, Relaxed);
+                self.judge(now, parties);
             }
-            if self.mood.load(Relaxed) & ASLEEP != 0 {
+            let patience = match !enough && alone && missing >= processors as i32 {
+                true => LONELY_NS,
+                false => PATIENCE_NS,
+            };
+            if now - began > patience || self.mood.load(Relaxed) & ASLEEP != 0 {
                 return sleep();
             }
-            if remaining(self.state.load(Relaxed)) < processors as i32 && self.spin(processors, done) {
-                return;
-            }
+        }
+    }
+
+    /// Are there threads of other programs that want our processors? Of ours `awake` run or could.
+    fn is_crowded(&self, now: u64, awake: u32) -> Option<bool> {
+        let crowd = P::crowd(now, awake)?;
+        Some(crowd.others > 0 && crowd.others + self.parties() > crowd.processors)
+    }
+
+    /// Asleep, and the first of the episode: does a round take little work? It tells best, because most often it was last before, and has not been
+    /// woken.
+    fn measure(&self, mood: u32) {
+        let took = (P::now_ns() as u32).wrapping_sub(self.mood_cpu.load(Relaxed));
+        let short = (mood / SHORT) & MOST_SHORT;
+        let next = if took < SHORT_NS { (short + 2).min(MOST_SHORT) } else { short.saturating_sub(1) };
+        if next != short {
+            // HINT: who changes it meanwhile is more important.
+            let _ = self.mood.compare_exchange(mood, mood - short * SHORT + next * SHORT, Relaxed, Relaxed);
         }
     }
 
@@ -591,13 +638,9 @@ impl<P: Platform> BWakeful<P> {
                 // Where we are now, or the other would leave as well.
                 self.meets_another();
             }
-            if moved || self.mood.load(Relaxed) & TOGETHER == 0 {
-                for _ in 0..PERSIST_PAUSES.min(P::PAUSES) {
-                    if done() {
-                        return;
-                    }
-                    P::pause();
-                }
+            let together = self.mood.load(Relaxed) & TOGETHER != 0;
+            if (moved || !together) && self.spin_for(PERSIST_PAUSES, done) {
+                return;
             }
             let before = P::now_ns();
             P::yield_now();
@@ -610,7 +653,7 @@ impl<P: Platform> BWakeful<P> {
             if done() {
                 return;
             }
-            self.judge(now);
+            self.judge(now, self.parties());
             if self.mood.load(Relaxed) & ASLEEP != 0 || now - began > MOST_PATIENCE_NS {
                 return sleep();
             }
@@ -623,7 +666,7 @@ impl<P: Platform> BWakeful<P> {
     /// other, threads sleep that need not.
     #[cold]
     #[inline(never)]
-    fn judge(&self, now: u64) -> Verdict {
+    fn judge(&self, now: u64, awake: u32) -> Verdict {
         P::refresh_processors(Some(now));
         let (mood, since) = (self.mood.load(Relaxed), self.mood_since.load(Relaxed));
         let (mood, together) = (mood & !TOGETHER, mood & TOGETHER);
@@ -638,40 +681,34 @@ impl<P: Platform> BWakeful<P> {
         let processors = P::processors();
         let parties = self.parties();
         let enough = parties <= processors;
-        // Processor time since the last sample, in us.
-        let sample = || {
-            let cpu = (P::cpu_ns() / 1_000) as u32;
-            self.mood_since.store((now_ms as u32) << 16 | episode as u32, Relaxed);
-            cpu.wrapping_sub(self.mood_cpu.swap(cpu, Relaxed))
-        };
-        let begin = |mood: u32| {
-            self.mood.store(mood, Relaxed);
-            sample()
-        };
+        let begin = |mood: u32| self.begin(mood, now);
         let more = |trials: u32, most: u32| (trials + 1).min(most);
         let failure = if asleep < SLOW_RATE { 0 } else { FAILURE };
-        let settle = |used: u32, may_begin: bool| {
-            let near = used < rounds.saturating_mul(parties * NEAR_US);
-            match self.home() {
-                Some(_) if !near || self.home_is_new() && rate < asleep => self.set_home(None, 0),
-                Some(_) => self.set_home(P::running_on(), 0),
-                None if near && may_begin => self.set_home(P::running_on(), NEW),
-                None => {}
-            }
+        let crowded = self.is_crowded(now, awake);
+        let short =
+            field(SHORT, MOST_SHORT) > MOST_SHORT / 2 && elapsed * 1_000 < rounds.saturating_mul(parties * NEAR_US);
+        let settle = |may_begin: bool| match self.home() {
+            Some(_) if !short || self.home_is_new() && rate < asleep => self.set_home(None, 0),
+            Some(_) => self.set_home(P::running_on(), 0),
+            None if short && may_begin => self.set_home(P::running_on(), NEW),
+            None => {}
         };
-        let shared = enough && P::running_on().is_some() && Self::may_persist();
-        if mood & (ASLEEP | TRIAL) != 0 && shared {
-            begin(SHARED);
+        if mood & (ASLEEP | TRIAL) != 0 && crowded == Some(false) {
+            begin(0);
         } else if mood & ASLEEP != 0 {
             let look = if failures == 0 { REST_MS } else { LOOK_MS };
             if elapsed >= look {
                 let looks = field(LOOK, MOST_LOOKS) + 1;
-                let trials = (failures * FAILURE) | (successes * SUCCESS);
+                let kept = (failures * FAILURE) | (successes * SUCCESS) | (mood & (MOST_SHORT * SHORT));
                 let rest_is_over = looks * look >= REST_MS << (2 * failures);
-                let used = begin((rate * RATE) | trials | if rest_is_over { TRIAL } else { ASLEEP | (looks * LOOK) });
+                let next = match rest_is_over && (short || crowded.is_none()) {
+                    true => TRIAL,
+                    false => ASLEEP | (looks.min(MOST_LOOKS) * LOOK),
+                };
+                begin((rate * RATE) | kept | next);
                 if !enough {
                     // What was left would be left again: not soon.
-                    settle(used, rest_is_over && (failures == 0 || failures == MOST_FAILURES));
+                    settle(rest_is_over && (failures == 0 || failures == MOST_FAILURES));
                 }
             }
         } else if mood & TRIAL != 0 {
@@ -695,23 +732,29 @@ impl<P: Platform> BWakeful<P> {
             if elapsed < least {
                 return Verdict::Unknown;
             }
-            let used = sample();
+            let used = self.sample(now);
             // COST: less than 7/8 of what the processors have is less than all of it.
-            let foreign = (used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8;
-            self.mood.store(
-                match foreign {
-                    false => 0,
-                    true if shared => SHARED,
-                    true if enough => TRIAL | (LEAST_RATE * RATE) | (successes * SUCCESS),
-                    true => ASLEEP | (successes * SUCCESS),
-                },
-                Relaxed,
-            );
+            let foreign = crowded.unwrap_or((used as u64) < elapsed as u64 * 1_000 * processors as u64 * 7 / 8);
+            self.mood.store(if foreign { ASLEEP | (successes * SUCCESS) } else { 0 }, Relaxed);
             if foreign && !enough {
                 self.set_home(None, 0);
             }
         }
         Verdict::Known
+    }
+
+    /// A phase begins.
+    fn begin(&self, mood: u32, now: u64) {
+        self.mood.store(mood, Relaxed);
+        self.sample(now);
+    }
+
+    /// Processor time since the last sample, in us.
+    fn sample(&self, now: u64) -> u32 {
+        let cpu = (P::cpu_ns() / 1_000) as u32;
+        let episode = episode(self.state.load(Relaxed));
+        self.mood_since.store(((now / 1_000_000) as u32) << 16 | episode as u32, Relaxed);
+        cpu.wrapping_sub(self.mood_cpu.swap(cpu, Relaxed))
     }
 
     #[cold]

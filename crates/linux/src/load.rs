@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How many threads, of all programs, compete for the processors?
+//!
+//! The fourth field of `/proc/loadavg` counts the threads of the whole machine that run or could run at this moment; it is no average. That
+//! tells about the processors of this program only if it may use all of them. In a container the file tells of the host, or
+//! (lxcfs) of the container, or is not there. It is opened anew for each look, because this program may close what it did not open.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use platform::Crowd;
+
+use crate::{futex, processors};
+
+/// Processors of the machine that are online, as of the last look; above them, how often our own had changed then. 0 before the first look.
+static MACHINE: AtomicU32 = AtomicU32::new(0);
+const COUNT: u32 = (1 << 16) - 1;
+
+/// The last look, see [`Look`].
+static LAST: AtomicU64 = AtomicU64::new(0);
+/// COST: the binary logarithm of the ns from one look to the next, at least.
+const LOOK_SHIFT: u32 = 20;
+/// COST: looks so many milliseconds apart have nothing to do with each other.
+const APART: u32 = 16;
+
+/// What was seen, in 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Look {
+    /// In which millisecond or so.
+    tick: u32,
+    /// How many others there were, at most 255, ...
+    others: u8,
+    /// ... and at the look before, if that was not long ago, else the same.
+    before: u8,
+    /// 0 if it could not tell.
+    processors: u16,
+}
+
+impl Look {
+    fn from(word: u64) -> Self {
+        Self {
+            tick: word as u32,
+            others: (word >> 32) as u8,
+            before: (word >> 40) as u8,
+            processors: (word >> 48) as u16,
+        }
+    }
+
+    fn word(self) -> u64 {
+        (self.processors as u64) << 48 | (self.before as u64) << 40 | (self.others as u64) << 32 | self.tick as u64
+    }
+
+    /// The next one. Others that are here for less than a millisecond, as the kernel's own threads are, come and go between two.
+    fn next(self, tick: u32, others: u32, processors: u32) -> Self {
+        let others = others.min(u8::MAX as u32) as u8;
+        let recent = self.processors > 0 && tick.wrapping_sub(self.tick) <= APART;
+        Self { tick, others, before: if recent { self.others } else { others }, processors: processors as u16 }
+    }
+
+    fn crowd(self) -> Option<Crowd> {
+        let crowd = Crowd { others: self.others.min(self.before) as u32, processors: self.processors as u32 };
+        (crowd.processors > 0).then_some(crowd)
+    }
+}
+
+/// See [`platform::Platform::crowd`]. About 5 us a millisecond.
+pub fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
+    let (last, tick) = (Look::from(LAST.load(Relaxed)), (now_ns >> LOOK_SHIFT) as u32);
+    if last.tick == tick { last.crowd() } else { look(last, tick, awake) }
+}
+
+#[cold]
+#[inline(never)]
+fn look(last: Look, tick: u32, awake: u32) -> Option<Crowd> {
+    let (others, processors) = match runnable() {
+        Some((runnable, processors)) => (runnable.saturating_sub(awake), processors),
+        None => (0, 0),
+    };
+    // HINT: of two who look at the same time one is forgotten.
+    let now = last.next(tick, others, processors);
+    LAST.store(now.word(), Relaxed);
+    now.crowd()
+}
+
+/// Threads that can run, of all programs, and processors that they have, if those are the same as ours.
+fn runnable() -> Option<(u32, u32)> {
+    let _errno = futex::Errno::save();
+    if !processors::standard_descriptors_are_open() {
+        return None;
+    }
+    let processors = machine()?;
+    if processors::affinity() < processors {
+        return None;
+    }
+    Some((first_line(c"/proc/loadavg", running)?, processors))
+}
+
+/// Processors of the machine, looked at again when ours have changed.
+fn machine() -> Option<u32> {
+    let changes = processors::changes() << 16;
+    let last = MACHINE.load(Relaxed);
+    if last & COUNT > 0 && last & !COUNT == changes {
+        return Some(last & COUNT);
+    }
+    let online = first_line(c"/sys/devices/system/cpu/online", online)?.min(COUNT);
+    MACHINE.store(changes | online, Relaxed);
+    Some(online)
+}
+
+/// What `parse` makes of the file's first line. Small, and no cancellation point.
+fn first_line<T>(file: &CStr, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    let mut buffer = [0u8; 256];
+    // SAFETY: a C string, and a buffer of the size told; the descriptor is ours.
+    let got = unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), flags);
+        if fd < 0 {
+            return None;
+        }
+        let got = libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len());
+        libc::syscall(libc::SYS_close, fd);
+        got
+    };
+    let text = core::str::from_utf8(buffer.get(..usize::try_from(got).ok()?)?).ok()?;
+    // A line that does not fit has no end.
+    parse(text.split_once('\n')?.0)
+}
+
+/// `0.20 0.18 0.12 3/112 14384`: 3.
+fn running(line: &str) -> Option<u32> {
+    line.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// `0-3,8,10-11`: 7.
+fn online(line: &str) -> Option<u32> {
+    line.split(',').try_fold(0u32, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        assert_eq!(running("0.20 0.18 0.12 3/112 14384"), Some(3));
+        assert_eq!(running("0.20 0.18 0.12"), None);
+        assert_eq!(running(""), None);
+        assert_eq!(running("0.20 0.18 0.12 x/112 14384"), None);
+        assert_eq!(online("0"), Some(1));
+        assert_eq!(online("0-3,8,10-11"), Some(7));
+        assert_eq!(online(""), None);
+        assert_eq!(online("3-1"), None);
+        assert_eq!(online("0-4294967295"), None);
+        assert_eq!(first_line(c"/nonesuch", |_| Some(())), None);
+        assert_eq!(first_line(c"/proc/self/cmdline", |_| Some(())), None, "it has no line");
+    }
+
+    #[test]
+    fn looks() {
+        let first = Look::from(0).next(1_000, 3, 2);
+        assert_eq!(Look::from(first.word()), first);
+        assert_eq!(first.crowd(), Some(Crowd { others: 3, processors: 2 }), "the first look is believed");
+        let gone = first.next(1_001, 0, 2);
+        assert_eq!(gone.crowd(), Some(Crowd { others: 0, processors: 2 }));
+        let brief = gone.next(1_002, 4, 2);
+        assert_eq!(brief.crowd(), Some(Crowd { others: 0, processors: 2 }), "one look may be at what is brief");
+        assert_eq!(brief.next(1_003, 5, 2).crowd(), Some(Crowd { others: 4, processors: 2 }));
+        assert_eq!(gone.next(2_000, 4, 2).crowd(), Some(Crowd { others: 4, processors: 2 }), "long after");
+        assert_eq!(gone.next(1_002, 0, 0).crowd(), None);
+        assert_eq!(gone.next(1_002, 1_000, 2).others, 255);
+    }
+
+    /// Whoever asks runs; so does whoever else burns a processor.
+    #[test]
+    fn who_runs_is_counted() {
+        assert!(machine().unwrap() >= processors::available());
+        let first = running_now();
+        assert!(first >= 1);
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(|| while !stop.load(Relaxed) {});
+            }
+            // Others end meanwhile, or begin; 64 do not.
+            let seen = (0..10_000).any(|_| {
+                std::thread::yield_now();
+                running_now() >= 65
+            });
+            stop.store(true, Relaxed);
+            assert!(seen);
+        });
+    }
+
+    fn running_now() -> u32 {
+        first_line(c"/proc/loadavg", running).expect("/proc is mounted")
+    }
+}
