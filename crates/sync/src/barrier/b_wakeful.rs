@@ -571,34 +571,36 @@ impl<P: Platform> BWakeful<P> {
                 self.begin(ASLEEP, now);
                 return sleep();
             }
-            let missing = remaining(self.state.load(Relaxed));
-            if enough && Self::may_persist() {
-                if self.spin_for(PERSIST_PAUSES, done) {
-                    return;
-                }
-            } else if missing < processors as i32 && self.spin(processors, done) {
-                return;
-            }
             let before = P::now_ns();
             P::yield_now();
             now = P::now_ns();
-            if done() {
-                return;
-            }
             let alone = now - before < SWITCH_NS;
             if now - before > LONG_NS {
                 self.judge(now, parties);
             } else if enough && !alone {
+                // Before the look whether it is over: most often the other has ended it in that time.
                 // HINT: if it was something else, somebody sleeps once.
                 self.mood.fetch_or(TOGETHER, Relaxed);
                 self.judge(now, parties);
             }
+            if done() {
+                return;
+            }
+            let missing = remaining(self.state.load(Relaxed));
             let patience = match !enough && alone && missing >= processors as i32 {
                 true => LONELY_NS,
                 false => PATIENCE_NS,
             };
             if now - began > patience || self.mood.load(Relaxed) & ASLEEP != 0 {
                 return sleep();
+            }
+            // Long only where nobody took the yield: else one of ours may wait for this processor.
+            if enough && alone && Self::may_persist() {
+                if self.spin_for(PERSIST_PAUSES, done) {
+                    return;
+                }
+            } else if missing < processors as i32 && self.spin(processors, done) {
+                return;
             }
         }
     }
