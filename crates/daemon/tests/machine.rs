@@ -36,10 +36,12 @@ fn a_socket_that_systemd_passes_is_taken() {
         let server = place.command();
         command.arg(server.get_program()).args(server.get_args()).stdin(Stdio::null());
         let fd = listener.as_raw_fd();
-        // SAFETY: dup2 is async-signal-safe.
+        // SAFETY: both are async-signal-safe. The second is for a listener that is descriptor 3 already.
         unsafe {
-            command
-                .pre_exec(move || if libc::dup2(fd, 3) == 3 { Ok(()) } else { Err(std::io::Error::last_os_error()) });
+            command.pre_exec(move || match libc::dup2(fd, 3) == 3 && libc::fcntl(3, libc::F_SETFD, 0) == 0 {
+                true => Ok(()),
+                false => Err(std::io::Error::last_os_error()),
+            });
         }
         command
     };
