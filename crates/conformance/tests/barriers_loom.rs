@@ -108,7 +108,7 @@ fn b_wakeful_asleep_beside_another() {
 /// The last of an episode, who carried others, finds those of the next in its leaf (L2), and then moves to another leaf.
 #[test]
 fn b_wakeful_leaf_of_the_next_episode() {
-    one("b-wakeful, leaf", Hints::Mixed, 1, 20_000, || barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2));
+    one("b-wakeful, leaf", Hints::Mixed, 2, 40_000, || barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2));
 }
 
 #[test]

@@ -257,7 +257,8 @@ fn b_wakeful_beside_foreign_load() {
         let episode = || {
             let others = barrier.clone();
             ARRIVE.set(Some(Box::new(move || (1..parties).for_each(|_| others.arrive_only()))));
-            (YIELDS.set(0), SLEEPS.set(0));
+            YIELDS.set(0);
+            SLEEPS.set(0);
             assert!(!barrier.wait());
             (YIELDS.get(), SLEEPS.get())
         };

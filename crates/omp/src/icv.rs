@@ -128,6 +128,7 @@ pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| {
         let settings = Settings::read();
         settings.display_if_asked();
+        crate::tool::complain();
         settings
     })
 }

@@ -31,6 +31,7 @@ pub mod routines;
 pub mod tasks;
 pub mod team;
 pub mod thread;
+mod tool;
 mod wait;
 
 /// By this symbol the `wakeful` command knows the library.
