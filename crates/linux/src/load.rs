@@ -183,7 +183,11 @@ mod tests {
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..64 {
-                scope.spawn(|| while !stop.load(Relaxed) {});
+                scope.spawn(|| {
+                    while !stop.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             // Others end meanwhile, or begin; 64 do not.
             let seen = (0..10_000).any(|_| {
