@@ -5,7 +5,7 @@
 //! `/proc/self/cgroup` names our group, `/proc/self/mountinfo` says where the groups are mounted. All is read by system calls into
 //! a [`Room`] that the caller provides: nothing is allocated, and little stack is used.
 //!
-//! The kernel hands a quota out by periods, usually of 100 ms. Who has used it up does not run until the period ends: the group
+//! The kernel hands a quota out by periods, usually of 100 ms. A group that has used it up does not run until the period ends: the group
 //! is *throttled*. `cpu.stat` counts the periods in which that happened.
 
 use core::ffi::CStr;

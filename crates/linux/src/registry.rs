@@ -948,7 +948,7 @@ mod at_exit {
     /// 1 + the key, 0 if it is not made yet, or [`GONE`]; and above that how many threads are in [`arm`].
     static KEY: AtomicU32 = AtomicU32::new(0);
 
-    /// There is no key to be had without allocation, or the program has it.
+    /// The C library offers no key without allocation, or the program has it.
     const GONE: u32 = 0xff;
     const ARMING: u32 = 0x100;
 

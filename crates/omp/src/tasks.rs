@@ -1026,7 +1026,7 @@ pub fn are_cancelled(thread: &Thread) -> bool {
 pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: &[Dependence]) -> bool {
     let team = thread.team();
     let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size() && settings().throttles;
-    // Who is alone does not wait for a predecessor: it may have an event, which the current task fulfils
+    // A lone thread does not wait for a predecessor: it may have an event, which the current task fulfils
     // later.
     let alone = team.size() == 1 && !has_event;
     thread.task().is_final() || many || alone && !thread.task().would_wait(dependences)

@@ -164,7 +164,7 @@ fn displays() {
     fs::remove_file(program).unwrap();
 }
 
-/// A stack that is not to be had is done without, which is said once. libgomp ends the program.
+/// If a stack cannot be had, the team does without that thread and says so once. libgomp ends the program.
 #[test]
 fn stack() {
     let program = GCC.compile("parallel.c", &[]);
