@@ -39,8 +39,9 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn wakes(count: u32) -> u32 {
         count
     }
-    /// What the machine tells of its crowd instead of this. A lie: others where there are none, and none where there are.
-    fn crowd(crowd: Option<Crowd>) -> Option<Crowd> {
+    /// What the machine tells of its crowd instead of this, to one who says that so many of ours are awake. A lie: others where there are none, and
+    /// none where there are.
+    fn crowd(_awake: u32, crowd: Option<Crowd>) -> Option<Crowd> {
         match Self::lies() {
             true => crowd.map(|it| Crowd { others: if it.others == 0 { it.processors } else { 0 }, ..it }),
             false => crowd,
@@ -377,7 +378,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::cpu_ns()
     }
     fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
-        W::crowd(P::crowd(now_ns, awake))
+        W::crowd(awake, P::crowd(now_ns, awake))
     }
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
         W::sleeps();

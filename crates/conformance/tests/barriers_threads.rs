@@ -231,7 +231,7 @@ fn b_wakeful_beside_foreign_load() {
         fn processors(_: u32) -> u32 {
             2
         }
-        fn crowd(_: Option<Crowd>) -> Option<Crowd> {
+        fn crowd(_: u32, _: Option<Crowd>) -> Option<Crowd> {
             Some(Crowd { others: OTHERS.load(Relaxed), processors: 2 })
         }
         fn yields() {
@@ -269,5 +269,55 @@ fn b_wakeful_beside_foreign_load() {
         // The last of this one finds that the load has gone.
         assert_eq!(episode(), (0, 1), "{parties} parties");
         assert_eq!(episode(), (1, 0), "{parties} parties");
+    }
+}
+
+/// A barrier that is made beside foreign load knows of it, though its parties are not there yet: one that looked while it waits would take the
+/// foreign threads for them.
+#[test]
+fn b_wakeful_made_before_its_parties() {
+    static RUNNABLE: AtomicU32 = AtomicU32::new(1);
+    thread_local! {
+        static YIELDS: Cell<u32> = const { Cell::new(0) };
+        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Load;
+    impl Twist for Load {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn crowd(awake: u32, _: Option<Crowd>) -> Option<Crowd> {
+            Some(Crowd { others: RUNNABLE.load(Relaxed).saturating_sub(awake), processors: 2 })
+        }
+        fn yields() {
+            YIELDS.set(YIELDS.get() + 1);
+            arrive();
+        }
+        fn sleeps() {
+            arrive();
+        }
+    }
+
+    fn arrive() {
+        if let Some(arrive) = ARRIVE.take() {
+            arrive();
+        }
+    }
+
+    for (foreign, yields) in [(0, 1), (2, 0)] {
+        RUNNABLE.store(1 + foreign, Relaxed);
+        let barrier = Arc::new(BWakefulDrained::<Twisted<Linux, Load>>::new(3));
+        let others = barrier.clone();
+        ARRIVE.set(Some(Box::new(move || {
+            for _ in 0..2 {
+                let other = others.clone();
+                std::thread::spawn(move || other.wait());
+            }
+        })));
+        YIELDS.set(0);
+        barrier.wait();
+        assert_eq!(YIELDS.get().min(1), yields, "beside {foreign}");
     }
 }
