@@ -201,8 +201,9 @@ const SPIN_PAUSES: u32 = 50;
 /// COST: who was away so long after yielding suspects that others have his processor. 64 threads of one processor yield to each other in
 /// that time; a slice of Linux's scheduler takes 3 ms.
 const LONG_NS: u64 = 200_000;
-/// COST: a yield that takes longer has let somebody else run: 300 ns are the system call alone.
-const SWITCH_NS: u64 = 800;
+/// COST: a yield that takes longer has let somebody else run. 300 to 550 ns are the system call alone (800 in one of 100); two
+/// switches take 2,000 to 2,800.
+const SWITCH_NS: u64 = 1_300;
 /// COST: who has waited so long sleeps: waking an idle processor takes 50 us.
 const PATIENCE_NS: u64 = 1_000_000;
 /// The same with a processor for each, where others seem to use them too: two slices.
