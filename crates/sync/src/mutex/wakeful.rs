@@ -71,6 +71,8 @@
 //!     pauses between attempts; in line it looks at its STATE (AWAKE) LINE_LOOKS times before it sleeps; as the standby it takes what it finds free without W3, unless it has just lost the
 //!     lock to the thread that had it before, and stays awake until it has demanded the lock for TURN_NS, whatever the holder does, unless the lock is hot.
 //! P1. Meanwhile it looks whether the oldest in line, whom it will promote, is preempted: then it takes that one out (PASSED), which goes to Q1 again when it runs, and looks at the next, but not at the last; not after W6, when a relay may look for it.
+//! P2. A standby whose look of W3 finds the lock free throughout takes the oldest out of the line (PASSED), one for each processor, but not the last: the
+//!     line moves by a wake-up a turn, and is not worth that where nobody holds the lock. They come back as arrivals, without W3.
 //! N1. With `N`: wish before A1 to A3, withdraw when that fails and between R1 and R2, repay after R2, as `tas-b-np` does. In W8 the standby wishes, too, and makes the wish for the one that it will promote; one that is warned gives up (G2),
 //!     repays, and goes to Q1.
 //! Queue. Q1. In one compare-and-swap take the role, if it is free, or push oneself (OLDER = the old NEWEST).
@@ -84,8 +86,8 @@
 //! # Memory order
 //!
 //! R1 release -> A1, A2, A3 acquire publishes the protected data; all other changes of the word are read-modify-writes, which
-//! continue the release sequence. Q1 release -> acquire load in Q2 (unlink), W6 and Q3 publishes OLDER, NEWER and OLDEST. Q3 and P1 release -> Q2 acquire
-//! (STATE) publishes what the former role wrote in the blocks, and lets one that was passed use its own anew; where the role passes by RELAY, A3 or G2 release -> Q4 acquire does. Hints are relaxed.
+//! continue the release sequence. Q1 release -> acquire load in Q2 (unlink), W6 and Q3 publishes OLDER, NEWER and OLDEST. Q3, P1 and P2 release -> Q2 acquire
+//! (STATE) publishes what the former role wrote in the blocks, and lets one that was passed (P1, P2) use its own anew; where the role passes by RELAY, A3 or G2 release -> Q4 acquire does. Hints are relaxed.
 //!
 //! # Under the scheduler
 //!
@@ -104,7 +106,7 @@
 //! Sleepers are served oldest first, one a turn. A turn is TURN_NS, or twice that beside a holder that does not run, and what the kernel adds until it runs the
 //! standby, up to a tick if it queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS (but
 //! `try_lock` at any time). So a waiter in line waits for as many turns as threads came before it, as long as the kernel runs each standby within the grace at some time:
-//! starvation-free under that, not FIFO. In W8 who is passed begins anew. Threads without an id have eight places in line together, which they
+//! starvation-free under that, not FIFO. Who is passed begins anew, in W8 or beside a free lock. Threads without an id have eight places in line together, which they
 //! take in turns. Waiters with a deadline have no place in line; after TURN_NS they take a free lock without W3, and leave the
 //! grace of W7 once, at the first demand that they meet. 4 bytes.
 //!
@@ -562,6 +564,11 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     locked += 1;
                 }
             }
+            if locked == 0 && waiter.standby && !waiter.awake {
+                waiter.next = self.thin(waiter.next);
+                // Once: those of W8 come back to the line, and our next attempt fails when they do.
+                waiter.wary = false;
+            }
             waiter.share = locked == 1 && (waiter.awake || try_share::<P>(waiter.me));
             if locked > 0 && !waiter.share {
                 waiter.hot = true;
@@ -712,7 +719,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         if word & STANDBY != 0 {
             if self.sleep_in_line(me) == PASSED {
                 wait::unshield::<N, P>(waiter.me);
-                // HINT: that it was preempted; if that is not so and stays so, it would be passed each time.
+                waiter.wary = waiter.awake;
+                waiter.hot = false;
+                // HINT: that it was preempted (P1); if that is not so and stays so, it would be passed each time.
                 P::register_lazily();
                 return P::word(me, STATE).store(IDLE, Relaxed);
             }
@@ -870,7 +879,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     /// Ends a sleeper's wait.
     fn tell(&self, thread: ThreadId, news: u32) {
         let state = P::word(thread, STATE);
-        // Q3, P1. ORDER: Release, pairs with Q2.
+        // Q3, P1, P2. ORDER: Release, pairs with Q2.
         if state.swap(news, Release) == ASLEEP {
             P::wake(state, 1);
         }
@@ -878,10 +887,25 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     /// P1. Takes those of the oldest who are preempted out of the line. Returns the oldest that is left.
     fn pass(&self, next: ThreadId) -> ThreadId {
-        let mut oldest = self.head(next);
-        for _ in 0..PASSES {
-            // HINT: wrong either way, somebody loses his place, or the lock its standby, for a slice.
-            if oldest == ThreadId::NONE || P::run_state(oldest) != RunState::Preempted {
+        // HINT: wrong either way, somebody loses his place, or the lock its standby, for a slice.
+        let preempted = |thread| P::run_state(thread) == RunState::Preempted;
+        let oldest = self.pass_while(self.head(next), PASSES, preempted);
+        if N::WISHES && oldest != ThreadId::NONE && P::wish(oldest) == Wish::Preemptable {
+            // N1.
+            P::change_wish(oldest, Wish::Preemptable, Wish::UnpreemptableOther);
+        }
+        oldest
+    }
+
+    /// P2. Returns the oldest that is left.
+    fn thin(&self, next: ThreadId) -> ThreadId {
+        self.pass_while(self.head(next), P::processors(), |_| true)
+    }
+
+    /// Takes the oldest out of the line, so many at most, but not the last. Returns the oldest that is left.
+    fn pass_while(&self, mut oldest: ThreadId, most: u32, goes: impl Fn(ThreadId) -> bool) -> ThreadId {
+        for _ in 0..most {
+            if oldest == ThreadId::NONE || !goes(oldest) {
                 break;
             }
             match self.unlink(oldest, false) {
@@ -891,10 +915,6 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     oldest = second;
                 }
             }
-        }
-        if N::WISHES && oldest != ThreadId::NONE && P::wish(oldest) == Wish::Preemptable {
-            // N1.
-            P::change_wish(oldest, Wish::Preemptable, Wish::UnpreemptableOther);
         }
         oldest
     }
