@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable};
 use object::{Endianness, ReadRef, elf};
 
 use crate::mapped::Mapped;
@@ -166,11 +166,13 @@ fn privileges(path: &Path) -> io::Result<Option<&'static str>> {
 
 /// What a program, or one of its libraries, asks of `natives` and `instead` cannot do: the file and the name.
 pub fn lacks(image: &Path, libraries: &[PathBuf], natives: &[PathBuf], instead: &Symbols) -> Option<String> {
-    let there = natives.iter().filter_map(|path| symbols(path).ok()?).flat_map(|found| found.defined);
-    let lacking: HashSet<_> = there.filter(|name| !instead.defined.contains(name)).chain(instead.absent()).collect();
+    let natives: Vec<_> = natives.iter().filter_map(|path| symbols(path).ok()?).collect();
+    let ours = instead.names(false);
+    let there = natives.iter().flat_map(|native| native.names(false));
+    let lacking: HashSet<_> = there.filter(|name| !ours.contains(name)).chain(instead.absent()).collect();
     libraries.iter().map(PathBuf::as_path).chain([image]).find_map(|path| {
-        let wanted = symbols(path).ok()??.wanted;
-        let name = wanted.iter().find(|&name| lacking.contains(name))?;
+        let found = symbols(path).ok()??;
+        let name = found.names(true).into_iter().find(|name| lacking.contains(name))?;
         Some(format!("{}: {}", path.display(), String::from_utf8_lossy(name)))
     })
 }
@@ -253,34 +255,70 @@ fn parse<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) 
 /// Why it cannot be preloaded.
 pub fn library(path: &Path) -> anyhow::Result<Symbols> {
     let found = symbols(path).context("it cannot be read")?;
-    let Some(found) = found.filter(|found| found.is_shared) else { bail!("it is not a shared library") };
+    let Some(found) = found else { bail!("it is not a shared library") };
     if !is_ours(found.machine, found.is_64) {
         bail!("{}", Obstacle::Architecture);
+    }
+    if !found.is_shared() {
+        bail!("it is not a shared library");
     }
     Ok(found)
 }
 
-/// The dynamic symbols of a file.
+/// The dynamic symbols of a file, looked for when they are asked for: of a library with a thousand, `run` wants one.
 pub struct Symbols {
+    data: Mapped,
     machine: u16,
     is_64: bool,
-    is_shared: bool,
-    defined: HashSet<Vec<u8>>,
-    /// Those without which it cannot do.
-    wanted: HashSet<Vec<u8>>,
-    /// What [`ABSENT_SYMBOL`] says.
-    absent: Vec<u8>,
 }
 
+/// Header of the files that this program's processor runs. Symbols of others nobody wants.
+#[cfg(target_pointer_width = "64")]
+type OurHeader = elf::FileHeader64<Endianness>;
+#[cfg(target_pointer_width = "32")]
+type OurHeader = elf::FileHeader32<Endianness>;
+type Table<'a> = SymbolTable<'a, OurHeader>;
+type Symbol = <OurHeader as FileHeader>::Sym;
+
 impl Symbols {
-    /// Does it export this one?
-    pub fn has(&self, symbol: &[u8]) -> bool {
-        self.defined.contains(symbol)
+    fn table(&self) -> Option<(&OurHeader, Endianness, Table<'_>)> {
+        let data = &*self.data;
+        let header = OurHeader::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        Some((header, endian, header.sections(endian, data).ok()?.symbols(endian, data, elf::SHT_DYNSYM).ok()?))
     }
 
-    /// The functions of it that only say that it has them not.
-    fn absent(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.absent.split(|&byte| byte == b' ').filter(|name| !name.is_empty()).map(<[u8]>::to_vec)
+    fn is_shared(&self) -> bool {
+        self.table().is_some_and(|(header, endian, table)| header.e_type(endian) == elf::ET_DYN && !table.is_empty())
+    }
+
+    /// The names that it defines, or those without which it cannot do.
+    fn names(&self, undefined: bool) -> HashSet<&[u8]> {
+        let Some((_, endian, table)) = self.table() else { return HashSet::new() };
+        let those = table.iter().filter(|it| it.is_undefined(endian) == undefined && !(undefined && it.is_weak()));
+        those.filter_map(|it| table.symbol_name(endian, it).ok()).collect()
+    }
+
+    fn find(&self, name: &[u8]) -> Option<(&OurHeader, Endianness, &Symbol)> {
+        let (header, endian, table) = self.table()?;
+        let is_it = |it: &&Symbol| !it.is_undefined(endian) && table.symbol_name(endian, it) == Ok(name);
+        table.iter().find(is_it).map(|it| (header, endian, it))
+    }
+
+    /// Does it export this one?
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// The functions of it that only say that it has them not: what [`ABSENT_SYMBOL`] says.
+    fn absent(&self) -> impl Iterator<Item = &[u8]> {
+        let words = self.find(ABSENT_SYMBOL).and_then(|(header, endian, it)| {
+            let data = &*self.data;
+            let segments = header.program_headers(endian, data).ok()?;
+            let (at, size) = (it.st_value(endian).into(), it.st_size(endian).into());
+            segments.iter().find_map(|segment| segment.data_range(endian, data, at, size).ok()?)
+        });
+        words.unwrap_or_default().split(|&byte| byte == b' ').filter(|name| !name.is_empty())
     }
 }
 
@@ -290,37 +328,19 @@ const ABSENT_SYMBOL: &[u8] = b"WAKEFUL_OMP_ABSENT";
 /// `None`: not an ELF file.
 fn symbols(path: &Path) -> io::Result<Option<Symbols>> {
     let data = Mapped::open(path)?;
-    let data = &*data;
-    Ok(match object::FileKind::parse(data) {
-        Ok(object::FileKind::Elf64) => parse_symbols::<elf::FileHeader64<Endianness>, _>(data),
-        Ok(object::FileKind::Elf32) => parse_symbols::<elf::FileHeader32<Endianness>, _>(data),
+    Ok(match object::FileKind::parse(&*data) {
+        Ok(object::FileKind::Elf64) => machine::<elf::FileHeader64<Endianness>>(&data),
+        Ok(object::FileKind::Elf32) => machine::<elf::FileHeader32<Endianness>>(&data),
         _ => None,
-    })
+    }
+    .map(|(machine, is_64)| Symbols { data, machine, is_64 }))
 }
 
-fn parse_symbols<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) -> Option<Symbols> {
+fn machine<H: FileHeader<Endian = Endianness>>(data: &[u8]) -> Option<(u16, bool)> {
     let header = H::parse(data).ok()?;
     let endian = header.endian().ok()?;
-    let sections = header.sections(endian, data).ok()?;
-    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
-    let names = |undefined: bool| {
-        let those =
-            symbols.iter().filter(move |it| it.is_undefined(endian) == undefined && !(undefined && it.is_weak()));
-        those.filter_map(|it| symbols.symbol_name(endian, it).ok().map(<[u8]>::to_vec)).collect()
-    };
-    let absent = symbols.iter().find(|it| symbols.symbol_name(endian, it) == Ok(ABSENT_SYMBOL)).and_then(|it| {
-        let segments = header.program_headers(endian, data).ok()?;
-        let (at, size) = (it.st_value(endian).into(), it.st_size(endian).into());
-        segments.iter().find_map(|segment| segment.data_range(endian, data, at, size).ok()?).map(<[u8]>::to_vec)
-    });
-    Some(Symbols {
-        machine: header.e_machine(endian).0,
-        is_64: header.is_type_64(),
-        is_shared: header.e_type(endian) == elf::ET_DYN && !symbols.is_empty(),
-        defined: names(false),
-        wanted: names(true),
-        absent: absent.unwrap_or_default(),
-    })
+    header.sections(endian, data).ok()?;
+    Some((header.e_machine(endian).0, header.is_type_64()))
 }
 
 #[cfg(test)]
