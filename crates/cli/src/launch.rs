@@ -252,7 +252,7 @@ impl Launch {
         view.as_deref().map(check_view).transpose()?;
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
-        let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None, go: false });
+        let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None });
         let library = library::find()?;
         let helped = program.obstacle.is_none();
         let openmp = (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image));

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use ::bench::contender::VIEW_SYMBOL;
 use anyhow::{Context, Result, bail};
 
-use crate::closure::{self, Library};
-use crate::program::{self, Symbols};
+use crate::closure::{self, Object};
+use crate::program::{self, Library};
 
 /// File name of the interposer.
 pub const NAME: &str = "libwakeful_preload.so";
@@ -84,23 +84,24 @@ fn runtime(name: &str) -> Option<&'static str> {
 
 /// What our runtime can do for a program.
 pub fn openmp(interposer: &Path, image: &Path) -> OpenMp {
-    let (natives, others): (Vec<Library>, Vec<Library>) =
-        closure::libraries(image).into_iter().partition(|(name, _)| runtime(name).is_some());
+    let (natives, others): (Vec<Object>, Vec<Object>) =
+        closure::objects(image).into_iter().partition(|object| runtime(&object.name).is_some());
     let path = interposer.with_file_name(OPENMP_NAME);
-    let fits = |found: Symbols| {
+    let fits = |found: Library| {
         if !found.has(OPENMP_SYMBOL) {
             bail!("{}\nis not wakeful's OpenMP runtime; build it again with `cargo build --release`", path.display());
         }
-        let paths = |list: &[Library]| list.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>();
-        let lacks = (!natives.is_empty()).then(|| program::lacks(image, &paths(&others), &paths(&natives), &found));
-        match lacks.flatten() {
+        // Who needs no runtime asks nothing of it.
+        let askers = others.iter().filter(|object| object.needed.iter().any(|name| runtime(name).is_some()));
+        let natives: Vec<&Path> = natives.iter().map(|object| object.path.as_path()).collect();
+        match program::lacks(askers.map(|object| object.path.as_path()), &natives, &found) {
             Some(lacks) => bail!("wakeful's OpenMP runtime has not all that the program asks for:\n{lacks}"),
             None => Ok(path.clone()),
         }
     };
     let found = program::library(&path);
     let found = found.with_context(|| format!("{}; build it with `cargo build --release`", path.display()));
-    OpenMp { linked: natives.first().and_then(|(name, _)| runtime(name)), path: found.and_then(fits) }
+    OpenMp { linked: natives.first().and_then(|object| runtime(&object.name)), path: found.and_then(fits) }
 }
 
 /// The file is there, but not for us.

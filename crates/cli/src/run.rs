@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use crate::launch::{self, Launch, Taken};
 use crate::partition::{self, Cpus};
-use crate::{probe, sigpipe, streams, throttle};
+use crate::{probe, program, sigpipe, streams, throttle};
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -122,7 +122,7 @@ fn explain(launch: &Launch, scheduled: bool) {
         // The program runs all the same.
         Err(reason) => eprintln!("wakeful: {reason:#}"),
     }
-    if launch.program.go {
+    if program::is_go(&launch.program.image) {
         eprintln!("wakeful: a Go program; its own locks do not use pthread, only C code in it gains");
     }
 }
