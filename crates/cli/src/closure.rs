@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use object::elf;
 
 use crate::elf::{Elf, Mapped};
+use crate::library::runtime;
 
 /// A library, or the program itself.
 pub struct Object {
@@ -21,6 +22,17 @@ pub struct Object {
     pub path: PathBuf,
     /// What it asks for.
     pub needed: Vec<String>,
+    /// Is it the program, or does the program ask for it, itself or by libraries that are not the system's?
+    pub is_near: bool,
+}
+
+/// How far to follow what objects ask for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Not beyond a library in the system's folders. A program has few near objects, and may have hundreds behind.
+    Near,
+    /// To the end.
+    All,
 }
 
 /// The C library and the compiler's, which need nothing but each other. Nearly every program is linked with some.
@@ -39,6 +51,11 @@ const KNOWN: [&str; 9] = [
 /// Where the linker looks when nothing else says so.
 const FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
+/// A library that the system's packages brought: what it asks for, they brought as well.
+fn is_of_system(path: &Path) -> bool {
+    FOLDERS.iter().any(|folder| path.starts_with(folder))
+}
+
 /// What an object asks for, and where it is looked for.
 struct Wants {
     needed: Vec<String>,
@@ -46,8 +63,8 @@ struct Wants {
     runpath: Vec<PathBuf>,
 }
 
-/// The program, and behind it all its libraries but the [`KNOWN`] ones, each once.
-pub fn objects(image: &Path) -> Vec<Object> {
+/// The program, and behind it its libraries but the [`KNOWN`] ones, each once, near ones first.
+pub fn objects(image: &Path, reach: Reach) -> Vec<Object> {
     let near: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH")
         .map(|list| {
             list.as_bytes().split(|byte| b":;".contains(byte)).map(|part| OsStr::from_bytes(part).into()).collect()
@@ -58,8 +75,14 @@ pub fn objects(image: &Path) -> Vec<Object> {
     let mut asked: HashSet<String> = HashSet::new();
     let Some(program) = wants(image, true) else { return found };
     let inherited = program.rpath.clone();
-    let mut queue = VecDeque::from([(String::new(), image.to_path_buf(), program)]);
-    while let Some((name, path, wants)) = queue.pop_front() {
+    found.push(Object { name: String::new(), path: image.into(), needed: program.needed.clone(), is_near: true });
+    let (mut queue, mut far, mut is_near) = (VecDeque::from([program]), VecDeque::new(), true);
+    loop {
+        let next = queue.pop_front().or_else(|| {
+            is_near = false;
+            far.pop_front().filter(|_| reach == Reach::All)
+        });
+        let Some(wants) = next else { return found };
         for name in &wants.needed {
             if KNOWN.contains(&name.as_str()) || asked.contains(name) {
                 continue;
@@ -75,15 +98,16 @@ pub fn objects(image: &Path) -> Vec<Object> {
                     })
                 }),
             };
-            if let Some(place) = place
-                && let Some(wants) = self::wants(&place, false)
+            if let Some(path) = place
+                && let Some(wants) = self::wants(&path, false)
             {
-                queue.push_back((name.clone(), place, wants));
+                let is_followed = !is_of_system(&path) || wants.needed.iter().any(|name| runtime(name).is_some());
+                let needed = wants.needed.clone();
+                if is_near && is_followed { &mut queue } else { &mut far }.push_back(wants);
+                found.push(Object { name: name.clone(), path, needed, is_near });
             }
         }
-        found.push(Object { name, path, needed: wants.needed });
     }
-    found
 }
 
 fn wants(path: &Path, is_program: bool) -> Option<Wants> {
@@ -213,13 +237,24 @@ mod tests {
             .filter_map(|(name, rest)| Some((name.to_string(), PathBuf::from(rest.rsplit_once(" (")?.0))))
             .filter(|(name, _)| !KNOWN.contains(&name.as_str()))
             .collect();
-        let found = objects(image);
+        let found = objects(image, Reach::All);
         assert_eq!((found[0].name.as_str(), found[0].path.as_path()), ("", image));
         let mut ours: Vec<_> = found.into_iter().skip(1).map(|object| (object.name, object.path)).collect();
         theirs.sort();
         ours.sort();
         assert!(!theirs.is_empty(), "{said}");
         assert_eq!(ours, theirs, "{}", image.display());
+    }
+
+    #[test]
+    fn what_the_system_s_libraries_ask_for_is_far() {
+        let image = Path::new("/bin/ls").canonicalize().unwrap();
+        let (near, all) = (objects(&image, Reach::Near), objects(&image, Reach::All));
+        let direct = near[0].needed.iter().filter(|name| !KNOWN.contains(&name.as_str())).count();
+        assert_eq!(near.len(), 1 + direct);
+        assert!(near.len() < all.len() && near.iter().all(|object| object.is_near), "{}", all.len());
+        let those = all.iter().filter(|object| object.is_near).map(|object| &object.path);
+        assert!(those.eq(near.iter().map(|object| &object.path)));
     }
 
     #[test]

@@ -238,7 +238,7 @@ impl Dynamic<'_> {
         };
         let (table, names) = (place(elf::DT_SYMTAB)?, place(elf::DT_STRTAB)?);
         let data = Mapped::of(&self.elf.file).ok()?;
-        Some(Symbols { data, endian: self.elf.endian, index, table, names })
+        Some(Symbols { data, endian: self.elf.endian, index, table, names, is_program: self.elf.linker.is_some() })
     }
 }
 
@@ -257,6 +257,7 @@ pub struct Symbols {
     index: Index,
     table: usize,
     names: usize,
+    is_program: bool,
 }
 
 impl Symbols {
@@ -277,7 +278,9 @@ impl Symbols {
     /// The names without which it cannot do, in the order of its table.
     pub fn wanted(&self) -> impl Iterator<Item = &[u8]> {
         let count = match self.index {
-            Index::Gnu(_) => self.end(),
+            // A program may hash one that it wants, if it compares the function's address.
+            Index::Gnu(_) if self.is_program => self.end(),
+            Index::Gnu(at) => self.gnu(at).map(|(_, first, _)| first),
             Index::Plain(at) => self.word(at + 4),
         };
         let all = (1..count.unwrap_or_default() as usize).map_while(|number| self.symbol(number));

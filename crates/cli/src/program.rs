@@ -171,13 +171,13 @@ fn privileges(path: &Path) -> io::Result<Option<&'static str>> {
 }
 
 /// What one of these files asks of `natives` and `instead` cannot do: the file and the name.
-pub fn lacks<'a>(askers: impl Iterator<Item = &'a Path>, natives: &[&Path], instead: &Library) -> Option<String> {
+pub fn lacks(askers: &[&Path], natives: &[&Path], instead: &Library) -> Option<String> {
     let symbols = |path: &Path| Elf::open(path).ok()??.dynamic()?.symbols();
     let natives: Vec<Symbols> = natives.iter().filter_map(|path| symbols(path)).collect();
     let absent: HashSet<&[u8]> = instead.absent().collect();
     let lacking =
         |name: &&[u8]| absent.contains(name) || natives.iter().any(|native| native.has(name)) && !instead.has(name);
-    askers.filter_map(|path| Some((path, symbols(path)?))).find_map(|(path, found)| {
+    askers.iter().filter_map(|path| Some((path, symbols(path)?))).find_map(|(path, found)| {
         let name = found.wanted().find(lacking)?;
         Some(format!("{}: {}", path.display(), String::from_utf8_lossy(name)))
     })

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use abi::server::PARTITION_VARIABLE;
 use anyhow::Context;
 
+use crate::closure::Reach;
 use crate::launch::{self, Launch, Taken};
 use crate::partition::{self, Cpus};
 use crate::{probe, program, sigpipe, streams, throttle};
@@ -41,7 +42,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let scheduled = args.scheduled;
     #[cfg(not(feature = "bpf"))]
     let scheduled = false;
-    let launch = Launch::prepare(args.launch)?;
+    let launch = Launch::prepare(args.launch, if args.verbose { Reach::All } else { Reach::Near })?;
     #[allow(unused_mut)]
     let mut command = match &launch.program.obstacle {
         Some(obstacle) => {
