@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::closure::Reach;
 use crate::format::{self, Format};
 use crate::launch::{self, Launch, Taken};
 
@@ -52,7 +53,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 
 pub fn main(args: Args) -> Result<ExitCode> {
     launch::check_not_preloaded()?;
-    let launch = Launch::prepare(args.launch)?;
+    let launch = Launch::prepare(args.launch, Reach::All)?;
     if let Some(obstacle) = &launch.program.obstacle {
         bail!("there is nothing to compare, `{}` cannot be helped:\n{obstacle}", launch.name());
     }

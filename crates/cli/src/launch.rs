@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Arg;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
+use crate::closure::Reach;
 use crate::library::{self, OpenMp};
 use crate::program::{self, Program};
 use crate::{probe, suggest};
@@ -242,8 +243,8 @@ pub fn check_view(name: &str) -> Result<()> {
 }
 
 impl Launch {
-    /// Checks everything that can be checked before the program runs.
-    pub fn prepare(args: Target) -> Result<Self> {
+    /// Checks everything that can be checked before the program runs. `reach` is for what [`OpenMp::says`] tells.
+    pub fn prepare(args: Target, reach: Reach) -> Result<Self> {
         let lock = or_environment(args.lock, LOCK_VARIABLE)?;
         let rwlock = or_environment(args.rwlock, RWLOCK_VARIABLE)?;
         let view = or_environment(args.view, VIEW_VARIABLE)?;
@@ -252,10 +253,10 @@ impl Launch {
         view.as_deref().map(check_view).transpose()?;
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
-        let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None, go: false });
+        let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None });
         let library = library::find()?;
         let helped = program.obstacle.is_none();
-        let openmp = (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image));
+        let openmp = (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image, reach));
         match openmp {
             Some(OpenMp { path: Err(reason), .. }) if args.openmp == When::Always => Err(reason),
             openmp => Ok(Self { program, command: args.command, lock, rwlock, view, library, openmp }),

@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ::bench::contender::VIEW_SYMBOL;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
-use crate::closure::{self, Library};
-use crate::program::{self, Symbols};
+use crate::closure::{self, Object, Reach};
+use crate::program;
 
 /// File name of the interposer.
 pub const NAME: &str = "libwakeful_preload.so";
@@ -59,22 +59,33 @@ pub struct OpenMp {
     pub linked: Option<&'static str>,
     /// Ours, or why it is not.
     pub path: Result<PathBuf>,
+    /// What a far library of the program asks for in vain: the file and the name.
+    lacks: Option<String>,
 }
 
 impl OpenMp {
     /// The words of `run -v` and `doctor`. Where the program has no regions, and nothing is there for others, there are none.
     pub fn says(&self) -> Option<String> {
-        match (&self.path, self.linked) {
-            (Ok(path), Some(_)) => Some(format!("OpenMP regions run on {}", path.display())),
-            (Ok(path), None) => Some(format!("OpenMP regions of what it loads or starts run on {}", path.display())),
-            (Err(reason), Some(native)) => Some(format!("OpenMP regions run on {native}: {reason:#}")),
-            (Err(_), None) => None,
-        }
+        let words = match (&self.path, self.linked) {
+            (Ok(path), Some(_)) => format!("OpenMP regions run on {}", path.display()),
+            (Ok(path), None) => format!("OpenMP regions of what it loads or starts run on {}", path.display()),
+            (Err(reason), Some(native)) => format!("OpenMP regions run on {native}: {reason:#}"),
+            (Err(_), None) => return None,
+        };
+        Some(match &self.lacks {
+            Some(lacks) => format!(
+                "{words};\nthat ends the program if it calls what is not there ({NEVER} prevents this):\n{lacks}"
+            ),
+            None => words,
+        })
     }
 }
 
+/// The option that leaves programs on their own runtime.
+const NEVER: &str = "--openmp=never";
+
 /// Which OpenMP runtime a library of this name is, if it is one. Wheels put a hash behind the name: libgomp-a34b3233.so.1.0.0.
-fn runtime(name: &str) -> Option<&'static str> {
+pub fn runtime(name: &str) -> Option<&'static str> {
     let names = [("libgomp", "libgomp"), ("libomp", "libomp"), ("libomp5", "libomp"), ("libiomp5", "libomp")];
     let (_, kind) = names.into_iter().find(|(prefix, _)| {
         name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'))
@@ -82,25 +93,45 @@ fn runtime(name: &str) -> Option<&'static str> {
     Some(kind)
 }
 
-/// What our runtime can do for a program.
-pub fn openmp(interposer: &Path, image: &Path) -> OpenMp {
-    let (natives, others): (Vec<Library>, Vec<Library>) =
-        closure::libraries(image).into_iter().partition(|(name, _)| runtime(name).is_some());
+/// What our runtime can do for a program. Near objects decide; of others, if they are in reach, we only tell.
+pub fn openmp(interposer: &Path, image: &Path, reach: Reach) -> OpenMp {
+    let (natives, others): (Vec<Object>, Vec<Object>) =
+        closure::objects(image, reach).into_iter().partition(|object| runtime(&object.name).is_some());
+    let linked = natives.first().and_then(|object| runtime(&object.name));
     let path = interposer.with_file_name(OPENMP_NAME);
-    let fits = |found: Symbols| {
-        if !found.has(OPENMP_SYMBOL) {
-            bail!("{}\nis not wakeful's OpenMP runtime; build it again with `cargo build --release`", path.display());
-        }
-        let paths = |list: &[Library]| list.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>();
-        let lacks = (!natives.is_empty()).then(|| program::lacks(image, &paths(&others), &paths(&natives), &found));
-        match lacks.flatten() {
-            Some(lacks) => bail!("wakeful's OpenMP runtime has not all that the program asks for:\n{lacks}"),
-            None => Ok(path.clone()),
-        }
-    };
     let found = program::library(&path);
     let found = found.with_context(|| format!("{}; build it with `cargo build --release`", path.display()));
-    OpenMp { linked: natives.first().and_then(|(name, _)| runtime(name)), path: found.and_then(fits) }
+    let found = match found {
+        Ok(found) if found.has(OPENMP_SYMBOL) => found,
+        found => {
+            let reason = found.err().unwrap_or_else(|| {
+                anyhow!(
+                    "{}
+is not wakeful's OpenMP runtime; build it again with `cargo build --release`",
+                    path.display()
+                )
+            });
+            return OpenMp { linked, path: Err(reason), lacks: None };
+        }
+    };
+    let natives: Vec<&Path> = natives.iter().map(|object| object.path.as_path()).collect();
+    let lacks = |near: bool| {
+        // Who needs no runtime asks nothing of it.
+        let needs = |object: &&Object| object.needed.iter().any(|name| runtime(name).is_some());
+        let askers = others.iter().filter(|object| object.is_near == near).filter(needs);
+        let askers: Vec<&Path> = askers.map(|object| object.path.as_path()).collect();
+        if askers.is_empty() { None } else { program::lacks(&askers, &natives, &found) }
+    };
+    match lacks(true) {
+        Some(lacks) => {
+            let reason = anyhow!(
+                "wakeful's OpenMP runtime has not all that the program asks for:
+{lacks}"
+            );
+            OpenMp { linked, path: Err(reason), lacks: None }
+        }
+        None => OpenMp { linked, path: Ok(path), lacks: lacks(false) },
+    }
 }
 
 /// The file is there, but not for us.
@@ -140,5 +171,18 @@ fn beside_us() -> Result<PathBuf> {
              or set {VARIABLE} to its path",
             folder.display()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_far_library_asks_for_in_vain_is_told_with_its_remedy() {
+        let lacks = Some("/usr/lib/libx.so: GOACC_wait".to_string());
+        let says = OpenMp { linked: Some("libgomp"), path: Ok("/ours.so".into()), lacks }.says().unwrap();
+        assert!(says.starts_with("OpenMP regions run on /ours.so;\n"), "{says}");
+        assert!(says.contains("libx.so: GOACC_wait") && says.contains(NEVER), "{says}");
     }
 }

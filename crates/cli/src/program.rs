@@ -4,16 +4,16 @@
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
-use object::{Endianness, ReadRef, elf};
+use object::read::elf::{FileHeader, SectionHeader};
+use object::{Endianness, FileKind, elf};
 
-use crate::mapped::Mapped;
+use crate::elf::{Elf, Mapped, Symbols, head};
 
 /// Why preloading does nothing for a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +59,6 @@ pub struct Program {
     pub image: PathBuf,
     /// Why it cannot be helped.
     pub obstacle: Option<Obstacle>,
-    /// Written in Go, which waits without pthread.
-    pub go: bool,
 }
 
 /// Where execvp(3) would find a program.
@@ -97,36 +95,44 @@ pub fn executable(path: &Path) -> io::Result<()> {
 
 /// COST: the kernel follows at most so many interpreters of interpreters (BINPRM_BUF_SIZE bytes of the line each).
 const INTERPRETERS: usize = 5;
-const LINE: u64 = 256;
+const LINE: usize = 256;
 
 /// Looks at a program's file.
 pub fn inspect(path: &Path) -> io::Result<Program> {
     let mut image = path.to_path_buf();
     for _ in 0..INTERPRETERS {
-        match interpreter(&image)? {
+        let file = File::open(&image)?;
+        let head = head(&file)?;
+        match interpreter(&head[..head.len().min(LINE)]) {
             // exec will fail; whoever reports that wants to know what is missing.
-            Some(next) if !next.exists() => return Ok(Program { image: next, obstacle: None, go: false }),
+            Some(next) if !next.exists() => return Ok(Program { image: next, obstacle: None }),
             Some(next) => image = next,
-            None => break,
+            None => return judge(image, Elf::new(file, head)?),
         }
     }
-    let (obstacle, go) = match read_elf(&image)? {
-        None => (Some(Obstacle::Format), false),
-        Some(found) => (found.obstacle().or(privileges(&image)?.map(Obstacle::Privileged)), found.go),
-    };
-    Ok(Program { image, obstacle, go })
+    let elf = Elf::open(&image)?;
+    judge(image, elf)
 }
 
-/// What runs a file that is not ELF: after `#!`, or the shell that execvp(3) falls back to.
-fn interpreter(path: &Path) -> io::Result<Option<PathBuf>> {
-    let mut head = Vec::new();
-    File::open(path)?.take(LINE).read_to_end(&mut head)?;
+fn judge(image: PathBuf, elf: Option<Elf>) -> io::Result<Program> {
+    let obstacle = match elf {
+        None => Some(Obstacle::Format),
+        Some(elf) => match obstacle(&elf, &image)? {
+            None => privileges(&image)?.map(Obstacle::Privileged),
+            found => found,
+        },
+    };
+    Ok(Program { image, obstacle })
+}
+
+/// What runs a file that is not ELF, by its first bytes: after `#!`, or the shell that execvp(3) falls back to.
+fn interpreter(head: &[u8]) -> Option<PathBuf> {
     if head.starts_with(b"\x7fELF") {
-        return Ok(None);
+        return None;
     }
     let Some(line) = head.strip_prefix(b"#!") else {
         // Bytes that no text has: not for the shell either.
-        return Ok((!head.contains(&0)).then(|| PathBuf::from("/bin/sh")));
+        return (!head.contains(&0)).then(|| PathBuf::from("/bin/sh"));
     };
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let name: Vec<u8> = line
@@ -135,7 +141,7 @@ fn interpreter(path: &Path) -> io::Result<Option<PathBuf>> {
         .skip_while(|byte| b" \t".contains(byte))
         .take_while(|byte| !b" \t".contains(byte))
         .collect();
-    Ok((!name.is_empty()).then(|| OsString::from_vec(name).into()))
+    (!name.is_empty()).then(|| OsString::from_vec(name).into())
 }
 
 /// Rights that running this file gives us and that we have not (`secureexec` in the kernel).
@@ -164,51 +170,28 @@ fn privileges(path: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// What a program, or one of its libraries, asks of `natives` and `instead` cannot do: the file and the name.
-pub fn lacks(image: &Path, libraries: &[PathBuf], natives: &[PathBuf], instead: &Symbols) -> Option<String> {
-    let there = natives.iter().filter_map(|path| symbols(path).ok()?).flat_map(|found| found.defined);
-    let lacking: HashSet<_> = there.filter(|name| !instead.defined.contains(name)).chain(instead.absent()).collect();
-    libraries.iter().map(PathBuf::as_path).chain([image]).find_map(|path| {
-        let wanted = symbols(path).ok()??.wanted;
-        let name = wanted.iter().find(|&name| lacking.contains(name))?;
+/// What one of these files asks of `natives` and `instead` cannot do: the file and the name.
+pub fn lacks(askers: &[&Path], natives: &[&Path], instead: &Library) -> Option<String> {
+    let symbols = |path: &Path| Elf::open(path).ok()??.dynamic()?.symbols();
+    let natives: Vec<Symbols> = natives.iter().filter_map(|path| symbols(path)).collect();
+    let absent: HashSet<&[u8]> = instead.absent().collect();
+    let lacking =
+        |name: &&[u8]| absent.contains(name) || natives.iter().any(|native| native.has(name)) && !instead.has(name);
+    askers.iter().filter_map(|path| Some((path, symbols(path)?))).find_map(|(path, found)| {
+        let name = found.wanted().find(lacking)?;
         Some(format!("{}: {}", path.display(), String::from_utf8_lossy(name)))
     })
 }
 
-struct Elf {
-    machine: u16,
-    is_64: bool,
-    linker: Option<PathBuf>,
-    is_linker: bool,
-    /// Where it begins, if it does.
-    has_entry: bool,
-    go: bool,
-}
-
-impl Elf {
-    fn obstacle(&self) -> Option<Obstacle> {
-        if !is_ours(self.machine, self.is_64) {
-            return Some(Obstacle::Architecture);
-        }
-        match &self.linker {
-            None if self.is_linker => None,
-            None if !self.has_entry => Some(Obstacle::Library),
-            None => Some(Obstacle::Static),
-            Some(linker) if is_glibc_linker(linker) => None,
-            Some(linker) => Some(Obstacle::CLibrary(linker.clone())),
-        }
-    }
-}
-
-/// Is this the processor and word size of this program?
-fn is_ours(machine: u16, is_64: bool) -> bool {
-    let ours = match std::env::consts::ARCH {
-        "x86_64" => elf::EM_X86_64,
-        "aarch64" => elf::EM_AARCH64,
-        "riscv64" => elf::EM_RISCV,
-        _ => elf::EM_ARM,
-    };
-    (machine, is_64) == (ours.0, cfg!(target_pointer_width = "64"))
+fn obstacle(elf: &Elf, path: &Path) -> io::Result<Option<Obstacle>> {
+    Ok(match &elf.linker {
+        _ if !elf.is_ours() => Some(Obstacle::Architecture),
+        None if is_glibc_linker(&fs::canonicalize(path)?) => None,
+        None if !elf.has_entry => Some(Obstacle::Library),
+        None => Some(Obstacle::Static),
+        Some(linker) if is_glibc_linker(linker) => None,
+        Some(linker) => Some(Obstacle::CLibrary(linker.clone())),
+    })
 }
 
 /// glibc's dynamic linkers are named so on every architecture; musl's and Android's are not.
@@ -217,111 +200,60 @@ fn is_glibc_linker(path: &Path) -> bool {
     [b"ld-linux".as_slice(), b"ld64.so", b"ld.so"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-fn read_elf(path: &Path) -> io::Result<Option<Elf>> {
-    let data = Mapped::open(path)?;
-    let data = &*data;
-    let mut elf = match object::FileKind::parse(data) {
-        Ok(object::FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>, _>(data),
-        Ok(object::FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>, _>(data),
-        _ => return Ok(None),
-    };
-    if let Some(elf) = &mut elf {
-        elf.is_linker = is_glibc_linker(&fs::canonicalize(path)?);
-    }
-    Ok(elf)
+/// Is this program written in Go, which waits without pthread? Its sections say so.
+pub fn is_go(path: &Path) -> bool {
+    let data = File::open(path).and_then(|file| Mapped::of(&file));
+    data.is_ok_and(|data| match FileKind::parse(&*data) {
+        Ok(FileKind::Elf64) => has_section::<elf::FileHeader64<Endianness>>(&data, b".go.buildinfo"),
+        Ok(FileKind::Elf32) => has_section::<elf::FileHeader32<Endianness>>(&data, b".go.buildinfo"),
+        _ => false,
+    })
 }
 
-fn parse<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) -> Option<Elf> {
-    let header = H::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    let linker = header.program_headers(endian, data).ok()?.iter().find_map(|segment| {
-        let path = segment.interpreter(endian, data).ok()??;
-        Some(PathBuf::from(OsStr::from_bytes(path)))
-    });
-    let go = header.sections(endian, data).is_ok_and(|sections| {
+fn has_section<H: FileHeader<Endian = Endianness>>(data: &[u8], wanted: &[u8]) -> bool {
+    let Ok(header) = H::parse(data) else { return false };
+    let Ok(endian) = header.endian() else { return false };
+    header.sections(endian, data).is_ok_and(|sections| {
         let name = |section: &H::SectionHeader| sections.section_name(endian, section).unwrap_or_default();
-        sections.iter().any(|section| section.sh_type(endian) != elf::SHT_NULL && name(section) == b".go.buildinfo")
-    });
-    let (machine, is_64, has_entry) =
-        (header.e_machine(endian).0, header.is_type_64(), header.e_entry(endian).into() != 0);
-    Some(Elf { machine, is_64, linker, is_linker: false, has_entry, go })
+        sections.iter().any(|section| section.sh_type(endian) != elf::SHT_NULL && name(section) == wanted)
+    })
 }
 
-/// The dynamic symbols of a shared library that can be preloaded here.
-///
+/// A shared library that can be preloaded here.
+pub struct Library {
+    elf: Elf,
+    symbols: Symbols,
+}
+
 /// # Errors
 /// Why it cannot be preloaded.
-pub fn library(path: &Path) -> anyhow::Result<Symbols> {
-    let found = symbols(path).context("it cannot be read")?;
-    let Some(found) = found.filter(|found| found.is_shared) else { bail!("it is not a shared library") };
-    if !is_ours(found.machine, found.is_64) {
+pub fn library(path: &Path) -> anyhow::Result<Library> {
+    let found = Elf::open(path).context("it cannot be read")?;
+    let Some(elf) = found else { bail!("it is not a shared library") };
+    if !elf.is_ours() {
         bail!("{}", Obstacle::Architecture);
     }
-    Ok(found)
+    match elf.dynamic().and_then(|dynamic| dynamic.symbols()) {
+        Some(symbols) if elf.is_movable => Ok(Library { elf, symbols }),
+        _ => bail!("it is not a shared library"),
+    }
 }
 
-/// The dynamic symbols of a file.
-pub struct Symbols {
-    machine: u16,
-    is_64: bool,
-    is_shared: bool,
-    defined: HashSet<Vec<u8>>,
-    /// Those without which it cannot do.
-    wanted: HashSet<Vec<u8>>,
-    /// What [`ABSENT_SYMBOL`] says.
-    absent: Vec<u8>,
-}
-
-impl Symbols {
+impl Library {
     /// Does it export this one?
-    pub fn has(&self, symbol: &[u8]) -> bool {
-        self.defined.contains(symbol)
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.symbols.has(name)
     }
 
-    /// The functions of it that only say that it has them not.
-    fn absent(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.absent.split(|&byte| byte == b' ').filter(|name| !name.is_empty()).map(<[u8]>::to_vec)
+    /// The functions of it that only say that it has them not: what [`ABSENT_SYMBOL`] says.
+    fn absent(&self) -> impl Iterator<Item = &[u8]> {
+        let words = self.symbols.variable(&self.elf, ABSENT_SYMBOL).unwrap_or_default();
+        words.split(|&byte| byte == b' ').filter(|name| !name.is_empty())
     }
 }
 
 /// By this symbol our OpenMP runtime says what it lacks.
 const ABSENT_SYMBOL: &[u8] = b"WAKEFUL_OMP_ABSENT";
-
-/// `None`: not an ELF file.
-fn symbols(path: &Path) -> io::Result<Option<Symbols>> {
-    let data = Mapped::open(path)?;
-    let data = &*data;
-    Ok(match object::FileKind::parse(data) {
-        Ok(object::FileKind::Elf64) => parse_symbols::<elf::FileHeader64<Endianness>, _>(data),
-        Ok(object::FileKind::Elf32) => parse_symbols::<elf::FileHeader32<Endianness>, _>(data),
-        _ => None,
-    })
-}
-
-fn parse_symbols<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(data: R) -> Option<Symbols> {
-    let header = H::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    let sections = header.sections(endian, data).ok()?;
-    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
-    let names = |undefined: bool| {
-        let those =
-            symbols.iter().filter(move |it| it.is_undefined(endian) == undefined && !(undefined && it.is_weak()));
-        those.filter_map(|it| symbols.symbol_name(endian, it).ok().map(<[u8]>::to_vec)).collect()
-    };
-    let absent = symbols.iter().find(|it| symbols.symbol_name(endian, it) == Ok(ABSENT_SYMBOL)).and_then(|it| {
-        let segments = header.program_headers(endian, data).ok()?;
-        let (at, size) = (it.st_value(endian).into(), it.st_size(endian).into());
-        segments.iter().find_map(|segment| segment.data_range(endian, data, at, size).ok()?).map(<[u8]>::to_vec)
-    });
-    Some(Symbols {
-        machine: header.e_machine(endian).0,
-        is_64: header.is_type_64(),
-        is_shared: header.e_type(endian) == elf::ET_DYN && !symbols.is_empty(),
-        defined: names(false),
-        wanted: names(true),
-        absent: absent.unwrap_or_default(),
-    })
-}
 
 #[cfg(test)]
 mod tests {
@@ -330,7 +262,7 @@ mod tests {
     #[test]
     fn this_test_is_a_program_that_can_be_helped() {
         let here = std::env::current_exe().unwrap();
-        assert_eq!(inspect(&here).unwrap(), Program { image: here, obstacle: None, go: false });
+        assert_eq!(inspect(&here).unwrap(), Program { image: here, obstacle: None });
     }
 
     #[test]

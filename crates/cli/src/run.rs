@@ -9,9 +9,10 @@ use std::process::{Command, ExitCode};
 use abi::server::PARTITION_VARIABLE;
 use anyhow::Context;
 
+use crate::closure::Reach;
 use crate::launch::{self, Launch, Taken};
 use crate::partition::{self, Cpus};
-use crate::{probe, sigpipe, streams, throttle};
+use crate::{probe, program, sigpipe, streams, throttle};
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -41,7 +42,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let scheduled = args.scheduled;
     #[cfg(not(feature = "bpf"))]
     let scheduled = false;
-    let launch = Launch::prepare(args.launch)?;
+    let launch = Launch::prepare(args.launch, if args.verbose { Reach::All } else { Reach::Near })?;
     #[allow(unused_mut)]
     let mut command = match &launch.program.obstacle {
         Some(obstacle) => {
@@ -122,7 +123,7 @@ fn explain(launch: &Launch, scheduled: bool) {
         // The program runs all the same.
         Err(reason) => eprintln!("wakeful: {reason:#}"),
     }
-    if launch.program.go {
+    if program::is_go(&launch.program.image) {
         eprintln!("wakeful: a Go program; its own locks do not use pthread, only C code in it gains");
     }
 }

@@ -407,6 +407,50 @@ fn openmp() {
     assert!(status == Some(126) && stderr.contains("is a folder"), "{stderr}");
 }
 
+/// What a start costs: of a library its headers are read and what it asks for, and no page is mapped. The
+/// system's libraries are not even opened, but for those that the program names.
+#[test]
+fn many_libraries_are_looked_at_by_few_reads() {
+    const LIBRARIES: u64 = 32;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = folder.path();
+    compile(at, "libstand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    compile(at, "libgomp_wakeful.so", GOMP_STAND_IN, &["-shared", "-fPIC"]);
+    let near = format!("-Wl,-rpath,{}", at.display());
+    let mut below = None;
+    for number in 0..LIBRARIES {
+        // Its middle is far from both ends.
+        let source = format!("char middle_{number}[1 << 18] = {{ 1 }};");
+        let name = format!("libmany{number}.so");
+        let mut options = vec!["-shared", "-fPIC", "-Wl,--no-as-needed", &near];
+        options.extend(below.as_deref());
+        compile(at, &name, &source, &options);
+        below = Some(at.join(name).display().to_string());
+    }
+    let source = "#include <stdio.h>\n#include <string.h>\n#include <sys/resource.h>\nint main(void) {\n\
+        struct rusage used; getrusage(RUSAGE_SELF, &used); printf(\"%ld\", used.ru_minflt);\n\
+        FILE *io = fopen(\"/proc/self/io\", \"r\"); char name[20]; unsigned long value;\n\
+        while (io && fscanf(io, \"%19s %lu\", name, &value) == 2)\n\
+        if (!strcmp(name, \"rchar:\") || !strcmp(name, \"syscr:\")) printf(\" %lu\", value);\n}";
+    compile(at, "many", source, &["-Wl,--no-as-needed", &near, below.as_deref().unwrap()]);
+    // An exec keeps the counts of faults, bytes read and reads.
+    let counts = |option: &str| -> Vec<u64> {
+        let program = at.join("many").display().to_string();
+        let mut run = wakeful(&["run", option, &program]);
+        run.env("WAKEFUL_PRELOAD", at.join("libstand-in.so")).env_remove("LD_PRELOAD");
+        let (status, stdout, stderr) = outcome(&mut run);
+        assert_eq!((status, stderr.as_str()), (Some(0), ""));
+        stdout.split(' ').map(|count| count.parse().unwrap()).collect()
+    };
+    let (with, without) = (counts("--openmp=auto"), counts("--openmp=never"));
+    let more: Vec<u64> = with.iter().zip(&without).map(|(with, without)| with.saturating_sub(*without)).collect();
+    let (faults, read) = more.split_first().unwrap();
+    assert!(*faults < LIBRARIES, "{faults} page faults");
+    if let [bytes, reads] = read {
+        assert!(*bytes < (LIBRARIES + 8) * 8192 && *reads < (LIBRARIES + 8) * 4, "{bytes} bytes, {reads} reads");
+    }
+}
+
 /// A program linked with libomp gets the runtime with LLVM's interface, under whatever name libomp goes there, if that has all that the program asks for.
 #[test]
 fn openmp_of_llvm() {
