@@ -25,6 +25,7 @@ mod fortran;
 pub mod icv;
 pub mod lock;
 pub mod loops;
+pub mod memory;
 mod reductions;
 pub mod region;
 pub mod routines;

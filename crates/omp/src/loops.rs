@@ -14,6 +14,7 @@ use linux::Linux;
 use platform::Platform;
 
 use crate::icv::{Kind, MONOTONIC};
+use crate::memory::{List, Own};
 use crate::reductions;
 use crate::tasks;
 use crate::team::{Function, Member, SHARES, Team, begin, end};
@@ -229,8 +230,8 @@ impl Share {
     fn clear(&self) {
         let doacross = self.doacross.load(Relaxed);
         if !doacross.is_null() {
-            // SAFETY: from `Box::into_raw`, and nobody is inside.
-            drop(unsafe { Box::from_raw(doacross) });
+            // SAFETY: from `Own::into_raw`, and nobody is inside.
+            drop(unsafe { Own::from_raw(doacross) });
             self.doacross.store(ptr::null_mut(), Relaxed);
         }
         let memory = self.memory.swap(ptr::null_mut(), Relaxed);
@@ -249,13 +250,13 @@ impl Share {
 
 /// Progress of a loop whose iterations wait for each other.
 struct Doacross {
-    counts: Vec<u64>,
+    counts: List<u64>,
     /// Iterations of the outermost loop that share a word.
     chunk: u64,
     static_blocks: bool,
     size: u64,
     /// Of each chunk: 1 more than the last iteration that is over, of all dimensions.
-    done: Vec<Apart64>,
+    done: List<Apart64>,
 }
 
 /// Lines of their own for who writes often.
@@ -984,9 +985,11 @@ unsafe fn doacross<T: Number>(
     let make = |share: &Share| {
         let static_blocks = chunk == 0;
         let parts = if static_blocks { size } else { iterations.div_ceil(chunk) };
-        let done = (0..parts).map(|_| Apart64::default()).collect();
-        let doacross = Doacross { counts: counts.to_vec(), chunk, static_blocks, size, done };
-        share.doacross.store(Box::into_raw(Box::new(doacross)), Relaxed);
+        let what = format_args!("a doacross loop of {iterations} iterations");
+        let done = List::needed(parts as usize, what, |_| Apart64::default());
+        let counts = List::needed(counts.len(), what, |index| counts[index]);
+        let doacross = || Doacross { counts, chunk, static_blocks, size, done };
+        share.doacross.store(Own::needed("a doacross loop", doacross).into_raw(), Relaxed);
     };
     // SAFETY: as promised.
     unsafe {

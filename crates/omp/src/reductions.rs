@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use crate::memory;
 use crate::team::{Function, begin_reducing, end};
 use crate::thread::me;
 
@@ -26,14 +27,13 @@ pub unsafe fn register(list: *mut usize, next: *mut usize, threads: u32) {
     unsafe {
         let size = list.add(BYTES).read() * threads as usize;
         let align = list.add(MEMORY).read().max(size_of::<*mut c_void>()).next_power_of_two();
-        let mut memory = ptr::null_mut();
-        if libc::posix_memalign(&mut memory, align, size.max(1)) != 0 {
-            eprintln!("wakeful: no memory for a reduction of {size} bytes");
-            libc::abort();
+        let mut place = ptr::null_mut();
+        if libc::posix_memalign(&mut place, align, size.max(1)) != 0 {
+            memory::end(format_args!("a reduction of {size} bytes"));
         }
-        memory.write_bytes(0, size);
-        list.add(MEMORY).write(memory.addr());
-        list.add(END).write(memory.addr() + size);
+        place.write_bytes(0, size);
+        list.add(MEMORY).write(place.addr());
+        list.add(END).write(place.addr() + size);
         list.add(NEXT).write(next.addr());
     }
 }

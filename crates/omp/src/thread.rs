@@ -3,13 +3,13 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::OnceLock;
 
 use crate::affinity::Location;
 use crate::icv::{Icv, settings};
+use crate::memory::{List, Own};
 use crate::tasks::{Blocks, Task};
-use crate::team::{Displayed, Member, Pool, Team};
+use crate::team::{Displayed, Hold, Member, Pool, Team};
 
 /// What a thread executes.
 #[derive(Clone, Copy, PartialEq)]
@@ -32,7 +32,7 @@ pub struct Clauses {
 pub struct Thread {
     context: Cell<Context>,
     /// The teams of which it is the primary thread, by how many of them it is in.
-    pools: UnsafeCell<Vec<Arc<Pool>>>,
+    pools: UnsafeCell<List<Hold>>,
     depth: Cell<usize>,
     pub location: Location,
     pub blocks: Blocks,
@@ -44,7 +44,7 @@ pub struct Thread {
     /// Of the last region whose members have said where they are.
     pub displayed: Cell<Option<Displayed>>,
     /// The team that an initial thread is in, alone; not there for helpers.
-    _root: Option<Box<Team>>,
+    _root: Option<Own<Team>>,
 }
 
 /// The calling thread.
@@ -75,10 +75,10 @@ fn first_use() -> &'static Thread {
         unsafe { libc::pthread_key_create(&mut key, Some(ended)) };
         key
     });
-    let root = Box::new(Team::new());
+    let root = Own::needed("a thread", Team::new);
     root.be_root(settings().initial);
     let context = root.context(0);
-    let thread = Box::into_raw(Box::new(Thread::new(context, Some(root))));
+    let thread = Own::needed("a thread", || Thread::new(context, Some(root))).into_raw();
     own::set(thread);
     // SAFETY: a key of ours; the thread is ours until `ended`.
     unsafe {
@@ -91,15 +91,15 @@ fn first_use() -> &'static Thread {
 extern "C" fn ended(thread: *mut libc::c_void) {
     own::set(ptr::null());
     // SAFETY: from `first_use`, and nobody else's.
-    let thread = unsafe { Box::from_raw(thread.cast::<Thread>()) };
+    let thread = unsafe { Own::from_raw(thread.cast::<Thread>()) };
     thread.release_helpers();
 }
 
 impl Thread {
-    fn new(context: Context, root: Option<Box<Team>>) -> Self {
+    fn new(context: Context, root: Option<Own<Team>>) -> Self {
         Self {
             context: Cell::new(context),
-            pools: UnsafeCell::new(Vec::new()),
+            pools: UnsafeCell::new(List::new()),
             depth: Cell::new(0),
             location: Location::default(),
             blocks: Blocks::default(),
@@ -181,7 +181,7 @@ impl Thread {
             Some(pool) if pool.is_here() => {}
             // What a parent had: its threads, which have it too, are not here.
             Some(_) => std::mem::forget(std::mem::replace(&mut pools[depth], Pool::new())),
-            None => pools.push(Pool::new()),
+            None => pools.push_needed(Pool::new(), "a team"),
         }
         &pools[depth]
     }
@@ -202,7 +202,9 @@ impl Thread {
     pub fn release_helpers(&self) {
         // SAFETY: as above.
         let pools = unsafe { &mut *self.pools.get() };
-        for pool in pools.drain(self.depth.get()..) {
+        while pools.len() > self.depth.get()
+            && let Some(pool) = pools.pop()
+        {
             match pool.is_here() {
                 true => pool.dismiss(),
                 false => std::mem::forget(pool),
