@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_long, c_uint, c_void};
+use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
@@ -14,7 +15,7 @@ use linux::Linux;
 use platform::Platform;
 
 use crate::icv::{Kind, MONOTONIC};
-use crate::memory::{List, Own};
+use crate::memory::{self, List, Own};
 use crate::reductions;
 use crate::tasks;
 use crate::team::{Function, Member, SHARES, Team, begin, end};
@@ -182,6 +183,14 @@ impl Share {
         }
     }
 
+    /// COST: bytes; as much as an allocator gives.
+    const ALIGN: usize = 16;
+
+    /// Makes zeros that the members share, by the first to come.
+    pub fn make_memory(&self, size: usize, what: fmt::Arguments) {
+        self.memory.store(memory::zeros(size, Self::ALIGN, what), Relaxed);
+    }
+
     /// As if new.
     pub fn renew(&self, index: usize) {
         self.clear();
@@ -236,8 +245,8 @@ impl Share {
         }
         let memory = self.memory.swap(ptr::null_mut(), Relaxed);
         if !memory.is_null() {
-            // SAFETY: from `calloc`.
-            unsafe { libc::free(memory) };
+            // SAFETY: nobody is inside.
+            unsafe { memory::put_zeros(memory, Self::ALIGN) };
         }
         self.reductions.store(ptr::null_mut(), Relaxed);
     }
@@ -631,7 +640,7 @@ unsafe fn enter_with(
         make(share);
         if !memory.is_null() {
             // SAFETY: the size is where the address goes.
-            share.memory.store(unsafe { libc::calloc(1, (*memory).addr().max(1)) }, Relaxed);
+            share.make_memory(unsafe { (*memory).addr() }, format_args!("a loop's members"));
         }
         if !list.is_null() {
             // SAFETY: the compiler's.

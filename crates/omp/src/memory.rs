@@ -5,9 +5,10 @@
 //! Memory comes from the program's allocator. What OpenMP cannot do without is mapped if the allocator has none.
 //! If the kernel has none either, the program ends as on libgomp: one line on stderr, exit status 1 ([`end`]).
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::collections::HashMap; // ALLOC: grows by `try_reserve` only
 use std::collections::VecDeque; // ALLOC: likewise
+use std::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -42,9 +43,13 @@ fn marked(layout: Layout) -> Option<(Layout, usize)> {
 
 /// A block, or null.
 pub fn get(layout: Layout, need: Need) -> *mut u8 {
+    get_by(alloc, layout, need)
+}
+
+fn get_by(allocate: unsafe fn(Layout) -> *mut u8, layout: Layout, need: Need) -> *mut u8 {
     let Some((whole, at)) = marked(layout) else { return ptr::null_mut() };
     // SAFETY: the layout is not empty, for it has the mark.
-    let mut memory = unsafe { alloc(whole) };
+    let mut memory = unsafe { allocate(whole) };
     let is_mapped = memory.is_null();
     if is_mapped && need == Need::Must && whole.align() <= PAGE {
         memory = map(whole.size());
@@ -74,6 +79,36 @@ pub unsafe fn put(memory: *mut u8, layout: Layout) {
             0 => dealloc(memory, whole),
             _ => linux::memory::unmap(memory.cast(), whole.size()),
         }
+    }
+}
+
+/// Zeros with their layout before them, for whoever does not keep it.
+const fn before(align: usize) -> usize {
+    if align > size_of::<Layout>() { align } else { size_of::<Layout>() }
+}
+
+/// So many zeros. The alignment is a power of two.
+pub fn zeros(size: usize, align: usize, what: fmt::Arguments) -> *mut c_void {
+    let layout = size.checked_add(before(align)).map(|whole| Layout::from_size_align(whole, before(align)));
+    let Some(Ok(layout)) = layout else { end(what) };
+    let memory = get_by(alloc_zeroed, layout, Need::Must);
+    if memory.is_null() {
+        end(what);
+    }
+    // SAFETY: in bounds.
+    unsafe {
+        memory.cast::<Layout>().write(layout);
+        memory.add(before(align)).cast()
+    }
+}
+
+/// # Safety
+/// From [`zeros`], with this alignment; not used any more.
+pub unsafe fn put_zeros(zeros: *mut c_void, align: usize) {
+    // SAFETY: as promised.
+    unsafe {
+        let memory = zeros.cast::<u8>().sub(before(align));
+        put(memory, memory.cast::<Layout>().read());
     }
 }
 
@@ -317,7 +352,7 @@ impl Text {
         &self.0
     }
 
-    /// As much as is UTF-8.
+    /// It was made of texts, of which the last may be cut short.
     pub fn as_str(&self) -> &str {
         self.0.utf8_chunks().next().map_or("", |chunk| chunk.valid())
     }
@@ -329,10 +364,10 @@ impl fmt::Write for Text {
     }
 }
 
-impl From<&str> for Text {
-    fn from(text: &str) -> Self {
+impl Text {
+    pub fn of(value: impl fmt::Display) -> Self {
         let mut this = Self::default();
-        let _ = fmt::Write::write_str(&mut this, text);
+        let _ = fmt::Write::write_fmt(&mut this, format_args!("{value}"));
         this
     }
 }

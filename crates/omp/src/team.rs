@@ -361,7 +361,7 @@ impl Team {
             self.place(thread, number as u32);
         }
         if self.displays.get() {
-            affinity::display(&routines::format());
+            routines::with_format(affinity::display);
         }
     }
 
