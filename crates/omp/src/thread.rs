@@ -2,6 +2,7 @@
 //! The calling thread: what it executes, for which team, and the helpers that it has.
 
 use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -43,6 +44,8 @@ pub struct Thread {
     pub clauses: Cell<Clauses>,
     /// Of the last region whose members have said where they are.
     pub displayed: Cell<Option<Displayed>>,
+    /// What is called when the thread ends, with what it is given.
+    pub at_end: Cell<Option<(unsafe fn(*mut c_void), *mut c_void)>>,
     /// The team that an initial thread is in, alone; not there for helpers.
     _root: Option<Own<Team>>,
 }
@@ -88,10 +91,13 @@ fn first_use() -> &'static Thread {
 }
 
 /// A thread of the program's ends: its helpers do.
-extern "C" fn ended(thread: *mut libc::c_void) {
-    own::set(ptr::null());
+extern "C" fn ended(thread: *mut c_void) {
     // SAFETY: from `first_use`, and nobody else's.
     let thread = unsafe { Own::from_raw(thread.cast::<Thread>()) };
+    // The C library forgets it before it calls us, and what is called here may use OpenMP.
+    own::set(&raw const *thread);
+    thread.finish();
+    own::set(ptr::null());
     thread.release_helpers();
 }
 
@@ -107,6 +113,7 @@ impl Thread {
             league: Cell::new((0, 1)),
             clauses: Cell::default(),
             displayed: Cell::new(None),
+            at_end: Cell::new(None),
             _root: root,
         }
     }
@@ -116,8 +123,16 @@ impl Thread {
         let thread = Self::new(context, None);
         own::set(&raw const thread);
         work(&thread);
+        thread.finish();
         own::set(ptr::null());
         thread.release_helpers();
+    }
+
+    fn finish(&self) {
+        if let Some((function, argument)) = self.at_end.take() {
+            // SAFETY: as whoever set it has promised.
+            unsafe { function(argument) };
+        }
     }
 
     #[inline(always)]
