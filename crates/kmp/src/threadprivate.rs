@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
-use omp::memory::{self, Map};
+use omp::memory::{self, Sorted};
 use omp::thread::me;
 
 use crate::Ident;
@@ -24,14 +24,13 @@ struct Recipe {
     bytes: Option<&'static [u8]>,
 }
 
-static RECIPES: Mutex<Option<Map<Recipe>>> = Mutex::new(None);
+static RECIPES: Mutex<Sorted<Recipe>> = Mutex::new(Sorted::new());
+
+const WHAT: &str = "a threadprivate variable";
 
 fn recipe<R>(variable: *mut c_void, work: impl FnOnce(&mut Recipe) -> R) -> R {
     let mut recipes = RECIPES.lock().unwrap_or_else(PoisonError::into_inner);
-    match recipes.get_or_insert_default().entry(variable.addr()) {
-        Some(recipe) => work(recipe),
-        None => memory::end(format_args!("a threadprivate variable")),
-    }
+    work(recipes.entry(variable.addr(), WHAT))
 }
 
 /// COST: bytes; a line of the cache.
@@ -58,7 +57,7 @@ impl Drop for Own {
 }
 
 /// The calling thread's copies, by the variables' addresses.
-type Copies = Map<Own>;
+type Copies = Sorted<Own>;
 
 /// Theirs, made when the thread first asks for one. `work` must not come here again.
 fn with_copies<R>(work: impl FnOnce(&mut Copies) -> R) -> R {
@@ -68,7 +67,7 @@ fn with_copies<R>(work: impl FnOnce(&mut Copies) -> R) -> R {
     }
     let thread = me();
     let (_, copies) = thread.at_end.get().unwrap_or_else(|| {
-        let copies = memory::Own::needed("a threadprivate variable", Copies::default).into_raw();
+        let copies = memory::Own::needed(WHAT, Copies::new).into_raw();
         let made = (free as unsafe fn(_), copies.cast());
         thread.at_end.set(Some(made));
         made
@@ -125,10 +124,7 @@ unsafe extern "C" fn __kmpc_threadprivate(
             // SAFETY: the compiler's.
             let own = unsafe { own(variable, size) };
             let place = own.place.map_or(ptr::null_mut(), NonNull::as_ptr);
-            with_copies(|copies| match copies.entry(variable.addr()) {
-                Some(there) => *there = own,
-                None => memory::end(format_args!("a threadprivate variable of {size} bytes")),
-            });
+            with_copies(|copies| *copies.entry(variable.addr(), WHAT) = own);
             place
         },
         NonNull::as_ptr,

@@ -100,7 +100,8 @@ pub fn places(text: &str) -> Places {
 fn grouped(usable: &Usable, files: &[&str]) -> Places {
     let mut places = List::<Place>::new();
     for cpu in usable.iter() {
-        let like = |other: u32| !files.is_empty() && files.iter().all(|file| topology(cpu, file) == topology(other, file));
+        let like =
+            |other: u32| !files.is_empty() && files.iter().all(|file| topology(cpu, file) == topology(other, file));
         match places.iter_mut().find(|place| like(place.0[0])) {
             Some(place) => place.0.push(cpu).then_some(())?,
             None => add(&mut places, lone(cpu))?,
@@ -366,7 +367,11 @@ fn describe_into(text: &mut Text, format: &str) -> fmt::Result {
                     _ => Text::of("undefined"),
                 };
                 let value = value.as_str();
-                if right { write!(text, "{value:>width$}")? } else { write!(text, "{value:<width$}")? };
+                if right {
+                    write!(text, "{value:>width$}")?
+                } else {
+                    write!(text, "{value:<width$}")?
+                };
                 continue;
             }
         };

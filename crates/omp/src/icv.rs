@@ -231,7 +231,10 @@ fn binds(text: &str) -> Option<List<Bind>> {
 }
 
 fn bind(text: &str) -> Option<Bind> {
-    word(text, &[("master", Bind::Primary), ("primary", Bind::Primary), ("close", Bind::Close), ("spread", Bind::Spread)])
+    word(
+        text,
+        &[("master", Bind::Primary), ("primary", Bind::Primary), ("close", Bind::Close), ("spread", Bind::Spread)],
+    )
 }
 
 fn schedule(text: &str) -> Option<Schedule> {
@@ -263,12 +266,14 @@ fn size(text: &str) -> Option<usize> {
 impl Settings {
     fn read() -> Self {
         let many = "a positive number";
-        let threads =
-            parsed(c"OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| list(text, positive))
-                .unwrap_or_default();
+        let threads = parsed(c"OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| {
+            list(text, positive)
+        })
+        .unwrap_or_default();
         let binds = parsed(c"OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", binds);
         let places = parsed(c"OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", affinity::places);
-        let places = places.or_else(|| parsed(c"GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", affinity::processors));
+        let places =
+            places.or_else(|| parsed(c"GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", affinity::processors));
         let places = places.filter(|_| binds.as_deref() != Some(&[Bind::False][..]));
         let places_given = places.is_some();
         // Who names places wants threads there (OpenMP 5.1, section 6.4).

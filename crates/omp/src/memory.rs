@@ -412,6 +412,32 @@ impl<V> Map<V> {
     }
 }
 
+/// Values by keys, in their order. What is put here is needed.
+pub struct Sorted<V>(List<(usize, V)>);
+
+impl<V> Sorted<V> {
+    pub const fn new() -> Self {
+        Self(List::new())
+    }
+
+    pub fn get(&self, key: usize) -> Option<&V> {
+        let place = self.0.binary_search_by_key(&key, |entry| entry.0).ok()?;
+        Some(&self.0[place].1)
+    }
+
+    pub fn entry(&mut self, key: usize, what: &str) -> &mut V
+    where
+        V: Default,
+    {
+        let place = self.0.binary_search_by_key(&key, |entry| entry.0).unwrap_or_else(|place| {
+            self.0.push_needed((key, V::default()), what);
+            self.0[place..].rotate_right(1);
+            place
+        });
+        &mut self.0[place].1
+    }
+}
+
 /// A queue with two ends.
 pub struct Deque<T>(VecDeque<T>); // ALLOC: grows by `try_reserve` only
 

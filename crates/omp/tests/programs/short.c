@@ -83,6 +83,37 @@ static void be_short(const char *what, long n)
 }
 
 static int wanted;
+static int own = 3;
+#pragma omp threadprivate(own)
+
+static void copies(void)
+{
+    int wrong = 0, here = 1, there = 5;
+
+#pragma omp parallel num_threads(wanted) copyin(own) reduction(+ : wrong)
+    {
+        own += omp_get_thread_num();
+#pragma omp barrier
+        wrong += own != 3 + omp_get_thread_num();
+    }
+    own = 3;
+    CHECK(wrong == 0);
+#pragma omp target map(tofrom : here) firstprivate(there)
+    here += there;
+#pragma omp target nowait depend(inout : here) map(tofrom : here) firstprivate(there)
+    here += there++;
+#pragma omp taskwait
+    CHECK(here == 11 && there == 5);
+}
+
+static void formats(void)
+{
+    char text[64];
+
+    omp_set_affinity_format("%N of %n");
+    CHECK(omp_get_affinity_format(text, sizeof text) <= 8);
+    CHECK(omp_capture_affinity(text, sizeof text, "%{thread_num} %H %A") < 1000);
+}
 
 static void loops(void)
 {
@@ -255,6 +286,8 @@ int main(int argc, char **argv)
         tasks();
         inside();
         locks();
+        copies();
+        formats();
     }
     left = -1;
     return failed ? 0 : 77;
