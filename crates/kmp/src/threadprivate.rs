@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
 use omp::memory::{self, Sorted};
-use omp::thread::me;
+use omp::thread::{AtEnd, me};
 
 use crate::Ident;
 
@@ -24,7 +24,7 @@ struct Recipe {
     bytes: Option<&'static [u8]>,
 }
 
-static RECIPES: Mutex<Sorted<Recipe>> = Mutex::new(Sorted::new());
+static RECIPES: Mutex<Sorted<Recipe>> = Mutex::new(Sorted::empty());
 
 const WHAT: &str = "a threadprivate variable";
 
@@ -67,8 +67,8 @@ fn with_copies<R>(work: impl FnOnce(&mut Copies) -> R) -> R {
     }
     let thread = me();
     let (_, copies) = thread.at_end.get().unwrap_or_else(|| {
-        let copies = memory::Own::needed(WHAT, Copies::new).into_raw();
-        let made = (free as unsafe fn(_), copies.cast());
+        let copies = memory::Own::needed(WHAT, Copies::empty).into_raw();
+        let made: AtEnd = (free, copies.cast());
         thread.at_end.set(Some(made));
         made
     });

@@ -382,7 +382,7 @@ impl<V> Default for Map<V> {
 }
 
 impl<V> Map<V> {
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 
@@ -416,7 +416,7 @@ impl<V> Map<V> {
 pub struct Sorted<V>(List<(usize, V)>);
 
 impl<V> Sorted<V> {
-    pub const fn new() -> Self {
+    pub const fn empty() -> Self {
         Self(List::new())
     }
 

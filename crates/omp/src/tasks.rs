@@ -556,9 +556,9 @@ impl Task {
         self.table.with(|table| {
             let Table { users, most } = table;
             let table = users.get_or_insert_default();
-            if table.len() > *most {
+            if table.count() > *most {
                 table.retain(|users| !users.are_done());
-                *most = LEAST_FORGOTTEN.max(2 * table.len());
+                *most = LEAST_FORGOTTEN.max(2 * table.count());
             }
             let all = dependences.clone().find(Dependence::is_all);
             let others = all.is_none().then_some(dependences).into_iter().flatten();

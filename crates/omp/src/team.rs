@@ -458,7 +458,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         // ORDER: AcqRel: what all holders did comes before it is freed.
         if self.holders.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: from `Pool::new`, and nobody else has it.
+            // SAFETY: from `Pool::make`, and nobody else has it.
             drop(unsafe { Own::from_raw(self.0.cast_mut()) });
         }
     }
@@ -475,7 +475,7 @@ struct Recruit {
 }
 
 impl Pool {
-    pub fn new() -> Hold {
+    pub fn make() -> Hold {
         let mut pool = Own::needed("a team", || Self {
             team: Team::new(),
             fork: Apart(BWakeful::new(1)),

@@ -29,6 +29,9 @@ pub struct Clauses {
     pub league: (u32, u32, u32),
 }
 
+/// A function, and what it is called with.
+pub type AtEnd = (unsafe fn(*mut c_void), *mut c_void);
+
 /// A thread that has come to this library, or was made by it.
 pub struct Thread {
     context: Cell<Context>,
@@ -44,8 +47,8 @@ pub struct Thread {
     pub clauses: Cell<Clauses>,
     /// Of the last region whose members have said where they are.
     pub displayed: Cell<Option<Displayed>>,
-    /// What is called when the thread ends, with what it is given.
-    pub at_end: Cell<Option<(unsafe fn(*mut c_void), *mut c_void)>>,
+    /// What is called when the thread ends.
+    pub at_end: Cell<Option<AtEnd>>,
     /// The team that an initial thread is in, alone; not there for helpers.
     _root: Option<Own<Team>>,
 }
@@ -195,8 +198,8 @@ impl Thread {
         match pools.get(depth) {
             Some(pool) if pool.is_here() => {}
             // What a parent had: its threads, which have it too, are not here.
-            Some(_) => std::mem::forget(std::mem::replace(&mut pools[depth], Pool::new())),
-            None => pools.push_needed(Pool::new(), "a team"),
+            Some(_) => std::mem::forget(std::mem::replace(&mut pools[depth], Pool::make())),
+            None => pools.push_needed(Pool::make(), "a team"),
         }
         &pools[depth]
     }

@@ -231,6 +231,29 @@ static void tasks(void)
     CHECK(result == 55 && chain == 100 && looped == 780 && reduced == 45);
 }
 
+// Nobody but the region's end waits for the innermost.
+static void orphans(void)
+{
+    int done = 0;
+
+#pragma omp parallel num_threads(wanted)
+#pragma omp single
+    for (int i = 0; i < 4; i++) {
+#pragma omp task shared(done)
+        {
+#pragma omp task shared(done)
+            {
+#pragma omp task shared(done)
+                {
+#pragma omp atomic
+                    done++;
+                }
+            }
+        }
+    }
+    CHECK(done == 4);
+}
+
 static void inside(void)
 {
     int outer = 0, inner = 0;
@@ -281,6 +304,7 @@ int main(int argc, char **argv)
     alarm(60);
     be_short(argv[1], atol(argv[2]));
     for (int round = 0; round < 2; round++) {
+        orphans();
         loops();
         crosses();
         tasks();
