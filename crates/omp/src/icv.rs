@@ -162,8 +162,8 @@ pub fn environment(name: &CStr) -> Option<&'static [u8]> {
     }
 }
 
-/// What an environment variable says, without spaces around it; complains, on the program's standard error as OpenMP
-/// runtimes do, and uses the default, where that makes no sense. An empty one is none.
+/// What an environment variable says, without spaces around it. An empty one is none. One that makes no sense is
+/// named on stderr, as OpenMP runtimes do, and the default holds.
 fn parsed<T>(name: &CStr, expects: &str, parse: impl FnOnce(&'static str) -> Option<T>) -> Option<T> {
     let value = environment(name)?.trim_ascii();
     if value.is_empty() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A program that runs out of memory. Usage: short WHAT N THREADS. WHAT: `one`, the Nth allocation fails, `from`, that one and all later
-// ones, `space`, the process may map N KB more, or `threads`, N threads can be had. The answers are the same, by fewer threads.
-// Exit status 0, or 77 if nothing failed.
+// A program that runs out of memory. Usage: short WHAT N THREADS. WHAT: `one`, the Nth allocation fails, `two`,
+// that one and the next, `from`, that one and all later ones, `space`, the process may map N KB more, or `threads`,
+// N threads can be had. The answers are the same, by fewer threads. Exit status 0, or 77 if nothing failed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,18 +19,15 @@ extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *old, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
-static atomic_long left = -1, threads_left = -1;
-static atomic_int failed, all_later;
+static atomic_long left, threads_left = -1;
+static long failing;
+static atomic_int failed;
 
 static int fails(void)
 {
-    long now = left;
+    long now = failing ? left-- : 2;
 
-    if (now < 0)
-        return 0;
-    while (now > 0 && !atomic_compare_exchange_weak(&left, &now, now - 1))
-        ;
-    if (now != 1 && !(now == 0 && all_later))
+    if (now > 1 || now <= 1 - failing)
         return 0;
     failed = 1;
     errno = ENOMEM;
@@ -47,7 +44,8 @@ int posix_memalign(void **place, size_t alignment, size_t size)
     return (*place = memalign(alignment, size)) ? 0 : ENOMEM;
 }
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument)
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
+                   void *argument)
 {
     static int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
@@ -77,8 +75,8 @@ static void be_short(const char *what, long n)
         CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
         failed = 1;
     } else {
-        all_later = !strcmp(what, "from");
         left = n;
+        failing = !strcmp(what, "one") ? 1 : !strcmp(what, "two") ? 2 : 1L << 60;
     }
 }
 
@@ -313,6 +311,6 @@ int main(int argc, char **argv)
         copies();
         formats();
     }
-    left = -1;
+    failing = 0;
     return failed ? 0 : 77;
 }

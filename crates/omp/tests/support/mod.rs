@@ -114,7 +114,7 @@ impl Toolchain {
         fs::remove_file(program).unwrap();
     }
 
-    /// Each allocation of a program fails once, alone and with all later ones, and the room that it may map ends at
+    /// Each allocation of a program fails once, alone, with the next and with all later ones, and the room that it may map ends at
     /// many places: its answers are the same, or, where it may not map either, it ends and says for want of what.
     pub fn runs_short(&self, options: &[&OsStr]) {
         let program = &self.compile("short.c", &[options, &["-ldl".as_ref()]].concat());
@@ -140,7 +140,7 @@ impl Toolchain {
         };
         let run = &run;
         std::thread::scope(|scope| {
-            for what in ["one", "from"] {
+            for what in ["one", "two", "from"] {
                 scope.spawn(move || {
                     for threads in [2, 8] {
                         assert!((1..10_000).any(|n| !run(what, n, threads)), "it never had enough");
