@@ -12,7 +12,7 @@ fn end(name: &CStr) -> ! {
     eprintln!(
         "wakeful: the program calls {}, which wakeful's OpenMP runtime does not have;\n\
          `wakeful run --openmp=never` leaves it on its own runtime",
-        name.to_string_lossy()
+        omp::icv::Shown(name.to_bytes())
     );
     std::process::abort();
 }

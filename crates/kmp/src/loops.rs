@@ -2,11 +2,11 @@
 //! Worksharing loops. The compiler gives the first and the last value of a loop, both inclusive. In a static loop each member finds its own part; of others
 //! it asks for one part after the other.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use omp::icv::Kind;
-use omp::loops::{GOMP_ordered_start, How, Shape};
+use omp::loops::{GOMP_ordered_start, How, Shape, Share};
 use omp::routines::{team_number, teams};
 use omp::thread::me;
 
@@ -397,22 +397,18 @@ impl Doacross {
         size_of::<u64>() + dimensions * size_of::<Dimension>()
     }
 
-    fn make(dimensions: &[Dimension]) -> *mut c_void {
+    fn make(share: &Share, dimensions: &[Dimension]) {
         let count = dimensions.iter().map(Dimension::count).fold(1, u64::saturating_mul);
         let head = Self::head(dimensions.len());
         let size = usize::try_from(count.div_ceil(BITS)).ok().and_then(|words| words.checked_mul(size_of::<u32>()));
         let size = size.and_then(|size| size.checked_add(head)).unwrap_or(usize::MAX);
+        share.make_memory(size, format_args!("a doacross loop of {count} iterations"));
+        let memory = share.memory.load(Relaxed);
         // SAFETY: the head has room for what is written there.
         unsafe {
-            let memory = libc::calloc(1, size);
-            if memory.is_null() {
-                eprintln!("wakeful: no memory for a doacross loop of {count} iterations");
-                libc::abort();
-            }
             memory.cast::<u64>().write(dimensions.len() as u64);
             let at = memory.cast::<u64>().add(1).cast::<Dimension>();
             at.copy_from_nonoverlapping(dimensions.as_ptr(), dimensions.len());
-            memory
         }
     }
 
@@ -443,8 +439,7 @@ unsafe extern "C" fn __kmpc_doacross_init(_: *const Ident, _: c_int, count: c_in
     }
     // SAFETY: the compiler's.
     let dimensions = unsafe { std::slice::from_raw_parts(dimensions, count as usize) };
-    let make = |share: &omp::loops::Share| share.memory.store(Doacross::make(dimensions), Relaxed);
-    thread.member().around.start(thread, Shape::counted(0), true, make);
+    thread.member().around.start(thread, Shape::counted(0), true, |share| Doacross::make(share, dimensions));
 }
 
 #[unsafe(no_mangle)]

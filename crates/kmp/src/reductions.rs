@@ -7,6 +7,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
+use omp::memory::{self, List, Own};
 use omp::tasks;
 use omp::thread::{Thread, me};
 
@@ -46,12 +47,12 @@ struct Variable {
     init: *mut c_void,
     fini: Option<One>,
     combine: Two,
-    copies: Box<[AtomicPtr<c_void>]>,
+    copies: List<AtomicPtr<c_void>>,
 }
 
 /// What the members share.
 struct Shared {
-    variables: Vec<Variable>,
+    variables: List<Variable>,
     /// Groups that have not ended.
     groups: AtomicU32,
 }
@@ -60,45 +61,48 @@ struct Shared {
 struct Reducing {
     shared: *mut Shared,
     /// Where the variables are for who has begun the group.
-    places: Vec<*mut c_void>,
+    places: List<*mut c_void>,
     /// Of groups that all members have: where the others find it.
     slot: *const AtomicPtr<c_void>,
 }
 
 /// # Safety
-/// The compiler's list.
-unsafe fn inputs(count: c_int, list: *mut c_void, is_old: bool) -> Vec<Input> {
-    let count = count as usize;
+/// The compiler's list, with so many entries and more.
+unsafe fn input(list: *mut c_void, index: usize, is_old: bool) -> Input {
     // SAFETY: as promised.
-    (0..count)
-        .map(|index| unsafe {
-            if !is_old {
-                let input = list.cast::<Input>().add(index).read();
-                let original = if input.original.is_null() { input.shared } else { input.original };
-                return Input { original, ..input };
-            }
-            let OldInput { shared, size, init, fini, combine, flags } = list.cast::<OldInput>().add(index).read();
-            Input { shared, original: ptr::null_mut(), size, init, fini, combine, flags }
-        })
-        .collect()
+    unsafe {
+        if !is_old {
+            let input = list.cast::<Input>().add(index).read();
+            let original = if input.original.is_null() { input.shared } else { input.original };
+            return Input { original, ..input };
+        }
+        let OldInput { shared, size, init, fini, combine, flags } = list.cast::<OldInput>().add(index).read();
+        Input { shared, original: ptr::null_mut(), size, init, fini, combine, flags }
+    }
 }
 
+const WHAT: &str = "a reduction";
+
 impl Shared {
-    fn new(inputs: &[Input], threads: u32, groups: u32) -> *mut Self {
-        let variables = inputs
-            .iter()
-            .map(|input| Variable {
+    fn new(count: usize, input: impl Fn(usize) -> Input, threads: u32, groups: u32) -> *mut Self {
+        let what = format_args!("{WHAT}");
+        let variables = List::needed(count, what, |index| {
+            let input = input(index);
+            Variable {
                 original: input.original,
                 size: input.size,
                 init: input.init,
                 fini: input.fini,
                 combine: input.combine,
-                copies: (0..threads).map(|_| AtomicPtr::default()).collect(),
-            })
-            .collect();
-        Box::into_raw(Box::new(Self { variables, groups: AtomicU32::new(groups) }))
+                copies: List::needed(threads as usize, what, |_| AtomicPtr::default()),
+            }
+        });
+        Own::needed(WHAT, || Self { variables, groups: AtomicU32::new(groups) }).into_raw()
     }
 }
+
+/// COST: bytes; copies of different threads are on lines of their own, and on those fetched with them.
+const ALIGN: usize = 128;
 
 impl Variable {
     /// The calling thread's copy.
@@ -107,16 +111,9 @@ impl Variable {
         if !copy.is_null() {
             return copy;
         }
-        /// COST: bytes; copies of different threads are on lines of their own, and on those that are fetched with them.
-        const ALIGN: usize = 128;
-        let mut copy = ptr::null_mut();
+        let copy = memory::zeros(self.size, ALIGN, format_args!("a reduction of {} bytes", self.size));
         // SAFETY: the compiler's functions, of which the first, if there is one, makes the copy from what is there.
         unsafe {
-            if libc::posix_memalign(&mut copy, ALIGN, self.size.next_multiple_of(ALIGN)) != 0 {
-                eprintln!("wakeful: no memory for a reduction of {} bytes", self.size);
-                libc::abort();
-            }
-            copy.write_bytes(0, self.size);
             if !self.init.is_null() && self.original.is_null() {
                 mem::transmute::<*mut c_void, One>(self.init)(copy);
             } else if !self.init.is_null() {
@@ -133,7 +130,7 @@ impl Variable {
     /// # Safety
     /// Nobody uses them any more.
     unsafe fn combine(&self, place: *mut c_void) {
-        for copy in &self.copies {
+        for copy in self.copies.iter() {
             // ORDER: Acquire, pairs with `own`.
             let copy = copy.load(Acquire);
             if !copy.is_null() {
@@ -143,7 +140,7 @@ impl Variable {
                     if let Some(fini) = self.fini {
                         fini(copy);
                     }
-                    libc::free(copy);
+                    memory::put_zeros(copy, ALIGN);
                 }
             }
         }
@@ -156,15 +153,21 @@ impl Variable {
 /// The compiler's list.
 unsafe fn begin(thread: &Thread, count: c_int, list: *mut c_void, is_old: bool) -> *mut c_void {
     // SAFETY: as promised.
-    let inputs = unsafe { inputs(count, list, is_old) };
-    let shared = Shared::new(&inputs, thread.team().size(), 1);
-    set(thread, shared, &inputs, ptr::null())
+    let input = |index| unsafe { input(list, index, is_old) };
+    let shared = Shared::new(count as usize, input, thread.team().size(), 1);
+    set(thread, shared, count as usize, input, ptr::null())
 }
 
-fn set(thread: &Thread, shared: *mut Shared, inputs: &[Input], slot: *const AtomicPtr<c_void>) -> *mut c_void {
-    let places = inputs.iter().map(|input| input.shared).collect();
+fn set(
+    thread: &Thread,
+    shared: *mut Shared,
+    count: usize,
+    input: impl Fn(usize) -> Input,
+    slot: *const AtomicPtr<c_void>,
+) -> *mut c_void {
+    let places = List::needed(count, format_args!("{WHAT}"), |index| input(index).shared);
     if let Some(group) = thread.task().group() {
-        group.reducing.set(Box::into_raw(Box::new(Reducing { shared, places, slot })).cast());
+        group.reducing.set(Own::needed(WHAT, || Reducing { shared, places, slot }).into_raw().cast());
     }
     thread.task().group.get().cast_mut().cast()
 }
@@ -180,21 +183,22 @@ unsafe fn begin_for_all(is_loop: c_int, count: c_int, list: *mut c_void, is_old:
         _ => tasks::begin_workshare_group(thread),
     }
     // SAFETY: as promised.
-    let inputs = unsafe { inputs(count, list, is_old) };
+    let input = |index| unsafe { input(list, index, is_old) };
+    let count = count as usize;
     let (team, size) = (thread.team(), thread.team().size());
     let slot = &team.task_reductions[(is_loop != 0) as usize];
     // ORDER: Acquire, pairs with the exchange.
     let mut shared = slot.load(Acquire).cast::<Shared>();
     if shared.is_null() {
-        shared = Shared::new(&inputs, size, size);
+        shared = Shared::new(count, input, size, size);
         // ORDER: AcqRel: who finds it finds what is in it.
         if let Err(first) = slot.compare_exchange(ptr::null_mut(), shared.cast(), AcqRel, Acquire) {
             // SAFETY: nobody has it.
-            drop(unsafe { Box::from_raw(shared) });
+            drop(unsafe { Own::from_raw(shared) });
             shared = first.cast();
         }
     }
-    set(thread, shared, &inputs, slot)
+    set(thread, shared, count, input, slot)
 }
 
 /// A group has ended, which had this.
@@ -207,7 +211,7 @@ pub unsafe fn end(reducing: *mut c_void) {
     }
     // SAFETY: as promised; the last to end frees what is shared.
     unsafe {
-        let reducing = Box::from_raw(reducing.cast::<Reducing>());
+        let reducing = Own::from_raw(reducing.cast::<Reducing>());
         // ORDER: AcqRel: what all did comes before the last one's.
         if (*reducing.shared).groups.fetch_sub(1, AcqRel) > 1 {
             return;
@@ -216,8 +220,8 @@ pub unsafe fn end(reducing: *mut c_void) {
             // The barrier that follows publishes it.
             slot.store(ptr::null_mut(), Relaxed);
         }
-        let shared = Box::from_raw(reducing.shared);
-        for (variable, &place) in shared.variables.iter().zip(&reducing.places) {
+        let shared = Own::from_raw(reducing.shared);
+        for (variable, &place) in shared.variables.iter().zip(reducing.places.iter()) {
             variable.combine(place);
         }
     }
@@ -280,7 +284,7 @@ unsafe extern "C" fn __kmpc_task_reduction_get_th_data(
     unsafe {
         while let Some(this) = group.as_ref() {
             if let Some(reducing) = this.reducing.get().cast::<Reducing>().as_ref() {
-                let variables = (*reducing.shared).variables.iter().zip(&reducing.places);
+                let variables = (*reducing.shared).variables.iter().zip(reducing.places.iter());
                 for (variable, &own) in variables {
                     let is_copy = || variable.copies.iter().any(|copy| copy.load(Relaxed) == place);
                     if own == place || variable.original == place || is_copy() {

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
 
-use omp::tasks::{self, Dependence, GOMP_taskwait, GOMP_taskyield, Task};
+use omp::tasks::{self, Dependence, Dependences, GOMP_taskwait, GOMP_taskyield, Task, no_dependences};
 use omp::thread::{Thread, me};
 
 use crate::Ident;
@@ -112,7 +112,7 @@ fn make(thread: &Thread, flags: c_int, size: usize) -> *mut Arguments {
     let no_event = ptr::null_mut();
     // SAFETY: nothing is copied; there is room for a head.
     unsafe {
-        let task = Task::create(thread, run, ptr::null_mut(), Some(nothing), layout, flags & FINAL != 0, no_event);
+        let task = Task::needed(thread, run, ptr::null_mut(), Some(nothing), layout, flags & FINAL != 0, no_event);
         if flags & DESTRUCTORS != 0 {
             task.set_instead(destroy);
         }
@@ -164,7 +164,7 @@ unsafe extern "C" fn __kmpc_omp_target_task_alloc(
 ///
 /// # Safety
 /// From [`make`], filled in.
-unsafe fn start(arguments: *mut Arguments, deferred: bool, dependences: &[Dependence]) -> c_int {
+unsafe fn start(arguments: *mut Arguments, deferred: bool, dependences: impl Dependences) -> c_int {
     let thread = me();
     // SAFETY: as promised.
     let head = unsafe { head(arguments) };
@@ -181,9 +181,9 @@ unsafe fn start(arguments: *mut Arguments, deferred: bool, dependences: &[Depend
         // SAFETY: as promised.
         task.set_priority(unsafe { (*arguments).priority });
     }
-    let now = !deferred || tasks::are_run_at_once(thread, task.has_event(), dependences);
+    let now = !deferred || tasks::are_run_at_once(thread, task.has_event(), dependences.clone());
     if now {
-        tasks::await_predecessors(thread, dependences);
+        tasks::await_predecessors(thread, dependences.clone());
     }
     tasks::launch(thread, task, now, dependences);
     0
@@ -192,13 +192,13 @@ unsafe fn start(arguments: *mut Arguments, deferred: bool, dependences: &[Depend
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_omp_task(_: *const Ident, _: c_int, arguments: *mut Arguments) -> c_int {
     // SAFETY: the compiler's task; likewise below.
-    unsafe { start(arguments, true, &[]) }
+    unsafe { start(arguments, true, no_dependences()) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_omp_task_parts(_: *const Ident, _: c_int, arguments: *mut Arguments) -> c_int {
     // SAFETY: as above.
-    unsafe { start(arguments, true, &[]) }
+    unsafe { start(arguments, true, no_dependences()) }
 }
 
 /// The compiler runs the task itself, between these two.
@@ -292,21 +292,18 @@ impl Depend {
     }
 
     /// # Safety
-    /// The compiler's lists.
-    unsafe fn all(count: c_int, list: *const Self, more: c_int, more_list: *const Self) -> Vec<Dependence> {
-        let mut all = Vec::new();
-        for (count, list) in [(count, list), (more, more_list)] {
-            if count > 0 && !list.is_null() {
-                // SAFETY: as promised.
-                let entries = unsafe { std::slice::from_raw_parts(list, count as usize) };
-                let entries = entries.iter().filter(|entry| entry.address != 0 || entry.is_all());
-                all.extend(entries.map(|entry| match entry.is_all() {
-                    true => Dependence::ALL,
-                    false => Dependence { address: entry.address, writes: entry.flags != Self::IN },
-                }));
-            }
-        }
-        all
+    /// The compiler's lists, which stay as they are.
+    unsafe fn all(count: c_int, list: *const Self, more: c_int, more_list: *const Self) -> impl Dependences {
+        let entries = move |count: c_int, list: *const Self| match count > 0 && !list.is_null() {
+            // SAFETY: as promised.
+            true => unsafe { std::slice::from_raw_parts(list, count as usize) },
+            false => &[],
+        };
+        let all = entries(count, list).iter().chain(entries(more, more_list));
+        all.filter(|entry| entry.address != 0 || entry.is_all()).map(|entry| match entry.is_all() {
+            true => Dependence::ALL,
+            false => Dependence { address: entry.address, writes: entry.flags != Self::IN },
+        })
     }
 }
 
@@ -321,7 +318,7 @@ unsafe extern "C" fn __kmpc_omp_task_with_deps(
     more_list: *const Depend,
 ) -> c_int {
     // SAFETY: the compiler's; likewise below.
-    unsafe { start(arguments, true, &Depend::all(count, list, more, more_list)) }
+    unsafe { start(arguments, true, Depend::all(count, list, more, more_list)) }
 }
 
 #[unsafe(no_mangle)]
@@ -334,7 +331,7 @@ unsafe extern "C" fn __kmpc_omp_wait_deps(
     more_list: *const Depend,
 ) {
     // SAFETY: as above.
-    tasks::await_predecessors(me(), &unsafe { Depend::all(count, list, more, more_list) });
+    tasks::await_predecessors(me(), unsafe { Depend::all(count, list, more, more_list) });
 }
 
 /// With `nowait` it is a task that does nothing, for later ones to follow.
@@ -440,7 +437,7 @@ unsafe fn taskloop(
             let own = |bound: *mut u64| task.byte_offset(bound.byte_offset_from(pattern)).cast::<u64>();
             own(lower).write(at(done));
             own(upper).write(at(next - 1));
-            start(task, deferred, &[]);
+            start(task, deferred, no_dependences());
             done = next;
         }
         task(head(pattern)).discard();

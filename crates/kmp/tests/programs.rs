@@ -146,6 +146,18 @@ fn starved() {
     conforms_alone("starved.c", &["-ldl".as_ref()], &[]);
 }
 
+/// LLVM's runtime ends the program.
+#[test]
+fn short() {
+    CLANG.runs_short(&[]);
+}
+
+/// The same, with `threadprivate` by the runtime.
+#[test]
+fn short_without_thread_local_variables() {
+    CLANG.runs_short(&["-fnoopenmp-use-tls".as_ref()]);
+}
+
 /// Members say where they are on the standard output, once.
 #[test]
 fn displays() {

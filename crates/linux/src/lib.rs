@@ -3,7 +3,7 @@
 
 mod futex;
 mod load;
-mod memory;
+pub mod memory;
 mod processors;
 mod quota;
 mod reading;

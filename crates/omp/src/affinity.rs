@@ -2,11 +2,13 @@
 //! Places, and which thread goes where (OpenMP 5.1, sections 2.6.2 and 6.5).
 
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::fmt::{self, Write};
-use std::fs;
+use std::io::Write as _;
 
 use crate::dialect::is_llvm;
-use crate::icv::{Bind, settings};
+use crate::icv::{Bind, Shown, joined, settings, word};
+use crate::memory::{List, Text};
 use crate::thread::me;
 
 /// What `omp_display_affinity` prints where nothing else is asked for.
@@ -18,13 +20,13 @@ pub fn default_format() -> &'static str {
 }
 
 /// Processors among which a thread may move.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place(pub Vec<u32>);
+pub struct Place(pub List<u32>);
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let numbers: Vec<_> = self.0.iter().map(u32::to_string).collect();
-        write!(f, "{{{}}}", numbers.join(","))
+        f.write_char('{')?;
+        joined(f, self.0.iter())?;
+        f.write_char('}')
     }
 }
 
@@ -38,48 +40,94 @@ fn mask() -> libc::cpu_set_t {
     }
 }
 
-/// The processors that the calling thread may use.
-pub fn usable() -> Vec<u32> {
-    let set = mask();
-    // SAFETY: below the size of the set.
-    (0..libc::CPU_SETSIZE as u32).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu as usize, &set) }).collect()
+/// Processors that the calling thread may use.
+#[derive(Clone, Copy)]
+struct Usable(libc::cpu_set_t);
+
+impl Usable {
+    fn now() -> Self {
+        Self(mask())
+    }
+
+    fn has(&self, cpu: u32) -> bool {
+        // SAFETY: below the size of the set.
+        cpu < libc::CPU_SETSIZE as u32 && unsafe { libc::CPU_ISSET(cpu as usize, &self.0) }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..libc::CPU_SETSIZE as u32).filter(|&cpu| self.has(cpu))
+    }
+}
+
+/// A list, or nothing where it has no memory or no entry.
+type Places = Option<List<Place>>;
+
+fn lone(cpu: u32) -> Option<Place> {
+    List::wished(1, |_| cpu).map(Place)
+}
+
+#[must_use]
+fn add(places: &mut List<Place>, place: Option<Place>) -> Option<()> {
+    places.push(place?).then_some(())
 }
 
 /// `OMP_PLACES`.
-pub fn places(text: &str) -> Option<Vec<Place>> {
-    let usable = usable();
+pub fn places(text: &str) -> Places {
+    let usable = &Usable::now();
     let (name, most) = match text.split_once('(') {
         Some((name, rest)) if !text.starts_with('{') => (name, Some(rest.strip_suffix(')')?.trim().parse().ok()?)),
         _ => (text, None),
     };
-    let mut places = match name.trim().to_ascii_lowercase().as_str() {
-        "threads" => usable.iter().map(|&cpu| Place(vec![cpu])).collect(),
-        "cores" => grouped(&usable, &["core_id", "physical_package_id"]),
-        "sockets" | "numa_domains" | "ll_caches" => grouped(&usable, &["physical_package_id"]),
-        _ => explicit(text, &usable)?,
+    const CORE: &str = "core_id";
+    const SOCKET: &str = "physical_package_id";
+    const SOCKETS: &[&str] = &[SOCKET];
+    const KINDS: [(&str, &[&str]); 5] = [
+        ("threads", &[]),
+        ("cores", &[CORE, SOCKET]),
+        ("sockets", SOCKETS),
+        ("numa_domains", SOCKETS),
+        ("ll_caches", SOCKETS),
+    ];
+    let mut places = match word(name.trim(), &KINDS) {
+        Some(files) => grouped(usable, files)?,
+        None => explicit(text, usable)?,
     };
     places.truncate(most.unwrap_or(usize::MAX));
     Some(places)
 }
 
-/// Processors that agree in what the kernel says of them.
-fn grouped(usable: &[u32], by: &[&str]) -> Vec<Place> {
-    let mut groups: Vec<(Vec<String>, Place)> = Vec::new();
-    for &cpu in usable {
-        let read =
-            |file| fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}")).unwrap_or_default();
-        let key: Vec<_> = by.iter().map(read).collect();
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, place)) => place.0.push(cpu),
-            None => groups.push((key, Place(vec![cpu]))),
+/// Processors that agree in what these files of the kernel say of them; without files, each alone.
+fn grouped(usable: &Usable, files: &[&str]) -> Places {
+    let mut places = List::<Place>::new();
+    for cpu in usable.iter() {
+        let like =
+            |other: u32| !files.is_empty() && files.iter().all(|file| topology(cpu, file) == topology(other, file));
+        match places.iter_mut().find(|place| like(place.0[0])) {
+            Some(place) => place.0.push(cpu).then_some(())?,
+            None => add(&mut places, lone(cpu))?,
         }
     }
-    groups.into_iter().map(|(_, place)| place).collect()
+    Some(places)
+}
+
+/// What a file says of a processor: a number, or an end.
+fn topology(cpu: u32, file: &str) -> [u8; 32] {
+    let (mut path, mut said) = ([0u8; 96], [0; 32]);
+    let _ = write!(&mut path[..95], "/sys/devices/system/cpu/cpu{cpu}/topology/{file}");
+    // SAFETY: a C string; the buffer has its size.
+    unsafe {
+        let fd = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if fd >= 0 {
+            libc::read(fd, said.as_mut_ptr().cast(), said.len());
+            libc::close(fd);
+        }
+    }
+    said
 }
 
 /// `{0,1},{2:2},!{3},{4}:2:1`, or numbers without braces. A place that has no usable processor is left out.
-fn explicit(text: &str, usable: &[u32]) -> Option<Vec<Place>> {
-    let mut places: Vec<Vec<u32>> = Vec::new();
+fn explicit(text: &str, usable: &Usable) -> Places {
+    let mut places = List::<Place>::new();
     for part in split(text) {
         let part = part.trim();
         let (part, excluded) = part.strip_prefix('!').map_or((part, false), |part| (part, true));
@@ -91,11 +139,11 @@ fn explicit(text: &str, usable: &[u32]) -> Option<Vec<Place>> {
             None => {
                 let (number, interval) =
                     part.split_once(':').map_or((part, None), |(number, rest)| (number, Some(rest)));
-                (vec![number.trim().parse().ok()?], interval)
+                (lone(number.trim().parse().ok()?)?.0, interval)
             }
         };
         if excluded {
-            places.retain(|known| *known != place);
+            places.retain(|known| known.0[..] != place[..]);
             continue;
         }
         let (count, stride) = match interval {
@@ -107,20 +155,23 @@ fn explicit(text: &str, usable: &[u32]) -> Option<Vec<Place>> {
             }
         };
         for index in 0..count {
-            let moved = place.iter().map(|&cpu| u32::try_from(cpu as i64 + index * stride).ok());
-            places.push(moved.collect::<Option<_>>()?);
+            let mut moved = List::new();
+            for &cpu in &place[..] {
+                moved.push(u32::try_from(cpu as i64 + index * stride).ok()?).then_some(())?;
+            }
+            add(&mut places, Some(Place(moved)))?;
         }
     }
-    let there = places.into_iter().map(|place| place.into_iter().filter(|cpu| usable.contains(cpu)).collect());
-    let there: Vec<Place> = there.map(Place).filter(|place| !place.0.is_empty()).collect();
-    (!there.is_empty()).then_some(there)
+    places.iter_mut().for_each(|place| place.0.retain(|&cpu| usable.has(cpu)));
+    places.retain(|place| !place.0.is_empty());
+    (!places.is_empty()).then_some(places)
 }
 
 /// `GOMP_CPU_AFFINITY`, a place for each: `0 3 5-9:2`, also with commas between. Those that are not usable
 /// are left out.
-pub fn processors(text: &str) -> Option<Vec<Place>> {
-    let usable = usable();
-    let mut all = Vec::new();
+pub fn processors(text: &str) -> Places {
+    let usable = Usable::now();
+    let mut all = List::new();
     for part in text.split(|c: char| c.is_whitespace() || c == ',').filter(|part| !part.is_empty()) {
         let (range, stride) =
             part.split_once(':').map_or((part, Some(1)), |(range, stride)| (range, stride.parse().ok()));
@@ -130,24 +181,25 @@ pub fn processors(text: &str) -> Option<Vec<Place>> {
         if first > last {
             return None;
         }
-        all.extend((first..=last).step_by(stride).filter(|cpu| usable.contains(cpu)).map(|cpu| Place(vec![cpu])));
+        for cpu in (first..=last).step_by(stride).filter(|&cpu| usable.has(cpu)) {
+            add(&mut all, lone(cpu))?;
+        }
     }
     (!all.is_empty()).then_some(all)
 }
 
 /// At the commas that are not inside braces.
-fn split(text: &str) -> Vec<&str> {
+fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     text.split(move |c| {
         inside = c == '{' || inside && c != '}';
         c == ',' && !inside
     })
-    .collect()
 }
 
 /// `0,1`, `0:4`, `0:4:2`, with `!` before what is left out.
-fn numbers(text: &str) -> Option<Vec<u32>> {
-    let mut all = Vec::new();
+fn numbers(text: &str) -> Option<List<u32>> {
+    let mut all = List::new();
     for part in text.split(',') {
         let part = part.trim();
         if let Some(part) = part.strip_prefix('!') {
@@ -160,7 +212,7 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
         let count = fields.next().unwrap_or(Some(1))?;
         let stride = fields.next().unwrap_or(Some(1))?;
         for index in 0..count {
-            all.push(u32::try_from(first + index * stride).ok()?);
+            all.push(u32::try_from(first + index * stride).ok()?).then_some(())?;
         }
     }
     (!all.is_empty()).then_some(all)
@@ -249,7 +301,9 @@ unsafe extern "C" {
 
 /// Says it where the compiler's own runtime does, in order with what the program says there.
 pub fn display(format: &str) {
-    let line = describe(format) + "\n";
+    let mut line = describe(format);
+    let _ = line.write_char('\n');
+    let line = line.bytes();
     // SAFETY: the C library's streams, which nobody closes while the program writes.
     unsafe {
         let stream = if is_llvm() { stdout } else { stderr };
@@ -258,29 +312,45 @@ pub fn display(format: &str) {
 }
 
 /// Writes what `omp_capture_affinity` tells, in this format (OpenMP 5.1, table 6.3).
-pub fn describe(format: &str) -> String {
+pub fn describe(format: &str) -> Text {
+    let mut text = Text::default();
+    // What there is no memory for is left out.
+    let _ = describe_into(&mut text, format);
+    text
+}
+
+fn describe_into(text: &mut Text, format: &str) -> fmt::Result {
     let thread = me();
     let team = thread.team();
-    let mut text = String::new();
-    let mut rest = format.chars().peekable();
+    let mut rest = format.chars();
     while let Some(c) = rest.next() {
         if c != '%' {
-            text.push(c);
+            text.write_char(c)?;
             continue;
         }
-        let zeros = rest.next_if_eq(&'0').is_some();
-        let right = rest.next_if_eq(&'.').is_some();
+        let mut next_if = |wanted: char| {
+            let after = rest.as_str().strip_prefix(wanted)?;
+            rest = after.chars();
+            Some(())
+        };
+        let zeros = next_if('0').is_some();
+        let right = next_if('.').is_some();
         let mut width = 0usize;
-        while let Some(digit) = rest.peek().and_then(|c| c.to_digit(10)) {
+        while let Some(digit) = rest.as_str().chars().next().and_then(|c| c.to_digit(10)) {
             width = (width * 10 + digit as usize).min(1024);
             rest.next();
         }
-        let name: String = match rest.next() {
-            Some('{') => rest.by_ref().take_while(|&c| c != '}').collect(),
-            Some(c) => c.to_string(),
+        let after = rest.as_str();
+        let name = match rest.next() {
+            Some('{') => {
+                let (name, others) = after[1..].split_once('}').unwrap_or((&after[1..], ""));
+                rest = others.chars();
+                name
+            }
+            Some(c) => &after[..c.len_utf8()],
             None => break,
         };
-        let number: i64 = match name.as_str() {
+        let number: i64 = match name {
             "t" | "team_num" => crate::routines::team_number().into(),
             "T" | "num_teams" => crate::routines::teams().into(),
             "L" | "nesting_level" => team.level().into(),
@@ -290,23 +360,28 @@ pub fn describe(format: &str) -> String {
             "a" | "ancestor_tnum" => crate::routines::ancestor(team.level() as i32 - 1).into(),
             "P" | "process_id" => std::process::id().into(),
             _ => {
-                let value = match name.as_str() {
-                    "%" => "%".to_string(),
+                let value = match name {
+                    "%" => Text::of("%"),
                     "H" | "host" => host(),
-                    "A" | "thread_affinity" => ranges(&usable()),
-                    _ => "undefined".to_string(),
+                    "A" | "thread_affinity" => Text::of(fmt::from_fn(|f| ranges(f, &Usable::now()))),
+                    _ => Text::of("undefined"),
                 };
-                let _ = if right { write!(text, "{value:>width$}") } else { write!(text, "{value:<width$}") };
+                let value = value.as_str();
+                if right {
+                    write!(text, "{value:>width$}")?
+                } else {
+                    write!(text, "{value:<width$}")?
+                };
                 continue;
             }
         };
-        let _ = match (right, zeros) {
-            (true, true) => write!(text, "{number:0width$}"),
-            (true, false) => write!(text, "{number:>width$}"),
-            (false, _) => write!(text, "{number:<width$}"),
-        };
+        match (right, zeros) {
+            (true, true) => write!(text, "{number:0width$}")?,
+            (true, false) => write!(text, "{number:>width$}")?,
+            (false, _) => write!(text, "{number:<width$}")?,
+        }
     }
-    text
+    Ok(())
 }
 
 fn native_id() -> i64 {
@@ -314,22 +389,23 @@ fn native_id() -> i64 {
     unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
-fn host() -> String {
+fn host() -> Text {
     let mut name = [0u8; 256];
     // SAFETY: the C library writes at most the size it is told.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
-    name.split(|&byte| byte == 0).next().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default()
+    Text::of(Shown(CStr::from_bytes_until_nul(&name).unwrap_or_default().to_bytes()))
 }
 
 /// `0-3,6`. Of two neighbours LLVM's runtime makes no range.
-fn ranges(numbers: &[u32]) -> String {
-    numbers
-        .chunk_by(|a, b| a + 1 == *b)
-        .map(|run| match run {
-            [one] => one.to_string(),
-            [one, other] if is_llvm() => format!("{one},{other}"),
-            _ => format!("{}-{}", run[0], run[run.len() - 1]),
+fn ranges(f: &mut fmt::Formatter, usable: &Usable) -> fmt::Result {
+    let begins = usable.iter().filter(|&cpu| cpu == 0 || !usable.has(cpu - 1));
+    let run = |first: u32| {
+        let last = (first..).take_while(|&cpu| usable.has(cpu)).last().unwrap_or(first);
+        fmt::from_fn(move |f| match last - first {
+            0 => write!(f, "{first}"),
+            1 if is_llvm() => write!(f, "{first},{last}"),
+            _ => write!(f, "{first}-{last}"),
         })
-        .collect::<Vec<_>>()
-        .join(",")
+    };
+    joined(f, begins.map(run))
 }

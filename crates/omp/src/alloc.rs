@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::dialect::is_llvm;
+use crate::memory::Own;
 use crate::thread::me;
 
 /// The number of a predefined allocator.
@@ -263,14 +264,15 @@ pub(crate) unsafe extern "C" fn omp_init_allocator(space: usize, count: c_int, t
             _ => {}
         }
     }
-    if is_to_be_had { Box::into_raw(Box::new(allocator)).addr() } else { 0 }
+    let allocator = if is_to_be_had { Own::new(|| allocator) } else { None };
+    allocator.map_or(0, |allocator| allocator.into_raw().addr())
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_destroy_allocator(allocator: usize) {
     if allocator > PREDEFINED {
         // SAFETY: from `omp_init_allocator`, and the program does not use it any more.
-        drop(unsafe { Box::from_raw(allocator as *mut Allocator) });
+        drop(unsafe { Own::from_raw(allocator as *mut Allocator) });
     }
 }
 

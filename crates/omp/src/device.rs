@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::Once;
 
 use crate::icv::settings;
+use crate::memory::{List, Own};
 use crate::tasks::{self, Dependence, Task};
 use crate::team::{Function, Team};
 use crate::thread::{Thread, me};
@@ -40,7 +41,7 @@ fn here_instead(device: c_int) {
 /// `function` may be called with `data`.
 unsafe fn run(function: Function, data: *mut c_void, limit: u32) {
     let thread = me();
-    let team = Box::new(Team::new());
+    let team = Own::needed("a target region", Team::new);
     let mut icv = settings().initial;
     if limit > 0 {
         icv.thread_limit = limit;
@@ -83,9 +84,9 @@ const KIND: u16 = 0xff;
 /// What a target region works with: the addresses of its variables, and what it has copies of.
 struct Region {
     function: Function,
-    addresses: Vec<*mut c_void>,
+    addresses: List<*mut c_void>,
     limit: u32,
-    _copies: Vec<Vec<u128>>,
+    _copies: List<List<u128>>,
 }
 
 impl Region {
@@ -99,26 +100,27 @@ impl Region {
         kinds: *const u16,
         limit: u32,
     ) -> Self {
-        let (mut all, mut copies) = (Vec::with_capacity(count), Vec::new());
-        for index in 0..count {
+        const WHAT: &str = "a target region's variables";
+        let mut copies = List::new();
+        let addresses = List::needed(count, format_args!("{WHAT}"), |index| {
             // SAFETY: as promised; the copy has room for the size from any place that is aligned so.
-            let address = unsafe {
+            unsafe {
                 let (address, size, kind) = (*addresses.add(index), *sizes.add(index), *kinds.add(index));
                 if kind & KIND != FIRSTPRIVATE || address.is_null() {
                     address
                 } else {
                     let align = 1usize << (kind >> 8).min(16);
-                    let mut copy = vec![0u128; (size + align).div_ceil(size_of::<u128>())];
+                    let units = (size + align).div_ceil(size_of::<u128>());
+                    let mut copy = List::needed(units, format_args!("{WHAT}"), |_| 0u128);
                     let start = copy.as_mut_ptr().cast::<u8>();
                     let there = start.add(start.align_offset(align));
                     ptr::copy_nonoverlapping(address.cast::<u8>(), there, size);
-                    copies.push(copy);
+                    copies.push_needed(copy, WHAT);
                     there.cast()
                 }
-            };
-            all.push(address);
-        }
-        Self { function, addresses: all, limit, _copies: copies }
+            }
+        });
+        Self { function, addresses, limit, _copies: copies }
     }
 
     /// # Safety
@@ -208,18 +210,18 @@ unsafe fn start(thread: &Thread, region: Option<Region>, depend: *const *const c
         unsafe { to.cast::<Option<Region>>().copy_from_nonoverlapping(from.cast(), 1) };
     }
     // SAFETY: as promised.
-    let dependences = if depend.is_null() { Vec::new() } else { unsafe { Dependence::all(depend) } };
-    let now = tasks::are_run_at_once(thread, false, &dependences);
+    let dependences = unsafe { Dependence::all(depend) };
+    let now = tasks::are_run_at_once(thread, false, dependences.clone());
     if now {
-        tasks::await_predecessors(thread, &dependences);
+        tasks::await_predecessors(thread, dependences.clone());
     }
     let layout = (size_of::<Option<Region>>(), align_of::<Option<Region>>());
     let mut region = std::mem::ManuallyDrop::new(region);
     let data = (&raw mut region).cast();
     // SAFETY: the arguments are the region, which goes over to the task.
-    let task = unsafe { Task::create(thread, run, data, Some(copy), layout, false, ptr::null_mut()) };
+    let task = unsafe { Task::needed(thread, run, data, Some(copy), layout, false, ptr::null_mut()) };
     task.set_instead(forget);
-    tasks::launch(thread, task, now, &dependences);
+    tasks::launch(thread, task, now, dependences);
 }
 
 // On the host there is nothing to move.
@@ -479,11 +481,11 @@ extern "C" fn omp_get_mapped_ptr(memory: *const c_void, device: c_int) -> *mut c
 /// So many objects of the program's.
 unsafe fn await_objects(count: c_int, objects: *const *const c_void) {
     if count > 0 {
-        let head = [0, count as usize, 0, 0, 0].map(ptr::without_provenance::<c_void>);
         // SAFETY: as promised.
         let objects = unsafe { std::slice::from_raw_parts(objects, count as usize) };
-        // SAFETY: a list as the compiler makes it.
-        unsafe { tasks::GOMP_taskwait_depend([&head, objects].concat().as_ptr()) };
+        // SAFETY: likewise.
+        let dependences = objects.iter().map(|&object| unsafe { Dependence::object(object.cast()) });
+        tasks::await_predecessors(me(), dependences);
     }
 }
 

@@ -2,7 +2,7 @@
 //! Routines as gfortran calls them, but for those that stand beside their C counterparts: an underscore at the end, arguments by
 //! address, `_8_` where a default integer has eight bytes, and strings without an end, with their lengths as last arguments.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 
 use crate::alloc::*;
 use crate::device::*;
@@ -94,13 +94,13 @@ unsafe extern "C" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut i64) {
 // --- places ------------------------------------------------------------------
 
 /// # Safety
-/// `to` has room for what `write` writes, `count` numbers.
+/// `to` has room for `count` numbers, of which `write` writes so many of half the size.
 unsafe fn widened(count: c_int, to: *mut i64, write: impl FnOnce(*mut c_int)) {
-    let mut narrow = vec![0; count.max(0) as usize];
-    write(narrow.as_mut_ptr());
-    for (index, &number) in narrow.iter().enumerate() {
+    write(to.cast());
+    // From the last, so that none is overwritten before it is read.
+    for index in (0..count.max(0) as usize).rev() {
         // SAFETY: as promised.
-        unsafe { to.add(index).write(number as i64) };
+        unsafe { to.add(index).write(to.cast::<c_int>().add(index).read() as i64) };
     }
 }
 
@@ -137,43 +137,42 @@ unsafe extern "C" fn omp_get_partition_place_nums_8_(places: *mut i64) {
 ///
 /// # Safety
 /// It has this length.
-unsafe fn text(start: *const c_char, length: usize) -> CString {
+unsafe fn text<'a>(start: *const c_char, length: usize) -> &'a [u8] {
     // SAFETY: as promised.
-    let bytes = if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) } };
-    CString::new(bytes).unwrap_or_default()
+    if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start.cast(), length) } }
 }
 
 /// Fills a string of Fortran's, and returns the length that there would be.
 ///
 /// # Safety
-/// It has this length. `write` writes a C string of at most as many bytes as it is told.
-unsafe fn fill(start: *mut c_char, length: usize, write: impl FnOnce(*mut c_char, usize) -> usize) -> c_int {
-    let mut buffer = vec![0u8; length + 1];
-    let whole = write(buffer.as_mut_ptr().cast(), buffer.len());
+/// It has this length.
+unsafe fn fill(start: *mut c_char, length: usize, text: &[u8]) -> c_int {
+    let count = text.len().min(length);
     if length > 0 {
-        buffer[whole.min(length)..].fill(b' ');
         // SAFETY: as promised.
-        unsafe { start.cast::<u8>().copy_from_nonoverlapping(buffer.as_ptr(), length) };
+        let there = unsafe { std::slice::from_raw_parts_mut(start.cast::<u8>(), length) };
+        there[..count].copy_from_slice(&text[..count]);
+        there[count..].fill(b' ');
     }
-    whole as c_int
+    text.len() as c_int
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn omp_set_affinity_format_(format: *const c_char, length: usize) {
     // SAFETY: the program's string; likewise below.
-    unsafe { omp_set_affinity_format(text(format, length).as_ptr()) };
+    set_format(unsafe { text(format, length) });
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn omp_get_affinity_format_(buffer: *mut c_char, length: usize) -> c_int {
     // SAFETY: as above.
-    unsafe { fill(buffer, length, |buffer, room| omp_get_affinity_format(buffer, room)) }
+    with_format(|format| unsafe { fill(buffer, length, format.as_bytes()) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn omp_display_affinity_(format: *const c_char, length: usize) {
     // SAFETY: as above.
-    unsafe { omp_display_affinity(text(format, length).as_ptr()) };
+    display_in(unsafe { text(format, length) });
 }
 
 #[unsafe(no_mangle)]
@@ -184,10 +183,7 @@ unsafe extern "C" fn omp_capture_affinity_(
     format_length: usize,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe {
-        let format = text(format, format_length);
-        fill(buffer, length, |buffer, room| omp_capture_affinity(buffer, room, format.as_ptr()))
-    }
+    unsafe { fill(buffer, length, capture(text(format, format_length)).bytes()) }
 }
 
 // --- allocators and events ---------------------------------------------------

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Internal control variables, and the environment variables that set them (OpenMP 5.1, sections 2.4 and 6).
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::CStr;
+use std::fmt::{self, Display};
 use std::sync::OnceLock;
 
 use linux::Linux;
@@ -11,6 +11,7 @@ use platform::Platform;
 use crate::affinity::{self, Place};
 use crate::device::HOST;
 use crate::dialect::is_llvm;
+use crate::memory::{List, Text};
 
 /// How the iterations of a loop are shared out; numbers as in `omp_sched_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,15 @@ impl Kind {
 }
 
 impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Static => "STATIC",
+            Self::Dynamic => "DYNAMIC",
+            Self::Guided => "GUIDED",
+            Self::Auto => "AUTO",
+        }
+    }
+
     /// The chunk of a task's variable, from that which is asked for. Only a static schedule may be without,
     /// and LLVM's runtime gives `auto` none.
     pub fn chunk(self, wanted: Option<i32>) -> i32 {
@@ -70,6 +80,16 @@ pub enum Bind {
 }
 
 impl Bind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::False => "FALSE",
+            Self::True => "TRUE",
+            Self::Primary => "PRIMARY",
+            Self::Close => "CLOSE",
+            Self::Spread => "SPREAD",
+        }
+    }
+
     pub fn from_u32(bind: u32) -> Option<Self> {
         [Self::False, Self::True, Self::Primary, Self::Close, Self::Spread].get(bind as usize).copied()
     }
@@ -102,17 +122,17 @@ pub struct Settings {
     /// What the initial task starts with.
     pub initial: Icv,
     /// `OMP_NUM_THREADS`, by level.
-    pub threads: Vec<u32>,
+    pub threads: List<u32>,
     /// `OMP_PROC_BIND`, by level.
-    pub binds: Vec<Bind>,
-    pub places: Vec<Place>,
+    pub binds: List<Bind>,
+    pub places: List<Place>,
     pub stack: Option<usize>,
     pub cancellation: bool,
     pub max_task_priority: u32,
     /// Members with many tasks that are not done run new ones at once.
     pub throttles: bool,
     pub display_affinity: bool,
-    pub affinity_format: String,
+    pub affinity_format: Text,
     pub wait_policy: Option<bool>,
     pub teams: u32,
     pub teams_thread_limit: u32,
@@ -133,30 +153,55 @@ pub fn settings() -> &'static Settings {
     })
 }
 
-/// The value of an environment variable, without spaces around it; `None` where it is empty.
-fn variable(name: &str) -> Option<String> {
-    let value = std::env::var_os(name)?;
-    let value = OsStr::from_bytes(value.as_bytes().trim_ascii()).to_string_lossy().into_owned();
-    (!value.is_empty()).then_some(value)
+/// The value of an environment variable.
+pub fn environment(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: as every runtime, we trust the program not to change its environment meanwhile.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
+    }
 }
 
-/// What an environment variable says; complains, on the program's standard error as OpenMP runtimes do, and uses the default, where that makes no sense.
-fn parsed<T>(name: &str, expects: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
-    let value = variable(name)?;
-    let result = parse(&value);
+/// What an environment variable says, without spaces around it. An empty one is none. One that makes no sense is
+/// named on stderr, as OpenMP runtimes do, and the default holds.
+fn parsed<T>(name: &CStr, expects: &str, parse: impl FnOnce(&'static str) -> Option<T>) -> Option<T> {
+    let value = environment(name)?.trim_ascii();
+    if value.is_empty() {
+        return None;
+    }
+    let result = std::str::from_utf8(value).ok().and_then(parse);
     if result.is_none() {
-        eprintln!("wakeful: {name}={value} is ignored; give {expects}");
+        eprintln!("wakeful: {}={} is ignored; give {expects}", Shown(name.to_bytes()), Shown(value));
     }
     result
 }
 
+/// Bytes that are most likely UTF-8.
+pub struct Shown<'a>(pub &'a [u8]);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            f.write_str(chunk.valid())?;
+            f.write_str(if chunk.invalid().is_empty() { "" } else { "\u{fffd}" })
+        })
+    }
+}
+
+/// The value of the word that the text is, in upper or lower case.
+pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
+    words.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)).map(|&(_, value)| value)
+}
+
 fn boolean(text: &str) -> Option<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" => Some(true),
-        "false" => Some(false),
-        "1" | "on" | "yes" | "enabled" | ".true." | ".t." if is_llvm() => Some(true),
-        "0" | "off" | "no" | "disabled" | ".false." | ".f." if is_llvm() => Some(false),
-        _ => None,
+    let known = word(text, &[("true", true), ("false", false)]);
+    let truths = ["1", "on", "yes", "enabled", ".true.", ".t."];
+    let untruths = ["0", "off", "no", "disabled", ".false.", ".f."];
+    let is_one = |words: [&str; 6]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    match known {
+        None if is_llvm() && is_one(truths) => Some(true),
+        None if is_llvm() && is_one(untruths) => Some(false),
+        known => known,
     }
 }
 
@@ -168,49 +213,45 @@ fn positive(text: &str) -> Option<u32> {
     number(text).filter(|&number| number > 0)
 }
 
-fn list<T>(text: &str, each: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
-    text.split(',').map(|part| each(part.trim())).collect()
+/// `None` also where there is no memory.
+fn list<T>(text: &str, each: impl Fn(&str) -> Option<T>) -> Option<List<T>> {
+    let mut list = List::new();
+    for part in text.split(',') {
+        list.push(each(part.trim())?).then_some(())?;
+    }
+    Some(list)
 }
 
 /// `true` or `false`, or one of the others a level.
-fn binds(text: &str) -> Option<Vec<Bind>> {
+fn binds(text: &str) -> Option<List<Bind>> {
     match boolean(text) {
-        Some(true) => Some(vec![Bind::True]),
-        Some(false) => Some(vec![Bind::False]),
+        Some(all) => List::wished(1, |_| if all { Bind::True } else { Bind::False }),
         None => list(text, bind),
     }
 }
 
 fn bind(text: &str) -> Option<Bind> {
-    Some(match text.to_ascii_lowercase().as_str() {
-        "master" | "primary" => Bind::Primary,
-        "close" => Bind::Close,
-        "spread" => Bind::Spread,
-        _ => return None,
-    })
+    word(
+        text,
+        &[("master", Bind::Primary), ("primary", Bind::Primary), ("close", Bind::Close), ("spread", Bind::Spread)],
+    )
 }
 
 fn schedule(text: &str) -> Option<Schedule> {
     let (modifier, rest) = match text.split_once(':') {
-        Some((modifier, rest)) => (modifier.trim().to_ascii_lowercase(), rest),
-        None => (String::new(), text),
+        Some((modifier, rest)) => (modifier.trim(), rest),
+        None => ("", text),
     };
     let (kind, chunk) = match rest.split_once(',') {
         Some((kind, chunk)) => (kind, Some(chunk.trim().parse().ok().filter(|&chunk: &i32| chunk >= 0)?)),
         None => (rest, None),
     };
-    let kind = match kind.trim().to_ascii_lowercase().as_str() {
-        "static" => Kind::Static,
-        "dynamic" => Kind::Dynamic,
-        "guided" => Kind::Guided,
-        "auto" => Kind::Auto,
-        _ => return None,
-    };
-    let monotonic = match modifier.as_str() {
+    const KINDS: [(&str, Kind); 4] =
+        [("static", Kind::Static), ("dynamic", Kind::Dynamic), ("guided", Kind::Guided), ("auto", Kind::Auto)];
+    let kind = word(kind.trim(), &KINDS)?;
+    let monotonic = match modifier {
         "" => kind == Kind::Static && !is_llvm(),
-        "monotonic" => true,
-        "nonmonotonic" => false,
-        _ => return None,
+        _ => word(modifier, &[("monotonic", true), ("nonmonotonic", false)])?,
     };
     Some(Schedule { kind, chunk: kind.chunk(chunk), monotonic })
 }
@@ -218,31 +259,30 @@ fn schedule(text: &str) -> Option<Schedule> {
 /// Bytes; without a unit, thousands of 1024.
 fn size(text: &str) -> Option<usize> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "b" => 0,
-        "" | "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        _ => return None,
-    };
+    let shift = word(unit.trim(), &[("b", 0), ("", 10), ("k", 10), ("m", 20), ("g", 30)])?;
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)
 }
 
 impl Settings {
     fn read() -> Self {
         let many = "a positive number";
-        let threads =
-            parsed("OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| list(text, positive))
-                .unwrap_or_default();
-        let binds = parsed("OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", binds);
-        let places = parsed("OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", affinity::places);
-        let places = places.or_else(|| parsed("GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", affinity::processors));
-        let places = places.filter(|_| binds.as_deref() != Some(&[Bind::False]));
+        let threads = parsed(c"OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| {
+            list(text, positive)
+        })
+        .unwrap_or_default();
+        let binds = parsed(c"OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", binds);
+        let places = parsed(c"OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", affinity::places);
+        let places =
+            places.or_else(|| parsed(c"GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", affinity::processors));
+        let places = places.filter(|_| binds.as_deref() != Some(&[Bind::False][..]));
         let places_given = places.is_some();
         // Who names places wants threads there (OpenMP 5.1, section 6.4).
-        let binds = binds.unwrap_or_else(|| if places_given { vec![Bind::True] } else { Vec::new() });
-        let nested = parsed("OMP_NESTED", "true or false", boolean);
-        let levels = parsed("OMP_MAX_ACTIVE_LEVELS", "a number", number);
+        let binds = binds.unwrap_or_else(|| {
+            let own = places_given.then(|| List::wished(1, |_| Bind::True));
+            own.flatten().unwrap_or_default()
+        });
+        let nested = parsed(c"OMP_NESTED", "true or false", boolean);
+        let levels = parsed(c"OMP_MAX_ACTIVE_LEVELS", "a number", number);
         let several = threads.len() > 1 || binds.len() > 1;
         let levels =
             levels.unwrap_or(if nested == Some(true) || several && nested.is_none() { MOST_LEVELS } else { 1 });
@@ -250,13 +290,9 @@ impl Settings {
             true => Schedule { kind: Kind::Static, chunk: 0, monotonic: false },
             false => Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false },
         };
-        let thread_limit = parsed("OMP_THREAD_LIMIT", many, positive).unwrap_or(u32::MAX);
-        let target_mandatory = parsed("OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
-            match text.to_ascii_lowercase().as_str() {
-                "mandatory" => Some(true),
-                "disabled" | "default" => Some(false),
-                _ => None,
-            }
+        let thread_limit = parsed(c"OMP_THREAD_LIMIT", many, positive).unwrap_or(u32::MAX);
+        let target_mandatory = parsed(c"OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
+            word(text, &[("mandatory", true), ("disabled", false), ("default", false)])
         });
         let target_mandatory = target_mandatory.unwrap_or(false);
         let initial = Icv {
@@ -264,18 +300,18 @@ impl Settings {
             thread_limit,
             max_active_levels: levels.min(MOST_LEVELS),
             schedule: parsed(
-                "OMP_SCHEDULE",
+                c"OMP_SCHEDULE",
                 "static, dynamic, guided or auto, and perhaps a comma and a chunk",
                 schedule,
             )
             .unwrap_or(default_schedule),
             bind: binds.first().copied().unwrap_or(Bind::False),
-            dynamic: parsed("OMP_DYNAMIC", "true or false", boolean).unwrap_or(false),
-            device: parsed("OMP_DEFAULT_DEVICE", "a number", |text| {
+            dynamic: parsed(c"OMP_DYNAMIC", "true or false", boolean).unwrap_or(false),
+            device: parsed(c"OMP_DEFAULT_DEVICE", "a number", |text| {
                 text.parse().ok().filter(|&device: &i32| device >= 0)
             })
             .unwrap_or(if target_mandatory && !is_llvm() { NO_DEVICE } else { HOST }),
-            allocator: parsed("OMP_ALLOCATOR", "the name of a predefined allocator", crate::alloc::predefined)
+            allocator: parsed(c"OMP_ALLOCATOR", "the name of a predefined allocator", crate::alloc::predefined)
                 .unwrap_or(1),
         };
         Self {
@@ -285,28 +321,26 @@ impl Settings {
             places: match (places, binds.iter().any(|&bind| bind != Bind::False)) {
                 (Some(places), _) => places,
                 (None, true) => affinity::places("threads").unwrap_or_default(),
-                (None, false) => Vec::new(),
+                (None, false) => List::new(),
             },
             binds,
             places_given,
-            stack: ["OMP_STACKSIZE", "GOMP_STACKSIZE"]
+            stack: [c"OMP_STACKSIZE", c"GOMP_STACKSIZE"]
                 .iter()
                 .find_map(|name| parsed(name, "a number, and perhaps B, K, M or G", size)),
-            cancellation: parsed("OMP_CANCELLATION", "true or false", boolean).unwrap_or(false),
-            max_task_priority: parsed("OMP_MAX_TASK_PRIORITY", "a number", number).unwrap_or(0),
-            throttles: !is_llvm() || parsed("KMP_ENABLE_TASK_THROTTLING", "true or false", boolean).unwrap_or(true),
-            display_affinity: parsed("OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
-            affinity_format: std::env::var_os("OMP_AFFINITY_FORMAT")
-                .map_or_else(|| affinity::default_format().into(), |format| format.to_string_lossy().into_owned()),
-            wait_policy: parsed("OMP_WAIT_POLICY", "active or passive", |text| {
-                match text.to_ascii_lowercase().as_str() {
-                    "active" => Some(true),
-                    "passive" => Some(false),
-                    _ => None,
-                }
+            cancellation: parsed(c"OMP_CANCELLATION", "true or false", boolean).unwrap_or(false),
+            max_task_priority: parsed(c"OMP_MAX_TASK_PRIORITY", "a number", number).unwrap_or(0),
+            throttles: !is_llvm() || parsed(c"KMP_ENABLE_TASK_THROTTLING", "true or false", boolean).unwrap_or(true),
+            display_affinity: parsed(c"OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
+            affinity_format: match environment(c"OMP_AFFINITY_FORMAT") {
+                Some(format) => Text::of(Shown(format)),
+                None => Text::of(affinity::default_format()),
+            },
+            wait_policy: parsed(c"OMP_WAIT_POLICY", "active or passive", |text| {
+                word(text, &[("active", true), ("passive", false)])
             }),
-            teams: parsed("OMP_NUM_TEAMS", many, positive).unwrap_or(0),
-            teams_thread_limit: parsed("OMP_TEAMS_THREAD_LIMIT", many, positive).unwrap_or(0),
+            teams: parsed(c"OMP_NUM_TEAMS", many, positive).unwrap_or(0),
+            teams_thread_limit: parsed(c"OMP_TEAMS_THREAD_LIMIT", many, positive).unwrap_or(0),
             target_mandatory,
         }
     }
@@ -325,40 +359,40 @@ impl Settings {
     /// What `OMP_DISPLAY_ENV` asks for (OpenMP 5.1, section 6.12).
     pub fn display(&self, verbose: bool) {
         let upper = |value: bool| if value { "TRUE" } else { "FALSE" };
-        let joined = |numbers: Vec<String>| numbers.join(",");
         let icv = &self.initial;
-        let threads = match self.threads.len() {
-            0 => icv.threads.to_string(),
-            _ => joined(self.threads.iter().map(u32::to_string).collect()),
-        };
-        let binds = match self.binds.len() {
-            0 => upper(false).to_string(),
-            _ => joined(self.binds.iter().map(|bind| format!("{bind:?}").to_uppercase()).collect()),
-        };
-        let places = match self.places_given {
-            true => joined(self.places.iter().map(Place::to_string).collect()),
-            false => String::new(),
-        };
-        let chunk = if icv.schedule.chunk > 0 { format!(",{}", icv.schedule.chunk) } else { String::new() };
-        let lines = [
-            ("_OPENMP", "201511".to_string()),
-            ("OMP_DYNAMIC", upper(icv.dynamic).to_string()),
-            ("OMP_NESTED", upper(icv.max_active_levels > 1).to_string()),
-            ("OMP_NUM_THREADS", threads),
-            ("OMP_SCHEDULE", format!("{:?}{chunk}", icv.schedule.kind).to_uppercase()),
-            ("OMP_PROC_BIND", binds),
-            ("OMP_PLACES", places),
-            ("OMP_STACKSIZE", self.stack.unwrap_or(0).to_string()),
-            ("OMP_WAIT_POLICY", if self.wait_policy == Some(true) { "ACTIVE" } else { "PASSIVE" }.to_string()),
-            ("OMP_THREAD_LIMIT", icv.thread_limit.to_string()),
-            ("OMP_MAX_ACTIVE_LEVELS", icv.max_active_levels.to_string()),
-            ("OMP_NUM_TEAMS", self.teams.to_string()),
-            ("OMP_TEAMS_THREAD_LIMIT", self.teams_thread_limit.to_string()),
-            ("OMP_CANCELLATION", upper(self.cancellation).to_string()),
-            ("OMP_DEFAULT_DEVICE", icv.device.to_string()),
-            ("OMP_MAX_TASK_PRIORITY", self.max_task_priority.to_string()),
-            ("OMP_DISPLAY_AFFINITY", upper(self.display_affinity).to_string()),
-            ("OMP_AFFINITY_FORMAT", self.affinity_format.clone()),
+        let threads = fmt::from_fn(|f| match self.threads.len() {
+            0 => write!(f, "{}", icv.threads),
+            _ => joined(f, self.threads.iter()),
+        });
+        let binds = fmt::from_fn(|f| match self.binds.len() {
+            0 => f.write_str(upper(false)),
+            _ => joined(f, self.binds.iter().map(|bind| bind.name())),
+        });
+        let places = fmt::from_fn(|f| if self.places_given { joined(f, self.places.iter()) } else { Ok(()) });
+        let schedule = fmt::from_fn(|f| {
+            f.write_str(icv.schedule.kind.name())?;
+            if icv.schedule.chunk > 0 { write!(f, ",{}", icv.schedule.chunk) } else { Ok(()) }
+        });
+        let wait_policy = if self.wait_policy == Some(true) { "ACTIVE" } else { "PASSIVE" };
+        let lines: [(&str, &dyn Display); 18] = [
+            ("_OPENMP", &"201511"),
+            ("OMP_DYNAMIC", &upper(icv.dynamic)),
+            ("OMP_NESTED", &upper(icv.max_active_levels > 1)),
+            ("OMP_NUM_THREADS", &threads),
+            ("OMP_SCHEDULE", &schedule),
+            ("OMP_PROC_BIND", &binds),
+            ("OMP_PLACES", &places),
+            ("OMP_STACKSIZE", &self.stack.unwrap_or(0)),
+            ("OMP_WAIT_POLICY", &wait_policy),
+            ("OMP_THREAD_LIMIT", &icv.thread_limit),
+            ("OMP_MAX_ACTIVE_LEVELS", &icv.max_active_levels),
+            ("OMP_NUM_TEAMS", &self.teams),
+            ("OMP_TEAMS_THREAD_LIMIT", &self.teams_thread_limit),
+            ("OMP_CANCELLATION", &upper(self.cancellation)),
+            ("OMP_DEFAULT_DEVICE", &icv.device),
+            ("OMP_MAX_TASK_PRIORITY", &self.max_task_priority),
+            ("OMP_DISPLAY_AFFINITY", &upper(self.display_affinity)),
+            ("OMP_AFFINITY_FORMAT", &self.affinity_format.as_str()),
         ];
         eprintln!("\nOPENMP DISPLAY ENVIRONMENT BEGIN");
         for (index, (name, value)) in lines.iter().enumerate() {
@@ -372,11 +406,19 @@ impl Settings {
 
     /// What `OMP_DISPLAY_ENV` asks for.
     fn display_if_asked(&self) {
-        let verbose = parsed("OMP_DISPLAY_ENV", "true, false or verbose", |text| {
+        let verbose = parsed(c"OMP_DISPLAY_ENV", "true, false or verbose", |text| {
             boolean(text).map(|show| (show, false)).or(text.eq_ignore_ascii_case("verbose").then_some((true, true)))
         });
         if let Some((true, verbose)) = verbose {
             self.display(verbose);
         }
     }
+}
+
+/// Writes values with commas between.
+pub fn joined(f: &mut dyn fmt::Write, values: impl Iterator<Item = impl Display>) -> fmt::Result {
+    values.enumerate().try_for_each(|(index, value)| {
+        f.write_str(if index == 0 { "" } else { "," })?;
+        write!(f, "{value}")
+    })
 }

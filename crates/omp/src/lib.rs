@@ -11,7 +11,8 @@
 //!
 //! **Rules.** A panic aborts. Nothing is printed but what OpenMP's environment variables ask for, mistakes in
 //! these, what ends the program, and, once, what would have ended it on the compiler's own runtime.
-//! Regions allocate when a team grows, loops that wait for each other and tasks always, all else never.
+//! Regions allocate when a team grows, loops that wait for each other and tasks always, all else never. What there is
+//! no memory for is done without, or ends the program with a line ([`memory`]).
 
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case)] // libgomp's names
@@ -25,6 +26,7 @@ mod fortran;
 pub mod icv;
 pub mod lock;
 pub mod loops;
+pub mod memory;
 mod reductions;
 pub mod region;
 pub mod routines;

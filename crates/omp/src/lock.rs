@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use linux::Linux;
 use sync::mutex::{RawMutex, Wakeful};
 
+use crate::memory::Own;
 use crate::tasks::Task;
 use crate::thread::me;
 
@@ -159,9 +160,9 @@ impl NestLock {
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_init_nest_lock(lock: *mut *mut NestLock) {
-    let new = NestLock { raw: Raw::new(), count: AtomicU32::new(0), owner: AtomicPtr::default() };
+    let new = || NestLock { raw: Raw::new(), count: AtomicU32::new(0), owner: AtomicPtr::default() };
     // SAFETY: the program's lock, which nobody uses before.
-    unsafe { lock.write(Box::into_raw(Box::new(new))) };
+    unsafe { lock.write(Own::needed("a lock", new).into_raw()) };
 }
 
 #[unsafe(no_mangle)]
@@ -173,7 +174,7 @@ unsafe extern "C" fn omp_init_nest_lock_with_hint(lock: *mut *mut NestLock, _hin
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_destroy_nest_lock(lock: *mut *mut NestLock) {
     // SAFETY: from `omp_init_nest_lock`, and nobody uses it any more.
-    drop(unsafe { Box::from_raw(*lock) });
+    drop(unsafe { Own::from_raw(*lock) });
 }
 
 #[unsafe(no_mangle)]

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_long, c_uint, c_void};
+use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
@@ -14,6 +15,7 @@ use linux::Linux;
 use platform::Platform;
 
 use crate::icv::{Kind, MONOTONIC};
+use crate::memory::{self, List, Own};
 use crate::reductions;
 use crate::tasks;
 use crate::team::{Function, Member, SHARES, Team, begin, end};
@@ -181,6 +183,14 @@ impl Share {
         }
     }
 
+    /// COST: bytes; as much as an allocator gives.
+    const ALIGN: usize = 16;
+
+    /// Makes zeros that the members share, by the first to come.
+    pub fn make_memory(&self, size: usize, what: fmt::Arguments) {
+        self.memory.store(memory::zeros(size, Self::ALIGN, what), Relaxed);
+    }
+
     /// As if new.
     pub fn renew(&self, index: usize) {
         self.clear();
@@ -229,14 +239,14 @@ impl Share {
     fn clear(&self) {
         let doacross = self.doacross.load(Relaxed);
         if !doacross.is_null() {
-            // SAFETY: from `Box::into_raw`, and nobody is inside.
-            drop(unsafe { Box::from_raw(doacross) });
+            // SAFETY: from `Own::into_raw`, and nobody is inside.
+            drop(unsafe { Own::from_raw(doacross) });
             self.doacross.store(ptr::null_mut(), Relaxed);
         }
         let memory = self.memory.swap(ptr::null_mut(), Relaxed);
         if !memory.is_null() {
-            // SAFETY: from `calloc`.
-            unsafe { libc::free(memory) };
+            // SAFETY: nobody is inside.
+            unsafe { memory::put_zeros(memory, Self::ALIGN) };
         }
         self.reductions.store(ptr::null_mut(), Relaxed);
     }
@@ -249,13 +259,13 @@ impl Share {
 
 /// Progress of a loop whose iterations wait for each other.
 struct Doacross {
-    counts: Vec<u64>,
+    counts: List<u64>,
     /// Iterations of the outermost loop that share a word.
     chunk: u64,
     static_blocks: bool,
     size: u64,
     /// Of each chunk: 1 more than the last iteration that is over, of all dimensions.
-    done: Vec<Apart64>,
+    done: List<Apart64>,
 }
 
 /// Lines of their own for who writes often.
@@ -630,7 +640,7 @@ unsafe fn enter_with(
         make(share);
         if !memory.is_null() {
             // SAFETY: the size is where the address goes.
-            share.memory.store(unsafe { libc::calloc(1, (*memory).addr().max(1)) }, Relaxed);
+            share.make_memory(unsafe { (*memory).addr() }, format_args!("a loop's members"));
         }
         if !list.is_null() {
             // SAFETY: the compiler's.
@@ -984,9 +994,11 @@ unsafe fn doacross<T: Number>(
     let make = |share: &Share| {
         let static_blocks = chunk == 0;
         let parts = if static_blocks { size } else { iterations.div_ceil(chunk) };
-        let done = (0..parts).map(|_| Apart64::default()).collect();
-        let doacross = Doacross { counts: counts.to_vec(), chunk, static_blocks, size, done };
-        share.doacross.store(Box::into_raw(Box::new(doacross)), Relaxed);
+        let what = format_args!("a doacross loop of {iterations} iterations");
+        let done = List::needed(parts as usize, what, |_| Apart64::default());
+        let counts = List::needed(counts.len(), what, |index| counts[index]);
+        let doacross = || Doacross { counts, chunk, static_blocks, size, done };
+        share.doacross.store(Own::needed("a doacross loop", doacross).into_raw(), Relaxed);
     };
     // SAFETY: as promised.
     unsafe {

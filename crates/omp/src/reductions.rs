@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions in which tasks take part. The compiler describes them in words: how many variables, bytes a thread, alignment; from the
 //! eighth on three for each variable, of which the first are its address and its offset in a thread's bytes. It expects the address of
-//! the memory, zeros for all threads, in the third. The fifth is for us: the next description of the same group.
+//! the memory, zeros for all threads, in the third. The fifth and sixth are for us: the next description of the same
+//! group, and the alignment.
 
+use std::alloc::Layout;
 use std::ffi::c_void;
 use std::ptr;
 
+use crate::memory::{self, Need};
 use crate::team::{Function, begin_reducing, end};
 use crate::thread::me;
 
@@ -13,6 +16,7 @@ const COUNT: usize = 0;
 const BYTES: usize = 1;
 const MEMORY: usize = 2;
 const NEXT: usize = 4;
+const ALIGN: usize = 5;
 const END: usize = 6;
 const VARIABLES: usize = 7;
 const WORDS: usize = 3;
@@ -26,15 +30,16 @@ pub unsafe fn register(list: *mut usize, next: *mut usize, threads: u32) {
     unsafe {
         let size = list.add(BYTES).read() * threads as usize;
         let align = list.add(MEMORY).read().max(size_of::<*mut c_void>()).next_power_of_two();
-        let mut memory = ptr::null_mut();
-        if libc::posix_memalign(&mut memory, align, size.max(1)) != 0 {
-            eprintln!("wakeful: no memory for a reduction of {size} bytes");
-            libc::abort();
+        let layout = Layout::from_size_align(size, align);
+        let place = layout.map_or(ptr::null_mut(), |layout| memory::get(layout, Need::Must));
+        if place.is_null() {
+            memory::end(format_args!("a reduction of {size} bytes"));
         }
-        memory.write_bytes(0, size);
-        list.add(MEMORY).write(memory.addr());
-        list.add(END).write(memory.addr() + size);
+        place.write_bytes(0, size);
+        list.add(MEMORY).write(place.expose_provenance());
+        list.add(END).write(place.addr() + size);
         list.add(NEXT).write(next.addr());
+        list.add(ALIGN).write(align);
     }
 }
 
@@ -56,6 +61,7 @@ pub unsafe fn join(list: *mut usize, first: *const usize) {
     unsafe {
         list.add(MEMORY).write(first.add(MEMORY).read());
         list.add(END).write(first.add(END).read());
+        list.add(ALIGN).write(first.add(ALIGN).read());
         list.add(NEXT).write(0);
     }
 }
@@ -63,8 +69,14 @@ pub unsafe fn join(list: *mut usize, first: *const usize) {
 /// # Safety
 /// Registered.
 unsafe fn free(list: *mut usize) {
-    // SAFETY: from `register`.
-    unsafe { libc::free(list.add(MEMORY).read() as *mut c_void) };
+    // SAFETY: from `register`, unless it was declined.
+    unsafe {
+        let start = list.add(MEMORY).read();
+        if start != 0 {
+            let layout = Layout::from_size_align_unchecked(list.add(END).read() - start, list.add(ALIGN).read());
+            memory::put(ptr::with_exposed_provenance_mut(start), layout);
+        }
+    }
 }
 
 /// The variable's address, and its offset in each thread's bytes, if the list has it; `address` may be any thread's copy.

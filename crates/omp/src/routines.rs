@@ -2,14 +2,15 @@
 //! The routines of OpenMP's API that are not elsewhere. Fortran's have an underscore at the end and take addresses.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock};
 
 use linux::Linux;
 use platform::Platform;
 
 use crate::affinity;
-use crate::icv::{Kind, MONOTONIC, MOST_LEVELS, MOST_THREADS, Schedule, settings};
+use crate::icv::{Kind, MONOTONIC, MOST_LEVELS, MOST_THREADS, Schedule, Shown, settings};
+use crate::memory::Text;
 use crate::thread::{Context, known, me};
 
 /// Functions that return a number, for C and for Fortran.
@@ -281,31 +282,34 @@ pub(crate) unsafe extern "C" fn omp_get_partition_place_nums(places: *mut c_int)
 }
 
 /// What `omp_set_affinity_format` has set.
-static FORMAT: RwLock<Option<String>> = RwLock::new(None);
+static FORMAT: RwLock<Option<Text>> = RwLock::new(None);
 
-/// The format that goes for who asks for none.
-pub(crate) fn format() -> String {
-    FORMAT.read().ok().and_then(|format| format.clone()).unwrap_or_else(|| settings().affinity_format.clone())
+/// With the format that goes for who asks for none.
+pub(crate) fn with_format<R>(work: impl FnOnce(&str) -> R) -> R {
+    let format = FORMAT.read().unwrap_or_else(PoisonError::into_inner);
+    work(format.as_ref().unwrap_or(&settings().affinity_format).as_str())
+}
+
+/// With this format, or the default one if it is empty.
+fn with_given<R>(format: &[u8], work: impl FnOnce(&str) -> R) -> R {
+    match format {
+        [] => with_format(work),
+        _ => work(Text::of(Shown(format)).as_str()),
+    }
 }
 
 /// # Safety
-/// A C string, or null: the default one then.
-unsafe fn given(format_given: *const c_char) -> String {
-    if format_given.is_null() {
-        return format();
-    }
+/// A C string, or null.
+unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     // SAFETY: as promised.
-    match unsafe { CStr::from_ptr(format_given) }.to_string_lossy() {
-        text if text.is_empty() => format(),
-        text => text.into_owned(),
-    }
+    if text.is_null() { &[] } else { unsafe { CStr::from_ptr(text) }.to_bytes() }
 }
 
 /// Writes as much as there is room for, and an end; returns how much there would be.
 ///
 /// # Safety
 /// The buffer has that room.
-unsafe fn hand_over(text: &str, buffer: *mut c_char, room: usize) -> usize {
+unsafe fn hand_over(text: &[u8], buffer: *mut c_char, room: usize) -> usize {
     if room > 0 && !buffer.is_null() {
         let count = text.len().min(room - 1);
         // SAFETY: as promised.
@@ -317,31 +321,40 @@ unsafe fn hand_over(text: &str, buffer: *mut c_char, room: usize) -> usize {
     text.len()
 }
 
+pub(crate) fn set_format(text: &[u8]) {
+    *FORMAT.write().unwrap_or_else(PoisonError::into_inner) = Some(Text::of(Shown(text)));
+}
+
+pub(crate) fn display_in(format: &[u8]) {
+    with_given(format, affinity::display);
+}
+
+pub(crate) fn capture(format: &[u8]) -> Text {
+    with_given(format, affinity::describe)
+}
+
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_set_affinity_format(text: *const c_char) {
     // SAFETY: the program's string; likewise below.
-    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    if let Ok(mut format) = FORMAT.write() {
-        *format = Some(text);
-    }
+    set_format(unsafe { bytes(text) });
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, room: usize) -> usize {
     // SAFETY: the program's buffer; likewise below.
-    unsafe { hand_over(&format(), buffer, room) }
+    with_format(|format| unsafe { hand_over(format.as_bytes(), buffer, room) })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_display_affinity(text: *const c_char) {
     // SAFETY: as above.
-    affinity::display(&unsafe { given(text) });
+    display_in(unsafe { bytes(text) });
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_capture_affinity(buffer: *mut c_char, room: usize, text: *const c_char) -> usize {
     // SAFETY: as above.
-    unsafe { hand_over(&affinity::describe(&given(text)), buffer, room) }
+    unsafe { hand_over(capture(bytes(text)).bytes(), buffer, room) }
 }
 
 #[unsafe(no_mangle)]
@@ -377,7 +390,7 @@ pub(crate) extern "C" fn omp_pause_resource_all(kind: c_int) -> c_int {
 pub fn said_by_program(fatal: bool, text: &[u8]) {
     let kind = if fatal { "fatal" } else { "warning" };
     let colon = if text.is_empty() { "" } else { ": " };
-    eprintln!("wakeful: the program's `error` directive ({kind}){colon}{}", String::from_utf8_lossy(text));
+    eprintln!("wakeful: the program's `error` directive ({kind}){colon}{}", Shown(text));
     if fatal {
         std::process::exit(1);
     }

@@ -6,10 +6,12 @@
 //! whatever there is.
 //!
 //! A task's memory stays until it is done and so are its children: they point to it.
+//!
+//! A task for which there is no memory runs at once, on the stack of its parent. A task for whose dependences there
+//! is none waits for its predecessors, and then runs at once, so that nobody has to know it.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use std::mem;
 use std::ptr;
@@ -20,9 +22,11 @@ use platform::Platform;
 
 use crate::icv::{Icv, settings};
 use crate::lock::Guarded;
+use crate::memory::{self, Deque, List, Map, Need, Own};
 use crate::reductions;
 use crate::team::{Apart, Function, Team};
 use crate::thread::{Context, Thread, me};
+use crate::wait;
 
 /// Copies a task's arguments.
 pub type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void);
@@ -55,23 +59,25 @@ pub struct Task {
     successors: Guarded<Successors>,
     /// What its children depend on.
     table: Guarded<Table>,
+    /// The next of a [`Ready`] that has no room for it.
+    next: Cell<*const Task>,
 }
 
-struct Successors(Option<Vec<*const Task>>);
+struct Successors(Option<List<*const Task>>);
 
 // SAFETY: tasks go from thread to thread; what is not atomic or behind a lock is the running thread's.
 unsafe impl Send for Successors {}
 
 impl Default for Successors {
     fn default() -> Self {
-        Self(Some(Vec::new()))
+        Self(Some(List::new()))
     }
 }
 
 /// By address, the tasks that the next one has to wait for.
 #[derive(Default)]
 struct Table {
-    users: Option<HashMap<usize, Users>>,
+    users: Option<Map<Users>>,
     /// Addresses beyond which those are forgotten whose tasks are done.
     most: usize,
 }
@@ -82,12 +88,12 @@ unsafe impl Send for Table {}
 #[derive(Default)]
 struct Users {
     writer: Option<Held>,
-    readers: Vec<Held>,
+    readers: List<Held>,
 }
 
 impl Users {
     fn are_done(&self) -> bool {
-        self.writer.iter().chain(&self.readers).all(|held| held.task().is_done())
+        self.writer.iter().chain(self.readers.iter()).all(|held| held.task().is_done())
     }
 }
 
@@ -147,11 +153,63 @@ impl Group {
 #[derive(Default)]
 pub struct Queue(Apart<Guarded<Ready>>);
 
-#[derive(Default)]
-struct Ready(VecDeque<*const Task>);
+struct Ready {
+    queue: Deque<*const Task>,
+    /// Those for which the queue could not grow, in any order, linked by [`Task::next`].
+    beyond: *const Task,
+}
 
 // SAFETY: as above.
 unsafe impl Send for Ready {}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { queue: Deque::default(), beyond: ptr::null() }
+    }
+}
+
+impl Ready {
+    fn insert(&mut self, place: usize, task: &Task) {
+        if !self.queue.insert(place, task) {
+            task.next.set(mem::replace(&mut self.beyond, task));
+        }
+    }
+
+    /// The task at the place that `look` finds, or one of those beyond that may be taken; none if `stop` says so.
+    #[inline]
+    fn take(
+        &mut self,
+        stop: &impl Fn() -> bool,
+        may: impl Fn(&*const Task) -> bool,
+        look: impl FnOnce(&Deque<*const Task>) -> Option<usize>,
+    ) -> Option<*const Task> {
+        if stop() {
+            return None;
+        }
+        match look(&self.queue).and_then(|place| self.queue.remove(place)) {
+            None if !self.beyond.is_null() => self.take_beyond(may),
+            found => found,
+        }
+    }
+
+    #[cold]
+    fn take_beyond(&mut self, may: impl Fn(&*const Task) -> bool) -> Option<*const Task> {
+        let mut before: Option<&Task> = None;
+        let mut at = self.beyond;
+        // SAFETY: they are queued.
+        while let Some(task) = unsafe { at.as_ref() } {
+            if may(&at) {
+                match before {
+                    Some(before) => before.next.set(task.next.get()),
+                    None => self.beyond = task.next.get(),
+                }
+                return Some(at);
+            }
+            (before, at) = (Some(task), task.next.get());
+        }
+        None
+    }
+}
 
 /// A team's tasks.
 #[derive(Default)]
@@ -219,6 +277,7 @@ impl Task {
             parts: AtomicU32::new(1),
             successors: Guarded::default(),
             table: Guarded::default(),
+            next: Cell::new(ptr::null()),
         }
     }
 
@@ -293,6 +352,7 @@ impl Task {
     }
 
     /// A new task, with a copy of its arguments. It is the value of its event, which is null if it has none.
+    /// `None` if there is no memory and the caller can do without.
     ///
     /// # Safety
     /// `data` are arguments of this size and alignment, of which `copy` makes others; of a task with an event the first is that.
@@ -304,17 +364,18 @@ impl Task {
         (size, align): (usize, usize),
         is_final: bool,
         event: *mut *const Self,
-    ) -> &'static Self {
+        need: Need,
+    ) -> Option<&'static Self> {
         let parent = thread.task();
         let here = Layout::new::<Self>();
-        let arguments = Layout::from_size_align(size, align.max(1)).unwrap_or(here);
-        let Ok((layout, offset)) = here.extend(arguments) else { handle_alloc_error(here) };
+        let arguments = Layout::from_size_align(size, align.max(1));
+        let (layout, offset) = arguments.and_then(|arguments| here.extend(arguments)).ok()?;
+        let memory = thread.blocks.get(layout, need)?;
         let mut task = Self::new(parent.icv.get(), parent, thread.team(), parent.group.get());
         task.layout = Cell::new(Some(layout));
         task.is_final = Cell::new(parent.is_final() || is_final);
         // SAFETY: the layout is not empty; the arguments have their place in it.
         unsafe {
-            let memory = thread.blocks.get(layout);
             let there = memory.add(offset).cast::<c_void>();
             task.function = Cell::new(Some(function));
             task.data = Cell::new(there);
@@ -329,22 +390,44 @@ impl Task {
                 None => ptr::copy_nonoverlapping(data.cast::<u8>(), there.cast(), size),
             }
             memory.cast::<Self>().write(task);
-            &*memory.cast::<Self>()
+            Some(&*memory.cast::<Self>())
         }
     }
 
-    /// For [`run_included`].
+    /// As [`Task::create`], for a caller who cannot do without.
+    ///
+    /// # Safety
+    /// Likewise.
+    pub unsafe fn needed(
+        thread: &Thread,
+        function: Function,
+        data: *mut c_void,
+        copy: Option<Copy>,
+        arguments: (usize, usize),
+        is_final: bool,
+        event: *mut *const Self,
+    ) -> &'static Self {
+        // SAFETY: as promised.
+        let task = unsafe { Self::create(thread, function, data, copy, arguments, is_final, event, Need::Must) };
+        task.unwrap_or_else(|| memory::end(format_args!("a task with arguments of {} bytes", arguments.0)))
+    }
+
+    /// For [`run_included`]; `None` if there is no memory.
     #[cold]
-    fn included(thread: &Thread) -> &'static Self {
-        let layout = Layout::new::<Self>();
-        let mut task = Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null());
-        task.layout = Cell::new(Some(layout));
-        // SAFETY: memory of this layout, which is not empty.
+    fn included(thread: &Thread) -> Option<&'static Self> {
+        // SAFETY: memory for it.
         unsafe {
-            let memory = thread.blocks.get(layout).cast::<Self>();
-            memory.write(task);
-            &*memory
+            let memory = thread.blocks.get(Layout::new::<Self>(), Need::Wish)?.cast::<Self>();
+            memory.write(Self::on_stack());
+            Some(&*memory)
         }
+    }
+
+    /// For [`run_on_stack`]. An explicit task has a layout.
+    fn on_stack() -> Self {
+        let mut task = Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null());
+        task.layout = Cell::new(Some(Layout::new::<Self>()));
+        task
     }
 
     /// One who may look at it less.
@@ -430,7 +513,7 @@ impl Task {
             return;
         }
         let successors = self.successors.with(|successors| successors.0.take());
-        for successor in successors.into_iter().flatten() {
+        for &successor in successors.iter().flat_map(|list| list.iter()) {
             // SAFETY: it waits for us, or has another reference in `Held` until `preceded` returns.
             unsafe { &*successor }.preceded(team);
         }
@@ -454,80 +537,86 @@ impl Task {
         self.successors.with(|successors| successors.0.is_none())
     }
 
-    /// Waits for another one.
-    fn follow(&self, other: &Task) {
+    /// Waits for another one; false if there is no memory.
+    fn follow(&self, other: &Task) -> bool {
         other.successors.with(|successors| {
-            if let Some(successors) = &mut successors.0 {
-                self.predecessors.fetch_add(1, Relaxed);
-                successors.push(self);
-            }
-        });
+            successors.0.as_mut().is_none_or(|successors| {
+                let known = successors.push(self);
+                self.predecessors.fetch_add(known as u32, Relaxed);
+                known
+            })
+        })
     }
 
-    /// Enters what a new child depends on; with `known`, later children wait for it.
-    fn depend(&self, child: &Task, dependences: &[Dependence], known: bool) {
+    /// Enters what a new child depends on; with `known`, later children wait for it. False: there is no memory,
+    /// and it follows some of those that it has to wait for.
+    fn depend(&self, child: &Task, dependences: impl Dependences, known: bool) -> bool {
         self.depends.set(true);
         child.depends.set(true);
         self.table.with(|table| {
             let Table { users, most } = table;
             let table = users.get_or_insert_default();
-            if table.len() > *most {
-                table.retain(|_, users| !users.are_done());
-                *most = LEAST_FORGOTTEN.max(2 * table.len());
+            if table.count() > *most {
+                table.retain(|users| !users.are_done());
+                *most = LEAST_FORGOTTEN.max(2 * table.count());
             }
-            let dependences = match dependences.iter().find(|dependence| dependence.is_all()) {
-                Some(all) => std::slice::from_ref(all),
-                None => dependences,
-            };
-            for dependence in dependences {
-                let follow = |other: &Held| {
-                    if !ptr::eq(other.0, child) {
-                        child.follow(other.task());
-                    }
-                };
-                predecessors(table, dependence, follow);
-                if known && dependence.is_all() {
+            let all = dependences.clone().find(Dependence::is_all);
+            let others = all.is_none().then_some(dependences).into_iter().flatten();
+            for dependence in all.into_iter().chain(others) {
+                let mut follows = true;
+                predecessors(table, &dependence, |other| {
+                    follows &= ptr::eq(other.0, child) || child.follow(other.task());
+                });
+                if follows && known && dependence.is_all() {
                     // Who follows it follows those before.
                     table.clear();
                 }
-                if known {
-                    let users = table.entry(dependence.address).or_default();
-                    if dependence.writes {
-                        users.readers.clear();
-                        users.writer = Some(Held::new(child));
-                    } else {
-                        users.readers.retain(|reader| !reader.task().is_done());
-                        users.readers.push(Held::new(child));
-                    }
+                if !follows || known && !table.enter(&dependence, child) {
+                    return false;
                 }
             }
-        });
+            true
+        })
     }
 
     /// Would a new child with these dependences wait for others?
-    fn would_wait(&self, dependences: &[Dependence]) -> bool {
+    fn would_wait(&self, dependences: impl Dependences, child: *const Task) -> bool {
         // ORDER: Acquire, pairs with `complete`.
-        if dependences.is_empty() || self.children.load(Acquire) == 0 {
+        if is_empty(&dependences) || self.children.load(Acquire) == 0 {
             return false;
         }
         self.table.with(|table| {
             let Some(table) = &table.users else { return false };
             let mut any = false;
             for dependence in dependences {
-                predecessors(table, dependence, |other| any |= !other.task().is_done());
+                predecessors(table, &dependence, |other| any |= !ptr::eq(other.0, child) && !other.task().is_done());
             }
             any
         })
     }
 }
 
+impl Map<Users> {
+    /// False if there is no memory.
+    fn enter(&mut self, dependence: &Dependence, child: &Task) -> bool {
+        let Some(users) = self.entry(dependence.address) else { return false };
+        if dependence.writes {
+            users.readers.clear();
+            users.writer = Some(Held::new(child));
+            return true;
+        }
+        users.readers.retain(|reader| !reader.task().is_done());
+        users.readers.push(Held::new(child))
+    }
+}
+
 /// Those in a table for whom a task with this dependence waits.
-fn predecessors(table: &HashMap<usize, Users>, dependence: &Dependence, mut visit: impl FnMut(&Held)) {
+fn predecessors(table: &Map<Users>, dependence: &Dependence, mut visit: impl FnMut(&Held)) {
     let all = dependence.is_all();
-    let own = if all { None } else { table.get(&dependence.address) };
-    let everything = if all { None } else { table.get(&Dependence::ALL.address) };
+    let own = if all { None } else { table.get(dependence.address) };
+    let everything = if all { None } else { table.get(Dependence::ALL.address) };
     if all {
-        table.values().for_each(|users| users.writer.iter().chain(&users.readers).for_each(&mut visit));
+        table.values().for_each(|users| users.writer.iter().chain(users.readers.iter()).for_each(&mut visit));
     }
     everything.into_iter().for_each(|users| users.writer.iter().for_each(&mut visit));
     if let Some(own) = own {
@@ -561,22 +650,17 @@ impl Blocks {
         layout.size() <= Self::LAYOUT.size() && layout.align() <= Self::LAYOUT.align()
     }
 
-    /// Memory for a task. Without any the program ends.
-    fn get(&self, layout: Layout) -> *mut u8 {
+    /// Memory for a task.
+    fn get(&self, layout: Layout, need: Need) -> Option<*mut u8> {
         let (first, fits) = (self.first.get(), Self::fits(layout));
         if fits && !first.is_null() {
             // SAFETY: one that is kept begins so.
             self.first.set(unsafe { first.cast::<*mut u8>().read() });
             self.count.set(self.count.get() - 1);
-            return first;
+            return Some(first);
         }
-        let layout = if fits { Self::LAYOUT } else { layout };
-        // SAFETY: neither is empty.
-        let memory = unsafe { alloc(layout) };
-        if memory.is_null() {
-            handle_alloc_error(layout);
-        }
-        memory
+        let memory = memory::get(if fits { Self::LAYOUT } else { layout }, need);
+        (!memory.is_null()).then_some(memory)
     }
 
     /// # Safety
@@ -585,9 +669,9 @@ impl Blocks {
         // SAFETY: as promised.
         unsafe {
             if !Self::fits(layout) {
-                dealloc(memory, layout);
+                memory::put(memory, layout);
             } else if self.count.get() >= Self::MOST {
-                dealloc(memory, Self::LAYOUT);
+                memory::put(memory, Self::LAYOUT);
             } else {
                 memory.cast::<*mut u8>().write(self.first.get());
                 self.first.set(memory);
@@ -604,14 +688,14 @@ impl Drop for Blocks {
             // SAFETY: from `included`.
             unsafe {
                 ptr::drop_in_place(task.cast_mut());
-                dealloc(task.cast_mut().cast(), Self::LAYOUT);
+                memory::put(task.cast_mut().cast(), Self::LAYOUT);
             }
         }
         while !block.is_null() {
             // SAFETY: kept, and so from `get`.
             unsafe {
                 let next = block.cast::<*mut u8>().read();
-                dealloc(block, Self::LAYOUT);
+                memory::put(block, Self::LAYOUT);
                 block = next;
             }
         }
@@ -638,28 +722,53 @@ impl Dependence {
         if writes && address == 0 { Self::ALL } else { Self { address, writes } }
     }
 
+    /// Null is a list of none.
+    ///
     /// # Safety
-    /// `list` is one that the compiler has made.
-    pub unsafe fn all(list: *const *const c_void) -> Vec<Self> {
+    /// `list` is one that the compiler has made, and stays as it is.
+    pub unsafe fn all(list: *const *const c_void) -> impl Dependences {
         // SAFETY: as promised; the counts come first.
-        unsafe {
-            let at = |index: usize| (*list.add(index)).addr();
-            // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are written, are
-            // written in any order, and are read; the rest are objects of two words, address and kind.
-            // A list of 4.0 whose iterators have no values has nothing after its two zeros.
-            let (count, written, read, first) = match (at(0), at(1)) {
-                (0, 0) => return Vec::new(),
-                (0, count) => (count, at(2) + at(3), at(4), 5),
+        let at = move |index: usize| unsafe { *list.add(index) };
+        let number = |index| at(index).addr();
+        // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are written,
+        // are written in any order, and are read; the rest are objects of two words, address and kind.
+        // A list of 4.0 whose iterators have no values has nothing after its two zeros.
+        let (count, written, read, first) = match list.is_null() {
+            true => (0, 0, 0, 0),
+            false => match (number(0), number(1)) {
+                (0, 0) => (0, 0, 0, 0),
+                (0, count) => (count, number(2) + number(3), number(4), 5),
                 (count, written) => (count, written, count - written, 2),
-            };
-            let plain = (0..written + read).map(|index| Self::new(at(first + index), index < written));
-            let objects = (written + read..count).map(|index| {
-                let object = (*list.add(first + index)).cast::<usize>();
-                Self::new(*object, *object.add(1) != 1)
-            });
-            plain.chain(objects).collect()
-        }
+            },
+        };
+        let plain = (0..written + read).map(move |index| Self::new(at(first + index).addr(), index < written));
+        let objects = (written + read..count).map(move |index| {
+            // SAFETY: as promised.
+            unsafe { Self::object(at(first + index).cast()) }
+        });
+        plain.chain(objects)
     }
+
+    /// # Safety
+    /// An `omp_depend_t`, of two words.
+    pub unsafe fn object(object: *const usize) -> Self {
+        // SAFETY: as promised.
+        unsafe { Self::new(*object, *object.add(1) != 1) }
+    }
+}
+
+/// What a task depends on. It is looked at more than once.
+pub trait Dependences: Iterator<Item = Dependence> + Clone {}
+
+impl<T: Iterator<Item = Dependence> + Clone> Dependences for T {}
+
+/// Of a task that depends on nothing.
+pub fn no_dependences() -> impl Dependences {
+    std::iter::empty()
+}
+
+fn is_empty(dependences: &impl Dependences) -> bool {
+    dependences.clone().next().is_none()
 }
 
 impl Tasks {
@@ -733,14 +842,14 @@ impl Tasks {
                     // SAFETY: it is in the queue.
                     unsafe { &**other }.priority.get()
                 };
-                let place = urgent.0.partition_point(|other| priority(other) < task.priority.get());
-                urgent.0.insert(place, task);
+                let place = urgent.queue.partition_point(|other| priority(other) < task.priority.get());
+                urgent.insert(place, task);
                 self.urgent_count.fetch_add(1, Relaxed);
             });
         } else {
             // Whoever fulfils an event may be in no team, or another.
             let number = if ptr::eq(thread.context().team, team) { thread.number() } else { 0 };
-            team.member(number as usize).queue.0.0.with(|ready| ready.0.push_back(task));
+            team.member(number as usize).queue.0.0.with(|ready| ready.insert(ready.queue.len(), task));
         }
         // ORDER: SeqCst, see `run_all`; as a Release it pairs with `are_there`.
         let others = self.queued.0.fetch_add(1, SeqCst);
@@ -776,25 +885,22 @@ impl Tasks {
         let own = thread.number() as usize;
         let urgent = || {
             self.urgent.with(|urgent| {
-                let place = if stop() { None } else { urgent.0.iter().rposition(may) };
-                place.and_then(|place| {
-                    self.urgent_count.fetch_sub(1, Relaxed);
-                    urgent.0.remove(place)
-                })
+                let task = urgent.take(stop, may, |queue| queue.iter().rposition(may));
+                self.urgent_count.fetch_sub(task.is_some() as u32, Relaxed);
+                task
             })
         };
         let newest = || {
-            team.member(own).queue.0.0.with(|Ready(ready)| {
-                let looks = ready.len().saturating_sub(MOST_LOOKS);
-                let place = if stop() { None } else { (looks..ready.len()).rev().find(|&place| may(&ready[place])) };
-                place.and_then(|place| ready.remove(place))
+            team.member(own).queue.0.0.with(|ready| {
+                ready.take(stop, may, |queue| {
+                    let looks = queue.len().saturating_sub(MOST_LOOKS);
+                    (looks..queue.len()).rev().find(|&place| may(&queue[place]))
+                })
             })
         };
         let oldest = |victim: usize| {
-            team.member(victim).queue.0.0.with(|Ready(ready)| {
-                let place =
-                    if stop() { None } else { (0..ready.len().min(MOST_LOOKS)).find(|&place| may(&ready[place])) };
-                place.and_then(|place| ready.remove(place))
+            team.member(victim).queue.0.0.with(|ready| {
+                ready.take(stop, may, |queue| (0..queue.len().min(MOST_LOOKS)).find(|&place| may(&queue[place])))
             })
         };
         let first = if self.urgent_count.load(Relaxed) > 0 { urgent() } else { None };
@@ -893,13 +999,31 @@ fn work_until(thread: &Thread, done: impl Fn() -> bool) {
 /// `function` may be called with `data`.
 #[inline]
 unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, is_final: bool) {
-    let before = thread.context();
-    let parent = thread.task();
-    let task = match thread.blocks.spare.take() {
+    let known = match thread.blocks.spare.take() {
         // SAFETY: kept below, as if new.
-        Some(task) => unsafe { &*task },
+        Some(task) => Some(unsafe { &*task }),
         None => Task::included(thread),
     };
+    // SAFETY: as promised.
+    unsafe {
+        let Some(task) = known else { return run_on_stack(thread, function, data, is_final) };
+        execute(thread, task, function, data, is_final);
+        // ORDER: Acquire, as in `release`.
+        if task.references.load(Acquire) == 1 && !task.depends.get() && thread.blocks.spare.get().is_none() {
+            return thread.blocks.spare.set(Some(task));
+        }
+        finish_now(thread, task);
+    }
+}
+
+/// Runs a task's function in the place of the current task.
+///
+/// # Safety
+/// `function` may be called with `data`.
+#[inline]
+unsafe fn execute(thread: &Thread, task: &Task, function: Function, data: *mut c_void, is_final: bool) {
+    let before = thread.context();
+    let parent = thread.task();
     task.icv.set(parent.icv.get());
     task.parent.set(parent);
     task.team.set(before.team);
@@ -909,11 +1033,35 @@ unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, i
     // SAFETY: as promised.
     unsafe { function(data) };
     thread.set_context(before);
-    // ORDER: Acquire, as in `release`.
-    if task.references.load(Acquire) == 1 && !task.depends.get() && thread.blocks.spare.get().is_none() {
-        return thread.blocks.spare.set(Some(task));
+}
+
+/// As [`run_included`], without memory for the task: it goes when nobody has it any more, which is waited for.
+///
+/// # Safety
+/// Likewise.
+#[cold]
+#[inline(never)]
+unsafe fn run_on_stack(thread: &Thread, function: Function, data: *mut c_void, is_final: bool) {
+    let (task, before) = (Task::on_stack(), thread.context());
+    // SAFETY: as promised.
+    unsafe { execute(thread, &task, function, data, is_final) };
+    thread.set_context(Context { task: &task, ..before });
+    // ORDER: Acquire, pairs with `complete`.
+    work_until(thread, || task.children.load(Acquire) == 0);
+    let team = thread.team();
+    task.finish_dependences(team);
+    // Children of its children, which they did not wait for.
+    // ORDER: Acquire, pairs with `release`.
+    while task.references.load(Acquire) > 1 {
+        match team.tasks.take(team, thread, &task, &|| false) {
+            Some(descendant) => {
+                descendant.run(thread);
+                descendant.part_done();
+            }
+            None => wait::nap(),
+        }
     }
-    finish_now(thread, task);
+    thread.set_context(before);
 }
 
 /// Runs a task that nobody waits for elsewhere, now.
@@ -989,10 +1137,13 @@ unsafe fn spawn(
     }
     let has_event = flags & DETACH != 0 && !event.is_null();
     let event = if has_event { event } else { ptr::null_mut() };
+    let depend = if flags & DEPEND != 0 { depend } else { ptr::null() };
     // SAFETY: the compiler's arguments.
-    let dependences = if flags & DEPEND != 0 { unsafe { Dependence::all(depend) } } else { Vec::new() };
-    let now = !deferred || are_run_at_once(thread, has_event, &dependences);
-    if now && !has_event && copy.is_none() && flags & DEPEND == 0 {
+    let dependences = unsafe { Dependence::all(depend) };
+    let now = !deferred || are_run_at_once(thread, has_event, dependences.clone());
+    // The task can run on the arguments that there are.
+    let needs_none = !has_event && copy.is_none();
+    if now && needs_none && depend.is_null() {
         // SAFETY: the compiler's arguments.
         return unsafe { run_included(thread, function, data, flags & FINAL != 0) };
     }
@@ -1000,9 +1151,16 @@ unsafe fn spawn(
     unsafe {
         // As the compiler wants it: what the constructor copies may depend on what a predecessor does.
         if now {
-            await_predecessors(thread, &dependences);
+            await_predecessors(thread, dependences.clone());
         }
-        let task = Task::create(thread, function, data, copy, arguments, flags & FINAL != 0, event);
+        let (is_final, need) = (flags & FINAL != 0, if needs_none { Need::Wish } else { Need::Must });
+        let Some(task) = Task::create(thread, function, data, copy, arguments, is_final, event, need) else {
+            if !needs_none {
+                memory::end(format_args!("a task with arguments of {} bytes", arguments.0));
+            }
+            await_predecessors(thread, dependences);
+            return run_included(thread, function, data, is_final);
+        };
         if flags & PRIORITY != 0 {
             task.set_priority(priority);
         }
@@ -1013,7 +1171,7 @@ unsafe fn spawn(
             // It is the task that destroys what has been constructed.
             task.set_instead(function);
         }
-        launch(thread, task, now, &dependences);
+        launch(thread, task, now, dependences);
     }
 }
 
@@ -1023,34 +1181,49 @@ pub fn are_cancelled(thread: &Thread) -> bool {
 }
 
 /// Are new tasks run at once?
-pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: &[Dependence]) -> bool {
+pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: impl Dependences) -> bool {
     let team = thread.team();
     let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size() && settings().throttles;
     // A lone thread does not wait for a predecessor: it may have an event, which the current task fulfils
     // later.
     let alone = team.size() == 1 && !has_event;
-    thread.task().is_final() || many || alone && !thread.task().would_wait(dependences)
+    thread.task().is_final() || many || alone && !thread.task().would_wait(dependences, ptr::null())
 }
 
 /// Runs a new task now, its predecessors being done, or has it run when they are.
-pub fn launch(thread: &Thread, task: &'static Task, now: bool, dependences: &[Dependence]) {
+pub fn launch(thread: &Thread, task: &'static Task, now: bool, dependences: impl Dependences) {
     let (team, parent) = (thread.team(), thread.task());
     if now && !task.has_event() {
         return run_now(thread, task);
     }
-    count(thread, task);
-    if !dependences.is_empty() {
-        parent.depend(task, dependences, true);
+    let depends = !is_empty(&dependences);
+    if depends && !parent.depend(task, dependences.clone(), true) {
+        return launch_unknown(thread, task, dependences);
     }
+    count(thread, task);
     if now {
         task.run(thread);
         task.part_done();
-    } else if dependences.is_empty() {
+    } else if !depends {
         task.predecessors.store(0, Relaxed);
         team.tasks.put(team, thread, task);
     } else {
         task.preceded(team);
     }
+}
+
+/// Runs a new task whose dependences there was no memory for, when nobody is left that it has to wait for.
+#[cold]
+fn launch_unknown(thread: &Thread, task: &Task, dependences: impl Dependences) {
+    if task.has_event() {
+        memory::end(format_args!("the dependences of a task with an event"));
+    }
+    let parent = thread.task();
+    // It is not counted yet: the last of the others rings the bell. The 1 is that of the beginning.
+    // ORDER: Acquire, pairs with `preceded`.
+    let follows = || task.predecessors.load(Acquire) > 1;
+    work_until(thread, || !follows() && !parent.would_wait(dependences.clone(), task));
+    run_now(thread, task);
 }
 
 /// A new task is waited for until [`Task::complete`].
@@ -1065,17 +1238,18 @@ fn count(thread: &Thread, task: &Task) {
 }
 
 /// Waits for the tasks that a task with these dependences would wait for.
-pub fn await_predecessors(thread: &Thread, dependences: &[Dependence]) {
+pub fn await_predecessors(thread: &Thread, dependences: impl Dependences) {
     let parent = thread.task();
     // ORDER: Acquire, pairs with `complete`.
-    if dependences.is_empty() || parent.children.load(Acquire) == 0 {
+    if is_empty(&dependences) || parent.children.load(Acquire) == 0 {
         return;
     }
     let nobody = Task::new(parent.icv.get(), parent, thread.team(), ptr::null());
-    parent.depend(&nobody, dependences, false);
+    let follows_all = parent.depend(&nobody, dependences.clone(), false);
     // ORDER: Acquire, pairs with `preceded`: this takes back the 1 of the beginning.
     nobody.predecessors.fetch_sub(1, Relaxed);
-    work_until(thread, || nobody.predecessors.load(Acquire) == 0);
+    let waits = || !follows_all && parent.would_wait(dependences.clone(), &nobody);
+    work_until(thread, || nobody.predecessors.load(Acquire) == 0 && !waits());
 }
 
 #[unsafe(no_mangle)]
@@ -1091,7 +1265,7 @@ pub extern "C" fn GOMP_taskwait() {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
     // SAFETY: the compiler's.
-    await_predecessors(me(), &unsafe { Dependence::all(list) });
+    await_predecessors(me(), unsafe { Dependence::all(list) });
 }
 
 /// A task that does nothing, for others to wait for.
@@ -1117,7 +1291,7 @@ pub extern "C" fn GOMP_taskyield() {
 /// A new group around what the current task makes next.
 pub fn begin_group(thread: &Thread) {
     let task = thread.task();
-    let group = Group {
+    let group = || Group {
         outer: task.group.get(),
         tasks: AtomicU32::new(0),
         cancelled: AtomicBool::new(false),
@@ -1125,7 +1299,7 @@ pub fn begin_group(thread: &Thread) {
         reductions: Cell::new(ptr::null_mut()),
         reducing: Cell::new(ptr::null_mut()),
     };
-    task.group.set(Box::into_raw(Box::new(group)));
+    task.group.set(Own::needed("a taskgroup", group).into_raw());
 }
 
 /// The same, for what the tasks of a worksharing construct reduce.
@@ -1146,7 +1320,7 @@ pub fn end_group(thread: &Thread) -> *mut c_void {
     work_until(thread, || group.tasks.load(Acquire) == 0);
     task.group.set(group.outer);
     // SAFETY: its tasks are done, and whoever did the last does not look at it any more.
-    unsafe { Box::from_raw(inner.cast_mut()) }.reducing.get()
+    unsafe { Own::from_raw(inner.cast_mut()) }.reducing.get()
 }
 
 #[unsafe(no_mangle)]
@@ -1266,12 +1440,12 @@ impl Taskloop {
             if are_cancelled(thread) {
                 break;
             }
-            let now = !deferred || are_run_at_once(thread, false, &[]);
+            let now = !deferred || are_run_at_once(thread, false, no_dependences());
             let (is_final, no_event) = (self.flags & FINAL != 0, ptr::null_mut());
             // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function that copies does not copy these.
             let task = unsafe {
                 let task =
-                    Task::create(thread, self.function, self.data, self.copy, self.arguments, is_final, no_event);
+                    Task::needed(thread, self.function, self.data, self.copy, self.arguments, is_final, no_event);
                 let bounds = task.data().cast::<Bounds>();
                 (*bounds).begin = at(done);
                 (*bounds).end = if next == self.iterations { self.end } else { at(next) };
@@ -1280,7 +1454,7 @@ impl Taskloop {
             if self.flags & PRIORITY != 0 {
                 task.set_priority(self.priority);
             }
-            launch(thread, task, now, &[]);
+            launch(thread, task, now, no_dependences());
             done = next;
         }
         if grouped {

@@ -10,11 +10,13 @@
 //! ([`BWakeful::await_or`]); a task that is not done is a party more to the members' barrier, which therefore does not open.
 
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::fmt;
 use std::mem;
+use std::ops::Deref;
 use std::ptr;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
-use std::sync::{Arc, Once};
 
 use linux::Linux;
 use platform::Platform;
@@ -24,6 +26,7 @@ use crate::affinity::{self, Partition};
 use crate::dialect::is_llvm;
 use crate::icv::{Bind, Icv, MOST_THREADS, settings};
 use crate::loops::{Loop, Shape, Share};
+use crate::memory::{List, Own};
 use crate::reductions;
 use crate::routines;
 use crate::tasks::{self, Queue, Task, Tasks};
@@ -102,8 +105,8 @@ pub struct Team {
     own_busy: AtomicU32,
     /// Counted there for this region.
     reserved: Cell<u32>,
-    #[allow(clippy::vec_box)] // they stay where they are when there are more
-    members: UnsafeCell<Vec<Box<Member>>>,
+    /// They stay where they are when there are more.
+    members: UnsafeCell<List<Own<Member>>>,
     generation: Cell<u32>,
     // Written in regions.
     pub meeting: Apart<Meeting>,
@@ -132,6 +135,8 @@ unsafe impl Send for Team {}
 impl Team {
     pub(crate) fn new() -> Self {
         let icv = settings().initial;
+        let mut members = List::new();
+        members.push_needed(Own::needed("a team", || Member::new(0)), "a team");
         Self {
             size: Cell::new(1),
             level: Cell::new(0),
@@ -152,7 +157,7 @@ impl Team {
             busy: Cell::new(ptr::null()),
             own_busy: AtomicU32::new(0),
             reserved: Cell::new(0),
-            members: UnsafeCell::new(vec![Member::new(0)]),
+            members: UnsafeCell::new(members),
             generation: Cell::new(0),
             meeting: Apart(Meeting { barrier: BWakeful::new(1), single: AtomicU32::new(0) }),
             copyprivate: AtomicPtr::default(),
@@ -206,7 +211,7 @@ impl Team {
     }
 
     #[inline]
-    fn members(&self) -> &[Box<Member>] {
+    fn members(&self) -> &[Own<Member>] {
         // SAFETY: grows between regions only.
         unsafe { &*self.members.get() }
     }
@@ -356,7 +361,7 @@ impl Team {
             self.place(thread, number as u32);
         }
         if self.displays.get() {
-            affinity::display(&routines::format());
+            routines::with_format(affinity::display);
         }
     }
 
@@ -372,8 +377,8 @@ impl Team {
 }
 
 impl Member {
-    fn new(number: u32) -> Box<Self> {
-        Box::new(Self {
+    fn new(number: u32) -> Self {
+        Self {
             number,
             constructs: Cell::new(0),
             singles: Cell::new(0),
@@ -383,7 +388,7 @@ impl Member {
             task: Task::implicit(),
             queue: Queue::default(),
             runs_all: Cell::new(false),
-        })
+        }
     }
 
     #[inline(always)]
@@ -419,39 +424,72 @@ pub struct Pool {
     parties: Cell<u32>,
     /// Regions in a row that wanted fewer.
     surplus: Cell<u32>,
+    /// Its primary thread, and helpers that have not ended.
+    holders: AtomicU32,
 }
 
 // SAFETY: as for teams.
 unsafe impl Sync for Pool {}
+
+/// A pool that stays because of this.
+pub struct Hold(*const Pool);
+
+// SAFETY: the last holder frees it.
+unsafe impl Send for Hold {}
+
+impl Hold {
+    fn again(pool: &Pool) -> Self {
+        pool.holders.fetch_add(1, Relaxed);
+        Self(pool)
+    }
+}
+
+impl Deref for Hold {
+    type Target = Pool;
+
+    #[inline(always)]
+    fn deref(&self) -> &Pool {
+        // SAFETY: held.
+        unsafe { &*self.0 }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // ORDER: AcqRel: what all holders did comes before it is freed.
+        if self.holders.fetch_sub(1, AcqRel) == 1 {
+            // SAFETY: from `Pool::make`, and nobody else has it.
+            drop(unsafe { Own::from_raw(self.0.cast_mut()) });
+        }
+    }
+}
 
 /// COST: regions in a row for which helpers are woken that are not wanted, before they end: a thread costs about as much as so many.
 const SURPLUS_REGIONS: u32 = 32;
 
 /// What a new helper is told.
 struct Recruit {
-    pool: Arc<Pool>,
+    pool: Hold,
     number: usize,
     forks: u32,
 }
 
 impl Pool {
-    pub fn new() -> Arc<Self> {
-        Arc::new_cyclic(|pool: &std::sync::Weak<Self>| {
-            let mut team = Team::new();
-            team.generation.set(Linux::generation());
-            // SAFETY: in bounds of the allocation of which this is the pointer.
-            team.fork = unsafe { &raw const (*pool.as_ptr()).fork.0 };
-            Self {
-                team,
-                fork: Apart(BWakeful::new(1)),
-                keep: Apart::default(),
-                forks: Cell::new(0),
-                forked: Cell::new(None),
-                helpers: Cell::new(0),
-                parties: Cell::new(1),
-                surplus: Cell::new(0),
-            }
-        })
+    pub fn make() -> Hold {
+        let mut pool = Own::needed("a team", || Self {
+            team: Team::new(),
+            fork: Apart(BWakeful::new(1)),
+            keep: Apart::default(),
+            forks: Cell::new(0),
+            forked: Cell::new(None),
+            helpers: Cell::new(0),
+            parties: Cell::new(1),
+            surplus: Cell::new(0),
+            holders: AtomicU32::new(1),
+        });
+        pool.team.generation.set(Linux::generation());
+        pool.team.fork = &raw const pool.fork.0;
+        Hold(pool.into_raw())
     }
 
     /// Are its helpers in this process?
@@ -531,8 +569,10 @@ impl Pool {
         let members = unsafe { &mut *self.team.members.get() };
         while self.helpers.get() < size - 1 {
             let number = self.helpers.get() + 1;
-            if members.len() <= number as usize {
-                members.push(Member::new(number));
+            if members.len() <= number as usize
+                && !Own::new(|| Member::new(number)).is_some_and(|member| members.push(member))
+            {
+                break;
             }
             // A party to the fork, before the thread: that might come there first.
             self.fork.0.join();
@@ -546,23 +586,21 @@ impl Pool {
     }
 
     fn start(&self, number: usize) -> bool {
-        // SAFETY: in an `Arc`, as `new` has made it.
-        let pool = unsafe {
-            Arc::increment_strong_count(self);
-            Arc::from_raw(self)
-        };
-        let recruit = Box::into_raw(Box::new(Recruit { pool, number, forks: self.forks.get() }));
+        let recruit = || Recruit { pool: Hold::again(self), number, forks: self.forks.get() };
+        let Some(recruit) = Own::new(recruit).map(Own::into_raw) else { return false };
         let mut result = create(settings().stack, recruit);
         if result != 0
             && let Some(stack) = settings().stack
         {
-            say_once(&NO_STACK, || format!("OMP_STACKSIZE={stack}B: {}; the system's default is used", reason(result)));
+            let why = Reason(result);
+            say_once(&NO_STACK, format_args!("OMP_STACKSIZE={stack}B: {why}; the system's default is used"));
             result = create(None, recruit);
         }
         if result != 0 {
-            say_once(&NO_THREAD, || format!("no more threads: {}; teams go on with fewer", reason(result)));
+            let why = Reason(result);
+            say_once(&NO_THREAD, format_args!("no more threads: {why}; teams go on with fewer"));
             // SAFETY: nobody has it.
-            drop(unsafe { Box::from_raw(recruit) });
+            drop(unsafe { Own::from_raw(recruit) });
         }
         result == 0
     }
@@ -580,12 +618,21 @@ static NO_THREAD: Once = Once::new();
 
 /// Where the compilers' own runtimes end the program.
 #[cold]
-fn say_once(once: &Once, what: impl FnOnce() -> String) {
-    once.call_once(|| eprintln!("wakeful: {}", what()));
+fn say_once(once: &Once, what: fmt::Arguments) {
+    once.call_once(|| eprintln!("wakeful: {what}"));
 }
 
-fn reason(error: c_int) -> std::io::Error {
-    std::io::Error::from_raw_os_error(error)
+/// An error's number, with the C library's words for it.
+struct Reason(c_int);
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let mut text = [0u8; 128];
+        // SAFETY: a buffer of this size.
+        unsafe { libc::strerror_r(self.0, text.as_mut_ptr().cast(), text.len()) };
+        let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+        write!(f, "{} (os error {})", text.to_bytes().escape_ascii(), self.0)
+    }
 }
 
 /// Makes a thread for a recruit, with a stack of this size or the system's default. 0 or an error's number.
@@ -608,7 +655,8 @@ fn create(stack: Option<usize>, recruit: *mut Recruit) -> c_int {
 /// A helper's life.
 extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
     // SAFETY: from `start`.
-    let Recruit { pool, number, mut forks } = *unsafe { Box::from_raw(recruit.cast::<Recruit>()) };
+    let recruit = unsafe { Own::from_raw(recruit.cast::<Recruit>()) };
+    let Recruit { pool, number, mut forks } = recruit.into_inner();
     let (team, fork) = (&pool.team, &pool.fork.0);
     let idle = Context { team, member: ptr::null(), task: ptr::null() };
     Thread::helper(idle, |thread| {

@@ -2,14 +2,15 @@
 //! The calling thread: what it executes, for which team, and the helpers that it has.
 
 use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::OnceLock;
 
 use crate::affinity::Location;
 use crate::icv::{Icv, settings};
+use crate::memory::{List, Own};
 use crate::tasks::{Blocks, Task};
-use crate::team::{Displayed, Member, Pool, Team};
+use crate::team::{Displayed, Hold, Member, Pool, Team};
 
 /// What a thread executes.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,11 +29,14 @@ pub struct Clauses {
     pub league: (u32, u32, u32),
 }
 
+/// A function, and what it is called with.
+pub type AtEnd = (unsafe fn(*mut c_void), *mut c_void);
+
 /// A thread that has come to this library, or was made by it.
 pub struct Thread {
     context: Cell<Context>,
     /// The teams of which it is the primary thread, by how many of them it is in.
-    pools: UnsafeCell<Vec<Arc<Pool>>>,
+    pools: UnsafeCell<List<Hold>>,
     depth: Cell<usize>,
     pub location: Location,
     pub blocks: Blocks,
@@ -43,8 +47,10 @@ pub struct Thread {
     pub clauses: Cell<Clauses>,
     /// Of the last region whose members have said where they are.
     pub displayed: Cell<Option<Displayed>>,
+    /// What is called when the thread ends.
+    pub at_end: Cell<Option<AtEnd>>,
     /// The team that an initial thread is in, alone; not there for helpers.
-    _root: Option<Box<Team>>,
+    _root: Option<Own<Team>>,
 }
 
 /// The calling thread.
@@ -75,10 +81,10 @@ fn first_use() -> &'static Thread {
         unsafe { libc::pthread_key_create(&mut key, Some(ended)) };
         key
     });
-    let root = Box::new(Team::new());
+    let root = Own::needed("a thread", Team::new);
     root.be_root(settings().initial);
     let context = root.context(0);
-    let thread = Box::into_raw(Box::new(Thread::new(context, Some(root))));
+    let thread = Own::needed("a thread", || Thread::new(context, Some(root))).into_raw();
     own::set(thread);
     // SAFETY: a key of ours; the thread is ours until `ended`.
     unsafe {
@@ -88,18 +94,21 @@ fn first_use() -> &'static Thread {
 }
 
 /// A thread of the program's ends: its helpers do.
-extern "C" fn ended(thread: *mut libc::c_void) {
-    own::set(ptr::null());
+extern "C" fn ended(thread: *mut c_void) {
     // SAFETY: from `first_use`, and nobody else's.
-    let thread = unsafe { Box::from_raw(thread.cast::<Thread>()) };
+    let thread = unsafe { Own::from_raw(thread.cast::<Thread>()) };
+    // The C library forgets it before it calls us, and what is called here may use OpenMP.
+    own::set(&raw const *thread);
+    thread.finish();
+    own::set(ptr::null());
     thread.release_helpers();
 }
 
 impl Thread {
-    fn new(context: Context, root: Option<Box<Team>>) -> Self {
+    fn new(context: Context, root: Option<Own<Team>>) -> Self {
         Self {
             context: Cell::new(context),
-            pools: UnsafeCell::new(Vec::new()),
+            pools: UnsafeCell::new(List::new()),
             depth: Cell::new(0),
             location: Location::default(),
             blocks: Blocks::default(),
@@ -107,6 +116,7 @@ impl Thread {
             league: Cell::new((0, 1)),
             clauses: Cell::default(),
             displayed: Cell::new(None),
+            at_end: Cell::new(None),
             _root: root,
         }
     }
@@ -116,8 +126,16 @@ impl Thread {
         let thread = Self::new(context, None);
         own::set(&raw const thread);
         work(&thread);
+        thread.finish();
         own::set(ptr::null());
         thread.release_helpers();
+    }
+
+    fn finish(&self) {
+        if let Some((function, argument)) = self.at_end.take() {
+            // SAFETY: as whoever set it has promised.
+            unsafe { function(argument) };
+        }
     }
 
     #[inline(always)]
@@ -180,8 +198,8 @@ impl Thread {
         match pools.get(depth) {
             Some(pool) if pool.is_here() => {}
             // What a parent had: its threads, which have it too, are not here.
-            Some(_) => std::mem::forget(std::mem::replace(&mut pools[depth], Pool::new())),
-            None => pools.push(Pool::new()),
+            Some(_) => std::mem::forget(std::mem::replace(&mut pools[depth], Pool::make())),
+            None => pools.push_needed(Pool::make(), "a team"),
         }
         &pools[depth]
     }
@@ -202,7 +220,9 @@ impl Thread {
     pub fn release_helpers(&self) {
         // SAFETY: as above.
         let pools = unsafe { &mut *self.pools.get() };
-        for pool in pools.drain(self.depth.get()..) {
+        while pools.len() > self.depth.get()
+            && let Some(pool) = pools.pop()
+        {
             match pool.is_here() {
                 true => pool.dismiss(),
                 false => std::mem::forget(pool),

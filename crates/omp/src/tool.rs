@@ -5,13 +5,14 @@
 use std::ffi::CStr;
 
 use crate::dialect::is_llvm;
+use crate::icv::environment;
 
 /// Says on stderr that the program's tool will not be called, if it has one.
 pub fn complain() {
-    let set = |name| std::env::var_os(name).unwrap_or_default();
+    let set = |name| environment(name).unwrap_or_default();
     if is_llvm()
-        && !set("OMP_TOOL").eq_ignore_ascii_case("disabled")
-        && (!set("OMP_TOOL_LIBRARIES").is_empty() || program_has_one())
+        && !set(c"OMP_TOOL").eq_ignore_ascii_case(b"disabled")
+        && (!set(c"OMP_TOOL_LIBRARIES").is_empty() || program_has_one())
     {
         eprintln!(
             "wakeful: OpenMP tools are not called here; run without wakeful to use one, or set OMP_TOOL=disabled"

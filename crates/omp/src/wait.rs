@@ -80,8 +80,13 @@ pub fn briefly(done: impl Fn() -> bool) {
         return;
     }
     while !awake(&done) {
-        Linux::nap(NAP_NS);
+        nap();
     }
+}
+
+/// Leaves the processor to others for a while.
+pub fn nap() {
+    Linux::nap(NAP_NS);
 }
 
 /// Something happened: for those who wait for what is written elsewhere.

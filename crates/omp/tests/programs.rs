@@ -152,6 +152,12 @@ fn starved() {
     GCC.check("starved.c", &GCC.compile("starved.c", &["-ldl".as_ref()]), &[]);
 }
 
+/// libgomp ends the program.
+#[test]
+fn short() {
+    GCC.runs_short(&[]);
+}
+
 /// Members say where they are on the standard error, once.
 #[test]
 fn displays() {

@@ -113,6 +113,52 @@ impl Toolchain {
         }
         fs::remove_file(program).unwrap();
     }
+
+    /// Each allocation of a program fails once, alone, with the next and with all later ones, and the room that it may map ends at
+    /// many places: its answers are the same, or, where it may not map either, it ends and says for want of what.
+    pub fn runs_short(&self, options: &[&OsStr]) {
+        let program = &self.compile("short.c", &[options, &["-ldl".as_ref()]].concat());
+        let settings = [
+            ("OMP_PROC_BIND", "spread,close"),
+            ("OMP_PLACES", "cores"),
+            ("OMP_SCHEDULE", "guided,2"),
+            ("OMP_AFFINITY_FORMAT", "%n"),
+            ("OMP_DISPLAY_ENV", "true"),
+            ("OMP_WAIT_POLICY", "passive"),
+        ];
+        // Is there more to be tried?
+        let run = |what: &str, n: usize, threads: u32| {
+            let mut command = self.on_ours(program, threads, &settings);
+            let output = command.args([what, &n.to_string(), &threads.to_string()]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            match output.status.code() {
+                Some(0) => true,
+                Some(77) => false,
+                Some(1) if what == "space" && said.contains("wakeful: no memory for ") => true,
+                _ => panic!("{what} {n}, {threads} threads, {}: {}\n{said}", self.c, output.status),
+            }
+        };
+        let run = &run;
+        std::thread::scope(|scope| {
+            for what in ["one", "two", "from"] {
+                scope.spawn(move || {
+                    for threads in [2, 8] {
+                        assert!((1..10_000).any(|n| !run(what, n, threads)), "it never had enough");
+                    }
+                });
+            }
+        });
+        for threads in [2, 8] {
+            assert!((0..7).all(|n| run("threads", n, threads) || n > 0), "it had threads");
+            // COST: KB; from nothing to what the stacks need, in steps of a fifth.
+            let mut room = 0;
+            while room < 200_000 {
+                run("space", room, threads);
+                room += 16.max(room / 5);
+            }
+        }
+        fs::remove_file(program).unwrap();
+    }
 }
 
 /// The folder of the programs.
