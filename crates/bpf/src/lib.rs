@@ -9,13 +9,13 @@
 //! [`Observer::take_over`]): the descriptors are inherited, their numbers travel in an environment variable. A server that observes many
 //! applications loads one for all ([`shared::Observer`]) and hands each its [`Admission`].
 
-#[cfg(feature = "load")]
+#[cfg(feature = "shared")]
 mod admission;
 #[cfg(feature = "load")]
 mod load;
 #[cfg(feature = "load")]
 pub mod scheduler;
-#[cfg(feature = "load")]
+#[cfg(feature = "shared")]
 pub mod shared;
 mod sys;
 
@@ -26,7 +26,7 @@ use std::ptr::NonNull;
 use std::str::FromStr;
 
 use abi::{Arena, MAX_THREADS, Thread};
-#[cfg(feature = "load")]
+#[cfg(feature = "shared")]
 pub use admission::{Admission, exists, pidfd};
 use sys::What;
 #[cfg(feature = "load")]

@@ -56,6 +56,17 @@ fn source_compiles_to_object() {
     }
 }
 
+#[cfg(feature = "load")]
+#[path = "../examples/loader.rs"]
+mod loader;
+
+#[cfg(feature = "load")]
+#[test]
+fn object_is_loaded_by_the_loader_that_is_kept() {
+    let kept = fs::read(root().join("src/bpf/observer.loader")).unwrap();
+    assert!(kept == loader::generate().unwrap(), "as examples/loader.rs says: make it again, and commit it");
+}
+
 /// Says so on the terminal even though the harness keeps what a test prints.
 fn skipped(why: &str) {
     use std::io::Write;

@@ -7,7 +7,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
-#[cfg(feature = "bpf")]
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, ptr};
@@ -188,29 +187,24 @@ pub trait Kernel {
 #[derive(Debug)]
 pub struct Linux {
     epoll: OwnedFd,
-    #[cfg(feature = "bpf")]
     observer: Observer,
 }
 
 /// The observer, and the thread that changes its slots: the kernel lets whoever does so wait until no processor can be in the observer.
-#[cfg(feature = "bpf")]
 #[derive(Default)]
 struct Observer(std::sync::Mutex<Option<Loaded>>);
 
-#[cfg(feature = "bpf")]
 struct Loaded {
     observer: bpf::shared::Observer,
     orders: mpsc::Sender<Order>,
     prepared: mpsc::Receiver<Prepared>,
 }
 
-#[cfg(feature = "bpf")]
 enum Order {
     Prepare(u32),
     Release(u32),
 }
 
-#[cfg(feature = "bpf")]
 impl Loaded {
     fn load() -> io::Result<Self> {
         let observer = bpf::shared::Observer::load().map_err(io_error)?;
@@ -236,14 +230,12 @@ impl Loaded {
     }
 }
 
-#[cfg(feature = "bpf")]
 impl std::fmt::Debug for Observer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Observer")
     }
 }
 
-#[cfg(feature = "bpf")]
 impl Observer {
     fn with<T>(&self, act: impl FnOnce(&Loaded) -> io::Result<T>) -> io::Result<T> {
         let loaded = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -256,7 +248,6 @@ impl Observer {
 }
 
 /// With the number that the kernel gave, where there is one.
-#[cfg(feature = "bpf")]
 fn io_error(error: bpf::Error) -> io::Error {
     match error {
         bpf::Error::System(error) => error,
@@ -271,8 +262,7 @@ impl Linux {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            #[cfg(feature = "bpf")]
-            observer: Observer::default(),
+                    observer: Observer::default(),
         })
     }
 }
@@ -424,19 +414,16 @@ impl Kernel for Linux {
         Ok((0..mask.len() as u32 * 64).filter(|number| mask[*number as usize / 64] >> (number % 64) & 1 == 1).collect())
     }
 
-    #[cfg(feature = "bpf")]
     fn load_observer(&self) -> io::Result<()> {
         let loaded = Loaded::load()?;
         *self.observer.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(loaded);
         Ok(())
     }
 
-    #[cfg(feature = "bpf")]
     fn prepare(&self, slot: u32) -> io::Result<()> {
         self.observer.order(Order::Prepare(slot))
     }
 
-    #[cfg(feature = "bpf")]
     fn prepared(&self) -> io::Result<Option<Prepared>> {
         self.observer.with(|loaded| match loaded.prepared.try_recv() {
             Ok(prepared) => Ok(Some(prepared)),
@@ -445,49 +432,16 @@ impl Kernel for Linux {
         })
     }
 
-    #[cfg(feature = "bpf")]
     fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
         self.observer.with(|loaded| loaded.observer.admit(process, slot).map_err(io_error))
     }
 
-    #[cfg(feature = "bpf")]
     fn release(&self, slot: u32) -> io::Result<()> {
         self.observer.order(Order::Release(slot))
     }
 
-    #[cfg(feature = "bpf")]
     fn exists(&self, arena: u32) -> io::Result<bool> {
         bpf::exists(arena).map_err(io_error)
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn load_observer(&self) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this wakefuld is built without the cargo feature bpf"))
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn prepare(&self, _: u32) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn prepared(&self) -> io::Result<Option<Prepared>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn admit(&self, _: BorrowedFd<'_>, _: u32) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn release(&self, _: u32) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn exists(&self, _: u32) -> io::Result<bool> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn live(&self, file: &Path) -> io::Result<Life> {
