@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -71,7 +72,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     make(&args.folder, 0o755)?;
     make(&blocks, 0o700)?;
     // Until this process ends.
-    let _only = lock(&args.folder)?;
+    let _only = lock(&args.folder, &blocks)?;
     let socket = args.folder.join("wakefuld");
     let (listener, ours) = match activated()? {
         Some(listener) => (listener, false),
@@ -94,7 +95,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let stop = stop_signals()?;
     // Before the programs of an earlier server are taken over.
     have_descriptors();
-    let mut server = Server::start(kernel::Linux::new()?, config, listener, &blocks).with_context(|| {
+    let mut kernel = kernel::Linux::new()?;
+    if let Err(error) = kernel.read_only(&blocks) {
+        tracing::warn!("whoever has number 0, in a container too, could write what the server tells it: {error}");
+    }
+    let mut server = Server::start(kernel, config, listener, &blocks).with_context(|| {
         format!("cannot keep partitions here; as root, `enforcement.by` in {} says how", args.config.display())
     })?;
     server.stop_by(&stop)?;
@@ -164,8 +169,11 @@ fn make(folder: &Path, mode: u32) -> anyhow::Result<()> {
 }
 
 /// There is one server for a folder. The kernel lets go when we end, however that happens.
-fn lock(folder: &Path) -> anyhow::Result<File> {
-    let file = File::create(folder.join("lock")).context("cannot make the lock file")?;
+/// It is in a folder that only root can look into: whoever could open it could hold it.
+fn lock(folder: &Path, private: &Path) -> anyhow::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(private.join("lock")).context("cannot make the lock file")?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => bail!(

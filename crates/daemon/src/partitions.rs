@@ -60,6 +60,8 @@ pub struct Partitions {
     members: BTreeSet<u32>,
     /// Files by which an origin's groups limit what is below them.
     limits: Vec<String>,
+    /// Groups that processes can be taken out of, and what is below them.
+    leave: Vec<String>,
 }
 
 /// Where a process is.
@@ -116,9 +118,9 @@ impl Partitions {
             let way =
                 Way { by, mount: mount.clone(), group, base, expedite: config.expedite && by != Enforcement::Affinity };
             let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
-            let limits = config.limits.clone();
+            let (limits, leave) = (config.limits.clone(), config.leave.clone());
             let mut partitions =
-                Self { way, default, groups, gone, ready, unsure, immovable, origins, members, limits };
+                Self { way, default, groups, gone, ready, unsure, immovable, origins, members, limits, leave };
             match partitions.try_begin(kernel) {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
@@ -177,12 +179,19 @@ impl Partitions {
         for name in kernel.list(&way.base)? {
             if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
                 let folder = way.base.join(name);
-                let processors = way.effective(kernel, &folder)?;
-                let own = match way.by {
-                    Enforcement::CgroupV2 => way.is_partition(kernel, &folder)?,
-                    _ => processors.is_disjoint(&self.default),
+                let look = || {
+                    let processors = way.effective(kernel, &folder)?;
+                    let own = match way.by {
+                        Enforcement::CgroupV2 => way.is_partition(kernel, &folder)?,
+                        _ => processors.is_disjoint(&self.default),
+                    };
+                    Ok::<_, io::Error>(Group { processors, own })
                 };
-                self.groups.insert(process, Group { processors, own });
+                match look().or_else(|_| look()) {
+                    Ok(group) => drop(self.groups.insert(process, group)),
+                    // Made again, or removed.
+                    Err(_) => drop(self.unsure.insert(process)),
+                }
             }
         }
         Ok(())
@@ -226,7 +235,14 @@ impl Partitions {
         let status = kernel.read(Path::new(&format!("/proc/{process}/status")))?;
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
         let contained = numbers.split_whitespace().count() > 1;
-        if contained || origin.len() >= ORIGIN_SIZE || bound && self.limits(kernel, &origin)? {
+        let left = |group: &String| {
+            let rest = origin.strip_prefix(group.trim_end_matches('/'));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if contained
+            || origin.len() >= ORIGIN_SIZE
+            || bound && (!self.leave.iter().any(left) || self.limits(kernel, &origin)?)
+        {
             return Ok(Place::Elsewhere);
         }
         Ok(Place::Below(origin))
@@ -257,6 +273,13 @@ impl Partitions {
     /// What [`Self::remember`] was told.
     pub fn origin(&self, process: u32) -> Option<&str> {
         self.origins.get(&process).map(String::as_str)
+    }
+
+    /// Nothing is changed for this process any more; a group of it is dissolved.
+    pub fn let_be(&mut self, process: u32) {
+        if self.way.by == Enforcement::Affinity {
+            self.groups.remove(&process);
+        }
     }
 
     /// For the affinity way, which leaves no trace that could be found.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The server over a simulated kernel: what it does for its clients, and what becomes of them when something goes wrong.
 
+mod common;
 mod simulated;
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -34,6 +35,7 @@ fn config(by: By) -> Config {
     let mut config = Config::default();
     // Tests need not run as root.
     config.access.processors = 1.0;
+    config.access.all_processors = 1.0;
     config.access.priority = 100;
     config.enforcement.by = by;
     config.enforcement.v1 = V1.into();
@@ -468,6 +470,87 @@ fn programs_that_let_the_server_choose_divide_their_users_share() {
     server.stop();
 }
 
+/// A kernel that lets clients send descriptors: nobody waits until they are closed.
+#[test]
+fn a_descriptor_that_is_sent_is_closed_by_itself() {
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    kernel.state.lock().unwrap().old = true;
+    let server = Running::start(&kernel, &config(By::Affinity), folder.path());
+    let mut others = Vec::new();
+    for packet in [&Message::new(Kind::WantBack).bytes()[..], &[1, 2, 3]] {
+        let (socket, other) = common::lingering();
+        let connection = server.connect();
+        common::send_with(&connection, packet, &[socket.as_fd()]).unwrap();
+        others.push(other);
+    }
+    let process = Idle::new();
+    assert!(server.ask(join(process.id(), 0, 1, 1)).is_ok());
+    eventually("both are being closed", || common::threads_called("closes") == 2);
+    assert!(server.ask(join(process.id(), 0, 1, 1)).is_ok());
+    drop(others);
+    eventually("they are closed", || common::threads_called("closes") == 0);
+    server.stop();
+}
+
+#[test]
+fn all_users_together_have_a_share() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let mut config = config(By::CgroupV1);
+    (config.access.processors, config.access.all_processors) = (0.5, 0.5);
+    let server = Running::start(&Simulated::new(), &config, folder.path());
+    let as_user = |user: u32| {
+        use std::os::unix::process::CommandExt;
+        Idle(Command::new("sleep").uid(user).arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    };
+    let (one, two) = (as_user(NOBODY), as_user(NOBODY - 1));
+    let ask = |user: u32, message: Message| {
+        let asks = || {
+            // SAFETY: as in `as_nobody`.
+            unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
+            server.ask(message)
+        };
+        std::thread::scope(|scope| scope.spawn(asks).join().unwrap())
+    };
+    assert_eq!(ask(NOBODY, join(one.id(), 0, 2, 2)).unwrap().holds, 2);
+    assert_eq!(ask(NOBODY - 1, join(two.id(), 0, 1, 1)), Err(Refusal::Share));
+    assert_eq!(ask(NOBODY, join(one.id(), 0, 1, 1)).unwrap().holds, 1);
+    assert_eq!(ask(NOBODY - 1, join(two.id(), 0, 0, 0)).unwrap().holds, 1);
+    assert_eq!(ask(NOBODY, join(one.id(), 0, 2, 2)), Err(Refusal::Share));
+    server.stop();
+}
+
+#[test]
+fn services_stay_in_their_groups() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    for (group, cpus, goes) in [
+        ("user.slice/session", "", true),
+        ("system.slice/service", "", false),
+        ("user.slices", "", false),
+        ("user.slice/bound", "0-1", false),
+    ] {
+        let process = ordinary();
+        let group = Path::new(V2).join(group);
+        let cpus = daemon::kernel::parse(cpus).unwrap();
+        let made = simulated::Group { cpus, processes: [process.id()].into(), ..Default::default() };
+        kernel.state.lock().unwrap().groups.insert(group.clone(), made);
+        let answer = as_nobody(|| server.ask(join(process.id(), 0, 1, 1)));
+        assert_eq!(answer.map(|state| state.holds), if goes { Ok(1) } else { Err(Refusal::Elsewhere) }, "{group:?}");
+        if goes {
+            server.ask(of(process.id(), Kind::Leave, 0)).unwrap();
+        }
+    }
+    server.stop();
+}
+
 #[test]
 fn a_user_of_whom_far_too_much_comes_is_hung_up_on() {
     if !is_root() {
@@ -616,6 +699,7 @@ fn each_call_may_fail() {
         "accept",
         "admit",
         "affinity",
+        "bar_descriptors",
         "ended",
         "exists",
         "list",

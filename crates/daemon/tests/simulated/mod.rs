@@ -34,6 +34,8 @@ pub struct State {
     pub masks: BTreeMap<u32, Set>,
     pub online: Set,
     pub expedited: String,
+    /// A kernel before 6.16.
+    pub old: bool,
     /// The observer's slots that are somebody's.
     pub observed: BTreeSet<u32>,
     /// Calls until the one that fails; 0: none does.
@@ -201,6 +203,26 @@ impl Kernel for Simulated {
     fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd> {
         self.call("peer_pidfd")?;
         self.real.peer_pidfd(connection, process)
+    }
+
+    fn at_home(&self, process: u32) -> io::Result<bool> {
+        self.real.at_home(process)
+    }
+
+    fn bar_descriptors(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        self.call("bar_descriptors")?;
+        if self.state.lock().unwrap().old {
+            return Err(os(libc::ENOPROTOOPT));
+        }
+        self.real.bar_descriptors(listener)
+    }
+
+    fn carries_descriptors(&self, connection: BorrowedFd<'_>) -> bool {
+        self.real.carries_descriptors(connection)
+    }
+
+    fn is_laden(&self, connection: BorrowedFd<'_>) -> io::Result<bool> {
+        self.real.is_laden(connection)
     }
 
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
