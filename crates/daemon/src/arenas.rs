@@ -118,8 +118,7 @@ impl Arenas {
         if !self.loaded {
             return Ok(Err((Refusal::NoObserver, 0)));
         }
-        let stat = kernel.read(Path::new(&format!("/proc/{}/stat", asker.process)))?;
-        let Some(image) = crate::partitions::image(&stat) else { return Ok(Err((Refusal::NoProcess, 0))) };
+        let image = kernel.image(asker.process)?;
         // The number may be another's by now.
         if let Some(&token) = self.by_process.get(&asker.process)
             && kernel.ended(self.lent[&token].pidfd.as_fd())?

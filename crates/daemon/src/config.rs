@@ -76,9 +76,24 @@ pub struct Enforcement {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Observer {
-    pub enabled: bool,
+    pub enabled: Enabled,
     pub arenas: u32,
     pub all_arenas: u32,
+}
+
+/// Is the observer lent?
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum Enabled {
+    Always(bool),
+    Where(Where),
+}
+
+/// Where users may use eBPF (`kernel.unprivileged_bpf_disabled`).
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Where {
+    Permitted,
 }
 
 /// What keeps programs on their processors.
@@ -116,7 +131,7 @@ impl Default for Policy {
 
 impl Default for Observer {
     fn default() -> Self {
-        Self { enabled: true, arenas: 64, all_arenas: 256 }
+        Self { enabled: Enabled::Where(Where::Permitted), arenas: 64, all_arenas: 256 }
     }
 }
 

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::mpsc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, ptr};
@@ -19,6 +18,8 @@ use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags};
 use rustix::process::{Pid, PidfdFlags};
+
+use crate::loader::{self, Loader};
 
 /// Processors by number.
 pub type Set = BTreeSet<u32>;
@@ -182,6 +183,8 @@ pub trait Kernel {
     fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd>;
     /// Is the process in our own pid and user namespaces? Only there does number 0 mean the machine's root.
     fn at_home(&self, process: u32) -> io::Result<bool>;
+    /// Where the stack of the image begins that a process executes: another one begins elsewhere, by chance.
+    fn image(&self, process: u32) -> io::Result<u64>;
     /// From now on who connects there cannot send descriptors. Fails before Linux 6.16.
     fn bar_descriptors(&self, listener: BorrowedFd<'_>) -> io::Result<()>;
     /// Can the other end send descriptors?
@@ -234,74 +237,12 @@ pub struct Linux {
     epoll: OwnedFd,
     /// The folder of the blocks, in a mount of its own that is read-only for everybody.
     readers: Option<OwnedFd>,
-    observer: Observer,
+    /// Without one, there is no observer.
+    loader: Option<Loader>,
 }
 
-/// The observer, and the thread that changes its slots: the kernel lets whoever does so wait until no processor can be in the observer.
-#[derive(Default)]
-struct Observer(std::sync::Mutex<Option<Loaded>>);
-
-struct Loaded {
-    observer: bpf::shared::Observer,
-    orders: mpsc::Sender<Order>,
-    prepared: mpsc::Receiver<Prepared>,
-}
-
-enum Order {
-    Prepare(u32),
-    Release(u32),
-}
-
-impl Loaded {
-    fn load() -> io::Result<Self> {
-        let observer = bpf::shared::Observer::load().map_err(io_error)?;
-        let slots = observer.slots().map_err(io_error)?;
-        let (orders, ordered) = mpsc::channel();
-        let (finish, prepared) = mpsc::channel();
-        let make = |slots: &bpf::shared::Slots, slot| {
-            let admission = slots.prepare(slot).map_err(io_error)?;
-            Ok((Arena::map(admission.arena.as_fd(), admission.id()?)?, [admission.arena, admission.enrol]))
-        };
-        // Until nobody orders any more.
-        let work = move || {
-            for order in ordered {
-                match order {
-                    Order::Prepare(slot) => drop(finish.send(Prepared { slot, arena: make(&slots, slot) })),
-                    // If the kernel will not, the next arena of the slot takes the place of this one.
-                    Order::Release(slot) => drop(slots.release(slot)),
-                }
-            }
-        };
-        std::thread::Builder::new().name("slots".into()).spawn(work)?;
-        Ok(Self { observer, orders, prepared })
-    }
-}
-
-impl std::fmt::Debug for Observer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Observer")
-    }
-}
-
-impl Observer {
-    fn with<T>(&self, act: impl FnOnce(&Loaded) -> io::Result<T>) -> io::Result<T> {
-        let loaded = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        act(loaded.as_ref().ok_or(io::ErrorKind::NotConnected)?)
-    }
-
-    fn order(&self, order: Order) -> io::Result<()> {
-        self.with(|loaded| loaded.orders.send(order).map_err(|_| io::ErrorKind::BrokenPipe.into()))
-    }
-}
-
-/// With the number that the kernel gave, where there is one.
-fn io_error(error: bpf::Error) -> io::Error {
-    match error {
-        bpf::Error::System(error) => error,
-        bpf::Error::NotPermitted => io::Error::new(io::ErrorKind::PermissionDenied, error),
-        error => io::Error::other(error),
-    }
-}
+/// For the end of the loader.
+const LOADER: u64 = u64::MAX;
 
 impl Linux {
     /// # Errors
@@ -310,8 +251,22 @@ impl Linux {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             readers: None,
-                    observer: Observer::default(),
+                    loader: None,
         })
+    }
+
+    /// Has a loader do what takes more rights than the server's.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn with(&mut self, loader: Loader) -> io::Result<()> {
+        self.watch(loader.pidfd.as_fd(), LOADER)?;
+        self.loader = Some(loader);
+        Ok(())
+    }
+
+    fn loader(&self) -> io::Result<&Loader> {
+        self.loader.as_ref().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "this server has no loader"))
     }
 
     /// Programs get the files of this folder through a mount that nobody can write to: a descriptor can be opened anew by whoever has the file's rights, and
@@ -400,12 +355,11 @@ impl Kernel for Linux {
     }
 
     fn at_home(&self, process: u32) -> io::Result<bool> {
-        let same = |name: &str| {
-            let of = |process: &str| rustix::fs::stat(format!("/proc/{process}/ns/{name}"));
-            let (ours, theirs) = (of("self")?, of(&process.to_string())?);
-            io::Result::Ok((ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino))
-        };
-        Ok(same("pid")? && same("user")?)
+        self.loader.as_ref().map_or_else(|| loader::at_home(process), |loader| loader.at_home(process))
+    }
+
+    fn image(&self, process: u32) -> io::Result<u64> {
+        self.loader.as_ref().map_or_else(|| loader::image(process), |loader| loader.image(process))
     }
 
     fn bar_descriptors(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
@@ -472,6 +426,11 @@ impl Kernel for Linux {
         let limit = rustix::time::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let (events, _) = epoll::wait(&self.epoll, &mut room, Some(&limit))?;
         tokens.extend(events.iter().map(|event| event.data.u64()));
+        if tokens.contains(&LOADER) {
+            // The observer has ended with it, and what we tell programs about our life would not be true.
+            tracing::error!("the loader has ended");
+            std::process::exit(70);
+        }
         Ok(())
     }
 
@@ -560,33 +519,27 @@ impl Kernel for Linux {
     }
 
     fn load_observer(&self) -> io::Result<()> {
-        let loaded = Loaded::load()?;
-        *self.observer.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(loaded);
-        Ok(())
+        self.loader()?.load()
     }
 
     fn prepare(&self, slot: u32) -> io::Result<()> {
-        self.observer.order(Order::Prepare(slot))
+        self.loader()?.prepare(slot)
     }
 
     fn prepared(&self) -> io::Result<Option<Prepared>> {
-        self.observer.with(|loaded| match loaded.prepared.try_recv() {
-            Ok(prepared) => Ok(Some(prepared)),
-            Err(mpsc::TryRecvError::Empty) => Ok(None),
-            Err(mpsc::TryRecvError::Disconnected) => Err(io::ErrorKind::BrokenPipe.into()),
-        })
+        self.loader()?.prepared()
     }
 
     fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
-        self.observer.with(|loaded| loaded.observer.admit(process, slot).map_err(io_error))
+        self.loader()?.admit(process, slot)
     }
 
     fn release(&self, slot: u32) -> io::Result<()> {
-        self.observer.order(Order::Release(slot))
+        self.loader()?.release(slot)
     }
 
     fn exists(&self, arena: u32) -> io::Result<bool> {
-        bpf::exists(arena).map_err(io_error)
+        self.loader()?.exists(arena)
     }
 
     fn live(&self, file: &Path) -> io::Result<Life> {

@@ -29,7 +29,7 @@ use policy::{
 use tracing::{debug, error, info, warn};
 
 use crate::arenas::{Arenas, Asker};
-use crate::config::{Config, Status};
+use crate::config::{Config, Enabled, Status, Where};
 use crate::kernel::{Kernel, Mapped, Peer, Set, parse};
 use crate::partitions::{Failure, Partitions, Place, READY, started};
 
@@ -192,7 +192,7 @@ impl<K: Kernel> Server<K> {
         kernel.watch(listener.as_fd(), LISTENER)?;
         info!(by = ?partitions.by(), processors = online.len(), "ready");
         let now = kernel.now();
-        let arenas = if config.observer.enabled { Arenas::begin(&kernel) } else { Arenas::default() };
+        let arenas = if lends(&kernel, &config) { Arenas::begin(&kernel) } else { Arenas::default() };
         let mut server = Self {
             system: System::new(machine, floor, policy),
             folder: folder.to_owned(),
@@ -1144,6 +1144,21 @@ impl<K: Kernel> Server<K> {
         }
         for failure in self.partitions.end(&self.kernel) {
             warn!("cannot clean up after {}: {}", failure.process, failure.error);
+        }
+    }
+}
+
+/// Shall programs have the observer? To enrol, users call bpf(2), which their administrator may have forbidden them.
+fn lends(kernel: &impl Kernel, config: &Config) -> bool {
+    let forbids = || kernel.read(Path::new("/proc/sys/kernel/unprivileged_bpf_disabled")).map(|text| text.trim() != "0");
+    match config.observer.enabled {
+        Enabled::Always(is) => is,
+        Enabled::Where(Where::Permitted) => {
+            let forbidden = forbids().unwrap_or(true);
+            if forbidden {
+                info!("kernel.unprivileged_bpf_disabled is set, so no observer; under [observer], `enabled = true` lends it all the same");
+            }
+            !forbidden
         }
     }
 }

@@ -92,7 +92,7 @@ impl Place {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(folder.path().join("config.toml"), format!("[enforcement]\nby = \"affinity\"\n{config}")).unwrap();
+        fs::write(folder.path().join("config.toml"), format!("[enforcement]\nby = \"affinity\"\n[observer]\nenabled = true\n{config}")).unwrap();
         Self(folder)
     }
 
@@ -334,7 +334,7 @@ fn after() {
 #[test]
 fn root_another_image_has_another_arena_in_the_same_slot() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let Some((place, _server)) = Place::observing("[observer]\narenas = 1\n") else { return };
+    let Some((place, _server)) = Place::observing("arenas = 1\n") else { return };
     Process::role(&place, "before", NOBODY).hear("all well");
 }
 
@@ -512,7 +512,7 @@ fn root_nobody_reaches_the_arena_of_another() {
 #[test]
 fn root_a_user_has_so_many_arenas() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let Some((place, _server)) = Place::observing("[observer]\narenas = 3\n") else { return };
+    let Some((place, _server)) = Place::observing("arenas = 3\n") else { return };
     let mut all: Vec<_> = (0..5)
         .map(|_| {
             let mut program = Process::role(&place, "asks", NOBODY);

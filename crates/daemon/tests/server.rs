@@ -38,6 +38,7 @@ fn config(by: By) -> Config {
     config.access.all_processors = 1.0;
     config.access.priority = 100;
     config.enforcement.by = by;
+    config.observer.enabled = daemon::config::Enabled::Always(true);
     config.enforcement.v1 = V1.into();
     config.enforcement.v2 = V2.into();
     config
@@ -702,6 +703,7 @@ fn each_call_may_fail() {
         "bar_descriptors",
         "ended",
         "exists",
+        "image",
         "list",
         "live",
         "load_observer",

@@ -209,6 +209,11 @@ impl Kernel for Simulated {
         self.real.at_home(process)
     }
 
+    fn image(&self, process: u32) -> io::Result<u64> {
+        self.call("image")?;
+        self.real.image(process)
+    }
+
     fn bar_descriptors(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
         self.call("bar_descriptors")?;
         if self.state.lock().unwrap().old {
