@@ -52,6 +52,9 @@ const REFUSED: u32 = 10_000;
 /// COST: of each kind of entries; to list more in one answer could be more than what a socket takes at once.
 const LISTED: usize = 64;
 
+/// What root asks for comes before what users ask for, whatever their priorities.
+const ROOT: u32 = 1 << 31;
+
 /// The file that shows to programs whether we live.
 const LIFE: &str = "life";
 
@@ -520,7 +523,7 @@ impl<K: Kernel> Server<K> {
                 };
                 self.apply(event)?;
                 if kind == Kind::Leave {
-                    self.level(self.members[&id].user);
+                    self.level();
                 }
                 if kind == Kind::Leave && self.idle() > READY {
                     self.forget(id);
@@ -604,11 +607,11 @@ impl<K: Kernel> Server<K> {
     fn expel(&mut self, id: Id) {
         let Some(member) = self.members.get(&id) else { return };
         warn!(process = member.process, "has other rights now, and is no member any more");
-        let (user, process) = (member.user, member.process);
+        let process = member.process;
         let _ = self.apply(Event::Exit(id));
         self.forget(id);
         self.partitions.let_be(process);
-        self.level(user);
+        self.level();
     }
 
     /// Who has this number, if the sender may ask for it. Its own too: it may have ended since it connected, and a child of it have the connection, or
@@ -672,7 +675,7 @@ impl<K: Kernel> Server<K> {
         self.members[&id].block.block().origin.iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Relaxed));
         self.partitions.remember(process, origin);
         self.save(id);
-        self.level(user);
+        self.level();
         Ok(id)
     }
 
@@ -725,15 +728,14 @@ impl<K: Kernel> Server<K> {
             (0, 0, 0) => Count::Choose { most: u32::MAX },
             _ => Count::Numbers { least, wanted, most },
         };
-        let demand = Demand { priority, count };
         if by_root {
-            return Ok(demand);
+            return Ok(Demand { priority: priority | ROOT, count });
         }
         let access = &self.config.access;
         if !self.config.allows(user) {
             return Err((Refusal::NotAllowed, 0));
         }
-        if priority > access.priority {
+        if priority > access.priority.min(!ROOT) {
             return Err((Refusal::Priority, access.priority));
         }
         let asks = |id: Id| Some(id) != known && self.system.application(id).is_some();
@@ -776,8 +778,14 @@ impl<K: Kernel> Server<K> {
         }
     }
 
-    /// Divides what a user's other programs leave of the user's share among those that leave the number to us.
-    fn level(&mut self, user: u32) {
+    /// Divides what a user's other programs leave of the user's share among those that leave the number to us; and before that, what there is for such programs
+    /// among their users.
+    fn level(&mut self) {
+        let users: BTreeSet<u32> = self.members.values().map(|member| member.user).collect();
+        users.into_iter().for_each(|user| self.level_user(user));
+    }
+
+    fn level_user(&mut self, user: u32) {
         let theirs = || self.members.iter().filter(|(_, member)| member.user == user).map(|(&id, _)| id);
         // For whom root has asked may have as many as there are.
         let most_of = |id: Id| match self.system.application(id)?.demand.count {
@@ -790,7 +798,11 @@ impl<K: Kernel> Server<K> {
         let others = self.members.iter().filter(|(_, member)| !member.root && member.user != user);
         let of_others = others.map(|(&id, _)| self.reserves(id)).fold(used, u32::saturating_add);
         let left = self.all_users_share().saturating_sub(of_others);
-        let rest = self.share().saturating_sub(used).min(left).max(number);
+        // A user with many programs has no more than one with few.
+        let choose = self.members.iter().filter(|&(&id, _)| most_of(id).is_some());
+        let users = choose.map(|(_, member)| member.user).collect::<BTreeSet<_>>().len().max(1) as u32;
+        let fair = self.all_users_share() / users;
+        let rest = self.share().saturating_sub(used).min(left).min(fair).max(number);
         for ((id, most), index) in level.into_iter().zip(0..) {
             let limit = rest / number + u32::from(index < rest % number);
             if limit != most {
@@ -924,7 +936,7 @@ impl<K: Kernel> Server<K> {
         state.generation = partition.generation.load(Relaxed);
         state.ids.iter_mut().zip(&partition.ids).for_each(|(to, from)| *to = from.load(Relaxed));
         if let Some(application) = self.system.application(id) {
-            state.priority = application.demand.priority;
+            state.priority = application.demand.priority & !ROOT;
             if let Count::Numbers { least, wanted, most } = application.demand.count {
                 (state.least, state.wanted, state.most) = (least, wanted, most);
             }
@@ -988,10 +1000,9 @@ impl<K: Kernel> Server<K> {
         if let Some(member) = self.members.get(&id) {
             info!(process = member.process, "is gone");
             self.counters.clients_gone += 1;
-            let user = member.user;
             let _ = self.apply(Event::Exit(id));
             self.forget(id);
-            self.level(user);
+            self.level();
             self.settle();
         }
     }
@@ -1078,8 +1089,7 @@ impl<K: Kernel> Server<K> {
         }
         let _ = self.apply(Event::Adopt(all));
         // The configuration may be another one.
-        let users: BTreeSet<u32> = self.members.values().map(|member| member.user).collect();
-        users.into_iter().for_each(|user| self.level(user));
+        self.level();
         Ok(())
     }
 

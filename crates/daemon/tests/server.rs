@@ -503,24 +503,70 @@ fn all_users_together_have_a_share() {
     let mut config = config(By::CgroupV1);
     (config.access.processors, config.access.all_processors) = (0.5, 0.5);
     let server = Running::start(&Simulated::new(), &config, folder.path());
-    let as_user = |user: u32| {
-        use std::os::unix::process::CommandExt;
-        Idle(Command::new("sleep").uid(user).arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
-    };
-    let (one, two) = (as_user(NOBODY), as_user(NOBODY - 1));
-    let ask = |user: u32, message: Message| {
-        let asks = || {
-            // SAFETY: as in `as_nobody`.
-            unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
-            server.ask(message)
-        };
-        std::thread::scope(|scope| scope.spawn(asks).join().unwrap())
-    };
+    let (one, two) = (process_of(NOBODY), process_of(NOBODY - 1));
+    let ask = |user: u32, message: Message| as_user(user, || server.ask(message));
     assert_eq!(ask(NOBODY, join(one.id(), 0, 2, 2)).unwrap().holds, 2);
     assert_eq!(ask(NOBODY - 1, join(two.id(), 0, 1, 1)), Err(Refusal::Share));
     assert_eq!(ask(NOBODY, join(one.id(), 0, 1, 1)).unwrap().holds, 1);
     assert_eq!(ask(NOBODY - 1, join(two.id(), 0, 0, 0)).unwrap().holds, 1);
     assert_eq!(ask(NOBODY, join(one.id(), 0, 2, 2)), Err(Refusal::Share));
+    server.stop();
+}
+
+/// Another user's thread asks.
+fn as_user<T: Send>(user: u32, body: impl FnOnce() -> T + Send) -> T {
+    let thread = || {
+        // SAFETY: as in `as_nobody`.
+        unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
+        body()
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
+}
+
+fn process_of(user: u32) -> Idle {
+    use std::os::unix::process::CommandExt;
+    Idle(Command::new("sleep").uid(user).arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+fn root_does_not_wait_for_users() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let server = Running::start(&Simulated::new(), &config(By::CgroupV1), folder.path());
+    let (holder, user, roots) = (Idle::new(), process_of(NOBODY), Idle::new());
+    assert_eq!(server.ask(join(holder.id(), 0, 2, 2)).unwrap().holds, 2);
+    assert_eq!(as_user(NOBODY, || server.ask(join(user.id(), 100, 2, 2))).unwrap().lacks, 2);
+    let state = server.ask(join(roots.id(), 7, 1, 1)).unwrap();
+    assert_eq!((state.holds, state.behind, state.priority), (1, 0, 7));
+    server.kill();
+    let server = Running::start(&Simulated::new(), &config(By::CgroupV1), folder.path());
+    assert_eq!(server.state(roots.id()).unwrap().priority, 7);
+    server.stop();
+}
+
+#[test]
+fn programs_that_let_the_server_choose_divide_among_users_first() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let mut config = config(By::CgroupV1);
+    config.policy.floor_share = 0.0;
+    let server = Running::start(&kernel, &config, folder.path());
+    let crowd = [(); 3].map(|()| process_of(NOBODY));
+    for process in &crowd {
+        as_user(NOBODY, || server.ask(join(process.id(), 0, 0, 0))).unwrap();
+    }
+    let theirs = || crowd.iter().map(|process| server.holds(process.id())).sum::<u32>();
+    assert_eq!(theirs(), 3);
+    server.ask(of(crowd[2].id(), Kind::Leave, 0)).unwrap();
+    eventually("they have all", || theirs() == 3);
+    let one = process_of(NOBODY - 1);
+    as_user(NOBODY - 1, || server.ask(join(one.id(), 0, 0, 0))).unwrap();
+    eventually("each user has what the other leaves", || server.holds(one.id()) == 1 && theirs() == 2);
     server.stop();
 }
 
