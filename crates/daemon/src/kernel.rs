@@ -315,7 +315,7 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 const SO_PEERPIDFD: libc::c_int = 77;
 
 /// COST: events of one wait; the rest comes with the next.
-const EVENTS: usize = 64;
+const EVENTS: usize = 256;
 
 impl Kernel for Linux {
     fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {

@@ -47,6 +47,8 @@ const ARENA_COST: f64 = 20.0;
 const MOVE_COST: f64 = 10.0;
 /// COST: an ordinary message takes so long; what takes longer counts as more of them.
 const MESSAGE: Duration = Duration::from_micros(25);
+/// COST: messages of a turn, after which somebody who has said little may come before the others.
+const ROUND: usize = 8;
 /// COST: a second. To refuse a connection takes some 15 us.
 const REFUSED: u32 = 10_000;
 /// COST: of each kind of entries; to list more in one answer could be more than what a socket takes at once.
@@ -259,7 +261,7 @@ impl<K: Kernel> Server<K> {
             }
             _ => {}
         }
-        for token in tokens {
+        for token in self.in_turn(tokens) {
             match token {
                 LISTENER => self.accept(),
                 STOP => self.stop = true,
@@ -285,6 +287,24 @@ impl<K: Kernel> Server<K> {
             let failures = self.partitions.tidy(&self.kernel);
             self.report(failures);
         }
+    }
+
+    /// What is done in this turn: all but messages, and of these some, of those users first from whom the least has come. The rest is there in the next one.
+    fn in_turn(&self, mut tokens: Vec<u64>) -> Vec<u64> {
+        let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
+        let saved = |token: &u64| match self.connections.get(token) {
+            Some(connection) if !connection.root => {
+                self.allowances.get(&connection.user).map_or(f64::MAX, |allowance| allowance.saved(rate, now))
+            }
+            Some(_) => f64::MAX,
+            None => f64::INFINITY,
+        };
+        if tokens.len() > ROUND {
+            tokens.sort_by(|one, other| saved(other).total_cmp(&saved(one)));
+            let messages = tokens.iter().position(|token| self.connections.contains_key(token));
+            tokens.truncate(messages.map_or(tokens.len(), |others| others + ROUND));
+        }
+        tokens
     }
 
     fn limit(&self) -> Duration {

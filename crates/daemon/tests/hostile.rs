@@ -33,7 +33,7 @@ struct Told(Child);
 
 impl Told {
     fn start(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+        Self(command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
     /// A shell of this user's, which reads lines.
@@ -51,8 +51,10 @@ impl Told {
 }
 
 impl Drop for Told {
+    /// With all that it has started.
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // SAFETY: plain numbers; the group of a child that we have not waited for.
+        unsafe { libc::kill(-(self.id() as i32), libc::SIGKILL) };
         let _ = self.0.wait();
     }
 }
@@ -337,4 +339,146 @@ fn root_users_see_their_own() {
     let (seen, summary) = as_nobody(|| status(&mut place.connect().unwrap()));
     assert_eq!((seen.len(), summary.count), (0, 1), "{seen:?}");
     assert_eq!(status(&mut place.connect().unwrap()).0.len(), 1);
+}
+
+/// A thread that is this user's.
+fn as_user<T>(user: u32, body: impl FnOnce() -> T) -> T {
+    // SAFETY: plain numbers; the call is about this thread alone.
+    unsafe {
+        libc::syscall(libc::SYS_setresgid, user, user, user);
+        libc::syscall(libc::SYS_setresuid, user, user, user);
+    }
+    body()
+}
+
+/// All of them at once, each a user of its own, beside three programs that ask for nothing but what they may.
+#[test]
+fn root_honest_programs_are_served_beside_all_of_them() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    if !several() {
+        return;
+    }
+    let mut server = place.server();
+    let path = place.path("run/wakefuld");
+    let open = || Connection::open_at(path.to_str().unwrap());
+    let sleep = place.path("sleep");
+    fs::copy("/bin/sleep", &sleep).unwrap();
+    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
+    let end = Instant::now() + Duration::from_secs(if long() { 150 } else { 5 });
+    let goes_on = || Instant::now() < end;
+    let malformed = || {
+        let mut random = random_from(7);
+        while goes_on() {
+            let Ok(connection) = open() else { continue };
+            let kind = random() % 32;
+            let mut message = Message { kind, least: random(), wanted: random(), most: random(), ..join(random(), 1) };
+            message.version += u32::from(random().is_multiple_of(8));
+            while connection.send(&message).is_ok() && !random().is_multiple_of(16) {}
+        }
+    };
+    let slow = || {
+        let mut deaf = Vec::new();
+        while goes_on() {
+            let Ok(connection) = open() else { continue };
+            (0..64).for_each(|_| drop(connection.send(&Message::new(Kind::Status))));
+            deaf.push(connection);
+            if deaf.len() > 40 {
+                deaf.clear();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let flood = || while goes_on() && (open().is_ok() || goes_on()) {};
+    let descriptors = || {
+        let mut others = Vec::new();
+        while goes_on() {
+            let (socket, other) = lingering();
+            let Ok(connection) = open() else { continue };
+            let barred = send_with(&connection, Message::new(Kind::WantBack).bytes(), &[socket.as_fd()]).is_err();
+            linger_for(&socket, if barred { 0 } else { 3600 });
+            others.push(other);
+            others.drain(..others.len().saturating_sub(16));
+        }
+    };
+    // In turn: it forks and ends, has a name that is none, is killed, or gets other rights.
+    let scripts = [
+        "(while :; do (exec sleep 0.01) & wait; done) & wait".to_string(),
+        r"printf '\377\303) R 1 ' >/proc/$$/comm; while read more; do :; done".to_string(),
+        "exec sleep 1000".to_string(),
+        format!("exec {} 1000", sleep.display()),
+        "exit".to_string(),
+    ];
+    let programs = |user: u32| {
+        for script in scripts.iter().cycle() {
+            if !goes_on() {
+                return;
+            }
+            let program = Told::shell(user, script);
+            let request = |request: Message| open().and_then(|mut connection| connection.ask(request));
+            let _ = request(join(program.id(), 1));
+            let _ = request(Message { process: program.id(), count: 1, ..Message::new(Kind::Spare) });
+            std::thread::sleep(Duration::from_millis(3));
+            let _ = request(Message { process: program.id(), ..Message::new(Kind::WantBack) });
+        }
+    };
+    let (some, others) = (|| programs(70_004), || programs(70_005));
+    let honest = |program: u32| {
+        // Its own time to get a processor is not the server's.
+        // SAFETY: plain numbers; of this thread.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+        let mut connection = open().unwrap();
+        let mut times = Vec::new();
+        while goes_on() {
+            let began = Instant::now();
+            let answer = connection.ask(Message { process: program, ..Message::new(Kind::WantBack) });
+            times.push(began.elapsed());
+            answer.expect("an honest request");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        times
+    };
+    let idle = [(); 3].map(|()| Process::idle());
+    for program in &idle {
+        ask(&place, join(program.id(), 1)).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let before = usage(server.id());
+    let (mut times, began) = (Vec::new(), Instant::now());
+    std::thread::scope(|scope| {
+        let hostile: [&(dyn Fn() + Sync); 6] =
+            [&malformed, &slow, &flood, &descriptors, &some, &others];
+        for (user, body) in (70_000..).zip(hostile) {
+            scope.spawn(move || as_user(user, body));
+        }
+        let honest: Vec<_> = idle.iter().map(|program| scope.spawn(|| honest(program.id()))).collect();
+        times.extend(honest.into_iter().flat_map(|thread| thread.join().unwrap()));
+    });
+    assert_eq!(server.0.try_wait().unwrap(), None, "the server lives");
+    let share = (usage(server.id()).0 - before.0) / began.elapsed().as_secs_f64();
+    times.sort_unstable();
+    let at = |part: usize| times[times.len() * part / 1000];
+    println!(
+        "{} honest requests: median {:?}, 99 % {:?}, greatest {:?}; {:.0} % of a processor; memory {} KiB and {} KiB",
+        times.len(),
+        at(500),
+        at(990),
+        times[times.len() - 1],
+        share * 100.0,
+        before.1 / 1024,
+        usage(server.id()).1 / 1024
+    );
+    eventually("all connections are closed", || usage(server.id()).2 <= before.2);
+    assert!(usage(server.id()).1 < before.1 + (2 << 20), "it has leaked memory");
+    for program in &idle {
+        ask(&place, Message { process: program.id(), ..Message::new(Kind::Leave) }).unwrap();
+    }
+    let (connection, all) = (&mut place.connect().unwrap(), idle[0].allowed());
+    eventually("nobody's processor is lost", || {
+        status(connection).0.is_empty() && idle.iter().all(|program| program.allowed() == all)
+    });
+    assert_eq!(status(connection).1.holds as usize, std::thread::available_parallelism().unwrap().get());
+    // A machine that is shared says little about so short a time.
+    assert!(!long() || at(990) < Duration::from_millis(5), "{:?}", at(990));
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
 }

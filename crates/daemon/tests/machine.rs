@@ -217,3 +217,30 @@ fn root_each_process_has_the_rights_that_it_needs() {
     let loader = format!("/proc/{}/stat", children.trim());
     eventually("the loader has ended", || std::fs::read_to_string(&loader).is_ok_and(|stat| stat.contains(") Z ")) || !std::path::Path::new(&loader).exists());
 }
+
+/// systemd hears when the server is ready, and at least once a second that it lives.
+#[test]
+fn systemd_hears_that_the_server_lives() {
+    let place = Place::new(AFFINITY);
+    let path = place.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let server = Process::start(place.command().env("NOTIFY_SOCKET", &path));
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    for says in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        let mut text = [0; 64];
+        let length = socket.recv(&mut text).unwrap();
+        assert_eq!(std::str::from_utf8(&text[..length]), Ok(says));
+        assert!(place.connect().is_ok(), "it is ready");
+    }
+    // One that is stopped is silent, and one that goes on is not.
+    server.signal(libc::SIGSTOP);
+    eventually("it is stopped", || {
+        std::fs::read_to_string(format!("/proc/{}/stat", server.id())).unwrap().contains(") T ")
+    });
+    socket.set_nonblocking(true).unwrap();
+    while socket.recv(&mut [0; 64]).is_ok() {}
+    assert!(socket.recv(&mut [0; 64]).is_err());
+    socket.set_nonblocking(false).unwrap();
+    server.signal(libc::SIGCONT);
+    assert!(socket.recv(&mut [0; 64]).is_ok());
+}
