@@ -50,7 +50,8 @@ impl Observer {
     pub fn load() -> Result<Self, Error> {
         let (object, link) = quietly(load_observer)?;
         let enrol = object.progs().find(|program| program.name() == "enrol").expect("the object has it");
-        let Admission { arena, enrol, .. } = admission::prepare(map(&object, "arenas").as_fd(), enrol.as_fd(), 0, None)?;
+        let Admission { arena, enrol, .. } =
+            admission::prepare(map(&object, "arenas").as_fd(), enrol.as_fd(), 0, None)?;
         let link = move_up(link.as_fd())?;
         Ok(Self { arena, enrol, link: Some(link) })
     }

@@ -171,12 +171,16 @@ impl Config {
         if !(0.0..=1.0).contains(&processors) {
             bail!("access.processors = {processors}: a share, from 0 to 1");
         }
-        for (name, share) in [("access.all_processors", config.access.all_processors), ("policy.floor_share", config.policy.floor_share)] {
+        for (name, share) in
+            [("access.all_processors", config.access.all_processors), ("policy.floor_share", config.policy.floor_share)]
+        {
             if !(0.0..=1.0).contains(&share) {
                 bail!("{name} = {share}: a share, from 0 to 1");
             }
         }
-        if let Some(group) = config.enforcement.leave.iter().find(|group| !group.starts_with('/') || group.contains("..")) {
+        if let Some(group) =
+            config.enforcement.leave.iter().find(|group| !group.starts_with('/') || group.contains(".."))
+        {
             bail!("enforcement.leave: {group:?}: groups below the mount, such as \"/user.slice\"");
         }
         if messages_per_second == 0 {

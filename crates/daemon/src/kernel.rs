@@ -248,11 +248,7 @@ impl Linux {
     /// # Errors
     /// Those of epoll_create1(2).
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            readers: None,
-                    loader: None,
-        })
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, readers: None, loader: None })
     }
 
     /// Has a loader do what takes more rights than the server's.

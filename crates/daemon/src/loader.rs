@@ -264,7 +264,9 @@ fn serve(asked: &OwnedFd, prepares: OwnedFd) {
         let about = about as u32;
         let answer = match Ask::from(what) {
             Some(Ask::Load) => match prepares.take() {
-                Some(prepares) => load(prepares).map(|new| loaded = Some(new)).map(|()| 0).map_err(|error| number(&error)),
+                Some(prepares) => {
+                    load(prepares).map(|new| loaded = Some(new)).map(|()| 0).map_err(|error| number(&error))
+                }
                 None => Err(libc::EALREADY as u64),
             },
             Some(Ask::Prepare) => order(Order::Prepare(about)),

@@ -1180,13 +1180,16 @@ impl<K: Kernel> Server<K> {
 
 /// Shall programs have the observer? To enrol, users call bpf(2), which their administrator may have forbidden them.
 fn lends(kernel: &impl Kernel, config: &Config) -> bool {
-    let forbids = || kernel.read(Path::new("/proc/sys/kernel/unprivileged_bpf_disabled")).map(|text| text.trim() != "0");
+    let forbids =
+        || kernel.read(Path::new("/proc/sys/kernel/unprivileged_bpf_disabled")).map(|text| text.trim() != "0");
     match config.observer.enabled {
         Enabled::Always(is) => is,
         Enabled::Where(Where::Permitted) => {
             let forbidden = forbids().unwrap_or(true);
             if forbidden {
-                info!("kernel.unprivileged_bpf_disabled is set, so no observer; under [observer], `enabled = true` lends it all the same");
+                info!(
+                    "kernel.unprivileged_bpf_disabled is set, so no observer; under [observer], `enabled = true` lends it all the same"
+                );
             }
             !forbidden
         }

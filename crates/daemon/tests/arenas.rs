@@ -92,7 +92,11 @@ impl Place {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(folder.path().join("config.toml"), format!("[enforcement]\nby = \"affinity\"\n[observer]\nenabled = true\n{config}")).unwrap();
+        fs::write(
+            folder.path().join("config.toml"),
+            format!("[enforcement]\nby = \"affinity\"\n[observer]\nenabled = true\n{config}"),
+        )
+        .unwrap();
         Self(folder)
     }
 

@@ -445,8 +445,7 @@ fn root_honest_programs_are_served_beside_all_of_them() {
     let before = usage(server.id());
     let (mut times, began) = (Vec::new(), Instant::now());
     std::thread::scope(|scope| {
-        let hostile: [&(dyn Fn() + Sync); 6] =
-            [&malformed, &slow, &flood, &descriptors, &some, &others];
+        let hostile: [&(dyn Fn() + Sync); 6] = [&malformed, &slow, &flood, &descriptors, &some, &others];
         for (user, body) in (70_000..).zip(hostile) {
             scope.spawn(move || as_user(user, body));
         }

@@ -215,7 +215,10 @@ fn root_each_process_has_the_rights_that_it_needs() {
     server.signal(libc::SIGKILL);
     server.0.wait().unwrap();
     let loader = format!("/proc/{}/stat", children.trim());
-    eventually("the loader has ended", || std::fs::read_to_string(&loader).is_ok_and(|stat| stat.contains(") Z ")) || !std::path::Path::new(&loader).exists());
+    eventually("the loader has ended", || {
+        std::fs::read_to_string(&loader).is_ok_and(|stat| stat.contains(") Z "))
+            || !std::path::Path::new(&loader).exists()
+    });
 }
 
 /// systemd hears when the server is ready, and at least once a second that it lives.

@@ -293,6 +293,7 @@ pub fn linger_for(socket: &OwnedFd, seconds: i32) {
 
 /// Threads of this process with this name.
 pub fn threads_called(name: &str) -> usize {
-    let names = fs::read_dir("/proc/self/task").unwrap().map(|entry| fs::read_to_string(entry.unwrap().path().join("comm")));
+    let names =
+        fs::read_dir("/proc/self/task").unwrap().map(|entry| fs::read_to_string(entry.unwrap().path().join("comm")));
     names.filter(|read| read.as_ref().is_ok_and(|read| read.trim() == name)).count()
 }
