@@ -205,6 +205,14 @@ impl Observer {
         Ok(Self { arena: move_up(arena.as_fd())?, enrol: move_up(enrol.as_fd())?, link: None })
     }
 
+    /// It observes as long as this process lives, which has mapped the arena and so needs no descriptor of it: a child, or whoever else got hold of one,
+    /// could write to it.
+    pub fn keep_mapped(self) {
+        let Self { arena, enrol, link } = self;
+        drop(arena);
+        std::mem::forget((enrol, link));
+    }
+
     /// What threads use to come under observation. Valid as long as the observer is.
     pub fn enrolment(&self) -> Enrolment {
         Enrolment(self.enrol.as_raw_fd())

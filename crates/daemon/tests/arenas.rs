@@ -232,6 +232,10 @@ fn holder() {
     let me = Linux::register();
     Linux::word(me, 7).store(SECRET, Relaxed);
     println!("view {:?}", linux::chosen().unwrap());
+    // A child would have it too, whatever rights it has.
+    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let maps = open.filter(|link| link.to_str() == Some("anon_inode:bpf-map")).count();
+    assert_eq!(maps, 0, "the arena's descriptor is open still");
     wait_for_word();
     assert_eq!(Linux::word(me, 7).load(Relaxed), SECRET);
     assert_eq!(Linux::run_state(me), RunState::Running);
