@@ -15,7 +15,7 @@ pub const SLOTS: u32 = 4096;
 
 /// What [`LOADER`] makes, in its order.
 const MAPS: usize = 3;
-const PROGRAMS: usize = 2;
+const PROGRAMS: usize = 3;
 /// Bytes of `struct member`.
 const MEMBER: usize = 16;
 
@@ -26,10 +26,10 @@ static LOADER: &[u8] = include_bytes!("bpf/observer.loader");
 pub struct Observer {
     members: OwnedFd,
     slots: Slots,
-    _link: OwnedFd,
+    _links: [OwnedFd; 2],
 }
 
-/// Maps `members` and `arenas`, programs `sched_switch` and `enrol`.
+/// Maps `members` and `arenas`, programs `sched_switch`, `sched_process_exec` and `enrol`.
 fn load() -> io::Result<[OwnedFd; MAPS + PROGRAMS - 1]> {
     let word = |at: usize| u32::from_le_bytes(LOADER[at..at + 4].try_into().expect("four")) as usize;
     let (data, instructions) = LOADER[8..8 + word(0) + word(4)].split_at(word(0));
@@ -45,8 +45,8 @@ fn load() -> io::Result<[OwnedFd; MAPS + PROGRAMS - 1]> {
     // SAFETY: the program has opened them for us.
     let made = |at: usize| unsafe { OwnedFd::from_raw_fd(context[at] as i32) };
     // That of the variables nobody needs but the programs, which have it.
-    let [members, arenas, _, switch, enrol] = [6, 10, 14, 18, 19].map(made);
-    Ok([members, arenas, switch, enrol])
+    let [members, arenas, _, switch, exec, enrol] = [6, 10, 14, 18, 19, 20].map(made);
+    Ok([members, arenas, switch, exec, enrol])
 }
 
 impl Observer {
@@ -58,13 +58,13 @@ impl Observer {
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(Error::NoBtf);
         }
-        let [members, arenas, switch, enrol] = load().map_err(|error| match error.raw_os_error() {
+        let [members, arenas, switch, exec, enrol] = load().map_err(|error| match error.raw_os_error() {
             Some(libc::ENOSYS) => Error::NoBpf,
             Some(libc::EPERM) => Error::NotPermitted,
             _ => Error::System(error),
         })?;
-        let _link = privileged::attach(switch.as_fd())?;
-        Ok(Self { members, slots: Slots { arenas, enrol }, _link })
+        let _links = [privileged::attach(switch.as_fd())?, privileged::attach(exec.as_fd())?];
+        Ok(Self { members, slots: Slots { arenas, enrol }, _links })
     }
 
     /// Its slots, which another thread may have: what changes them waits until no processor can be in the observer any more, some milliseconds.

@@ -300,6 +300,7 @@ impl<P: Policy> System<P> {
             }
             Event::Tick => {}
         }
+        self.give_back(now, &mut moves);
         self.keep_the_floor(now, &mut moves);
         self.serve(now, &mut moves);
         Ok(moves)
@@ -433,9 +434,8 @@ impl<P: Policy> System<P> {
         }
     }
 
-    /// Rules 2 to 7: gives out what can be given out.
-    fn serve(&mut self, now: u64, moves: &mut Vec<Move>) {
-        // Who holds more than the most it asked for gives that back.
+    /// Who holds more than the most it asked for gives that back.
+    fn give_back(&mut self, now: u64, moves: &mut Vec<Move>) {
         for id in self.holders.clone() {
             while let application = &self.applications[&id]
                 && application.holds() > self.numbers(application).most
@@ -444,6 +444,10 @@ impl<P: Policy> System<P> {
                 self.shift(processor, Owner::Application(id), Owner::Default, Why::Surplus, now, moves);
             }
         }
+    }
+
+    /// Rules 2 to 7: gives out what can be given out.
+    fn serve(&mut self, now: u64, moves: &mut Vec<Move>) {
         let (mut after, mut passed) = (None, Vec::new());
         while let Some(&key) = self.next(after) {
             after = Some(key);
