@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use daemon::args::{Args, CONFIG};
 use daemon::loader::{self, Loader};
+use daemon::config::By;
 use daemon::{Config, Server, kernel};
 
 fn main() {
@@ -53,6 +54,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     make(&blocks, 0o700)?;
     // Until this process ends.
     let _only = lock(&args.folder, &blocks)?;
+    let _of_group = lock_group(&config)?;
     let socket = args.folder.join("wakefuld");
     let (listener, ours) = match activated()? {
         Some(listener) => (listener, false),
@@ -150,6 +152,32 @@ fn make(folder: &Path, mode: u32) -> anyhow::Result<()> {
     fs::create_dir_all(folder)
         .and_then(|()| fs::set_permissions(folder, fs::Permissions::from_mode(mode)))
         .with_context(|| format!("cannot make the folder {}; wakefuld runs as root", folder.display()))
+}
+
+/// Where servers with different folders see one another.
+const LOCKS: &str = "/run/wakeful/groups";
+
+/// There is one server for a base group, whatever its folder: two would take each other's processors for changes by strangers.
+fn lock_group(config: &Config) -> anyhow::Result<Option<File>> {
+    let folder = Path::new(LOCKS);
+    let private = || make(Path::new("/run/wakeful"), 0o755).and_then(|()| make(folder, 0o700));
+    // Without control groups there is nothing to share; who may not write there has none.
+    if config.enforcement.by == By::Affinity || private().is_err() {
+        return Ok(None);
+    }
+    let group = config.enforcement.group.trim_matches('/');
+    // A name has up to 255 bytes.
+    let name: String = group.bytes().rev().take(120).map(|byte| format!("{byte:02x}")).collect();
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(folder.join(format!("of-{name}"))).context("cannot make the lock file of the base group")?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => bail!(
+            "another wakefuld divides the processors of the control group /{group};\none has to end, or to have another `enforcement.group`"
+        ),
+        Err(fs::TryLockError::Error(error)) => Err(error).context("cannot lock the base group"),
+    }
 }
 
 /// There is one server for a folder. The kernel lets go when we end, however that happens.

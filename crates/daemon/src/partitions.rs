@@ -34,6 +34,8 @@ const LEFT: &str = "wakeful-left";
 /// COST: of members without processors, so many have a control group. To each of these groups every change of the default partition is written
 /// too, which takes 10 to 40 us (Linux 6.18, 2 processors, Nov 2026).
 pub const READY: usize = 16;
+/// COST: to look who has come meanwhile. A thread that is born has its creator's mask and group, so two are enough but for those that do it to hold us up.
+const ROUNDS: usize = 8;
 /// Not 0 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
 pub const EXPEDITE: &str = "/sys/kernel/rcu_expedited";
 /// What we write there. The kernel takes each number but 0 for the same, and administrators write 1.
@@ -179,6 +181,10 @@ impl Partitions {
         for name in kernel.list(&way.base)? {
             if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
                 let folder = way.base.join(name);
+                // A server that was killed while it emptied the group.
+                if way.by == Enforcement::CgroupV2 {
+                    let _ = kernel.write(&folder.join("cgroup.freeze"), "0");
+                }
                 let look = || {
                     let processors = way.effective(kernel, &folder)?;
                     let own = match way.by {
@@ -455,6 +461,18 @@ impl Partitions {
     /// How many things were different.
     pub fn audit(&mut self, kernel: &impl Kernel) -> u64 {
         let mut different = 0;
+        let way = &self.way;
+        let removed = way.by != Enforcement::Affinity
+            && way.base != way.mount
+            && kernel.read(&way.base.join("cgroup.procs")).is_err_and(|error| gone(&error));
+        if removed {
+            warn!("the base group was removed, and is made again");
+            let home = || way.make_base(kernel).and_then(|()| way.make_group(kernel, &way.home()));
+            let made = if way.by == Enforcement::CgroupV1 { home() } else { way.make_base(kernel) };
+            if let Err(error) = made {
+                warn!("cannot make the base group: {error}");
+            }
+        }
         let Self { way, groups, gone, unsure, .. } = self;
         groups.retain(|&process, group| {
             if gone.contains(&process) || way.is_so(kernel, process, group) || is_over(kernel, process) {
@@ -648,13 +666,47 @@ impl Way {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             members => members?,
         };
-        for member in numbers(&members) {
+        self.empty(kernel, &members, origin)?;
+        let removed = kernel.remove_folder(&folder);
+        if self.by != Enforcement::CgroupV2 || removed.is_ok() {
+            return removed;
+        }
+        // Perhaps one whose children have children before we see them: nobody is born in a group that is frozen. Who leaves it, thaws.
+        let freeze = |text: &str| kernel.write(&folder.join("cgroup.freeze"), text);
+        freeze("1")?;
+        for _ in 0..ROUNDS {
+            let members = kernel.read(&folder.join("cgroup.procs"))?;
+            if members.trim().is_empty() || self.empty(kernel, &members, origin).is_err() {
+                break;
+            }
+        }
+        kernel.remove_folder(&folder).inspect_err(|_| drop(freeze("0")))
+    }
+
+    /// Moves these members of a group to where they go.
+    fn empty(&self, kernel: &impl Kernel, members: &str, origin: Option<&str>) -> io::Result<()> {
+        for member in numbers(members) {
             match self.put_back(kernel, member, origin) {
                 Err(error) if !gone(&error) => return Err(error),
                 _ => {}
             }
         }
-        kernel.remove_folder(&folder)
+        Ok(())
+    }
+
+    /// Makes the base group, if it is not the mount itself, with all processors that the group above has.
+    fn make_base(&self, kernel: &impl Kernel) -> io::Result<()> {
+        let above = self.base.parent().ok_or(io::ErrorKind::NotFound)?;
+        if self.by == Enforcement::CgroupV2 {
+            kernel.write(&above.join("cgroup.subtree_control"), "+cpuset")?;
+            kernel.make_folder(&self.base)?;
+            return kernel.write(&self.base.join("cgroup.subtree_control"), "+cpuset");
+        }
+        kernel.make_folder(&self.base)?;
+        for (file, from) in [("cpuset.cpus", "cpuset.effective_cpus"), ("cpuset.mems", "cpuset.effective_mems")] {
+            kernel.write(&self.base.join(file), kernel.read(&above.join(from))?.trim())?;
+        }
+        Ok(())
     }
 
     /// The group that an origin is, and those above it below the base group.
@@ -702,15 +754,17 @@ impl Way {
     }
 }
 
-/// Sets the masks of all threads, and again while there are new ones.
+/// Sets the masks of all threads, and again while there are new ones; but for [`ROUNDS`] only, because others wait.
 fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
     let folder = PathBuf::from(format!("/proc/{process}/task"));
     let mut done = BTreeSet::new();
-    loop {
+    for _ in 0..ROUNDS {
         let threads: Vec<u32> = kernel.list(&folder)?.iter().filter_map(|name| name.parse().ok()).collect();
         let new: Vec<u32> = threads.into_iter().filter(|&thread| done.insert(thread)).collect();
         if new.is_empty() {
-            break;
+            let mask = kernel.affinity(process)?;
+            let same = mask == *processors;
+            return if same { Ok(()) } else { Err(invalid(format!("the kernel gave {}", show(&mask)))) };
         }
         for thread in new {
             match kernel.set_affinity(thread, processors) {
@@ -719,8 +773,7 @@ fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result
             }
         }
     }
-    let mask = kernel.affinity(process)?;
-    if mask == *processors { Ok(()) } else { Err(invalid(format!("the kernel gave {}", show(&mask)))) }
+    Err(invalid(format!("{process} makes threads faster than their masks can be set")))
 }
 
 /// It has ended: the server will hear of it, if it has not yet.

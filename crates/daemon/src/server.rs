@@ -871,7 +871,11 @@ impl<K: Kernel> Server<K> {
             held != self.system.application(id).map(|application| &application.held).filter(|held| !held.is_empty())
         };
         let moved: Vec<Id> = self.members.iter().filter(moves).map(|(&id, _)| id).collect();
-        let others: Vec<Id> = moved.into_iter().filter(|&id| self.is_another(id)).collect();
+        // Its number may be another's by now: looked at before anything is written, and afterwards.
+        let dead: Vec<Id> = moved.iter().copied().filter(|&id| self.has_ended(id)).collect();
+        dead.into_iter().for_each(|id| self.end_of(id));
+        let here = |id: &Id| self.members.contains_key(id);
+        let others: Vec<Id> = moved.iter().copied().filter(here).filter(|&id| self.is_another(id)).collect();
         others.into_iter().for_each(|id| self.expel(id));
         let holders = self.members.iter().filter_map(|(&id, member)| {
             let held = &self.system.application(id)?.held;
@@ -884,6 +888,10 @@ impl<K: Kernel> Server<K> {
         let failures = self.partitions.bring_about(&self.kernel, &wanted, &others, self.system.default_partition());
         self.unsettled = !failures.is_empty();
         self.report(failures);
+        let here = |id: &Id| self.members.contains_key(id);
+        let dead: Vec<Id> = moved.into_iter().filter(here).filter(|&id| self.has_ended(id)).collect();
+        // The rest of it in the next turn.
+        dead.into_iter().for_each(|id| self.end_of(id));
         let ids: Vec<Id> = self.members.keys().copied().collect();
         for id in ids {
             if self.write_block(id)
@@ -898,7 +906,10 @@ impl<K: Kernel> Server<K> {
     /// Says what the kernel has refused, and when to try again.
     fn report(&mut self, failures: Vec<Failure>) {
         if failures.is_empty() {
-            self.again = AGAIN;
+            // What could not be done may be left all the same.
+            if !self.unsettled && !self.partitions.untidy() {
+                self.again = AGAIN;
+            }
             return;
         }
         self.retry = self.kernel.now() + self.again;
@@ -1018,13 +1029,23 @@ impl<K: Kernel> Server<K> {
     /// A process has ended.
     fn bury(&mut self, id: Id) {
         if let Some(member) = self.members.get(&id) {
-            info!(process = member.process, "is gone");
-            self.counters.clients_gone += 1;
-            let _ = self.apply(Event::Exit(id));
-            self.forget(id);
-            self.level();
+            debug!(process = member.process, "has ended");
+            self.end_of(id);
             self.settle();
         }
+    }
+
+    fn has_ended(&self, id: Id) -> bool {
+        self.kernel.ended(self.members[&id].pidfd.as_fd()).unwrap_or(false)
+    }
+
+    /// Of a member whose process has ended.
+    fn end_of(&mut self, id: Id) {
+        info!(process = self.members[&id].process, "is gone");
+        self.counters.clients_gone += 1;
+        let _ = self.apply(Event::Exit(id));
+        self.forget(id);
+        self.level();
     }
 
     /// Members that ask for nothing.

@@ -24,6 +24,24 @@ fn a_second_server_says_what_to_do() {
     assert!(place.connect().is_ok(), "the first one goes on");
 }
 
+/// Each would take the other's groups for somebody else's.
+#[test]
+fn root_a_base_group_has_one_server() {
+    let Some(base) = Base::v1("shared") else { return };
+    let (one, other) = (base.place(), base.place());
+    let mut first = one.server();
+    let second = other.command().output().unwrap();
+    let text = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(125), "{text}");
+    assert!(text.contains("another wakefuld divides") && text.contains("enforcement.group"), "{text}");
+    first.signal(libc::SIGTERM);
+    first.0.wait().unwrap();
+    let mut next = other.server();
+    next.signal(libc::SIGTERM);
+    next.0.wait().unwrap();
+    base.end();
+}
+
 /// As systemd starts it: with a socket as descriptor 3, at which somebody waits already.
 #[test]
 fn a_socket_that_systemd_passes_is_taken() {

@@ -273,6 +273,54 @@ fn each_way_does_what_it_should() {
     }
 }
 
+/// Its children have children as fast as it is looked who is there.
+#[test]
+fn a_chain_of_children_does_not_keep_its_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let one = Idle::new();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    server.ask(join(one.id(), 0, 1, 1)).unwrap();
+    let session = Path::new(V2).join("user.slice");
+    let own = group(one.id(), By::CgroupV2);
+    {
+        let mut state = kernel.state.lock().unwrap();
+        state.groups.insert(session, simulated::Group::default());
+        state.groups.get_mut(&own).unwrap().chain = true;
+    }
+    server.stop();
+    let state = kernel.state.lock().unwrap();
+    assert!(!state.groups.contains_key(&own) && state.groups[Path::new(V2)].processes.contains(&one.id()));
+}
+
+/// An administrator removes the base group with all that is in it.
+#[test]
+fn a_base_group_that_was_removed_is_made_again() {
+    for (by, mount) in [(By::CgroupV1, V1), (By::CgroupV2, V2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new();
+        let base = Path::new(mount).join("base");
+        {
+            let mut state = kernel.state.lock().unwrap();
+            let mut made = if by == By::CgroupV1 { state.groups[Path::new(mount)].clone() } else { Default::default() };
+            made.processes.clear();
+            state.groups.insert(base.clone(), made);
+        }
+        let mut config = config(by);
+        config.enforcement.group = "/base".into();
+        let server = Running::start(&kernel, &config, folder.path());
+        let one = placed(&kernel, &base);
+        assert_eq!(server.ask(join(one.id(), 0, 2, 2)).unwrap().holds, 2);
+        kernel.state.lock().unwrap().groups.retain(|path, _| !path.starts_with(&base));
+        let own = base.join(format!("wakeful-{}", one.id()));
+        eventually("it has its processors again", || {
+            let state = kernel.state.lock().unwrap();
+            state.groups.get(&own).is_some_and(|group| group.cpus.len() == 2 && group.processes.contains(&one.id()))
+        });
+        server.stop();
+    }
+}
+
 /// A process that is in a group of the administrator's.
 fn placed(kernel: &Simulated, group: &Path) -> Idle {
     let process = Idle::new();

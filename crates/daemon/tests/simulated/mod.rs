@@ -26,6 +26,9 @@ pub struct Group {
     pub limit: Option<u64>,
     /// It gives controllers to groups below it, and so takes no processes.
     pub inner: bool,
+    pub frozen: bool,
+    /// As soon as somebody has looked who is in it, it is another process, unless it is frozen.
+    pub chain: bool,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +132,7 @@ impl State {
             "cpuset.effective_mems" => "0\n".into(),
             "cpuset.effective_cpus" | "cpuset.cpus.effective" => show(&self.effective(folder)) + "\n",
             "cpuset.cpus.partition" => if group.root { "root\n" } else { "member\n" }.into(),
+            "cgroup.procs" if group.chain && !group.frozen => "4194303\n".into(),
             "cgroup.procs" => group.processes.iter().filter(|&&p| lives(p)).map(|p| format!("{p}\n")).collect(),
             _ => return Err(os(libc::ENOENT)),
         })
@@ -142,6 +146,7 @@ impl State {
         }
         match name {
             "cgroup.subtree_control" => {}
+            "cgroup.freeze" if v2 => self.groups.get_mut(folder).unwrap().frozen = text == "1",
             "cpuset.mems" => self.groups.get_mut(folder).unwrap().mems = text.into(),
             "cpuset.cpus" => {
                 let cpus = parse(text).ok_or(os(libc::EINVAL))?;
