@@ -4,10 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
-
-use crate::load::map;
-use crate::sys::What;
+use crate::sys::{What, privileged};
 use crate::{ARENA_SIZE, Enrolment, Error, Handle, move_up, sys};
 
 /// What an admitted application gets.
@@ -58,9 +55,9 @@ impl Admission {
 /// # Errors
 /// Those of bpf(2).
 pub fn exists(arena: u32) -> Result<bool, Error> {
-    match MapHandle::from_map_id(arena) {
+    match privileged::map_by_id(arena) {
         Ok(_) => Ok(true),
-        Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -79,41 +76,30 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Makes a slot of the object's map `arenas` ready, with an arena of these bytes, or of zeros.
-pub(crate) fn prepare(object: &Object, slot: u32, content: Option<&[u8]>) -> Result<Admission, Error> {
-    let enrol = object.progs().find(|program| program.name() == "enrol").expect("the object has it");
-    prepare_in(&map(object, "arenas"), enrol.as_fd(), slot, content)
-}
-
-/// The same, with the map of slots, and what threads enrol with.
-pub(crate) fn prepare_in(
-    arenas: &impl MapCore,
+/// Makes a slot of the map `arenas` ready, with an arena of these bytes, or of zeros, and what threads enrol with.
+pub(crate) fn prepare(
+    arenas: BorrowedFd<'_>,
     enrol: BorrowedFd<'_>,
     slot: u32,
     content: Option<&[u8]>,
 ) -> Result<Admission, Error> {
-    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
-        map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
-        ..Default::default()
-    };
-    let arena = MapHandle::create(MapType::Array, Some("arena"), 4, ARENA_SIZE as u32, 1, &options)?;
+    let arena = privileged::array(ARENA_SIZE as u32, true)?;
     if let Some(content) = content {
-        arena.update(&0u32.to_ne_bytes(), content, MapFlags::ANY)?;
+        assert_eq!(content.len(), ARENA_SIZE);
+        privileged::update(arena.as_fd(), &0u32, content)?;
     }
-    arenas.update(&slot.to_ne_bytes(), &arena.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
+    privileged::update(arenas, &slot, &arena.as_raw_fd())?;
     Ok(Admission { slot, arena: move_up(arena.as_fd())?, enrol: move_up(enrol)? })
 }
 
-/// Writes the slot into the process's place in this task storage, where it comes first.
-pub(crate) fn admit(object: &Object, storage: &str, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
-    let storage = map(object, storage);
-    let mut value = vec![0; storage.value_size() as usize];
+/// Writes the slot into the process's place in this task storage, whose values are so many bytes, and where it comes first.
+pub(crate) fn admit(storage: BorrowedFd<'_>, size: usize, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
+    let mut value = vec![0; size];
     value[..4].copy_from_slice(&slot.to_ne_bytes());
-    Ok(storage.update(&process.as_raw_fd().to_ne_bytes(), &value, MapFlags::ANY)?)
+    Ok(privileged::update(storage, &process.as_raw_fd(), value.as_slice())?)
 }
 
 /// Takes the slot's arena away.
-pub(crate) fn release(object: &Object, slot: u32) -> Result<(), Error> {
-    Ok(map(object, "arenas").delete(&slot.to_ne_bytes())?)
+pub(crate) fn release(arenas: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
+    Ok(privileged::delete(arenas, &slot)?)
 }

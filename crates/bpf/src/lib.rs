@@ -9,13 +9,13 @@
 //! [`Observer::take_over`]): the descriptors are inherited, their numbers travel in an environment variable. A server that observes many
 //! applications loads one for all ([`shared::Observer`]) and hands each its [`Admission`].
 
-#[cfg(feature = "load")]
+#[cfg(feature = "shared")]
 mod admission;
 #[cfg(feature = "load")]
 mod load;
 #[cfg(feature = "load")]
 pub mod scheduler;
-#[cfg(feature = "load")]
+#[cfg(feature = "shared")]
 pub mod shared;
 mod sys;
 
@@ -26,7 +26,7 @@ use std::ptr::NonNull;
 use std::str::FromStr;
 
 use abi::{Arena, MAX_THREADS, Thread};
-#[cfg(feature = "load")]
+#[cfg(feature = "shared")]
 pub use admission::{Admission, exists, pidfd};
 use sys::What;
 #[cfg(feature = "load")]
@@ -203,6 +203,14 @@ impl Observer {
         sys::id(arena.as_raw_fd(), What::Arena)?;
         sys::id(enrol.as_raw_fd(), What::Enrol)?;
         Ok(Self { arena: move_up(arena.as_fd())?, enrol: move_up(enrol.as_fd())?, link: None })
+    }
+
+    /// It observes as long as this process lives, which has mapped the arena and so needs no descriptor of it: a child, or whoever else got hold of one,
+    /// could write to it.
+    pub fn keep_mapped(self) {
+        let Self { arena, enrol, link } = self;
+        drop(arena);
+        std::mem::forget((enrol, link));
     }
 
     /// What threads use to come under observation. Valid as long as the observer is.

@@ -49,7 +49,9 @@ impl Observer {
     /// Says what is missing.
     pub fn load() -> Result<Self, Error> {
         let (object, link) = quietly(load_observer)?;
-        let Admission { arena, enrol, .. } = admission::prepare(&object, 0, None)?;
+        let enrol = object.progs().find(|program| program.name() == "enrol").expect("the object has it");
+        let Admission { arena, enrol, .. } =
+            admission::prepare(map(&object, "arenas").as_fd(), enrol.as_fd(), 0, None)?;
         let link = move_up(link.as_fd())?;
         Ok(Self { arena, enrol, link: Some(link) })
     }

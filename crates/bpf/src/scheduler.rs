@@ -204,7 +204,8 @@ impl Scheduler {
         }
         let application = Application { vtime: self.application(0)?.vtime, ..Application::default() };
         self.map("applications").update(&slot.to_ne_bytes(), bytes(&application), MapFlags::ANY)?;
-        admission::prepare(&self.object, slot, Some(&new_arena()))
+        let enrol = self.object.progs().find(|program| program.name() == "enrol").expect("the object has it");
+        admission::prepare(self.map("arenas").as_fd(), enrol.as_fd(), slot, Some(&new_arena()))
     }
 
     /// Makes a process, a pidfd, the application of a slot that is ready. To be called before the process creates threads: those that are there
@@ -213,7 +214,8 @@ impl Scheduler {
     /// # Errors
     /// Those of bpf(2): ESRCH if the process has ended.
     pub fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
-        admission::admit(&self.object, "threads", process, slot)
+        let threads = self.map("threads");
+        admission::admit(threads.as_fd(), threads.value_size() as usize, process, slot)
     }
 
     /// Forgets the application of a process that has ended.
@@ -221,7 +223,7 @@ impl Scheduler {
     /// # Errors
     /// Those of bpf(2).
     pub fn release(&self, slot: u32) -> Result<(), Error> {
-        admission::release(&self.object, slot)
+        admission::release(self.map("arenas").as_fd(), slot)
     }
 
     /// What an application has had.

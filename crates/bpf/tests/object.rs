@@ -56,6 +56,32 @@ fn source_compiles_to_object() {
     }
 }
 
+/// What the application writes is an index in the kernel: each is masked, or a processor that guesses would go beyond the arena with it.
+#[test]
+fn what_an_application_writes_is_masked() {
+    for (program, _) in PROGRAMS {
+        let object = fs::read(root().join(format!("src/bpf/{program}.bpf.o"))).unwrap();
+        // `and` of a register with a constant, with 32 or 64 bits.
+        let masks = |size: u32| {
+            let and = |code: &&[u8]| matches!(code[0], 0x54 | 0x57) && code[4..] == (size - 1).to_le_bytes();
+            object.chunks_exact(8).filter(and).count()
+        };
+        assert!(masks(abi::MAX_THREADS as u32) >= 2, "{program}: {}", masks(abi::MAX_THREADS as u32));
+        assert!(masks(abi::PRIORITIES as u32) >= 1, "{program}: {}", masks(abi::PRIORITIES as u32));
+    }
+}
+
+#[cfg(feature = "load")]
+#[path = "../examples/loader.rs"]
+mod loader;
+
+#[cfg(feature = "load")]
+#[test]
+fn object_is_loaded_by_the_loader_that_is_kept() {
+    let kept = fs::read(root().join("src/bpf/observer.loader")).unwrap();
+    assert!(kept == loader::generate().unwrap(), "as examples/loader.rs says: make it again, and commit it");
+}
+
 /// Says so on the terminal even though the harness keeps what a test prints.
 fn skipped(why: &str) {
     use std::io::Write;

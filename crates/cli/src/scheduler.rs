@@ -205,7 +205,20 @@ pub fn join() -> Result<String> {
 /// A program that was taken in.
 struct Member {
     process: u32,
+    user: u32,
     pidfd: OwnedFd,
+}
+
+/// COST: programs of one user, and of all users but root; each takes half a MB of the kernel's memory.
+const OF_USER: usize = 16;
+const OF_USERS: usize = 48;
+
+/// Is there room for another program of this user, beside those of these?
+fn has_room(others: impl Iterator<Item = u32>, user: u32) -> bool {
+    let (theirs, all) = others.filter(|&other| other != 0).fold((0, 0), |(theirs, all), other| {
+        (theirs + usize::from(other == user), all + 1)
+    });
+    user == 0 || theirs < OF_USER && all < OF_USERS
 }
 
 struct Server {
@@ -266,7 +279,7 @@ impl Server {
         let who = net::sockopt::socket_peercred(stream)?;
         self.forget_the_dead();
         match word.as_str() {
-            "join" => match self.take_in(who.pid.as_raw_nonzero().get() as u32) {
+            "join" => match self.take_in(who.pid.as_raw_nonzero().get() as u32, who.uid.as_raw()) {
                 Ok(admission) => {
                     send(stream, b" ", &[admission.arena.as_fd(), admission.enrol.as_fd()])?;
                 }
@@ -282,13 +295,16 @@ impl Server {
         Ok(false)
     }
 
-    fn take_in(&mut self, process: u32) -> Result<scheduler::Admission> {
+    fn take_in(&mut self, process: u32, user: u32) -> Result<scheduler::Admission> {
         let pidfd = scheduler::pidfd(process).context("the asking process is gone")?;
+        if !has_room(self.members.iter().flatten().map(|member| member.user), user) {
+            bail!("you have too many programs under the scheduler, or all users have; end some");
+        }
         let free = (1..SLOTS).find(|&slot| self.members[slot as usize].is_none());
         let slot = free.ok_or(bpf::Error::Full)?;
         let admission = self.scheduler.prepare(slot)?;
         self.scheduler.admit(pidfd.as_fd(), slot)?;
-        self.members[slot as usize] = Some(Member { process, pidfd });
+        self.members[slot as usize] = Some(Member { process, user, pidfd });
         Ok(admission)
     }
 
@@ -332,4 +348,18 @@ fn receive(stream: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
         _ => Vec::new(),
     });
     Ok((String::from_utf8_lossy(&text[..length]).into_owned(), descriptors.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_has_room_whatever_users_do() {
+        let one = |count: usize| std::iter::repeat_n(1, count);
+        assert!(has_room(one(OF_USER - 1), 1) && !has_room(one(OF_USER), 1) && has_room(one(OF_USER), 2));
+        let many = || (1..=OF_USERS as u32).chain([0; 9]);
+        assert!(!has_room(many(), 99) && has_room(many(), 0) && has_room(many().skip(1), 99));
+        assert!(OF_USERS < SLOTS as usize - 1);
+    }
 }

@@ -47,6 +47,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
     } else if state.lacks > 0 {
         let has = processors(state.holds);
         println!("{process} has {has}, and waits for {}; `wakeful status` shows who has them", state.lacks);
+    } else if args.spare.is_some_and(|count| count > 0) && state.count == 0 {
+        println!("{process} has {}, and keeps one: it has none to spare", processors(state.holds));
     } else {
         println!("{process} has {} ({})", processors(state.holds), partition::ids(&state.ids));
     }

@@ -96,6 +96,7 @@ fn programs_with_processors_of_their_own() {
     assert!(place.text(&["status", "--format", "openmetrics"]).contains("\nwakeful_granted_processors 1\n"));
 
     assert!(place.text(&["set", &number, "--spare", "0"]).contains("has 1 processor"));
+    assert!(place.text(&["set", &number, "--spare", "1"]).contains("none to spare"));
     assert!(place.text(&["set", &number, "--leave"]).contains("default partition"));
     assert_ne!(allowed(id), own);
     let asked = place.text(&["set", &number, "--cpus", "1"]);

@@ -112,14 +112,13 @@ impl Arenas {
         &mut self,
         kernel: &impl Kernel,
         asker: &Asker<'_>,
-        limit: Option<u32>,
+        limit: Option<(u32, u32)>,
         life: &Path,
     ) -> io::Result<Result<[OwnedFd; 3], (Refusal, u32)>> {
         if !self.loaded {
             return Ok(Err((Refusal::NoObserver, 0)));
         }
-        let stat = kernel.read(Path::new(&format!("/proc/{}/stat", asker.process)))?;
-        let Some(image) = crate::partitions::image(&stat) else { return Ok(Err((Refusal::NoProcess, 0))) };
+        let image = kernel.image(asker.process)?;
         // The number may be another's by now.
         if let Some(&token) = self.by_process.get(&asker.process)
             && kernel.ended(self.lent[&token].pidfd.as_fd())?
@@ -146,8 +145,11 @@ impl Arenas {
         self.refill(kernel);
         self.forget_freed(kernel);
         let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
-        let has = others.chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user == asker.user).count();
-        if let Some(limit) = limit.filter(|&limit| has >= limit as usize) {
+        let users = || others.clone().chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user != 0);
+        let has = others.clone().chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user == asker.user);
+        let (has, all) = (has.count(), users().count());
+        let crowd = |&(own, of_all): &(u32, u32)| has >= own as usize || all >= of_all as usize;
+        if let Some((limit, _)) = limit.filter(crowd) {
             // What it gave back a moment ago the kernel may still have.
             let why = if known.is_some() { (Refusal::Later, 0) } else { (Refusal::Crowd, limit) };
             return Ok(Err(why));

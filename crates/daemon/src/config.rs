@@ -31,6 +31,17 @@ pub struct Access {
     pub connections: u32,
     pub messages_per_second: u32,
     pub user_messages_per_second: u32,
+    pub all_processors: f64,
+    pub all_connections: u32,
+    pub status: Status,
+}
+
+/// What `wakeful status` tells a user.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    Own,
+    All,
 }
 
 /// A user: by number, or everybody.
@@ -45,6 +56,7 @@ pub enum User {
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
     pub floor: u32,
+    pub floor_share: f64,
     pub lease_seconds: f64,
 }
 
@@ -55,6 +67,7 @@ pub struct Enforcement {
     pub expedite: bool,
     pub realtime: bool,
     pub group: String,
+    pub leave: Vec<String>,
     pub limits: Vec<String>,
     pub v1: PathBuf,
     pub v2: PathBuf,
@@ -63,8 +76,24 @@ pub struct Enforcement {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Observer {
-    pub enabled: bool,
+    pub enabled: Enabled,
     pub arenas: u32,
+    pub all_arenas: u32,
+}
+
+/// Is the observer lent?
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum Enabled {
+    Always(bool),
+    Where(Where),
+}
+
+/// Where users may use eBPF (`kernel.unprivileged_bpf_disabled`).
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Where {
+    Permitted,
 }
 
 /// What keeps programs on their processors.
@@ -87,21 +116,26 @@ impl Default for Access {
             connections: 64,
             messages_per_second: 1000,
             user_messages_per_second: 4000,
+            all_processors: 0.75,
+            all_connections: 1024,
+            status: Status::Own,
         }
     }
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { floor: 1, lease_seconds: 0.0 }
+        Self { floor: 1, floor_share: 0.1, lease_seconds: 0.0 }
     }
 }
 
 impl Default for Observer {
     fn default() -> Self {
-        Self { enabled: true, arenas: 64 }
+        Self { enabled: Enabled::Where(Where::Permitted), arenas: 64, all_arenas: 256 }
     }
 }
+
+const LIMITS: [&str; 6] = ["memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max", "cpuset.cpus"];
 
 impl Default for Enforcement {
     fn default() -> Self {
@@ -110,7 +144,8 @@ impl Default for Enforcement {
             expedite: true,
             realtime: false,
             group: "/".into(),
-            limits: ["memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max"].map(Into::into).into(),
+            leave: vec!["/user.slice".into()],
+            limits: LIMITS.map(Into::into).into(),
             v1: "/sys/fs/cgroup/cpuset".into(),
             v2: "/sys/fs/cgroup".into(),
         }
@@ -136,6 +171,18 @@ impl Config {
         if !(0.0..=1.0).contains(&processors) {
             bail!("access.processors = {processors}: a share, from 0 to 1");
         }
+        for (name, share) in
+            [("access.all_processors", config.access.all_processors), ("policy.floor_share", config.policy.floor_share)]
+        {
+            if !(0.0..=1.0).contains(&share) {
+                bail!("{name} = {share}: a share, from 0 to 1");
+            }
+        }
+        if let Some(group) =
+            config.enforcement.leave.iter().find(|group| !group.starts_with('/') || group.contains(".."))
+        {
+            bail!("enforcement.leave: {group:?}: groups below the mount, such as \"/user.slice\"");
+        }
         if messages_per_second == 0 {
             bail!("access.messages_per_second = 0: at least 1, or nobody could ask for anything");
         }
@@ -160,14 +207,10 @@ impl Config {
         Ok(config)
     }
 
-    /// May this user ask at all?
+    /// May this user ask at all? Root may.
     pub fn allows(&self, user: u32) -> bool {
-        user == 0
-            || self
-                .access
-                .users
-                .iter()
-                .any(|allowed| matches!(allowed, User::Name(_)) || *allowed == User::Number(user))
+        let this = |allowed: &User| matches!(allowed, User::Name(_)) || *allowed == User::Number(user);
+        self.access.users.iter().any(this)
     }
 
     pub fn lease(&self) -> Option<Duration> {
@@ -191,7 +234,13 @@ mod tests {
             "connections",
             "messages_per_second",
             "user_messages_per_second",
+            "all_processors",
+            "all_connections",
+            "status",
             "floor",
+            "floor_share",
+            "leave",
+            "all_arenas",
             "lease_seconds",
             "by",
             "expedite",
@@ -229,7 +278,7 @@ mod tests {
     #[test]
     fn who_may_ask() {
         let config = Config::parse("[access]\nusers = [1000]").unwrap();
-        assert!(config.allows(0) && config.allows(1000) && !config.allows(1001));
+        assert!(!config.allows(0) && config.allows(1000) && !config.allows(1001));
         assert!(Config::default().allows(1001));
     }
 }

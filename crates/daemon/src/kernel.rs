@@ -2,13 +2,14 @@
 //! All that the server asks of the system, in one trait, so that tests can let each call fail.
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
-#[cfg(feature = "bpf")]
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, ptr};
 
@@ -17,6 +18,8 @@ use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags};
 use rustix::process::{Pid, PidfdFlags};
+
+use crate::loader::{self, Loader};
 
 /// Processors by number.
 pub type Set = BTreeSet<u32>;
@@ -103,27 +106,58 @@ pub struct Prepared {
 #[derive(Debug)]
 pub struct Life {
     page: Mapped,
+    /// What the kernel goes through when the thread ends. It is ours alone; the page has nothing but the futex word.
+    list: Box<RobustList>,
+    /// The C library's list of this thread, which it does not use.
+    before: (*mut libc::c_void, usize),
+}
+
+// SAFETY: the list's addresses are those of memory that it owns.
+unsafe impl Send for Life {}
+
+/// struct robust_list_head, and one entry that leads back to it: get_robust_list(2).
+#[derive(Debug)]
+#[repr(C)]
+struct RobustList {
+    first: *mut libc::c_void,
+    /// From an entry to its futex word.
+    offset: libc::c_long,
+    pending: *mut libc::c_void,
+    entry: *mut libc::c_void,
 }
 
 impl Life {
-    /// Begins with a robust mutex in the page, which the calling thread holds from now on. Its first word is the futex (glibc).
+    /// Begins with a futex word at the beginning of the page, which the calling thread holds from now on.
     ///
     /// # Errors
-    /// Those of pthread_mutex_lock(3).
+    /// Those of set_robust_list(2).
     pub fn begin(page: Mapped) -> io::Result<Self> {
-        const { assert!(size_of::<libc::pthread_mutex_t>() <= BLOCK_SIZE) };
-        let mutex = page.start.as_ptr().cast::<libc::pthread_mutex_t>();
-        // SAFETY: attributes that live; a mutex in a page that nobody else writes, and that is held only while the page is there.
-        let result = unsafe {
-            let mut attributes = std::mem::zeroed();
-            libc::pthread_mutexattr_init(&mut attributes);
-            libc::pthread_mutexattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED);
-            libc::pthread_mutexattr_setrobust(&mut attributes, libc::PTHREAD_MUTEX_ROBUST);
-            libc::pthread_mutex_init(mutex, &attributes);
-            libc::pthread_mutexattr_destroy(&mut attributes);
-            libc::pthread_mutex_lock(mutex)
+        let null = std::ptr::null_mut();
+        let mut list = Box::new(RobustList { first: null, offset: 0, pending: null, entry: null });
+        let start = &raw mut *list;
+        list.first = (&raw mut list.entry).cast();
+        list.entry = start.cast();
+        list.offset = page.start.as_ptr() as libc::c_long - list.first as libc::c_long;
+        let mut before = (null, 0usize);
+        // SAFETY: the pointers are valid; the list lives as long as the kernel knows it.
+        let results = unsafe {
+            [
+                libc::syscall(libc::SYS_get_robust_list, 0, &raw mut before.0, &raw mut before.1),
+                libc::syscall(libc::SYS_set_robust_list, start, 3 * size_of::<usize>()),
+            ]
         };
-        if result == 0 { Ok(Self { page }) } else { Err(io::Error::from_raw_os_error(result)) }
+        if results != [0, 0] {
+            return Err(io::Error::last_os_error());
+        }
+        let life = Self { page, list, before };
+        // SAFETY: no arguments.
+        life.word().store(unsafe { libc::gettid() } as u32, Relaxed);
+        Ok(life)
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: the page's first word; all who have it use it as an atomic one.
+        unsafe { self.page.start.cast().as_ref() }
     }
 
     /// For programs.
@@ -134,8 +168,10 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // SAFETY: held since `begin`.
-        unsafe { libc::pthread_mutex_unlock(self.page.start.as_ptr().cast()) };
+        self.word().store(0, Relaxed);
+        self.list.first = (&raw mut *self.list).cast();
+        // SAFETY: the thread that began it; its list of before, which is the C library's and lives as long as the thread.
+        unsafe { libc::syscall(libc::SYS_set_robust_list, self.before.0, self.before.1) };
     }
 }
 
@@ -145,6 +181,17 @@ pub trait Kernel {
     fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer>;
     /// Becomes readable when the process at the other end ends.
     fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd>;
+    /// Is the process in our own pid and user namespaces? Only there does number 0 mean the machine's root.
+    fn at_home(&self, process: u32) -> io::Result<bool>;
+    /// Where the stack of the image begins that a process executes: another one begins elsewhere, by chance.
+    fn image(&self, process: u32) -> io::Result<u64>;
+    /// From now on who connects there cannot send descriptors. Fails before Linux 6.16.
+    fn bar_descriptors(&self, listener: BorrowedFd<'_>) -> io::Result<()>;
+    /// Can the other end send descriptors?
+    fn carries_descriptors(&self, connection: BorrowedFd<'_>) -> bool;
+    /// Does the packet that is received next carry descriptors? It stays where it is: they would be closed in this thread, and what another has open can take
+    /// as long to close as it likes.
+    fn is_laden(&self, connection: BorrowedFd<'_>) -> io::Result<bool>;
     /// A packet's beginning, and the length of all of it; 0 at the end.
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
     fn send(&self, connection: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()>;
@@ -188,100 +235,83 @@ pub trait Kernel {
 #[derive(Debug)]
 pub struct Linux {
     epoll: OwnedFd,
-    #[cfg(feature = "bpf")]
-    observer: Observer,
+    /// The folder of the blocks, in a mount of its own that is read-only for everybody.
+    readers: Option<OwnedFd>,
+    /// Without one, there is no observer.
+    loader: Option<Loader>,
 }
 
-/// The observer, and the thread that changes its slots: the kernel lets whoever does so wait until no processor can be in the observer.
-#[cfg(feature = "bpf")]
-#[derive(Default)]
-struct Observer(std::sync::Mutex<Option<Loaded>>);
-
-#[cfg(feature = "bpf")]
-struct Loaded {
-    observer: bpf::shared::Observer,
-    orders: mpsc::Sender<Order>,
-    prepared: mpsc::Receiver<Prepared>,
-}
-
-#[cfg(feature = "bpf")]
-enum Order {
-    Prepare(u32),
-    Release(u32),
-}
-
-#[cfg(feature = "bpf")]
-impl Loaded {
-    fn load() -> io::Result<Self> {
-        let observer = bpf::shared::Observer::load().map_err(io_error)?;
-        let slots = observer.slots().map_err(io_error)?;
-        let (orders, ordered) = mpsc::channel();
-        let (finish, prepared) = mpsc::channel();
-        let make = |slots: &bpf::shared::Slots, slot| {
-            let admission = slots.prepare(slot).map_err(io_error)?;
-            Ok((Arena::map(admission.arena.as_fd(), admission.id()?)?, [admission.arena, admission.enrol]))
-        };
-        // Until nobody orders any more.
-        let work = move || {
-            for order in ordered {
-                match order {
-                    Order::Prepare(slot) => drop(finish.send(Prepared { slot, arena: make(&slots, slot) })),
-                    // If the kernel will not, the next arena of the slot takes the place of this one.
-                    Order::Release(slot) => drop(slots.release(slot)),
-                }
-            }
-        };
-        std::thread::Builder::new().name("slots".into()).spawn(work)?;
-        Ok(Self { observer, orders, prepared })
-    }
-}
-
-#[cfg(feature = "bpf")]
-impl std::fmt::Debug for Observer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Observer")
-    }
-}
-
-#[cfg(feature = "bpf")]
-impl Observer {
-    fn with<T>(&self, act: impl FnOnce(&Loaded) -> io::Result<T>) -> io::Result<T> {
-        let loaded = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        act(loaded.as_ref().ok_or(io::ErrorKind::NotConnected)?)
-    }
-
-    fn order(&self, order: Order) -> io::Result<()> {
-        self.with(|loaded| loaded.orders.send(order).map_err(|_| io::ErrorKind::BrokenPipe.into()))
-    }
-}
-
-/// With the number that the kernel gave, where there is one.
-#[cfg(feature = "bpf")]
-fn io_error(error: bpf::Error) -> io::Error {
-    match error {
-        bpf::Error::System(error) => error,
-        bpf::Error::NotPermitted => io::Error::new(io::ErrorKind::PermissionDenied, error),
-        error => io::Error::other(error),
-    }
-}
+/// For the end of the loader.
+const LOADER: u64 = u64::MAX;
 
 impl Linux {
     /// # Errors
     /// Those of epoll_create1(2).
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            #[cfg(feature = "bpf")]
-            observer: Observer::default(),
-        })
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, readers: None, loader: None })
+    }
+
+    /// Has a loader do what takes more rights than the server's.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn with(&mut self, loader: Loader) -> io::Result<()> {
+        self.watch(loader.pidfd.as_fd(), LOADER)?;
+        self.loader = Some(loader);
+        Ok(())
+    }
+
+    fn loader(&self) -> io::Result<&Loader> {
+        self.loader.as_ref().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "this server has no loader"))
+    }
+
+    /// Programs get the files of this folder through a mount that nobody can write to: a descriptor can be opened anew by whoever has the file's rights, and
+    /// number 0 of a container has those of root.
+    ///
+    /// # Errors
+    /// Those of open_tree(2) and mount_setattr(2), Linux 5.12.
+    pub fn read_only(&mut self, folder: &Path) -> io::Result<()> {
+        const CLONE: libc::c_uint = 1; // OPEN_TREE_CLONE
+        const SYS_OPEN_TREE: libc::c_long = 428;
+        const SYS_MOUNT_SETATTR: libc::c_long = 442;
+        // struct mount_attr: to set (read-only, no set-user-ID, no devices, no programs), to clear, two more.
+        let attributes = [1u64 | 2 | 4 | 8, 0, 0, 0];
+        let path = CString::new(folder.as_os_str().as_bytes())?;
+        let flags = CLONE | libc::O_CLOEXEC as libc::c_uint;
+        // SAFETY: a path and attributes that live; the descriptor is new and ours.
+        unsafe {
+            let tree = libc::syscall(SYS_OPEN_TREE, libc::AT_FDCWD, path.as_ptr(), flags);
+            if tree < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let tree = OwnedFd::from_raw_fd(tree as i32);
+            let (size, at) = (size_of_val(&attributes), libc::AT_EMPTY_PATH);
+            let fd = tree.as_raw_fd();
+            if libc::syscall(SYS_MOUNT_SETATTR, fd, c"".as_ptr(), at, &raw const attributes, size) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            self.readers = Some(tree);
+        }
+        Ok(())
+    }
+
+    fn map(&self, fd: &OwnedFd, file: &Path) -> io::Result<Mapped> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let reader = match (&self.readers, file.file_name()) {
+            (Some(readers), Some(name)) => rustix::fs::openat(readers, name, flags, Mode::empty())?,
+            _ => rustix::fs::open(file, flags, Mode::empty())?,
+        };
+        map(fd, reader)
     }
 }
 
+/// Linux 6.16.
+const SO_PASSRIGHTS: libc::c_int = 83;
 /// `SO_PEERPIDFD`, Linux 6.5.
 const SO_PEERPIDFD: libc::c_int = 77;
 
 /// COST: events of one wait; the rest comes with the next.
-const EVENTS: usize = 64;
+const EVENTS: usize = 256;
 
 impl Kernel for Linux {
     fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
@@ -289,8 +319,19 @@ impl Kernel for Linux {
     }
 
     fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer> {
-        let who = net::sockopt::socket_peercred(connection)?;
-        Ok(Peer { process: who.pid.as_raw_nonzero().get() as u32, user: who.uid.as_raw() })
+        let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = size_of_val(&who) as libc::socklen_t;
+        // SAFETY: the pointers are valid and the length is that of the structure.
+        let result = unsafe {
+            let who = (&raw mut who).cast();
+            libc::getsockopt(connection.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, who, &mut length)
+        };
+        match (result, who.pid) {
+            // It has no number in our pid namespace.
+            (0, 0) => Err(io::ErrorKind::NotFound.into()),
+            (0, process) => Ok(Peer { process: process as u32, user: who.uid }),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd> {
@@ -309,8 +350,50 @@ impl Kernel for Linux {
         }
     }
 
+    fn at_home(&self, process: u32) -> io::Result<bool> {
+        self.loader.as_ref().map_or_else(|| loader::at_home(process), |loader| loader.at_home(process))
+    }
+
+    fn image(&self, process: u32) -> io::Result<u64> {
+        self.loader.as_ref().map_or_else(|| loader::image(process), |loader| loader.image(process))
+    }
+
+    fn bar_descriptors(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        let no: libc::c_int = 0;
+        let length = size_of_val(&no) as libc::socklen_t;
+        // SAFETY: the number lives and is of this length.
+        let result = unsafe {
+            libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const no).cast(), length)
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn carries_descriptors(&self, connection: BorrowedFd<'_>) -> bool {
+        let mut may: libc::c_int = 1;
+        let mut length = size_of_val(&may) as libc::socklen_t;
+        // SAFETY: as above.
+        let result = unsafe {
+            let may = (&raw mut may).cast();
+            libc::getsockopt(connection.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, may, &mut length)
+        };
+        result != 0 || may != 0
+    }
+
+    fn is_laden(&self, connection: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut byte = [0u8];
+        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        // SAFETY: the message describes live memory, and has no room for descriptors.
+        unsafe {
+            let mut header: libc::msghdr = std::mem::zeroed();
+            (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
+            match libc::recvmsg(connection.as_raw_fd(), &mut header, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+                0.. => Ok(header.msg_flags & libc::MSG_CTRUNC != 0),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
-        // Descriptors that a client sends along have no room, and the kernel drops them.
         let (_, length) = net::recv(connection, into, RecvFlags::DONTWAIT | RecvFlags::TRUNC)?;
         Ok(length)
     }
@@ -339,6 +422,11 @@ impl Kernel for Linux {
         let limit = rustix::time::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let (events, _) = epoll::wait(&self.epoll, &mut room, Some(&limit))?;
         tokens.extend(events.iter().map(|event| event.data.u64()));
+        if tokens.contains(&LOADER) {
+            // The observer has ended with it, and what we tell programs about our life would not be true.
+            tracing::error!("the loader has ended");
+            std::process::exit(70);
+        }
         Ok(())
     }
 
@@ -360,7 +448,9 @@ impl Kernel for Linux {
             let length = rustix::io::read(&fd, rustix::buffer::spare_capacity(&mut text))?;
             // What is not the end is a page, less the part of a line.
             if length < 2048 {
-                return String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into());
+                // A process has any bytes for its name, and half a letter where the kernel has cut it.
+                return Ok(String::from_utf8(text)
+                    .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()));
             }
             text.reserve(4096);
         }
@@ -390,7 +480,7 @@ impl Kernel for Linux {
         let fd = rustix::fs::open(file, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, mode)?;
         // Now, and not as a signal when it is written to: there may be no memory.
         let filled = rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, BLOCK_SIZE as u64);
-        filled.map_err(io::Error::from).and_then(|()| map(&fd, file)).inspect_err(|_| drop(fs::remove_file(file)))
+        filled.map_err(io::Error::from).and_then(|()| self.map(&fd, file)).inspect_err(|_| drop(fs::remove_file(file)))
     }
 
     fn open_block(&self, file: &Path) -> io::Result<Mapped> {
@@ -398,7 +488,7 @@ impl Kernel for Linux {
         if rustix::fs::fstat(&fd)?.st_size != BLOCK_SIZE as i64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        map(&fd, file)
+        self.map(&fd, file)
     }
 
     fn remove_file(&self, file: &Path) -> io::Result<()> {
@@ -424,70 +514,28 @@ impl Kernel for Linux {
         Ok((0..mask.len() as u32 * 64).filter(|number| mask[*number as usize / 64] >> (number % 64) & 1 == 1).collect())
     }
 
-    #[cfg(feature = "bpf")]
     fn load_observer(&self) -> io::Result<()> {
-        let loaded = Loaded::load()?;
-        *self.observer.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(loaded);
-        Ok(())
+        self.loader()?.load()
     }
 
-    #[cfg(feature = "bpf")]
     fn prepare(&self, slot: u32) -> io::Result<()> {
-        self.observer.order(Order::Prepare(slot))
+        self.loader()?.prepare(slot)
     }
 
-    #[cfg(feature = "bpf")]
     fn prepared(&self) -> io::Result<Option<Prepared>> {
-        self.observer.with(|loaded| match loaded.prepared.try_recv() {
-            Ok(prepared) => Ok(Some(prepared)),
-            Err(mpsc::TryRecvError::Empty) => Ok(None),
-            Err(mpsc::TryRecvError::Disconnected) => Err(io::ErrorKind::BrokenPipe.into()),
-        })
+        self.loader()?.prepared()
     }
 
-    #[cfg(feature = "bpf")]
     fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
-        self.observer.with(|loaded| loaded.observer.admit(process, slot).map_err(io_error))
+        self.loader()?.admit(process, slot)
     }
 
-    #[cfg(feature = "bpf")]
     fn release(&self, slot: u32) -> io::Result<()> {
-        self.observer.order(Order::Release(slot))
+        self.loader()?.release(slot)
     }
 
-    #[cfg(feature = "bpf")]
     fn exists(&self, arena: u32) -> io::Result<bool> {
-        bpf::exists(arena).map_err(io_error)
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn load_observer(&self) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this wakefuld is built without the cargo feature bpf"))
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn prepare(&self, _: u32) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn prepared(&self) -> io::Result<Option<Prepared>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn admit(&self, _: BorrowedFd<'_>, _: u32) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn release(&self, _: u32) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    #[cfg(not(feature = "bpf"))]
-    fn exists(&self, _: u32) -> io::Result<bool> {
-        Err(io::ErrorKind::Unsupported.into())
+        self.loader()?.exists(arena)
     }
 
     fn live(&self, file: &Path) -> io::Result<Life> {
@@ -500,8 +548,7 @@ impl Kernel for Linux {
     }
 }
 
-fn map(fd: &OwnedFd, file: &Path) -> io::Result<Mapped> {
-    let reader = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+fn map(fd: &OwnedFd, reader: OwnedFd) -> io::Result<Mapped> {
     // SAFETY: a mapping of its own, of a file that is so long.
     let start = unsafe {
         let flags = libc::PROT_READ | libc::PROT_WRITE;

@@ -3,38 +3,18 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 
 use anyhow::{Context, bail};
-use clap::{CommandFactory, Parser};
+use clap::Parser;
+use daemon::args::{Args, CONFIG};
+use daemon::loader::{self, Loader};
+use daemon::config::By;
 use daemon::{Config, Server, kernel};
-
-/// Where the configuration is. Without one there, the default: nobody who names a file gets that by a slip of the pen.
-const CONFIG: &str = "/etc/wakeful/wakefuld.toml";
-
-/// Give programs processors of their own, and keep everybody else off them
-///
-/// Programs ask with `wakeful run --cpus`, or through the library; `wakeful status` shows who has what. Runs in the foreground until SIGTERM or SIGINT, then gives everything back.
-/// If it is killed, programs keep their processors, and the next wakefuld takes them over.
-#[derive(Parser)]
-#[command(name = "wakefuld", version, max_term_width = 79)]
-struct Args {
-    /// The configuration; without one at the default place, the default
-    #[arg(long, value_name = "FILE", default_value = CONFIG)]
-    config: PathBuf,
-    /// Where the socket and the partition blocks are
-    #[arg(long, value_name = "FOLDER", default_value = "/run/wakeful")]
-    folder: PathBuf,
-    /// Print the default configuration, with what each key means, and exit
-    #[arg(long)]
-    print_config: bool,
-    /// Print the manual page, and exit
-    #[arg(long)]
-    print_man: bool,
-    /// Say more on standard error: each decision; twice: each refusal of the kernel too
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    verbose: u8,
-}
 
 fn main() {
     let args = match Args::try_parse() {
@@ -56,8 +36,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     if args.print_man {
-        clap_mangen::Man::new(Args::command()).section("8").render(&mut std::io::stdout())?;
-        print!("{}", include_str!("../man/wakefuld.roff"));
+        print!("{}", include_str!("../man/wakefuld.8"));
         return Ok(());
     }
     let level = [tracing::Level::WARN, tracing::Level::INFO][args.verbose.min(1) as usize];
@@ -67,11 +46,15 @@ fn run(args: &Args) -> anyhow::Result<()> {
         bail!("there is no {};\n`wakefuld --print-config` prints one to begin with", args.config.display());
     }
     let config = Config::load(&args.config)?;
+    let realtime = config.enforcement.realtime;
+    // Before there is anything that it could have of us, and any thread.
+    let loader = Loader::fork(|| hurry(realtime)).context("cannot start the loader")?;
     let blocks = args.folder.join("partitions");
     make(&args.folder, 0o755)?;
     make(&blocks, 0o700)?;
     // Until this process ends.
-    let _only = lock(&args.folder)?;
+    let _only = lock(&args.folder, &blocks)?;
+    let _of_group = lock_group(&config)?;
     let socket = args.folder.join("wakefuld");
     let (listener, ours) = match activated()? {
         Some(listener) => (listener, false),
@@ -90,16 +73,24 @@ fn run(args: &Args) -> anyhow::Result<()> {
             (listener, true)
         }
     };
-    let realtime = config.enforcement.realtime;
     let stop = stop_signals()?;
     // Before the programs of an earlier server are taken over.
     have_descriptors();
-    let mut server = Server::start(kernel::Linux::new()?, config, listener, &blocks).with_context(|| {
+    let mut kernel = kernel::Linux::new()?;
+    if let Err(error) = kernel.read_only(&blocks) {
+        tracing::warn!("whoever has number 0, in a container too, could write what the server tells it: {error}");
+    }
+    // What is left: to write control groups that users own, and to move and pin the processes of others.
+    hurry(realtime);
+    loader::keep_only(&[loader::DAC_OVERRIDE, loader::SYS_NICE]);
+    kernel.with(loader)?;
+    let mut server = Server::start(kernel, config, listener, &blocks).with_context(|| {
         format!("cannot keep partitions here; as root, `enforcement.by` in {} says how", args.config.display())
     })?;
     server.stop_by(&stop)?;
-    hurry(realtime);
-    server.run();
+    let notify = Notify::from_systemd();
+    notify.say("READY=1");
+    server.run_and_say(|| notify.say("WATCHDOG=1"));
     if ours {
         let _ = fs::remove_file(&socket);
     }
@@ -163,9 +154,38 @@ fn make(folder: &Path, mode: u32) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the folder {}; wakefuld runs as root", folder.display()))
 }
 
+/// Where servers with different folders see one another.
+const LOCKS: &str = "/run/wakeful/groups";
+
+/// There is one server for a base group, whatever its folder: two would take each other's processors for changes by strangers.
+fn lock_group(config: &Config) -> anyhow::Result<Option<File>> {
+    let folder = Path::new(LOCKS);
+    let private = || make(Path::new("/run/wakeful"), 0o755).and_then(|()| make(folder, 0o700));
+    // Without control groups there is nothing to share; who may not write there has none.
+    if config.enforcement.by == By::Affinity || private().is_err() {
+        return Ok(None);
+    }
+    let group = config.enforcement.group.trim_matches('/');
+    // A name has up to 255 bytes.
+    let name: String = group.bytes().rev().take(120).map(|byte| format!("{byte:02x}")).collect();
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(folder.join(format!("of-{name}"))).context("cannot make the lock file of the base group")?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => bail!(
+            "another wakefuld divides the processors of the control group /{group};\none has to end, or to have another `enforcement.group`"
+        ),
+        Err(fs::TryLockError::Error(error)) => Err(error).context("cannot lock the base group"),
+    }
+}
+
 /// There is one server for a folder. The kernel lets go when we end, however that happens.
-fn lock(folder: &Path) -> anyhow::Result<File> {
-    let file = File::create(folder.join("lock")).context("cannot make the lock file")?;
+/// It is in a folder that only root can look into: whoever could open it could hold it.
+fn lock(folder: &Path, private: &Path) -> anyhow::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(private.join("lock")).context("cannot make the lock file")?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => bail!(
@@ -193,6 +213,31 @@ fn activated() -> anyhow::Result<Option<OwnedFd>> {
             Ok(Some(fd))
         }
         count => bail!("systemd passed {count:?} sockets; the unit must have one ListenSequentialPacket"),
+    }
+}
+
+/// The socket at which systemd hears that we are ready and live (sd_notify(3)).
+struct Notify(Option<(UnixDatagram, SocketAddr)>);
+
+impl Notify {
+    fn from_systemd() -> Self {
+        let open = || {
+            let name = std::env::var_os("NOTIFY_SOCKET")?;
+            let address = match name.as_bytes() {
+                [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest),
+                _ => SocketAddr::from_pathname(&name),
+            };
+            let socket = UnixDatagram::unbound().ok()?;
+            socket.set_nonblocking(true).ok()?;
+            Some((socket, address.ok()?))
+        };
+        Self(open())
+    }
+
+    fn say(&self, what: &str) {
+        if let Some((socket, address)) = &self.0 {
+            let _ = socket.send_to_addr(what.as_bytes(), address);
+        }
     }
 }
 

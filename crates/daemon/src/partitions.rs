@@ -34,6 +34,8 @@ const LEFT: &str = "wakeful-left";
 /// COST: of members without processors, so many have a control group. To each of these groups every change of the default partition is written
 /// too, which takes 10 to 40 us (Linux 6.18, 2 processors, Nov 2026).
 pub const READY: usize = 16;
+/// COST: to look who has come meanwhile. A thread that is born has its creator's mask and group, so two are enough but for those that do it to hold us up.
+const ROUNDS: usize = 8;
 /// Not 0 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
 pub const EXPEDITE: &str = "/sys/kernel/rcu_expedited";
 /// What we write there. The kernel takes each number but 0 for the same, and administrators write 1.
@@ -60,6 +62,8 @@ pub struct Partitions {
     members: BTreeSet<u32>,
     /// Files by which an origin's groups limit what is below them.
     limits: Vec<String>,
+    /// Groups that processes can be taken out of, and what is below them.
+    leave: Vec<String>,
 }
 
 /// Where a process is.
@@ -116,9 +120,9 @@ impl Partitions {
             let way =
                 Way { by, mount: mount.clone(), group, base, expedite: config.expedite && by != Enforcement::Affinity };
             let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
-            let limits = config.limits.clone();
+            let (limits, leave) = (config.limits.clone(), config.leave.clone());
             let mut partitions =
-                Self { way, default, groups, gone, ready, unsure, immovable, origins, members, limits };
+                Self { way, default, groups, gone, ready, unsure, immovable, origins, members, limits, leave };
             match partitions.try_begin(kernel) {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
@@ -177,12 +181,23 @@ impl Partitions {
         for name in kernel.list(&way.base)? {
             if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
                 let folder = way.base.join(name);
-                let processors = way.effective(kernel, &folder)?;
-                let own = match way.by {
-                    Enforcement::CgroupV2 => way.is_partition(kernel, &folder)?,
-                    _ => processors.is_disjoint(&self.default),
+                // A server that was killed while it emptied the group.
+                if way.by == Enforcement::CgroupV2 {
+                    let _ = kernel.write(&folder.join("cgroup.freeze"), "0");
+                }
+                let look = || {
+                    let processors = way.effective(kernel, &folder)?;
+                    let own = match way.by {
+                        Enforcement::CgroupV2 => way.is_partition(kernel, &folder)?,
+                        _ => processors.is_disjoint(&self.default),
+                    };
+                    Ok::<_, io::Error>(Group { processors, own })
                 };
-                self.groups.insert(process, Group { processors, own });
+                match look().or_else(|_| look()) {
+                    Ok(group) => drop(self.groups.insert(process, group)),
+                    // Made again, or removed.
+                    Err(_) => drop(self.unsure.insert(process)),
+                }
             }
         }
         Ok(())
@@ -226,7 +241,14 @@ impl Partitions {
         let status = kernel.read(Path::new(&format!("/proc/{process}/status")))?;
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
         let contained = numbers.split_whitespace().count() > 1;
-        if contained || origin.len() >= ORIGIN_SIZE || bound && self.limits(kernel, &origin)? {
+        let left = |group: &String| {
+            let rest = origin.strip_prefix(group.trim_end_matches('/'));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if contained
+            || origin.len() >= ORIGIN_SIZE
+            || bound && (!self.leave.iter().any(left) || self.limits(kernel, &origin)?)
+        {
             return Ok(Place::Elsewhere);
         }
         Ok(Place::Below(origin))
@@ -257,6 +279,13 @@ impl Partitions {
     /// What [`Self::remember`] was told.
     pub fn origin(&self, process: u32) -> Option<&str> {
         self.origins.get(&process).map(String::as_str)
+    }
+
+    /// Nothing is changed for this process any more; a group of it is dissolved.
+    pub fn let_be(&mut self, process: u32) {
+        if self.way.by == Enforcement::Affinity {
+            self.groups.remove(&process);
+        }
     }
 
     /// For the affinity way, which leaves no trace that could be found.
@@ -432,6 +461,18 @@ impl Partitions {
     /// How many things were different.
     pub fn audit(&mut self, kernel: &impl Kernel) -> u64 {
         let mut different = 0;
+        let way = &self.way;
+        let removed = way.by != Enforcement::Affinity
+            && way.base != way.mount
+            && kernel.read(&way.base.join("cgroup.procs")).is_err_and(|error| gone(&error));
+        if removed {
+            warn!("the base group was removed, and is made again");
+            let home = || way.make_base(kernel).and_then(|()| way.make_group(kernel, &way.home()));
+            let made = if way.by == Enforcement::CgroupV1 { home() } else { way.make_base(kernel) };
+            if let Err(error) = made {
+                warn!("cannot make the base group: {error}");
+            }
+        }
         let Self { way, groups, gone, unsure, .. } = self;
         groups.retain(|&process, group| {
             if gone.contains(&process) || way.is_so(kernel, process, group) || is_over(kernel, process) {
@@ -625,13 +666,47 @@ impl Way {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             members => members?,
         };
-        for member in numbers(&members) {
+        self.empty(kernel, &members, origin)?;
+        let removed = kernel.remove_folder(&folder);
+        if self.by != Enforcement::CgroupV2 || removed.is_ok() {
+            return removed;
+        }
+        // Perhaps one whose children have children before we see them: nobody is born in a group that is frozen. Who leaves it, thaws.
+        let freeze = |text: &str| kernel.write(&folder.join("cgroup.freeze"), text);
+        freeze("1")?;
+        for _ in 0..ROUNDS {
+            let members = kernel.read(&folder.join("cgroup.procs"))?;
+            if members.trim().is_empty() || self.empty(kernel, &members, origin).is_err() {
+                break;
+            }
+        }
+        kernel.remove_folder(&folder).inspect_err(|_| drop(freeze("0")))
+    }
+
+    /// Moves these members of a group to where they go.
+    fn empty(&self, kernel: &impl Kernel, members: &str, origin: Option<&str>) -> io::Result<()> {
+        for member in numbers(members) {
             match self.put_back(kernel, member, origin) {
                 Err(error) if !gone(&error) => return Err(error),
                 _ => {}
             }
         }
-        kernel.remove_folder(&folder)
+        Ok(())
+    }
+
+    /// Makes the base group, if it is not the mount itself, with all processors that the group above has.
+    fn make_base(&self, kernel: &impl Kernel) -> io::Result<()> {
+        let above = self.base.parent().ok_or(io::ErrorKind::NotFound)?;
+        if self.by == Enforcement::CgroupV2 {
+            kernel.write(&above.join("cgroup.subtree_control"), "+cpuset")?;
+            kernel.make_folder(&self.base)?;
+            return kernel.write(&self.base.join("cgroup.subtree_control"), "+cpuset");
+        }
+        kernel.make_folder(&self.base)?;
+        for (file, from) in [("cpuset.cpus", "cpuset.effective_cpus"), ("cpuset.mems", "cpuset.effective_mems")] {
+            kernel.write(&self.base.join(file), kernel.read(&above.join(from))?.trim())?;
+        }
+        Ok(())
     }
 
     /// The group that an origin is, and those above it below the base group.
@@ -679,15 +754,17 @@ impl Way {
     }
 }
 
-/// Sets the masks of all threads, and again while there are new ones.
+/// Sets the masks of all threads, and again while there are new ones; but for [`ROUNDS`] only, because others wait.
 fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
     let folder = PathBuf::from(format!("/proc/{process}/task"));
     let mut done = BTreeSet::new();
-    loop {
+    for _ in 0..ROUNDS {
         let threads: Vec<u32> = kernel.list(&folder)?.iter().filter_map(|name| name.parse().ok()).collect();
         let new: Vec<u32> = threads.into_iter().filter(|&thread| done.insert(thread)).collect();
         if new.is_empty() {
-            break;
+            let mask = kernel.affinity(process)?;
+            let same = mask == *processors;
+            return if same { Ok(()) } else { Err(invalid(format!("the kernel gave {}", show(&mask)))) };
         }
         for thread in new {
             match kernel.set_affinity(thread, processors) {
@@ -696,8 +773,7 @@ fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result
             }
         }
     }
-    let mask = kernel.affinity(process)?;
-    if mask == *processors { Ok(()) } else { Err(invalid(format!("the kernel gave {}", show(&mask)))) }
+    Err(invalid(format!("{process} makes threads faster than their masks can be set")))
 }
 
 /// It has ended: the server will hear of it, if it has not yet.

@@ -15,9 +15,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use abi::server::{Kind, MAGIC, Message, Refusal, VERSION};
@@ -27,8 +29,8 @@ use policy::{
 use tracing::{debug, error, info, warn};
 
 use crate::arenas::{Arenas, Asker};
-use crate::config::Config;
-use crate::kernel::{Kernel, Mapped, Set, parse};
+use crate::config::{Config, Enabled, Status, Where};
+use crate::kernel::{Kernel, Mapped, Peer, Set, parse};
 use crate::partitions::{Failure, Partitions, Place, READY, started};
 
 /// COST: how long after a failure to try again, at first; twice as long each time, up to a second.
@@ -43,8 +45,17 @@ const BURST: f64 = 0.1;
 const ARENA_COST: f64 = 20.0;
 /// COST: messages. To join or to leave may move a process into another control group, and writes some files.
 const MOVE_COST: f64 = 10.0;
+/// COST: an ordinary message takes so long; what takes longer counts as more of them.
+const MESSAGE: Duration = Duration::from_micros(25);
+/// COST: messages of a turn, after which somebody who has said little may come before the others.
+const ROUND: usize = 8;
+/// COST: a second. To refuse a connection takes some 15 us.
+const REFUSED: u32 = 10_000;
 /// COST: of each kind of entries; to list more in one answer could be more than what a socket takes at once.
 const LISTED: usize = 64;
+
+/// What root asks for comes before what users ask for, whatever their priorities.
+const ROOT: u32 = 1 << 31;
 
 /// The file that shows to programs whether we live.
 const LIFE: &str = "life";
@@ -85,6 +96,10 @@ struct Connection {
     fd: OwnedFd,
     process: u32,
     user: u32,
+    /// The machine's root; number 0 alone could be a container's.
+    root: bool,
+    /// It could send descriptors.
+    wary: bool,
     pidfd: OwnedFd,
     allowance: Allowance,
     /// Not read from until then.
@@ -94,6 +109,8 @@ struct Connection {
 struct Member {
     process: u32,
     user: u32,
+    /// See [`Connection::root`].
+    root: bool,
     pidfd: OwnedFd,
     block: Mapped,
     /// The last connection that asked for it.
@@ -129,8 +146,12 @@ pub struct Server<K> {
     former: Vec<Member>,
     by_process: HashMap<u32, Id>,
     connections: BTreeMap<u64, Connection>,
+    /// Connections of these users that are being closed, which takes as long as somebody else likes.
+    closing: Vec<(u32, Weak<()>)>,
     /// Of users but root.
     allowances: HashMap<u32, Allowance>,
+    /// Connections that are refused because so much came from their users.
+    refused: Allowance,
     arenas: Arenas,
     next_token: u64,
     counters: Counters,
@@ -147,6 +168,7 @@ struct Process {
     pidfd: OwnedFd,
     /// Whose rights it has.
     user: u32,
+    root: bool,
     started: u64,
 }
 
@@ -166,12 +188,18 @@ impl<K: Kernel> Server<K> {
             Some(length) => Box::new(Lease { length: length.as_nanos() as u64 }),
             None => Box::new(SemiDynamic),
         };
+        let floor = (f64::from(machine.count()) * config.policy.floor_share).ceil() as u32;
+        let floor = floor.max(config.policy.floor);
+        // Who has connected before can still send some, and so can all on older kernels: see `hear`.
+        if let Err(error) = kernel.bar_descriptors(listener.as_fd()) {
+            info!("clients can send descriptors: {error}");
+        }
         kernel.watch(listener.as_fd(), LISTENER)?;
         info!(by = ?partitions.by(), processors = online.len(), "ready");
         let now = kernel.now();
-        let arenas = if config.observer.enabled { Arenas::begin(&kernel) } else { Arenas::default() };
+        let arenas = if lends(&kernel, &config) { Arenas::begin(&kernel) } else { Arenas::default() };
         let mut server = Self {
-            system: System::new(machine, config.policy.floor, policy),
+            system: System::new(machine, floor, policy),
             folder: folder.to_owned(),
             kernel,
             config,
@@ -182,7 +210,9 @@ impl<K: Kernel> Server<K> {
             former: Vec::new(),
             by_process: HashMap::new(),
             connections: BTreeMap::new(),
+            closing: Vec::new(),
             allowances: HashMap::new(),
+            refused: Allowance::new(REFUSED, now),
             arenas,
             next_token: STOP,
             counters: Counters::default(),
@@ -207,8 +237,14 @@ impl<K: Kernel> Server<K> {
 
     /// Serves until told to stop; then gives everything back.
     pub fn run(&mut self) {
+        self.run_and_say(|| {});
+    }
+
+    /// The same, and says at least once a second that it lives.
+    pub fn run_and_say(&mut self, mut lives: impl FnMut()) {
         while !self.stop {
             self.turn();
+            lives();
         }
         self.end();
     }
@@ -225,7 +261,7 @@ impl<K: Kernel> Server<K> {
             }
             _ => {}
         }
-        for token in tokens {
+        for token in self.in_turn(tokens) {
             match token {
                 LISTENER => self.accept(),
                 STOP => self.stop = true,
@@ -251,6 +287,24 @@ impl<K: Kernel> Server<K> {
             let failures = self.partitions.tidy(&self.kernel);
             self.report(failures);
         }
+    }
+
+    /// What is done in this turn: all but messages, and of these some, of those users first from whom the least has come. The rest is there in the next one.
+    fn in_turn(&self, mut tokens: Vec<u64>) -> Vec<u64> {
+        let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
+        let saved = |token: &u64| match self.connections.get(token) {
+            Some(connection) if !connection.root => {
+                self.allowances.get(&connection.user).map_or(f64::MAX, |allowance| allowance.saved(rate, now))
+            }
+            Some(_) => f64::MAX,
+            None => f64::INFINITY,
+        };
+        if tokens.len() > ROUND {
+            tokens.sort_by(|one, other| saved(other).total_cmp(&saved(one)));
+            let messages = tokens.iter().position(|token| self.connections.contains_key(token));
+            tokens.truncate(messages.map_or(tokens.len(), |others| others + ROUND));
+        }
+        tokens
     }
 
     fn limit(&self) -> Duration {
@@ -303,37 +357,69 @@ impl<K: Kernel> Server<K> {
             Err(error) => return debug!("who connects: {error}"),
         };
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
-        if self.allowances.get(&peer.user).is_some_and(|allowance| allowance.is_spent(rate, now)) {
-            self.counters.refusals += 1;
-            return;
+        let root = peer.user == 0 && self.kernel.at_home(peer.process).unwrap_or(false);
+        let wary = self.kernel.carries_descriptors(fd.as_fd());
+        if !root && self.allowances.get(&peer.user).is_some_and(|allowance| allowance.is_spent(rate, now)) {
+            return self.turn_away(fd, &peer, wary, now);
         }
-        let theirs = self.connections.values().filter(|other| other.user == peer.user).count();
-        if peer.user != 0 && theirs >= self.config.access.connections as usize {
-            self.counters.refusals += 1;
+        self.closing.retain(|(_, closing)| closing.strong_count() > 0);
+        let closing = self.closing.iter().filter(|(user, _)| *user == peer.user).count();
+        let of_users = self.connections.values().filter(|other| !other.root);
+        let (theirs, all) = of_users.fold((closing, self.closing.len()), |(theirs, all), other| {
+            (theirs + usize::from(other.user == peer.user), all + 1)
+        });
+        let access = &self.config.access;
+        if !root && (theirs >= access.connections as usize || all >= access.all_connections as usize) {
             let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
             let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
-            return;
+            let allowance = self.allowances.entry(peer.user).or_insert_with(|| Allowance::new(rate, now));
+            allowance.spend(1.0, rate, now);
+            return self.turn_away(fd, &peer, wary, now);
         }
         let pidfd = match self.kernel.peer_pidfd(fd.as_fd(), peer.process) {
             Ok(pidfd) => pidfd,
             Err(error) => return debug!("who connects: {error}"),
         };
+        // If it lives still, that was about it.
+        if root && self.kernel.ended(pidfd.as_fd()).unwrap_or(true) {
+            return debug!("root's process has connected and ended");
+        }
         let token = self.token();
         if let Err(error) = self.kernel.watch(fd.as_fd(), token) {
             return self.fail("watch a client", &error);
         }
         let allowance = Allowance::new(self.config.access.messages_per_second, now);
-        let connection = Connection { fd, process: peer.process, user: peer.user, pidfd, allowance, muted: None };
+        let Peer { process, user } = peer;
+        let connection = Connection { fd, process, user, root, wary, pidfd, allowance, muted: None };
         self.connections.insert(token, connection);
         // It takes as long as a message.
         self.mute_if_too_fast(token, 1.0);
     }
 
+    /// To refuse takes time too: of those that wait to be refused we take so many a second.
+    fn turn_away(&mut self, fd: OwnedFd, peer: &Peer, wary: bool, now: Duration) {
+        self.counters.refusals += 1;
+        self.close(fd, peer.user, wary);
+        self.deaf = self.refused.spend(1.0, REFUSED, now);
+        if self.deaf.is_some() && self.kernel.unwatch(self.listener.as_fd()).is_err() {
+            self.deaf = None;
+        }
+    }
+
     fn hear(&mut self, token: u64) {
         let mut bytes = [0u8; size_of::<Message>()];
-        let Some(connection) = self.connections.get(&token) else { return };
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        if connection.wary && self.kernel.is_laden(connection.fd.as_fd()).unwrap_or(false) {
+            debug!("a client sends descriptors");
+            return self.hang_up(token);
+        }
+        let before = self.kernel.now();
         let length = match self.kernel.receive(connection.fd.as_fd(), &mut bytes) {
-            Ok(0) => return self.hang_up(token),
+            Ok(0) => {
+                // There is nothing left to be read, and so nothing that would be closed with it.
+                connection.wary = false;
+                return self.hang_up(token);
+            }
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) => {
@@ -353,7 +439,8 @@ impl<K: Kernel> Server<K> {
             Kind::Join | Kind::Leave => MOVE_COST,
             _ => 1.0,
         };
-        self.mute_if_too_fast(token, cost);
+        let took = self.kernel.now().saturating_sub(before);
+        self.mute_if_too_fast(token, cost.max(took.as_secs_f64() / MESSAGE.as_secs_f64()));
     }
 
     /// Counts a message of a connection, and what it costs, as so many messages of its user.
@@ -362,7 +449,7 @@ impl<K: Kernel> Server<K> {
         let (rate, of_user) = (self.config.access.messages_per_second, self.config.access.user_messages_per_second);
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let own = connection.allowance.spend(1.0, rate, now);
-        let together = (connection.user != 0).then(|| {
+        let together = (!connection.root).then(|| {
             let allowance = self.allowances.entry(connection.user).or_insert_with(|| Allowance::new(of_user, now));
             allowance.spend(cost, of_user, now)
         });
@@ -400,12 +487,31 @@ impl<K: Kernel> Server<K> {
     }
 
     fn hang_up(&mut self, token: u64) {
-        if let Some(connection) = self.connections.remove(&token)
-            && let Some(id) = self.by_process.get(&connection.process)
+        let Some(connection) = self.connections.remove(&token) else { return };
+        if let Some(id) = self.by_process.get(&connection.process)
             && let Some(member) = self.members.get_mut(id)
             && member.connection == Some(token)
         {
             member.connection = None;
+        }
+        self.close(connection.fd, connection.user, connection.wary);
+    }
+
+    /// Closes a connection. What nobody has read may have descriptors with it, and the last close of a socket can take as long as its owner likes
+    /// (SO_LINGER): that waits in a thread of its own, and counts as a connection until then.
+    fn close(&mut self, fd: OwnedFd, user: u32, wary: bool) {
+        if !wary {
+            return;
+        }
+        let (closing, fd) = (Arc::new(()), ManuallyDrop::new(fd));
+        self.closing.push((user, Arc::downgrade(&closing)));
+        let close = move || {
+            drop(ManuallyDrop::into_inner(fd));
+            drop(closing);
+        };
+        if let Err(error) = std::thread::Builder::new().name("closes".into()).stack_size(64 << 10).spawn(close) {
+            // It stays open.
+            self.fail("close a client's connection", &error);
         }
     }
 
@@ -437,7 +543,7 @@ impl<K: Kernel> Server<K> {
                 };
                 self.apply(event)?;
                 if kind == Kind::Leave {
-                    self.level(self.members[&id].user);
+                    self.level();
                 }
                 if kind == Kind::Leave && self.idle() > READY {
                     self.forget(id);
@@ -471,11 +577,12 @@ impl<K: Kernel> Server<K> {
             || self.look_up(token, process).map(|process| process.user) != Ok(user)
         {
             Ok(Err((Refusal::NoProcess, 0)))
-        } else if !self.config.allows(user) {
+        } else if !connection.root && !self.config.allows(user) {
             Ok(Err((Refusal::NotAllowed, 0)))
         } else {
             let asker = Asker { process, user, pidfd: connection.pidfd.as_fd(), token: own };
-            let limit = (user != 0).then_some(self.config.observer.arenas);
+            let observer = &self.config.observer;
+            let limit = (!connection.root).then_some((observer.arenas, observer.all_arenas));
             self.arenas.lend(&self.kernel, &asker, limit, &self.folder.join(LIFE))
         };
         match result {
@@ -496,14 +603,35 @@ impl<K: Kernel> Server<K> {
         }
     }
 
-    fn member_of(&self, token: u64, message: &Message) -> Result<Id, Refused> {
+    fn member_of(&mut self, token: u64, message: &Message) -> Result<Id, Refused> {
         let connection = &self.connections[&token];
         let process = if message.process == 0 { connection.process } else { message.process };
         let id = *self.by_process.get(&process).ok_or((Refusal::Unknown, 0))?;
-        if connection.user != 0 && self.members[&id].user != connection.user {
+        if !connection.may_speak_for(process, self.members[&id].user) {
             return Err((Refusal::NoProcess, 0));
         }
+        if self.is_another(id) {
+            self.expel(id);
+            return Err((Refusal::Unknown, 0));
+        }
         Ok(id)
+    }
+
+    /// Has this member executed a program with other rights? It asks for nothing any more.
+    fn is_another(&self, id: Id) -> bool {
+        let member = &self.members[&id];
+        self.user_of(member.process).is_ok_and(|user| user != member.user)
+    }
+
+    /// Ends the membership of a process that lives.
+    fn expel(&mut self, id: Id) {
+        let Some(member) = self.members.get(&id) else { return };
+        warn!(process = member.process, "has other rights now, and is no member any more");
+        let process = member.process;
+        let _ = self.apply(Event::Exit(id));
+        self.forget(id);
+        self.partitions.let_be(process);
+        self.level();
     }
 
     /// Who has this number, if the sender may ask for it. Its own too: it may have ended since it connected, and a child of it have the connection, or
@@ -519,8 +647,9 @@ impl<K: Kernel> Server<K> {
             let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")))?;
             let started = started(&stat).ok_or(io::ErrorKind::InvalidData)?;
             // If it lives still, that was about it.
-            let right = !self.kernel.ended(pidfd.as_fd())? && (connection.user == 0 || connection.user == user);
-            if right { Ok(Process { pidfd, user, started }) } else { Err(io::ErrorKind::NotFound.into()) }
+            let right = !self.kernel.ended(pidfd.as_fd())? && connection.may_speak_for(process, user);
+            let root = user == 0 && connection.root;
+            if right { Ok(Process { pidfd, user, root, started }) } else { Err(io::ErrorKind::NotFound.into()) }
         };
         look().map_err(|error: io::Error| {
             debug!("{process}: {error}");
@@ -530,7 +659,7 @@ impl<K: Kernel> Server<K> {
 
     fn join(&mut self, token: u64, message: &Message) -> Result<Id, Refused> {
         let connection = &self.connections[&token];
-        let (asker, own) = (connection.user, connection.process);
+        let (by_root, own) = (connection.root, connection.process);
         let process = if message.process == 0 { own } else { message.process };
         // The first process is everybody's: what it starts would be in its partition.
         if process == 1 {
@@ -539,10 +668,10 @@ impl<K: Kernel> Server<K> {
         let found = self.look_up(token, process)?;
         let user = found.user;
         let known = self.by_process.get(&process).copied();
-        let demand = self.check(message, user, asker, known)?;
+        let demand = self.check(message, user, by_root, known)?;
         let origin = match self.partitions.held(process) {
             Some(_) => self.partitions.origin(process).map(str::to_owned),
-            None => match self.partitions.place(&self.kernel, process, asker != 0) {
+            None => match self.partitions.place(&self.kernel, process, !by_root) {
                 Ok(Place::Base) => None,
                 Ok(Place::Below(origin)) => Some(origin),
                 Ok(Place::Elsewhere) => return Err((Refusal::Elsewhere, 0)),
@@ -566,7 +695,7 @@ impl<K: Kernel> Server<K> {
         self.members[&id].block.block().origin.iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Relaxed));
         self.partitions.remember(process, origin);
         self.save(id);
-        self.level(user);
+        self.level();
         Ok(id)
     }
 
@@ -576,7 +705,7 @@ impl<K: Kernel> Server<K> {
             server.fail(what, &error);
             (Refusal::Failed, 0)
         };
-        let Process { pidfd, user, started } = found;
+        let Process { pidfd, user, root, started } = found;
         let file = self.file(process);
         let block = match self.kernel.make_block(&file) {
             Ok(block) => block,
@@ -594,7 +723,7 @@ impl<K: Kernel> Server<K> {
             let _ = self.kernel.remove_file(&file);
             return Err(no(self, "watch a process", error));
         }
-        self.members.insert(id, Member { process, user, pidfd, block, connection: None });
+        self.members.insert(id, Member { process, user, root, pidfd, block, connection: None });
         self.by_process.insert(process, id);
         self.unsettled = true;
         Ok(id)
@@ -613,21 +742,20 @@ impl<K: Kernel> Server<K> {
     }
 
     /// What the administrator allows of a request.
-    fn check(&self, message: &Message, user: u32, asker: u32, known: Option<Id>) -> Result<Demand, Refused> {
+    fn check(&self, message: &Message, user: u32, by_root: bool, known: Option<Id>) -> Result<Demand, Refused> {
         let Message { priority, least, wanted, most, .. } = *message;
         let count = match (least, wanted, most) {
             (0, 0, 0) => Count::Choose { most: u32::MAX },
             _ => Count::Numbers { least, wanted, most },
         };
-        let demand = Demand { priority, count };
-        if asker == 0 {
-            return Ok(demand);
+        if by_root {
+            return Ok(Demand { priority: priority | ROOT, count });
         }
         let access = &self.config.access;
         if !self.config.allows(user) {
             return Err((Refusal::NotAllowed, 0));
         }
-        if priority > access.priority {
+        if priority > access.priority.min(!ROOT) {
             return Err((Refusal::Priority, access.priority));
         }
         let asks = |id: Id| Some(id) != known && self.system.application(id).is_some();
@@ -637,7 +765,9 @@ impl<K: Kernel> Server<K> {
         }
         let used: u32 = theirs().map(|(&id, _)| self.reserves(id)).fold(0, u32::saturating_add);
         let share = self.share();
-        let left = share.saturating_sub(used);
+        let others = |id: Id| Some(id) != known && !self.members[&id].root;
+        let of_all: u32 = self.members.keys().filter(|&&id| others(id)).map(|&id| self.reserves(id)).sum();
+        let left = share.saturating_sub(used).min(self.all_users_share().saturating_sub(of_all));
         let count = match count {
             // Until `level`.
             Count::Choose { .. } if left > 0 => Count::Choose { most: left },
@@ -654,6 +784,11 @@ impl<K: Kernel> Server<K> {
         (f64::from(self.system.machine().count()) * self.config.access.processors).floor().max(1.0) as u32
     }
 
+    /// What those of all users but root may have.
+    fn all_users_share(&self) -> u32 {
+        (f64::from(self.system.machine().count()) * self.config.access.all_processors).floor().max(1.0) as u32
+    }
+
     /// What cannot be another's of the same user, if it is not root.
     fn reserves(&self, id: Id) -> u32 {
         match self.system.application(id).map(|application| application.demand.count) {
@@ -663,8 +798,14 @@ impl<K: Kernel> Server<K> {
         }
     }
 
-    /// Divides what a user's other programs leave of the user's share among those that leave the number to us.
-    fn level(&mut self, user: u32) {
+    /// Divides what a user's other programs leave of the user's share among those that leave the number to us; and before that, what there is for such programs
+    /// among their users.
+    fn level(&mut self) {
+        let users: BTreeSet<u32> = self.members.values().map(|member| member.user).collect();
+        users.into_iter().for_each(|user| self.level_user(user));
+    }
+
+    fn level_user(&mut self, user: u32) {
         let theirs = || self.members.iter().filter(|(_, member)| member.user == user).map(|(&id, _)| id);
         // For whom root has asked may have as many as there are.
         let most_of = |id: Id| match self.system.application(id)?.demand.count {
@@ -674,7 +815,14 @@ impl<K: Kernel> Server<K> {
         let level: Vec<(Id, u32)> = theirs().filter_map(|id| Some((id, most_of(id)?))).collect();
         let number = level.len() as u32;
         let used = theirs().map(|id| self.reserves(id)).fold(0, u32::saturating_add).saturating_sub(number);
-        let rest = self.share().saturating_sub(used).max(number);
+        let others = self.members.iter().filter(|(_, member)| !member.root && member.user != user);
+        let of_others = others.map(|(&id, _)| self.reserves(id)).fold(used, u32::saturating_add);
+        let left = self.all_users_share().saturating_sub(of_others);
+        // A user with many programs has no more than one with few.
+        let choose = self.members.iter().filter(|&(&id, _)| most_of(id).is_some());
+        let users = choose.map(|(_, member)| member.user).collect::<BTreeSet<_>>().len().max(1) as u32;
+        let fair = self.all_users_share() / users;
+        let rest = self.share().saturating_sub(used).min(left).min(fair).max(number);
         for ((id, most), index) in level.into_iter().zip(0..) {
             let limit = rest / number + u32::from(index < rest % number);
             if limit != most {
@@ -718,6 +866,17 @@ impl<K: Kernel> Server<K> {
         if !self.unsettled {
             return;
         }
+        let moves = |&(&id, member): &(&Id, &Member)| {
+            let held = self.partitions.held(member.process);
+            held != self.system.application(id).map(|application| &application.held).filter(|held| !held.is_empty())
+        };
+        let moved: Vec<Id> = self.members.iter().filter(moves).map(|(&id, _)| id).collect();
+        // Its number may be another's by now: looked at before anything is written, and afterwards.
+        let dead: Vec<Id> = moved.iter().copied().filter(|&id| self.has_ended(id)).collect();
+        dead.into_iter().for_each(|id| self.end_of(id));
+        let here = |id: &Id| self.members.contains_key(id);
+        let others: Vec<Id> = moved.iter().copied().filter(here).filter(|&id| self.is_another(id)).collect();
+        others.into_iter().for_each(|id| self.expel(id));
         let holders = self.members.iter().filter_map(|(&id, member)| {
             let held = &self.system.application(id)?.held;
             (!held.is_empty()).then(|| (member.process, held.clone()))
@@ -729,6 +888,10 @@ impl<K: Kernel> Server<K> {
         let failures = self.partitions.bring_about(&self.kernel, &wanted, &others, self.system.default_partition());
         self.unsettled = !failures.is_empty();
         self.report(failures);
+        let here = |id: &Id| self.members.contains_key(id);
+        let dead: Vec<Id> = moved.into_iter().filter(here).filter(|&id| self.has_ended(id)).collect();
+        // The rest of it in the next turn.
+        dead.into_iter().for_each(|id| self.end_of(id));
         let ids: Vec<Id> = self.members.keys().copied().collect();
         for id in ids {
             if self.write_block(id)
@@ -743,7 +906,10 @@ impl<K: Kernel> Server<K> {
     /// Says what the kernel has refused, and when to try again.
     fn report(&mut self, failures: Vec<Failure>) {
         if failures.is_empty() {
-            self.again = AGAIN;
+            // What could not be done may be left all the same.
+            if !self.unsettled && !self.partitions.untidy() {
+                self.again = AGAIN;
+            }
             return;
         }
         self.retry = self.kernel.now() + self.again;
@@ -801,7 +967,7 @@ impl<K: Kernel> Server<K> {
         state.generation = partition.generation.load(Relaxed);
         state.ids.iter_mut().zip(&partition.ids).for_each(|(to, from)| *to = from.load(Relaxed));
         if let Some(application) = self.system.application(id) {
-            state.priority = application.demand.priority;
+            state.priority = application.demand.priority & !ROOT;
             if let Count::Numbers { least, wanted, most } = application.demand.count {
                 (state.least, state.wanted, state.most) = (least, wanted, most);
             }
@@ -815,12 +981,20 @@ impl<K: Kernel> Server<K> {
         state
     }
 
+    /// Programs of others are nobody's business, but for the sums; unless the administrator says so.
+    fn may_see(&self, token: u64, user: u32) -> bool {
+        let seen = |connection: &Connection| connection.root || connection.user == user;
+        self.config.access.status == Status::All || self.connections.get(&token).is_some_and(seen)
+    }
+
     fn status(&mut self, token: u64, tag: u32) {
         let now = self.kernel.now();
         let ids: Vec<Id> = self.members.keys().copied().filter(|&id| self.system.application(id).is_some()).collect();
         let asks =
             |process: u32| self.by_process.get(&process).is_some_and(|&id| self.system.application(id).is_some());
         let others: Vec<(u32, u32)> = self.arenas.processes().filter(|&(process, _)| !asks(process)).collect();
+        let others = others.into_iter().filter(|&(_, user)| self.may_see(token, user)).collect::<Vec<_>>();
+        let ids: Vec<Id> = ids.into_iter().filter(|id| self.may_see(token, self.members[id].user)).collect();
         let mut entries: Vec<Message> = ids.into_iter().take(LISTED).map(|id| self.state(id)).collect();
         entries.extend(others.iter().take(LISTED).map(|&(process, user)| Message {
             process,
@@ -855,14 +1029,23 @@ impl<K: Kernel> Server<K> {
     /// A process has ended.
     fn bury(&mut self, id: Id) {
         if let Some(member) = self.members.get(&id) {
-            info!(process = member.process, "is gone");
-            self.counters.clients_gone += 1;
-            let user = member.user;
-            let _ = self.apply(Event::Exit(id));
-            self.forget(id);
-            self.level(user);
+            debug!(process = member.process, "has ended");
+            self.end_of(id);
             self.settle();
         }
+    }
+
+    fn has_ended(&self, id: Id) -> bool {
+        self.kernel.ended(self.members[&id].pidfd.as_fd()).unwrap_or(false)
+    }
+
+    /// Of a member whose process has ended.
+    fn end_of(&mut self, id: Id) {
+        info!(process = self.members[&id].process, "is gone");
+        self.counters.clients_gone += 1;
+        let _ = self.apply(Event::Exit(id));
+        self.forget(id);
+        self.level();
     }
 
     /// Members that ask for nothing.
@@ -917,6 +1100,8 @@ impl<K: Kernel> Server<K> {
             }
             Err(error) => self.fail("see which processors there are", &error),
         }
+        let others: Vec<Id> = self.members.keys().copied().filter(|&id| self.is_another(id)).collect();
+        others.into_iter().for_each(|id| self.expel(id));
         self.arenas.tidy(&self.kernel);
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
         self.allowances.retain(|_, allowance| allowance.saved(rate, now) < Allowance::new(rate, now).0);
@@ -933,21 +1118,19 @@ impl<K: Kernel> Server<K> {
         let mut all = Vec::new();
         for name in self.kernel.list(&self.folder)? {
             let Ok(process) = name.parse::<u32>() else { continue };
-            let nobody = match self.adopt_one(process, &mut all) {
-                Ok(adopted) => !adopted,
-                // It has ended meanwhile, or its number is a thread's now.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL)) => true,
-                Err(error) => return Err(error),
-            };
-            // It is over, or was never whole.
-            if nobody {
+            // Once more, if that may help.
+            let tried = self.adopt_one(process, &mut all).or_else(|_| self.adopt_one(process, &mut all));
+            // It is over, or was never whole; or it has ended meanwhile, or its number is a thread's now. Whatever it is: it is no reason not to serve the others.
+            if let Err(error) = &tried {
+                warn!("cannot take {process} over: {error}");
+            }
+            if !tried.unwrap_or(false) {
                 drop(self.kernel.remove_file(&self.file(process)));
             }
         }
         let _ = self.apply(Event::Adopt(all));
         // The configuration may be another one.
-        let users: BTreeSet<u32> = self.members.values().map(|member| member.user).collect();
-        users.into_iter().for_each(|user| self.level(user));
+        self.level();
         Ok(())
     }
 
@@ -978,14 +1161,15 @@ impl<K: Kernel> Server<K> {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)
         };
         let origin = words.origin.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
-        let origin = String::from_utf8(origin).ok().filter(|origin| !origin.is_empty());
+        let origin = String::from_utf8(origin).ok().filter(|origin| is_origin(origin));
         let written: Set = words.partition.ids.iter().enumerate().flat_map(bits).collect();
         self.partitions.assume(process, written);
         self.partitions.remember(process, origin);
         let held = self.partitions.held(process).cloned().unwrap_or_default();
         let id = self.token();
         self.kernel.watch(pidfd.as_fd(), id)?;
-        self.members.insert(id, Member { process, user, pidfd, block, connection: None });
+        let root = user == 0 && self.kernel.at_home(process).unwrap_or(false);
+        self.members.insert(id, Member { process, user, root, pidfd, block, connection: None });
         self.by_process.insert(process, id);
         info!(process, "was a member before");
         if usable != NOTHING {
@@ -1013,6 +1197,36 @@ impl<K: Kernel> Server<K> {
             warn!("cannot clean up after {}: {}", failure.process, failure.error);
         }
     }
+}
+
+/// Shall programs have the observer? To enrol, users call bpf(2), which their administrator may have forbidden them.
+fn lends(kernel: &impl Kernel, config: &Config) -> bool {
+    let forbids =
+        || kernel.read(Path::new("/proc/sys/kernel/unprivileged_bpf_disabled")).map(|text| text.trim() != "0");
+    match config.observer.enabled {
+        Enabled::Always(is) => is,
+        Enabled::Where(Where::Permitted) => {
+            let forbidden = forbids().unwrap_or(true);
+            if forbidden {
+                info!(
+                    "kernel.unprivileged_bpf_disabled is set, so no observer; under [observer], `enabled = true` lends it all the same"
+                );
+            }
+            !forbidden
+        }
+    }
+}
+
+impl Connection {
+    /// A user speaks for all processes of that user, root for all. Number 0 elsewhere is not root, and what has that number is not all its own.
+    fn may_speak_for(&self, process: u32, user: u32) -> bool {
+        self.root || self.user == user && (user != 0 || process == self.process)
+    }
+}
+
+/// Below the mount, and nowhere else.
+fn is_origin(path: &str) -> bool {
+    path.starts_with('/') && path.split('/').all(|part| part != "..")
 }
 
 /// The processors of this machine, of which `online` can be given out.

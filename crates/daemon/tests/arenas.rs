@@ -92,7 +92,11 @@ impl Place {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(folder.path().join("config.toml"), format!("[enforcement]\nby = \"affinity\"\n{config}")).unwrap();
+        fs::write(
+            folder.path().join("config.toml"),
+            format!("[enforcement]\nby = \"affinity\"\n[observer]\nenabled = true\n{config}"),
+        )
+        .unwrap();
         Self(folder)
     }
 
@@ -156,6 +160,7 @@ fn a_program() {
         Ok("hurries") => hurries(),
         Ok("before") => before(),
         Ok("after") => after(),
+        Ok("changes") => changes(),
         _ => {}
     }
 }
@@ -228,6 +233,10 @@ fn holder() {
     let me = Linux::register();
     Linux::word(me, 7).store(SECRET, Relaxed);
     println!("view {:?}", linux::chosen().unwrap());
+    // A child would have it too, whatever rights it has.
+    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let maps = open.filter(|link| link.to_str() == Some("anon_inode:bpf-map")).count();
+    assert_eq!(maps, 0, "the arena's descriptor is open still");
     wait_for_word();
     assert_eq!(Linux::word(me, 7).load(Relaxed), SECRET);
     assert_eq!(Linux::run_state(me), RunState::Running);
@@ -334,8 +343,45 @@ fn after() {
 #[test]
 fn root_another_image_has_another_arena_in_the_same_slot() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let Some((place, _server)) = Place::observing("[observer]\narenas = 1\n") else { return };
+    let Some((place, _server)) = Place::observing("arenas = 1\n") else { return };
     Process::role(&place, "before", NOBODY).hear("all well");
+}
+
+/// Enrols, and executes a program that sleeps again and again; a child, which has the arena, says how often it saw that after the program had begun.
+fn changes() {
+    let [arena, program, _] = arena().unwrap();
+    let start = map(arena.as_raw_fd(), ARENA_SIZE, libc::PROT_READ | libc::PROT_WRITE, 0).expect("its own arena");
+    // SAFETY: as in `after`.
+    let block = unsafe { &*start.add(size_of::<abi::Arena>()).cast::<abi::Thread>().add(1) };
+    block.lease.store(7, Relaxed);
+    let parent = std::process::id();
+    // SAFETY: the child uses the heap, which glibc's fork keeps usable.
+    if unsafe { libc::fork() } == 0 {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{parent}/{name}")).unwrap_or_default();
+        let switches = || {
+            let status = read("status");
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap_or("0");
+            line.trim().parse::<u32>().unwrap()
+        };
+        eventually("another image", || read("comm").trim() == "sh");
+        let (before, seen) = (switches(), block.blocks.load(Relaxed));
+        eventually("it sleeps", || switches() >= before + 20);
+        println!("saw {}", block.blocks.load(Relaxed) - seen);
+        // SAFETY: a number.
+        unsafe { libc::_exit(0) };
+    }
+    assert_eq!(enrol(program.as_raw_fd(), 1, 7), Ok(0));
+    let seen = block.blocks.load(Relaxed);
+    eventually("it is observed", || block.blocks.load(Relaxed) > seen);
+    panic!("{}", Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]).exec());
+}
+
+/// The next one may be a set-user-ID program.
+#[test]
+fn root_observation_ends_with_the_image() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some((place, _server)) = Place::observing("") else { return };
+    assert_eq!(Process::role(&place, "changes", NOBODY).hear("saw "), "0");
 }
 
 /// A user who wants to see what is in somebody else's arena, or in more than its own.
@@ -512,7 +558,7 @@ fn root_nobody_reaches_the_arena_of_another() {
 #[test]
 fn root_a_user_has_so_many_arenas() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let Some((place, _server)) = Place::observing("[observer]\narenas = 3\n") else { return };
+    let Some((place, _server)) = Place::observing("arenas = 3\n") else { return };
     let mut all: Vec<_> = (0..5)
         .map(|_| {
             let mut program = Process::role(&place, "asks", NOBODY);

@@ -24,6 +24,24 @@ fn a_second_server_says_what_to_do() {
     assert!(place.connect().is_ok(), "the first one goes on");
 }
 
+/// Each would take the other's groups for somebody else's.
+#[test]
+fn root_a_base_group_has_one_server() {
+    let Some(base) = Base::v1("shared") else { return };
+    let (one, other) = (base.place(), base.place());
+    let mut first = one.server();
+    let second = other.command().output().unwrap();
+    let text = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(125), "{text}");
+    assert!(text.contains("another wakefuld divides") && text.contains("enforcement.group"), "{text}");
+    first.signal(libc::SIGTERM);
+    first.0.wait().unwrap();
+    let mut next = other.server();
+    next.signal(libc::SIGTERM);
+    next.0.wait().unwrap();
+    base.end();
+}
+
 /// As systemd starts it: with a socket as descriptor 3, at which somebody waits already.
 #[test]
 fn a_socket_that_systemd_passes_is_taken() {
@@ -168,4 +186,82 @@ fn root_v1_a_crowd_leaves_nothing_behind() {
 #[test]
 fn root_v1_the_server_is_killed_under_load() {
     Base::v1("killed").into_iter().for_each(stories::the_server_is_killed_under_load);
+}
+
+/// The page that `--print-man` prints and packages have; `WAKEFUL_WRITE_MAN=1` writes it anew.
+#[test]
+fn the_manual_page_is_that_of_this_command_line() {
+    use clap::CommandFactory;
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("man");
+    let mut page = Vec::new();
+    clap_mangen::Man::new(daemon::args::Args::command()).section("8").render(&mut page).unwrap();
+    page.extend(std::fs::read(folder.join("wakefuld.roff")).unwrap());
+    if std::env::var_os("WAKEFUL_WRITE_MAN").is_some() {
+        std::fs::write(folder.join("wakefuld.8"), &page).unwrap();
+    }
+    assert!(std::fs::read(folder.join("wakefuld.8")).unwrap() == page, "WAKEFUL_WRITE_MAN=1 writes it anew");
+}
+
+/// The server that hears everybody, and the process that it asks to load programs.
+#[test]
+fn root_each_process_has_the_rights_that_it_needs() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: needs root");
+    }
+    let place = Place::new(AFFINITY);
+    let mut server = place.server();
+    let rights = |process: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let of = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        ["CapEff:", "CapPrm:", "CapBnd:", "CapInh:", "NoNewPrivs:"].map(of)
+    };
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.id())).unwrap();
+    let loader: u32 = children.trim().parse().expect("one child");
+    let (served, loads) = (1u64 << 1 | 1 << 23, 1u64 << 19 | 1 << 21 | 1 << 38 | 1 << 39);
+    assert_eq!(rights(server.id()), [served, served, served, 0, 1]);
+    assert_eq!(rights(loader), [loads, loads, loads, 0, 1]);
+    // Neither lives without the other.
+    // SAFETY: plain numbers; a child of a child of ours.
+    assert_eq!(unsafe { libc::kill(loader as i32, libc::SIGKILL) }, 0);
+    assert_eq!(server.0.wait().unwrap().code(), Some(70));
+    server = place.server();
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.id())).unwrap();
+    server.signal(libc::SIGKILL);
+    server.0.wait().unwrap();
+    let loader = format!("/proc/{}/stat", children.trim());
+    eventually("the loader has ended", || {
+        std::fs::read_to_string(&loader).is_ok_and(|stat| stat.contains(") Z "))
+            || !std::path::Path::new(&loader).exists()
+    });
+}
+
+/// systemd hears when the server is ready, and at least once a second that it lives.
+#[test]
+fn systemd_hears_that_the_server_lives() {
+    let place = Place::new(AFFINITY);
+    let path = place.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let server = Process::start(place.command().env("NOTIFY_SOCKET", &path));
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    for says in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        let mut text = [0; 64];
+        let length = socket.recv(&mut text).unwrap();
+        assert_eq!(std::str::from_utf8(&text[..length]), Ok(says));
+        assert!(place.connect().is_ok(), "it is ready");
+    }
+    // One that is stopped is silent, and one that goes on is not.
+    server.signal(libc::SIGSTOP);
+    eventually("it is stopped", || {
+        std::fs::read_to_string(format!("/proc/{}/stat", server.id())).unwrap().contains(") T ")
+    });
+    socket.set_nonblocking(true).unwrap();
+    while socket.recv(&mut [0; 64]).is_ok() {}
+    assert!(socket.recv(&mut [0; 64]).is_err());
+    socket.set_nonblocking(false).unwrap();
+    server.signal(libc::SIGCONT);
+    assert!(socket.recv(&mut [0; 64]).is_ok());
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The server over a simulated kernel: what it does for its clients, and what becomes of them when something goes wrong.
 
+mod common;
 mod simulated;
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -34,8 +35,10 @@ fn config(by: By) -> Config {
     let mut config = Config::default();
     // Tests need not run as root.
     config.access.processors = 1.0;
+    config.access.all_processors = 1.0;
     config.access.priority = 100;
     config.enforcement.by = by;
+    config.observer.enabled = daemon::config::Enabled::Always(true);
     config.enforcement.v1 = V1.into();
     config.enforcement.v2 = V2.into();
     config
@@ -270,6 +273,54 @@ fn each_way_does_what_it_should() {
     }
 }
 
+/// Its children have children as fast as it is looked who is there.
+#[test]
+fn a_chain_of_children_does_not_keep_its_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let one = Idle::new();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    server.ask(join(one.id(), 0, 1, 1)).unwrap();
+    let session = Path::new(V2).join("user.slice");
+    let own = group(one.id(), By::CgroupV2);
+    {
+        let mut state = kernel.state.lock().unwrap();
+        state.groups.insert(session, simulated::Group::default());
+        state.groups.get_mut(&own).unwrap().chain = true;
+    }
+    server.stop();
+    let state = kernel.state.lock().unwrap();
+    assert!(!state.groups.contains_key(&own) && state.groups[Path::new(V2)].processes.contains(&one.id()));
+}
+
+/// An administrator removes the base group with all that is in it.
+#[test]
+fn a_base_group_that_was_removed_is_made_again() {
+    for (by, mount) in [(By::CgroupV1, V1), (By::CgroupV2, V2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new();
+        let base = Path::new(mount).join("base");
+        {
+            let mut state = kernel.state.lock().unwrap();
+            let mut made = if by == By::CgroupV1 { state.groups[Path::new(mount)].clone() } else { Default::default() };
+            made.processes.clear();
+            state.groups.insert(base.clone(), made);
+        }
+        let mut config = config(by);
+        config.enforcement.group = "/base".into();
+        let server = Running::start(&kernel, &config, folder.path());
+        let one = placed(&kernel, &base);
+        assert_eq!(server.ask(join(one.id(), 0, 2, 2)).unwrap().holds, 2);
+        kernel.state.lock().unwrap().groups.retain(|path, _| !path.starts_with(&base));
+        let own = base.join(format!("wakeful-{}", one.id()));
+        eventually("it has its processors again", || {
+            let state = kernel.state.lock().unwrap();
+            state.groups.get(&own).is_some_and(|group| group.cpus.len() == 2 && group.processes.contains(&one.id()))
+        });
+        server.stop();
+    }
+}
+
 /// A process that is in a group of the administrator's.
 fn placed(kernel: &Simulated, group: &Path) -> Idle {
     let process = Idle::new();
@@ -468,6 +519,133 @@ fn programs_that_let_the_server_choose_divide_their_users_share() {
     server.stop();
 }
 
+/// A kernel that lets clients send descriptors: nobody waits until they are closed.
+#[test]
+fn a_descriptor_that_is_sent_is_closed_by_itself() {
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    kernel.state.lock().unwrap().old = true;
+    let server = Running::start(&kernel, &config(By::Affinity), folder.path());
+    let mut others = Vec::new();
+    for packet in [&Message::new(Kind::WantBack).bytes()[..], &[1, 2, 3]] {
+        let (socket, other) = common::lingering();
+        let connection = server.connect();
+        common::send_with(&connection, packet, &[socket.as_fd()]).unwrap();
+        others.push(other);
+    }
+    let process = Idle::new();
+    assert!(server.ask(join(process.id(), 0, 1, 1)).is_ok());
+    eventually("both are being closed", || common::threads_called("closes") == 2);
+    assert!(server.ask(join(process.id(), 0, 1, 1)).is_ok());
+    drop(others);
+    eventually("they are closed", || common::threads_called("closes") == 0);
+    server.stop();
+}
+
+#[test]
+fn all_users_together_have_a_share() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let mut config = config(By::CgroupV1);
+    (config.access.processors, config.access.all_processors) = (0.5, 0.5);
+    let server = Running::start(&Simulated::new(), &config, folder.path());
+    let (one, two) = (process_of(NOBODY), process_of(NOBODY - 1));
+    let ask = |user: u32, message: Message| as_user(user, || server.ask(message));
+    assert_eq!(ask(NOBODY, join(one.id(), 0, 2, 2)).unwrap().holds, 2);
+    assert_eq!(ask(NOBODY - 1, join(two.id(), 0, 1, 1)), Err(Refusal::Share));
+    assert_eq!(ask(NOBODY, join(one.id(), 0, 1, 1)).unwrap().holds, 1);
+    assert_eq!(ask(NOBODY - 1, join(two.id(), 0, 0, 0)).unwrap().holds, 1);
+    assert_eq!(ask(NOBODY, join(one.id(), 0, 2, 2)), Err(Refusal::Share));
+    server.stop();
+}
+
+/// Another user's thread asks.
+fn as_user<T: Send>(user: u32, body: impl FnOnce() -> T + Send) -> T {
+    let thread = || {
+        // SAFETY: as in `as_nobody`.
+        unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
+        body()
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
+}
+
+fn process_of(user: u32) -> Idle {
+    use std::os::unix::process::CommandExt;
+    Idle(Command::new("sleep").uid(user).arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+fn root_does_not_wait_for_users() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let server = Running::start(&Simulated::new(), &config(By::CgroupV1), folder.path());
+    let (holder, user, roots) = (Idle::new(), process_of(NOBODY), Idle::new());
+    assert_eq!(server.ask(join(holder.id(), 0, 2, 2)).unwrap().holds, 2);
+    assert_eq!(as_user(NOBODY, || server.ask(join(user.id(), 100, 2, 2))).unwrap().lacks, 2);
+    let state = server.ask(join(roots.id(), 7, 1, 1)).unwrap();
+    assert_eq!((state.holds, state.behind, state.priority), (1, 0, 7));
+    server.kill();
+    let server = Running::start(&Simulated::new(), &config(By::CgroupV1), folder.path());
+    assert_eq!(server.state(roots.id()).unwrap().priority, 7);
+    server.stop();
+}
+
+#[test]
+fn programs_that_let_the_server_choose_divide_among_users_first() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let mut config = config(By::CgroupV1);
+    config.policy.floor_share = 0.0;
+    let server = Running::start(&kernel, &config, folder.path());
+    let crowd = [(); 3].map(|()| process_of(NOBODY));
+    for process in &crowd {
+        as_user(NOBODY, || server.ask(join(process.id(), 0, 0, 0))).unwrap();
+    }
+    let theirs = || crowd.iter().map(|process| server.holds(process.id())).sum::<u32>();
+    assert_eq!(theirs(), 3);
+    server.ask(of(crowd[2].id(), Kind::Leave, 0)).unwrap();
+    eventually("they have all", || theirs() == 3);
+    let one = process_of(NOBODY - 1);
+    as_user(NOBODY - 1, || server.ask(join(one.id(), 0, 0, 0))).unwrap();
+    eventually("each user has what the other leaves", || server.holds(one.id()) == 1 && theirs() == 2);
+    server.stop();
+}
+
+#[test]
+fn services_stay_in_their_groups() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    for (group, cpus, goes) in [
+        ("user.slice/session", "", true),
+        ("system.slice/service", "", false),
+        ("user.slices", "", false),
+        ("user.slice/bound", "0-1", false),
+    ] {
+        let process = ordinary();
+        let group = Path::new(V2).join(group);
+        let cpus = daemon::kernel::parse(cpus).unwrap();
+        let made = simulated::Group { cpus, processes: [process.id()].into(), ..Default::default() };
+        kernel.state.lock().unwrap().groups.insert(group.clone(), made);
+        let answer = as_nobody(|| server.ask(join(process.id(), 0, 1, 1)));
+        assert_eq!(answer.map(|state| state.holds), if goes { Ok(1) } else { Err(Refusal::Elsewhere) }, "{group:?}");
+        if goes {
+            server.ask(of(process.id(), Kind::Leave, 0)).unwrap();
+        }
+    }
+    server.stop();
+}
+
 #[test]
 fn a_user_of_whom_far_too_much_comes_is_hung_up_on() {
     if !is_root() {
@@ -616,8 +794,10 @@ fn each_call_may_fail() {
         "accept",
         "admit",
         "affinity",
+        "bar_descriptors",
         "ended",
         "exists",
+        "image",
         "list",
         "live",
         "load_observer",

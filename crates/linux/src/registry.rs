@@ -314,8 +314,7 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
     registry.head(View::Bpf);
     let handle = observer.handle()?;
     if publish(old, registry).is_some() {
-        // It observes as long as the process lives.
-        core::mem::forget(observer);
+        observer.keep_mapped();
         let _ = OBSERVER.set(handle);
     }
     Ok(())

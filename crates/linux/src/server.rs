@@ -106,7 +106,7 @@ unsafe extern "C" {
 }
 
 /// Calls `each` with an environment variable, unless the program has more rights than whoever has started it. `name` ends in a zero.
-pub(crate) fn variable<T>(name: &CStr, each: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+pub fn variable<T>(name: &CStr, each: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     // SAFETY: a C string; what comes is null or one, and is read before anything else happens.
     unsafe {
         let value = secure_getenv(name.as_ptr());
@@ -473,11 +473,13 @@ pub fn partition() -> Option<&'static abi::Partition> {
 }
 
 /// COST: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
-const PATIENCE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_millis(15);
+/// COST: and a command that wants to know.
+const LONGER_PATIENCE: Duration = Duration::from_millis(50);
 /// COST: and for an answer about its processors: a move into a control group takes some 20 ms.
 const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Of many that ask at once, some have to ask again.
+/// Of many that ask at once, some have to ask again: after a millisecond, and each time after twice as long.
 const TRIES: u32 = 5;
 
 fn hurried(patience: Duration) -> Result<Connection, Error> {
@@ -494,8 +496,8 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
     let (_, [arena, enrol, life]) = loop {
         match connection.ask_for(Message::new(Kind::Observe)) {
             Err(Error::Refused(Refusal::Later, _)) if tries < TRIES => {
+                std::thread::sleep(Duration::from_millis(1 << tries));
                 tries += 1;
-                std::thread::sleep(PATIENCE / TRIES);
             }
             answer => break answer?,
         }
@@ -508,7 +510,7 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
 /// Does the server of this machine lend programs its observer?
 pub(crate) fn lends() -> bool {
     let ask = || {
-        let mut connection = hurried(PATIENCE)?;
+        let mut connection = hurried(LONGER_PATIENCE)?;
         let mut message = connection.ask(Message::new(Kind::Status))?.0;
         while message.kind == Kind::Entry as u32 {
             message = connection.receive()?.0;

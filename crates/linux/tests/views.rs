@@ -85,6 +85,75 @@ scenarios! {
     perf_registers_in_signal_handlers: "perf", false, signals;
 }
 
+/// Of a set-group-ID program, whoever starts it does not choose the view.
+#[test]
+fn root_who_starts_a_program_with_more_rights_chooses_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    const NAME: &str = "root_who_starts_a_program_with_more_rights_chooses_nothing";
+    if std::env::var(SCENARIO).as_deref() == Ok(NAME) {
+        linux::init();
+        Linux::register();
+        return println!("view {:?}", linux::chosen());
+    }
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        return skipped("it needs root");
+    }
+    let program = std::env::temp_dir().join(format!("wakeful-test-views-{}", std::process::id()));
+    std::fs::copy("/proc/self/exe", &program).unwrap();
+    std::os::unix::fs::chown(&program, Some(0), Some(0)).unwrap();
+    let view = |mode: u32, view: Option<&str>| {
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(&program);
+        command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]).env(SCENARIO, NAME).uid(65534).gid(65534);
+        match view {
+            Some(view) => command.env("WAKEFUL_VIEW", view),
+            None => command.env_remove("WAKEFUL_VIEW"),
+        };
+        let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        output.lines().find_map(|line| Some(line.split_once("view ")?.1.to_string())).unwrap()
+    };
+    let [plain, chosen, theirs] = [view(0o755, Some("none")), view(0o2755, Some("none")), view(0o2755, None)];
+    std::fs::remove_file(&program).unwrap();
+    assert_eq!((plain.as_str(), chosen), ("Some(None)", theirs));
+}
+
+/// A server that hangs costs a program little: the least of some tries, because others run too.
+#[test]
+fn a_server_that_hangs_is_not_waited_for() {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    const NAME: &str = "a_server_that_hangs_is_not_waited_for";
+    if std::env::var(SCENARIO).as_deref() == Ok(NAME) {
+        let start = Instant::now();
+        linux::init();
+        return println!("took {}", start.elapsed().as_millis());
+    }
+    let path = std::env::temp_dir().join(format!("wakeful-test-hangs-{}", std::process::id()));
+    // SAFETY: plain numbers; the descriptor is new and ours, and the address lives and is of this length.
+    let listener = unsafe {
+        let listener = OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0));
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let bytes = path.to_str().unwrap().bytes();
+        address.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = from as libc::c_char);
+        let length = size_of_val(&address) as libc::socklen_t;
+        assert_eq!(libc::bind(listener.as_raw_fd(), (&raw const address).cast(), length), 0);
+        assert_eq!(libc::listen(listener.as_raw_fd(), 100), 0);
+        listener
+    };
+    let took = || {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]).env(SCENARIO, NAME);
+        let output = command.env("WAKEFUL_SERVER", &path).env_remove("WAKEFUL_VIEW").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().find_map(|line| line.split_once("took ")?.1.parse::<u32>().ok()).unwrap()
+    };
+    let least = (0..10).map(|_| took()).min().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    drop(listener);
+    assert!(least < 40, "{least} ms");
+}
+
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {

@@ -7,6 +7,9 @@ use std::fmt;
 
 use crate::{Count, Demand, Id, Machine, Policy, place};
 
+/// COST: requests. So often others are served before a request that waits for more than there is.
+pub const PASSES: u32 = 8;
+
 /// What happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -150,6 +153,8 @@ pub struct Application {
     /// When it was last given a processor.
     pub since: u64,
     arrived: u64,
+    /// How often somebody behind it was served since it has waited.
+    passed: u32,
 }
 
 impl Application {
@@ -295,6 +300,7 @@ impl<P: Policy> System<P> {
             }
             Event::Tick => {}
         }
+        self.give_back(now, &mut moves);
         self.keep_the_floor(now, &mut moves);
         self.serve(now, &mut moves);
         Ok(moves)
@@ -329,7 +335,7 @@ impl<P: Policy> System<P> {
         if !held.is_empty() {
             self.holders.insert(id);
         }
-        let application = Application { demand, held, usable: None, since: now, arrived: self.arrivals };
+        let application = Application { demand, held, usable: None, since: now, arrived: self.arrivals, passed: 0 };
         self.order.insert(Self::key(id, &application));
         self.applications.insert(id, application);
     }
@@ -365,7 +371,7 @@ impl<P: Policy> System<P> {
             Owner::Application(id) => {
                 let application = self.applications.get_mut(&id).expect("it is given a processor");
                 application.held.insert(processor);
-                application.since = now;
+                (application.since, application.passed) = (now, 0);
                 self.holders.insert(id);
             }
             Owner::Nobody => {}
@@ -428,9 +434,8 @@ impl<P: Policy> System<P> {
         }
     }
 
-    /// Rules 2 to 7: gives out what can be given out.
-    fn serve(&mut self, now: u64, moves: &mut Vec<Move>) {
-        // Who holds more than the most it asked for gives that back.
+    /// Who holds more than the most it asked for gives that back.
+    fn give_back(&mut self, now: u64, moves: &mut Vec<Move>) {
         for id in self.holders.clone() {
             while let application = &self.applications[&id]
                 && application.holds() > self.numbers(application).most
@@ -439,8 +444,11 @@ impl<P: Policy> System<P> {
                 self.shift(processor, Owner::Application(id), Owner::Default, Why::Surplus, now, moves);
             }
         }
-        let mut after = None;
-        // Whoever holds nothing and is first in line ends this loop, so it goes over the holders and one more.
+    }
+
+    /// Rules 2 to 7: gives out what can be given out.
+    fn serve(&mut self, now: u64, moves: &mut Vec<Move>) {
+        let (mut after, mut passed) = (None, Vec::new());
         while let Some(&key) = self.next(after) {
             after = Some(key);
             let id = key.2;
@@ -453,7 +461,16 @@ impl<P: Policy> System<P> {
                 0 => least,
                 holds => least.min(application.usable.unwrap_or(u32::MAX)).saturating_sub(holds),
             };
-            let Some(sources) = self.sources(id, now, missing.max(1)) else { return };
+            let sources = self.sources(id, now);
+            let all: u32 = sources.iter().map(|&(.., count)| count).sum();
+            if all < missing.max(1) {
+                // Nobody behind it is given more than it is; nor anything, once that is kept for it.
+                if all == 0 || application.passed >= PASSES {
+                    return;
+                }
+                passed.push(id);
+                continue;
+            }
             for (owner, why, count) in sources {
                 for _ in 0..count {
                     let lacks = self.lacks(&self.applications[&id]);
@@ -470,11 +487,17 @@ impl<P: Policy> System<P> {
                     self.shift(processor, owner, Owner::Application(id), why, now, moves);
                 }
             }
-            if self.lacks(&self.applications[&id]) > 0 {
+            for first in &passed {
+                self.applications.get_mut(first).expect("it waits").passed += 1;
+            }
+            let kept = |first: &Id| self.applications[first].passed >= PASSES;
+            if self.lacks(&self.applications[&id]) > 0 || passed.iter().any(kept) {
                 return;
             }
         }
-        self.give_more(now, moves);
+        if passed.is_empty() {
+            self.give_more(now, moves);
+        }
     }
 
     fn next(&self, after: Option<(Reverse<u32>, u64, Id)>) -> Option<&(Reverse<u32>, u64, Id)> {
@@ -482,8 +505,8 @@ impl<P: Policy> System<P> {
         self.order.range((after.map_or(Unbounded, Excluded), Unbounded)).next()
     }
 
-    /// From whom one may have how many, best first; `None` if that is not `enough`.
-    fn sources(&self, asker: Id, now: u64, enough: u32) -> Option<Vec<(Owner, Why, u32)>> {
+    /// From whom one may have how many, best first.
+    fn sources(&self, asker: Id, now: u64) -> Vec<(Owner, Why, u32)> {
         let free = (self.default.len() as u32).saturating_sub(self.floor);
         let mut holders: Vec<_> = self
             .holders
@@ -499,8 +522,7 @@ impl<P: Policy> System<P> {
         holders.sort_unstable();
         let mut sources = vec![(Owner::Default, Why::Free, free)];
         sources.extend(holders.into_iter().map(|(why, _, id, count)| (Owner::Application(id), why, count)));
-        let all: u32 = sources.iter().map(|&(.., count)| count).sum();
-        (all >= enough).then_some(sources)
+        sources
     }
 
     /// Beyond what is wanted, one each in turns, while nobody waits.

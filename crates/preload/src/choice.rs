@@ -4,7 +4,6 @@
 //! The choice is made at load, or at the first lock operation if another library comes first, and stays. A name that is
 //! unknown or does not fit means the default: the library never speaks on a program's streams, the command checks names.
 
-use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
@@ -131,17 +130,11 @@ impl TimedMutexVisitor<Linux> for Timed {
 }
 
 fn asked_for() -> Option<&'static Algorithm> {
-    // SAFETY: the name is a C string; the environment is read at load, before a program can change it.
-    let value = unsafe { libc::getenv(c"WAKEFUL_LOCK".as_ptr()) };
-    if value.is_null() {
-        return None;
-    }
-    // SAFETY: getenv returns a C string.
-    let name = unsafe { CStr::from_ptr(value) }.to_str().ok()?;
-    if name == "wakeful" {
-        return None;
-    }
-    catalog::visit_timed_mutex(name, Timed).or_else(|| catalog::visit_in_place_mutex(name, Polled)).flatten()
+    // At load, before a program can change the environment.
+    linux::server::variable(c"WAKEFUL_LOCK", |name| {
+        let name = core::str::from_utf8(name).ok().filter(|&name| name != "wakeful")?;
+        catalog::visit_timed_mutex(name, Timed).or_else(|| catalog::visit_in_place_mutex(name, Polled)).flatten()
+    })
 }
 
 /// Makes the choice, once. Two threads that come here together find the same.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which algorithm the reader-writer locks use: as [`crate::choice`], by `WAKEFUL_RWLOCK`.
 
-use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
@@ -89,17 +88,11 @@ impl TimedRwLockVisitor<Linux> for Fitting {
 }
 
 fn asked_for() -> Option<&'static Algorithm> {
-    // SAFETY: the name is a C string; the environment is read at load, before a program can change it.
-    let value = unsafe { libc::getenv(c"WAKEFUL_RWLOCK".as_ptr()) };
-    if value.is_null() {
-        return None;
-    }
-    // SAFETY: getenv returns a C string.
-    let name = unsafe { CStr::from_ptr(value) }.to_str().ok()?;
-    if name == "rw-wakeful" {
-        return None;
-    }
-    catalog::visit_timed_rwlock(name, Fitting).flatten()
+    // At load, before a program can change the environment.
+    linux::server::variable(c"WAKEFUL_RWLOCK", |name| {
+        let name = core::str::from_utf8(name).ok().filter(|&name| name != "rw-wakeful")?;
+        catalog::visit_timed_rwlock(name, Fitting).flatten()
+    })
 }
 
 /// Makes the choice, once. Two threads that come here together find the same.

@@ -73,6 +73,18 @@ struct wanted {
 	__u32 lease;
 };
 
+/*
+ * An index below `size`, a power of two, on paths too that a processor takes although the comparison says otherwise (Spectre, variant 1): the verifier
+ * adds no mask for programs of the privileged. Two steps, or the compiler would leave the second out.
+ */
+#define MASKED(index, size)                                                                                            \
+	({                                                                                                             \
+		_Static_assert(((size) & ((size) - 1)) == 0, "a power of two");                                        \
+		__u32 masked_ = (index);                                                                               \
+		barrier_var(masked_);                                                                                  \
+		masked_ & ((size) - 1);                                                                                \
+	})
+
 /* The block at this place, if it still is the task's (I4). */
 static __always_inline struct wakeful_thread *block(struct space *s, struct place *p)
 {
@@ -85,7 +97,7 @@ static __always_inline struct wakeful_thread *block(struct space *s, struct plac
 	barrier_var(index);
 	if (index >= WAKEFUL_MAX_THREADS)
 		return 0;
-	b = &s->threads[index];
+	b = &s->threads[MASKED(index, WAKEFUL_MAX_THREADS)];
 	return b->lease == p->lease ? b : 0;
 }
 
@@ -94,7 +106,7 @@ static __always_inline __u32 priority(struct wakeful_thread *b)
 {
 	__u32 p = b ? b->priority : WAKEFUL_RUNNING_PRIORITY;
 
-	return p < WAKEFUL_PRIORITIES ? p : WAKEFUL_PRIORITIES - 1;
+	return MASKED(p < WAKEFUL_PRIORITIES ? p : WAKEFUL_PRIORITIES - 1, WAKEFUL_PRIORITIES);
 }
 
 /* The task runs, or ran just now: it is in no count (I3). */

@@ -66,6 +66,18 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	return 0;
 }
 
+/* Another image, perhaps with other rights: whoever has the arena of the one before sees nothing of it. It asks for an arena, and enrols, by itself. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	struct wanted none = {};
+	struct member *m = member(task);
+
+	if (m)
+		moved(space(m->slot), &m->place, &none);
+	return 0;
+}
+
 /* The calling thread takes the block `index` under `lease`, or, with index 0, gives its block up. */
 SEC("syscall")
 int enrol(struct wanted *wanted)

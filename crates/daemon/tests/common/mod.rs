@@ -5,6 +5,9 @@
 pub mod stories;
 
 use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -73,6 +76,12 @@ impl Place {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Members that the server remembers.
+    pub fn blocks(&self) -> usize {
+        let names = fs::read_dir(self.path("run/partitions")).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().parse::<u32>().is_ok()).count()
     }
 
     pub fn command(&self) -> Command {
@@ -234,4 +243,57 @@ impl Drop for Base {
             let _ = fs::remove_dir(&self.folder);
         }
     }
+}
+
+/// A packet with descriptors.
+pub fn send_with(connection: &Connection, packet: &[u8], fds: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+    let numbers: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut room = [0u64; 16];
+    let mut part = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+    // SAFETY: the message describes live memory, with room for so many numbers.
+    unsafe {
+        let size = size_of_val(&numbers[..]) as u32;
+        let mut header: libc::msghdr = std::mem::zeroed();
+        (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
+        (header.msg_control, header.msg_controllen) = (room.as_mut_ptr().cast(), libc::CMSG_SPACE(size) as usize);
+        let control = libc::CMSG_FIRSTHDR(&header);
+        ((*control).cmsg_level, (*control).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+        (*control).cmsg_len = libc::CMSG_LEN(size) as usize;
+        std::ptr::copy_nonoverlapping(numbers.as_ptr().cast(), libc::CMSG_DATA(control), size as usize);
+        match libc::sendmsg(connection.as_fd().as_raw_fd(), &header, libc::MSG_NOSIGNAL) {
+            0.. => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+}
+
+/// A socket whose last close takes an hour, and the end that nobody reads from.
+pub fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 65536]).is_ok() {}
+    stream.set_nonblocking(false).unwrap();
+    let stream = stream.into();
+    linger_for(&stream, 3600);
+    (stream, other)
+}
+
+pub fn linger_for(socket: &OwnedFd, seconds: i32) {
+    let linger = libc::linger { l_onoff: 1, l_linger: seconds };
+    let size = size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: it lives and is of this size.
+    let set = unsafe {
+        let option = libc::SO_LINGER;
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const linger).cast(), size)
+    };
+    assert_eq!(set, 0);
+}
+
+/// Threads of this process with this name.
+pub fn threads_called(name: &str) -> usize {
+    let names =
+        fs::read_dir("/proc/self/task").unwrap().map(|entry| fs::read_to_string(entry.unwrap().path().join("comm")));
+    names.filter(|read| read.as_ref().is_ok_and(|read| read.trim() == name)).count()
 }

@@ -127,8 +127,7 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
     }
     eventually("the server knows that all are gone", || status(&mut watcher).0.is_empty());
     eventually("no group is left", || base.groups() == 0);
-    let blocks = || fs::read_dir(place.path("run/partitions")).unwrap().count();
-    eventually("no block is left", || blocks() == 0);
+    eventually("no block is left", || place.blocks() == 0);
     eventually("no descriptor is left", || usage(server.id()).2 <= DESCRIPTORS);
     let (seconds, memory, files) = usage(server.id());
     println!(
@@ -204,7 +203,7 @@ pub fn the_server_is_killed_under_load(base: Base) {
     assert!(answers > count as u64, "there was a load");
     drop((program, others));
     eventually("the server knows that all are gone", || status(&mut place.connect().unwrap()).0.is_empty());
-    eventually("no block is left", || fs::read_dir(place.path("run/partitions")).unwrap().count() == 0);
+    eventually("no block is left", || place.blocks() == 0);
     server.signal(libc::SIGTERM);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
     if let Ok(expedited) = fs::read_to_string(EXPEDITE) {

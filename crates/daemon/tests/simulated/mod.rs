@@ -26,6 +26,9 @@ pub struct Group {
     pub limit: Option<u64>,
     /// It gives controllers to groups below it, and so takes no processes.
     pub inner: bool,
+    pub frozen: bool,
+    /// As soon as somebody has looked who is in it, it is another process, unless it is frozen.
+    pub chain: bool,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +37,8 @@ pub struct State {
     pub masks: BTreeMap<u32, Set>,
     pub online: Set,
     pub expedited: String,
+    /// A kernel before 6.16.
+    pub old: bool,
     /// The observer's slots that are somebody's.
     pub observed: BTreeSet<u32>,
     /// Calls until the one that fails; 0: none does.
@@ -127,6 +132,7 @@ impl State {
             "cpuset.effective_mems" => "0\n".into(),
             "cpuset.effective_cpus" | "cpuset.cpus.effective" => show(&self.effective(folder)) + "\n",
             "cpuset.cpus.partition" => if group.root { "root\n" } else { "member\n" }.into(),
+            "cgroup.procs" if group.chain && !group.frozen => "4194303\n".into(),
             "cgroup.procs" => group.processes.iter().filter(|&&p| lives(p)).map(|p| format!("{p}\n")).collect(),
             _ => return Err(os(libc::ENOENT)),
         })
@@ -140,6 +146,7 @@ impl State {
         }
         match name {
             "cgroup.subtree_control" => {}
+            "cgroup.freeze" if v2 => self.groups.get_mut(folder).unwrap().frozen = text == "1",
             "cpuset.mems" => self.groups.get_mut(folder).unwrap().mems = text.into(),
             "cpuset.cpus" => {
                 let cpus = parse(text).ok_or(os(libc::EINVAL))?;
@@ -201,6 +208,31 @@ impl Kernel for Simulated {
     fn peer_pidfd(&self, connection: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd> {
         self.call("peer_pidfd")?;
         self.real.peer_pidfd(connection, process)
+    }
+
+    fn at_home(&self, process: u32) -> io::Result<bool> {
+        self.real.at_home(process)
+    }
+
+    fn image(&self, process: u32) -> io::Result<u64> {
+        self.call("image")?;
+        self.real.image(process)
+    }
+
+    fn bar_descriptors(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        self.call("bar_descriptors")?;
+        if self.state.lock().unwrap().old {
+            return Err(os(libc::ENOPROTOOPT));
+        }
+        self.real.bar_descriptors(listener)
+    }
+
+    fn carries_descriptors(&self, connection: BorrowedFd<'_>) -> bool {
+        self.real.carries_descriptors(connection)
+    }
+
+    fn is_laden(&self, connection: BorrowedFd<'_>) -> io::Result<bool> {
+        self.real.is_laden(connection)
     }
 
     fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {

@@ -77,14 +77,7 @@ impl Request {
 
     /// What the environment asks for. An unknown name counts as `auto`: a library has nobody to complain to.
     pub(crate) fn from_environment() -> Self {
-        // SAFETY: the name is a C string; the value is read before anything else happens.
-        unsafe {
-            let value = libc::getenv(c"WAKEFUL_VIEW".as_ptr());
-            if value.is_null() {
-                return Self::Auto;
-            }
-            Self::named(core::ffi::CStr::from_ptr(value).to_bytes()).unwrap_or(Self::Auto)
-        }
+        crate::server::variable(c"WAKEFUL_VIEW", Self::named).unwrap_or(Self::Auto)
     }
 
     /// May the bpf view be tried?

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Users, containers and programs that mean ill, and the program `wakefuld`. Needs root, hence the names.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::*;
+use linux::server::{Connection, Error, Kind, Message, Refusal};
+
+const AFFINITY: &str = "[access]\nprocessors = 1.0\n[enforcement]\nby = \"affinity\"\n";
+const NOBODY: u32 = 65534;
+const ROLE: &str = "WAKEFUL_TEST_ROLE";
+
+/// A place whose server is root's.
+fn as_root(config: &str) -> Option<Place> {
+    // SAFETY: no arguments.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        println!("skipped: needs root");
+    }
+    root.then(|| Place::new(config))
+}
+
+/// A program that goes on when it is told to.
+struct Told(Child);
+
+impl Told {
+    fn start(command: &mut Command) -> Self {
+        Self(command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// A shell of this user's, which reads lines.
+    fn shell(user: u32, script: &str) -> Self {
+        Self::start(Command::new("sh").args(["-c", script]).uid(user).gid(user))
+    }
+
+    fn tell(&mut self) {
+        self.0.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Told {
+    /// With all that it has started.
+    fn drop(&mut self) {
+        // SAFETY: plain numbers; the group of a child that we have not waited for.
+        unsafe { libc::kill(-(self.id() as i32), libc::SIGKILL) };
+        let _ = self.0.wait();
+    }
+}
+
+fn status_of(process: u32, name: &str) -> String {
+    let status = fs::read(format!("/proc/{process}/status")).unwrap();
+    let status = String::from_utf8_lossy(&status).into_owned();
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_string()
+}
+
+fn allowed(process: u32) -> String {
+    status_of(process, "Cpus_allowed_list:")
+}
+
+/// Is somebody answered, and not after an hour?
+fn answers(place: &Place) {
+    let path = place.path("run/wakefuld");
+    let mut connection = Connection::open_at(path.to_str().unwrap()).unwrap();
+    let time = libc::timeval { tv_sec: 20, tv_usec: 0 };
+    // SAFETY: the time lives and is of this length.
+    unsafe {
+        let (fd, length) = (connection.as_fd().as_raw_fd(), size_of_val(&time) as libc::socklen_t);
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const time).cast(), length);
+    }
+    connection.ask(Message::new(Kind::Status)).expect("the server is stopped");
+}
+
+#[test]
+fn root_a_descriptor_that_takes_an_hour_to_close_stops_nobody() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let _server = place.server();
+    let path = place.path("run/wakefuld");
+    let mut others = Vec::new();
+    as_nobody(|| {
+        for packet in [&Message::new(Kind::WantBack).bytes()[..], &[1, 2, 3]] {
+            let (socket, other) = lingering();
+            let connection = Connection::open_at(path.to_str().unwrap()).unwrap();
+            let sent = send_with(&connection, packet, &[socket.as_fd()]);
+            if let Err(error) = sent {
+                assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+                linger_for(&socket, 0);
+            }
+            // Of one that was sent, the last close is not ours.
+            drop(socket);
+            others.push(other);
+            if others.len() == 1 {
+                continue;
+            }
+            // Nobody has read what came last.
+            drop(connection);
+        }
+    });
+    answers(&place);
+}
+
+#[test]
+fn root_no_user_holds_the_next_server_off() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let mut server = place.server();
+    let files = as_nobody(|| {
+        let names = ["lock", "partitions/lock", "wakefuld", "partitions", "."];
+        let files = names.map(|name| File::open(place.path("run").join(name)).ok());
+        files.into_iter().flatten().collect::<Vec<_>>()
+    });
+    server.signal(libc::SIGKILL);
+    server.0.wait().unwrap();
+    for file in &files {
+        let _ = file.try_lock();
+    }
+    let mut next = Process::start(&mut place.command());
+    eventually("the next one answers", || {
+        assert_eq!(next.0.try_wait().unwrap(), None, "it has not started");
+        place.connect().is_ok()
+    });
+}
+
+#[test]
+fn root_any_bytes_are_a_name() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let mut server = place.server();
+    let script = r#"read go; printf '\377\303) R 1 ' >/proc/$$/comm; while read more; do :; done"#;
+    let (mut one, mut two) = (Told::shell(NOBODY, script), Told::shell(NOBODY, script));
+    let named = |program: &mut Told| {
+        let id = program.id();
+        program.tell();
+        eventually("it has its name", || fs::read(format!("/proc/{id}/comm")).unwrap().starts_with(&[0xff]));
+    };
+    named(&mut two);
+    as_nobody(|| ask(&place, join(two.id(), 1))).unwrap();
+    as_nobody(|| ask(&place, Message { process: two.id(), ..Message::new(Kind::Leave) })).unwrap();
+    as_nobody(|| ask(&place, join(one.id(), 1))).unwrap();
+    named(&mut one);
+    server.signal(libc::SIGKILL);
+    server.0.wait().unwrap();
+    let mut next = Process::start(&mut place.command());
+    eventually("the next one answers", || {
+        assert_eq!(next.0.try_wait().unwrap(), None, "it has not started");
+        place.connect().is_ok()
+    });
+    let state = ask(&place, Message { process: one.id(), ..Message::new(Kind::WantBack) }).unwrap();
+    assert_eq!(state.holds, 1, "it knows it again");
+}
+
+/// A block that is nonsense, in each of the ways that a file can be.
+#[test]
+fn root_no_block_keeps_a_server_from_starting() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let mut server = place.server();
+    let (idle, other) = (Process::idle(), Process::idle());
+    ask(&place, join(idle.id(), 1)).unwrap();
+    server.signal(libc::SIGKILL);
+    server.0.wait().unwrap();
+    let block = |name: u32| place.path("run/partitions").join(name.to_string());
+    fs::create_dir(block(other.id())).unwrap();
+    fs::write(block(std::process::id()), [0xff; 4096]).unwrap();
+    fs::write(block(1), "short").unwrap();
+    std::os::unix::fs::symlink("/dev/full", block(2)).unwrap();
+    let mut next = Process::start(&mut place.command());
+    eventually("the next one answers", || {
+        assert_eq!(next.0.try_wait().unwrap(), None, "it has not started");
+        place.connect().is_ok()
+    });
+    assert_eq!(ask(&place, Message { process: idle.id(), ..Message::new(Kind::WantBack) }).unwrap().holds, 1);
+}
+
+/// Not a test of its own: the programs of the others.
+#[test]
+fn a_program() {
+    if std::env::var(ROLE).as_deref() == Ok("contained") {
+        contained();
+    }
+}
+
+/// Number 0 of a container: its own user, pid and mount namespaces, in which it has every right.
+fn contained() {
+    let host: u32 = std::env::var("WAKEFUL_TEST_OTHER").unwrap().parse().unwrap();
+    let path = std::env::var("WAKEFUL_SERVER").unwrap();
+    let mut connection = Connection::open_at(&path).unwrap();
+    // SAFETY: no arguments.
+    assert_eq!(unsafe { libc::geteuid() }, 0);
+    assert!(fs::read_to_string("/proc/self/status").unwrap().contains("CapEff:\t000001ff"), "it has every right");
+    for priority in [0, 4_000_000_000] {
+        let foreign = connection.ask(Message { priority, ..join(host, 1) });
+        assert!(matches!(foreign, Err(Error::Refused(Refusal::NoProcess, _))), "{foreign:?}");
+    }
+    let high = connection.ask(Message { priority: 4_000_000_000, ..join(0, 1) });
+    assert!(matches!(high, Err(Error::Refused(Refusal::Priority, _))), "{high:?}");
+    // What it is given it can read.
+    let (_, block) = connection.ask(join(0, 1)).unwrap();
+    let mut all = vec![block.expect("a block")];
+    let observed = loop {
+        match connection.ask_for(Message::new(Kind::Observe)) {
+            Err(Error::Refused(Refusal::Later, _)) => std::thread::yield_now(),
+            answer => break answer,
+        }
+    };
+    if let Ok((_, [_, _, life])) = observed {
+        let life = life.unwrap();
+        let mut page = Vec::new();
+        File::open(format!("/proc/self/fd/{}", life.as_raw_fd())).unwrap().read_to_end(&mut page).unwrap();
+        assert!(page[..4] != [0; 4] && page[4..].iter().all(|&byte| byte == 0), "it says more than that it lives");
+        all.push(life);
+    }
+    for fd in &all {
+        let again = File::options().write(true).open(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        assert!(again.is_err(), "it could write what the server tells it");
+        // SAFETY: a mapping of its own.
+        let map = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+        };
+        assert_eq!(map, libc::MAP_FAILED);
+    }
+    println!("tried {}", all.len());
+}
+
+#[test]
+fn root_number_0_of_a_container_is_not_root() {
+    let Some(place) = as_root(&format!("{AFFINITY}[observer]\nenabled = true\n")) else { return };
+    let mut server = place.server();
+    let idle = Process::idle();
+    let before = idle.allowed();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child"]);
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", "a_program", "--nocapture"]);
+    command.env(ROLE, "contained").env("WAKEFUL_TEST_OTHER", idle.id().to_string());
+    command.env("WAKEFUL_SERVER", place.path("run/wakefuld"));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success() && text.contains("tried "), "{text}");
+    assert_eq!(idle.allowed(), before);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+}
+
+/// A program of the user's becomes root's by what it executes.
+#[test]
+fn root_who_gets_other_rights_is_the_users_no_more() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    if !several() {
+        return;
+    }
+    let _server = place.server();
+    let (all, sleep) = (Process::idle().allowed(), place.path("sleep"));
+    fs::copy("/bin/sleep", &sleep).unwrap();
+    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
+    let mut program = Told::shell(NOBODY, &format!("read go; exec {} 1000", sleep.display()));
+    let id = program.id();
+    let as_user = |kind| as_nobody(|| ask(&place, Message { process: id, ..Message::new(kind) }));
+    assert_eq!(as_nobody(|| ask(&place, join(id, 1))).unwrap().holds, 1);
+    let own = allowed(id);
+    assert_ne!(own, all);
+    program.tell();
+    eventually("it has root's rights", || status_of(id, "Uid:").split_whitespace().nth(1) == Some("0"));
+    for kind in [Kind::Leave, Kind::WantBack, Kind::Spare] {
+        let answer = as_user(kind);
+        assert!(matches!(answer, Err(Error::Refused(Refusal::Unknown | Refusal::NoProcess, _))), "{answer:?}");
+    }
+    let again = as_nobody(|| ask(&place, join(id, 1)));
+    assert!(matches!(again, Err(Error::Refused(Refusal::NoProcess, _))), "{again:?}");
+    assert_eq!(allowed(id), own, "nothing was changed for it");
+    eventually("its processor is free", || status(&mut place.connect().unwrap()).0.is_empty());
+}
+
+/// One connects and hangs up, as fast as that goes.
+#[test]
+fn root_a_flood_of_connections_takes_some_of_a_processor() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let server = place.server();
+    let path = place.path("run/wakefuld");
+    let connect = || Connection::open_at(path.to_str().unwrap());
+    let (began, before) = (Instant::now(), usage(server.id()).0);
+    let mut count = 0;
+    as_nobody(|| {
+        while began.elapsed() < Duration::from_secs(if long() { 60 } else { 3 }) {
+            count += u32::from(connect().is_ok());
+        }
+    });
+    let share = (usage(server.id()).0 - before) / began.elapsed().as_secs_f64();
+    println!("{count} connections, {:.0} % of a processor", share * 100.0);
+    assert!(share < 0.4, "{share}");
+    answers(&place);
+}
+
+/// One has thousands of threads, all of which are to be moved.
+#[test]
+fn root_what_takes_long_is_dear() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    if !several() {
+        return;
+    }
+    let server = place.server();
+    let script = "import threading, time\nfor _ in range(2000): threading.Thread(target=time.sleep, args=(1000,), \
+                  daemon=True).start()\nprint('ready', flush=True)\ntime.sleep(1000)";
+    let mut program = Told::start(Command::new("python3").args(["-c", script]).uid(NOBODY).gid(NOBODY));
+    let mut ready = [0; 6];
+    program.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let id = program.id();
+    let (began, before) = (Instant::now(), usage(server.id()).0);
+    let mut count = 0;
+    as_nobody(|| {
+        while began.elapsed() < Duration::from_secs(3) {
+            for request in [join(id, 1), Message { process: id, ..Message::new(Kind::Leave) }] {
+                count += u32::from(ask(&place, request).is_ok());
+            }
+        }
+    });
+    let share = (usage(server.id()).0 - before) / began.elapsed().as_secs_f64();
+    println!("{count} messages, {:.0} % of a processor", share * 100.0);
+    assert!(count > 0 && share < 0.4, "{share}");
+}
+
+#[test]
+fn root_users_see_their_own() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    if !several() {
+        return;
+    }
+    let _server = place.server();
+    let idle = Process::idle();
+    ask(&place, join(idle.id(), 1)).unwrap();
+    let (seen, summary) = as_nobody(|| status(&mut place.connect().unwrap()));
+    assert_eq!((seen.len(), summary.count), (0, 1), "{seen:?}");
+    assert_eq!(status(&mut place.connect().unwrap()).0.len(), 1);
+}
+
+/// A thread that is this user's.
+fn as_user<T>(user: u32, body: impl FnOnce() -> T) -> T {
+    // SAFETY: plain numbers; the call is about this thread alone.
+    unsafe {
+        libc::syscall(libc::SYS_setresgid, user, user, user);
+        libc::syscall(libc::SYS_setresuid, user, user, user);
+    }
+    body()
+}
+
+/// All of them at once, each a user of its own, beside three programs that ask for nothing but what they may.
+#[test]
+fn root_honest_programs_are_served_beside_all_of_them() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    if !several() {
+        return;
+    }
+    let mut server = place.server();
+    let path = place.path("run/wakefuld");
+    let open = || Connection::open_at(path.to_str().unwrap());
+    let sleep = place.path("sleep");
+    fs::copy("/bin/sleep", &sleep).unwrap();
+    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
+    let end = Instant::now() + Duration::from_secs(if long() { 150 } else { 5 });
+    let goes_on = || Instant::now() < end;
+    let malformed = || {
+        let mut random = random_from(7);
+        while goes_on() {
+            let Ok(connection) = open() else { continue };
+            let kind = random() % 32;
+            let mut message = Message { kind, least: random(), wanted: random(), most: random(), ..join(random(), 1) };
+            message.version += u32::from(random().is_multiple_of(8));
+            while connection.send(&message).is_ok() && !random().is_multiple_of(16) {}
+        }
+    };
+    let slow = || {
+        let mut deaf = Vec::new();
+        while goes_on() {
+            let Ok(connection) = open() else { continue };
+            (0..64).for_each(|_| drop(connection.send(&Message::new(Kind::Status))));
+            deaf.push(connection);
+            if deaf.len() > 40 {
+                deaf.clear();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let flood = || while goes_on() && (open().is_ok() || goes_on()) {};
+    let descriptors = || {
+        let mut others = Vec::new();
+        while goes_on() {
+            let (socket, other) = lingering();
+            let Ok(connection) = open() else { continue };
+            let barred = send_with(&connection, Message::new(Kind::WantBack).bytes(), &[socket.as_fd()]).is_err();
+            linger_for(&socket, if barred { 0 } else { 3600 });
+            others.push(other);
+            others.drain(..others.len().saturating_sub(16));
+        }
+    };
+    // In turn: it forks and ends, has a name that is none, is killed, or gets other rights.
+    let scripts = [
+        "(while :; do (exec sleep 0.01) & wait; done) & wait".to_string(),
+        r"printf '\377\303) R 1 ' >/proc/$$/comm; while read more; do :; done".to_string(),
+        "exec sleep 1000".to_string(),
+        format!("exec {} 1000", sleep.display()),
+        "exit".to_string(),
+    ];
+    let programs = |user: u32| {
+        for script in scripts.iter().cycle() {
+            if !goes_on() {
+                return;
+            }
+            let program = Told::shell(user, script);
+            let request = |request: Message| open().and_then(|mut connection| connection.ask(request));
+            let _ = request(join(program.id(), 1));
+            let _ = request(Message { process: program.id(), count: 1, ..Message::new(Kind::Spare) });
+            std::thread::sleep(Duration::from_millis(3));
+            let _ = request(Message { process: program.id(), ..Message::new(Kind::WantBack) });
+        }
+    };
+    let (some, others) = (|| programs(70_004), || programs(70_005));
+    let honest = |program: u32| {
+        // Its own time to get a processor is not the server's.
+        // SAFETY: plain numbers; of this thread.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+        let mut connection = open().unwrap();
+        let mut times = Vec::new();
+        while goes_on() {
+            let began = Instant::now();
+            let answer = connection.ask(Message { process: program, ..Message::new(Kind::WantBack) });
+            times.push(began.elapsed());
+            answer.expect("an honest request");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        times
+    };
+    let idle = [(); 3].map(|()| Process::idle());
+    for program in &idle {
+        ask(&place, join(program.id(), 1)).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let before = usage(server.id());
+    let (mut times, began) = (Vec::new(), Instant::now());
+    std::thread::scope(|scope| {
+        let hostile: [&(dyn Fn() + Sync); 6] = [&malformed, &slow, &flood, &descriptors, &some, &others];
+        for (user, body) in (70_000..).zip(hostile) {
+            scope.spawn(move || as_user(user, body));
+        }
+        let honest: Vec<_> = idle.iter().map(|program| scope.spawn(|| honest(program.id()))).collect();
+        times.extend(honest.into_iter().flat_map(|thread| thread.join().unwrap()));
+    });
+    assert_eq!(server.0.try_wait().unwrap(), None, "the server lives");
+    let share = (usage(server.id()).0 - before.0) / began.elapsed().as_secs_f64();
+    times.sort_unstable();
+    let at = |part: usize| times[times.len() * part / 1000];
+    println!(
+        "{} honest requests: median {:?}, 99 % {:?}, greatest {:?}; {:.0} % of a processor; memory {} KiB and {} KiB",
+        times.len(),
+        at(500),
+        at(990),
+        times[times.len() - 1],
+        share * 100.0,
+        before.1 / 1024,
+        usage(server.id()).1 / 1024
+    );
+    eventually("all connections are closed", || usage(server.id()).2 <= before.2);
+    assert!(usage(server.id()).1 < before.1 + (2 << 20), "it has leaked memory");
+    for program in &idle {
+        ask(&place, Message { process: program.id(), ..Message::new(Kind::Leave) }).unwrap();
+    }
+    let (connection, all) = (&mut place.connect().unwrap(), idle[0].allowed());
+    eventually("nobody's processor is lost", || {
+        status(connection).0.is_empty() && idle.iter().all(|program| program.allowed() == all)
+    });
+    assert_eq!(status(connection).1.holds as usize, std::thread::available_parallelism().unwrap().get());
+    // A machine that is shared says little about so short a time.
+    assert!(!long() || at(990) < Duration::from_millis(5), "{:?}", at(990));
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+}
