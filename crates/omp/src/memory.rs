@@ -448,12 +448,28 @@ impl<T> Default for Deque<T> {
 }
 
 impl<T> Deque<T> {
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        self.0.len() < self.0.capacity() || self.0.try_reserve(1).is_ok()
+    }
+
     /// False if there is no memory.
     #[must_use]
     pub fn insert(&mut self, place: usize, value: T) -> bool {
-        let fits = self.0.len() < self.0.capacity() || self.0.try_reserve(1).is_ok();
+        let fits = self.has_room();
         if fits {
             self.0.insert(place, value);
+        }
+        fits
+    }
+
+    /// At the end; false if there is no memory.
+    #[must_use]
+    #[inline]
+    pub fn push(&mut self, value: T) -> bool {
+        let fits = self.has_room();
+        if fits {
+            self.0.push_back(value);
         }
         fits
     }

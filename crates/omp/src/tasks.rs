@@ -171,8 +171,20 @@ impl Default for Ready {
 impl Ready {
     fn insert(&mut self, place: usize, task: &Task) {
         if !self.queue.insert(place, task) {
-            task.next.set(mem::replace(&mut self.beyond, task));
+            self.put_beyond(task);
         }
+    }
+
+    #[inline]
+    fn push(&mut self, task: &Task) {
+        if !self.queue.push(task) {
+            self.put_beyond(task);
+        }
+    }
+
+    #[cold]
+    fn put_beyond(&mut self, task: &Task) {
+        task.next.set(mem::replace(&mut self.beyond, task));
     }
 
     /// The task at the place that `look` finds, or one of those beyond that may be taken; none if `stop` says so.
@@ -849,7 +861,7 @@ impl Tasks {
         } else {
             // Whoever fulfils an event may be in no team, or another.
             let number = if ptr::eq(thread.context().team, team) { thread.number() } else { 0 };
-            team.member(number as usize).queue.0.0.with(|ready| ready.insert(ready.queue.len(), task));
+            team.member(number as usize).queue.0.0.with(|ready| ready.push(task));
         }
         // ORDER: SeqCst, see `run_all`; as a Release it pairs with `are_there`.
         let others = self.queued.0.fetch_add(1, SeqCst);
