@@ -82,6 +82,11 @@ type OurHeader = elf::FileHeader32<Endianness>;
 type Symbol = <OurHeader as FileHeader>::Sym;
 type Entry = <OurHeader as FileHeader>::Dyn;
 
+/// A word of either size.
+fn wide(word: impl Into<u64>) -> u64 {
+    word.into()
+}
+
 /// A part of a file, and where the program sees it.
 struct Segment {
     kind: elf::ProgramType,
@@ -192,7 +197,7 @@ impl Elf {
         let bytes = read(&self.file, segment.offset, segment.size.min(1 << 16) as usize).ok()?;
         let count = bytes.len() / size_of::<Entry>();
         let (entries, _) = pod::slice_from_bytes::<Entry>(&bytes, count).ok()?;
-        let entries = entries.iter().map(|it| (it.d_tag(self.endian), it.d_val(self.endian).into()));
+        let entries = entries.iter().map(|it| (it.d_tag(self.endian), wide(it.d_val(self.endian))));
         Some(Dynamic { elf: self, entries: entries.take_while(|&(tag, _)| tag != elf::DT_NULL).collect() })
     }
 }
@@ -347,7 +352,7 @@ impl Symbols {
     /// The bytes of a variable, of the file `elf` whose symbols these are.
     pub fn variable(&self, elf: &Elf, name: &[u8]) -> Option<&[u8]> {
         let it = self.find(name)?;
-        let at = usize::try_from(elf.offset(it.st_value(self.endian).into())?).ok()?;
-        self.data.get(at..at.checked_add(usize::try_from(it.st_size(self.endian)).ok()?)?)
+        let at = usize::try_from(elf.offset(wide(it.st_value(self.endian)))?).ok()?;
+        self.data.get(at..at.checked_add(usize::try_from(wide(it.st_size(self.endian))).ok()?)?)
     }
 }
