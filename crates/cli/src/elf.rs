@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An ELF file, as the dynamic linker reads it: by its program headers and its dynamic section.
 //!
-//! **Why.** `wakeful run` looks at each library of a program. Sections are described at a file's end; to map a
-//! large file for some bytes at both ends takes page faults, which take longer than three small reads.
+//! **Why.** `wakeful run` looks at each library of a program. Sections are described at a file's end.
+//! To map a large file for some bytes at both ends takes page faults, which take longer than three small reads.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, FileKind, elf, pod};
 
-/// Bytes of a file, mapped as long as this lives. If somebody shortens the file meanwhile, SIGBUS ends us, as any
-/// program that runs from it.
+/// Bytes of a file, mapped as long as this lives. If somebody shortens the file meanwhile, SIGBUS ends us,
+/// as any program that runs from it.
 pub struct Mapped {
     at: *const u8,
     size: usize,
@@ -54,7 +54,7 @@ impl Drop for Mapped {
     }
 }
 
-/// COST: bytes, read at once. The headers and the dynamic linker's name are in the first of nearly every file,
+/// COST: bytes, read at once. In nearly every file the first hold the headers and the dynamic linker's name,
 /// and the names that a library asks for are side by side.
 const PIECE: usize = 2048;
 
