@@ -29,7 +29,8 @@ pub struct Object {
 /// How far to follow what objects ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Not beyond a library in the system's folders. A program has few near objects, and may have hundreds behind.
+    /// Not beyond a library in the system's folders, but where it needs an OpenMP runtime. A program has few
+    /// near objects, and may have hundreds behind.
     Near,
     /// To the end.
     All,

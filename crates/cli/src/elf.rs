@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An ELF file, as the dynamic linker reads it: by its program headers and its dynamic section.
 //!
-//! **Why.** `wakeful run` looks at each library of a program. Sections are described at a file's end; to map a
-//! large file for some bytes at both ends takes page faults, which take longer than three small reads.
+//! **Why.** `wakeful run` looks at each library of a program. Sections are described at a file's end.
+//! To map a large file for some bytes at both ends takes page faults, which take longer than three small reads.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, FileKind, elf, pod};
 
-/// Bytes of a file, mapped as long as this lives. If somebody shortens the file meanwhile, SIGBUS ends us, as any
-/// program that runs from it.
+/// Bytes of a file, mapped as long as this lives. If somebody shortens the file meanwhile, SIGBUS ends us,
+/// as any program that runs from it.
 pub struct Mapped {
     at: *const u8,
     size: usize,
@@ -54,7 +54,7 @@ impl Drop for Mapped {
     }
 }
 
-/// COST: bytes, read at once. The headers and the dynamic linker's name are in the first of nearly every file,
+/// COST: bytes, read at once. In nearly every file the first hold the headers and the dynamic linker's name,
 /// and the names that a library asks for are side by side.
 const PIECE: usize = 2048;
 
@@ -81,6 +81,11 @@ type OurHeader = elf::FileHeader64<Endianness>;
 type OurHeader = elf::FileHeader32<Endianness>;
 type Symbol = <OurHeader as FileHeader>::Sym;
 type Entry = <OurHeader as FileHeader>::Dyn;
+
+/// A word of either size.
+fn wide(word: impl Into<u64>) -> u64 {
+    word.into()
+}
 
 /// A part of a file, and where the program sees it.
 struct Segment {
@@ -192,7 +197,7 @@ impl Elf {
         let bytes = read(&self.file, segment.offset, segment.size.min(1 << 16) as usize).ok()?;
         let count = bytes.len() / size_of::<Entry>();
         let (entries, _) = pod::slice_from_bytes::<Entry>(&bytes, count).ok()?;
-        let entries = entries.iter().map(|it| (it.d_tag(self.endian), it.d_val(self.endian).into()));
+        let entries = entries.iter().map(|it| (it.d_tag(self.endian), wide(it.d_val(self.endian))));
         Some(Dynamic { elf: self, entries: entries.take_while(|&(tag, _)| tag != elf::DT_NULL).collect() })
     }
 }
@@ -347,7 +352,7 @@ impl Symbols {
     /// The bytes of a variable, of the file `elf` whose symbols these are.
     pub fn variable(&self, elf: &Elf, name: &[u8]) -> Option<&[u8]> {
         let it = self.find(name)?;
-        let at = usize::try_from(elf.offset(it.st_value(self.endian).into())?).ok()?;
-        self.data.get(at..at.checked_add(usize::try_from(it.st_size(self.endian)).ok()?)?)
+        let at = usize::try_from(elf.offset(wide(it.st_value(self.endian)))?).ok()?;
+        self.data.get(at..at.checked_add(usize::try_from(wide(it.st_size(self.endian))).ok()?)?)
     }
 }

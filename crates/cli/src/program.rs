@@ -175,10 +175,13 @@ pub fn lacks(askers: &[&Path], natives: &[&Path], instead: &Library) -> Option<S
     let symbols = |path: &Path| Elf::open(path).ok()??.dynamic()?.symbols();
     let natives: Vec<Symbols> = natives.iter().filter_map(|path| symbols(path)).collect();
     let absent: HashSet<&[u8]> = instead.absent().collect();
-    let lacking =
-        |name: &&[u8]| absent.contains(name) || natives.iter().any(|native| native.has(name)) && !instead.has(name);
+    let lacking = |name: &&[u8]| match instead.has(name) {
+        true => absent.contains(name),
+        false => natives.iter().any(|native| native.has(name)),
+    };
     askers.iter().filter_map(|path| Some((path, symbols(path)?))).find_map(|(path, found)| {
-        let name = found.wanted().find(lacking)?;
+        // No runtime has names of C++, of which a program asks for a thousand.
+        let name = found.wanted().filter(|name| !name.starts_with(b"_Z")).find(lacking)?;
         Some(format!("{}: {}", path.display(), String::from_utf8_lossy(name)))
     })
 }
