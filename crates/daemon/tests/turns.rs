@@ -390,7 +390,7 @@ impl Drop for Processes {
 
 fn config(by: By) -> Config {
     let mut config = Config::default();
-    (config.access.processors, config.access.all_processors) = (0.5, 0.75);
+    (config.access.processors, config.access.all_processors) = (0.5, 0.5);
     config.enforcement.by = by;
     config.observer.enabled = daemon::config::Enabled::Always(true);
     config.enforcement.v1 = V1.into();
@@ -418,7 +418,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let numbers = || [number(), number(), number(), number(), number()];
     let step = prop_oneof![
         4 => (0usize..6).prop_map(Step::Connect),
-        12 => (any::<usize>(), 0u32..14, 0usize..9, numbers()).prop_map(|(by, kind, of, n)| Step::Say(by, kind, of, n)),
+        12 => (any::<usize>(), prop_oneof![Just(Kind::Join as u32), 0u32..14], 0usize..9, numbers()).prop_map(|(by, kind, of, n)| Step::Say(by, kind, of, n)),
         1 => (any::<usize>(), prop::collection::vec(any::<u8>(), 1..400)).prop_map(|(by, bytes)| Step::Garbage(by, bytes)),
         1 => any::<usize>().prop_map(Step::Close),
         1 => (0usize..6).prop_map(Step::Die),
