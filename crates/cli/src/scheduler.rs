@@ -215,9 +215,9 @@ const OF_USERS: usize = 48;
 
 /// Is there room for another program of this user, beside those of these?
 fn has_room(others: impl Iterator<Item = u32>, user: u32) -> bool {
-    let (theirs, all) = others.filter(|&other| other != 0).fold((0, 0), |(theirs, all), other| {
-        (theirs + usize::from(other == user), all + 1)
-    });
+    let (theirs, all) = others
+        .filter(|&other| other != 0)
+        .fold((0, 0), |(theirs, all), other| (theirs + usize::from(other == user), all + 1));
     user == 0 || theirs < OF_USER && all < OF_USERS
 }
 

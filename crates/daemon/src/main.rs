@@ -12,8 +12,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use clap::Parser;
 use daemon::args::{Args, CONFIG};
-use daemon::loader::{self, Loader};
 use daemon::config::By;
+use daemon::loader::{self, Loader};
 use daemon::{Config, Server, kernel};
 
 fn main() {
@@ -170,7 +170,8 @@ fn lock_group(config: &Config) -> anyhow::Result<Option<File>> {
     let name: String = group.bytes().rev().take(120).map(|byte| format!("{byte:02x}")).collect();
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(folder.join(format!("of-{name}"))).context("cannot make the lock file of the base group")?;
+    let file =
+        options.open(folder.join(format!("of-{name}"))).context("cannot make the lock file of the base group")?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => bail!(

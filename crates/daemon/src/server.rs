@@ -334,6 +334,26 @@ impl<K: Kernel> Server<K> {
         self.next_token
     }
 
+    /// Who holds what, by process and user. For tests, as the next two.
+    #[doc(hidden)]
+    pub fn holders(&self) -> impl Iterator<Item = (u32, u32, &Set)> {
+        self.members
+            .iter()
+            .filter_map(|(&id, member)| Some((member.process, member.user, &self.system.application(id)?.held)))
+    }
+
+    /// The default partition, what it keeps at least, and how many processors there are.
+    #[doc(hidden)]
+    pub fn kept(&self) -> (&Set, u32, usize) {
+        (self.system.default_partition(), self.system.floor(), self.system.machine().online().count())
+    }
+
+    /// What one user may have, and all but root together.
+    #[doc(hidden)]
+    pub fn shares(&self) -> (u32, u32) {
+        (self.share(), self.all_users_share())
+    }
+
     // --- connections ---------------------------------------------------------
 
     /// One, as [`Self::hear`] hears one message: who has more to say is in the next turn again, without a call that finds nothing.

@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Server::turn`] over a kernel without a clock or sockets, of which each call may fail, and each text be nonsense: whatever clients and kernel do, the
+//! server goes on, no processor is given twice, and the floor and the limits are kept.
+
+#[allow(dead_code, reason = "tests/server.rs has this file too")]
+mod simulated;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abi::server::{Kind, Message};
+use daemon::config::By;
+use daemon::kernel::{Kernel, Life, Mapped, Peer, Prepared, Set};
+use daemon::{Config, Server};
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+use simulated::{Simulated, V1, V2};
+
+/// What a connection's other end has said.
+#[derive(Default)]
+struct Client {
+    process: u32,
+    user: u32,
+    inbox: VecDeque<Vec<u8>>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct World {
+    seed: u64,
+    /// Of 256 calls, so many go wrong.
+    rate: u64,
+    now: Duration,
+    coming: VecDeque<(u32, u32)>,
+    /// By descriptor.
+    clients: BTreeMap<i32, Client>,
+    tokens: HashMap<i32, u64>,
+    pidfds: HashMap<i32, u32>,
+    listener: i32,
+    users: HashMap<u32, u32>,
+    dead: BTreeSet<u32>,
+    /// Kinds of the messages that the server has sent.
+    sent: Vec<u32>,
+    /// Processes whose numbers were written into groups of partitions.
+    moved: Vec<u32>,
+    /// Files that cannot be written to, by the end of their names; and how often that was tried.
+    stuck: Option<(&'static str, u32)>,
+}
+
+#[derive(Clone)]
+struct Nonsense {
+    inner: Simulated,
+    world: Arc<Mutex<World>>,
+}
+
+const ERRORS: [i32; 9] = [
+    libc::EIO,
+    libc::ENOENT,
+    libc::ESRCH,
+    libc::EINVAL,
+    libc::EBUSY,
+    libc::EMFILE,
+    libc::EPERM,
+    libc::EINTR,
+    libc::EAGAIN,
+];
+
+const TEXTS: [&str; 10] = [
+    "",
+    "\n",
+    "0-99999999999",
+    "-1",
+    "3-1,,",
+    "\u{fffd}\0) R 1 1",
+    "0::/../..\n1:cpuset:/wakeful-\n",
+    "18446744073709551616 ",
+    "0-1023\n",
+    "1:cpuset:/wakeful-default/x\n0::/wakeful-4294967296\n",
+];
+
+impl Nonsense {
+    fn next(&self) -> u64 {
+        let mut world = self.world.lock().unwrap();
+        world.seed = world.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        world.seed >> 33
+    }
+
+    fn wrong(&self) -> bool {
+        let rate = self.world.lock().unwrap().rate;
+        rate > 0 && self.next() % 256 < rate
+    }
+
+    fn call(&self) -> io::Result<()> {
+        if self.wrong() {
+            return Err(io::Error::from_raw_os_error(ERRORS[self.next() as usize % ERRORS.len()]));
+        }
+        Ok(())
+    }
+
+    fn null() -> OwnedFd {
+        File::open("/dev/null").unwrap().into()
+    }
+
+    fn pidfd_of(&self, process: u32) -> OwnedFd {
+        let fd = Self::null();
+        self.world.lock().unwrap().pidfds.insert(fd.as_raw_fd(), process);
+        fd
+    }
+
+    fn world<T>(&self, body: impl FnOnce(&mut World) -> T) -> T {
+        body(&mut self.world.lock().unwrap())
+    }
+}
+
+impl Kernel for Nonsense {
+    fn accept(&self, _: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        self.call()?;
+        let (process, user) = self.world(|world| world.coming.pop_front()).ok_or(io::ErrorKind::WouldBlock)?;
+        let fd = Self::null();
+        self.world(|world| world.clients.insert(fd.as_raw_fd(), Client { process, user, ..Client::default() }));
+        Ok(fd)
+    }
+
+    fn peer(&self, connection: BorrowedFd<'_>) -> io::Result<Peer> {
+        self.call()?;
+        self.world(|world| {
+            let client = &world.clients[&connection.as_raw_fd()];
+            Ok(Peer { process: client.process, user: client.user })
+        })
+    }
+
+    fn peer_pidfd(&self, _: BorrowedFd<'_>, process: u32) -> io::Result<OwnedFd> {
+        self.pidfd(process)
+    }
+
+    fn at_home(&self, _: u32) -> io::Result<bool> {
+        self.call().map(|()| true)
+    }
+
+    fn image(&self, _: u32) -> io::Result<u64> {
+        self.call().map(|()| self.next() % 2)
+    }
+
+    fn bar_descriptors(&self, _: BorrowedFd<'_>) -> io::Result<()> {
+        self.call()
+    }
+
+    fn carries_descriptors(&self, _: BorrowedFd<'_>) -> bool {
+        false
+    }
+
+    fn is_laden(&self, _: BorrowedFd<'_>) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn receive(&self, connection: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+        self.call()?;
+        let packet = self.world(|world| {
+            let client = world.clients.get_mut(&connection.as_raw_fd())?;
+            client.inbox.pop_front().or_else(|| client.closed.then(Vec::new))
+        });
+        let packet = packet.ok_or(io::ErrorKind::WouldBlock)?;
+        let length = packet.len().min(into.len());
+        into[..length].copy_from_slice(&packet[..length]);
+        Ok(packet.len())
+    }
+
+    fn send(&self, _: BorrowedFd<'_>, packet: &[u8], _: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.call()?;
+        let (_, kind) = Message::from_bytes(packet).expect("the server sends messages");
+        self.world(|world| world.sent.push(kind as u32));
+        Ok(())
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.call()?;
+        self.world(|world| {
+            if token == 0 {
+                world.listener = fd.as_raw_fd();
+            }
+            world.tokens.insert(fd.as_raw_fd(), token);
+        });
+        Ok(())
+    }
+
+    fn unwatch(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.call()?;
+        self.world(|world| world.tokens.remove(&fd.as_raw_fd()));
+        Ok(())
+    }
+
+    /// Time passes only here.
+    fn wait(&self, tokens: &mut Vec<u64>, limit: Duration) -> io::Result<()> {
+        self.call()?;
+        if self.wrong() {
+            tokens.push(self.next());
+        }
+        self.world(|world| {
+            let speaks = world.clients.iter().filter(|(_, client)| client.closed || !client.inbox.is_empty());
+            let ended = world.pidfds.iter().filter(|(_, process)| world.dead.contains(process)).map(|(fd, _)| fd);
+            let mut ready: Vec<i32> = speaks.map(|(&fd, _)| fd).chain(ended.copied()).collect();
+            ready.extend((!world.coming.is_empty()).then_some(world.listener));
+            tokens.extend(ready.iter().filter_map(|fd| world.tokens.get(fd)));
+            if tokens.is_empty() {
+                world.now += limit;
+            }
+        });
+        Ok(())
+    }
+
+    fn pidfd(&self, process: u32) -> io::Result<OwnedFd> {
+        self.call()?;
+        if self.world(|world| world.dead.contains(&process) || !world.users.contains_key(&process)) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(self.pidfd_of(process))
+    }
+
+    fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool> {
+        self.call()?;
+        // A clone of one has another number.
+        self.world(|world| {
+            let process = world.pidfds.get(&pidfd.as_raw_fd());
+            Ok(process.is_some_and(|process| world.dead.contains(process)))
+        })
+    }
+
+    fn read(&self, file: &Path) -> io::Result<String> {
+        self.call()?;
+        if self.wrong() {
+            return Ok(TEXTS[self.next() as usize % TEXTS.len()].into());
+        }
+        let parts: Vec<&str> = file.to_str().unwrap().split('/').collect();
+        if let ["", "proc", number, name] = parts[..]
+            && let Ok(process) = number.parse::<u32>()
+        {
+            let user =
+                self.world(|world| world.users.get(&process).copied().filter(|_| !world.dead.contains(&process)));
+            let user = user.ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+            if name == "status" {
+                return Ok(format!("Name:\tx\nUid:\t{user}\t{user}\t{user}\t{user}\nNSpid:\t{process}\n"));
+            }
+        }
+        self.inner.read(file)
+    }
+
+    fn write(&self, file: &Path, text: &str) -> io::Result<()> {
+        self.call()?;
+        if file.ends_with("cgroup.procs")
+            && file.to_str().unwrap().contains("/wakeful-")
+            && let Ok(process) = text.parse()
+        {
+            self.world(|world| world.moved.push(process));
+        }
+        if let Some((name, tried)) = &mut self.world.lock().unwrap().stuck
+            && file.to_str().unwrap().ends_with(*name)
+        {
+            *tried += 1;
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        self.inner.write(file, text)
+    }
+
+    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        self.call()?;
+        self.inner.make_folder(folder)
+    }
+
+    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        self.call()?;
+        self.inner.remove_folder(folder)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.call()?;
+        let mut names = self.inner.list(folder)?;
+        // Which processors there are, it says truly; what else is there is anybody's.
+        if self.wrong() && !folder.starts_with("/sys") {
+            names.extend(["-1", "99999999999", "wakeful-", "wakeful-0", "wakeful-x", "lock", "7"].map(Into::into));
+        }
+        Ok(names)
+    }
+
+    fn make_block(&self, file: &Path) -> io::Result<Mapped> {
+        self.call()?;
+        self.inner.make_block(file)
+    }
+
+    fn open_block(&self, file: &Path) -> io::Result<Mapped> {
+        self.call()?;
+        self.inner.open_block(file)
+    }
+
+    fn remove_file(&self, file: &Path) -> io::Result<()> {
+        self.call()?;
+        self.inner.remove_file(file)
+    }
+
+    fn set_affinity(&self, thread: u32, processors: &Set) -> io::Result<()> {
+        self.call()?;
+        self.inner.set_affinity(thread, processors)
+    }
+
+    fn affinity(&self, thread: u32) -> io::Result<Set> {
+        self.call()?;
+        if self.wrong() {
+            return Ok((0..self.next() % 9).map(|_| self.next() as u32 % 2000).collect());
+        }
+        self.inner.affinity(thread)
+    }
+
+    fn load_observer(&self) -> io::Result<()> {
+        self.call()?;
+        self.inner.load_observer()
+    }
+
+    fn prepare(&self, slot: u32) -> io::Result<()> {
+        self.call()?;
+        self.inner.prepare(slot)
+    }
+
+    fn prepared(&self) -> io::Result<Option<Prepared>> {
+        self.call()?;
+        let prepared = self.inner.prepared()?;
+        if self.wrong() {
+            return Ok(prepared.map(|Prepared { arena, .. }| Prepared { slot: self.next() as u32 % 20, arena }));
+        }
+        Ok(prepared)
+    }
+
+    fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
+        self.call()?;
+        self.inner.admit(process, slot)
+    }
+
+    fn release(&self, slot: u32) -> io::Result<()> {
+        self.call()?;
+        self.inner.release(slot)
+    }
+
+    fn exists(&self, arena: u32) -> io::Result<bool> {
+        self.call()?;
+        self.inner.exists(arena)
+    }
+
+    fn live(&self, file: &Path) -> io::Result<Life> {
+        self.call()?;
+        self.inner.live(file)
+    }
+
+    fn now(&self) -> Duration {
+        self.world(|world| world.now)
+    }
+}
+
+/// Processes that live as long as the test; what becomes of them is the world's affair.
+struct Processes(Vec<Child>);
+
+impl Processes {
+    fn new() -> Self {
+        let sleep = || Command::new("sleep").arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        Self((0..6).map(|_| sleep()).collect())
+    }
+
+    /// The first is root's, of the others each third is the same user's.
+    fn users(&self) -> HashMap<u32, u32> {
+        let user = |(index, child): (u32, &Child)| (child.id(), if index == 0 { 0 } else { 1000 + index % 3 });
+        (0..).zip(&self.0).map(user).collect()
+    }
+
+    fn id(&self, index: usize) -> u32 {
+        self.0[index % self.0.len()].id()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn config(by: By) -> Config {
+    let mut config = Config::default();
+    (config.access.processors, config.access.all_processors) = (0.5, 0.5);
+    config.enforcement.by = by;
+    config.observer.enabled = daemon::config::Enabled::Always(true);
+    config.enforcement.v1 = V1.into();
+    config.enforcement.v2 = V2.into();
+    config
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Connect(usize),
+    /// By which connection what is said, about which process, with which numbers.
+    Say(usize, u32, usize, [u32; 5]),
+    Garbage(usize, Vec<u8>),
+    Close(usize),
+    Die(usize),
+    Live(usize),
+    Pass(u64),
+    Online(u8),
+    Wrong(u64),
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let number = || prop_oneof![8 => 0u32..5, 1 => Just(u32::MAX), 1 => any::<u32>()];
+    let numbers = || [number(), number(), number(), number(), number()];
+    let step = prop_oneof![
+        4 => (0usize..6).prop_map(Step::Connect),
+        12 => (any::<usize>(), prop_oneof![Just(Kind::Join as u32), 0u32..14], 0usize..9, numbers()).prop_map(|(by, kind, of, n)| Step::Say(by, kind, of, n)),
+        1 => (any::<usize>(), prop::collection::vec(any::<u8>(), 1..400)).prop_map(|(by, bytes)| Step::Garbage(by, bytes)),
+        1 => any::<usize>().prop_map(Step::Close),
+        1 => (0usize..6).prop_map(Step::Die),
+        1 => (0usize..6).prop_map(Step::Live),
+        2 => (0u64..3000).prop_map(Step::Pass),
+        1 => (1u8..16).prop_map(Step::Online),
+        1 => prop_oneof![Just(0u64), 1u64..80].prop_map(Step::Wrong),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// What holds after each turn.
+fn check(server: &Server<Nonsense>, root: u32) -> Result<(), TestCaseError> {
+    let (default, floor, online) = server.kept();
+    prop_assert!(default.len() >= online.min(floor as usize), "the floor: {default:?} of {online}");
+    let mut given = default.clone();
+    let mut users = BTreeMap::<u32, u32>::new();
+    for (process, user, held) in server.holders() {
+        for &processor in held {
+            prop_assert!(given.insert(processor), "{processor} is given twice");
+        }
+        if process != root {
+            *users.entry(user).or_default() += held.len() as u32;
+        }
+    }
+    let (of_user, of_all) = server.shares();
+    prop_assert!(users.values().all(|&count| count <= of_user), "of a user: {users:?}");
+    prop_assert!(users.values().sum::<u32>() <= of_all, "of all users: {users:?}");
+    Ok(())
+}
+
+fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World { seed, users: processes.users(), ..World::default() };
+    let kernel = Nonsense { inner: Simulated::new(), world: Arc::new(Mutex::new(world)) };
+    let config = config(by);
+    let start = || Server::start(kernel.clone(), config.clone(), Nonsense::null(), folder.path());
+    let mut server = start().unwrap();
+    let client = |by: usize| kernel.world(|world| world.clients.keys().nth(by % world.clients.len().max(1)).copied());
+    let root = processes.id(0);
+    for step in steps {
+        match step {
+            &Step::Connect(who) => kernel.world(|world| {
+                let process = processes.id(who);
+                let user = world.users[&process];
+                world.coming.push_back((process, user));
+            }),
+            &Step::Say(by, kind, of, [priority, least, wanted, most, count]) => {
+                let Some(fd) = client(by) else { continue };
+                kernel.world(|world| {
+                    let client = world.clients.get_mut(&fd).unwrap();
+                    // Whom root asks for has no limits; so it asks for its own.
+                    let others = [0, client.process, processes.id(of), of as u32 * 1_000_003][of % 4];
+                    let process = if client.user == 0 { 0 } else { others };
+                    let order = [least.min(wanted), least.max(wanted)];
+                    let most = most.max(order[1]);
+                    let message = Message { kind, process, priority, count, most, ..Message::new(Kind::Join) };
+                    let message = Message { kind, least: order[0], wanted: order[1], ..message };
+                    client.inbox.push_back(message.bytes().to_vec());
+                });
+            }
+            Step::Garbage(by, bytes) => {
+                let Some(fd) = client(*by) else { continue };
+                kernel.world(|world| world.clients.get_mut(&fd).unwrap().inbox.push_back(bytes.clone()));
+            }
+            &Step::Close(by) => {
+                let Some(fd) = client(by) else { continue };
+                kernel.world(|world| world.clients.get_mut(&fd).unwrap().closed = true);
+            }
+            &Step::Die(who) => {
+                kernel.world(|world| world.dead.insert(processes.id(who)));
+            }
+            &Step::Live(who) => {
+                kernel.world(|world| world.dead.remove(&processes.id(who)));
+            }
+            &Step::Pass(ms) => kernel.world(|world| world.now += Duration::from_millis(ms)),
+            &Step::Online(bits) => {
+                let online = (0..4).filter(|bit| bits >> bit & 1 == 1).collect();
+                kernel.inner.state.lock().unwrap().online = online;
+            }
+            &Step::Wrong(rate) => kernel.world(|world| world.rate = rate),
+            Step::Restart => {
+                drop(server);
+                kernel.world(|world| (world.clients.clear(), world.tokens.clear()));
+                server = match start() {
+                    Ok(server) => server,
+                    // Whoever supervises it starts it again.
+                    Err(_) => {
+                        kernel.world(|world| world.rate = 0);
+                        start().unwrap()
+                    }
+                };
+            }
+        }
+        server.turn();
+        check(&server, root)?;
+    }
+    // All is well again: whoever asks is answered.
+    kernel.world(|world| {
+        world.rate = 0;
+        world.dead.clear();
+    });
+    for _ in 0..20 {
+        server.turn();
+        check(&server, root)?;
+    }
+    kernel.world(|world| {
+        world.clients.clear();
+        world.sent.clear();
+        world.coming.clear();
+        world.coming.push_back((root, 0));
+    });
+    for _ in 0..20 {
+        server.turn();
+        let fd = kernel.world(|world| world.clients.keys().next().copied());
+        if let Some(fd) = fd {
+            kernel.world(|world| {
+                let inbox = &mut world.clients.get_mut(&fd).unwrap().inbox;
+                inbox.push_back(Message::new(Kind::Status).bytes().to_vec());
+            });
+        }
+    }
+    let answered = kernel.world(|world| world.sent.contains(&(Kind::Summary as u32)));
+    prop_assert!(answered, "nobody is answered any more");
+    Ok(())
+}
+
+#[test]
+fn whatever_clients_and_kernel_do() {
+    let processes = Processes::new();
+    let cases = if std::env::var_os("WAKEFUL_LONG").is_some() { 30_000 } else { 300 };
+    let config = Cases { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Cases::default() };
+    let ways = prop_oneof![Just(0usize), Just(1), Just(2)];
+    let outcome = TestRunner::new(config).run(&(ways, any::<u64>(), steps()), |(way, seed, steps)| {
+        run(&processes, [By::CgroupV2, By::CgroupV1, By::Affinity][way], seed, &steps)
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+/// A server that does as it is told, its world, and processes.
+fn quiet(by: By) -> (Processes, Nonsense, Server<Nonsense>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let processes = Processes::new();
+    let world = World { users: processes.users(), ..World::default() };
+    let kernel = Nonsense { inner: Simulated::new(), world: Arc::new(Mutex::new(world)) };
+    let server = Server::start(kernel.clone(), config(by), Nonsense::null(), folder.path()).unwrap();
+    (processes, kernel, server, folder)
+}
+
+/// Root's connection says this for a process.
+fn say(kernel: &Nonsense, server: &mut Server<Nonsense>, root: u32, message: Message) {
+    let known = kernel.world(|world| world.clients.iter().find(|(_, client)| client.user == 0).map(|(&fd, _)| fd));
+    let fd = known.unwrap_or_else(|| {
+        kernel.world(|world| world.coming.push_back((root, 0)));
+        server.turn();
+        kernel.world(|world| *world.clients.keys().next().unwrap())
+    });
+    kernel.world(|world| world.clients.get_mut(&fd).unwrap().inbox.push_back(message.bytes().to_vec()));
+}
+
+fn join(process: u32, count: u32) -> Message {
+    Message { process, least: count, wanted: count, most: count, ..Message::new(Kind::Join) }
+}
+
+/// One group can be changed and another one not: the tries become fewer all the same.
+#[test]
+fn what_fails_is_tried_less_and_less_often() {
+    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV1);
+    let one = processes.id(1);
+    let name: &'static str = format!("wakeful-{one}/cpuset.cpus").leak();
+    kernel.world(|world| world.stuck = Some((name, 0)));
+    say(&kernel, &mut server, processes.id(0), join(one, 1));
+    let begin = kernel.now();
+    while kernel.now() < begin + Duration::from_secs(10) {
+        server.turn();
+    }
+    // 10, 20, 40 ms and so on up to a second: 7 in the first one, and then 9.
+    let tried = kernel.world(|world| world.stuck.unwrap().1);
+    assert!((8..=40).contains(&tried), "{tried} times in 10 seconds");
+}
+
+/// Its number may be another's by the time that it is given what it waited for.
+#[test]
+fn who_has_ended_is_not_moved() {
+    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV2);
+    let (root, holder, waiter) = (processes.id(0), processes.id(1), processes.id(2));
+    // Not below the base group, where it would have a group beforehand.
+    let session = simulated::Group { processes: [waiter].into(), ..Default::default() };
+    kernel.inner.state.lock().unwrap().groups.insert(Path::new(V2).join("user.slice"), session);
+    say(&kernel, &mut server, root, join(holder, 3));
+    server.turn();
+    say(&kernel, &mut server, root, join(waiter, 1));
+    (0..3).for_each(|_| server.turn());
+    say(&kernel, &mut server, root, Message { process: holder, ..Message::new(Kind::Leave) });
+    kernel.world(|world| {
+        world.dead.insert(waiter);
+        world.moved.clear();
+        // Nobody has told the server yet.
+        world.tokens.retain(|fd, _| world.pidfds.get(fd) != Some(&waiter));
+    });
+    server.turn();
+    assert!(!kernel.world(|world| world.moved.contains(&waiter)));
+    assert!(server.holders().all(|(process, ..)| process != waiter));
+}
