@@ -270,6 +270,8 @@ pub fn send_with(connection: &Connection, packet: &[u8], fds: &[BorrowedFd<'_>])
 /// A socket whose last close takes an hour, and the end that nobody reads from.
 pub fn lingering() -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Less than the sender's buffer, or everything may arrive in the end.
+    option(&listener, libc::SO_RCVBUF, 4096 as libc::c_int);
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (other, _) = listener.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
@@ -281,13 +283,14 @@ pub fn lingering() -> (OwnedFd, TcpStream) {
 }
 
 pub fn linger_for(socket: &OwnedFd, seconds: i32) {
-    let linger = libc::linger { l_onoff: 1, l_linger: seconds };
-    let size = size_of_val(&linger) as libc::socklen_t;
+    option(socket, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: seconds });
+}
+
+fn option<T>(socket: &impl AsRawFd, option: libc::c_int, value: T) {
+    let size = size_of::<T>() as libc::socklen_t;
     // SAFETY: it lives and is of this size.
-    let set = unsafe {
-        let option = libc::SO_LINGER;
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const linger).cast(), size)
-    };
+    let set =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const value).cast(), size) };
     assert_eq!(set, 0);
 }
 

@@ -71,8 +71,9 @@
 //!     pauses between attempts; in line it looks at its STATE (AWAKE) LINE_LOOKS times before it sleeps; as the standby it takes what it finds free without W3, unless it has just lost the
 //!     lock to the thread that had it before, and stays awake until it has demanded the lock for TURN_NS, whatever the holder does, unless the lock is hot.
 //! P1. Meanwhile it looks whether the oldest in line, whom it will promote, is preempted: then it takes that one out (PASSED), which goes to Q1 again when it runs, and looks at the next, but not at the last; not after W6, when a relay may look for it.
-//! P2. A standby whose look of W3 finds the lock free throughout takes the oldest out of the line (PASSED), one for each processor, but not the last: the
-//!     line moves by a wake-up a turn, and is not worth that where nobody holds the lock. They come back as arrivals, without W3.
+//! P2. A standby (not of W8) that has not demanded the lock, and whose look of W3 finds it free throughout, takes the oldest out of the line (PASSED), one for each processor, but not the last: the
+//!     line moves by a wake-up a turn, and is not worth that where nobody holds the lock. They come back as arrivals
+//!     do, without W3 until they see it held; those of W8 to Q1.
 //! N1. With `N`: wish before A1 to A3, withdraw when that fails and between R1 and R2, repay after R2, as `tas-b-np` does. In W8 the standby wishes, too, and makes the wish for the one that it will promote; one that is warned gives up (G2),
 //!     repays, and goes to Q1.
 //! Queue. Q1. In one compare-and-swap take the role, if it is free, or push oneself (OLDER = the old NEWEST).
@@ -106,7 +107,8 @@
 //! Sleepers are served oldest first, one a turn. A turn is TURN_NS, or twice that beside a holder that does not run, and what the kernel adds until it runs the
 //! standby, up to a tick if it queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS (but
 //! `try_lock` at any time). So a waiter in line waits for as many turns as threads came before it, as long as the kernel runs each standby within the grace at some time:
-//! starvation-free under that, not FIFO. Who is passed begins anew, in W8 or beside a free lock. Threads without an id have eight places in line together, which they
+//! starvation-free under that, not FIFO. Who is passed begins anew, in W8 or after P2: no bound
+//! is known for one whom P2 passes, who comes when the lock is held, and whom P2 passes again. Threads without an id have eight places in line together, which they
 //! take in turns. Waiters with a deadline have no place in line; after TURN_NS they take a free lock without W3, and leave the
 //! grace of W7 once, at the first demand that they meet. 4 bytes.
 //!
@@ -566,7 +568,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             }
             if locked == 0 && waiter.standby && !waiter.awake {
                 waiter.next = self.thin(waiter.next);
-                // Once: those of W8 come back to the line, and our next attempt fails when they do.
+                // Until it is held again: those of W8 come back to the line, and our next attempt fails when they do.
                 waiter.wary = false;
             }
             waiter.share = locked == 1 && (waiter.awake || try_share::<P>(waiter.me));
@@ -721,6 +723,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 wait::unshield::<N, P>(waiter.me);
                 waiter.wary = waiter.awake;
                 waiter.hot = false;
+                waiter.dark = false;
+                waiter.grace = None;
+                waiter.arrived = P::now_ns();
                 // HINT: that it was preempted (P1); if that is not so and stays so, it would be passed each time.
                 P::register_lazily();
                 return P::word(me, STATE).store(IDLE, Relaxed);
