@@ -16,12 +16,19 @@ extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *buffer, int exe
 
 struct attempt {
 	struct _pthread_cleanup_buffer handler;
+	pthread_once_t *once;
 	int over;
 };
 
-static void undone(void *once)
+// Both the C library and the unwinder may come here, one after the other. Meanwhile another thread may have begun: once only.
+static void undone(void *arg)
 {
-	wakeful_once_end(once, 0);
+	struct attempt *attempt = arg;
+
+	if (!attempt->over) {
+		attempt->over = 1;
+		wakeful_once_end(attempt->once, 0);
+	}
 }
 
 // Whatever unwinds through us comes here, before the C library looks for the handler.
@@ -34,9 +41,9 @@ static void unwound(struct attempt *attempt)
 HIDDEN int wakeful_once(pthread_once_t *once, void (*routine)(void))
 {
 	if (wakeful_once_begin(once)) {
-		struct attempt attempt __attribute__((cleanup(unwound))) = { .over = 0 };
+		struct attempt attempt __attribute__((cleanup(unwound))) = { .once = once };
 
-		_pthread_cleanup_push(&attempt.handler, undone, once);
+		_pthread_cleanup_push(&attempt.handler, undone, &attempt);
 		routine();
 		attempt.over = 1;
 		_pthread_cleanup_pop(&attempt.handler, 0);
