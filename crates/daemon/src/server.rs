@@ -190,7 +190,7 @@ impl<K: Kernel> Server<K> {
         };
         let floor = (f64::from(machine.count()) * config.policy.floor_share).ceil() as u32;
         let floor = floor.max(config.policy.floor);
-        // Who has connected before can still send some, and so can all on older kernels: see `hear`.
+        // Earlier connections can still send some. So can all connections on older kernels: see `hear`.
         if let Err(error) = kernel.bar_descriptors(listener.as_fd()) {
             info!("clients can send descriptors: {error}");
         }
@@ -334,7 +334,7 @@ impl<K: Kernel> Server<K> {
         self.next_token
     }
 
-    /// Who holds what, by process and user. For tests, as the next two.
+    /// The processors that each process holds, with its user. For tests, as the next two.
     #[doc(hidden)]
     pub fn holders(&self) -> impl Iterator<Item = (u32, u32, &Set)> {
         self.members

@@ -434,7 +434,7 @@ impl<P: Policy> System<P> {
         }
     }
 
-    /// Who holds more than the most it asked for gives that back.
+    /// An application gives back what it holds beyond the most that it asked for.
     fn give_back(&mut self, now: u64, moves: &mut Vec<Move>) {
         for id in self.holders.clone() {
             while let application = &self.applications[&id]

@@ -208,7 +208,7 @@ impl Model {
                     holds_if(why == Why::Free || waits, "few moves")?;
                     holds_if(waits || !self.applications.keys().any(|&other| self.waits(other)), "priority")?;
                     if first_gain.insert(id) {
-                        // Who comes before could not have had it.
+                        // The applications before it could not have had it.
                         let able = |other: Id| self.before(other, id) && self.waits(other) && self.could(other, now);
                         holds_if(!self.applications.keys().any(|&other| able(other)), "priority")?;
                     }
