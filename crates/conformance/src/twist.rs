@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 
 use platform::{
-    Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait, Wish,
+    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait,
+    Wish,
 };
 
 use crate::Machine;
@@ -57,6 +58,8 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn knows(_: ThreadId) -> bool {
         true
     }
+    /// Meanwhile, when a thread asks for an id.
+    fn registers(_: ThreadId) {}
 }
 
 /// No thread has an id.
@@ -291,6 +294,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn register() -> ThreadId {
         let id = P::register();
+        W::registers(id);
         if W::knows(id) { id } else { ThreadId::NONE }
     }
     fn run_state(thread: ThreadId) -> RunState {
@@ -358,6 +362,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn metered() -> bool {
         P::metered() != W::lies()
+    }
+    fn costs() -> Costs {
+        P::costs()
     }
     fn refresh_processors(now_ns: Option<u64>) {
         P::refresh_processors(now_ns);

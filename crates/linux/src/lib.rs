@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Platform`] on Linux.
 
+mod costs;
 mod futex;
 mod load;
 pub mod memory;
@@ -22,7 +23,9 @@ pub use report::{Report, Status, report};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::sync::Mutex;
 
-use platform::{Crowd, Deadline, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish};
+use platform::{
+    Costs, Crowd, Deadline, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish,
+};
 
 /// The machine that this program runs on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,6 +94,11 @@ impl Platform for Linux {
     type AtomicPtr<T: 'static> = AtomicPtr<T>;
 
     const ROOMS: u32 = registry::ROOMS;
+
+    #[inline]
+    fn costs() -> Costs {
+        costs::costs()
+    }
 
     fn room(number: u32) -> Option<Room<Self>> {
         registry::room(number)

@@ -10,10 +10,12 @@
 #![no_std]
 
 mod atomic;
+mod costs;
 
 pub use abi::{Priority, RunState, Wish};
 pub use atomic::{Atomic, AtomicInt};
 pub use core::sync::atomic::Ordering;
+pub use costs::Costs;
 
 /// A thread as the arena knows it: the index of its thread block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -91,6 +93,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
 
     /// Pauses in a row that make a difference. A model checker, where each is a choice of who goes on, says 1.
     const PAUSES: u32 = u32::MAX;
+
+    /// What this machine's moves cost. Every limit of an algorithm is a multiple of one of them. The same at each call.
+    #[inline]
+    fn costs() -> Costs {
+        Costs::VIRTUAL
+    }
 
     /// Waiting rooms that there are.
     const ROOMS: u32 = 0;

@@ -65,7 +65,7 @@
 //!
 //! Signaller preempted between count and wake-up: the wake-up is late by that, as with any futex. Woken thread not run soon: what is pending waits
 //! for it, up to a scheduling delay; with fewer than `processors` in flight nothing does. Standby preempted: its signal waits likewise. The hint wrong, "none preempted": the standby
-//! polls for [`SPIN_NS`] on a processor that somebody wanted, at one wait in some hundred (`REST`). Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
+//! polls for its time on a processor that somebody wanted, at one wait in some hundred (`REST`). Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
 //! first waiter finds another generation and starts afresh.
 //!
 //! # Fairness and space
@@ -77,7 +77,7 @@
 //! Standing by at the first waits: condition variables made for a wait or two (RocksDB makes one for each write) have no history to go by, and all poll in vain:
 //! 0.4 to 0.6 times the C library's throughput with 32 threads, and beside foreign busy processes. Spinning on `sequence`: every spinner leaves at every signal. A count of signals that waiters take from: a newcomer steals. Changing `sequence`
 //! before counting: a waiter that comes between is counted out, is not asleep yet, and then sleeps on the new sequence
-//! uncounted. Polling for so long (SPIN_NS) again after a poll in vain, without `skip`: beside foreign busy processes, where the partner waits for this
+//! uncounted. Polling for so long again after a poll in vain, without `skip`: beside foreign busy processes, where the partner waits for this
 //! processor, a fifth of the C library's throughput. Passing on after the mutex is acquired, which would batch more: a broadcast and destroy under the mutex would wait for a waiter that waits for it.
 //!
 //! # Checked by
@@ -87,7 +87,10 @@
 //! `crates/preload/tests/c/cond*.c`, with and without the library. No checker sees the orderings: `crates/xtask/explained.toml` says why.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, StaticPlatform, Wait};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
+
+use crate::wait::look::is_wanted;
+use crate::wait::standby::{MAY_STAND_BY, MOST_SKIPS, Next, REST, Vigil, after_wait};
 
 const STANDBY: u32 = 3;
 const WAITING: u32 = 1;
@@ -97,24 +100,11 @@ const GENERATION: u32 = 7 << GENERATION_SHIFT;
 const IN_FLIGHT_ONE: u32 = 1 << 5;
 const IN_FLIGHT: u32 = 31 * IN_FLIGHT_ONE;
 const SKIP_ONE: u32 = 1 << 10;
-const SKIP: u32 = 7 * SKIP_ONE;
+const SKIP: u32 = MOST_SKIPS * SKIP_ONE;
 const PENDING_ONE: u32 = 1 << 13;
 const PENDING: u32 = 511 * PENDING_ONE;
 const SLEEPERS_ONE: u32 = 1 << 22;
 const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
-
-/// COST: how long a standby polls: what an idle processor of the machine below takes to go to sleep and back, so that a partner that
-/// runs elsewhere finds it awake (2-core virtual machine, 2026). One in vain makes the next 6 x REST waits sleep at once, so the average loss is 0.1 us a wait
-/// where the partner never comes (it needs this very processor, which no view shows of a thread that was woken and has not run).
-const SPIN_NS: u64 = 40_000;
-/// COST: `skip` is counted down where `sequence` is a multiple of this. With 1, two threads that share a processor lose a factor of ten to glibc's, which
-/// just switches between them (0.3 us); with 64 they lose nothing, and two that do not find out after some hundred waits.
-/// A standby that leaves in vain changes `sequence`: waits that only time out would else stay at one multiple, and every seventh would poll.
-const REST: u32 = 64;
-/// COST: nanoseconds between two looks of the standby: about a transfer of the cache line.
-const POLL_NS: u64 = 150;
-/// COST: nanoseconds between two questions whether somebody wants the processor: each looks at every thread.
-const ASK_NS: u64 = 2_000;
 
 /// The default condition variable.
 pub struct Wakeful<P: Platform> {
@@ -174,11 +164,6 @@ impl<P: Platform> Wakeful<P> {
         &self.sequence
     }
 
-    fn spinning_pays() -> bool {
-        // HINT: false where no view looks: then the standby polls, for SPIN_NS at most.
-        !P::higher_preempted(Priority::LockWaiter)
-    }
-
     /// Starts a wait (W1, W2). The caller holds the mutex and releases it next. The waiter must be carried to its end.
     pub fn enter(&self) -> Waiter {
         let generation = P::generation() << GENERATION_SHIFT;
@@ -186,15 +171,15 @@ impl<P: Platform> Wakeful<P> {
         let mut state = self.state.load(Relaxed);
         loop {
             let base = if state & GENERATION == generation { state } else { generation };
-            let standby = base & SKIP == SKIP_ONE && base & STANDBY == 0 && Self::spinning_pays();
-            let new = match (standby, base & SKIP) {
-                (true, _) => base | WAITING,
-                (false, 0) => more_sleepers(base | SKIP),
-                (false, SKIP_ONE) => more_sleepers(base),
-                // Only now and then: see `REST`.
-                (false, _) if sequence % REST.min(P::PAUSES) != 0 => more_sleepers(base),
-                (false, _) => more_sleepers(base - SKIP_ONE),
+            let skip = (base & SKIP) / SKIP_ONE;
+            let new = if skip == MAY_STAND_BY && base & STANDBY == 0 && !is_wanted::<P>() {
+                base | WAITING
+            } else {
+                // A standby that leaves in vain changes `sequence` (W4): waits that only time out would else stay at one multiple.
+                let rested = sequence.is_multiple_of(REST.min(P::PAUSES));
+                more_sleepers(base & !SKIP | after_wait(skip, rested) * SKIP_ONE)
             };
+            let standby = new & STANDBY != base & STANDBY;
             // ORDER: Release, pairs with the Acquire in S2 and S3: our read of the sequence comes before their change of it.
             match self.state.compare_exchange_weak(state, new, Release, Relaxed) {
                 Ok(_) => return Waiter { sequence, standby },
@@ -213,38 +198,30 @@ impl<P: Platform> Wakeful<P> {
 
     /// W3, W4.
     fn stand_by(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Step {
-        let start = P::now_ns();
-        let mut asked = start;
+        let mut vigil = Vigil::begin::<P>();
         loop {
             let state = self.state.load(Relaxed);
             if state & STANDBY != WAITING {
                 self.state.fetch_and(!STANDBY, Relaxed);
                 return Step::Signalled;
             }
-            let now = P::now_ns();
-            let late = deadline.is_some_and(P::past);
-            let mut leave = late || now >= start + SPIN_NS;
-            if !leave && now >= asked + ASK_NS {
-                asked = now;
-                leave = !Self::spinning_pays();
-            }
-            if leave {
-                // W4. Where nobody signals, nothing else would end a multiple of `REST`.
-                let sequence = if late { 0 } else { self.sequence.fetch_add(1, Relaxed).wrapping_add(1) };
-                let new = state & !STANDBY;
-                let new = if late { new } else { more_sleepers(new | SKIP) };
-                // ORDER: Release, as in `enter`.
-                if self.state.compare_exchange(state, new, Release, Relaxed).is_err() {
-                    continue;
+            let alone = state & !STANDBY;
+            match vigil.next::<P>(deadline) {
+                Next::Stay => vigil.rest::<P>(),
+                Next::Late => {
+                    if self.state.compare_exchange(state, alone, Relaxed, Relaxed).is_ok() {
+                        return Step::TimedOut;
+                    }
                 }
-                if late {
-                    return Step::TimedOut;
+                Next::Leave => {
+                    // W4. Where nobody signals, nothing else would end a multiple of `REST`.
+                    let sequence = self.sequence.fetch_add(1, Relaxed).wrapping_add(1);
+                    // ORDER: Release, as in `enter`.
+                    if self.state.compare_exchange(state, more_sleepers(alone | SKIP), Release, Relaxed).is_ok() {
+                        *waiter = Waiter { sequence, standby: false };
+                        return Step::Sleep(sequence);
+                    }
                 }
-                *waiter = Waiter { sequence, standby: false };
-                return Step::Sleep(sequence);
-            }
-            while P::now_ns() < now + POLL_NS {
-                P::pause();
             }
         }
     }

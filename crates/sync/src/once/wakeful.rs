@@ -25,7 +25,8 @@
 //! # Protocol
 //!
 //! A0. DONE: go on. A1. NEW: become the runner. A2. RUNNING, but in a process that this one is a copy of: the runner is not here; become it.
-//! W1. RUNNING: unless somebody wants the processor just then, poll while the runner runs, for [`SPIN_NS`] at most. W2. Set SLEEPERS, sleep while the word stays so; A0.
+//! W1. RUNNING: unless somebody wants the processor just then, poll while the runner runs, for as long as a sleep costs at most
+//! ([`platform::Costs::sleep`]). W2. Set SLEEPERS, sleep while the word stays so; A0.
 //! R1. Swap in the outcome. R2. If SLEEPERS was set, wake all; only the address is used.
 //!
 //! # Memory order
@@ -34,7 +35,7 @@
 //!
 //! # Under the scheduler
 //!
-//! Runner preempted or blocked: waiters sleep. Runner not known: waiters poll for [`SPIN_NS`]. Hint stale: that much polling, or a sleep and a wake-up, too many. Killed while
+//! Runner preempted or blocked: waiters sleep. Runner not known: waiters poll as if it ran. Hint stale: that much polling, or a sleep and a wake-up, too many. Killed while
 //! initialising: the process is gone. Fork while another thread initialises: the child starts it again (A2), as with the C library; a thread that
 //! forks in the middle of its own initialisation ends it in both. The initialisation asks for itself: it waits for ever, as with the C library.
 //!
@@ -51,9 +52,10 @@
 //! `conformance`: real threads, loom, shuttle; twins that begin twice or wake one of several sleepers are caught; words copied by fork. `crates/preload/tests/c/once*`.
 
 use core::marker::PhantomData;
-use platform::{Atomic, Ordering::*, Platform, Priority, RunState, StaticPlatform, ThreadId};
+use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};
 
 use super::{Begin, End, RawOnce};
+use crate::wait::look;
 
 const PHASE: u32 = 3;
 const NEW: u32 = 0;
@@ -64,11 +66,6 @@ const SLEEPERS: u32 = 4;
 const GENERATION_SHIFT: u32 = 3;
 const GENERATION: u32 = 7 << GENERATION_SHIFT;
 const RUNNER_SHIFT: u32 = 8;
-
-/// COST: how long a waiter polls: what a sleep and a wake-up cost it and the runner together (Karlin), 2 virtual processors, 2026.
-const SPIN_NS: u64 = 10_000;
-/// COST: ns between two looks: about a transfer of the cache line.
-const POLL_NS: u64 = 150;
 
 /// The default one.
 #[repr(transparent)]
@@ -135,22 +132,11 @@ impl<P: Platform> Wakeful<P> {
     /// W1 and W2: until the word has changed, or has been slept on.
     fn wait(&self, word: u32) {
         let runner = ThreadId(word >> RUNNER_SHIFT);
-        let start = P::now_ns();
-        let mut now = start;
-        // HINT: wrong, it polls for SPIN_NS or does not.
-        let wanted = P::higher_preempted(Priority::LockWaiter);
-        while !wanted && now < start + SPIN_NS {
-            if matches!(P::run_state(runner), RunState::Preempted | RunState::Blocked) {
-                break;
-            }
-            let next = now + POLL_NS;
-            while now < next {
-                P::pause();
-                now = P::now_ns();
-            }
-            if self.word.load(Relaxed) & !SLEEPERS != word & !SLEEPERS {
-                return;
-            }
+        let costs = P::costs();
+        let mut ended = || (self.word.load(Relaxed) & !SLEEPERS == word & !SLEEPERS).then_some(runner);
+        // HINT: wrong, it polls for nothing or does not.
+        if !look::is_wanted::<P>() && look::while_it_runs::<P>(costs.sleep, costs.line, costs.line, &mut ended) {
+            return;
         }
         let sleeping = word | SLEEPERS;
         // SLEEPERS may have been set meanwhile, by another.

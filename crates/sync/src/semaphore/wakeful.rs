@@ -55,7 +55,7 @@
 //! # Under the scheduler
 //!
 //! Adding thread preempted between R1 and R2: the wake-up is late by that, as with any futex. Standby preempted: its token waits for it, or for whoever comes
-//! by. Woken thread not run soon: likewise; up to AHEAD are on their way. Hint wrong, "none preempted": the standby polls for [`SPIN_NS`] on a
+//! by. Woken thread not run soon: likewise; up to AHEAD are on their way. Hint wrong, "none preempted": the standby polls for its time on a
 //! processor that somebody wanted, at one wait in some hundred ([`REST`]). Wrong the other way: a sleep and a wake-up that could have been saved. Killed while
 //! waiting: nothing is held. Fork: the child's first waiter finds another generation, clears STANDBY and counts afresh, before it sleeps.
 //!
@@ -79,9 +79,11 @@
 //! `conformance`: real threads, loom, shuttle; twins that lose a token, or a sleeper, are caught. `crates/preload/tests/c/sem*.c`, with and without the library.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, Wait};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Wait};
 
 use super::RawSemaphore;
+use crate::wait::look::{self, is_wanted};
+use crate::wait::standby::{MAY_STAND_BY, MOST_SKIPS, Next, REST, Vigil, after_wait};
 
 const STANDBY: u32 = 1;
 const SLEEPERS: u32 = 2;
@@ -94,7 +96,7 @@ const COUNT: u32 = 0xffff;
 const GENERATION_SHIFT: u32 = 16;
 const GENERATION: u32 = 7 << GENERATION_SHIFT;
 const SKIP_ONE: u32 = 1 << 19;
-const SKIP: u32 = 7 * SKIP_ONE;
+const SKIP: u32 = MOST_SKIPS * SKIP_ONE;
 const TURN_ONE: u32 = 1 << 22;
 /// COST: tokens to standbys in a row: with fewer, the cost of waking a sleeper shows (2 us to 40 us, against 0.3 us a turn).
 const TURNS: u32 = 63;
@@ -102,14 +104,6 @@ const TURNS: u32 = 63;
 /// COST: sleepers on their way at a time, at least. Each takes 2 us (busy machine) to 40 us (idle processor) to get there and then
 /// calls the next; a handful keeps a handful of processors supplied, and no more are woken in vain when others take the tokens.
 const AHEAD: u32 = 4;
-
-/// COST: how long a standby polls, ns between its looks, and ns between its questions whether somebody wants the processor: those of the
-/// condition variable (`condvar/wakeful.rs`), for the same reasons.
-const SPIN_NS: u64 = 40_000;
-const POLL_NS: u64 = 150;
-const ASK_NS: u64 = 2_000;
-/// COST: one wait in so many, by the clock, counts the skips down: as there.
-const REST: u32 = 64;
 
 /// The default semaphore.
 pub struct Wakeful<P: Platform> {
@@ -250,16 +244,16 @@ impl<P: Platform> Wakeful<P> {
 
     /// W3. `in_vain`: it was the standby. `instead`: it would be if it did not have to skip; now and then that is one skip less.
     fn count_in(&self, in_vain: bool, instead: bool) {
-        let rested = instead && (P::now_ns() / POLL_NS).is_multiple_of(u64::from(REST.min(P::PAUSES)));
+        let rested = instead && (P::now_ns() / P::costs().line).is_multiple_of(u64::from(REST.min(P::PAUSES)));
         self.change_crowd(|crowd| {
             let crowd = if crowd & COUNT == COUNT { crowd } else { crowd + 1 };
-            match crowd & SKIP {
-                _ if in_vain => crowd | SKIP,
-                0 => crowd | SKIP.min(SKIP_ONE.saturating_mul(P::PAUSES)),
-                SKIP_ONE => crowd,
-                _ if rested => crowd - SKIP_ONE,
-                _ => crowd,
-            }
+            let skip = match (crowd & SKIP) / SKIP_ONE {
+                _ if in_vain => MOST_SKIPS,
+                // A model has no time for rests.
+                0 => MOST_SKIPS.min(P::PAUSES),
+                skip => after_wait(skip, rested),
+            };
+            crowd & !SKIP | skip * SKIP_ONE
         });
     }
 
@@ -312,9 +306,8 @@ impl<P: Platform> Wakeful<P> {
                 continue;
             }
             if !waiter.counted || waiter.woken {
-                // HINT: false where no view looks: then the standby polls, for SPIN_NS at most.
-                let free = state & STANDBY == 0 && !P::higher_preempted(Priority::LockWaiter);
-                if free && self.change_crowd(|crowd| crowd) & SKIP == SKIP_ONE {
+                let free = state & STANDBY == 0 && !is_wanted::<P>();
+                if free && (self.change_crowd(|crowd| crowd) & SKIP) / SKIP_ONE == MAY_STAND_BY {
                     // W1.
                     waiter.standby = self.state.compare_exchange(state, state | STANDBY, Relaxed, Relaxed).is_ok();
                     waiter.woken &= !waiter.standby;
@@ -335,41 +328,31 @@ impl<P: Platform> Wakeful<P> {
     /// The standby's part of W1, W2 and W4: until there are tokens, or it sleeps, or gives up.
     #[inline(never)]
     fn poll(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Option<Step> {
-        let start = P::now_ns();
-        let (mut now, mut asked) = (start, start);
+        let mut vigil = Vigil::begin::<P>();
         loop {
             let state = self.state.load(Relaxed);
             if state >= ONE {
                 return None;
             }
-            if deadline.is_some_and(P::past) {
-                if self.state.compare_exchange(state, state & !STANDBY, Relaxed, Relaxed).is_ok() {
-                    return Some(self.end(waiter, Step::TimedOut));
+            match vigil.next::<P>(deadline) {
+                Next::Stay => vigil.rest::<P>(),
+                Next::Late => {
+                    if self.state.compare_exchange(state, state & !STANDBY, Relaxed, Relaxed).is_ok() {
+                        return Some(self.end(waiter, Step::TimedOut));
+                    }
                 }
-                continue;
-            }
-            let mut leave = now >= start + SPIN_NS;
-            if !leave && now >= asked + ASK_NS {
-                asked = now;
-                leave = P::higher_preempted(Priority::LockWaiter);
-            }
-            if leave {
-                if !waiter.counted {
-                    self.count_in(true, false);
-                    waiter.counted = true;
+                Next::Leave => {
+                    if !waiter.counted {
+                        self.count_in(true, false);
+                        waiter.counted = true;
+                    }
+                    // W4. ORDER: Release, as above.
+                    let new = state & !STANDBY | SLEEPERS;
+                    if self.state.compare_exchange(state, new, Release, Relaxed).is_ok() {
+                        waiter.standby = false;
+                        return Some(Step::Sleep(new));
+                    }
                 }
-                // W4. ORDER: Release, as above.
-                let new = state & !STANDBY | SLEEPERS;
-                if self.state.compare_exchange(state, new, Release, Relaxed).is_ok() {
-                    waiter.standby = false;
-                    return Some(Step::Sleep(new));
-                }
-                continue;
-            }
-            let next = now + POLL_NS;
-            while now < next {
-                P::pause();
-                now = P::now_ns();
             }
         }
     }
@@ -400,7 +383,7 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn acquire_slow(&self, deadline: Option<Deadline>) -> bool {
-        P::register_lazily();
+        look::begin::<P>();
         let mut waiter = Waiter::default();
         let mut step = self.step(&mut waiter, deadline);
         loop {

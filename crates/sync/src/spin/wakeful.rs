@@ -21,8 +21,8 @@
 //!
 //! # Protocol
 //!
-//! A1. Compare-and-swap 1 -> -me. A2. If held: poll with growing gaps while the holder is not seen off its processor, for 10 us
-//! at most; A3. else nap, each time twice as long, and go to A1. R1. Store 1.
+//! A1. Compare-and-swap 1 -> -me. A2. If held: poll with growing gaps while the holder is not seen off its processor, for as long as a
+//! sleep costs at most; A3. else nap, each time twice as long, and go to A1. R1. Store 1.
 //!
 //! # Memory order
 //!
@@ -48,16 +48,12 @@
 //! `conformance`: real threads, loom, shuttle. `crates/preload/tests/c/spin.c`, with and without the library.
 
 use core::marker::PhantomData;
-use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId};
+use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
-/// COST: nanoseconds between two looks at a held lock: about a cache miss at first, so that the holder's line is left alone.
-const POLL_NS: u64 = 200;
-const POLL_MAX_NS: u64 = 2_000;
-/// COST: how long a waiter polls while the holder runs: the price of a nap and its wake-up, so at most twice the best (Karlin).
-const SPIN_NS: u64 = 10_000;
-/// COST: first and longest nap.
-const NAP_NS: u64 = 20_000;
-const NAP_MAX_NS: u64 = 640_000;
+use crate::wait::look;
+
+/// Naps double up to so many times a sleep's cost. COST: by trial, 640 us on the machine of `README.md`.
+const NAPS_MOST: u64 = 64;
 
 const FREE: u32 = 1;
 
@@ -113,37 +109,26 @@ impl<P: Platform> Wakeful<P> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self) {
-        P::register_lazily();
-        let mut nap = NAP_NS;
+        look::begin::<P>();
+        let costs = P::costs();
+        // A nap costs a sleep and a wake-up, which is what a look may cost before it (Karlin).
+        let mut nap = 2 * costs.sleep;
         loop {
             // A2.
-            let start = P::now_ns();
-            let mut now = start;
-            let mut gap = POLL_NS;
-            loop {
+            let mut taken = || {
                 let word = self.word.load(Relaxed);
-                if word == FREE {
-                    if self.try_take().is_ok() {
-                        return;
-                    }
-                    continue;
+                if word == FREE && self.try_take().is_ok() {
+                    return None;
                 }
                 // HINT: a stale or foreign owner only chooses between polling and napping.
-                let owner = ThreadId(word.wrapping_neg() % ThreadId::LIMIT);
-                let running = !matches!(P::run_state(owner), RunState::Preempted | RunState::Blocked);
-                if !running || now >= start + SPIN_NS {
-                    break;
-                }
-                let next = now + gap;
-                gap = (gap * 2).min(POLL_MAX_NS);
-                while now < next {
-                    P::pause();
-                    now = P::now_ns();
-                }
+                Some(ThreadId(word.wrapping_neg() % ThreadId::LIMIT))
+            };
+            if look::while_it_runs::<P>(costs.sleep, costs.line, 2 * costs.switch, &mut taken) {
+                return;
             }
             // A3.
             P::nap(nap);
-            nap = (nap * 2).min(NAP_MAX_NS);
+            nap = (nap * 2).min(NAPS_MOST * costs.sleep);
         }
     }
 }

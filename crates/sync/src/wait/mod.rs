@@ -9,7 +9,10 @@
 //! COST: what is counted in pauses is a matter of the processor: a pause took 43 ns on one and 10 ns on another virtual Xeon (November 2026). Times given
 //! for such numbers, here and in the algorithms, lie between; none of them decides anything that a factor of 4 would turn around.
 
+pub mod look;
 pub mod room;
+pub mod standby;
+pub mod vain;
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, RunState, ThreadId, Wish};
 

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The line of the default mutex: where threads sleep, oldest first. The steps Q1 to Q4, P1 and P2.
+//!
+//! ```text
+//!    word.NEWEST --> d --OLDER--> c --OLDER--> b --OLDER--> a       a: the oldest; OLDEST of a is a
+//!                    d <--NEWER-- c <--NEWER-- b <--NEWER-- a       NEWER is 0 until somebody has walked the line
+//! ```
+//!
+//! A thread joins by one compare-and-swap on the lock word, which the release of the lock changes all the time. So it does not
+//! wait for the thread before it, as in `mcs`, and it fills in its own link only (OLDER). Whoever takes the oldest out walks the line from
+//! the newest and fills in the other direction on its way. Each link is filled in once, so that a walk costs a step a sleeper in all.
+//!
+//! STATE of a thread's block: `IDLE -> ASLEEP or AWAKE -> PROMOTED or PASSED -> IDLE`, and `AWAKE -> ASLEEP`. Only the role (I3) writes PROMOTED and PASSED.
+//! ASLEEP and AWAKE have KEPT beside them if the thread has been passed since it came.
+//!
+//! | step | by | what |
+//! |---|---|---|
+//! | Q1 | a waiter | in one compare-and-swap takes the role, if it is free, or pushes itself: OLDER = the old NEWEST |
+//! | Q2 | in line | sleeps until PROMOTED; unlinks itself, the oldest; is the standby |
+//! | Q3 | the role | promotes: STATE of the oldest = PROMOTED, and wakes it if it was ASLEEP |
+//! | Q4 | RELAY | once HANDOFF is gone: Q3; takes the lock for hot and joins the line next, so that the new standby finds its processor free |
+//! | W6 | the standby | before a demand writes the oldest into OLDEST of the newest, where a relay finds it |
+//! | P1 | the standby, W8 | passes the oldest while that is preempted (PASSED, not the last one): it goes to Q1 again when it runs |
+//! | P2 | the standby, not W8 | passes one thread a processor (not the last), when the look of W3 found the lock free throughout; stops at a thread with KEPT |
+//!
+//! P2: the line moves by a wake-up a turn. Where nobody holds the lock, that is not worth it. Who was passed comes back as an arrival,
+//! and the next time waits for its turn (KEPT): otherwise it could be passed for ever.
+//!
+//! # Memory order
+//!
+//! Q1 release -> acquire loads in `unlink`, `show` and `head` publishes OLDER, NEWER and OLDEST. Q3, P1 and P2 release -> Q2 acquire (STATE) publishes what
+//! the former role wrote in the blocks, and lets a thread that was passed use its own again. Where the role passes by RELAY, A3 or G2 release -> Q4 acquire does.
+
+use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId, Wish};
+
+use super::waiter::{Role, Stance, Standby, Waiter};
+use super::{GENERATION_SHIFT, NEWEST, NEWEST_SHIFT, STANDBY, Wakeful, limits, newest};
+use crate::wait::{self, Preemption};
+
+// Words of a thread's block, see `Platform::word`.
+const OLDER: usize = 0;
+const NEWER: usize = 1;
+const OLDEST: usize = 2;
+const STATE: usize = 3;
+
+// Values of STATE.
+const IDLE: u32 = 0;
+const ASLEEP: u32 = 1;
+const PROMOTED: u32 = 2;
+const AWAKE: u32 = 3;
+const PASSED: u32 = 4;
+/// Beside ASLEEP and AWAKE: it has been passed since it came.
+const KEPT: u32 = 8;
+
+/// Is this thread in no line? A signal handler that waits while its thread is in one finds the thread's words taken.
+pub fn may_join<P: Platform>(me: ThreadId) -> bool {
+    me != ThreadId::NONE && P::word(me, STATE).load(Relaxed) == IDLE
+}
+
+impl<P: Platform, N: Preemption> Wakeful<P, N> {
+    /// Q1 and Q2: returns as the standby, or as an arrival that was passed, napped (W2) or has got a room.
+    pub(super) fn enlist(&self, word: u32, waiter: &mut Waiter<P>) {
+        let me = waiter.place_in_line();
+        if me != ThreadId::NONE {
+            let kept = if waiter.passed { KEPT } else { 0 };
+            P::word(me, STATE).store(kept | if waiter.awake { AWAKE } else { ASLEEP }, Relaxed);
+        }
+        let Some(word) = self.join(word, me, waiter) else { return waiter.do_without_line(self) };
+        let mut next = ThreadId::NONE;
+        if word & STANDBY != 0 {
+            if self.sleep_in_line(me) == PASSED {
+                waiter.begin_again::<N>();
+                return P::word(me, STATE).store(IDLE, Relaxed);
+            }
+            next = self.unlink(me, true);
+            waiter.stance = if waiter.awake { Stance::Sharing } else { Stance::Choosy };
+            waiter.rival = Some(ThreadId::NONE);
+        }
+        if me != ThreadId::NONE {
+            P::word(me, STATE).store(IDLE, Relaxed);
+        }
+        // The next one may use the room's id from here on.
+        waiter.leave_room();
+        waiter.role = Role::Standby(Standby { since: P::now_ns(), demanded: None, next, vain: false });
+        waiter.grace = None;
+        waiter.nap = limits::nap::<P>();
+    }
+
+    /// Q1. Returns the word as it was; `None` if the role is taken and the thread may not join the line.
+    fn join(&self, mut word: u32, me: ThreadId, waiter: &Waiter<P>) -> Option<u32> {
+        let mut pauses = limits::AGAIN_PAUSES;
+        loop {
+            let new = if word & STANDBY == 0 {
+                word | STANDBY | P::generation() << GENERATION_SHIFT
+            } else if me != ThreadId::NONE {
+                let older = newest(word);
+                P::word(me, OLDER).store(older.0, Relaxed);
+                P::word(me, NEWER).store(0, Relaxed);
+                P::word(me, OLDEST).store(if older == ThreadId::NONE { me.0 } else { 0 }, Relaxed);
+                word & !NEWEST | me.0 << NEWEST_SHIFT
+            } else {
+                return None;
+            };
+            // ORDER: Release, pairs with the Acquire in `head` and `unlink`; publishes our links.
+            match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
+                Ok(_) => return Some(word),
+                Err(now) => word = now,
+            }
+            if waiter.awake {
+                wait::pause::<P>(pauses);
+                pauses = (pauses * 2).min(limits::AGAIN_MOST_PAUSES);
+                word = self.word.load(Relaxed);
+            }
+        }
+    }
+
+    /// Q2, W8: until STATE is PROMOTED, or PASSED.
+    fn sleep_in_line(&self, me: ThreadId) -> u32 {
+        let state = P::word(me, STATE);
+        let mut looks = 0;
+        loop {
+            // ORDER: Acquire, pairs with Q3; publishes the links that others wrote.
+            let now = state.load(Acquire);
+            match now & !KEPT {
+                ASLEEP => _ = P::wait(state, now, None),
+                AWAKE if looks < limits::LINE_LOOKS.min(P::PAUSES) => {
+                    wait::pause::<P>(limits::LINE_PAUSES);
+                    looks += 1;
+                }
+                AWAKE => _ = state.compare_exchange(now, ASLEEP | now & KEPT, Relaxed, Relaxed),
+                news => return news,
+            }
+        }
+    }
+
+    /// Finds the thread that has slept longest, behind one that shows it (OLDEST). The caller has the role (I3).
+    fn oldest(&self, newest: ThreadId) -> ThreadId {
+        let mut thread = newest;
+        loop {
+            let oldest = P::word(thread, OLDEST).load(Relaxed);
+            if oldest != 0 {
+                return ThreadId(oldest);
+            }
+            thread = self.link(thread);
+        }
+    }
+
+    /// Tells the sleeper that came before this one of it. Returns that.
+    fn link(&self, thread: ThreadId) -> ThreadId {
+        let older = ThreadId(P::word(thread, OLDER).load(Relaxed));
+        P::word(older, NEWER).store(thread.0, Relaxed);
+        older
+    }
+
+    /// The oldest sleeper: `next`, if that is known. NONE if nobody sleeps. The caller has the role (I3).
+    pub(super) fn head(&self, next: ThreadId) -> ThreadId {
+        if next != ThreadId::NONE {
+            return next;
+        }
+        // ORDER: Acquire, pairs with Q1.
+        match newest(self.word.load(Acquire)) {
+            ThreadId::NONE => ThreadId::NONE,
+            newest => self.oldest(newest),
+        }
+    }
+
+    /// W6. Shows the oldest sleeper, which it returns, to a relay.
+    pub(super) fn show(&self, next: ThreadId) -> ThreadId {
+        let head = self.head(next);
+        // ORDER: Acquire, pairs with Q1.
+        let newest = newest(self.word.load(Acquire));
+        if head != ThreadId::NONE {
+            P::word(newest, OLDEST).store(head.0, Relaxed);
+        }
+        head
+    }
+
+    /// Q3. Gives the standby role to the oldest sleeper, `next` if that is known. The caller has the role (I3), and somebody sleeps.
+    pub(super) fn promote(&self, next: ThreadId) {
+        self.tell(self.head(next), PROMOTED);
+    }
+
+    /// Ends a sleeper's wait.
+    fn tell(&self, thread: ThreadId, news: u32) {
+        let state = P::word(thread, STATE);
+        // Q3, P1, P2. ORDER: Release, pairs with Q2.
+        if state.swap(news, Release) & !KEPT == ASLEEP {
+            P::wake(state, 1);
+        }
+    }
+
+    /// P1. Takes those of the oldest who are preempted out of the line. Returns the oldest that is left.
+    pub(super) fn pass(&self, next: ThreadId) -> ThreadId {
+        // HINT: wrong either way, somebody loses his place, or the lock its standby, for a slice.
+        let preempted = |thread| P::run_state(thread) == RunState::Preempted;
+        let oldest = self.pass_while(self.head(next), limits::PASSES, preempted);
+        if N::WISHES && oldest != ThreadId::NONE && P::wish(oldest) == Wish::Preemptable {
+            // N1.
+            P::change_wish(oldest, Wish::Preemptable, Wish::UnpreemptableOther);
+        }
+        oldest
+    }
+
+    /// P2. Returns the oldest that is left.
+    pub(super) fn thin(&self, next: ThreadId) -> ThreadId {
+        let not_passed_yet = |thread| P::word(thread, STATE).load(Relaxed) & KEPT == 0;
+        self.pass_while(self.head(next), P::processors(), not_passed_yet)
+    }
+
+    /// Takes the oldest out of the line, so many at most, but not the last. Returns the oldest that is left.
+    fn pass_while(&self, mut oldest: ThreadId, most: u32, goes: impl Fn(ThreadId) -> bool) -> ThreadId {
+        for _ in 0..most {
+            if oldest == ThreadId::NONE || !goes(oldest) {
+                break;
+            }
+            match self.unlink(oldest, false) {
+                ThreadId::NONE => break,
+                second => {
+                    self.tell(oldest, PASSED);
+                    oldest = second;
+                }
+            }
+        }
+        oldest
+    }
+
+    /// Takes the oldest out of the line, if it is not the last or `last` may go, too. Returns the one that is the oldest then.
+    fn unlink(&self, oldest: ThreadId, last: bool) -> ThreadId {
+        loop {
+            let newer = P::word(oldest, NEWER).load(Relaxed);
+            if newer != 0 {
+                return ThreadId(newer);
+            }
+            // ORDER: Acquire, pairs with Q1.
+            let word = self.word.load(Acquire);
+            let mut thread = newest(word);
+            if thread == oldest {
+                if !last || self.word.compare_exchange(word, word & !NEWEST, Relaxed, Relaxed).is_ok() {
+                    return ThreadId::NONE;
+                }
+                continue;
+            }
+            while thread != oldest {
+                thread = self.link(thread);
+            }
+        }
+    }
+}

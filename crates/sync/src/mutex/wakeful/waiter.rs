@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A thread that waits for the default mutex: what it is, what it knows, and what it does next. The steps W1 to W7, G1 and G2.
+//!
+//! ```text
+//!             joins the line, is promoted, or finds the role free (Q1, Q2)
+//!   Arrival -----------------------------------------------------------> Standby ---> holder (A3)
+//!    |  ^  \ finds HANDOFF (W7)                                            ^ demands (W6)
+//!    |  |   '----> Relay -- HANDOFF is gone: promotes (Q4) --> Arrival     | sleeps on the word (W5)
+//!    |  '------------'  somebody barged in                                 '
+//!    '-------------------------------------------------------------------------------> holder (A2)
+//! ```
+//!
+//! | step | what |
+//! |---|---|
+//! | W1 | an arrival looks with growing gaps for `arrival`, while the holder runs, the lock is not hot and HANDOFF is not set; then Q1 |
+//! | W2 | a waiter without an id, or with a deadline, goes to a waiting room ([`crate::wait::room`]); with its turn there it joins the line under the room's id, or naps between looks if it has a deadline; without a room it naps |
+//! | W3 | a *choosy* waiter that finds the lock free looks `SAMPLES` times more; if one owner has it again, the lock is *hot*, and the waiter leaves it: it naps (standby) or joins the line |
+//! | W4 | if the owner hardly ever has it, or shares itself, the waiter shares: see [`super::share`] |
+//! | W5 | the standby sleeps on the word if the holder does not run, after `spin` as the standby, or after `turn` since its demand |
+//! | W6 | after `patience` (`turn` if others are in line), twice that if the holder does not run, it sets HANDOFF, and again whenever that was rescinded |
+//! | W7 | a thread that finds the lock free with HANDOFF leaves it for `grace` (`spin` if KICK says that the standby is being woken), and sets RELAY if somebody is in line; then it takes the lock and clears both. The standby leaves it `relay` to do so |
+//! | G1 | at its deadline a waiter without a duty just leaves |
+//! | G2 | a relay clears RELAY or, if HANDOFF is gone, promotes (Q3); the standby clears the role if the line is empty, else HANDOFF and RELAY, and promotes unless RELAY was set |
+//!
+//! A holder of whom nobody knows whether it runs is looked at for less, the oftener that was in vain (W1, W5). A demand from a sleeper would leave the lock
+//! idle until it is awake, so a demand comes late beside a holder that does not run (W6). A standby that sets HANDOFF again does so because it runs (W7).
+
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
+
+use super::share::{self, in_the_dark, is_sharing, learn, try_share};
+use super::{HANDOFF, KICK, LOCKED, NEWEST, OWNER, RELAY, Wakeful, limits, line, owner};
+use crate::wait::look::{self, pause_until};
+use crate::wait::room::Stay;
+use crate::wait::{self, Preemption};
+
+/// Where a waiter sleeps when it may not be the standby.
+enum Place<P: Platform> {
+    /// In the line, under its own id.
+    Line,
+    /// In a waiting room, of which it has the turn.
+    Room(Stay<P>),
+    /// Nowhere yet: it goes to a room, or naps.
+    None,
+}
+
+/// What a waiter is.
+pub enum Role {
+    /// It has come; `dark`: it spins for a holder of whom nobody knows whether it runs.
+    Arrival { dark: bool },
+    /// It stepped aside, and RELAY is its own.
+    Relay,
+    /// See [`Standby`].
+    Standby(Standby),
+}
+
+/// The one awake waiter. Times in ns.
+pub struct Standby {
+    pub since: u64,
+    /// It set HANDOFF then (W6).
+    pub demanded: Option<u64>,
+    /// It promotes this thread next; NONE: it has to look.
+    pub next: ThreadId,
+    /// It spun in vain for a holder of whom nobody knows whether it runs (W5).
+    pub vain: bool,
+}
+
+/// What a waiter does with a lock that it finds free.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stance {
+    /// Looks closely first, if it has a rival (W3).
+    Choosy,
+    /// Takes it (W4).
+    Sharing,
+    /// Leaves it: the holder comes back at once (W3).
+    Hot,
+}
+
+/// What a waiting thread knows of its wait. Times in ns.
+pub struct Waiter<P: Platform> {
+    me: ThreadId,
+    deadline: Option<Deadline>,
+    arrived: u64,
+    place: Place<P>,
+    pub role: Role,
+    pub stance: Stance,
+    /// It has met somebody who runs and wants the lock too: this thread, NONE if it did not see which.
+    pub rival: Option<ThreadId>,
+    /// Until then it leaves a free lock to the standby, or as the standby to a relay (W7).
+    pub grace: Option<u64>,
+    /// It naps for so long next.
+    pub nap: u64,
+    /// It waits awake (W8).
+    pub awake: bool,
+    /// It has been taken out of the line since it came (P1, P2).
+    pub passed: bool,
+}
+
+impl<P: Platform> Waiter<P> {
+    fn new(me: ThreadId, now: u64, deadline: Option<Deadline>) -> Self {
+        let queues = deadline.is_none() && line::may_join::<P>(me);
+        let awake = queues && P::roomy();
+        Self {
+            me,
+            deadline,
+            arrived: now,
+            place: if queues { Place::Line } else { Place::None },
+            role: Role::Arrival { dark: false },
+            stance: if awake || share::shares::<P>(me, now) { Stance::Sharing } else { Stance::Choosy },
+            rival: awake.then_some(ThreadId::NONE),
+            grace: None,
+            nap: limits::nap::<P>(),
+            awake,
+            passed: false,
+        }
+    }
+
+    /// The id under which it may join the line; NONE: it may not.
+    pub fn place_in_line(&self) -> ThreadId {
+        match &self.place {
+            Place::Line => self.me,
+            Place::Room(stay) if self.deadline.is_none() => stay.guest(),
+            _ => ThreadId::NONE,
+        }
+    }
+
+    /// Gives back the turn in its room, if it has one.
+    pub fn leave_room(&mut self) {
+        self.place = match core::mem::replace(&mut self.place, Place::None) {
+            Place::Room(stay) => {
+                stay.end();
+                Place::None
+            }
+            place => place,
+        };
+    }
+
+    /// W2. The role is taken, and the waiter may not join the line: it goes to a room, or naps.
+    pub fn do_without_line<N: Preemption>(&mut self, lock: &Wakeful<P, N>) {
+        self.grace = None;
+        if self.stance == Stance::Hot {
+            self.stance = Stance::Choosy;
+        }
+        if matches!(self.place, Place::None)
+            && let Some(stay) = Stay::begin(core::ptr::from_ref(lock).cast(), self.deadline)
+        {
+            self.place = Place::Room(stay);
+            return;
+        }
+        P::nap_beside(&lock.word, self.nap);
+        let waited = P::now_ns().saturating_sub(self.arrived);
+        let most = (waited / limits::NAP_PART).clamp(limits::patience::<P>(), limits::nap_most::<P>());
+        self.nap = (self.nap * 2).min(most);
+        // It has no place in line, so it is not to be choosy for longer than a turn.
+        self.stance = if waited >= limits::turn::<P>() { Stance::Sharing } else { Stance::Choosy };
+    }
+
+    /// P1, P2. It was taken out of the line, and is an arrival again.
+    pub fn begin_again<N: Preemption>(&mut self) {
+        wait::unshield::<N, P>(self.me);
+        self.passed = true;
+        self.role = Role::Arrival { dark: false };
+        if self.stance == Stance::Hot {
+            self.stance = Stance::Choosy;
+        }
+        self.rival = self.awake.then_some(ThreadId::NONE);
+        self.grace = None;
+        self.arrived = P::now_ns();
+        // HINT: that it was preempted (P1); if that is not so and stays so, it would be passed each time.
+        P::register_lazily();
+    }
+
+    pub fn is_standby(&self) -> bool {
+        matches!(self.role, Role::Standby(_))
+    }
+
+    fn has_demanded(&self) -> bool {
+        matches!(self.role, Role::Standby(Standby { demanded: Some(_), .. }))
+    }
+}
+
+impl<P: Platform, N: Preemption> Wakeful<P, N> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lock_contended(&self, word: u32, deadline: Option<Deadline>) -> bool {
+        let (me, now) = look::begin::<P>();
+        wait::unshield::<N, P>(me);
+        let mut waiter = Waiter::new(me, now, deadline);
+        if waiter.awake {
+            self.wait_awake(word, &mut waiter);
+            return true;
+        }
+        let locked = self.wait(&mut waiter);
+        waiter.leave_room();
+        share::remember::<P>(me, waiter.arrived);
+        locked
+    }
+
+    /// Waits for the lock and takes it; false at the deadline.
+    fn wait(&self, waiter: &mut Waiter<P>) -> bool {
+        loop {
+            let word = self.word.load(Relaxed);
+            if !waiter.is_standby() && self.purge(word) {
+                continue;
+            }
+            if matches!(waiter.role, Role::Relay) && word & HANDOFF == 0 {
+                // Q4. It is the other's turn.
+                self.promote(ThreadId::NONE);
+                waiter.role = Role::Arrival { dark: false };
+                waiter.stance = Stance::Hot;
+                waiter.grace = None;
+                continue;
+            }
+            let late = waiter.deadline.is_some_and(P::past);
+            if word & LOCKED == 0 {
+                if self.take(word, waiter) {
+                    return true;
+                }
+                if late {
+                    // No time to be choosy: takes it at the next look, or leaves.
+                    waiter.stance = Stance::Sharing;
+                }
+                continue;
+            }
+            if waiter.stance != Stance::Sharing && is_sharing::<P>(owner(word)) && try_share::<P>(waiter.me) {
+                waiter.stance = Stance::Sharing;
+            }
+            if late {
+                self.resign(waiter);
+                return false;
+            }
+            self.wait_for_holder(word, waiter);
+        }
+    }
+
+    /// One step beside a lock that is held.
+    fn wait_for_holder(&self, word: u32, waiter: &mut Waiter<P>) {
+        let now = P::now_ns();
+        // HINT: wrong either way, it costs a spin or a sleep: see the head of `wakeful.rs`.
+        let state = P::run_state(owner(word));
+        let running = !matches!(state, RunState::Preempted | RunState::Blocked);
+        let unknown = state == RunState::Unknown;
+        // A holder without a processor is no rival.
+        waiter.rival = running.then_some(owner(word));
+        let open = waiter.stance != Stance::Hot && word & HANDOFF == 0;
+        let waited = now - waiter.arrived;
+        match &mut waiter.role {
+            Role::Standby(_) => self.stand_by(word, waiter, state, now),
+            Role::Relay => {
+                // Somebody else has barged in.
+                if self.word.compare_exchange(word, word & !RELAY, Relaxed, Relaxed).is_ok() {
+                    waiter.role = Role::Arrival { dark: false };
+                }
+            }
+            Role::Arrival { dark } if open && running && waited < arrival::<P>(waiter.me, unknown) => {
+                // W1.
+                *dark = unknown;
+                let sharing = waiter.stance == Stance::Sharing;
+                let least = if sharing { limits::poll_sharing::<P>() } else { limits::poll::<P>() };
+                pause_until::<P>(now + (waited / 4).clamp(least, limits::poll_most::<P>()));
+            }
+            Role::Arrival { dark } => {
+                if *dark && open {
+                    *dark = false;
+                    learn::<P>(waiter.me, share::ARRIVAL, true);
+                }
+                self.enlist(word, waiter);
+            }
+        }
+    }
+
+    /// The lock is free; takes it, unless it should not.
+    pub(super) fn take(&self, word: u32, waiter: &mut Waiter<P>) -> bool {
+        let standby = waiter.is_standby();
+        if word & HANDOFF != 0 && !standby {
+            if !self.step_aside_in_vain(word, waiter) {
+                return false;
+            }
+        } else if waiter.stance == Stance::Hot {
+            if waiter.grace.is_none() && !waiter.has_demanded() {
+                if standby {
+                    self.stand_by(word, waiter, RunState::Running, P::now_ns());
+                } else {
+                    self.enlist(word, waiter);
+                }
+                return false;
+            }
+        } else if waiter.stance == Stance::Choosy
+            && let Some(rival) = waiter.rival
+            && !waiter.has_demanded()
+            && !self.look_closely(rival, waiter)
+        {
+            return false;
+        }
+        if standby && word & HANDOFF != 0 && word & RELAY == 0 {
+            // W7, the standby's side.
+            let now = P::now_ns();
+            if now < *waiter.grace.get_or_insert(now + limits::relay::<P>()) {
+                P::pause();
+                return false;
+            }
+        }
+        self.try_take(word, waiter)
+    }
+
+    /// A2, A3.
+    fn try_take(&self, word: u32, waiter: &mut Waiter<P>) -> bool {
+        let mine = LOCKED | P::stamp() & OWNER;
+        let new = if !waiter.is_standby() {
+            // The standby did not come within the grace: it is not awake. It will ask again. Another thread's
+            // relay tells from HANDOFF whether the standby has the lock, so that only its owner may clear it.
+            let own = matches!(waiter.role, Role::Relay);
+            let rescinded = if own || word & RELAY == 0 { HANDOFF | RELAY | KICK } else { 0 };
+            word & !rescinded | mine
+        } else if word & NEWEST == 0 {
+            mine
+        } else {
+            word & !(KICK | HANDOFF | RELAY) | mine
+        };
+        wait::shield::<N, P>();
+        // A2, A3. ORDER: Acquire, pairs with R1; Release, pairs with the Acquire in `head`: the role may pass to a relay.
+        if let Err(now) = self.word.compare_exchange(word, new, AcqRel, Relaxed) {
+            if !waiter.awake {
+                wait::unshield::<N, P>(waiter.me);
+            } else if waiter.stance != Stance::Hot {
+                // W8.
+                let lost = waiter.rival.is_none_or(|rival| rival != owner(now));
+                waiter.stance = if lost { Stance::Sharing } else { Stance::Choosy };
+            }
+            return false;
+        }
+        match &waiter.role {
+            Role::Standby(standby) => {
+                if new & NEWEST != 0 && word & RELAY == 0 {
+                    self.promote(standby.next);
+                }
+                if !standby.vain {
+                    learn::<P>(waiter.me, share::STANDBY, false);
+                }
+            }
+            Role::Arrival { dark: true } => learn::<P>(waiter.me, share::ARRIVAL, false),
+            _ => {}
+        }
+        true
+    }
+
+    /// W7. Leaves a free lock to the standby, which demanded it. True if that did not come.
+    fn step_aside_in_vain(&self, word: u32, waiter: &mut Waiter<P>) -> bool {
+        if waiter.stance == Stance::Sharing {
+            waiter.stance = Stance::Choosy;
+        }
+        share::keep::<P>(waiter.me);
+        if word & RELAY == 0 && word & NEWEST != 0 {
+            if self.word.compare_exchange(word, word | RELAY, Relaxed, Relaxed).is_ok() {
+                waiter.role = Role::Relay;
+            }
+            return false;
+        }
+        let now = P::now_ns();
+        let grace = if word & KICK == 0 { limits::grace::<P>() } else { limits::spin::<P>() };
+        if now < *waiter.grace.get_or_insert(now + grace) {
+            P::pause();
+            return false;
+        }
+        true
+    }
+
+    /// W3. False if somebody else has the lock again: then it is hot, or another moment is better.
+    fn look_closely(&self, rival: ThreadId, waiter: &mut Waiter<P>) -> bool {
+        let (mut seen, mut locked) = (rival, 0);
+        let mut sample = P::now_ns();
+        for _ in 0..limits::SAMPLES {
+            sample += limits::sample::<P>();
+            pause_until::<P>(sample);
+            let word = self.word.load(Relaxed);
+            if word & LOCKED != 0 {
+                if seen != ThreadId::NONE && owner(word) != seen {
+                    if waiter.awake {
+                        waiter.stance = Stance::Sharing;
+                    }
+                    return false;
+                }
+                seen = owner(word);
+                locked += 1;
+            }
+        }
+        match &mut waiter.role {
+            Role::Standby(standby) if locked == 0 && !waiter.awake => {
+                standby.next = self.thin(standby.next);
+                // Until it is held again: those of W8 come back to the line, and our next attempt fails when they do.
+                waiter.rival = None;
+            }
+            _ => {}
+        }
+        if locked == 1 && (waiter.awake || try_share::<P>(waiter.me)) {
+            waiter.stance = Stance::Sharing;
+        } else if locked > 0 {
+            waiter.stance = Stance::Hot;
+            return false;
+        }
+        true
+    }
+
+    /// One step of the standby beside a lock that is held, or hot.
+    pub(super) fn stand_by(&self, word: u32, waiter: &mut Waiter<P>, state: RunState, now: u64) {
+        let Role::Standby(standby) = &mut waiter.role else { return };
+        let running = !matches!(state, RunState::Preempted | RunState::Blocked);
+        let dark = state == RunState::Unknown;
+        let limit = match state {
+            RunState::Unknown => in_the_dark::<P>(waiter.me, share::STANDBY, limits::spin::<P>()),
+            // It demands the lock before.
+            _ if waiter.awake => limits::turn::<P>(),
+            _ => limits::spin::<P>(),
+        };
+        let waited = now.saturating_sub(standby.since);
+        let patience = if word & NEWEST == 0 { limits::patience::<P>() } else { limits::turn::<P>() };
+        let due = waited >= if running { patience } else { 2 * patience };
+        if word & HANDOFF == 0 && (standby.demanded.is_some() || due) {
+            // W6. HINT: in time whatever it says.
+            standby.next = self.show(standby.next);
+            self.word.fetch_or(HANDOFF, Relaxed);
+            standby.demanded = Some(now);
+            waiter.grace = None;
+        } else if !running {
+            self.sleep_on_word(word, waiter.deadline);
+        } else if let Some(demanded) = standby.demanded {
+            if now < demanded + if dark { limit } else { limits::turn::<P>() } {
+                P::pause();
+            } else {
+                self.sleep_on_word(word, waiter.deadline);
+            }
+        } else if waiter.stance == Stance::Hot {
+            P::nap_beside(&self.word, waiter.nap);
+            waiter.nap = (waiter.nap * 2).min(limits::patience::<P>());
+            waiter.stance = Stance::Choosy;
+        } else if waited < limit && waiter.awake {
+            P::pause();
+        } else if waited < limit {
+            pause_until::<P>(now + (waited / 4).clamp(limits::poll::<P>(), limits::poll_most::<P>()));
+        } else {
+            if dark && !standby.vain {
+                standby.vain = true;
+                learn::<P>(waiter.me, share::STANDBY, true);
+            }
+            self.sleep_on_word(word, waiter.deadline);
+        }
+    }
+
+    /// W5. Sleeps until the release, unless the word changes first.
+    fn sleep_on_word(&self, word: u32, deadline: Option<Deadline>) {
+        if word & KICK == 0 && self.word.compare_exchange(word, word | KICK, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        P::wait(&self.word, word | KICK, deadline);
+    }
+
+    /// G2. Gives back every duty.
+    pub(super) fn resign(&self, waiter: &mut Waiter<P>) {
+        let role = core::mem::replace(&mut waiter.role, Role::Arrival { dark: false });
+        let mut word = self.word.load(Relaxed);
+        match role {
+            Role::Arrival { .. } => {}
+            Role::Relay => loop {
+                if word & HANDOFF == 0 {
+                    return self.promote(ThreadId::NONE);
+                }
+                match self.word.compare_exchange_weak(word, word & !RELAY, Relaxed, Relaxed) {
+                    Ok(_) => return,
+                    Err(now) => word = now,
+                }
+            },
+            Role::Standby(standby) => loop {
+                let alone = word & NEWEST == 0;
+                let new = if alone { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
+                // ORDER: Release, pairs with the Acquire in `head`: the role may pass to a relay.
+                match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
+                    Ok(_) if alone || word & RELAY != 0 => return,
+                    Ok(_) => return self.promote(standby.next),
+                    Err(now) => word = now,
+                }
+            },
+        }
+    }
+}
+
+/// W1. How long an arrival looks; less, if nobody knows whether the holder runs.
+fn arrival<P: Platform>(me: ThreadId, unknown: bool) -> u64 {
+    let most = limits::arrival::<P>();
+    if unknown { in_the_dark::<P>(me, share::ARRIVAL, most) } else { most }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a waiter does while it is awake: it looks, pauses, and looks again, less and less often.
+
+use platform::{Platform, Priority, RunState, ThreadId};
+
+/// Begins a wait. The thread becomes known to the kernel view, and the count of processors is not older than a second.
+/// Returns the thread and the time.
+#[inline]
+pub fn begin<P: Platform>() -> (ThreadId, u64) {
+    let me = P::register_lazily();
+    let now = P::now_ns();
+    P::refresh_processors(Some(now));
+    (me, now)
+}
+
+/// HINT: may this thread be running? A thread of which nobody knows may.
+#[inline]
+pub fn may_run<P: Platform>(thread: ThreadId) -> bool {
+    !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
+}
+
+/// HINT: does a preempted thread of this program matter more than one that waits? False where no view looks.
+#[inline]
+pub fn is_wanted<P: Platform>() -> bool {
+    P::higher_preempted(Priority::LockWaiter)
+}
+
+/// Pauses until then, at least once. Returns the time.
+pub fn pause_until<P: Platform>(ns: u64) -> u64 {
+    loop {
+        P::pause();
+        let now = P::now_ns();
+        if now >= ns {
+            return now;
+        }
+    }
+}
+
+/// Looks until there is nothing to wait for (true), until the thread that is waited for does not run, or until `limit` has passed (false).
+///
+/// Each look returns the thread that is waited for, or `None` if the wait is over. The gaps between looks double, from `gap` to `most`. Times in ns.
+pub fn while_it_runs<P: Platform>(limit: u64, gap: u64, most: u64, mut look: impl FnMut() -> Option<ThreadId>) -> bool {
+    let start = P::now_ns();
+    let (mut now, mut gap) = (start, gap);
+    loop {
+        let Some(thread) = look() else { return true };
+        if now >= start + limit || !may_run::<P>(thread) {
+            return false;
+        }
+        now = pause_until::<P>(now + gap);
+        gap = (gap * 2).min(most);
+    }
+}
