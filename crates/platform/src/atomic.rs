@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Atomics as traits, with the names and meanings of `core::sync::atomic`, and the real ones as their first implementation.
+//! Atomics as traits, with the names and meanings of `core::sync::atomic`, and the real ones as their first
+//! implementation.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -23,7 +24,8 @@ pub trait AtomicInt<T: Copy>: Atomic<T> {
     fn fetch_and(&self, value: T, order: Ordering) -> T;
 }
 
-/// Implements [`Atomic`] and [`AtomicInt`] by forwarding to inherent methods of the same names; for the platforms.
+/// Implements [`Atomic`] and [`AtomicInt`] by forwarding to inherent methods of the same names; for the
+/// platforms.
 #[macro_export]
 macro_rules! forward_atomic {
     (@common $atomic:ty, $t:ty) => {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The seam: what an algorithm may ask of the machine.
 //!
-//! Every algorithm of the `sync` crate is generic over [`Platform`] and uses nothing else, so that one source
-//! file runs on Linux, under the model checkers and on the simulated multiprocessor. The atomics and the cells are
-//! associated types for the same reason: a checker substitutes its own.
+//! Every algorithm of the `sync` crate is generic over [`Platform`] and uses nothing else, so that one
+//! source file runs on Linux, under the model checkers and on the simulated multiprocessor. The atomics and
+//! the cells are associated types for the same reason: a checker substitutes its own.
 //!
 //! What a platform tells about threads ([`Platform::run_state`], [`Platform::higher_preempted`]) is a
-//! *hint*: it may be stale or wrong in either direction, and an algorithm must stay safe and live whatever it says.
+//! *hint*: it may be stale or wrong in either direction, and an algorithm must stay safe and live whatever
+//! it says.
 #![no_std]
 
 mod atomic;
@@ -91,10 +92,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// A pointer that threads share.
     type AtomicPtr<T: 'static>: Atomic<*mut T>;
 
-    /// Pauses in a row that make a difference. A model checker, where each is a choice of who goes on, says 1.
+    /// Pauses in a row that make a difference. A model checker, where each is a choice of who goes on, says
+    /// 1.
     const PAUSES: u32 = u32::MAX;
 
-    /// What this machine's moves cost. Every limit of an algorithm is a multiple of one of them. The same at each call.
+    /// What this machine's moves cost. Every limit of an algorithm is a multiple of one of them. The same
+    /// at each call.
     #[inline]
     fn costs() -> Costs {
         Costs::VIRTUAL
@@ -108,8 +111,8 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         None
     }
 
-    /// The calling thread's stamp: its id in the bits of [`STAMP_ID`], in the others what [`Platform::set_stamp`] left there.
-    /// Costs one load; made for fast paths.
+    /// The calling thread's stamp: its id in the bits of [`STAMP_ID`], in the others what
+    /// [`Platform::set_stamp`] left there. Costs one load; made for fast paths.
     fn stamp() -> u32;
 
     /// Sets the stamp's other bits, which belong to the default mutex (`sync::mutex::Wakeful`).
@@ -121,12 +124,13 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         ThreadId((Self::stamp() & STAMP_ID) >> STAMP_SHIFT)
     }
 
-    /// The calling thread, registered on first use. Never allocates memory, never fails: a thread for which there is
-    /// no room stays [`ThreadId::NONE`] and merely gives and gets no hints. Fit for slow paths.
+    /// The calling thread, registered on first use. Never allocates memory, never fails: a thread for which
+    /// there is no room stays [`ThreadId::NONE`] and merely gives and gets no hints. Fit for slow paths.
     fn register() -> ThreadId;
 
-    /// As [`Platform::register`], but the view begins to watch the thread only when that is worth its cost, which others pay for at each
-    /// of the thread's context switches: once they have asked for its run state as often as it switched. To be called at each wait.
+    /// As [`Platform::register`], but the view begins to watch the thread only when that is worth its cost,
+    /// which others pay for at each of the thread's context switches: once they have asked for its run
+    /// state as often as it switched. To be called at each wait.
     fn register_lazily() -> ThreadId {
         Self::register()
     }
@@ -134,15 +138,17 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// HINT: does this thread run? [`RunState::Unknown`] for [`ThreadId::NONE`] and where no view looks.
     fn run_state(thread: ThreadId) -> RunState;
 
-    /// HINT: has the application fewer processors than runnable threads *and* is a thread of higher user-level
-    /// priority than `than` preempted? The papers' optimal spin-or-block rule (ICPP 2001, section 4). False where no view looks.
+    /// HINT: has the application fewer processors than runnable threads *and* is a thread of higher
+    /// user-level priority than `than` preempted? The papers' optimal spin-or-block rule (ICPP 2001,
+    /// section 4). False where no view looks.
     fn higher_preempted(than: Priority) -> bool;
 
-    /// Gives the processor up in favour of a preempted thread of higher priority, as well as this machine can; may return at once.
+    /// Gives the processor up in favour of a preempted thread of higher priority, as well as this machine
+    /// can; may return at once.
     fn hand_off();
 
-    /// HINT: is [`Platform::hand_off`] the papers' call: does it go to the preempted thread of the highest priority, wherever that was
-    /// preempted?
+    /// HINT: is [`Platform::hand_off`] the papers' call: does it go to the preempted thread of the highest
+    /// priority, wherever that was preempted?
     fn hands_off() -> bool {
         false
     }
@@ -156,19 +162,21 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Changes the user-level priority of a thread if it still is `from` (ICPP 2001, figure 1, line 16).
     fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool;
 
-    /// How many locks a thread holds that raised its priority (lower half) or made it wish not to be preempted (upper half); only the
-    /// thread itself writes it. `None` for [`ThreadId::NONE`].
+    /// How many locks a thread holds that raised its priority (lower half) or made it wish not to be
+    /// preempted (upper half); only the thread itself writes it. `None` for [`ThreadId::NONE`].
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
-    /// How many threads have given their processor up beside this lock for threads that matter more, and are not back. HINT: it says
-    /// how long the next one stays away; locks may share a count. Only the address is used: the lock was released before.
+    /// How many threads have given their processor up beside this lock for threads that matter more, and
+    /// are not back. HINT: it says how long the next one stays away; locks may share a count. Only the
+    /// address is used: the lock was released before.
     fn away(lock: *const ()) -> &'static Self::AtomicU32;
 
     /// HINT: has the application more processors than threads that could run? False where no view looks.
     fn spare_processors() -> bool;
 
-    /// HINT: is there a processor for each thread of the application that uses locks, and are there more than two processors? Then nobody of
-    /// our own is waiting for the processor of one who waits, and one awake waiter is not all that there can be. Cheap.
+    /// HINT: is there a processor for each thread of the application that uses locks, and are there more
+    /// than two processors? Then nobody of our own is waiting for the processor of one who waits, and one
+    /// awake waiter is not all that there can be. Cheap.
     fn roomy() -> bool {
         false
     }
@@ -179,43 +187,49 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// A thread's KE-1 wish.
     fn wish(thread: ThreadId) -> Wish;
 
-    /// HINT: is there anybody who acts on wishes? Where not, a lock that wishes is its plain twin, dearer by the asking.
+    /// HINT: is there anybody who acts on wishes? Where not, a lock that wishes is its plain twin, dearer
+    /// by the asking.
     fn honours_wishes() -> bool;
 
-    /// Changes a thread's KE-1 wish if it still is `from` and the thread is not known to be preempted (TR 1994,
-    /// figure 3: `compare_and_store (&cb->state, from, to)`). True for [`ThreadId::NONE`]: nothing is known against it.
+    /// Changes a thread's KE-1 wish if it still is `from` and the thread is not known to be preempted (TR
+    /// 1994, figure 3: `compare_and_store (&cb->state, from, to)`). True for [`ThreadId::NONE`]: nothing is
+    /// known against it.
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool;
 
-    /// KE-2: did the kernel put a preemption of this thread off? The thread should yield at the end of its critical section.
+    /// KE-2: did the kernel put a preemption of this thread off? The thread should yield at the end of its
+    /// critical section.
     fn warning(thread: ThreadId) -> bool;
 
-    /// One of the eight words in a thread's block that algorithms use which queue thread ids instead of nodes. A thread waits
-    /// in one place at a time, so one set a thread is enough. They start as 0. `thread` is not [`ThreadId::NONE`].
+    /// One of the eight words in a thread's block that algorithms use which queue thread ids instead of
+    /// nodes. A thread waits in one place at a time, so one set a thread is enough. They start as 0.
+    /// `thread` is not [`ThreadId::NONE`].
     fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32;
 
-    /// Where a thread says which reader-writer lock it reads, without writing to the lock. It starts as null. `thread` is not
-    /// [`ThreadId::NONE`]. The pointer is an address and nothing else.
+    /// Where a thread says which reader-writer lock it reads, without writing to the lock. It starts as
+    /// null. `thread` is not [`ThreadId::NONE`]. The pointer is an address and nothing else.
     fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()>;
 
-    /// The ids of all threads are below this. A read-modify-write with `AcqRel`: who is not counted registers after it.
+    /// The ids of all threads are below this. A read-modify-write with `AcqRel`: who is not counted
+    /// registers after it.
     fn most_threads() -> u32;
 
-    /// How often this process is a forked copy, modulo 8: a lock that was copied with threads queued on it finds out by this that
-    /// they are not here.
+    /// How often this process is a forked copy, modulo 8: a lock that was copied with threads queued on it
+    /// finds out by this that they are not here.
     fn generation() -> u32;
 
-    /// Processors that this application may use: affinity, cpuset, quota and partition considered. At least 1. HINT: as of the last
-    /// look.
+    /// Processors that this application may use: affinity, cpuset, quota and partition considered. At least
+    /// 1. HINT: as of the last look.
     fn processors() -> u32;
 
-    /// HINT: has the application less processor time than its processors, by a quota? Then an idle processor is not free: what one thread spins
-    /// away another one lacks. As of the last look.
+    /// HINT: has the application less processor time than its processors, by a quota? Then an idle
+    /// processor is not free: what one thread spins away another one lacks. As of the last look.
     fn metered() -> bool {
         false
     }
 
-    /// Looks anew how many they are, if the last look was about a second ago. Cheap enough for one thread of an episode or for a slow path: it
-    /// reads a clock, unless the caller brings the time. To be called before [`Platform::partition_generation`].
+    /// Looks anew how many they are, if the last look was about a second ago. Cheap enough for one thread
+    /// of an episode or for a slow path: it reads a clock, unless the caller brings the time. To be called
+    /// before [`Platform::partition_generation`].
     #[inline]
     fn refresh_processors(now_ns: Option<u64>) {
         let _ = now_ns;
@@ -226,7 +240,8 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         0
     }
 
-    /// HINT: which cluster of processors, among which a cache line travels cheaply, the calling thread runs in.
+    /// HINT: which cluster of processors, among which a cache line travels cheaply, the calling thread runs
+    /// in.
     fn cluster() -> u32 {
         0
     }
@@ -236,19 +251,21 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         None
     }
 
-    /// Moves the calling thread to this processor, or to any but its own, from where the system may move it as before. False if it
-    /// may not run there, or this cannot be done. HINT: it may be elsewhere again on return.
+    /// Moves the calling thread to this processor, or to any but its own, from where the system may move it
+    /// as before. False if it may not run there, or this cannot be done. HINT: it may be elsewhere again on
+    /// return.
     fn migrate(to: Option<u32>) -> bool {
         let _ = to;
         false
     }
 
-    /// Processor time that this process has used, in nanoseconds. HINT: a system call that looks at each thread; not for each round.
+    /// Processor time that this process has used, in nanoseconds. HINT: a system call that looks at each
+    /// thread; not for each round.
     fn cpu_ns() -> u64;
 
-    /// HINT: how crowded the machine is, as of a look or two in the last milliseconds. The caller says how many threads of this application
-    /// run or could: `awake`. `None`: nobody can tell, or this application may use some of the machine's processors only, and
-    /// the others may be free.
+    /// HINT: how crowded the machine is, as of a look or two in the last milliseconds. The caller says how
+    /// many threads of this application run or could: `awake`. `None`: nobody can tell, or this application
+    /// may use some of the machine's processors only, and the others may be free.
     fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
         let _ = (now_ns, awake);
         None
@@ -257,8 +274,8 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Sleeps until woken, if `*word == expected`. May return [`Wait::Woken`] with no cause.
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait;
 
-    /// Wakes at most `count` threads asleep on `word`, those first who sleep longest; returns how many it woke. Only the
-    /// address is used: the word's memory may be gone already.
+    /// Wakes at most `count` threads asleep on `word`, those first who sleep longest; returns how many it
+    /// woke. Only the address is used: the word's memory may be gone already.
     fn wake(word: *const Self::AtomicU32, count: u32) -> u32;
 
     /// Nanoseconds of the monotonic clock.

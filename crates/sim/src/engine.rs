@@ -229,6 +229,8 @@ pub(crate) struct Engine {
     /// What a thread last saw of the crowd, and in which millisecond.
     pub crowd: (u64, Option<Crowd>),
     pub costs: Costs,
+    /// What the algorithms are told of it.
+    pub told: platform::Costs,
     pub queue: Queue,
     pub woken: Woken,
     pub honours: bool,
@@ -330,6 +332,7 @@ impl Engine {
                 margin: us(kernel.woken_margin_ms.value * 1e3),
                 credit: us(kernel.woken_credit_ms.value * 1e3),
             },
+            told: machine.costs(),
             queue,
             woken: kernel.woken.value,
             honours: setting.honours_wishes.unwrap_or(kernel.honours_wishes.value),

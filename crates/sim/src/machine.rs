@@ -192,6 +192,25 @@ impl Machine {
         self
     }
 
+    /// What its moves cost, as [`platform::Platform::costs`]. The line comes from the widest level. An idle
+    /// processor never sleeps here: what a wake-up there costs more is the thread's move.
+    pub fn costs(&self) -> platform::Costs {
+        let widest = &self.level[self.level.len() - 1];
+        let us = |value: f64| (value * 1e3) as u64;
+        let kernel = &self.kernel;
+        let switch = us(kernel.switch_us.value).max(1);
+        // To sleep and to wake are two system calls, and each side changes its processor's thread once.
+        let sleep = 2 * us(kernel.syscall_us.value) + us(kernel.wake_us.value) + 2 * switch;
+        platform::Costs {
+            line: ((widest.transfer_ns.value + widest.invalidate_ns.value) as u64).max(1),
+            switch,
+            sleep,
+            // An idle processor is often another one.
+            idle: sleep + us(kernel.migration_us.value),
+            slice: us(kernel.quantum_ms.value * 1e3).max(1),
+        }
+    }
+
     /// Every value of the description, with its source.
     pub fn figures(&self) -> Vec<Figure> {
         let mut all = Vec::new();

@@ -4,8 +4,8 @@
 use std::cell::UnsafeCell;
 
 use platform::{
-    Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait,
-    Wish,
+    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId,
+    Wait, Wish,
 };
 
 use crate::engine::{self, Engine, NOBODY, Reason, access, engine, note, suspend, sync, touch};
@@ -262,6 +262,10 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     type AtomicU32 = Word<u32>;
     type AtomicPtr<T: 'static> = Word<*mut T>;
     const PAUSES: u32 = PAUSES;
+
+    fn costs() -> Costs {
+        look(|it| it.told)
+    }
 
     fn stamp() -> u32 {
         look(|it| if it.current == NOBODY { 0 } else { it.stamp() })

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful`: the default mutex, one word that knows who is awake.
 //!
-//! A lock that wakes a sleeper at each release pays two context switches a section. One that lets everybody spin starves its holder of a
-//! processor. This one does neither. A few running threads contend for it, one *standby* watches, and all others sleep in a *line*.
-//! While the holder runs and comes back at once, the lock stays with it: to move the lock and its data costs more than
-//! the section. The standby takes the lock over by the clock. When the holder does not run, nobody spins.
+//! A lock that wakes a sleeper at each release pays two context switches a section. One that lets everybody
+//! spin starves its holder of a processor. This one does neither. A few running threads contend for it, one
+//! *standby* watches, and all others sleep in a *line*. While the holder runs and comes back at once, the
+//! lock stays with it: to move the lock and its data costs more than the section. The standby takes the
+//! lock over by the clock. When the holder does not run, nobody spins.
 //!
 //! ```text
-//!    barges, if it comes at the right moment               sleeps (W5, KICK)
-//!   arrival --------------------> holder <------------------ standby <- promoted (Q3) - oldest <- ... <- newest
-//!      |                             ^   demands by HANDOFF (W6)  |                       sleep on their STATE
-//!      '--- after ARRIVAL (W1, Q1) --|----------------------------'---------------------------------------> joins
+//!              barges, if it comes at the right moment (A2)
+//!   arrival -------------------------------------------------> holder <---- takes it (A3) ---- standby
+//!      | looks in vain (W1)                                       | demands by HANDOFF (W6)       ^
+//!      '---------> newest -> ... -> oldest (each sleeps on its STATE) --- promoted (Q3) ----------'
 //! ```
 //!
-//! Choose it unless you know better; choose `native` where no timer may wake an idle processor. Its parts: [`waiter`] (how a thread waits,
-//! W and G), [`line`] (where it sleeps, Q and P), [`queue`] (processors for all, W8), [`share`] (W3's memory, W4), [`limits`] (all times).
+//! Choose it unless you know better; choose `native` where no timer may wake an idle processor. Its parts:
+//! [`waiter`] (how a thread waits, W and G), [`line`] (where it sleeps, Q and P), [`queue`] (processors for
+//! all, W8), [`share`] (W3's memory, W4), [`limits`] (all times).
 //!
 //! # State
 //!
@@ -22,25 +24,27 @@
 //! |---|---|---|
 //! | 0 | LOCKED | a thread holds the lock |
 //! | 1 | STANDBY | a thread has the standby role, or it is on its way to one (I3) |
-//! | 2 | KICK | the standby sleeps on this word, so the release must wake it; beside HANDOFF: it has been woken |
+//! | 2 | KICK | the standby sleeps on this word: the release wakes it; beside HANDOFF: woken |
 //! | 3 | HANDOFF | the standby demands the lock: others should leave it |
 //! | 4-6 | GENERATION | [`Platform::generation`] of the process that set STANDBY |
 //! | 7 | RELAY | the thread that stepped aside will promote the next standby |
 //! | 8-19 | OWNER | the holder's thread id, 0 if it has none. HINT |
 //! | 20-31 | NEWEST | thread id of the last in line, 0 if the line is empty |
 //!
-//! `0 -> L` and `L -> 0` are the fast path, and so are `f -> f|L -> f` for any free value `f` that the thread saw last. Its
-//! *stamp* ([`Platform::stamp`]) keeps `f`. So a lock with sleepers still takes one compare-and-swap.
+//! `0 -> L` and `L -> 0` are the fast path, and so are `f -> f|L -> f` for any free value `f` that the
+//! thread saw last. Its *stamp* ([`Platform::stamp`]) keeps `f`. So a lock with sleepers still takes one
+//! compare-and-swap.
 //!
 //! # Invariants
 //!
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
 //! - I2. NEWEST is not 0 only while STANDBY is set. Nobody leaves the line by itself.
-//! - I3. While STANDBY is set, exactly one thread has the *role*: the standby; a thread whose STATE is PROMOTED; the holder between A3 and Q3;
-//!   a standby between G2 and its Q3; or the thread whose RELAY was set when A3 or G2 cleared HANDOFF, until its Q3. Only the role takes threads out of the line.
-//! - I4. Only the standby sets HANDOFF. RELAY is set only beside HANDOFF, by a thread that is awake and remembers it.
-//! - I5. Only the standby sets KICK, while LOCKED, before it sleeps on the word. A free word has it only beside HANDOFF.
-//! - I6. Who has the role is awake, or naps for a bounded time, or sleeps on the word with KICK set, or has been woken.
+//! - I3. While STANDBY is set, exactly one thread has the *role*: the standby; a thread whose STATE is
+//!   PROMOTED; the holder between A3 and Q3; a standby between G2 and its Q3; or the thread whose RELAY was
+//!   set when A3 or G2 cleared HANDOFF, until its Q3. Only the role takes threads out of the line.
+//! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
+//! - I5. Only the standby sets KICK, before it sleeps on a held word. A free word has it beside HANDOFF only.
+//! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or has been woken.
 //!
 //! # Protocol
 //!
@@ -48,33 +52,33 @@
 //! |---|---|---|
 //! | A1 | anybody | compare-and-swap the stamp's free value to held |
 //! | A2 | arrival | compare-and-swap any free value without HANDOFF to held |
-//! | A3 | standby | free to held; clears KICK, HANDOFF, RELAY, and STANDBY if the line is empty; else Q3, unless RELAY was set |
+//! | A3 | standby | free to held, without KICK, HANDOFF, RELAY; then Q3, or no STANDBY if nobody is in line |
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
-//! | R2 | holder | wakes the word, if KICK was set: only the standby sleeps there |
-//! | R3 | holder | ends the standby's nap, if it releases in order to wait for something else ([`RawMutex::leaving`]) |
-//! | N1 | with `N` | wishes before A1 to A3; withdraws if that fails, and between R1 and R2; repays after R2 |
+//! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
+//! | R3 | holder | ends the standby's nap, if it is about to wait for something ([`RawMutex::leaving`]) |
+//! | N1 | with `N` | wishes before A1 to A3; withdraws if that fails, and after R1; repays after R2 |
 //!
 //! # Memory order
 //!
-//! R1 release -> A1, A2, A3 acquire publishes the protected data. All other changes of the word are read-modify-writes, which
-//! continue the release sequence. The line's orderings stand in [`line`]. Hints are relaxed.
+//! R1 release -> A1, A2, A3 acquire publishes the protected data. All other changes of the word are
+//! read-modify-writes, which continue the release sequence. The line's orderings stand in [`line`].
 //!
 //! # Under the scheduler
 //!
-//! - *Holder preempted or blocked*: arrivals queue at once, and the standby sleeps. Their processors are free, perhaps for the holder.
+//! - *Holder preempted or blocked*: arrivals queue at once, the standby sleeps, and processors are free.
 //! - *Next waiter preempted*: nobody waits for it. Others take the free lock (W7).
 //! - *More threads than processors*: all but a few sleep in line, and the line advances once a turn.
-//! - *Hint stale*: it costs a spin, a sleep and a wake-up, or a place in line. It touches neither I1 to I6 nor W6.
+//! - *Hint stale*: costs a spin, a sleep and a wake-up, or a place in line; touches neither I1 to I6 nor W6.
 //! - *Killed while holding*: the lock is lost, as any lock that is not robust.
-//! - *Fork*: a copied word of another GENERATION is purged of all but LOCKED and OWNER. Eight nested forks that never touch it are not noticed.
-//! - *Signal handler* that waits while its thread is in line: it does not join a line (its STATE is not IDLE), and must not wait for who is behind it there.
+//! - *Fork*: a copied word of another GENERATION is purged of all but LOCKED and OWNER.
+//! - *Signal handler*: while its thread is in a line, a handler that waits joins none (STATE is not IDLE).
 //!
 //! # Fairness and space
 //!
-//! 4 bytes. The line is served oldest first, one a *turn*, which is [`limits::turn`] (twice that if the holder does not run) and what the kernel adds.
-//! Arrivals barge, but after HANDOFF only when the grace has passed. So a thread in line waits for as many turns as threads came before
-//! it, if the kernel runs each standby within its grace at some time. P2 passes a waiter once at most, so that it waits in line twice; P1 passes it as
-//! often as it is preempted when its turn comes. A waiter with a deadline has no place in line.
+//! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
+//! not run, and what the kernel adds. Arrivals barge, after HANDOFF only when the grace has passed. So a
+//! thread in line waits for as many turns as threads came before it, if the kernel runs each standby within
+//! its grace at some time. P2 passes it once at most; P1 as often as it is preempted when its turn comes.
 //!
 //! # Rejected
 //!
@@ -82,8 +86,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, with all hints, deadlines, rooms and forks; the twins without acquire, without release, with lost wake-ups,
-//! and that promote or pass without telling are caught.
+//! `conformance`: real threads, loom, shuttle, with all hints, deadlines, rooms and forks. It catches twins
+//! without acquire, without release, with lost wake-ups, and that promote or pass without telling.
 
 mod limits;
 mod line;
@@ -131,8 +135,8 @@ impl<P: StaticPlatform, N> Wakeful<P, N> {
 }
 
 impl<P: Platform, N: Preemption> Wakeful<P, N> {
-    /// Can it be that the calling thread holds the lock? False: it does not, or took it under another id (before a fork, or before it unregistered). True: it
-    /// does, or a thread without an id does.
+    /// Can it be that the calling thread holds the lock? False: it does not, or took it under another id
+    /// (before a fork, or before it unregistered). True: it does, or a thread without an id does.
     pub fn may_be_mine(&self) -> bool {
         let word = self.word.load(Relaxed);
         word & LOCKED != 0 && (owner(word) == ThreadId::NONE || owner(word) == P::current())
@@ -228,7 +232,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     #[inline(never)]
     fn unlock_slow(&self, mut word: u32) {
         loop {
-            // A standby that demanded the lock finds KICK still set, and so do those who leave it the lock: it is on its way (W7).
+            // A standby that demanded the lock finds KICK still set, and so do those who leave it the lock:
+            // it is on its way (W7).
             let kick = if word & HANDOFF == 0 { KICK } else { 0 };
             // R1. ORDER: Release, pairs with A1, A2 and A3.
             match self.word.compare_exchange_weak(word, word & !(LOCKED | OWNER | kick), Release, Relaxed) {

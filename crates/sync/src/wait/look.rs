@@ -3,8 +3,8 @@
 
 use platform::{Platform, Priority, RunState, ThreadId};
 
-/// Begins a wait. The thread becomes known to the kernel view, and the count of processors is not older than a second.
-/// Returns the thread and the time.
+/// Begins a wait. The thread becomes known to the kernel view, and the count of processors is not older
+/// than a second. Returns the thread and the time.
 #[inline]
 pub fn begin<P: Platform>() -> (ThreadId, u64) {
     let me = P::register_lazily();
@@ -36,9 +36,11 @@ pub fn pause_until<P: Platform>(ns: u64) -> u64 {
     }
 }
 
-/// Looks until there is nothing to wait for (true), until the thread that is waited for does not run, or until `limit` has passed (false).
+/// Looks until there is nothing to wait for (true), until the thread that is waited for does not run, or
+/// until `limit` has passed (false).
 ///
-/// Each look returns the thread that is waited for, or `None` if the wait is over. The gaps between looks double, from `gap` to `most`. Times in ns.
+/// Each look returns the thread that is waited for, or `None` if the wait is over. The gaps between looks
+/// double, from `gap` to `most`. Times in ns.
 pub fn while_it_runs<P: Platform>(limit: u64, gap: u64, most: u64, mut look: impl FnMut() -> Option<ThreadId>) -> bool {
     let start = P::now_ns();
     let (mut now, mut gap) = (start, gap);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a thread waits, and what it asks of the kernel meanwhile: the policies that the algorithms take as type parameters.
+//! How a thread waits, and what it asks of the kernel meanwhile: the policies that the algorithms take as
+//! type parameters.
 //!
-//! ICPP 2001 compares each lock in three versions, and so do we: [`Spin`] never gives the processor up, [`Block`] gives it up at
-//! once, [`Informing`] tells the kernel how much each thread matters and gives the processor up exactly when
-//! a thread that matters more is without one (section 4 of that paper). [`Competitive`], which that paper leaves out, spins for as
-//! long as a switch costs and then gives up. The TR's locks come in two versions: [`Preemptable`] and [`Unpreemptable`], its `-np`.
+//! ICPP 2001 compares each lock in three versions, and so do we: [`Spin`] never gives the processor up,
+//! [`Block`] gives it up at once, [`Informing`] tells the kernel how much each thread matters and gives the
+//! processor up exactly when a thread that matters more is without one (section 4 of that paper).
+//! [`Competitive`], which that paper leaves out, spins for as long as a switch costs and then gives up. The
+//! TR's locks come in two versions: [`Preemptable`] and [`Unpreemptable`], its `-np`.
 //!
-//! COST: what is counted in pauses is a matter of the processor: a pause took 43 ns on one and 10 ns on another virtual Xeon (November 2026). Times given
-//! for such numbers, here and in the algorithms, lie between; none of them decides anything that a factor of 4 would turn around.
+//! COST: what is counted in pauses is a matter of the processor: a pause took 43 ns on one and 10 ns on
+//! another virtual Xeon (November 2026). Times given for such numbers, here and in the algorithms, lie
+//! between; none of them decides anything that a factor of 4 would turn around.
 
 pub mod look;
 pub mod room;
@@ -43,10 +46,11 @@ pub struct Block;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Informing;
 
-/// Spins for as long as a switch costs, then sleeps: never more than twice what the better of the two would have cost.
+/// Spins for as long as a switch costs, then sleeps: never more than twice what the better of the two would
+/// have cost.
 ///
-/// Karlin, Li, Manasse, Owicki, SOSP 1991, "fixed spin". Their adaptive versions remember how long the last waits took,
-/// for which a lock of one word has no room.
+/// Karlin, Li, Manasse, Owicki, SOSP 1991, "fixed spin". Their adaptive versions remember how long the last
+/// waits took, for which a lock of one word has no room.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Competitive;
 
@@ -76,7 +80,8 @@ impl Waiting for Informing {
     const INFORMS: bool = true;
 
     fn may_spin<P: Platform>(priority: Priority, looks: u32) -> bool {
-        // HINT: stale either way costs time only: who sleeps is woken by whoever lets it go on, who spins goes on by itself.
+        // HINT: stale either way costs time only: who sleeps is woken by whoever lets it go on, who spins
+        // goes on by itself.
         !P::higher_preempted(priority)
             && (Competitive::may_spin::<P>(priority, looks) || P::run_state(P::current()) != RunState::Unknown)
     }
@@ -92,7 +97,8 @@ impl Waiting for Competitive {
     }
 }
 
-/// COST: looks, of 0.6 to 3 us, for as long as falling asleep and being woken takes (2 processors, virtual machine: 5 to 15 us).
+/// COST: looks, of 0.6 to 3 us, for as long as falling asleep and being woken takes (2 processors, virtual
+/// machine: 5 to 15 us).
 const SWITCH_LOOKS: u32 = 10;
 
 /// Is it time to ask [`Waiting::may_spin`]?
@@ -123,12 +129,14 @@ impl Preemption for Unpreemptable {
     const WISHES: bool = true;
 }
 
-/// In [`Platform::holds`]: one lock that made its holder unpreemptable. Below it they count those that raised its priority.
+/// In [`Platform::holds`]: one lock that made its holder unpreemptable. Below it they count those that
+/// raised its priority.
 const SHIELD: u32 = 1 << 16;
 const RAISED: u32 = SHIELD - 1;
 
-/// From here on the calling thread, which it returns, wishes not to be preempted. Before the attempt to acquire, so that no moment
-/// inside is without (TR 1994, figures 2 to 4: `cb->state := unpreemptable_self`).
+/// From here on the calling thread, which it returns, wishes not to be preempted. Before the attempt to
+/// acquire, so that no moment inside is without (TR 1994, figures 2 to 4: `cb->state :=
+/// unpreemptable_self`).
 #[inline]
 pub fn shield<N: Preemption, P: Platform>() -> ThreadId {
     if !N::WISHES {
@@ -148,9 +156,9 @@ pub fn is_inside<P: Platform>(me: ThreadId) -> bool {
     P::holds(me).is_some_and(|holds| holds.load(Relaxed) >= SHIELD)
 }
 
-/// The attempt failed, or the lock is released: the wish is withdrawn, and repaid if it was granted (KE-2), unless the thread holds
-/// another lock that wishes, mutex or reader-writer lock. The figures have one word a thread and no count: there the first of two nested locks to
-/// be released takes the wish of both.
+/// The attempt failed, or the lock is released: the wish is withdrawn, and repaid if it was granted (KE-2),
+/// unless the thread holds another lock that wishes, mutex or reader-writer lock. The figures have one word
+/// a thread and no count: there the first of two nested locks to be released takes the wish of both.
 #[inline]
 pub fn unshield<N: Preemption, P: Platform>(me: ThreadId) {
     if N::WISHES && !is_inside::<P>(me) {
@@ -183,8 +191,9 @@ pub fn outside<N: Preemption, P: Platform>() {
     repay::<N, P>(withdraw::<N, P>());
 }
 
-/// The first half of [`outside`]: the wish ends. Whoever wakes sleepers does so after this and before [`repay`]: what the kernel grants for the
-/// section is not spent on the wake-up, and the yield does not keep the sleepers waiting.
+/// The first half of [`outside`]: the wish ends. Whoever wakes sleepers does so after this and before
+/// [`repay`]: what the kernel grants for the section is not spent on the wake-up, and the yield does not
+/// keep the sleepers waiting.
 #[inline]
 pub fn withdraw<N: Preemption, P: Platform>() -> ThreadId {
     if !N::WISHES {
@@ -213,25 +222,28 @@ pub fn repay<N: Preemption, P: Platform>(me: ThreadId) {
     }
 }
 
-/// Pauses between two looks at the kernel's hints, which cost a look at each thread where the view keeps no count.
-/// COST: 0.6 to 3 us; a hand-over between two running threads takes less, so that it never looks.
+/// Pauses between two looks at the kernel's hints, which cost a look at each thread where the view keeps no
+/// count. COST: 0.6 to 3 us; a hand-over between two running threads takes less, so that it never looks.
 pub const LOOK_PAUSES: u32 = 64;
 
-/// How long a thread that gives its processor up stays away from it, for each thread that does so beside the same lock.
+/// How long a thread that gives its processor up stays away from it, for each thread that does so beside
+/// the same lock.
 ///
-/// The papers' second-level scheduler runs it again when no thread of higher priority wants the processor. Linux has no such
-/// call: `sched_yield` picks among the threads of one processor by their past, and the thread that the lock waits for is
-/// often on the other. (The scheduler of ours has: then that is all.) Asleep, we are out of its way wherever it is. Whoever comes back takes a processor from somebody at work, in line
-/// perhaps; so one comes back each slice, however many there are, as if the scheduler had gone round.
-/// COST: the slice of Linux's scheduler on 2 processors (3 ms). With 1 ms and 32 threads, and two busy processes beside, those who came
-/// back kept the line asleep: a hand-over each 3 ms, for ever.
+/// The papers' second-level scheduler runs it again when no thread of higher priority wants the processor.
+/// Linux has no such call: `sched_yield` picks among the threads of one processor by their past, and the
+/// thread that the lock waits for is often on the other. (The scheduler of ours has: then that is all.)
+/// Asleep, we are out of its way wherever it is. Whoever comes back takes a processor from somebody at
+/// work, in line perhaps; so one comes back each slice, however many there are, as if the scheduler had
+/// gone round. COST: the slice of Linux's scheduler on 2 processors (3 ms). With 1 ms and 32 threads, and
+/// two busy processes beside, those who came back kept the line asleep: a hand-over each 3 ms, for ever.
 const AWAY_NS: u64 = 3_000_000;
 
 /// Threads away that count: with more, one of hundreds would be away for longer than a person waits.
 const MOST_AWAY: u32 = 31;
 
-/// COST: naps in a row, of [`AWAY_NS`], while the return would be at the expense of a thread that matters more. Bounded, because
-/// that thread may be kept from its processor by another program, which our absence does not help.
+/// COST: naps in a row, of [`AWAY_NS`], while the return would be at the expense of a thread that matters
+/// more. Bounded, because that thread may be kept from its processor by another program, which our absence
+/// does not help.
 const RETURNS: u32 = 4;
 
 /// Pauses `turns` times, or as often as tells this platform apart from pausing once.
@@ -242,8 +254,8 @@ pub fn pause<P: Platform>(turns: u32) {
     }
 }
 
-/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, line 42). Of the lock it uses the address: after a
-/// release the lock may be gone.
+/// Gives the processor up for threads that matter more (ICPP 2001, figure 1, line 42). Of the lock it uses
+/// the address: after a release the lock may be gone.
 #[cold]
 #[inline(never)]
 pub fn hand_off<P: Platform>(lock: *const ()) {
@@ -257,12 +269,14 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
     let away = P::away(lock);
     let others = away.fetch_add(1, Relaxed);
     P::refresh_processors(None);
-    // In naps that double, so that nobody is away for more than twice as long as there was somebody to make room for.
+    // In naps that double, so that nobody is away for more than twice as long as there was somebody to make
+    // room for.
     let (mut rest, mut nap) = (others.min(MOST_AWAY).min(P::PAUSES) + 1, 1);
     while rest > 0 {
         nap = rest.min(nap);
         P::nap(AWAY_NS * nap as u64);
-        // HINT: comes back too early, as if it had not been many who were away; or too late, by as long as it has been away.
+        // HINT: comes back too early, as if it had not been many who were away; or too late, by as long as
+        // it has been away.
         if P::spare_processors() {
             break;
         }
@@ -281,8 +295,9 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
 
 /// The calling thread, known to the kernel view if the policy informs.
 ///
-/// In a forked child the thread that forked has its id from the parent, which may be another thread's here, until it has waited for so
-/// long that it looked: then the lock calls [`Platform::register`], which gives it one of its own.
+/// In a forked child the thread that forked has its id from the parent, which may be another thread's here,
+/// until it has waited for so long that it looked: then the lock calls [`Platform::register`], which gives
+/// it one of its own.
 #[inline]
 pub fn informed_thread<W: Waiting, P: Platform>() -> ThreadId {
     match P::current() {
@@ -299,9 +314,9 @@ pub fn informed_after<W: Waiting, P: Platform>(looked: bool, me: ThreadId) -> Th
 
 /// The calling thread has got a lock: its priority says so until [`left`].
 ///
-/// The paper saves the priority on the way in and restores it on the way out, which is right for locks that nest like
-/// brackets. Released in another order, the first release would take the priority of a thread that still holds a lock,
-/// and the last would leave it to one that holds none, for ever. So we count.
+/// The paper saves the priority on the way in and restores it on the way out, which is right for locks that
+/// nest like brackets. Released in another order, the first release would take the priority of a thread
+/// that still holds a lock, and the last would leave it to one that holds none, for ever. So we count.
 #[inline]
 pub fn entered<W: Waiting, P: Platform>(me: ThreadId) {
     if W::INFORMS {

@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting rooms: where threads sleep that cannot stand in a lock's line.
 //!
-//! A line links thread ids. A thread without an id has no place in it, and one with a deadline could not leave it. Such threads
-//! used to nap and look again, each for itself: with thousands of them the processors did nothing else. Now those who wait for one lock
-//! share a few rooms. In each room one thread has the *turn*, and the others sleep. Who has the turn waits for the lock: in
-//! the lock's line, under an id that belongs to the room (the *guest*), or by naps, if it has a deadline. Then the next one has the turn.
+//! A line links thread ids. A thread without an id has no place in it, and one with a deadline could not
+//! leave it. Such threads used to nap and look again, each for itself: with thousands of them the
+//! processors did nothing else. Now those who wait for one lock share a few rooms. In each room one thread
+//! has the *turn*, and the others sleep. Who has the turn waits for the lock: in the lock's line, under an
+//! id that belongs to the room (the *guest*), or by naps, if it has a deadline. Then the next one has the
+//! turn.
 //!
-//! Of each room there are three words ([`Room`]). `users`: 0, the room is free; else the number of threads in it, or OPENING.
-//! `lock`: for which lock, valid while `users` is a number above 0. `turn`: 0 free, 1 taken, 2 taken and others sleep.
+//! Of each room there are three words ([`Room`]). `users`: 0, the room is free; else the number of threads
+//! in it, or OPENING. `lock`: for which lock, valid while `users` is a number above 0. `turn`: 0 free, 1
+//! taken, 2 taken and others sleep.
 //!
 //! - E1. A newcomer opens a free room: `users` from 0 to OPENING, write `lock`, `users` to 1.
-//! - E2. Or it enters one that is open for its lock: `users` + 1, and then `lock` again, because the room may have been
-//!   closed and opened for another lock in between. If so, it leaves (L2).
+//! - E2. Or it enters one that is open for its lock: `users` + 1, and then `lock` again, because the room
+//!   may have been closed and opened for another lock in between. If so, it leaves (L2).
 //! - E3. Take the turn, or sleep until it is free.
 //! - L1. Give the turn back, and wake one if others sleep. L2. `users` - 1.
 //!
-//! A room serves one lock only. So nobody waits for a thread that waits for another lock, and rooms add no deadlock. Without a free room among those
-//! that a lock may use, threads nap as before.
+//! A room serves one lock only. So nobody waits for a thread that waits for another lock, and rooms add no
+//! deadlock. Without a free room among those that a lock may use, threads nap as before.
 //!
-//! A thread that was woken takes the turn before it looks at its deadline, or finds that another one has it. That one then finds 2, and wakes
-//! the next: no wake-up is lost by a thread that gives up.
+//! A thread that was woken takes the turn before it looks at its deadline, or finds that another one has
+//! it. That one then finds 2, and wakes the next: no wake-up is lost by a thread that gives up.
 //!
-//! A signal handler must not wait for the lock that its own thread waits for in a room: it would wait for its own thread. POSIX has no such
-//! handlers. A forked child finds all rooms free, because the platform wipes them.
+//! A signal handler must not wait for the lock that its own thread waits for in a room: it would wait for
+//! its own thread. POSIX has no such handlers. A forked child finds all rooms free, because the platform
+//! wipes them.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Room, ThreadId};

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The standby: of those who wait for nobody knows whom, one stays awake.
 //!
-//! A condition variable's or a semaphore's waiter cannot look at a holder: whoever comes next will let it go on. If that one runs on another
-//! processor just then, a waiter that is awake saves a sleep and a wake-up on either side, and a waiter that polls in vain has wasted
-//! as much. So one of the waiters stands by, the others sleep.
+//! A condition variable's or a semaphore's waiter cannot look at a holder: whoever comes next will let it
+//! go on. If that one runs on another processor just then, a waiter that is awake saves a sleep and a
+//! wake-up on either side, and a waiter that polls in vain has wasted as much. So one of the waiters stands
+//! by, the others sleep.
 //!
-//! - It polls for as long as an idle processor takes to go to sleep and back ([`Costs::idle`](platform::Costs::idle)), and
-//!   leaves before that if a thread that matters more has lost its processor.
-//! - In vain, it tells the next ones to rest: [`after_wait`] counts the waits until somebody may stand by again.
+//! - It polls for as long as an idle processor takes to go to sleep and back
+//!   ([`Costs::idle`](platform::Costs::idle)), and leaves before that if a thread that matters more has
+//!   lost its processor.
+//! - In vain, it tells the next ones to rest: [`after_wait`] counts the waits until somebody may stand by
+//!   again.
 //!
-//! Resting is what makes it cheap. The partner often needs this very processor, and no view shows that of a thread that was woken
-//! and has not run. With six rests of [`REST`] waits each, a partner that never comes costs 0.1 us a wait on average.
+//! Resting is what makes it cheap. The partner often needs this very processor, and no view shows that of a
+//! thread that was woken and has not run. With six rests of [`REST`] waits each, a partner that never comes
+//! costs 0.1 us a wait on average.
 
 use platform::{Deadline, Platform};
 
@@ -18,11 +22,13 @@ use super::look::{is_wanted, pause_until};
 
 /// A wait is counted as rest at one in so many.
 ///
-/// COST: with 1, two threads that share a processor lose a factor of ten to glibc's condition variable, which just switches
-/// between them (0.3 us). With 64 they lose nothing, and two that do not share one find out after some hundred waits.
+/// COST: with 1, two threads that share a processor lose a factor of ten to glibc's condition variable,
+/// which just switches between them (0.3 us). With 64 they lose nothing, and two that do not share one find
+/// out after some hundred waits.
 pub const REST: u32 = 64;
 
-/// How many questions whether somebody wants the processor a switch is worth: each looks at every thread. COST: 2 us between them, by trial.
+/// How many questions whether somebody wants the processor a switch is worth: each looks at every thread.
+/// COST: 2 us between them, by trial.
 const ASKS: u64 = 2;
 
 /// What a standby does next.
@@ -60,7 +66,8 @@ impl Vigil {
         if ask {
             self.asked = self.now;
         }
-        // HINT: wrong, it leaves too early or polls on a processor that somebody wants, to the end of its time.
+        // HINT: wrong, it leaves too early or polls on a processor that somebody wants, to the end of its
+        // time.
         if self.now >= self.until || ask && is_wanted::<P>() { Next::Leave } else { Next::Stay }
     }
 
@@ -75,11 +82,11 @@ pub const MOST_SKIPS: u32 = 7;
 /// The `skip` with which a waiter may stand by.
 pub const MAY_STAND_BY: u32 = 1;
 
-/// `skip`, which says how long nobody stands by, after a waiter that went to sleep at once. 0: nobody has waited yet.
-/// `rested`: this is the one wait in [`REST`] that counts.
+/// `skip`, which says how long nobody stands by, after a waiter that went to sleep at once. 0: nobody has
+/// waited yet. `rested`: this is the one wait in [`REST`] that counts.
 ///
-/// A new word begins with all rests. Many programs make one for a wait or two (RocksDB for each write, CPython for each `Condition`), and those would
-/// all poll in vain.
+/// A new word begins with all rests. Many programs make one for a wait or two (RocksDB for each write,
+/// CPython for each `Condition`), and those would all poll in vain.
 #[inline]
 pub fn after_wait(skip: u32, rested: bool) -> u32 {
     match skip {

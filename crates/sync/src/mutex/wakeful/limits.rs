@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the default mutex waits for what: each limit is a multiple of what a move costs on this machine ([`platform::Costs`]).
+//! How long the default mutex waits for what: each limit is a multiple of what a move costs on this machine
+//! ([`platform::Costs`]).
 //!
-//! The multiples were found on two virtual processors with the grid of `wakeful bench mutex`; those of W8 on simulated machines
-//! of 64 to 1,024 processors (`wakeful sim defaults`). Times in ns.
+//! The multiples were found on two virtual processors with the grid of `wakeful bench mutex`; those of W8
+//! on simulated machines of 64 to 1,024 processors (`wakeful sim defaults`). Times in ns.
 
 use platform::Platform;
 
@@ -11,10 +12,12 @@ pub fn sample<P: Platform>() -> u64 {
     P::costs().line
 }
 
-/// W3. COST: looks in a sample. A lock that is held a fifth of the time passes for shareable in 3 % of the samples.
+/// W3. COST: looks in a sample. A lock that is held a fifth of the time passes for shareable in 3 % of the
+/// samples.
 pub const SAMPLES: u32 = 24;
 
-/// W1, W5. Between two looks of a waiter, at first: two hand-overs of the line, so that the holder's releases come through.
+/// W1, W5. Between two looks of a waiter, at first: two hand-overs of the line, so that the holder's
+/// releases come through.
 pub fn poll<P: Platform>() -> u64 {
     2 * P::costs().line
 }
@@ -39,7 +42,8 @@ pub fn spin<P: Platform>() -> u64 {
     P::costs().idle
 }
 
-/// W3. A standby's first nap beside a hot lock. COST: three sleeps, by trial; the next naps double, up to [`patience`].
+/// W3. A standby's first nap beside a hot lock. COST: three sleeps, by trial; the next naps double, up to
+/// [`patience`].
 pub fn nap<P: Platform>() -> u64 {
     3 * P::costs().sleep
 }
@@ -52,37 +56,43 @@ pub fn nap_most<P: Platform>() -> u64 {
     P::costs().slice / 3
 }
 
-/// W6. A lone standby leaves a hot lock alone for so long. To take over the lock and its data costs up to half a sleep, so it loses a twentieth at most.
+/// W6. A lone standby leaves a hot lock alone for so long. To take over the lock and its data costs up to
+/// half a sleep, so it loses a twentieth at most.
 pub fn patience<P: Platform>() -> u64 {
     10 * P::costs().sleep
 }
 
-/// W6. A standby with others behind it, which pays a promotion besides: two switches and perhaps a wake-up from idle, a tenth of this.
-/// It stays awake for so long after a demand.
+/// W6. A standby with others behind it, which pays a promotion besides: two switches and perhaps a wake-up
+/// from idle, a tenth of this. It stays awake for so long after a demand.
 pub fn turn<P: Platform>() -> u64 {
     10 * P::costs().idle
 }
 
-/// W7. A standby that demanded leaves the thread that steps aside so long to set RELAY: a few of the line's ways.
+/// W7. A standby that demanded leaves the thread that steps aside so long to set RELAY: a few of the line's
+/// ways.
 pub fn relay<P: Platform>() -> u64 {
     P::costs().switch / 2
 }
 
-/// W7. A free lock is left to a standby that demanded it for so long. One that runs needs a tenth, and [`relay`] more if nobody steps aside.
+/// W7. A free lock is left to a standby that demanded it for so long. One that runs needs a tenth, and
+/// [`relay`] more if nobody steps aside.
 pub fn grace<P: Platform>() -> u64 {
     2 * P::costs().switch
 }
 
-/// W4. What one wait counts in a thread's memory at most: a longer one is not contention but a preempted holder.
+/// W4. What one wait counts in a thread's memory at most: a longer one is not contention but a preempted
+/// holder.
 pub fn wait_most<P: Platform>() -> u64 {
     P::costs().switch
 }
 
-/// W8. COST: a thread in line looks so often before it sleeps, with so many pauses between: 15 to 70 ms, which outlasts the turns of 1,024 threads.
+/// W8. COST: a thread in line looks so often before it sleeps, with so many pauses between: 15 to 70 ms,
+/// which outlasts the turns of 1,024 threads.
 pub const LINE_LOOKS: u32 = 100_000;
 /// See [`LINE_LOOKS`].
 pub const LINE_PAUSES: u32 = 16;
-/// W8. COST: pauses before it tries again to get into line, at first and at most: of 1,024 threads that come at once, one gets in after the other.
+/// W8. COST: pauses before it tries again to get into line, at first and at most: of 1,024 threads that
+/// come at once, one gets in after the other.
 pub const AGAIN_PAUSES: u32 = 32;
 /// See [`AGAIN_PAUSES`].
 pub const AGAIN_MOST_PAUSES: u32 = 32_768;

@@ -2,34 +2,39 @@
 //! The line of the default mutex: where threads sleep, oldest first. The steps Q1 to Q4, P1 and P2.
 //!
 //! ```text
-//!    word.NEWEST --> d --OLDER--> c --OLDER--> b --OLDER--> a       a: the oldest; OLDEST of a is a
-//!                    d <--NEWER-- c <--NEWER-- b <--NEWER-- a       NEWER is 0 until somebody has walked the line
+//!    word.NEWEST --> d --OLDER--> c --OLDER--> b --OLDER--> a      the oldest; its OLDEST is itself
+//!                    d <--NEWER-- c <--NEWER-- b <--NEWER-- a      0 until somebody has walked the line
 //! ```
 //!
-//! A thread joins by one compare-and-swap on the lock word, which the release of the lock changes all the time. So it does not
-//! wait for the thread before it, as in `mcs`, and it fills in its own link only (OLDER). Whoever takes the oldest out walks the line from
-//! the newest and fills in the other direction on its way. Each link is filled in once, so that a walk costs a step a sleeper in all.
+//! A thread joins by one compare-and-swap on the lock word, which the release of the lock changes all the
+//! time. So it does not wait for the thread before it, as in `mcs`, and it fills in its own link only
+//! (OLDER). Whoever takes the oldest out walks the line from the newest and fills in the other direction on
+//! its way. Each link is filled in once, so that a walk costs a step a sleeper in all.
 //!
-//! STATE of a thread's block: `IDLE -> ASLEEP or AWAKE -> PROMOTED or PASSED -> IDLE`, and `AWAKE -> ASLEEP`. Only the role (I3) writes PROMOTED and PASSED.
-//! ASLEEP and AWAKE have KEPT beside them if the thread has been passed since it came.
+//! STATE of a thread's block: `IDLE -> ASLEEP or AWAKE -> PROMOTED or PASSED -> IDLE`, and `AWAKE ->
+//! ASLEEP`. Only the role (I3) writes PROMOTED and PASSED. ASLEEP and AWAKE have KEPT beside them if the
+//! thread has been passed since it came.
 //!
-//! | step | by | what |
-//! |---|---|---|
-//! | Q1 | a waiter | in one compare-and-swap takes the role, if it is free, or pushes itself: OLDER = the old NEWEST |
-//! | Q2 | in line | sleeps until PROMOTED; unlinks itself, the oldest; is the standby |
-//! | Q3 | the role | promotes: STATE of the oldest = PROMOTED, and wakes it if it was ASLEEP |
-//! | Q4 | RELAY | once HANDOFF is gone: Q3; takes the lock for hot and joins the line next, so that the new standby finds its processor free |
-//! | W6 | the standby | before a demand writes the oldest into OLDEST of the newest, where a relay finds it |
-//! | P1 | the standby, W8 | passes the oldest while that is preempted (PASSED, not the last one): it goes to Q1 again when it runs |
-//! | P2 | the standby, not W8 | passes one thread a processor (not the last), when the look of W3 found the lock free throughout; stops at a thread with KEPT |
+//! - Q1. A waiter takes the role, if it is free, or pushes itself (OLDER = the old NEWEST), in one
+//!   compare-and-swap.
+//! - Q2. It sleeps until PROMOTED, unlinks itself, the oldest, and is the standby.
+//! - Q3. The role promotes: it sets STATE of the oldest to PROMOTED, and wakes it if that was ASLEEP.
+//! - Q4. The thread with RELAY promotes (Q3) once HANDOFF is gone. It takes the lock for hot and joins the
+//!   line next, so that the new standby finds its processor free.
+//! - W6. Before a demand the standby writes the oldest into OLDEST of the newest, where a relay finds it.
+//! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
+//!   Q1 again when it runs. Never the last one.
+//! - P2. Elsewhere the standby passes one thread a processor when its look of W3 finds the lock free
+//!   throughout. Never the last one, and none with KEPT. They come back as arrivals.
 //!
-//! P2: the line moves by a wake-up a turn. Where nobody holds the lock, that is not worth it. Who was passed comes back as an arrival,
-//! and the next time waits for its turn (KEPT): otherwise it could be passed for ever.
+//! P2 is there because the line moves by one wake-up a turn, which is too slow where nobody holds the lock.
+//! KEPT bounds it: a thread is passed once, and then waits for its turn.
 //!
 //! # Memory order
 //!
-//! Q1 release -> acquire loads in `unlink`, `show` and `head` publishes OLDER, NEWER and OLDEST. Q3, P1 and P2 release -> Q2 acquire (STATE) publishes what
-//! the former role wrote in the blocks, and lets a thread that was passed use its own again. Where the role passes by RELAY, A3 or G2 release -> Q4 acquire does.
+//! Q1 release -> acquire loads in `unlink`, `show` and `head` publishes OLDER, NEWER and OLDEST. Q3, P1 and
+//! P2 release -> Q2 acquire (STATE) publishes what the former role wrote in the blocks, and lets a thread
+//! that was passed use its own again. Where the role passes by RELAY, A3 or G2 release -> Q4 acquire does.
 
 use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId, Wish};
 
@@ -52,7 +57,8 @@ const PASSED: u32 = 4;
 /// Beside ASLEEP and AWAKE: it has been passed since it came.
 const KEPT: u32 = 8;
 
-/// Is this thread in no line? A signal handler that waits while its thread is in one finds the thread's words taken.
+/// Is this thread in no line? A signal handler that waits while its thread is in one finds the thread's
+/// words taken.
 pub fn may_join<P: Platform>(me: ThreadId) -> bool {
     me != ThreadId::NONE && P::word(me, STATE).load(Relaxed) == IDLE
 }
@@ -133,7 +139,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         }
     }
 
-    /// Finds the thread that has slept longest, behind one that shows it (OLDEST). The caller has the role (I3).
+    /// Finds the thread that has slept longest, behind one that shows it (OLDEST). The caller has the role
+    /// (I3).
     fn oldest(&self, newest: ThreadId) -> ThreadId {
         let mut thread = newest;
         loop {
@@ -175,7 +182,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         head
     }
 
-    /// Q3. Gives the standby role to the oldest sleeper, `next` if that is known. The caller has the role (I3), and somebody sleeps.
+    /// Q3. Gives the standby role to the oldest sleeper, `next` if that is known. The caller has the role
+    /// (I3), and somebody sleeps.
     pub(super) fn promote(&self, next: ThreadId) {
         self.tell(self.head(next), PROMOTED);
     }
@@ -224,7 +232,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         oldest
     }
 
-    /// Takes the oldest out of the line, if it is not the last or `last` may go, too. Returns the one that is the oldest then.
+    /// Takes the oldest out of the line, if it is not the last or `last` may go, too. Returns the one that
+    /// is the oldest then.
     fn unlink(&self, oldest: ThreadId, last: bool) -> ThreadId {
         loop {
             let newer = P::word(oldest, NEWER).load(Relaxed);

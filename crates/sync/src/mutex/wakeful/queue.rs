@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! W8: the default mutex where there is a processor for each thread ([`Platform::roomy`]). There it is a queue lock.
+//! W8: the default mutex where there is a processor for each thread ([`Platform::roomy`]). There it is a
+//! queue lock.
 //!
-//! Sleep helps nobody of our own there, and beside other programs it costs slices. What costs is the line between many caches. So those who wait
-//! look at a word of their own:
+//! Sleep helps nobody of our own there, and beside other programs it costs slices. What costs is the line
+//! between many caches. So those who wait look at a word of their own:
 //!
 //! - A thread that comes joins the line at once (Q1), with growing pauses between attempts.
 //! - In line it looks at its STATE (AWAKE) `LINE_LOOKS` times before it sleeps.
-//! - As the standby it takes what it finds free, without W3, unless it has just lost the lock to the thread that had it before.
-//! - It stays awake until it has demanded the lock for a turn, whatever the holder does, unless the lock is hot.
-//! - Meanwhile it looks whether the oldest in line, whom it will promote, is preempted, and passes it then (P1). Not after W6, when a relay may look for that one.
-//! - N1: the standby wishes, too, and makes the wish for the thread that it will promote. One that is warned gives up (G2), repays, and goes to Q1.
+//! - As the standby it takes what it finds free, without W3, unless it has just lost the lock to the thread
+//!   that had it before.
+//! - It stays awake until it has demanded the lock for a turn, whatever the holder does, unless the lock is
+//!   hot.
+//! - Meanwhile it looks whether the oldest in line, whom it will promote, is preempted, and passes it then
+//!   (P1). Not after W6, when a relay may look for that one.
+//! - N1: the standby wishes, too, and makes the wish for the thread that it will promote. One that is
+//!   warned gives up (G2), repays, and goes to Q1.
 
 use platform::{Atomic, Ordering::*, Platform, RunState};
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! W4: what a thread remembers of how it fared with locks, and what follows from it. Hints all.
 //!
-//! Some locks are not what their threads wait for: each is held for a moment and then free for long. There choosiness (W3) only delays.
-//! A thread that meets such a lock *shares*: it takes locks when it finds them free. It stops when it waits for more than a
-//! quarter of its time, and does not try again for `BAN` waits. A second memory, of two fields of three bits, is
-//! [`crate::wait::vain`]'s: how often of late the thread spun in vain for a holder of whom nobody knows whether it runs.
+//! Some locks are not what their threads wait for: each is held for a moment and then free for long. There
+//! choosiness (W3) only delays. A thread that meets such a lock *shares*: it takes locks when it finds them
+//! free. It stops when it waits for more than a quarter of its time, and does not try again for `BAN`
+//! waits. A second memory, of two fields of three bits, is [`crate::wait::vain`]'s: how often of late the
+//! thread spun in vain for a holder of whom nobody knows whether it runs.
 
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
 use super::limits;
 use crate::wait::vain;
 
-// Words of a thread's block, above those of the line: ns waited and ns between waits, both decaying; when it last had to wait; its mode.
+// Words of a thread's block, above those of the line: ns waited and ns between waits, both decaying; when
+// it last had to wait; its mode.
 const WAITED: usize = 4;
 const BETWEEN: usize = 5;
 const LAST: usize = 6;
@@ -28,11 +30,13 @@ pub const STANDBY: u32 = 8;
 pub const ARRIVAL: u32 = STANDBY + vain::BITS;
 const VAIN: u32 = ((1 << (2 * vain::BITS)) - 1) << STANDBY;
 
-/// What BETWEEN may hold, in ns, so that a thread which is back after a long time starts from recent memory only.
+/// What BETWEEN may hold, in ns, so that a thread which is back after a long time starts from recent memory
+/// only.
 const BETWEEN_MOST: u32 = 100_000;
 
-/// Does this thread share locks now? It stops when it waits for more than a quarter of its time. COST: with an eighth, one of several threads
-/// was often found not to share, which took up to a third of the rate (8 threads, 5 lines, 2000 units outside).
+/// Does this thread share locks now? It stops when it waits for more than a quarter of its time. COST: with
+/// an eighth, one of several threads was often found not to share, which took up to a third of the rate (8
+/// threads, 5 lines, 2000 units outside).
 pub fn shares<P: Platform>(me: ThreadId, now: u64) -> bool {
     if me == ThreadId::NONE {
         return false;
@@ -91,7 +95,8 @@ pub fn remember<P: Platform>(me: ThreadId, arrived: u64) {
     }
     let now = P::now_ns();
     let word = P::word(me, WAITED);
-    word.store(word.load(Relaxed) / 8 * 7 + now.saturating_sub(arrived).min(limits::wait_most::<P>()) as u32, Relaxed);
+    let waited = now.saturating_sub(arrived).min(limits::wait_most::<P>()) as u32;
+    word.store(word.load(Relaxed) / 8 * 7 + waited, Relaxed);
     P::word(me, LAST).store(now as u32, Relaxed);
 }
 
@@ -102,7 +107,8 @@ pub fn keep<P: Platform>(me: ThreadId) {
     }
 }
 
-/// The thread met a lock that is nearly always free: it may share, if it does not already. False while it is banned.
+/// The thread met a lock that is nearly always free: it may share, if it does not already. False while it
+/// is banned.
 pub fn try_share<P: Platform>(me: ThreadId) -> bool {
     if me == ThreadId::NONE || mode::<P>(me) != 0 {
         return is_sharing::<P>(me);

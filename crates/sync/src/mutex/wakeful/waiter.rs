@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A thread that waits for the default mutex: what it is, what it knows, and what it does next. The steps W1 to W7, G1 and G2.
+//! A thread that waits for the default mutex: what it is, what it knows, and what it does next. The steps
+//! W1 to W7, G1 and G2.
 //!
 //! ```text
 //!             joins the line, is promoted, or finds the role free (Q1, Q2)
@@ -10,20 +11,28 @@
 //!    '-------------------------------------------------------------------------------> holder (A2)
 //! ```
 //!
-//! | step | what |
-//! |---|---|
-//! | W1 | an arrival looks with growing gaps for `arrival`, while the holder runs, the lock is not hot and HANDOFF is not set; then Q1 |
-//! | W2 | a waiter without an id, or with a deadline, goes to a waiting room ([`crate::wait::room`]); with its turn there it joins the line under the room's id, or naps between looks if it has a deadline; without a room it naps |
-//! | W3 | a *choosy* waiter that finds the lock free looks `SAMPLES` times more; if one owner has it again, the lock is *hot*, and the waiter leaves it: it naps (standby) or joins the line |
-//! | W4 | if the owner hardly ever has it, or shares itself, the waiter shares: see [`super::share`] |
-//! | W5 | the standby sleeps on the word if the holder does not run, after `spin` as the standby, or after `turn` since its demand |
-//! | W6 | after `patience` (`turn` if others are in line), twice that if the holder does not run, it sets HANDOFF, and again whenever that was rescinded |
-//! | W7 | a thread that finds the lock free with HANDOFF leaves it for `grace` (`spin` if KICK says that the standby is being woken), and sets RELAY if somebody is in line; then it takes the lock and clears both. The standby leaves it `relay` to do so |
-//! | G1 | at its deadline a waiter without a duty just leaves |
-//! | G2 | a relay clears RELAY or, if HANDOFF is gone, promotes (Q3); the standby clears the role if the line is empty, else HANDOFF and RELAY, and promotes unless RELAY was set |
+//! - W1. An arrival looks with growing gaps for `arrival`, while the holder runs, the lock is not hot and
+//!   HANDOFF is not set; then Q1.
+//! - W2. A waiter without an id, or with a deadline, goes to a waiting room ([`crate::wait::room`]); with
+//!   its turn there it joins the line under the room's id, or naps between looks if it has a deadline;
+//!   without a room it naps.
+//! - W3. A *choosy* waiter that finds the lock free looks `SAMPLES` times more; if one owner has it again,
+//!   the lock is *hot*, and the waiter leaves it: it naps (standby) or joins the line.
+//! - W4. If the owner hardly ever has it, or shares itself, the waiter shares: see [`super::share`].
+//! - W5. The standby sleeps on the word if the holder does not run, after `spin` as the standby, or after
+//!   `turn` since its demand.
+//! - W6. After `patience` (`turn` if others are in line), twice that if the holder does not run, it sets
+//!   HANDOFF, and again whenever that was rescinded.
+//! - W7. A thread that finds the lock free with HANDOFF leaves it for `grace` (`spin` if KICK says that the
+//!   standby is being woken), and sets RELAY if somebody is in line; then it takes the lock and clears
+//!   both. The standby leaves it `relay` to do so.
+//! - G1. At its deadline a waiter without a duty just leaves.
+//! - G2. A relay clears RELAY or, if HANDOFF is gone, promotes (Q3); the standby clears the role if the
+//!   line is empty, else HANDOFF and RELAY, and promotes unless RELAY was set.
 //!
-//! A holder of whom nobody knows whether it runs is looked at for less, the oftener that was in vain (W1, W5). A demand from a sleeper would leave the lock
-//! idle until it is awake, so a demand comes late beside a holder that does not run (W6). A standby that sets HANDOFF again does so because it runs (W7).
+//! A holder of whom nobody knows whether it runs is looked at for less, the oftener that was in vain (W1,
+//! W5). A demand from a sleeper would leave the lock idle until it is awake, so a demand comes late beside
+//! a holder that does not run (W6). A standby that sets HANDOFF again does so because it runs (W7).
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
 
@@ -317,7 +326,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             word & !(KICK | HANDOFF | RELAY) | mine
         };
         wait::shield::<N, P>();
-        // A2, A3. ORDER: Acquire, pairs with R1; Release, pairs with the Acquire in `head`: the role may pass to a relay.
+        // A2, A3. ORDER: Acquire, pairs with R1; Release, pairs with the Acquire in `head`: the role may
+        // pass to a relay.
         if let Err(now) = self.word.compare_exchange(word, new, AcqRel, Relaxed) {
             if !waiter.awake {
                 wait::unshield::<N, P>(waiter.me);
@@ -386,7 +396,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         match &mut waiter.role {
             Role::Standby(standby) if locked == 0 && !waiter.awake => {
                 standby.next = self.thin(standby.next);
-                // Until it is held again: those of W8 come back to the line, and our next attempt fails when they do.
+                // Until it is held again: those of W8 come back to the line, and our next attempt fails
+                // when they do.
                 waiter.rival = None;
             }
             _ => {}
