@@ -1,90 +1,87 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The default condition variable: one waiter stays awake while nobody else could use its processor, the others
-//! sleep, and a sleeper is woken only when it could run.
+//! `wakeful`: the default condition variable. One waiter stays awake while nobody else could use its
+//! processor, the others sleep, and a sleeper is woken only when it could run.
 //!
-//! The sleeping is the sequence-count futex that many libraries share. Ours are the standby, which takes a signal without
-//! a system call on either side, and the bound on wake-ups under way: all waiters need the same mutex, so waking more of them
-//! than there are processors only makes them queue elsewhere (the signaller pays a system call for each, inside
-//! its critical section). Signals beyond the bound are noted, and each woken thread passes one on before it asks for the mutex.
+//! Sleepers use a sequence count and a futex, as in many libraries. Two things are ours. The *standby*
+//! takes a signal without a system call on either side. And the number of wake-ups under way has a bound:
+//! all waiters need the same mutex, so more of them awake than processors only queue there. Signals beyond
+//! the bound are noted, and each woken thread passes one on before it asks for the mutex.
+//!
+//! ```text
+//!             standby: polls, signalled by S1 ------------------------------.
+//!   enter <   | in vain (W4)                                                 > takes the mutex
+//!             sleepers: counted -- woken by S3 --> in flight -- passes a pending one on (L1) --'
+//! ```
 //!
 //! # State
 //!
 //! Two words. `sequence` is what sleepers sleep on; it changes before each wake-up. `state`:
 //!
-//! | bits  | field      | means                                                                                 |
-//! |-------|------------|---------------------------------------------------------------------------------------|
-//! | 0-1   | standby    | 0 none; 1 waits, awake; 2 signalled                                                    |
-//! | 2-4   | generation | [`Platform::generation`] of the process that wrote the rest                            |
-//! | 5-9   | in flight  | sleepers woken that have not run yet; never too high, see I3                           |
-//! | 10-12 | skip       | 1: a waiter may stand by; n: n - 1 times `REST` waits sleep, about, before one may; 0: nobody waited yet, the first makes it 7 |
-//! | 13-21 | pending    | signals given to sleepers whose wake-up is left to those in flight                     |
-//! | 22-31 | sleepers   | sleepers that no signal was given to; never too low, see I2; 1023 is "many"            |
+//! | bits | field | means |
+//! |---|---|---|
+//! | 0-1 | standby | 0 none; 1 waits, awake; 2 signalled |
+//! | 2-4 | generation | [`Platform::generation`] of the process that wrote the rest |
+//! | 5-9 | in flight | sleepers woken that have not run yet; never too high (I3) |
+//! | 10-12 | skip | how long nobody stands by: see [`crate::wait::standby`] |
+//! | 13-21 | pending | signals given to sleepers whose wake-up is left to those in flight |
+//! | 22-31 | sleepers | sleepers that no signal was given to; never too low (I2); 1023 is "many" |
 //!
 //! # Invariants
 //!
-//! I1. One standby at most, and nobody takes its place between its signal and its leaving: a newcomer cannot
-//! steal the signal.
-//! I2. Who is about to sleep on the present sequence, or sleeps, is counted in `sleepers`, or a wake-up for it is owed: counted in
-//! `pending`, or being made by a thread in S3 or L1, by a broadcast, by who is cancelled, or by who called S5 or S6. `sleepers` may count too many (who leaves by itself does not count itself out): that costs
-//! a useless system call, after which S4 corrects it. It never counts too few.
-//! I3. Each thread counted in `in flight` was woken by the kernel and will do L1. The count may be too low
-//! (broadcast and cancellation zero it, and a late wake-up of S6 may meet newcomers): that costs an earlier wake-up. It is never too high, or `pending` could be stuck.
+//! - I1. There is one standby at most. Nobody takes its place between its signal and its leaving, so a
+//!   newcomer cannot steal the signal.
+//! - I2. A thread that sleeps on the present sequence, or is about to, is counted in `sleepers` or in
+//!   `pending`, or its wake-up is being made: by S3, L1, a broadcast, a cancellation, or the caller of S5
+//!   or S6. `sleepers` may be too high, which costs a useless system call (S4). It is never too low.
+//! - I3. Each thread counted in `in flight` was woken by the kernel and will do L1. The count may be too
+//!   low, which costs an earlier wake-up. Were it too high, `pending` could be stuck.
 //!
 //! # Protocol
 //!
-//! Wait, with the mutex held: W1 read `sequence`; W2 become standby, if there is none and spinning is worth while, else count
-//! into `sleepers`. Release the mutex. Standby: W3 poll until signalled; W4 after a while, or when a thread that could use the processor is
-//! preempted, change `sequence` (see `REST`) and go back to W1 as a sleeper. Sleeper: W5 sleep while `sequence` is what W1 read. Woken: L1 if `pending`, take one, change `sequence`, wake one;
-//! else count out of `in flight`. Acquire the mutex.
-//!
-//! Signal: S1 if a standby waits, mark it signalled. S2 else if a sleeper is counted and as many as there are processors are in flight (or 31), move one from `sleepers` to
-//! `pending` and change `sequence`; not if either is full. S3 else if a sleeper is counted, move one from `sleepers` to `in flight`, change `sequence`, wake one. S4 if nobody was asleep: whoever was counted
-//! before S3 finds the sequence changed and leaves by itself, so the count was too high; zero it and `pending`, and count out of `in flight`; if somebody changed `state`, L1 instead. But where `sleepers` is
-//! many, who counts itself in between does not change it: then broadcast, which zeroes it before it changes `sequence`.
-//!
-//! A signal, or broadcast, to be delivered later: S5 if one sleeper is counted and nothing else, count it out, change `sequence`; whoever called wakes one.
-//! It is not counted in flight: nobody could correct that if it was not asleep, because the condition variable may be gone by then.
-//!
-//! Broadcast: mark the standby, zero the counts, change `sequence`, wake all.
-//!
-//! A broadcast to be delivered later: S6 the same without the wake-up of all, which the caller owes. A broadcaster that holds the waiters' mutex
-//! should use S6 and wake after the release. Otherwise each woken thread finds the mutex held, queues there, and is woken again.
-//! Those second wake-ups come one after the other: 0.3 to 0.6 of the C library's rate where all threads wait for all (2 processors, 2026).
-//!
-//! Who sleeps longest is woken first, because the kernel's queue is in that order, and who has not gone to sleep when the signal comes does not
-//! (W5: also a deferred one changes `sequence`): so no later waiter keeps an earlier one from a signal that came between the two. (The kernel orders real-time threads first: among waiters of different real-time priority a deferred wake-up
-//! can go to a later waiter of higher priority.) A waiter that misses exactly 2^32 changes of `sequence` between W1 and W5 sleeps on; each
-//! change is a system call, so that takes an hour between two instructions.
+//! - W1. With the mutex held, read `sequence`. W2. Become the standby, or count into `sleepers`. Release.
+//! - W3. The standby polls until it is signalled. W4. In vain, it changes `sequence` and is a sleeper.
+//! - W5. A sleeper sleeps while `sequence` is what W1 read.
+//! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`.
+//! - S1. Signal: a standby that waits is marked as signalled.
+//! - S2. Else, if as many as there are processors are in flight, move one from `sleepers` to `pending`, and
+//!   change `sequence`. Not if `in flight` is 0, or a field is full.
+//! - S3. Else move one from `sleepers` to `in flight`, change `sequence`, wake one.
+//! - S4. If nobody was asleep, all who were counted before S3 leave by themselves, because the sequence
+//!   changed: zero `sleepers` and `pending`, count out of `in flight`. If `state` changed meanwhile, L1.
+//!   If `sleepers` is "many", broadcast instead: who counts itself in between would not be seen.
+//! - S5. A signal to be delivered later: count the only sleeper out, change `sequence`. The caller owes a
+//!   wake-up of one. It is not in flight: if it was not asleep, nobody could correct that.
+//! - S6. A broadcast to be delivered later: as a broadcast, and the caller owes a wake-up of all. A
+//!   broadcaster that holds the waiters' mutex uses it and wakes after the release.
+//! - Broadcast: mark the standby, zero the counts, change `sequence`, wake all.
 //!
 //! # Memory order
 //!
-//! W2 release -> S2, S3 acquire: the change of `sequence` after S3 comes after W1, so that W5 sees it. S1 needs none: what
-//! the waiter reads next is protected by the mutex. W5 against S3 is the futex system call's own guarantee.
+//! W2 release -> S2, S3 acquire: the change of `sequence` after S3 comes after W1, so W5 sees it. S1 needs
+//! none: the mutex protects what the waiter reads next. W5 against S3 is the futex call's own guarantee.
 //!
 //! # Under the scheduler
 //!
-//! Signaller preempted between count and wake-up: the wake-up is late by that, as with any futex. Woken thread not run soon: what is pending waits
-//! for it, up to a scheduling delay; with fewer than `processors` in flight nothing does. Standby preempted: its signal waits likewise. The hint wrong, "none preempted": the standby
-//! polls for its time on a processor that somebody wanted, at one wait in some hundred (`REST`). Wrong the other way: a sleep and a wake-up that could have been saved. Fork: a child's
-//! first waiter finds another generation and starts afresh.
+//! - *Signaller preempted* between count and wake-up: the wake-up is late by that, as with any futex.
+//! - *Woken thread not run soon*: what is pending waits for it. Fewer than `processors` in flight: nothing.
+//! - *Hint wrong*: the standby polls for its time on a processor that somebody wanted, or sleeps in vain.
+//! - *Fork*: a child's first waiter finds another generation and starts afresh.
 //!
 //! # Fairness and space
 //!
-//! The standby goes before sleepers, which POSIX allows (any waiter); sleepers are served in order. 8 bytes.
+//! 8 bytes. The standby goes before sleepers, which POSIX allows. Sleepers are served in the kernel's order,
+//! longest first. A signal never goes to a later waiter instead of an earlier one that is about to sleep,
+//! because also S2 changes `sequence`. A waiter that misses exactly 2^32 changes sleeps on.
 //!
 //! # Rejected
 //!
-//! Standing by at the first waits: condition variables made for a wait or two (RocksDB makes one for each write) have no history to go by, and all poll in vain:
-//! 0.4 to 0.6 times the C library's throughput with 32 threads, and beside foreign busy processes. Spinning on `sequence`: every spinner leaves at every signal. A count of signals that waiters take from: a newcomer steals. Changing `sequence`
-//! before counting: a waiter that comes between is counted out, is not asleep yet, and then sleeps on the new sequence
-//! uncounted. Polling for so long again after a poll in vain, without `skip`: beside foreign busy processes, where the partner waits for this
-//! processor, a fifth of the C library's throughput. Passing on after the mutex is acquired, which would batch more: a broadcast and destroy under the mutex would wait for a waiter that waits for it.
+//! `docs/design/condvar.md`.
 //!
 //! # Checked by
 //!
-//! `conformance`: loom (2 waiters and a signaller), shuttle (up to 6, also over the default mutex) and real threads: each signal finds a waiter, a broadcast
-//! all, also at the release (S6); deadlines; waits abandoned and cancelled; no signal goes to a later waiter; words copied by fork. Twins that lose or steal a signal are caught.
-//! `crates/preload/tests/c/cond*.c`, with and without the library. No checker sees the orderings: `crates/xtask/explained.toml` says why.
+//! `conformance`: loom, shuttle (also over the default mutex), real threads: each signal finds a waiter, a
+//! broadcast all; deadlines, waits abandoned and cancelled, words copied by fork. Twins that lose or steal
+//! a signal are caught. `crates/preload/tests/c/cond*.c`. `crates/xtask/explained.toml` has the orderings.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
@@ -164,7 +161,8 @@ impl<P: Platform> Wakeful<P> {
         &self.sequence
     }
 
-    /// Starts a wait (W1, W2). The caller holds the mutex and releases it next. The waiter must be carried to its end.
+    /// Starts a wait (W1, W2). The caller holds the mutex and releases it next. The waiter must be carried
+    /// to its end.
     pub fn enter(&self) -> Waiter {
         let generation = P::generation() << GENERATION_SHIFT;
         let sequence = self.sequence.load(Relaxed);
@@ -175,12 +173,14 @@ impl<P: Platform> Wakeful<P> {
             let new = if skip == MAY_STAND_BY && base & STANDBY == 0 && !is_wanted::<P>() {
                 base | WAITING
             } else {
-                // A standby that leaves in vain changes `sequence` (W4): waits that only time out would else stay at one multiple.
+                // A standby that leaves in vain changes `sequence` (W4): waits that only time out would
+                // else stay at one multiple.
                 let rested = sequence.is_multiple_of(REST.min(P::PAUSES));
                 more_sleepers(base & !SKIP | after_wait(skip, rested) * SKIP_ONE)
             };
             let standby = new & STANDBY != base & STANDBY;
-            // ORDER: Release, pairs with the Acquire in S2 and S3: our read of the sequence comes before their change of it.
+            // ORDER: Release, pairs with the Acquire in S2 and S3: our read of the sequence comes before
+            // their change of it.
             match self.state.compare_exchange_weak(state, new, Release, Relaxed) {
                 Ok(_) => return Waiter { sequence, standby },
                 Err(now) => state = now,
@@ -238,7 +238,8 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// Ends a wait before its first step: the mutex could not be released. What this waiter may have been given goes to another.
+    /// Ends a wait before its first step: the mutex could not be released. What this waiter may have been
+    /// given goes to another.
     pub fn abandon(&self, waiter: Waiter) {
         let mut state = self.state.load(Relaxed);
         while waiter.standby && state & STANDBY == WAITING {
@@ -254,7 +255,8 @@ impl<P: Platform> Wakeful<P> {
         // A sleeper stays counted, which is harmless (I2); a signal meanwhile found others or nobody.
     }
 
-    /// The waiter's thread is being cancelled in its sleep. It may have been woken by a signal: lets somebody else have it.
+    /// The waiter's thread is being cancelled in its sleep. It may have been woken by a signal: lets
+    /// somebody else have it.
     pub fn cancelled(&self) {
         let mut state = self.state.load(Relaxed);
         let pending = loop {
@@ -268,7 +270,8 @@ impl<P: Platform> Wakeful<P> {
         P::wake(&self.sequence, pending + 1);
     }
 
-    /// Waits to the end; false if the deadline passed. The caller released the mutex after [`Wakeful::enter`].
+    /// Waits to the end; false if the deadline passed. The caller released the mutex after
+    /// [`Wakeful::enter`].
     pub fn wait(&self, mut waiter: Waiter, deadline: Option<Deadline>) -> bool {
         let mut step = self.step(&mut waiter, deadline);
         loop {
@@ -342,13 +345,15 @@ impl<P: Platform> Wakeful<P> {
                 (false, false) => new + IN_FLIGHT_ONE,
                 (false, true) => new,
             };
-            // ORDER: Acquire, pairs with the Release in W2: the change of the sequence comes after the waiter has read it.
+            // ORDER: Acquire, pairs with the Release in W2: the change of the sequence comes after the
+            // waiter has read it.
             if let Err(now) = self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
                 state = now;
                 continue;
             }
             if defer {
-                // Who has counted itself but does not sleep yet goes on at once, so that no later waiter takes this signal from it.
+                // Who has counted itself but does not sleep yet goes on at once, so that no later waiter
+                // takes this signal from it.
                 self.sequence.fetch_add(1, Relaxed);
             } else if !self.wake_one() {
                 // S4.
@@ -371,7 +376,8 @@ impl<P: Platform> Wakeful<P> {
         self.state.load(Relaxed) & !(GENERATION | SKIP) == SLEEPERS_ONE
     }
 
-    /// S5. Signals the lone sleeper, but leaves it asleep: the caller owes a wake-up of one on [`Wakeful::word`]. False if it is not alone, or gone.
+    /// S5. Signals the lone sleeper, but leaves it asleep: the caller owes a wake-up of one on
+    /// [`Wakeful::word`]. False if it is not alone, or gone.
     pub fn take_lone_sleeper(&self) -> bool {
         let state = self.state.load(Relaxed);
         // ORDER: Acquire, as in `signal`.
@@ -389,7 +395,8 @@ impl<P: Platform> Wakeful<P> {
         self.state.load(Relaxed) & (SLEEPERS | PENDING) != 0
     }
 
-    /// S6. Signals all waiters, but leaves the sleepers asleep: if there are any (true), the caller owes a wake-up of all on [`Wakeful::word`].
+    /// S6. Signals all waiters, but leaves the sleepers asleep: if there are any (true), the caller owes a
+    /// wake-up of all on [`Wakeful::word`].
     #[inline(never)]
     pub fn take_all(&self) -> bool {
         let mut state = self.state.load(Relaxed);

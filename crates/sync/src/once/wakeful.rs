@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `wakeful`: initialisation that happens once, and whose waiters know whether the initialising thread runs.
+//! `wakeful`: initialisation that happens once, and whose waiters know whether the initialising thread
+//! runs.
 //!
-//! One word like the C library's `pthread_once_t` and std's `Once`, whose waiters sleep at once. Ours look at the thread that
-//! initialises: while it runs, and nobody else could use the processor, a short initialisation is awaited by polling.
+//! One word like the C library's `pthread_once_t` and std's `Once`, whose waiters sleep at once. Ours look
+//! at the thread that initialises: while it runs, and nobody else could use the processor, a short
+//! initialisation is awaited by polling.
 //!
 //! # State
 //!
@@ -13,21 +15,23 @@
 //! | 3-5  | generation | RUNNING: [`Platform::generation`] of the process that initialises         |
 //! | 8-19 | runner     | RUNNING: the initialising thread's id, 0 if it has none. HINT              |
 //!
-//! `NEW -> RUNNING` (A1), `RUNNING -> DONE` or `NEW` or `POISONED` (R1), `POISONED -> RUNNING` (A1, if asked to), RUNNING of another
-//! generation `-> RUNNING` (A2). DONE is final.
+//! `NEW -> RUNNING` (A1), `RUNNING -> DONE` or `NEW` or `POISONED` (R1), `POISONED -> RUNNING` (A1, if
+//! asked to), RUNNING of another generation `-> RUNNING` (A2). DONE is final.
 //!
 //! # Invariants
 //!
-//! I1. In one process at most one thread is between A1 or A2 and R1, and none after DONE. (In the child of a thread that forked in the middle of its own initialisation whoever else
-//! comes begins it anew beside that thread, and the later R1 stands; as with the C library.)
-//! I2. While a thread sleeps, SLEEPERS is set, or R1 has been done and R2 is due.
+//! I1. In one process at most one thread is between A1 or A2 and R1, and none after DONE. (In the child of
+//! a thread that forked in the middle of its own initialisation whoever else comes begins it anew beside
+//! that thread, and the later R1 stands; as with the C library.) I2. While a thread sleeps, SLEEPERS is
+//! set, or R1 has been done and R2 is due.
 //!
 //! # Protocol
 //!
-//! A0. DONE: go on. A1. NEW: become the runner. A2. RUNNING, but in a process that this one is a copy of: the runner is not here; become it.
-//! W1. RUNNING: unless somebody wants the processor just then, poll while the runner runs, for as long as a sleep costs at most
-//! ([`platform::Costs::sleep`]). W2. Set SLEEPERS, sleep while the word stays so; A0.
-//! R1. Swap in the outcome. R2. If SLEEPERS was set, wake all; only the address is used.
+//! A0. DONE: go on. A1. NEW: become the runner. A2. RUNNING, but in a process that this one is a copy of:
+//! the runner is not here; become it. W1. RUNNING: unless somebody wants the processor just then, poll
+//! while the runner runs, for as long as a sleep costs at most ([`platform::Costs::sleep`]). W2. Set
+//! SLEEPERS, sleep while the word stays so; A0. R1. Swap in the outcome. R2. If SLEEPERS was set, wake all;
+//! only the address is used.
 //!
 //! # Memory order
 //!
@@ -35,9 +39,11 @@
 //!
 //! # Under the scheduler
 //!
-//! Runner preempted or blocked: waiters sleep. Runner not known: waiters poll as if it ran. Hint stale: that much polling, or a sleep and a wake-up, too many. Killed while
-//! initialising: the process is gone. Fork while another thread initialises: the child starts it again (A2), as with the C library; a thread that
-//! forks in the middle of its own initialisation ends it in both. The initialisation asks for itself: it waits for ever, as with the C library.
+//! Runner preempted or blocked: waiters sleep. Runner not known: waiters poll as if it ran. Hint stale:
+//! that much polling, or a sleep and a wake-up, too many. Killed while initialising: the process is gone.
+//! Fork while another thread initialises: the child starts it again (A2), as with the C library; a thread
+//! that forks in the middle of its own initialisation ends it in both. The initialisation asks for itself:
+//! it waits for ever, as with the C library.
 //!
 //! # Fairness and space
 //!
@@ -45,11 +51,13 @@
 //!
 //! # Rejected
 //!
-//! Registering the runner so that its state is known: opens a perf event in each program that initialises anything.
+//! Registering the runner so that its state is known: opens a perf event in each program that initialises
+//! anything.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; twins that begin twice or wake one of several sleepers are caught; words copied by fork. `crates/preload/tests/c/once*`.
+//! `conformance`: real threads, loom, shuttle; twins that begin twice or wake one of several sleepers are
+//! caught; words copied by fork. `crates/preload/tests/c/once*`.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};

@@ -18,7 +18,8 @@ pub trait RawSemaphore<P: Platform>: Send + Sync {
     /// Takes a token if there is one.
     fn try_acquire(&self) -> bool;
 
-    /// Adds a token; false if there are too many to count. The semaphore may be gone once another thread can have taken it.
+    /// Adds a token; false if there are too many to count. The semaphore may be gone once another thread
+    /// can have taken it.
     fn release(&self) -> bool;
 
     /// Tokens that nobody has taken, at some moment during the call.

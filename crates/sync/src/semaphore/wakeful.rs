@@ -1,82 +1,89 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `wakeful`: the default semaphore. One waiter stays awake while nobody else could use its processor, the others sleep.
+//! `wakeful`: the default semaphore. One waiter stays awake while nobody else could use its processor, the
+//! others sleep.
 //!
-//! Dijkstra's P and V ("Cooperating Sequential Processes", 1965), barging: a token belongs to nobody until it is taken. Nobody can know
-//! which thread will add the next token, so the waiting policy is the one of our condition variable: a *standby* polls, and
-//! takes a token without a system call on either side; a sleeper is woken only for a token that the standby will not take, and not more than a few
-//! sleepers are on their way at a time.
+//! Dijkstra's P and V ("Cooperating Sequential Processes", 1965), barging: a token belongs to nobody until
+//! it is taken. Nobody can know which thread will add the next token. So the waiting policy is that of our
+//! condition variable. A *standby* polls and takes a token without a system call on either side. A sleeper
+//! is woken only for a token that the standby will not take, and only a few are on their way at a time.
+//!
+//! ```text
+//!                 standby: polls ------------- takes a token (A1) ---.
+//!   no token: <   | in vain (W2)                                      > goes on
+//!                 sleepers: counted (W3) -- woken by R2 or A2 -- A1 -'
+//! ```
 //!
 //! # State
 //!
 //! `state` is what sleepers sleep on:
 //!
-//! | bits | field    | means                                                        |
-//! |------|----------|--------------------------------------------------------------|
-//! | 0    | STANDBY  | a thread polls this word                                     |
-//! | 1    | SLEEPERS | somebody may sleep on this word                              |
-//! | 2-31 | tokens   | 0 to 2^30 - 1                                                |
+//! | bits | field | means |
+//! |---|---|---|
+//! | 0 | STANDBY | a thread polls this word |
+//! | 1 | SLEEPERS | somebody may sleep on this word |
+//! | 2-31 | tokens | 0 to 2^30 - 1 |
 //!
 //! `crowd`, which only waiters write:
 //!
-//! | bits  | field      | means                                                                   |
-//! |-------|------------|-------------------------------------------------------------------------|
-//! | 0-15  | sleepers   | threads between W3 and L1; 65535 is "many", and stays                    |
-//! | 16-18 | generation | [`Platform::generation`] of the process that wrote the rest             |
-//! | 19-21 | skip       | 0: new, nobody has waited; else 1, and times [`REST`] waits to come, about, that shall not stand by, because nobody knows yet whether that pays, one stood by in vain before it had slept, or too many did not |
-//! | 22-27 | turns      | tokens that standbys took while others slept, since the last pause (`skip`) on that account |
+//! | bits | field | means |
+//! |---|---|---|
+//! | 0-15 | sleepers | threads between W3 and L1; 65535 is "many", and stays |
+//! | 16-18 | generation | [`Platform::generation`] of the process that wrote the rest |
+//! | 19-21 | skip | how long nobody stands by: see [`crate::wait::standby`] |
+//! | 22-27 | turns | tokens that standbys took while others slept, since the last rest on that account |
 //!
 //! # Invariants
 //!
-//! I1. `tokens` is the number added less the number taken.
-//! I2. STANDBY is set only by a thread that polls, and which leaves either by taking a token or, at 0 tokens, by clearing it
-//! (or it was copied by a fork, and is cleared before anybody here sleeps). It may be clear though a thread polls.
-//! I3. While a thread sleeps, SLEEPERS is set, or a thread between the two steps of L2 sets it again and wakes whom it should.
-//! I4. While tokens > 0 and a thread sleeps, another waiter is awake, or is being woken: a wake-up is made at each step up from below [`AHEAD`] tokens (but for the
-//! first, if a standby takes it) and at each step down from above. Since there last was no token, the steps up
-//! across a level k < AHEAD exceed those down by one for each k below the present number; each thread woken takes a token (there is one);
-//! so if all of them had, there would be none.
+//! - I1. `tokens` is the number added less the number taken.
+//! - I2. Only a thread that polls sets STANDBY. It leaves by taking a token or, at 0 tokens, by clearing
+//!   the flag. The flag may be clear though a thread polls. One that a fork copied is cleared before
+//!   anybody here sleeps.
+//! - I3. While a thread sleeps, SLEEPERS is set, or a thread between the two steps of L2 sets it again and
+//!   wakes whom it should.
+//! - I4. While there are tokens and a thread sleeps, another waiter is awake or is being woken. A wake-up is
+//!   made at each step up from below [`AHEAD`] tokens, but for the first if a standby takes it, and at each
+//!   step down from above. Each thread woken takes a token; if all of them had, there would be none.
 //!
 //! # Protocol
 //!
-//! Take: A1 where tokens > 0, subtract one; A2 if SLEEPERS and there were more than AHEAD, wake one; L1 a thread that counted itself counts itself out;
-//! L2 the last one clears SLEEPERS, and if somebody has counted itself meanwhile, sets it again and wakes as many as there are tokens.
-//! Wait: W1 become standby, if there is none and spinning is worth while (and this wait need not skip it, as the first of a semaphore must); poll; W2 after a while, or when a thread that could use the processor is
-//! preempted, W3 count oneself into `sleepers`; W4 at 0 tokens set SLEEPERS (and clear STANDBY, if it is one's own), and sleep while the word stays so.
-//! Add: R1 in one step add a token and learn the flags; R2 if SLEEPERS, wake one (I4). R2 knows the address only: the
-//! semaphore may be gone. Give up (deadline, signal, cancellation): standby: W4 without sleeping; L1; L2. Who slept looks for a token once more; the kernel says that it was not woken, so it
-//! owes nobody one. A thread cancelled in its sleep may have been woken: if there are tokens, it wakes another.
+//! - A1. Take: if there are tokens, subtract one. A2. If SLEEPERS and there were more than AHEAD, wake one.
+//! - W1. Wait: become the standby, if there is none and `skip` allows it, and poll. W2. In vain, or when the
+//!   processor is wanted: W3. Count oneself into `sleepers`. W4. At 0 tokens set SLEEPERS, clear one's own
+//!   STANDBY, and sleep while the word stays so.
+//! - L1. Whoever leaves counts itself out. L2. The last one clears SLEEPERS. If somebody has counted itself
+//!   meanwhile, it sets the flag again and wakes as many as there are tokens, AHEAD at most.
+//! - R1. Add a token and learn the flags, in one step. R2. If SLEEPERS, wake one (I4). R2 uses the address
+//!   only: the semaphore may be gone.
+//! - Give up (deadline, signal, cancellation): a standby does W4 without sleeping; L1; L2. Who slept looks
+//!   for a token once more. A thread cancelled in its sleep may have been woken: it wakes another.
 //!
 //! # Memory order
 //!
-//! R1 release -> A1 acquire publishes what the adding thread did before; every change of `state` is a read-modify-write, which continues the
-//! release sequence. W4 release -> L2 acquire: who is counted before the flag that L2 clears was set is seen by L2's look at `sleepers`.
-//! W4 against R2 is the futex system call's own guarantee.
+//! R1 release -> A1 acquire publishes what the adding thread did before. Every change of `state` is a
+//! read-modify-write, which continues the release sequence. W4 release -> L2 acquire: L2's look at
+//! `sleepers` sees who was counted before the flag that it clears was set. W4 against R2 is the futex's.
 //!
 //! # Under the scheduler
 //!
-//! Adding thread preempted between R1 and R2: the wake-up is late by that, as with any futex. Standby preempted: its token waits for it, or for whoever comes
-//! by. Woken thread not run soon: likewise; up to AHEAD are on their way. Hint wrong, "none preempted": the standby polls for its time on a
-//! processor that somebody wanted, at one wait in some hundred ([`REST`]). Wrong the other way: a sleep and a wake-up that could have been saved. Killed while
-//! waiting: nothing is held. Fork: the child's first waiter finds another generation, clears STANDBY and counts afresh, before it sleeps.
+//! - *Adding thread preempted* between R1 and R2: the wake-up is late by that, as with any futex.
+//! - *Standby, or woken thread, preempted*: its token waits for it, or for whoever comes by.
+//! - *Hint wrong*: the standby polls for its time on a processor that somebody wanted, or sleeps in vain.
+//! - *Killed while waiting*: nothing is held. *Fork*: the child's first waiter counts afresh.
 //!
 //! # Fairness and space
 //!
-//! Arrivals and the standby go before sleepers, who are woken in the order in which they fell asleep. After [`TURNS`] tokens that went to
-//! standbys there is none for a few waits, so that tokens go to sleepers: no two threads keep the others out. A bound there is none, as little as with the C library's. 8 bytes.
+//! 8 bytes. Arrivals and the standby go before sleepers, which are woken in the order in which they fell
+//! asleep. After [`TURNS`] tokens to standbys nobody stands by for a while, so no two threads keep the
+//! others out. There is no bound, as little as with the C library's.
 //!
 //! # Rejected
 //!
-//! A standby at a new semaphore: some programs make one for each wait (CPython's `Condition`), and all of them poll in vain (threads in Python's
-//! `Barrier`: 1.6 times the processor time). glibc's one 64-bit word of value and number of sleepers: wakes one sleeper at each token, who finds it taken. The adding thread clearing SLEEPERS
-//! (as mutexes do) and the woken one setting it again: only one wake-up is ever on its way. A hand-off of the token to the sleeper: each token then costs a
-//! context switch. Who was woken in vain standing by in spite of a skip: where the waiters share a processor it polls while those who were woken for
-//! the same tokens wait for it, unseen, because a thread that has been woken but does not run yet looks asleep (a bounded buffer of 16 on one processor: a fifth
-//! of the C library's rate). Having the waiters watched from their first wait: the view's cost at each switch (0.4 us, `perf`) is more than what the standby
-//! learns from it. As many on their way as there are processors: that number can change, and I4 needs it constant.
+//! `docs/design/semaphore.md`.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; twins that lose a token, or a sleeper, are caught. `crates/preload/tests/c/sem*.c`, with and without the library.
+//! `conformance`: real threads, loom, shuttle; twins that lose a token, or a sleeper, are caught.
+//! `crates/preload/tests/c/sem*.c`, with and without the library.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Wait};
@@ -98,11 +105,13 @@ const GENERATION: u32 = 7 << GENERATION_SHIFT;
 const SKIP_ONE: u32 = 1 << 19;
 const SKIP: u32 = MOST_SKIPS * SKIP_ONE;
 const TURN_ONE: u32 = 1 << 22;
-/// COST: tokens to standbys in a row: with fewer, the cost of waking a sleeper shows (2 us to 40 us, against 0.3 us a turn).
+/// COST: tokens to standbys in a row: with fewer, the cost of waking a sleeper shows (2 us to 40 us,
+/// against 0.3 us a turn).
 const TURNS: u32 = 63;
 
-/// COST: sleepers on their way at a time, at least. Each takes 2 us (busy machine) to 40 us (idle processor) to get there and then
-/// calls the next; a handful keeps a handful of processors supplied, and no more are woken in vain when others take the tokens.
+/// COST: sleepers on their way at a time, at least. Each takes 2 us (busy machine) to 40 us (idle
+/// processor) to get there and then calls the next; a handful keeps a handful of processors supplied, and
+/// no more are woken in vain when others take the tokens.
 const AHEAD: u32 = 4;
 
 /// The default semaphore.
@@ -223,18 +232,21 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// Changes `crowd` and returns it as it is then. A crowd of another generation is not here: it is forgotten, and so is its standby.
+    /// Changes `crowd` and returns it as it is then. A crowd of another generation is not here: it is
+    /// forgotten, and so is its standby.
     fn change_crowd(&self, change: impl Fn(u32) -> u32) -> u32 {
         let generation = generation::<P>();
         let mut crowd = self.crowd.load(Relaxed);
         loop {
             let ours = crowd & GENERATION == generation;
             if !ours {
-                // If the flag is that of a thread which was quicker than us, it is missed, which costs a wake-up in vain (I2).
+                // If the flag is that of a thread which was quicker than us, it is missed, which costs a
+                // wake-up in vain (I2).
                 self.state.fetch_and(!STANDBY, Relaxed);
             }
             let new = change(if ours { crowd } else { generation });
-            // ORDER: AcqRel, pairs with itself: who is counted comes after STANDBY was cleared, and so does its W4.
+            // ORDER: AcqRel, pairs with itself: who is counted comes after STANDBY was cleared, and so does
+            // its W4.
             match self.crowd.compare_exchange_weak(crowd, new, AcqRel, Relaxed) {
                 Ok(_) => return new,
                 Err(now) => crowd = now,
@@ -242,7 +254,8 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// W3. `in_vain`: it was the standby. `instead`: it would be if it did not have to skip; now and then that is one skip less.
+    /// W3. `in_vain`: it was the standby. `instead`: it would be if it did not have to skip; now and then
+    /// that is one skip less.
     fn count_in(&self, in_vain: bool, instead: bool) {
         let rested = instead && (P::now_ns() / P::costs().line).is_multiple_of(u64::from(REST.min(P::PAUSES)));
         self.change_crowd(|crowd| {
@@ -372,7 +385,8 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// The waiter's thread is being cancelled in its sleep. It may have been woken: lets somebody else have the token.
+    /// The waiter's thread is being cancelled in its sleep. It may have been woken: lets somebody else have
+    /// the token.
     pub fn cancelled(&self, waiter: &mut Waiter) {
         self.end(waiter, Step::Interrupted);
         if self.state.load(Relaxed) >= ONE {

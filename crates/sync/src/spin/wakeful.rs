@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The default spin lock: for programs that call `pthread_spin_lock` on a machine they do not have for themselves.
+//! The default spin lock: for programs that call `pthread_spin_lock` on a machine they do not have for
+//! themselves.
 //!
 //! # State
 //!
-//! One word with the values that the C library uses on x86_64, so that both can work on one process-shared lock:
+//! One word with the values that the C library uses on x86_64, so that both can work on one process-shared
+//! lock:
 //!
-//! | value (signed) | means                                                                                   |
-//! |----------------|-----------------------------------------------------------------------------------------|
-//! | 1              | free                                                                                    |
-//! | 0              | held, by a thread that has not registered (or by the C library's `lock dec`)            |
-//! | -n             | held, by thread n (or n foreign waiters have decremented it: then the hint is wrong)    |
+//! | value (signed) | means |
+//! |---|---|
+//! | 1              | free |
+//! | 0              | held, by a thread that has not registered (or by the C library's `lock dec`) |
+//! | -n             | held, by thread n (or n foreign waiters have decremented it: then the hint is wrong) |
 //!
 //! Transitions: 1 -> -me (acquire), any -> 1 (release).
 //!
 //! # Invariants
 //!
-//! I1. Only a change from 1 acquires, and only one thread can make it.
-//! I2. Nobody sleeps until woken: every sleep is a nap that ends by itself. So a release owes nobody anything and is one
-//! plain store, which is what a spin lock is chosen for.
+//! I1. Only a change from 1 acquires, and only one thread can make it. I2. Nobody sleeps until woken: every
+//! sleep is a nap that ends by itself. So a release owes nobody anything and is one plain store, which is
+//! what a spin lock is chosen for.
 //!
 //! # Protocol
 //!
-//! A1. Compare-and-swap 1 -> -me. A2. If held: poll with growing gaps while the holder is not seen off its processor, for as long as a
-//! sleep costs at most; A3. else nap, each time twice as long, and go to A1. R1. Store 1.
+//! A1. Compare-and-swap 1 -> -me. A2. If held: poll with growing gaps while the holder is not seen off its
+//! processor, for as long as a sleep costs at most; A3. else nap, each time twice as long, and go to A1.
+//! R1. Store 1.
 //!
 //! # Memory order
 //!
@@ -30,9 +33,10 @@
 //!
 //! # Under the scheduler
 //!
-//! Holder preempted: the waiters nap, so it gets a processor back soon instead of at the end of their time slices. More threads than
-//! processors: waiters who do not get the lock within a few microseconds nap, so that those who run find it free. A hint
-//! that is stale costs a nap or a few microseconds of polling, never more. Killed while holding: as any spin lock, held for ever.
+//! Holder preempted: the waiters nap, so it gets a processor back soon instead of at the end of their time
+//! slices. More threads than processors: waiters who do not get the lock within a few microseconds nap, so
+//! that those who run find it free. A hint that is stale costs a nap or a few microseconds of polling,
+//! never more. Killed while holding: as any spin lock, held for ever.
 //!
 //! # Fairness and space
 //!
@@ -40,12 +44,14 @@
 //!
 //! # Rejected
 //!
-//! The default mutex in the same word: its release is a second locked instruction, twice the uncontended cost. A waiters'
-//! bit that the release would look at: needs a full fence after the store, which costs the same.
+//! The default mutex in the same word: its release is a second locked instruction, twice the uncontended
+//! cost. A waiters' bit that the release would look at: needs a full fence after the store, which costs the
+//! same.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle. `crates/preload/tests/c/spin.c`, with and without the library.
+//! `conformance`: real threads, loom, shuttle. `crates/preload/tests/c/spin.c`, with and without the
+//! library.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Teams: a thread that has a loop to run, and helpers that take parts of it (the microthreads of Uemura and Kan).
+//! Teams: a thread that has a loop to run, and helpers that take parts of it (the microthreads of Uemura
+//! and Kan).
 //!
-//! A [`Job`] has as many parts as the team has members, and each part is run exactly once. How a loop is cut into parts is its
-//! [`Schedule`]'s business: a part is a block of its own, or the right to take chunks until none are left.
+//! A [`Job`] has as many parts as the team has members, and each part is run exactly once. How a loop is
+//! cut into parts is its [`Schedule`]'s business: a part is a block of its own, or the right to take chunks
+//! until none are left.
 
 mod wakeful;
 
@@ -36,16 +38,18 @@ pub trait RawTeam<P: Platform>: Send + Sync {
     /// A team that runs nothing.
     fn new() -> Self;
 
-    /// Runs part 0 of the job, and part n + 1 or who serves at `places[n]` does. Returns when all parts have been run, or
-    /// one has failed and none runs any more; false then. What the caller wrote before is seen by all parts, and what they wrote by the caller.
+    /// Runs part 0 of the job, and part n + 1 or who serves at `places[n]` does. Returns when all parts
+    /// have been run, or one has failed and none runs any more; false then. What the caller wrote before is
+    /// seen by all parts, and what they wrote by the caller.
     ///
     /// # Safety
-    /// One caller at a time. `job` is one that its `run` accepts, from any thread. The places stay where they are for as long as anybody
-    /// serves there; nobody need serve at one.
+    /// One caller at a time. `job` is one that its `run` accepts, from any thread. The places stay where
+    /// they are for as long as anybody serves there; nobody need serve at one.
     unsafe fn run(&self, places: &[Self::Place], job: *const Job) -> bool;
 
-    /// Serves as a helper until dismissed. `part` is the number of the place and 1 more. `spare(true)` is called before a bound one sleeps because nothing
-    /// came for long, and `spare(false)` when it has been woken.
+    /// Serves as a helper until dismissed. `part` is the number of the place and 1 more. `spare(true)` is
+    /// called before a bound one sleeps because nothing came for long, and `spare(false)` when it has been
+    /// woken.
     ///
     /// # Safety
     /// One thread a place.
@@ -58,10 +62,12 @@ pub trait RawTeam<P: Platform>: Send + Sync {
 /// How a loop is shared out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// A block for each member, of equal size, the same for each loop over the same range: data stay in their caches.
+    /// A block for each member, of equal size, the same for each loop over the same range: data stay in
+    /// their caches.
     #[default]
     Static,
-    /// Whoever has nothing to do takes the next so many iterations. For iterations of unequal length, or where a processor may be lost in the middle.
+    /// Whoever has nothing to do takes the next so many iterations. For iterations of unequal length, or
+    /// where a processor may be lost in the middle.
     Dynamic {
         /// Iterations; 0 counts as 1.
         chunk: usize,
@@ -80,7 +86,8 @@ pub struct Chunks<P: Platform> {
     platform: PhantomData<P>,
 }
 
-/// Units into which a loop is cut at most, so that [`Chunks::next`] does not overflow when each member takes one too many.
+/// Units into which a loop is cut at most, so that [`Chunks::next`] does not overflow when each member
+/// takes one too many.
 const MOST_UNITS: usize = 1 << 30;
 const CANCELLED: u32 = 1 << 31;
 
@@ -91,7 +98,8 @@ impl<P: Platform> Default for Chunks<P> {
 }
 
 impl<P: Platform> Chunks<P> {
-    /// Calls `each` with all ranges of iterations of a loop of `length` that this part comes to, of so many parts.
+    /// Calls `each` with all ranges of iterations of a loop of `length` that this part comes to, of so many
+    /// parts.
     #[inline]
     pub fn share(&self, schedule: Schedule, part: u32, parts: u32, length: usize, mut each: impl FnMut(Range<usize>)) {
         let (part, parts) = (part as usize, parts as usize);

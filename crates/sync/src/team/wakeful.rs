@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful`: a team whose caller waits for nobody who has not begun.
 //!
-//! The microthreads of Uemura and Kan (section 3): helpers spin, the caller tells them to go and run a block, all meet at a barrier,
-//! the helpers spin again. There, as in the OpenMP libraries, a loop takes as long as the last helper to get a
-//! processor. Here the parts of a loop are independent of each other, and a helper that has no processor has no part: it is *offered* one, and takes it
-//! when it runs; what nobody has taken when the caller is done with its own part, the caller takes back. So only parts that somebody
-//! runs are waited for. Further changes: helpers sleep when nothing comes, and the barrier is between the caller and one helper at a time.
+//! The microthreads of Uemura and Kan (section 3): helpers spin, the caller tells them to go and run a
+//! block, all meet at a barrier, the helpers spin again. There, as in the OpenMP libraries, a loop takes as
+//! long as the last helper to get a processor. Here the parts of a loop are independent of each other, and
+//! a helper that has no processor has no part: it is *offered* one, and takes it when it runs; what nobody
+//! has taken when the caller is done with its own part, the caller takes back. So only parts that somebody
+//! runs are waited for. Further changes: helpers sleep when nothing comes, and the barrier is between the
+//! caller and one helper at a time.
 //!
-//! Choose it for loops of independent iterations. It is no place for parts that wait for each other (a barrier among the members): nobody
-//! promises that they run at the same time.
+//! Choose it for loops of independent iterations. It is no place for parts that wait for each other (a
+//! barrier among the members): nobody promises that they run at the same time.
 //!
 //! # State
 //!
@@ -30,46 +32,53 @@
 //!
 //! # Invariants
 //!
-//! I1. A part is run by whoever took its place out of OFFERED, in one step, and so once.
-//! I2. `job` is read after T1 only, and the caller does not return from `run` before D1: the job is there as long as anybody has it.
-//! I3. Between two jobs each word is IDLE or ASLEEP: `run` begins and ends so.
-//! I4. Who sleeps has set ASLEEP in a step that found IDLE, and whoever takes that away wakes it.
-//! I5. One helper at most is AWAITED: each episode of the barrier is the caller's and that helper's.
+//! I1. A part is run by whoever took its place out of OFFERED, in one step, and so once. I2. `job` is read
+//! after T1 only, and the caller does not return from `run` before D1: the job is there as long as anybody
+//! has it. I3. Between two jobs each word is IDLE or ASLEEP: `run` begins and ends so. I4. Who sleeps has
+//! set ASLEEP in a step that found IDLE, and whoever takes that away wakes it. I5. One helper at most is
+//! AWAITED: each episode of the barrier is the caller's and that helper's.
 //!
 //! # Protocol
 //!
-//! Fork: F1. for each place, `job`, then swap OFFERED in. F2. Wake who slept. Then run part 0.
-//! T1, T2. Take. J1. For each place that was not taken back: spin while TAKEN. J2. If that is in vain, AWAITED, and wait at the
-//! barrier: spin, yield or sleep, by processors really to be had, is that one's decision. D1. Swap IDLE in. D2. It was AWAITED: arrive.
-//! S1. After a while of spinning, or where a thread of higher priority is without a processor, ASLEEP. S2. Sleep while it is ASLEEP.
+//! Fork: F1. for each place, `job`, then swap OFFERED in. F2. Wake who slept. Then run part 0. T1, T2.
+//! Take. J1. For each place that was not taken back: spin while TAKEN. J2. If that is in vain, AWAITED, and
+//! wait at the barrier: spin, yield or sleep, by processors really to be had, is that one's decision. D1.
+//! Swap IDLE in. D2. It was AWAITED: arrive. S1. After a while of spinning, or where a thread of higher
+//! priority is without a processor, ASLEEP. S2. Sleep while it is ASLEEP.
 //!
 //! # Memory order
 //!
-//! F1 release -> T1 acquire publishes the job and what the caller wrote. D1 release -> J1, J2 (failing) acquire, or D2 -> the barrier, publishes
-//! what the part wrote, and `failed`. S1 and T2 are read-modify-writes or the caller's own, and so keep D1's release visible. The rest orders nothing.
+//! F1 release -> T1 acquire publishes the job and what the caller wrote. D1 release -> J1, J2 (failing)
+//! acquire, or D2 -> the barrier, publishes what the part wrote, and `failed`. S1 and T2 are
+//! read-modify-writes or the caller's own, and so keep D1's release visible. The rest orders nothing.
 //!
 //! # Under the scheduler
 //!
-//! Helper preempted before T1: the caller runs its part. In its part: the caller waits for it, and lets it have its processor (the barrier). Between D1 and T1: nobody
-//! cares. Caller preempted in its part: helpers end theirs, spin and sleep. More members than processors: the caller of `run` brings no more places than there
-//! are processors for (the facade's business). Hint wrong: a helper sleeps too early, which costs a wake-up, or spins for [`FREE_NS`] or
-//! [`BOUND_NS`] more. Killed: the process is gone. Forked: the child has no helpers; if no part was taken at that moment the caller runs
-//! them all, else the places are to be made anew.
+//! Helper preempted before T1: the caller runs its part. In its part: the caller waits for it, and lets it
+//! have its processor (the barrier). Between D1 and T1: nobody cares. Caller preempted in its part: helpers
+//! end theirs, spin and sleep. More members than processors: the caller of `run` brings no more places than
+//! there are processors for (the facade's business). Hint wrong: a helper sleeps too early, which costs a
+//! wake-up, or spins for its patience in vain. Killed: the process is gone. Forked: the child has no
+//! helpers; if no part was taken at that moment the caller runs them all, else the places are to be made
+//! anew.
 //!
 //! # Fairness and space
 //!
-//! A helper may never get a part, if the caller is faster. 128 bytes a helper, 36 the team. The caller needs a transfer of a cache line
-//! a helper for the fork and one for the join; a system call for each that sleeps.
+//! A helper may never get a part, if the caller is faster. 128 bytes a helper, 36 the team. The caller
+//! needs a transfer of a cache line a helper for the fork and one for the join; a system call for each that
+//! sleeps.
 //!
 //! # Rejected
 //!
-//! A fork barrier and a join barrier of all members, as in libgomp: a loop waits for the last to be scheduled, twice. One word for all, from which
-//! parts are taken: fewer stores, but each member's take is a transfer from the last one's cache, and a part has no
-//! home. To wake helpers by a tree: for more processors than we have measured. To wake none where loops are short: the caller would need a clock.
+//! A fork barrier and a join barrier of all members, as in libgomp: a loop waits for the last to be
+//! scheduled, twice. One word for all, from which parts are taken: fewer stores, but each member's take is
+//! a transfer from the last one's cache, and a part has no home. To wake helpers by a tree: for more
+//! processors than we have measured. To wake none where loops are short: the caller would need a clock.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, and the simulator; twins that lose a wake-up, run a part twice, return early and lose a failure are caught.
+//! `conformance`: real threads, loom, shuttle, and the simulator; twins that lose a wake-up, run a part
+//! twice, return early and lose a failure are caught.
 
 use core::ptr;
 
@@ -77,6 +86,7 @@ use platform::{Atomic, Ordering::*, Platform, Priority};
 
 use super::{Job, Kind, RawTeam};
 use crate::barrier::{BWakeful, RawBarrier};
+use crate::wait::look;
 
 const IDLE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -85,15 +95,18 @@ const TAKEN: u32 = 3;
 const AWAITED: u32 = 4;
 const GONE: u32 = 5;
 
-/// COST: pauses for which the caller waits for a helper before it goes to the barrier; 0.5 to 2 us, less than a context switch.
+/// COST: pauses for which the caller waits for a helper before it goes to the barrier; 0.5 to 2 us, less
+/// than a context switch.
 const JOIN_PAUSES: u32 = 50;
 /// COST: pauses between two looks at the hints and the clock; 0.6 to 3 us.
 const LOOK_PAUSES: u32 = 64;
-/// COST: ns that a free helper spins: four times what waking an idle processor takes in a virtual machine (50 us), because loops come in rows.
-const FREE_NS: u64 = 200_000;
-/// COST: ns that a bound one spins, on a processor that is nobody else's: what comes later is a long sequential part, in which others can have the
-/// processor ([`RawTeam::serve`]'s `spare`); a move of a processor takes less than a tenth of it.
-const BOUND_NS: u64 = 10_000_000;
+/// A free helper spins for so many times what waking an idle processor costs. COST: by trial; loops come in
+/// rows.
+const FREE_IDLES: u64 = 4;
+/// A bound one spins for so many slices, on a processor that is nobody else's. What comes later is a long
+/// sequential part, in which others can have the processor ([`RawTeam::serve`]'s `spare`). A move of a
+/// processor takes less than a tenth of it.
+const BOUND_SLICES: u64 = 3;
 
 /// Where one helper and the caller meet. Alone on its line, and on the next, which processors fetch with it.
 #[repr(align(128))]
@@ -197,12 +210,11 @@ impl<P: Platform> Wakeful<P> {
             return;
         }
         // Not before: between loops in a row nobody gets here.
-        let me = P::register_lazily();
+        let (me, began) = look::begin::<P>();
         P::set_priority(me, Priority::BarrierWaiter);
-        let began = P::now_ns();
         let patience = match kind {
-            Kind::Bound => BOUND_NS,
-            Kind::Free => FREE_NS,
+            Kind::Bound => BOUND_SLICES * P::costs().slice,
+            Kind::Free => FREE_IDLES * P::costs().idle,
         };
         loop {
             let now = P::now_ns();
