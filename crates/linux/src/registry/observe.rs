@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which observer fills the arena: one of our own, our parent's, or the processor server's.
+
+use core::sync::atomic::Ordering::*;
+
+use abi::View;
+
+use super::exit;
+use super::space::{ARENA_AT, OBSERVER, SIZE, build, live, publish, vacant};
+use crate::view::{self, Request};
+use crate::{memory, server};
+
+/// What is to be done at program start, where it is cheap: see [`crate::prepare`].
+pub fn prepare() {
+    exit::key();
+    // An inherited observer is taken over at once: until then our children would inherit its descriptors.
+    if may_be_observed()
+        && let Some(observer) = view::bpf::inherited()
+    {
+        let _ = observe_with(observer);
+    }
+}
+
+fn may_be_observed() -> bool {
+    Request::from_environment().allows_bpf() && live().is_none()
+}
+
+/// Why the bpf view could not be had.
+#[derive(Debug)]
+pub enum Refused {
+    /// It could not be loaded, or not be used.
+    Here(bpf::Error),
+    /// The processor server did not lend it.
+    Server(server::Error),
+}
+
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        match self {
+            Self::Here(error) => error.fmt(f),
+            Self::Server(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not be had, if it was tried.
+pub fn load() -> Option<Refused> {
+    if !may_be_observed() {
+        return None;
+    }
+    #[cfg(feature = "bpf")]
+    let own = match bpf::Observer::load().and_then(observe_with) {
+        Ok(()) => return None,
+        Err(error) => Some(Refused::Here(error)),
+    };
+    #[cfg(not(feature = "bpf"))]
+    let own = None;
+    match server::observe() {
+        Ok((observer, life)) => {
+            view::bpf::lives_with(life);
+            observe_with(observer).err().map(Refused::Here)
+        }
+        Err(server::Error::NoServer) => own,
+        Err(error) => Some(Refused::Server(error)),
+    }
+}
+
+/// Makes a space with the observer's arena in it that of this process.
+fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
+    // Threads that have registered meanwhile stay where they are.
+    let Ok(old) = vacant() else { return Ok(()) };
+    let Some(registry) = build(View::Perf) else { return Err(std::io::Error::last_os_error().into()) };
+    // SAFETY: the arena's place in a space that nobody has seen.
+    let mapped = unsafe { observer.map(registry.start.as_ptr().add(ARENA_AT)) };
+    // Whoever writes the magic number has the arena.
+    let claimed = mapped.is_ok() && registry.arena().magic.compare_exchange(0, abi::MAGIC, Relaxed, Relaxed).is_ok();
+    if !claimed {
+        // SAFETY: as above.
+        unsafe { memory::unmap(registry.start.as_ptr().cast(), SIZE) };
+        return Err(mapped.map_or_else(Into::into, |_| bpf::Error::Taken));
+    }
+    registry.local().enrolment.store(observer.enrolment().number(), Relaxed);
+    registry.head(View::Bpf);
+    let handle = observer.handle()?;
+    if publish(old, registry).is_some() {
+        observer.keep_mapped();
+        let _ = OBSERVER.set(handle);
+    }
+    Ok(())
+}

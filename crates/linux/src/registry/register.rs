@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a thread registers, and unregisters.
+
+use core::sync::atomic::Ordering::*;
+
+use abi::View;
+use platform::ThreadId;
+
+use super::exit;
+use super::space::{ensure, live};
+use super::watch::{ALWAYS, ON_DEMAND, RESTLESS, UNWATCHED};
+use crate::view::bpf::Bpf;
+use crate::view::{Attached, Source};
+use crate::{futex, tls};
+
+/// No signal handler runs while this lives: one that took a lock, or forked, in the midst of a registration would find half of it.
+pub struct NoSignals(u64);
+
+/// Bytes of the kernel's signal set.
+const SIGSET: usize = 8;
+
+impl NoSignals {
+    /// Until it is dropped.
+    pub fn new() -> Self {
+        let (all, mut old) = (u64::MAX, 0u64);
+        // SAFETY: both sets live and are of the size stated. The system call, because pthread_sigmask spares signals that libc uses.
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, &mut old, SIGSET) };
+        Self(old)
+    }
+}
+
+impl Drop for NoSignals {
+    fn drop(&mut self) {
+        // SAFETY: as in `new`.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &self.0, core::ptr::null_mut::<u64>(), SIGSET)
+        };
+    }
+}
+
+/// The calling thread's id, registering it on first use, and watched, at once or when it is worth while: see
+/// [`platform::Platform::register_lazily`].
+pub fn register(always: bool) -> ThreadId {
+    if let Some(registry) = live() {
+        let local = registry.local();
+        if tls::epoch() == local.epoch.load(Relaxed) {
+            let id = ThreadId(tls::id());
+            if registry.sees_me(id) && registry.content(id, always) {
+                return id;
+            }
+        } else if local.full.load(Relaxed) != 0 && futex::now_ns() < local.reclaim_at.load(Relaxed) {
+            return ThreadId::NONE;
+        }
+    }
+    register_slow(always)
+}
+
+#[cold]
+#[inline(never)]
+fn register_slow(always: bool) -> ThreadId {
+    if tls::closed() {
+        return ThreadId::NONE;
+    }
+    let _errno = futex::Errno::save();
+    let _signals = NoSignals::new();
+    let Some(registry) = ensure() else { return ThreadId::NONE };
+    let local = registry.local();
+    let mine = ThreadId(tls::id());
+    if tls::epoch() == local.epoch.load(Relaxed) {
+        // The thread is not content, or a handler registered us before signals were off, or we read that we do not run: the view has
+        // missed a switch, or it is dead.
+        if registry.sees_me(mine) || Bpf::attach(registry.slot(mine)) == Attached::Yes {
+            registry.reconsider(mine, always);
+            return mine;
+        }
+        registry.lose(View::Bpf);
+    }
+    let epoch = local.epoch.load(Relaxed);
+    let id = if mine != ThreadId::NONE && tls::epoch() >> 4 == epoch >> 4 {
+        // The same process, another view: the block stays ours.
+        match registry.thread(mine).watch.load(Relaxed) {
+            UNWATCHED | RESTLESS if !always => {}
+            ON_DEMAND if !always => registry.watch(mine, ON_DEMAND),
+            _ => registry.watch(mine, ALWAYS),
+        }
+        mine
+    } else {
+        registry.add(always)
+    };
+    tls::set_id(id.0);
+    if id != ThreadId::NONE {
+        tls::set_epoch(epoch);
+        exit::arm();
+    }
+    id
+}
+
+/// Unregisters the calling thread for good; it keeps working, unseen.
+pub fn unregister() {
+    let _errno = futex::Errno::save();
+    let _signals = NoSignals::new();
+    let id = ThreadId(tls::id());
+    let epoch = tls::epoch();
+    tls::close();
+    tls::set_id(0);
+    tls::set_epoch(0);
+    if id != ThreadId::NONE
+        && let Some(registry) = live()
+        && epoch >> 4 == registry.local().epoch.load(Relaxed) >> 4
+    {
+        registry.remove(id);
+    }
+}
+
+/// Gives the program the pthread key by which exits of threads are noticed: it has none left. From then on the blocks of threads that exited
+/// are reclaimed when they are needed. False if there is no such key.
+pub fn give_key_back() -> bool {
+    exit::give_back()
+}

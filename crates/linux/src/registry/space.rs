@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The space: where this process's arena lies, how it comes into being, and what a fork leaves of it.
+
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+
+use abi::{Arena, MAX_THREADS, Thread, View};
+use platform::{Room, ThreadId};
+
+use crate::view::{Request, Slot, perf};
+use crate::{Linux, futex, memory, processors};
+
+/// The greatest generation told in this line of processes, in the lower half. In the upper half the process that told it without
+/// a space; 0 if it had one.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// The space; null before the first use. Never unmapped once it was here.
+static SPACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+/// The observer of this process, or, in a forked child, of its parent: its copied descriptors are closed when the child gets a space of
+/// its own. (A child with memory of its own but its parent's descriptors, `CLONE_FILES` alone, thereby ends the parent's view.)
+pub(super) static OBSERVER: std::sync::OnceLock<bpf::Handle> = std::sync::OnceLock::new();
+
+/// A line of its own for what changes often.
+#[repr(align(64))]
+pub(super) struct Line<T>(pub(super) T);
+
+/// What only this process sees; zeros in a forked child.
+#[repr(C, align(4096))]
+pub(super) struct Local {
+    /// A [`View`]. Changes at most from Bpf to Perf and from Perf to None.
+    pub(super) view: AtomicU32,
+    /// Which space this is in the line of processes.
+    pub(super) generation: AtomicU32,
+    /// Changes when all threads must register again.
+    pub(super) epoch: AtomicU32,
+    /// See `bpf::Enrolment`.
+    pub(super) enrolment: AtomicI32,
+    /// Blocks at and above this were never used.
+    pub(super) high_water: AtomicU32,
+    /// 1: there was no free block when somebody last looked.
+    pub(super) full: AtomicU32,
+    /// 1: perf refused for good; do not ask for each thread.
+    pub(super) no_more: AtomicU32,
+    /// What [`Registry::higher_preempted`] remembers: when to look again, in ns, shifted, and below it
+    /// 1 + the greatest priority that was preempted, or 0.
+    pub(super) memo: Line<AtomicU64>,
+    /// No block below this is free.
+    pub(super) free_from: Line<AtomicU32>,
+    pub(super) next_lease: AtomicU32,
+    /// Searches for a free block that found none.
+    pub(super) turned_away: AtomicU32,
+    /// When dead threads may be looked for again, in ns.
+    pub(super) reclaim_at: AtomicU64,
+    /// See [`platform::Platform::away`]; by the lock's address.
+    pub(super) away: [AtomicU32; AWAYS],
+    /// See [`platform::Platform::room`].
+    pub(super) rooms: [RoomWords; ROOMS as usize],
+}
+
+/// The words of a waiting room.
+pub(super) struct RoomWords {
+    pub(super) lock: AtomicPtr<()>,
+    pub(super) users: AtomicU32,
+    pub(super) turn: AtomicU32,
+}
+
+/// COST: 16 bytes each, and the last thread ids. A lock has use for one from the third thread on that waits for it and has no id or a deadline.
+pub const ROOMS: u32 = 256;
+
+/// The ids from this on are the waiting rooms'.
+pub(super) const FIRST_GUEST: u32 = MAX_THREADS as u32 - ROOMS;
+
+/// So many threads can have an id.
+pub const MOST_THREADS: u32 = FIRST_GUEST - 1;
+
+/// COST: a word each; two locks in use that share one make each other's threads stay away longer.
+const AWAYS: usize = 256;
+
+pub(super) const ARENA_AT: usize = size_of::<Local>();
+const THREADS_AT: usize = ARENA_AT + size_of::<Arena>();
+const RINGS_AT: usize = (THREADS_AT + MAX_THREADS * size_of::<Thread>()).next_multiple_of(4096);
+pub(super) const SIZE: usize = RINGS_AT + MAX_THREADS * perf::RING;
+
+/// The process's space.
+#[derive(Clone, Copy)]
+pub struct Registry {
+    pub(super) start: NonNull<u8>,
+}
+
+/// The registry, if it has been set up in this process (and not only in its parent).
+#[inline(always)]
+pub fn live() -> Option<Registry> {
+    vacant().err()
+}
+
+/// The space that another one may be put in the place of, for [`publish`]: null, or a wiped copy of our parent's (I1). Else the one that is live. One look at
+/// SPACE decides both: between two, another thread may have set its space up, and would be left alone in it.
+#[inline(always)]
+pub(super) fn vacant() -> Result<*mut u8, Registry> {
+    // ORDER: Acquire, pairs with the Release in `publish`; the space was filled before.
+    let space = SPACE.load(Acquire);
+    match NonNull::new(space).map(|start| Registry { start }) {
+        Some(registry) if registry.local().view.load(Relaxed) != View::Unset as u32 => Err(registry),
+        _ => Ok(space),
+    }
+}
+
+/// The registry, set up if need be; `None` if there is no address space left.
+pub fn ensure() -> Option<Registry> {
+    loop {
+        let old = match vacant() {
+            Ok(old) => old,
+            Err(registry) => return Some(registry),
+        };
+        let new = build(Request::from_environment().without_bpf())?;
+        if let Some(registry) = publish(old, new) {
+            return Some(registry);
+        }
+    }
+}
+
+/// A space of our own that nobody knows yet.
+pub(super) fn build(view: View) -> Option<Registry> {
+    let errno = futex::Errno::save();
+    // SAFETY: a fresh mapping, which is ours.
+    let registry = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let start = memory::map(null_mut(), SIZE, libc::PROT_READ, flags, -1);
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        if libc::mprotect(start, RINGS_AT, libc::PROT_READ | libc::PROT_WRITE) != 0
+            || libc::madvise(start, RINGS_AT, libc::MADV_WIPEONFORK) != 0
+        {
+            memory::unmap(start, SIZE);
+            return None;
+        }
+        Registry { start: NonNull::new(start.cast())? }
+    };
+    drop(errno);
+    let local = registry.local();
+    let generation = next_generation(TOLD.load(Relaxed)) as u32;
+    local.generation.store(generation, Relaxed);
+    local.epoch.store(generation << 4, Relaxed);
+    local.high_water.store(1, Relaxed);
+    local.free_from.0.store(1, Relaxed);
+    local.next_lease.store(1, Relaxed);
+    registry.head(view);
+    Some(registry)
+}
+
+/// Makes `new` the space of this process, if it still is `old`.
+pub(super) fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
+    // ORDER: Release, pairs with the Acquire in `live`.
+    match SPACE.compare_exchange(old, new.start.as_ptr(), Release, Relaxed) {
+        Ok(_) => {
+            new.told();
+            if !old.is_null()
+                && let Some(handle) = OBSERVER.get()
+            {
+                let _errno = futex::Errno::save();
+                handle.close_copies();
+            }
+            Some(new)
+        }
+        Err(_) => {
+            // SAFETY: ours, and nobody has seen it.
+            unsafe { memory::unmap(new.start.as_ptr().cast(), SIZE) };
+            None
+        }
+    }
+}
+
+/// What this process, having no space, is to store in [`TOLD`], which is `told`.
+fn next_generation(told: u64) -> u64 {
+    // SAFETY: no arguments.
+    let process = unsafe { libc::syscall(libc::SYS_getpid) } as u64;
+    if told >> 32 == process { told } else { process << 32 | (told as u32).wrapping_add(1) as u64 }
+}
+
+/// How often this process is a forked copy, modulo 8. See the module's Generation.
+pub fn generation() -> u32 {
+    loop {
+        match ensure().map(|registry| registry.told()) {
+            // Wiped since: a signal handler has forked, and this is the child.
+            Some(0) => continue,
+            Some(generation) => return generation % 8,
+            // No memory for a space: a copy is the next generation all the same.
+            None => {
+                // ORDER: Acquire, pairs with the Release in `told`: if a space's number is here, `live` finds the space.
+                let told = TOLD.load(Acquire);
+                let next = next_generation(told);
+                if live().is_none() && TOLD.compare_exchange(told, next, Relaxed, Relaxed).is_ok() {
+                    return next as u32 % 8;
+                }
+            }
+        }
+    }
+}
+
+/// See [`platform::Platform::away`]. In the space, so that a forked copy, in which nobody is away, starts at 0.
+pub fn away(lock: *const ()) -> &'static AtomicU32 {
+    static NOWHERE: AtomicU32 = AtomicU32::new(0);
+    live().map_or(&NOWHERE, |registry| &registry.local().away[futex::hash(lock.addr()) as usize % AWAYS])
+}
+
+/// See [`platform::Platform::room`]. In the space, so that a forked copy, in which nobody waits, has none that is in use.
+pub fn room(number: u32) -> Option<Room<Linux>> {
+    let RoomWords { lock, users, turn } = live()?.local().rooms.get(number as usize)?;
+    Some(Room { lock, users, turn, guest: ThreadId(FIRST_GUEST + number) })
+}
+
+/// See [`platform::Platform::word`]. A thread block that nobody uses if there is no memory for blocks at all.
+#[inline]
+pub fn word(id: ThreadId, index: usize) -> &'static AtomicU32 {
+    static NOWHERE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
+    match live().or_else(ensure) {
+        Some(registry) => &registry.thread(id).words[index],
+        None => &NOWHERE[index],
+    }
+}
+
+impl Registry {
+    #[inline(always)]
+    pub(super) fn local(&self) -> &'static Local {
+        // SAFETY: the space starts with a Local, zeros are a valid one, and it is never unmapped once published.
+        unsafe { self.start.cast().as_ref() }
+    }
+
+    #[inline(always)]
+    pub(super) fn thread(&self, id: ThreadId) -> &'static Thread {
+        // The mask costs less than a branch and keeps every id inside; all ids in use are below the limit.
+        let index = id.0 as usize & (MAX_THREADS - 1);
+        // SAFETY: inside the space, which is never unmapped; zeros are a valid Thread, and its fields are atomics.
+        unsafe { &*self.start.as_ptr().add(THREADS_AT).cast::<Thread>().add(index) }
+    }
+
+    pub(super) fn arena(&self) -> &'static Arena {
+        // SAFETY: as for `thread`.
+        unsafe { &*self.start.as_ptr().add(ARENA_AT).cast::<Arena>() }
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(&self, id: ThreadId) -> Slot {
+        let index = id.0 as usize & (MAX_THREADS - 1);
+        // SAFETY: as for `thread`.
+        let ring = unsafe { self.start.as_ptr().add(RINGS_AT + index * perf::RING) };
+        Slot { id, block: self.thread(id), ring, enrolment: self.local().enrolment.load(Relaxed) }
+    }
+
+    /// Writes the arena's header.
+    pub(super) fn head(&self, view: View) {
+        let arena = self.arena();
+        arena.version.store(abi::VERSION, Relaxed);
+        arena.arena_size.store(size_of::<Arena>() as u32, Relaxed);
+        arena.thread_size.store(size_of::<Thread>() as u32, Relaxed);
+        arena.max_threads.store(MAX_THREADS as u32, Relaxed);
+        self.set_partition(processors::available(), processors::changes());
+        arena.magic.store(abi::MAGIC, Relaxed);
+        self.set_view(view);
+    }
+
+    pub(super) fn set_view(&self, view: View) {
+        self.arena().view.store(view as u32, Relaxed);
+        self.local().view.store(view as u32, Relaxed);
+    }
+
+    /// The generation, recorded for our children.
+    pub(super) fn told(&self) -> u32 {
+        let generation = self.local().generation.load(Relaxed);
+        if generation != 0 && TOLD.load(Relaxed) != generation as u64 {
+            // ORDER: Release, pairs with the Acquire in `generation`; the space was published before.
+            TOLD.store(generation as u64, Release);
+        }
+        generation
+    }
+
+    /// Which view fills this arena.
+    #[inline(always)]
+    pub fn view(&self) -> View {
+        View::from_u32(self.local().view.load(Relaxed))
+    }
+
+    /// Is the partition block another's to write? It says from its first moment.
+    pub(super) fn partition_is_kept(&self) -> bool {
+        self.arena().partition.threads_per_processor.load(Relaxed) != 0
+    }
+
+    /// Records how many processors there are, and how often that has changed, unless the scheduler does.
+    pub fn set_partition(&self, count: u32, changes: u32) {
+        if self.partition_is_kept() {
+            return;
+        }
+        let partition = &self.arena().partition;
+        partition.processors.store(count, Relaxed);
+        partition.generation.store(changes, Relaxed);
+    }
+
+    /// Every id that was ever used.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ThreadId> + use<> {
+        (1..self.local().high_water.load(Relaxed).min(MAX_THREADS as u32)).map(ThreadId)
+    }
+}

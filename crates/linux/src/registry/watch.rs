@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which threads the view watches: those of whom others ask often enough to pay for it.
+
+use core::sync::atomic::Ordering::*;
+
+use abi::{RunState, View};
+use platform::ThreadId;
+
+use super::space::Registry;
+use crate::view::bpf::Bpf;
+use crate::view::perf::Perf;
+use crate::view::{Attached, Source, none};
+
+/// Values of a block's `watch`. Not yet, or no longer: not worth it.
+pub(super) const UNWATCHED: u32 = 0;
+/// Others ask for it. Given up after [`LEASE`] switches, to be earned anew.
+pub(super) const ON_DEMAND: u32 = 1;
+/// For as long as the thread lives.
+pub(super) const ALWAYS: u32 = 2;
+/// As [`UNWATCHED`], and it was not worth it because the thread switches so often: asks must be [`RESTLESS_ASKS`] times as many.
+pub(super) const RESTLESS: u32 = 4;
+/// COST: to find out takes four system calls.
+const RESTLESS_ASKS: u32 = 32;
+/// The view does not take it.
+pub(super) const REFUSED: u32 = 3;
+
+/// COST: a thread is watched when others have asked for its run state this often, and at least as often as it switched since they began: a waiter asks
+/// about every 300 ns, which it may waste, and perf adds 420 ns to a switch. So the view costs a thread no more than twice what it can save (rent or buy,
+/// Karlin et al. 1991). At least this often, because beginning takes 10 us and locked memory.
+const ASKED: u32 = 32;
+/// COST: bpf adds 60 ns to a switch, an eighth of that.
+const BPF_SAVES: u32 = 8;
+/// COST: ns. A thread that has run for less than this between two switches, over its life, is not watched by perf: it would pay more than a twentieth, and who
+/// waits for it waits for a switch or two.
+const RUN_NS: u64 = 10_000;
+/// COST: after so many switches (perf: 0.4 ms of their time) a thread must earn it anew: ending it and beginning again takes a twentieth of that.
+const LEASE: u32 = 1_000;
+
+macro_rules! dispatch {
+    ($view:expr, $function:ident($slot:expr)) => {
+        match $view {
+            View::Bpf => Bpf::$function($slot),
+            View::Perf => Perf::$function($slot),
+            View::None | View::Unset => none::None::$function($slot),
+        }
+    };
+}
+
+impl Registry {
+    /// The thread, not watched, is to earn it anew.
+    pub(super) fn forget(&self, id: ThreadId, switches: u32) {
+        let block = self.thread(id);
+        block.watch.store(UNWATCHED, Relaxed);
+        block.asked.store(0, Relaxed);
+        block.switched.store(switches, Relaxed);
+    }
+
+    /// Is the calling thread watched as it should be?
+    #[inline]
+    pub(super) fn content(&self, id: ThreadId, always: bool) -> bool {
+        let block = self.thread(id);
+        match block.watch.load(Relaxed) {
+            UNWATCHED => !always && block.asked.load(Relaxed) < ASKED,
+            RESTLESS => !always && block.asked.load(Relaxed) < ASKED * RESTLESS_ASKS,
+            ON_DEMAND => !always && self.watched_switches(id) < LEASE,
+            _ => true,
+        }
+    }
+
+    /// The calling thread's switches since it is watched.
+    pub(super) fn watched_switches(&self, id: ThreadId) -> u32 {
+        dispatch!(self.view(), switches(self.slot(id))).wrapping_sub(self.thread(id).switched.load(Relaxed))
+    }
+
+    /// Has the calling thread watched, or no longer, if it is not [`Registry::content`].
+    pub(super) fn reconsider(&self, id: ThreadId, always: bool) {
+        let block = self.thread(id);
+        match (block.watch.load(Relaxed), always) {
+            (UNWATCHED | RESTLESS, true) => self.watch(id, ALWAYS),
+            (ON_DEMAND, true) => block.watch.store(ALWAYS, Relaxed),
+            (UNWATCHED | RESTLESS, false) => {
+                let asked = block.asked.load(Relaxed);
+                if asked < ASKED {
+                    return;
+                }
+                let (switches, run_ns) = switches();
+                let (asked, restless) = match self.view() {
+                    View::Bpf => (asked.saturating_mul(BPF_SAVES), false),
+                    _ => (asked, run_ns < RUN_NS),
+                };
+                if !restless && asked >= switches.wrapping_sub(block.switched.load(Relaxed)) {
+                    self.watch(id, ON_DEMAND);
+                } else {
+                    self.forget(id, switches);
+                    if restless {
+                        block.watch.store(RESTLESS, Relaxed);
+                    }
+                }
+            }
+            (ON_DEMAND, false) if self.watched_switches(id) >= LEASE => {
+                dispatch!(self.view(), detach(self.slot(id)));
+                block.run_state.store(RunState::Unknown as u32, Relaxed);
+                self.forget(id, switches().0);
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets the view watch the calling thread, for this reason, falling back from view to view where one ends for good.
+    pub(super) fn watch(&self, id: ThreadId, why: u32) {
+        let block = self.thread(id);
+        block.watch.store(REFUSED, Relaxed);
+        let mut lease = self.local().next_lease.fetch_add(1, Relaxed);
+        if lease == 0 {
+            lease = self.local().next_lease.fetch_add(1, Relaxed);
+        }
+        block.lease.store(lease, Relaxed);
+        loop {
+            let view = self.view();
+            if view == View::Perf && self.local().no_more.load(Relaxed) != 0 {
+                return;
+            }
+            let mut attached = dispatch!(view, attach(self.slot(id)));
+            if attached == Attached::NotThis && view == View::Perf && self.reclaim() {
+                // Dead threads may have held the locked memory that this one lacks.
+                attached = Perf::attach(self.slot(id));
+            }
+            match attached {
+                Attached::Never => self.lose(view),
+                Attached::Yes => {
+                    if view == View::Perf {
+                        block.run_state.store(RunState::Running as u32, Relaxed);
+                    }
+                    block.switched.store(dispatch!(view, switches(self.slot(id))), Relaxed);
+                    block.watch.store(why, Relaxed);
+                    return;
+                }
+                Attached::NotThis => {
+                    block.run_state.store(RunState::Unknown as u32, Relaxed);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The calling thread is watched no longer, if it was.
+    pub(super) fn unwatch(&self, id: ThreadId) {
+        if matches!(self.thread(id).watch.load(Relaxed), ON_DEMAND | ALWAYS) {
+            dispatch!(self.view(), detach(self.slot(id)));
+        }
+    }
+
+    /// The view will watch no further thread: goes over to the next one, once, whoever comes first.
+    pub(super) fn lose(&self, view: View) {
+        let local = self.local();
+        if view == View::Perf {
+            local.no_more.store(1, Relaxed);
+            // Those that are watched already remain so.
+            if self.ids().any(|id| self.thread(id).run_state.load(Relaxed) != RunState::Unknown as u32) {
+                return;
+            }
+        }
+        let next = if view == View::Bpf { View::Perf } else { View::None };
+        if local.view.compare_exchange(view as u32, next as u32, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        self.arena().view.store(next as u32, Relaxed);
+        if view == View::Bpf {
+            for id in self.ids() {
+                // If the kernel still writes, then from now on under leases that do not hold.
+                self.thread(id).lease.store(0, Relaxed);
+                self.thread(id).run_state.store(RunState::Unknown as u32, Relaxed);
+            }
+            // All threads register again, with the new view, when they next come by.
+            local.epoch.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The calling thread's context switches, modulo 2^32, and for how many ns it has run between two of them.
+pub(super) fn switches() -> (u32, u64) {
+    // SAFETY: zeros are a valid rusage, which the call fills; it cannot fail.
+    let usage = unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        libc::syscall(libc::SYS_getrusage, libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    let switches = usage.ru_nvcsw.wrapping_add(usage.ru_nivcsw) as u64;
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    (switches as u32, (ns(usage.ru_utime) + ns(usage.ru_stime)) / switches.max(1))
+}
