@@ -176,7 +176,7 @@ impl<P: Platform> Wakeful<P> {
                 // A standby that leaves in vain changes `sequence` (W4): waits that only time out would
                 // else stay at one multiple.
                 let rested = sequence.is_multiple_of(REST.min(P::PAUSES));
-                more_sleepers(base & !SKIP | after_wait(skip, rested) * SKIP_ONE)
+                more_sleepers(base & !SKIP | (after_wait::<P>(skip, rested) * SKIP_ONE))
             };
             let standby = new & STANDBY != base & STANDBY;
             // ORDER: Release, pairs with the Acquire in S2 and S3: our read of the sequence comes before

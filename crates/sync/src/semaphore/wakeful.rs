@@ -260,13 +260,9 @@ impl<P: Platform> Wakeful<P> {
         let rested = instead && (P::now_ns() / P::costs().line).is_multiple_of(u64::from(REST.min(P::PAUSES)));
         self.change_crowd(|crowd| {
             let crowd = if crowd & COUNT == COUNT { crowd } else { crowd + 1 };
-            let skip = match (crowd & SKIP) / SKIP_ONE {
-                _ if in_vain => MOST_SKIPS,
-                // A model has no time for rests.
-                0 => MOST_SKIPS.min(P::PAUSES),
-                skip => after_wait(skip, rested),
-            };
-            crowd & !SKIP | skip * SKIP_ONE
+            let skip = (crowd & SKIP) / SKIP_ONE;
+            let skip = if in_vain { MOST_SKIPS } else { after_wait::<P>(skip, rested) };
+            crowd & !SKIP | (skip * SKIP_ONE)
         });
     }
 
