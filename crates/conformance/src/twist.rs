@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 
 use platform::{
-    Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait, Wish,
+    Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait, Wide,
+    Wish,
 };
 
 use crate::Machine;
@@ -418,5 +419,13 @@ impl<P: Machine, W: Twist> Machine for Twisted<P, W> {
     }
     fn join(handle: Self::Handle) {
         P::join(handle);
+    }
+}
+
+impl<P: Wide, W: Twist> Wide for Twisted<P, W> {
+    type AtomicU64 = Bent<P::AtomicU64, W>;
+
+    fn fence(order: Ordering) {
+        P::fence(order);
     }
 }

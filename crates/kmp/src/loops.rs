@@ -3,12 +3,13 @@
 //! it asks for one part after the other.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::Ordering::Relaxed;
 
 use omp::icv::Kind;
-use omp::loops::{GOMP_ordered_start, How, Shape, Share};
+use omp::loops::{GOMP_ordered_start, How, Over, Shape, Share};
 use omp::routines::{team_number, teams};
 use omp::thread::me;
+use omp::wait::ByUser;
 
 use crate::Ident;
 
@@ -389,8 +390,6 @@ impl Dimension {
 #[derive(Clone, Copy)]
 struct Doacross(*const u64);
 
-const BITS: u64 = u32::BITS as u64;
-
 impl Doacross {
     /// Bytes before the bits.
     fn head(dimensions: usize) -> usize {
@@ -400,7 +399,7 @@ impl Doacross {
     fn make(share: &Share, dimensions: &[Dimension]) {
         let count = dimensions.iter().map(Dimension::count).fold(1, u64::saturating_mul);
         let head = Self::head(dimensions.len());
-        let size = usize::try_from(count.div_ceil(BITS)).ok().and_then(|words| words.checked_mul(size_of::<u32>()));
+        let size = usize::try_from(count.div_ceil(Over::COUNT)).ok().and_then(|words| words.checked_mul(size_of::<Over>()));
         let size = size.and_then(|size| size.checked_add(head)).unwrap_or(usize::MAX);
         share.make_memory(size, format_args!("a doacross loop of {count} iterations"));
         let memory = share.memory.load(Relaxed);
@@ -412,11 +411,11 @@ impl Doacross {
         }
     }
 
-    /// The word and the bit of an iteration.
+    /// Where it is said of an iteration whether it is over, and its number there.
     ///
     /// # Safety
     /// As many values as there are dimensions.
-    unsafe fn bit(self, values: *const i64) -> Option<(&'static AtomicU32, u32)> {
+    unsafe fn bit(self, values: *const i64) -> Option<(&'static Over, u32)> {
         // SAFETY: from `make`; as promised.
         unsafe {
             let count = self.0.read() as usize;
@@ -425,8 +424,8 @@ impl Doacross {
             for (index, dimension) in dimensions.iter().enumerate() {
                 place = place * dimension.count() + dimension.place(values.add(index).read())?;
             }
-            let words = self.0.byte_add(Self::head(count)).cast::<AtomicU32>();
-            Some((&*words.add((place / BITS) as usize), 1 << (place % BITS)))
+            let words = self.0.byte_add(Self::head(count)).cast::<Over>();
+            Some((&*words.add((place / Over::COUNT) as usize), (place % Over::COUNT) as u32))
         }
     }
 }
@@ -447,9 +446,8 @@ unsafe extern "C" fn __kmpc_doacross_wait(_: *const Ident, _: c_int, values: *co
     let Some(share) = me().member().around.share() else { return };
     let doacross = Doacross(share.memory.load(Relaxed).cast());
     // SAFETY: the compiler's.
-    if let Some((word, bit)) = unsafe { doacross.bit(values) } {
-        // ORDER: Acquire, pairs with `__kmpc_doacross_post`.
-        share.changed.wait_until(|| word.load(Acquire) & bit != 0);
+    if let Some((over, iteration)) = unsafe { doacross.bit(values) } {
+        over.wait::<ByUser>(iteration, &share.changed);
     }
 }
 
@@ -458,10 +456,8 @@ unsafe extern "C" fn __kmpc_doacross_post(_: *const Ident, _: c_int, values: *co
     let Some(share) = me().member().around.share() else { return };
     let doacross = Doacross(share.memory.load(Relaxed).cast());
     // SAFETY: the compiler's.
-    if let Some((word, bit)) = unsafe { doacross.bit(values) } {
-        // ORDER: Release, pairs with `__kmpc_doacross_wait`.
-        word.fetch_or(bit, Release);
-        share.changed.notify();
+    if let Some((over, iteration)) = unsafe { doacross.bit(values) } {
+        over.post(iteration, &share.changed);
     }
 }
 

@@ -53,7 +53,7 @@ unsafe fn run(function: Function, data: *mut c_void, limit: u32) {
     thread.location.set_partition(None);
     // SAFETY: as promised.
     unsafe { function(data) };
-    team.tasks.finish(&team, thread);
+    tasks::finish(&team, thread);
     thread.location.set_partition(Some(partition));
     thread.league.set(league);
     thread.set_context(context);

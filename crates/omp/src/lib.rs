@@ -34,7 +34,7 @@ pub mod tasks;
 pub mod team;
 pub mod thread;
 mod tool;
-mod wait;
+pub mod wait;
 
 /// By this symbol the `wakeful` command knows the library.
 #[unsafe(no_mangle)]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks: the runtime's own, `critical`, `atomic`, and `omp_lock_t`. All are the default mutex, whose zeros are a free lock.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -16,33 +15,7 @@ use crate::thread::me;
 pub type Raw = Wakeful<Linux>;
 
 /// Data behind a lock.
-pub struct Guarded<T> {
-    raw: Raw,
-    data: UnsafeCell<T>,
-}
-
-// SAFETY: the data are reached by `with` only, one thread at a time.
-unsafe impl<T: Send> Sync for Guarded<T> {}
-
-impl<T: Default> Default for Guarded<T> {
-    fn default() -> Self {
-        Self { raw: Raw::new(), data: UnsafeCell::default() }
-    }
-}
-
-impl<T> Guarded<T> {
-    /// `work` must not come here again.
-    #[inline]
-    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: released below; nothing here unwinds, because a panic aborts.
-        unsafe {
-            self.raw.lock(&());
-            let result = work(&mut *self.data.get());
-            self.raw.unlock(&());
-            result
-        }
-    }
-}
+pub type Guarded<T> = sync::openmp::Guarded<Linux, T>;
 
 /// A lock's place in the program's memory.
 ///
@@ -55,31 +28,31 @@ pub unsafe fn raw<'a, T>(lock: *mut T) -> &'a Raw {
     unsafe { &*lock.cast::<Raw>() }
 }
 
-static CRITICAL: Guarded<()> = Guarded { raw: Raw::INIT, data: UnsafeCell::new(()) };
-static ATOMIC: Guarded<()> = Guarded { raw: Raw::INIT, data: UnsafeCell::new(()) };
+static CRITICAL: Guarded<()> = Guarded::INIT;
+static ATOMIC: Guarded<()> = Guarded::INIT;
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_critical_start() {
     // SAFETY: released by `GOMP_critical_end`.
-    unsafe { CRITICAL.raw.lock(&()) };
+    unsafe { CRITICAL.raw().lock(&()) };
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_critical_end() {
     // SAFETY: acquired by `GOMP_critical_start`.
-    unsafe { CRITICAL.raw.unlock(&()) };
+    unsafe { CRITICAL.raw().unlock(&()) };
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_atomic_start() {
     // SAFETY: released by `GOMP_atomic_end`.
-    unsafe { ATOMIC.raw.lock(&()) };
+    unsafe { ATOMIC.raw().lock(&()) };
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_atomic_end() {
     // SAFETY: acquired by `GOMP_atomic_start`.
-    unsafe { ATOMIC.raw.unlock(&()) };
+    unsafe { ATOMIC.raw().unlock(&()) };
 }
 
 // The compiler makes a pointer for each name, null at first. The lock is in its place.

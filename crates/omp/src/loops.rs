@@ -9,10 +9,11 @@ use std::cell::Cell;
 use std::ffi::{c_long, c_uint, c_void};
 use std::fmt;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use linux::Linux;
 use platform::Platform;
+use sync::openmp::{Iterations, Order, Progress, Turn};
 
 use crate::icv::{Kind, MONOTONIC};
 use crate::memory::{self, List, Own};
@@ -20,7 +21,10 @@ use crate::reductions;
 use crate::tasks;
 use crate::team::{Function, Member, SHARES, Team, begin, end};
 use crate::thread::{Thread, me};
-use crate::wait::{Event, briefly, yielding};
+use crate::wait::{ByUser, Event, yielding};
+
+/// Which of some iterations are over.
+pub type Over = sync::openmp::Over<Linux>;
 
 /// A loop as the program has it.
 #[derive(Clone, Copy, PartialEq)]
@@ -140,43 +144,25 @@ impl Shape {
     }
 }
 
-/// Beyond all iterations, and so that additions do not overflow.
-const NONE_LEFT: u64 = 1 << 63;
-
 /// What the members share about a construct.
 #[repr(align(128))]
 pub struct Share {
-    /// The number of the construct for which it is, times 4, and [`MADE`], [`READY`] or neither.
-    turn: AtomicU32,
-    /// Members that have not left it.
-    inside: AtomicU32,
-    /// The first iteration that nobody has taken.
-    next: AtomicU64,
-    /// The first iteration whose ordered region is not over.
-    ordered: AtomicU64,
+    turn: Turn<Linux>,
+    iterations: Iterations<Linux>,
+    order: Order<Linux>,
     pub changed: Event,
-    /// Of those who wait for their turn in the order, by it: who passes it on wakes nobody else.
-    turns: [Event; TURNS],
     doacross: AtomicPtr<Doacross>,
     pub reductions: AtomicPtr<usize>,
     pub memory: AtomicPtr<c_void>,
 }
 
-/// COST: turns that have an event of their own; with more waiters than that some are woken for nothing.
-const TURNS: usize = 8;
-const MADE: u32 = 1;
-const READY: u32 = 2;
-const TURN: u32 = 4;
-
 impl Share {
-    pub fn new(index: usize) -> Self {
+    pub fn new(index: u32) -> Self {
         Self {
-            turn: AtomicU32::new(index as u32 * TURN),
-            inside: AtomicU32::new(0),
-            next: AtomicU64::new(0),
-            ordered: AtomicU64::new(0),
+            turn: Turn::new(index),
+            iterations: Iterations::default(),
+            order: Order::default(),
             changed: Event::default(),
-            turns: Default::default(),
             doacross: AtomicPtr::default(),
             reductions: AtomicPtr::default(),
             memory: AtomicPtr::default(),
@@ -192,48 +178,33 @@ impl Share {
     }
 
     /// As if new.
-    pub fn renew(&self, index: usize) {
+    pub fn renew(&self, index: u32) {
         self.clear();
-        self.turn.store(index as u32 * TURN, Relaxed);
+        self.turn.renew(index);
     }
 
-    /// For a construct, by the first to come.
-    fn make(&self, size: u32, make: impl FnOnce(&Self)) {
-        self.inside.store(size, Relaxed);
-        self.next.store(0, Relaxed);
-        self.ordered.store(0, Relaxed);
-        make(self);
+    fn restart(&self) {
+        self.iterations.restart();
+        self.order.restart();
     }
 
     /// For a combined construct, before anybody else can come.
     pub fn open_alone(&self, construct: u32, size: u32) {
-        self.make(size, |_| {});
-        self.turn.store(construct.wrapping_mul(TURN) | READY, Relaxed);
+        self.restart();
+        self.turn.open_alone(construct, size);
     }
 
+    /// For a construct; the first to come makes what belongs to it.
     fn open(&self, construct: u32, size: u32, make: impl FnOnce(&Self)) {
-        let free = construct.wrapping_mul(TURN);
-        // ORDER: Acquire, pairs with the store below and with `leave`.
-        briefly(|| matches!(self.turn.load(Acquire).wrapping_sub(free), 0 | READY));
-        // ORDER: Acquire, pairs with `leave`.
-        if self.turn.load(Acquire) == free && self.turn.compare_exchange(free, free | MADE, Acquire, Relaxed).is_ok() {
-            self.make(size, make);
-            // ORDER: Release, pairs with the loads.
-            self.turn.store(free | READY, Release);
-        } else {
-            briefly(|| self.turn.load(Acquire) == free | READY);
-        }
+        self.turn.open::<ByUser>(construct, size, || {
+            self.restart();
+            make(self);
+        });
     }
 
     /// The last to leave makes it free for the construct that comes a round later.
     fn leave(&self) {
-        // ORDER: AcqRel: what all did with it comes before.
-        if self.inside.fetch_sub(1, AcqRel) == 1 {
-            self.clear();
-            let turn = self.turn.load(Relaxed) & !(TURN - 1);
-            // ORDER: Release, pairs with `open`.
-            self.turn.store(turn.wrapping_add(SHARES as u32 * TURN), Release);
-        }
+        self.turn.leave(SHARES as u32, || self.clear());
     }
 
     fn clear(&self) {
@@ -253,7 +224,7 @@ impl Share {
 
     /// Nobody takes any more.
     fn cancel(&self) {
-        self.next.store(NONE_LEFT, Relaxed);
+        self.iterations.cancel();
     }
 }
 
@@ -265,13 +236,8 @@ struct Doacross {
     static_blocks: bool,
     size: u64,
     /// Of each chunk: 1 more than the last iteration that is over, of all dimensions.
-    done: List<Apart64>,
+    done: List<Progress<Linux>>,
 }
-
-/// Lines of their own for who writes often.
-#[repr(align(64))]
-#[derive(Default)]
-struct Apart64(AtomicU64);
 
 /// The loop, or sections, in which a member is.
 #[derive(Default)]
@@ -337,8 +303,10 @@ impl Loop {
         }
         let (size, number) = (thread.team().size() as u64, thread.number() as u64);
         let (first, last) = match (shape.kind, self.share()) {
-            (Kind::Dynamic, Some(share)) => take_dynamic(share, &shape, size),
-            (Kind::Guided, Some(share)) => take_guided(share, &shape, size),
+            (Kind::Dynamic, Some(share)) => share.iterations.take_chunk(shape.iterations, shape.chunk, size),
+            (Kind::Guided, Some(share)) => {
+                share.iterations.take_guided(shape.iterations, shape.chunk, shape.multiple, size)
+            }
             _ => self.deal(&shape, size, number),
         }?;
         self.first.set(first);
@@ -351,7 +319,7 @@ impl Loop {
     fn deal(&self, shape: &Shape, size: u64, number: u64) -> Option<(u64, u64)> {
         let turn = self.turns.replace(self.turns.get() + 1);
         if let Some(share) = self.share()
-            && share.next.load(Relaxed) == NONE_LEFT
+            && share.iterations.are_cancelled()
         {
             return None;
         }
@@ -365,34 +333,28 @@ impl Loop {
         (first < shape.iterations).then(|| (first, first.saturating_add(shape.chunk).min(shape.iterations)))
     }
 
-    /// Waits for its turn in the order of iterations.
-    fn await_turn(&self) {
-        if let Some(share) = self.share() {
-            let first = self.first.get();
-            // ORDER: Acquire, pairs with `yield_turn`: ordered regions come one after another.
-            let is_ours = || share.ordered.load(Acquire) == first;
-            if !(me().team().size() > Linux::processors() && yielding(is_ours)) {
-                self.turn(share, first).wait_until(is_ours);
-            }
+    /// Waits for its turn in the order of iterations, unless nothing of the loop is in order.
+    pub fn await_turn(&self) {
+        if self.ordered.get()
+            && let Some(share) = self.share()
+        {
+            let crowded = me().team().size() > Linux::processors();
+            share.order.wait::<ByUser>(self.first.get(), self.chunk(), |is_ours| crowded && yielding(is_ours));
         }
     }
 
     /// The ordered regions of its iterations are over.
     fn yield_turn(&self) {
+        self.await_turn();
         if self.ordered.replace(false)
             && let Some(share) = self.share()
         {
-            self.await_turn();
-            // ORDER: Release, pairs with `await_turn`.
-            share.ordered.store(self.last.get(), Release);
-            self.turn(share, self.last.get()).notify();
+            share.order.pass(self.last.get(), self.chunk());
         }
     }
 
-    /// Of the member whose iterations begin with this one.
-    fn turn<'a>(&self, share: &'a Share, first: u64) -> &'a Event {
-        let chunk = self.shape.get().map_or(1, |shape| shape.chunk.max(1));
-        &share.turns[(first / chunk) as usize % TURNS]
+    fn chunk(&self) -> u64 {
+        self.shape.get().map_or(1, |shape| shape.chunk)
     }
 
     /// What it was in is made anew.
@@ -407,32 +369,6 @@ impl Loop {
         }
         self.share.set(None);
     }
-}
-
-#[inline]
-fn take_dynamic(share: &Share, shape: &Shape, size: u64) -> Option<(u64, u64)> {
-    let chunk = shape.chunk.max(1);
-    // Each member takes one too many at most.
-    let first = match shape.iterations.checked_add(chunk.saturating_mul(size)) {
-        Some(sum) if sum < NONE_LEFT => share.next.fetch_add(chunk, Relaxed),
-        _ => {
-            let add = |next: u64| (next < shape.iterations).then(|| next.saturating_add(chunk).min(shape.iterations));
-            share.next.fetch_update(Relaxed, Relaxed, add).ok()?
-        }
-    };
-    (first < shape.iterations).then(|| (first, first.saturating_add(chunk).min(shape.iterations)))
-}
-
-fn take_guided(share: &Share, shape: &Shape, size: u64) -> Option<(u64, u64)> {
-    let mut last = 0;
-    let take = |next: u64| {
-        let left = shape.iterations.checked_sub(next).filter(|&left| left > 0)?;
-        let chunk = left.div_ceil(size).max(shape.chunk.max(1)).min(left);
-        let chunk = if shape.multiple > 1 { chunk.next_multiple_of(shape.multiple).min(left) } else { chunk };
-        last = next + chunk;
-        Some(last)
-    };
-    share.next.fetch_update(Relaxed, Relaxed, take).ok().map(|first| (first, last))
 }
 
 /// Functions with variable arguments, which are in C.
@@ -849,10 +785,7 @@ unsafe fn parallel(function: Function, data: *mut c_void, threads: c_uint, flags
 
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_ordered_start() {
-    let work = &me().member().work;
-    if work.ordered.get() {
-        work.await_turn();
-    }
+    me().member().work.await_turn();
 }
 
 #[unsafe(no_mangle)]
@@ -933,15 +866,7 @@ pub fn is_first(thread: &Thread) -> bool {
     let member = thread.member();
     let mine = member.singles.get();
     member.singles.set(mine.wrapping_add(1));
-    let size = thread.team().size();
-    if size == 1 {
-        thread.team().meeting.0.single.store(mine.wrapping_add(1), Relaxed);
-        return true;
-    }
-    // Orders nothing: the barrier at its end does.
-    let count = &thread.team().meeting.0.single;
-    (size == 2 || count.load(Relaxed) == mine)
-        && count.compare_exchange(mine, mine.wrapping_add(1), Relaxed, Relaxed).is_ok()
+    thread.team().meeting.0.single.is_first(mine, thread.team().size())
 }
 
 #[unsafe(no_mangle)]
@@ -995,7 +920,7 @@ unsafe fn doacross<T: Number>(
         let static_blocks = chunk == 0;
         let parts = if static_blocks { size } else { iterations.div_ceil(chunk) };
         let what = format_args!("a doacross loop of {iterations} iterations");
-        let done = List::needed(parts as usize, what, |_| Apart64::default());
+        let done = List::needed(parts as usize, what, |_| Progress::default());
         let counts = List::needed(counts.len(), what, |index| counts[index]);
         let doacross = || Doacross { counts, chunk, static_blocks, size, done };
         share.doacross.store(Own::needed("a doacross loop", doacross).into_raw(), Relaxed);
@@ -1009,7 +934,7 @@ unsafe fn doacross<T: Number>(
 
 impl Doacross {
     /// The word of the chunk with this iteration of the outermost loop.
-    fn word(&self, outer: u64) -> Option<&AtomicU64> {
+    fn progress(&self, outer: u64) -> Option<&Progress<Linux>> {
         let index = match self.static_blocks {
             true => {
                 let (block, rest) = (self.counts[0] / self.size, self.counts[0] % self.size);
@@ -1018,7 +943,7 @@ impl Doacross {
             }
             false => outer / self.chunk,
         };
-        self.done.get(index as usize).map(|word| &word.0)
+        self.done.get(index as usize)
     }
 
     /// An iteration's place among all, from 1.
@@ -1051,9 +976,8 @@ unsafe extern "C" fn wakeful_doacross_await(iteration: *const u64) {
         // SAFETY: as many as there are dimensions.
         let iteration = unsafe { std::slice::from_raw_parts(iteration, doacross.counts.len()) };
         let place = doacross.place(iteration);
-        if let Some(word) = doacross.word(iteration[0]) {
-            // ORDER: Acquire, pairs with `GOMP_doacross_post`.
-            share.changed.wait_until(|| word.load(Acquire) >= place);
+        if let Some(progress) = doacross.progress(iteration[0]) {
+            progress.wait::<ByUser>(place, &share.changed);
         }
     });
 }
@@ -1064,12 +988,8 @@ unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
         // SAFETY: as many as there are dimensions.
         let iteration = unsafe { std::slice::from_raw_parts(iteration, doacross.counts.len()) };
         let place = doacross.place(iteration);
-        if let Some(word) = doacross.word(iteration[0])
-            && word.load(Relaxed) < place
-        {
-            // ORDER: Release, pairs with `wakeful_doacross_await`. Only the thread with this chunk writes.
-            word.store(place, Release);
-            share.changed.notify();
+        if let Some(progress) = doacross.progress(iteration[0]) {
+            progress.post(place, &share.changed);
         }
     });
 }

@@ -15,18 +15,19 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use linux::Linux;
-use platform::Platform;
+use sync::barrier::BWakeful;
+use sync::openmp::{Awaited, Crew, Deque, Dependent, Holders, Linked, Links};
 
 use crate::icv::{Icv, settings};
 use crate::lock::Guarded;
-use crate::memory::{self, Deque, List, Map, Need, Own};
+use crate::memory::{self, List, Map, Need, Own};
 use crate::reductions;
-use crate::team::{Apart, Function, Team};
+use crate::team::{Function, Team};
 use crate::thread::{Context, Thread, me};
-use crate::wait;
+use crate::wait::{self, ByUser, Event};
 
 /// Copies a task's arguments.
 pub type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void);
@@ -48,31 +49,32 @@ pub struct Task {
     depends: Cell<bool>,
     priority: Cell<u32>,
     /// Children that are not done.
-    children: AtomicU32,
+    children: Awaited<Linux>,
     /// Those who may still look at it: itself until it is done, its children, tables and lists that it is in.
-    references: AtomicU32,
-    /// Predecessors that are not done, and 1 while they are counted.
-    predecessors: AtomicU32,
+    references: Holders<Linux>,
     /// What is left to be done before it is complete: its code, and an event if it has one.
-    parts: AtomicU32,
-    /// Those who wait for it; `None`: it is done.
-    successors: Guarded<Successors>,
+    parts: Holders<Linux>,
+    /// Its predecessors, and those who wait for it.
+    dependent: Dependent<Linux, List<Successor>>,
     /// What its children depend on.
     table: Guarded<Table>,
-    /// The next of a [`Ready`] that has no room for it.
-    next: Cell<*const Task>,
+    links: Links<Task>,
 }
-
-struct Successors(Option<List<*const Task>>);
 
 // SAFETY: tasks go from thread to thread; what is not atomic or behind a lock is the running thread's.
-unsafe impl Send for Successors {}
+unsafe impl Sync for Task {}
 
-impl Default for Successors {
-    fn default() -> Self {
-        Self(Some(List::new()))
+impl Linked for Task {
+    fn links(&self) -> &Links<Self> {
+        &self.links
     }
 }
+
+/// A task that waits for another one.
+struct Successor(*const Task);
+
+// SAFETY: as above.
+unsafe impl Send for Successor {}
 
 /// By address, the tasks that the next one has to wait for.
 #[derive(Default)]
@@ -102,7 +104,7 @@ struct Held(*const Task);
 
 impl Held {
     fn new(task: &Task) -> Self {
-        task.references.fetch_add(1, Relaxed);
+        task.references.add();
         Self(task)
     }
 
@@ -122,7 +124,7 @@ impl Drop for Held {
 pub struct Group {
     outer: *const Group,
     /// Tasks that are not done.
-    tasks: AtomicU32,
+    tasks: Awaited<Linux>,
     cancelled: AtomicBool,
     /// It is there for the reductions of a worksharing construct, and so is cancelled with the group around
     /// it.
@@ -150,99 +152,10 @@ impl Group {
 }
 
 /// A member's tasks that can be run.
-#[derive(Default)]
-pub struct Queue(Apart<Guarded<Ready>>);
-
-struct Ready {
-    queue: Deque<*const Task>,
-    /// Those for which the queue could not grow, in any order, linked by [`Task::next`].
-    beyond: *const Task,
-}
-
-// SAFETY: as above.
-unsafe impl Send for Ready {}
-
-impl Default for Ready {
-    fn default() -> Self {
-        Self { queue: Deque::default(), beyond: ptr::null() }
-    }
-}
-
-impl Ready {
-    fn insert(&mut self, place: usize, task: &Task) {
-        if !self.queue.insert(place, task) {
-            self.put_beyond(task);
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, task: &Task) {
-        if !self.queue.push(task) {
-            self.put_beyond(task);
-        }
-    }
-
-    #[cold]
-    fn put_beyond(&mut self, task: &Task) {
-        task.next.set(mem::replace(&mut self.beyond, task));
-    }
-
-    /// The task at the place that `look` finds, or one of those beyond that may be taken; none if `stop` says so.
-    #[inline]
-    fn take(
-        &mut self,
-        stop: &impl Fn() -> bool,
-        may: impl Fn(&*const Task) -> bool,
-        look: impl FnOnce(&Deque<*const Task>) -> Option<usize>,
-    ) -> Option<*const Task> {
-        if stop() {
-            return None;
-        }
-        match look(&self.queue).and_then(|place| self.queue.remove(place)) {
-            None if !self.beyond.is_null() => self.take_beyond(may),
-            found => found,
-        }
-    }
-
-    #[cold]
-    fn take_beyond(&mut self, may: impl Fn(&*const Task) -> bool) -> Option<*const Task> {
-        let mut before: Option<&Task> = None;
-        let mut at = self.beyond;
-        // SAFETY: they are queued.
-        while let Some(task) = unsafe { at.as_ref() } {
-            if may(&at) {
-                match before {
-                    Some(before) => before.next.set(task.next.get()),
-                    None => self.beyond = task.next.get(),
-                }
-                return Some(at);
-            }
-            (before, at) = (Some(task), task.next.get());
-        }
-        None
-    }
-}
+pub type Queue = Deque<Linux, Task>;
 
 /// A team's tasks.
-#[derive(Default)]
-pub struct Tasks {
-    /// In queues.
-    queued: Apart<AtomicU32>,
-    /// Calls in a row after which there was nothing left to run: whoever makes a task may be about to wait for it, and so to run it itself. Of calls for
-    /// a lone task one in two to this power is made.
-    futile: AtomicU32,
-    /// Somebody has been called since a thread last looked for whatever there is: not 0.
-    called: AtomicU32,
-    /// Threads that run whatever there is.
-    running: AtomicU32,
-    /// Not done.
-    open: Apart<AtomicU32>,
-    /// Those with a priority, the least first.
-    urgent: Guarded<Ready>,
-    urgent_count: AtomicU32,
-    /// Regions.
-    epoch: AtomicU32,
-}
+pub type Tasks = sync::openmp::Tasks<Linux, Task>;
 
 const FINAL: c_uint = 1 << 1;
 const DEPEND: c_uint = 1 << 3;
@@ -259,10 +172,6 @@ const STRICT: c_uint = 1 << 14;
 const MOST_OPEN: u32 = 64;
 /// COST: addresses in a table of which half may be forgotten before it is looked for those: their tasks take some ten KiB.
 const LEAST_FORGOTTEN: usize = 64;
-/// COST: see [`Tasks::futile`]; a call that wakes somebody costs as much as making some tens of tasks.
-const MOST_FUTILE: u32 = 8;
-/// Tasks of a queue that are looked at for one that may be run here.
-const MOST_LOOKS: usize = 16;
 
 impl Task {
     /// Of a member.
@@ -283,13 +192,12 @@ impl Task {
             is_final: Cell::new(false),
             depends: Cell::new(false),
             priority: Cell::new(0),
-            children: AtomicU32::new(0),
-            references: AtomicU32::new(1),
-            predecessors: AtomicU32::new(1),
-            parts: AtomicU32::new(1),
-            successors: Guarded::default(),
+            children: Awaited::default(),
+            references: Holders::new(1),
+            parts: Holders::new(1),
+            dependent: Dependent::default(),
             table: Guarded::default(),
-            next: Cell::new(ptr::null()),
+            links: Links::default(),
         }
     }
 
@@ -337,12 +245,12 @@ impl Task {
 
     /// Before it is launched: it is complete when an event has come besides.
     pub fn expect_event(&self) {
-        self.parts.store(2, Relaxed);
+        self.parts.restart(2);
     }
 
     /// Before it begins.
     pub fn has_event(&self) -> bool {
-        self.parts.load(Relaxed) > 1
+        self.parts.are_more()
     }
 
     pub fn group(&self) -> Option<&Group> {
@@ -444,8 +352,7 @@ impl Task {
 
     /// One who may look at it less.
     fn release(&self) {
-        // ORDER: AcqRel: what others did with it comes before it is freed.
-        if self.references.fetch_sub(1, AcqRel) == 1
+        if self.references.let_go()
             && let Some(layout) = self.layout.get()
         {
             let parent = self.parent.get();
@@ -493,8 +400,7 @@ impl Task {
 
     /// Its code has been run, or its event has come: the second of both completes it.
     fn part_done(&self) {
-        // ORDER: AcqRel: both come before what follows.
-        if self.parts.fetch_sub(1, AcqRel) == 1 {
+        if self.parts.let_go() {
             self.complete();
         }
     }
@@ -507,11 +413,10 @@ impl Task {
         let (parent, group) = unsafe { (&*self.parent.get(), self.group.get().as_ref()) };
         let mut awaited = false;
         if let Some(group) = group {
-            // ORDER: Release, pairs with `GOMP_taskgroup_end`. The group may be gone after it.
-            awaited |= group.tasks.fetch_sub(1, Release) == 1;
+            // The group may be gone after it.
+            awaited |= group.tasks.done();
         }
-        // ORDER: Release, pairs with `GOMP_taskwait`.
-        awaited |= parent.children.fetch_sub(1, Release) == 1;
+        awaited |= parent.children.done();
         self.release();
         if awaited {
             team.bell.0.notify();
@@ -524,10 +429,10 @@ impl Task {
         if !self.depends.get() {
             return;
         }
-        let successors = self.successors.with(|successors| successors.0.take());
-        for &successor in successors.iter().flat_map(|list| list.iter()) {
+        let successors = self.dependent.end();
+        for successor in successors.iter().flat_map(|list| list.iter()) {
             // SAFETY: it waits for us, or has another reference in `Held` until `preceded` returns.
-            unsafe { &*successor }.preceded(team);
+            unsafe { &*successor.0 }.preceded(team);
         }
         self.forget_dependences();
     }
@@ -535,10 +440,10 @@ impl Task {
     /// A predecessor is done, or all have been counted.
     fn preceded(&self, team: &Team) {
         let function = self.function.get();
-        // ORDER: AcqRel: all predecessors come before.
-        if self.predecessors.fetch_sub(1, AcqRel) == 1 {
+        if self.dependent.preceded() {
             match function {
-                Some(_) => team.tasks.put(team, me(), self),
+                // SAFETY: it stays until it is done.
+                Some(_) => put(team, me(), unsafe { &*ptr::from_ref(self) }),
                 None => team.bell.0.notify(),
             }
         }
@@ -546,18 +451,12 @@ impl Task {
 
     /// Does nobody have to wait for it any more?
     fn is_done(&self) -> bool {
-        self.successors.with(|successors| successors.0.is_none())
+        self.dependent.is_done()
     }
 
     /// Waits for another one; false if there is no memory.
     fn follow(&self, other: &Task) -> bool {
-        other.successors.with(|successors| {
-            successors.0.as_mut().is_none_or(|successors| {
-                let known = successors.push(self);
-                self.predecessors.fetch_add(known as u32, Relaxed);
-                known
-            })
-        })
+        self.dependent.follow(&other.dependent, |successors| successors.push(Successor(self)))
     }
 
     /// Enters what a new child depends on; with `known`, later children wait for it. False: there is no memory,
@@ -593,8 +492,7 @@ impl Task {
 
     /// Would a new child with these dependences wait for others?
     fn would_wait(&self, dependences: impl Dependences, child: *const Task) -> bool {
-        // ORDER: Acquire, pairs with `complete`.
-        if is_empty(&dependences) || self.children.load(Acquire) == 0 {
+        if is_empty(&dependences) || self.children.are_none() {
             return false;
         }
         self.table.with(|table| {
@@ -783,198 +681,97 @@ fn is_empty(dependences: &impl Dependences) -> bool {
     dependences.clone().next().is_none()
 }
 
-impl Tasks {
-    /// Are there tasks that could be run?
+impl Crew<Linux> for Team {
+    type Task = Task;
+
     #[inline(always)]
-    pub fn are_there(&self) -> bool {
-        // ORDER: Acquire, pairs with `put`: who sees a task sees the region that it belongs to.
-        self.queued.0.load(Acquire) > 0
+    fn size(&self) -> u32 {
+        self.size()
     }
 
-    /// Are there tasks for somebody who does not run any? A lone one only if somebody was called to it. More threads than processors have nothing
-    /// to run them on: those who do are enough.
     #[inline(always)]
-    pub fn are_for_more(&self) -> bool {
-        // ORDER: Acquire, as in `are_there`.
-        let queued = self.queued.0.load(Acquire);
-        // ORDER: SeqCst, see `run_all`.
-        (queued > 1 || queued == 1 && self.called.load(Relaxed) != 0) && self.running.load(SeqCst) < Linux::processors()
+    fn deque(&self, member: usize) -> &Queue {
+        &self.member(member).queue
     }
 
-    /// Somebody is called.
-    pub fn call(&self) {
-        // ORDER: Release, pairs with `run_all`; by an exchange, so that it sees the tasks of all callers.
-        self.called.swap(1, Release);
+    fn summon(&self) {
+        self.summon_for_tasks();
     }
 
-    /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds none and leaves.
-    pub fn are_run(&self) -> bool {
-        // ORDER: SeqCst, pairs with `run_all`.
-        self.running.load(SeqCst) > 0
+    fn hold(&self) {
+        self.hold_barrier();
     }
 
-    /// Which region this is.
-    pub fn epoch(&self) -> u32 {
-        self.epoch.load(Relaxed)
+    fn let_go(&self) {
+        self.let_barrier_go();
     }
 
-    /// A region begins.
     #[inline]
-    pub fn begin_epoch(&self, epoch: u32) {
-        self.epoch.store(epoch, Relaxed);
+    fn bells(&self) -> [&Event; 2] {
+        [&self.bell.0, &self.back.0]
     }
+}
 
-    /// Are there tasks that are not done?
-    #[inline]
-    pub fn are_open(&self) -> bool {
-        // ORDER: Acquire, pairs with `one_done`.
-        self.open.0.load(Acquire) > 0
-    }
+/// A task can be run.
+fn put(team: &Team, thread: &Thread, task: &'static Task) {
+    let priority = task.priority.get();
+    let before = (priority > 0).then_some(|other: &Task| other.priority.get() < priority);
+    // Whoever fulfils an event may be in no team, or another.
+    let is_member = ptr::eq(thread.context().team, team);
+    team.tasks.put(team, task, before, is_member.then(|| thread.number()), || thread.task_puts());
+}
 
-    fn one_more(&self, team: &Team) {
-        if self.open.0.fetch_add(1, Relaxed) == 0 {
-            team.hold();
-        }
-    }
+/// Takes a task that descends from the current one.
+fn take(team: &Team, thread: &Thread) -> Option<&'static Task> {
+    let within = thread.context().task;
+    team.tasks.take(team, thread.number() as usize, |task| task.descends_from(within), || false)
+}
 
-    fn one_done(&self, team: &Team) {
-        // ORDER: AcqRel: what all tasks did comes before the arrival at the barrier.
-        if self.open.0.fetch_sub(1, AcqRel) == 1 {
-            team.let_go();
-            team.bell.0.notify();
-            team.back.0.notify();
-        }
-    }
+fn run(thread: &Thread, task: &'static Task) {
+    task.run(thread);
+    task.part_done();
+}
 
-    /// A task can be run.
-    fn put(&self, team: &Team, thread: &Thread, task: &Task) {
-        if task.priority.get() > 0 {
-            self.urgent.with(|urgent| {
-                let priority = |other: &*const Task| {
-                    // SAFETY: it is in the queue.
-                    unsafe { &**other }.priority.get()
-                };
-                let place = urgent.queue.partition_point(|other| priority(other) < task.priority.get());
-                urgent.insert(place, task);
-                self.urgent_count.fetch_add(1, Relaxed);
-            });
-        } else {
-            // Whoever fulfils an event may be in no team, or another.
-            let number = if ptr::eq(thread.context().team, team) { thread.number() } else { 0 };
-            team.member(number as usize).queue.0.0.with(|ready| ready.push(task));
-        }
-        // ORDER: SeqCst, see `run_all`; as a Release it pairs with `are_there`.
-        let others = self.queued.0.fetch_add(1, SeqCst);
-        let lone = others == 0 && thread.task_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0;
-        let crowded = self.running.load(SeqCst) >= Linux::processors();
-        if !ptr::eq(thread.context().team, team) {
-            // It comes back for nothing: also those who leave off running are to see the call.
-            team.call_for_tasks();
-        } else if crowded {
-            // Who waits for tasks of his own may wait for this one.
-            team.bell.0.notify();
-            team.back.0.notify();
-        } else if lone || others == 1 {
-            team.call_for_tasks();
-        }
-    }
+/// Has the calling thread run whatever there is, until `stop`.
+#[inline]
+pub fn run_all(team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
+    let runs_all = &thread.member().runs_all;
+    runs_all.set(true);
+    team.tasks.run_all(team, thread.number() as usize, |task| run(thread, task), stop);
+    runs_all.set(false);
+}
 
-    /// Takes a task that descends from `within`, or any. `stop` is asked under the queue's lock.
-    fn take(
-        &self,
-        team: &Team,
-        thread: &Thread,
-        within: *const Task,
-        stop: &impl Fn() -> bool,
-    ) -> Option<&'static Task> {
-        if !self.are_there() {
-            return None;
-        }
-        let may = |task: &*const Task| {
-            // SAFETY: it is in a queue.
-            within.is_null() || unsafe { &**task }.descends_from(within)
+/// Runs tasks, and waits for those that others run, until all are done.
+pub fn finish(team: &Team, thread: &Thread) {
+    if team.tasks.are_open() {
+        let number = thread.number() as usize;
+        let runs_all = &thread.member().runs_all;
+        let run = |task| {
+            runs_all.set(true);
+            run(thread, task);
+            runs_all.set(false);
         };
-        let own = thread.number() as usize;
-        let urgent = || {
-            self.urgent.with(|urgent| {
-                let task = urgent.take(stop, may, |queue| queue.iter().rposition(may));
-                self.urgent_count.fetch_sub(task.is_some() as u32, Relaxed);
-                task
-            })
-        };
-        let newest = || {
-            team.member(own).queue.0.0.with(|ready| {
-                ready.take(stop, may, |queue| {
-                    let looks = queue.len().saturating_sub(MOST_LOOKS);
-                    (looks..queue.len()).rev().find(|&place| may(&queue[place]))
-                })
-            })
-        };
-        let oldest = |victim: usize| {
-            team.member(victim).queue.0.0.with(|ready| {
-                ready.take(stop, may, |queue| (0..queue.len().min(MOST_LOOKS)).find(|&place| may(&queue[place])))
-            })
-        };
-        let first = if self.urgent_count.load(Relaxed) > 0 { urgent() } else { None };
-        let size = team.size() as usize;
-        let task = first.or_else(newest).or_else(|| (1..size).find_map(|step| oldest((own + step) % size)))?;
-        self.queued.0.fetch_sub(1, Relaxed);
-        // SAFETY: from a queue, and now ours.
-        Some(unsafe { &*task })
+        team.tasks.finish::<_, ByUser>(team, number, run);
     }
+}
 
-    /// Runs whatever there is, until `stop`.
-    #[cold]
-    #[inline(never)]
-    pub fn run_all(&self, team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
-        // ORDER: SeqCst, pairs with `are_run`.
-        self.running.fetch_add(1, SeqCst);
-        thread.member().runs_all.set(true);
-        // Before the looks: what a caller has put into a queue we find.
-        // ORDER: Acquire, pairs with `call`.
-        let mut called = self.called.load(Relaxed) != 0 && self.called.swap(0, Acquire) != 0;
-        let mut any = false;
-        while let Some(task) = self.take(team, thread, ptr::null(), &stop) {
-            any = true;
-            // The call may have been for what is left.
-            if mem::take(&mut called) && self.are_there() || self.are_for_more() {
-                team.call_for_tasks();
-            }
-            task.run(thread);
-            task.part_done();
-        }
-        thread.member().runs_all.set(false);
-        // HINT: several who write it may lose a lesson.
-        let futile = if any { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
-        self.futile.store(futile, Relaxed);
-        // ORDER: SeqCst: who is called to a task that we have not found sees that we do not run any more, or we see the call when we wait.
-        self.running.fetch_sub(1, SeqCst);
-        fence(SeqCst);
-    }
+/// Waits at a barrier of the team's, and runs tasks meanwhile; returns early if `left`.
+#[inline]
+pub fn meet_at(team: &Team, barrier: &BWakeful<Linux>, thread: &Thread, left: impl Fn() -> bool) {
+    let runs_all = &thread.member().runs_all;
+    let run = |task| {
+        runs_all.set(true);
+        run(thread, task);
+        runs_all.set(false);
+    };
+    team.tasks.meet_at::<_, ByUser>(team, barrier, thread.number() as usize, run, left);
+}
 
-    /// Waits for what others run; if the thread runs whatever there is, somebody else may do so meanwhile.
-    fn pause(&self, team: &Team, thread: &Thread, wait: impl FnOnce()) {
-        if !thread.member().runs_all.get() {
-            return wait();
-        }
-        // ORDER: SeqCst, as in `run_all`.
-        self.running.fetch_sub(1, SeqCst);
-        fence(SeqCst);
-        if self.are_for_more() {
-            team.call_for_tasks();
-        }
-        wait();
-        // ORDER: SeqCst, pairs with `are_run`.
-        self.running.fetch_add(1, SeqCst);
-    }
-
-    /// Runs tasks, and waits for those that others run, until all are done.
-    pub fn finish(&self, team: &Team, thread: &Thread) {
-        while self.are_open() {
-            self.run_all(team, thread, || false);
-            let watch = team.bell.0.watch();
-            watch.wait(&|| self.are_there() || !self.are_open());
-        }
+/// Waits for what others run; if the thread runs whatever there is, somebody else may do so meanwhile.
+fn pause(team: &Team, thread: &Thread, wait: impl FnOnce()) {
+    match thread.member().runs_all.get() {
+        true => team.tasks.pause(team, wait),
+        false => wait(),
     }
 }
 
@@ -982,25 +779,18 @@ impl Tasks {
 fn work_until(thread: &Thread, done: impl Fn() -> bool) {
     let team = thread.team();
     while !done() {
-        let run = |task: Option<&Task>| {
-            task.is_some_and(|task| {
-                task.run(thread);
-                task.part_done();
-                true
-            })
-        };
-        let take = || team.tasks.take(team, thread, thread.context().task, &|| false);
-        if run(take()) {
+        if let Some(task) = take(team, thread) {
+            run(thread, task);
             continue;
         }
         let watch = team.bell.0.watch();
-        match take() {
-            task @ Some(_) => {
-                drop(watch);
-                run(task);
+        match take(team, thread) {
+            Some(task) => {
+                watch.end();
+                run(thread, task);
             }
-            None if done() => return,
-            None => team.tasks.pause(team, thread, || watch.wait(&done)),
+            None if done() => return watch.end(),
+            None => pause(team, thread, || watch.wait::<ByUser>(&done)),
         }
     }
 }
@@ -1020,8 +810,7 @@ unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, i
     unsafe {
         let Some(task) = known else { return run_on_stack(thread, function, data, is_final) };
         execute(thread, task, function, data, is_final);
-        // ORDER: Acquire, as in `release`.
-        if task.references.load(Acquire) == 1 && !task.depends.get() && thread.blocks.spare.get().is_none() {
+        if task.references.is_one() && !task.depends.get() && thread.blocks.spare.get().is_none() {
             return thread.blocks.spare.set(Some(task));
         }
         finish_now(thread, task);
@@ -1058,18 +847,13 @@ unsafe fn run_on_stack(thread: &Thread, function: Function, data: *mut c_void, i
     // SAFETY: as promised.
     unsafe { execute(thread, &task, function, data, is_final) };
     thread.set_context(Context { task: &task, ..before });
-    // ORDER: Acquire, pairs with `complete`.
-    work_until(thread, || task.children.load(Acquire) == 0);
+    work_until(thread, || task.children.are_none());
     let team = thread.team();
     task.finish_dependences(team);
     // Children of its children, which they did not wait for.
-    // ORDER: Acquire, pairs with `release`.
-    while task.references.load(Acquire) > 1 {
-        match team.tasks.take(team, thread, &task, &|| false) {
-            Some(descendant) => {
-                descendant.run(thread);
-                descendant.part_done();
-            }
+    while !task.references.is_one() {
+        match take(team, thread) {
+            Some(descendant) => run(thread, descendant),
             None => wait::nap(),
         }
     }
@@ -1101,12 +885,11 @@ pub fn leave(thread: &Thread, task: &Task, has_event: bool) {
 
 fn finish_now(thread: &Thread, task: &Task) {
     task.finish_dependences(thread.team());
-    // ORDER: Acquire, as in `release`.
     match task.layout.get() {
-        Some(layout) if task.references.load(Acquire) == 1 => task.free(layout),
+        Some(layout) if task.references.is_one() => task.free(layout),
         _ => {
             // It has children, for whom its parent stays as well.
-            thread.task().references.fetch_add(1, Relaxed);
+            thread.task().references.add();
             task.release();
         }
     }
@@ -1195,7 +978,7 @@ pub fn are_cancelled(thread: &Thread) -> bool {
 /// Are new tasks run at once?
 pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: impl Dependences) -> bool {
     let team = thread.team();
-    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size() && settings().throttles;
+    let many = !has_event && team.tasks.open() > MOST_OPEN * team.size() && settings().throttles;
     // A lone thread does not wait for a predecessor: it may have an event, which the current task fulfils
     // later.
     let alone = team.size() == 1 && !has_event;
@@ -1214,11 +997,10 @@ pub fn launch(thread: &Thread, task: &'static Task, now: bool, dependences: impl
     }
     count(thread, task);
     if now {
-        task.run(thread);
-        task.part_done();
+        run(thread, task);
     } else if !depends {
-        task.predecessors.store(0, Relaxed);
-        team.tasks.put(team, thread, task);
+        task.dependent.has_none();
+        put(team, thread, task);
     } else {
         task.preceded(team);
     }
@@ -1232,8 +1014,7 @@ fn launch_unknown(thread: &Thread, task: &Task, dependences: impl Dependences) {
     }
     let parent = thread.task();
     // It is not counted yet: the last of the others rings the bell. The 1 is that of the beginning.
-    // ORDER: Acquire, pairs with `preceded`.
-    let follows = || task.predecessors.load(Acquire) > 1;
+    let follows = || task.dependent.predecessors() > 1;
     work_until(thread, || !follows() && !parent.would_wait(dependences.clone(), task));
     run_now(thread, task);
 }
@@ -1241,10 +1022,10 @@ fn launch_unknown(thread: &Thread, task: &Task, dependences: impl Dependences) {
 /// A new task is waited for until [`Task::complete`].
 fn count(thread: &Thread, task: &Task) {
     let (team, parent) = (thread.team(), thread.task());
-    parent.references.fetch_add(1, Relaxed);
-    parent.children.fetch_add(1, Relaxed);
+    parent.references.add();
+    parent.children.add();
     if let Some(group) = task.group() {
-        group.tasks.fetch_add(1, Relaxed);
+        group.tasks.add();
     }
     team.tasks.one_more(team);
 }
@@ -1252,25 +1033,22 @@ fn count(thread: &Thread, task: &Task) {
 /// Waits for the tasks that a task with these dependences would wait for.
 pub fn await_predecessors(thread: &Thread, dependences: impl Dependences) {
     let parent = thread.task();
-    // ORDER: Acquire, pairs with `complete`.
-    if is_empty(&dependences) || parent.children.load(Acquire) == 0 {
+    if is_empty(&dependences) || parent.children.are_none() {
         return;
     }
     let nobody = Task::new(parent.icv.get(), parent, thread.team(), ptr::null());
     let follows_all = parent.depend(&nobody, dependences.clone(), false);
-    // ORDER: Acquire, pairs with `preceded`: this takes back the 1 of the beginning.
-    nobody.predecessors.fetch_sub(1, Relaxed);
+    nobody.dependent.preceded();
     let waits = || !follows_all && parent.would_wait(dependences.clone(), &nobody);
-    work_until(thread, || nobody.predecessors.load(Acquire) == 0 && !waits());
+    work_until(thread, || nobody.dependent.predecessors() == 0 && !waits());
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_taskwait() {
     let thread = me();
     let task = thread.task();
-    // ORDER: Acquire, pairs with `complete`.
-    if task.children.load(Acquire) > 0 {
-        work_until(thread, || task.children.load(Acquire) == 0);
+    if !task.children.are_none() {
+        work_until(thread, || task.children.are_none());
     }
 }
 
@@ -1294,9 +1072,8 @@ unsafe extern "C" fn GOMP_taskwait_depend_nowait(list: *const *const c_void) {
 pub extern "C" fn GOMP_taskyield() {
     let thread = me();
     let team = thread.team();
-    if let Some(task) = team.tasks.take(team, thread, thread.context().task, &|| false) {
-        task.run(thread);
-        task.part_done();
+    if let Some(task) = take(team, thread) {
+        run(thread, task);
     }
 }
 
@@ -1305,7 +1082,7 @@ pub fn begin_group(thread: &Thread) {
     let task = thread.task();
     let group = || Group {
         outer: task.group.get(),
-        tasks: AtomicU32::new(0),
+        tasks: Awaited::default(),
         cancelled: AtomicBool::new(false),
         workshares: Cell::new(false),
         reductions: Cell::new(ptr::null_mut()),
@@ -1328,8 +1105,7 @@ pub fn end_group(thread: &Thread) -> *mut c_void {
     let inner = task.group.get();
     // SAFETY: from `begin_group`, and freed below.
     let Some(group) = (unsafe { inner.as_ref() }) else { return ptr::null_mut() };
-    // ORDER: Acquire, pairs with `complete`.
-    work_until(thread, || group.tasks.load(Acquire) == 0);
+    work_until(thread, || group.tasks.are_none());
     task.group.set(group.outer);
     // SAFETY: its tasks are done, and whoever did the last does not look at it any more.
     unsafe { Own::from_raw(inner.cast_mut()) }.reducing.get()

@@ -16,11 +16,13 @@ use std::mem;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use linux::Linux;
 use platform::Platform;
-use sync::barrier::{BWakeful, Episode, RawBarrier, RawBarrierDynamic};
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
+pub use sync::openmp::Apart;
+use sync::openmp::{First, Flag, ForkJoin, Holders};
 
 use crate::affinity::{self, Partition};
 use crate::dialect::is_llvm;
@@ -31,15 +33,15 @@ use crate::reductions;
 use crate::routines;
 use crate::tasks::{self, Queue, Task, Tasks};
 use crate::thread::{Context, Thread, me};
-use crate::wait::{self, Event};
+use crate::wait::{self, ByUser, Event};
 
 /// An outlined function of the program's.
 pub type Function = unsafe extern "C" fn(*mut c_void);
 
-/// On a cache line of its own, and on the next, which processors fetch with it.
-#[repr(align(128))]
-#[derive(Default)]
-pub struct Apart<T>(pub T);
+/// What the first member to come has made.
+pub type Slot = sync::openmp::Slot<Linux, c_void>;
+/// Those who hold something, of whom the last one ends it.
+pub type Shares = Holders<Linux>;
 
 /// Worksharing constructs that the fastest member may be ahead of the slowest.
 /// COST: bytes, 128 each; LLVM's runtime has 7.
@@ -72,7 +74,7 @@ unsafe impl Send for Member {}
 /// Where the members meet, with what the first of them to come to a `single` writes: whoever came last had the line, and it is wanted at the barrier again.
 pub struct Meeting {
     barrier: BWakeful<Linux>,
-    pub single: AtomicU32,
+    pub single: First<Linux>,
 }
 
 /// A team: one for a region at a time.
@@ -112,19 +114,19 @@ pub struct Team {
     pub meeting: Apart<Meeting>,
     pub copyprivate: AtomicPtr<c_void>,
     /// Of LLVM's interface: what the tasks of the region, and of its worksharing construct, reduce.
-    pub task_reductions: [AtomicPtr<c_void>; 2],
+    pub task_reductions: [Slot; 2],
     pub tasks: Tasks,
     pub bell: Apart<Event>,
     /// The primary thread may find all helpers back, or all tasks done.
     pub back: Apart<Event>,
-    cancelled: Apart<AtomicBool>,
+    cancelled: Apart<Flag<Linux>>,
     /// The number of the barrier, and 1 more, before which a worksharing construct was cancelled.
     pub work_cancelled: AtomicU32,
     /// For barriers that a cancellation ends, in regions that can be cancelled.
     early_barrier: Apart<UnsafeCell<BWakeful<Linux>>>,
     pub shares: [Share; SHARES],
     /// The pool's.
-    fork: *const BWakeful<Linux>,
+    fork: *const ForkJoin<Linux>,
 }
 
 // SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and read in regions; the barriers order that.
@@ -159,7 +161,7 @@ impl Team {
             reserved: Cell::new(0),
             members: UnsafeCell::new(members),
             generation: Cell::new(0),
-            meeting: Apart(Meeting { barrier: BWakeful::new(1), single: AtomicU32::new(0) }),
+            meeting: Apart(Meeting { barrier: BWakeful::new(1), single: First::default() }),
             copyprivate: AtomicPtr::default(),
             task_reductions: Default::default(),
             tasks: Tasks::default(),
@@ -168,7 +170,7 @@ impl Team {
             cancelled: Apart::default(),
             work_cancelled: AtomicU32::new(0),
             early_barrier: Apart(UnsafeCell::new(BWakeful::new(1))),
-            shares: std::array::from_fn(Share::new),
+            shares: std::array::from_fn(|index| Share::new(index as u32)),
             fork: ptr::null(),
         }
     }
@@ -241,14 +243,12 @@ impl Team {
 
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        // ORDER: Acquire, pairs with `cancel`.
-        self.cancelled.0.load(Acquire)
+        self.cancelled.0.is_up()
     }
 
     /// Ends the region for all who come to a cancellation point or wait at a barrier.
     pub fn cancel(&self) {
-        // ORDER: Release, pairs with `is_cancelled`.
-        self.cancelled.0.store(true, Release);
+        self.cancelled.0.raise();
         // SAFETY: made anew between regions only.
         unsafe { &*self.early_barrier.0.get() }.summon(u32::MAX);
     }
@@ -258,31 +258,28 @@ impl Team {
         self.generation.get() != Linux::generation()
     }
 
-    /// Somebody more is to run tasks, of those who wait at a barrier.
-    pub fn call_for_tasks(&self) {
-        self.tasks.call();
+    /// One of those who wait at a barrier looks for tasks.
+    pub fn summon_for_tasks(&self) {
         self.meeting.0.barrier.summon(1);
         // SAFETY: the pool's, which has this team; an initial thread's has none.
         let fork = unsafe { self.fork.as_ref() };
         if let Some(fork) = fork {
-            fork.summon(1);
+            fork.summon();
         }
         if settings().cancellation {
             // SAFETY: made anew between regions only.
             unsafe { &*self.early_barrier.0.get() }.summon(1);
         }
-        self.bell.0.notify();
-        self.back.0.notify();
     }
 
     /// A party more to the barrier, while tasks are not done.
-    pub fn hold(&self) {
+    pub fn hold_barrier(&self) {
         // Room for it is left by `MOST_THREADS`.
         self.meeting.0.barrier.join();
     }
 
     /// The last task is done.
-    pub fn let_go(&self) {
+    pub fn let_barrier_go(&self) {
         self.meeting.0.barrier.arrive_and_drop();
     }
 
@@ -291,9 +288,9 @@ impl Team {
         let meetings = &thread.member().meetings;
         meetings.set(meetings.get().wrapping_add(1));
         match self.size() {
-            1 => self.tasks.finish(self, thread),
+            1 => tasks::finish(self, thread),
             _ if self.is_alone() => {}
-            _ => self.wait_at(&self.meeting.0.barrier, thread, || false),
+            _ => tasks::meet_at(self, &self.meeting.0.barrier, thread, || false),
         }
     }
 
@@ -305,25 +302,10 @@ impl Team {
             return self.is_cancelled();
         }
         // Tasks first: this barrier knows nothing of them.
-        self.tasks.finish(self, thread);
+        tasks::finish(self, thread);
         // SAFETY: made anew between regions only.
-        self.wait_at(unsafe { &*self.early_barrier.0.get() }, thread, || self.is_cancelled());
+        tasks::meet_at(self, unsafe { &*self.early_barrier.0.get() }, thread, || self.is_cancelled());
         self.is_cancelled()
-    }
-
-    #[inline]
-    fn wait_at(&self, barrier: &BWakeful<Linux>, thread: &Thread, left: impl Fn() -> bool) {
-        if self.tasks.are_there() {
-            self.tasks.run_all(self, thread, || false);
-        }
-        if let Some(episode) = barrier.enter() {
-            while !await_or(barrier, &episode, || self.tasks.are_for_more() || left()) {
-                if left() {
-                    return;
-                }
-                self.tasks.run_all(self, thread, || false);
-            }
-        }
     }
 
     /// The size of a region's team (OpenMP 5.1, section 2.6.1).
@@ -365,6 +347,19 @@ impl Team {
         }
     }
 
+    /// A helper's part of a region.
+    #[inline]
+    fn help(&self, thread: &Thread, number: usize) {
+        self.admit(thread, number);
+        thread.league.set(self.league.get());
+        // SAFETY: the region's, with its data.
+        unsafe { mem::transmute::<*mut c_void, Function>(self.function.get())(self.data.get()) };
+        self.leave_reductions(thread);
+        if self.tasks.are_there() {
+            tasks::run_all(self, thread, || false);
+        }
+    }
+
     #[cold]
     fn place(&self, thread: &Thread, number: u32) {
         let (primary, partition) = self.primary.get();
@@ -397,35 +392,20 @@ impl Member {
     }
 }
 
-/// [`BWakeful::await_or`], as the program's user wants it.
-#[inline]
-fn await_or(barrier: &BWakeful<Linux>, episode: &Episode, called: impl Fn() -> bool) -> bool {
-    match wait::is_passive() {
-        true => barrier.sleep_or(episode, called),
-        false => barrier.await_or(episode, called),
-    }
-}
-
 /// Level, size and binding of a region, with its primary thread's place and partition.
 pub type Displayed = (u32, u32, Bind, (Option<u32>, Partition));
 
 /// A primary thread's team and helpers.
 pub struct Pool {
     team: Team,
-    fork: Apart<BWakeful<Linux>>,
-    /// Helpers that stay; the others end when they are released.
-    keep: Apart<Cell<u32>>,
-    /// Times that helpers were released.
-    forks: Cell<u32>,
-    /// The episode in which they were, if not all had come by then.
-    forked: Cell<Option<Episode>>,
+    fork: ForkJoin<Linux>,
     helpers: Cell<u32>,
     /// Threads of the team's barrier.
     parties: Cell<u32>,
     /// Regions in a row that wanted fewer.
     surplus: Cell<u32>,
     /// Its primary thread, and helpers that have not ended.
-    holders: AtomicU32,
+    holders: Holders<Linux>,
 }
 
 // SAFETY: as for teams.
@@ -439,7 +419,7 @@ unsafe impl Send for Hold {}
 
 impl Hold {
     fn again(pool: &Pool) -> Self {
-        pool.holders.fetch_add(1, Relaxed);
+        pool.holders.add();
         Self(pool)
     }
 }
@@ -456,8 +436,7 @@ impl Deref for Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // ORDER: AcqRel: what all holders did comes before it is freed.
-        if self.holders.fetch_sub(1, AcqRel) == 1 {
+        if self.holders.let_go() {
             // SAFETY: from `Pool::make`, and nobody else has it.
             drop(unsafe { Own::from_raw(self.0.cast_mut()) });
         }
@@ -478,17 +457,14 @@ impl Pool {
     pub fn make() -> Hold {
         let mut pool = Own::needed("a team", || Self {
             team: Team::new(),
-            fork: Apart(BWakeful::new(1)),
-            keep: Apart::default(),
-            forks: Cell::new(0),
-            forked: Cell::new(None),
+            fork: ForkJoin::default(),
             helpers: Cell::new(0),
             parties: Cell::new(1),
             surplus: Cell::new(0),
-            holders: AtomicU32::new(1),
+            holders: Holders::new(1),
         });
         pool.team.generation.set(Linux::generation());
-        pool.team.fork = &raw const pool.fork.0;
+        pool.team.fork = &raw const pool.fork;
         Hold(pool.into_raw())
     }
 
@@ -530,31 +506,15 @@ impl Pool {
 
     #[inline]
     fn fork(&self, keep: u32) {
-        update(&self.keep.0, keep);
-        self.forks.set(self.forks.get().wrapping_add(1));
-        self.team.tasks.begin_epoch(self.forks.get());
-        self.forked.set(self.fork.0.enter());
+        self.fork.fork(keep, |forks| self.team.tasks.begin_epoch(forks));
     }
 
     /// Waits until the helpers have come back, and all tasks are done.
     #[inline]
     fn join(&self, thread: &Thread) {
-        let (fork, tasks) = (&self.fork.0, &self.team.tasks);
-        let forked = self.forked.get();
-        let over = || forked.is_none_or(|episode| fork.has_passed(&episode)) && fork.lacks_one() && !tasks.are_open();
-        loop {
-            if tasks.are_there() {
-                tasks.run_all(&self.team, thread, || false);
-            }
-            if over() {
-                return;
-            }
-            let done = || over() || tasks.are_there();
-            match wait::is_passive() {
-                true => self.team.back.0.sleep_until(done),
-                false => fork.await_as_party(done, || self.team.back.0.sleep_until(done)),
-            }
-        }
+        let (team, tasks) = (&self.team, &self.team.tasks);
+        let run = || tasks::run_all(team, thread, || false);
+        self.fork.join::<ByUser>(&team.back.0, || !tasks.are_open(), || tasks.are_there(), run);
     }
 
     /// Starts helpers until there are enough. One that cannot be had is done without.
@@ -575,9 +535,9 @@ impl Pool {
                 break;
             }
             // A party to the fork, before the thread: that might come there first.
-            self.fork.0.join();
+            self.fork.recruit();
             if !self.start(number as usize) {
-                self.fork.0.arrive_and_drop();
+                self.fork.dismissed();
                 break;
             }
             self.helpers.set(number);
@@ -586,7 +546,7 @@ impl Pool {
     }
 
     fn start(&self, number: usize) -> bool {
-        let recruit = || Recruit { pool: Hold::again(self), number, forks: self.forks.get() };
+        let recruit = || Recruit { pool: Hold::again(self), number, forks: self.fork.forks() };
         let Some(recruit) = Own::new(recruit).map(Own::into_raw) else { return false };
         let mut result = create(settings().stack, recruit);
         if result != 0
@@ -656,39 +616,22 @@ fn create(stack: Option<usize>, recruit: *mut Recruit) -> c_int {
 extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
     // SAFETY: from `start`.
     let recruit = unsafe { Own::from_raw(recruit.cast::<Recruit>()) };
-    let Recruit { pool, number, mut forks } = recruit.into_inner();
-    let (team, fork) = (&pool.team, &pool.fork.0);
+    let Recruit { pool, number, forks } = recruit.into_inner();
+    let team = &pool.team;
     let idle = Context { team, member: ptr::null(), task: ptr::null() };
     Thread::helper(idle, |thread| {
-        let mut is_member = false;
-        loop {
-            if let Some(episode) = fork.enter() {
-                if episode.others() == 1 {
-                    team.back.0.notify();
-                }
-                // Those of the region that is just ending.
-                let over = || team.tasks.epoch() != forks;
-                while !await_or(fork, &episode, || is_member && team.tasks.are_for_more() && !over()) {
-                    team.tasks.run_all(team, thread, over);
-                }
+        let is_member = Cell::new(false);
+        // Those of the region that is just ending.
+        let is_over = |forks| team.tasks.epoch() != forks;
+        let has_work = |forks| is_member.get() && team.tasks.are_for_more() && !is_over(forks);
+        let work = |forks| tasks::run_all(team, thread, || is_over(forks));
+        let region = || {
+            is_member.set((number as u32) < team.size());
+            if is_member.get() {
+                team.help(thread, number);
             }
-            forks = forks.wrapping_add(1);
-            if number as u32 > pool.keep.0.get() {
-                fork.arrive_and_drop();
-                return team.back.0.notify();
-            }
-            is_member = (number as u32) < team.size();
-            if is_member {
-                team.admit(thread, number);
-                thread.league.set(team.league.get());
-                // SAFETY: the region's, with its data.
-                unsafe { mem::transmute::<*mut c_void, Function>(team.function.get())(team.data.get()) };
-                team.leave_reductions(thread);
-                if team.tasks.are_there() {
-                    team.tasks.run_all(team, thread, || false);
-                }
-            }
-        }
+        };
+        pool.fork.serve::<ByUser>(number as u32, forks, &team.back.0, has_work, work, region);
     });
     ptr::null_mut()
 }
@@ -813,7 +756,7 @@ unsafe fn begin_with(
     }
     match size {
         // The helpers' last one is over.
-        1 => team.tasks.begin_epoch(pool.forks.get().wrapping_add(1)),
+        1 => team.tasks.begin_epoch(pool.fork.forks().wrapping_add(1)),
         _ => pool.release(size),
     }
     team.admit(thread, 0);
@@ -827,7 +770,7 @@ pub fn end() {
     let team = &pool.team;
     team.leave_reductions(thread);
     match team.size() {
-        1 => team.tasks.finish(team, thread),
+        1 => tasks::finish(team, thread),
         _ if team.is_alone() => {}
         _ => pool.join(thread),
     }
@@ -850,14 +793,14 @@ impl Team {
     /// After a cancelled region, of which everybody may have left a different part undone.
     #[cold]
     fn renew(&self) {
-        self.cancelled.0.store(false, Relaxed);
+        self.cancelled.0.lower();
         // SAFETY: between regions.
         unsafe { *self.early_barrier.0.get() = BWakeful::new(self.size()) };
         let first = self.member(0);
         first.constructs.set(0);
         first.singles.set(0);
-        self.meeting.0.single.store(0, Relaxed);
-        self.shares.iter().enumerate().for_each(|(index, share)| share.renew(index));
+        self.meeting.0.single.renew();
+        (0..).zip(&self.shares).for_each(|(index, share)| share.renew(index));
         self.members().iter().for_each(|member| [&member.work, &member.around].iter().for_each(|work| work.abandon()));
     }
 
