@@ -10,8 +10,8 @@ use platform::{Atomic, AtomicInt, Ordering::*, Platform, Wide};
 use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 use sync::mutex::{RawMutex, Wakeful};
 use sync::openmp::{
-    Awaited, Crew, Deque, Dependent, Event, First, Flag, ForkJoin, Holders, Iterations, Linked, Links, Order, Over, Patience,
-    Progress, Slot, Tasks, Turn,
+    Awaited, Crew, Dependent, Deque, Event, First, Flag, ForkJoin, Holders, Iterations, Linked, Links, Order, Over,
+    Patience, Progress, Slot, Tasks, Turn,
 };
 
 use crate::bodies::together;
@@ -650,8 +650,7 @@ pub fn first<M: Machine>(members: u32) {
         count: M::AtomicU32,
         slot: Slot<M, M::Cell>,
     }
-    let shared =
-        Arc::new(Shared::<M> { first: First::default(), count: Atomic::new(0), slot: Slot::default() });
+    let shared = Arc::new(Shared::<M> { first: First::default(), count: Atomic::new(0), slot: Slot::default() });
     let ours = shared.clone();
     together::<M>(members, move |_| {
         if ours.first.is_first(0, members) {

@@ -19,9 +19,7 @@ fn loom(name: &str, preemptions: usize, body: fn()) {
 /// Where a barrier is involved, which goes by hints.
 fn loom_by_hints(name: &str, preemptions: usize, body: fn()) {
     let bounds = Bounds { preemptions, executions: 400 * further() };
-    let explore = |hints| {
-        conformance::loom::explore(name, Settings { hints, ..Settings::default() }, bounds, body)
-    };
+    let explore = |hints| conformance::loom::explore(name, Settings { hints, ..Settings::default() }, bounds, body);
     let ran: usize = HINTS.into_iter().map(explore).sum();
     eprintln!("loom: {name}: {ran} executions");
 }
@@ -88,7 +86,8 @@ fn threads() {
 #[test]
 fn iterations_cover_each_length() {
     for all in (0..100).chain([1 << 20, u64::MAX >> 1, u64::MAX - 1]) {
-        for (guided, chunk) in [(false, 0), (false, 3), (false, u64::MAX / 3), (true, 0), (true, 4), (true, u64::MAX / 3)]
+        for (guided, chunk) in
+            [(false, 0), (false, 3), (false, u64::MAX / 3), (true, 0), (true, 4), (true, u64::MAX / 3)]
         {
             let (taken, mut next) = (Iterations::<Linux>::default(), 0);
             if !guided && all / u64::max(chunk, 1) > 1 << 21 {

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 
 use omp::icv::Kind;
-use omp::loops::{GOMP_ordered_start, How, Over, Shape, Share};
+use omp::loops::{How, Over, Shape, Share};
 use omp::routines::{team_number, teams};
 use omp::thread::me;
 use omp::wait::ByUser;
@@ -357,7 +357,7 @@ extern "C" fn __kmpc_dispatch_deinit(_: *const Ident, _: c_int) {}
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_ordered(_: *const Ident, _: c_int) {
-    GOMP_ordered_start();
+    me().member().work.await_turn();
 }
 
 #[unsafe(no_mangle)]
@@ -399,7 +399,8 @@ impl Doacross {
     fn make(share: &Share, dimensions: &[Dimension]) {
         let count = dimensions.iter().map(Dimension::count).fold(1, u64::saturating_mul);
         let head = Self::head(dimensions.len());
-        let size = usize::try_from(count.div_ceil(Over::COUNT)).ok().and_then(|words| words.checked_mul(size_of::<Over>()));
+        let size =
+            usize::try_from(count.div_ceil(Over::COUNT)).ok().and_then(|words| words.checked_mul(size_of::<Over>()));
         let size = size.and_then(|size| size.checked_add(head)).unwrap_or(usize::MAX);
         share.make_memory(size, format_args!("a doacross loop of {count} iterations"));
         let memory = share.memory.load(Relaxed);

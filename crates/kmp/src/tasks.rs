@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
 
-use omp::tasks::{self, Dependence, Dependences, GOMP_taskwait, GOMP_taskyield, Task, no_dependences};
+use omp::tasks::{self, Dependence, Dependences, Task, no_dependences};
 use omp::thread::{Thread, me};
 
 use crate::Ident;
@@ -238,7 +238,7 @@ fn expect_event(head: &Head) -> *const Task {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_proxy_task_completed(_: c_int, arguments: *mut Arguments) {
     // SAFETY: as above; a task that was made with `PROXY`.
-    unsafe { tasks::omp_fulfill_event(task(head(arguments))) };
+    unsafe { tasks::fulfill_event(task(head(arguments))) };
 }
 
 /// The same, called by a thread that is not the runtime's.
@@ -261,13 +261,13 @@ extern "C" fn __kmpc_omp_reg_task_with_affinity(
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_taskwait(_: *const Ident, _: c_int) -> c_int {
-    GOMP_taskwait();
+    tasks::wait_for_children();
     0
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_taskyield(_: *const Ident, _: c_int, _: c_int) -> c_int {
-    GOMP_taskyield();
+    tasks::yield_now();
     0
 }
 

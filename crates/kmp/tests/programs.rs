@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conformance table with clang: the programs of the crate `omp`, and those here that are about what clang emits and gcc does not. Most pass
+//! The conformance table with clang: the programs of the crate `gomp`, and those here that are about what clang emits and gcc does not. Most pass
 //! on LLVM's runtime as well, which is checked; of others it is said where they stand.
 
 mod reached;
-#[path = "../../omp/tests/support/mod.rs"]
+#[path = "../../gomp/tests/support/mod.rs"]
 mod support;
 
 use std::ffi::OsStr;

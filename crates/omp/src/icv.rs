@@ -263,6 +263,41 @@ fn size(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)
 }
 
+impl Icv {
+    /// Those of the initial task, as the environment has them.
+    fn read(threads: &[u32], binds: &[Bind], target_mandatory: bool) -> Self {
+        let nested = parsed(c"OMP_NESTED", "true or false", boolean);
+        let levels = parsed(c"OMP_MAX_ACTIVE_LEVELS", "a number", number);
+        let several = threads.len() > 1 || binds.len() > 1;
+        let levels =
+            levels.unwrap_or(if nested == Some(true) || several && nested.is_none() { MOST_LEVELS } else { 1 });
+        let default_schedule = match is_llvm() {
+            true => Schedule { kind: Kind::Static, chunk: 0, monotonic: false },
+            false => Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false },
+        };
+        let thread_limit = parsed(c"OMP_THREAD_LIMIT", "a positive number", positive).unwrap_or(u32::MAX);
+        Self {
+            threads: threads.first().copied().unwrap_or_else(Linux::processors).min(MOST_THREADS),
+            thread_limit,
+            max_active_levels: levels.min(MOST_LEVELS),
+            schedule: parsed(
+                c"OMP_SCHEDULE",
+                "static, dynamic, guided or auto, and perhaps a comma and a chunk",
+                schedule,
+            )
+            .unwrap_or(default_schedule),
+            bind: binds.first().copied().unwrap_or(Bind::False),
+            dynamic: parsed(c"OMP_DYNAMIC", "true or false", boolean).unwrap_or(false),
+            device: parsed(c"OMP_DEFAULT_DEVICE", "a number", |text| {
+                text.parse().ok().filter(|&device: &i32| device >= 0)
+            })
+            .unwrap_or(if target_mandatory && !is_llvm() { NO_DEVICE } else { HOST }),
+            allocator: parsed(c"OMP_ALLOCATOR", "the name of a predefined allocator", crate::alloc::predefined)
+                .unwrap_or(1),
+        }
+    }
+}
+
 impl Settings {
     fn read() -> Self {
         let many = "a positive number";
@@ -281,39 +316,11 @@ impl Settings {
             let own = places_given.then(|| List::wished(1, |_| Bind::True));
             own.flatten().unwrap_or_default()
         });
-        let nested = parsed(c"OMP_NESTED", "true or false", boolean);
-        let levels = parsed(c"OMP_MAX_ACTIVE_LEVELS", "a number", number);
-        let several = threads.len() > 1 || binds.len() > 1;
-        let levels =
-            levels.unwrap_or(if nested == Some(true) || several && nested.is_none() { MOST_LEVELS } else { 1 });
-        let default_schedule = match is_llvm() {
-            true => Schedule { kind: Kind::Static, chunk: 0, monotonic: false },
-            false => Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false },
-        };
-        let thread_limit = parsed(c"OMP_THREAD_LIMIT", many, positive).unwrap_or(u32::MAX);
         let target_mandatory = parsed(c"OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
             word(text, &[("mandatory", true), ("disabled", false), ("default", false)])
         });
         let target_mandatory = target_mandatory.unwrap_or(false);
-        let initial = Icv {
-            threads: threads.first().copied().unwrap_or_else(Linux::processors).min(MOST_THREADS),
-            thread_limit,
-            max_active_levels: levels.min(MOST_LEVELS),
-            schedule: parsed(
-                c"OMP_SCHEDULE",
-                "static, dynamic, guided or auto, and perhaps a comma and a chunk",
-                schedule,
-            )
-            .unwrap_or(default_schedule),
-            bind: binds.first().copied().unwrap_or(Bind::False),
-            dynamic: parsed(c"OMP_DYNAMIC", "true or false", boolean).unwrap_or(false),
-            device: parsed(c"OMP_DEFAULT_DEVICE", "a number", |text| {
-                text.parse().ok().filter(|&device: &i32| device >= 0)
-            })
-            .unwrap_or(if target_mandatory && !is_llvm() { NO_DEVICE } else { HOST }),
-            allocator: parsed(c"OMP_ALLOCATOR", "the name of a predefined allocator", crate::alloc::predefined)
-                .unwrap_or(1),
-        };
+        let initial = Icv::read(&threads, &binds, target_mandatory);
         Self {
             initial,
             threads,

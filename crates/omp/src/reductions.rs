@@ -9,7 +9,6 @@ use std::ffi::c_void;
 use std::ptr;
 
 use crate::memory::{self, Need};
-use crate::team::{Function, begin_reducing, end};
 use crate::thread::me;
 
 const COUNT: usize = 0;
@@ -66,9 +65,11 @@ pub unsafe fn join(list: *mut usize, first: *const usize) {
     }
 }
 
+/// Gives the memory back.
+///
 /// # Safety
 /// Registered.
-unsafe fn free(list: *mut usize) {
+pub unsafe fn free(list: *mut usize) {
     // SAFETY: from `register`, unless it was declined.
     unsafe {
         let start = list.add(MEMORY).read();
@@ -99,8 +100,11 @@ unsafe fn find(list: *const usize, address: usize) -> Option<(usize, usize)> {
     }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn GOMP_taskgroup_reduction_register(list: *mut usize) {
+/// The innermost group of the current task reduces this, too.
+///
+/// # Safety
+/// The list is the compiler's.
+pub unsafe fn register_group(list: *mut usize) {
     let thread = me();
     // SAFETY: the group is the current task's; the list the compiler's; likewise below.
     unsafe {
@@ -110,14 +114,11 @@ pub unsafe extern "C" fn GOMP_taskgroup_reduction_register(list: *mut usize) {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_taskgroup_reduction_unregister(list: *mut usize) {
-    // SAFETY: as above.
-    unsafe { free(list) };
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, addresses: *mut usize) {
+/// Writes for each of `count` addresses where the calling thread's copy is, and for some of them where the variable is.
+///
+/// # Safety
+/// The compiler's addresses.
+pub unsafe fn remap(count: usize, originals: usize, addresses: *mut usize) {
     let thread = me();
     let number = thread.number() as usize;
     for index in 0..count {
@@ -140,39 +141,5 @@ unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, a
                 group = this.outer();
             }
         }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
-    let thread = me();
-    // SAFETY: as above.
-    let list = unsafe { thread.task().group.get().as_ref() }.map(|group| group.reductions.get());
-    crate::tasks::end_group(thread);
-    if !cancelled {
-        thread.team().meet(thread);
-        if thread.number() == 0
-            && let Some(list) = list
-        {
-            // SAFETY: all have passed the barrier.
-            unsafe { free(list) };
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_parallel_reductions(
-    function: Function,
-    data: *mut *mut usize,
-    threads: u32,
-    flags: u32,
-) -> u32 {
-    // SAFETY: the compiler's; its data begin with the list's address.
-    unsafe {
-        begin_reducing(function, data.cast(), threads, flags, *data);
-        let size = me().team().size();
-        function(data.cast());
-        end();
-        size
     }
 }

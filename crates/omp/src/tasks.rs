@@ -7,24 +7,23 @@
 //!
 //! A task's memory stays until it is done and so are its children: they point to it.
 //!
-//! A task for which there is no memory runs at once, on the stack of its parent. A task for whose dependences there
-//! is none waits for its predecessors, and then runs at once, so that nobody has to know it.
+//! A task for which there is no memory runs at once, on the stack of its parent.
 
 use std::alloc::Layout;
 use std::cell::Cell;
-use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
-use std::mem;
+use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use linux::Linux;
 use sync::barrier::BWakeful;
-use sync::openmp::{Awaited, Crew, Deque, Dependent, Holders, Linked, Links};
+use sync::openmp::{Awaited, Crew, Dependent, Deque, Holders, Linked, Links};
 
+pub use crate::dependences::{Dependence, Dependences, no_dependences};
+use crate::dependences::{Table, is_empty};
+pub use crate::groups::*;
 use crate::icv::{Icv, settings};
 use crate::lock::Guarded;
-use crate::memory::{self, List, Map, Need, Own};
-use crate::reductions;
+use crate::memory::{self, List, Need};
 use crate::team::{Function, Team};
 use crate::thread::{Context, Thread, me};
 use crate::wait::{self, ByUser, Event};
@@ -35,30 +34,30 @@ pub type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void);
 /// A task, deferred or implicit. What follows it in memory are its arguments.
 pub struct Task {
     pub icv: Cell<Icv>,
-    parent: Cell<*const Task>,
-    team: Cell<*const Team>,
+    pub(crate) parent: Cell<*const Task>,
+    pub(crate) team: Cell<*const Team>,
     /// The innermost group that its new children belong to.
     pub group: Cell<*const Group>,
-    function: Cell<Option<Function>>,
+    pub(crate) function: Cell<Option<Function>>,
     /// What is called with the arguments instead, if it never runs.
-    instead: Cell<Option<Function>>,
-    data: Cell<*mut c_void>,
-    layout: Cell<Option<Layout>>,
-    is_final: Cell<bool>,
+    pub(crate) instead: Cell<Option<Function>>,
+    pub(crate) data: Cell<*mut c_void>,
+    pub(crate) layout: Cell<Option<Layout>>,
+    pub(crate) is_final: Cell<bool>,
     /// It has been, or has had, something in a table.
-    depends: Cell<bool>,
-    priority: Cell<u32>,
+    pub(crate) depends: Cell<bool>,
+    pub(crate) priority: Cell<u32>,
     /// Children that are not done.
-    children: Awaited<Linux>,
+    pub(crate) children: Awaited<Linux>,
     /// Those who may still look at it: itself until it is done, its children, tables and lists that it is in.
-    references: Holders<Linux>,
+    pub(crate) references: Holders<Linux>,
     /// What is left to be done before it is complete: its code, and an event if it has one.
-    parts: Holders<Linux>,
+    pub(crate) parts: Holders<Linux>,
     /// Its predecessors, and those who wait for it.
-    dependent: Dependent<Linux, List<Successor>>,
+    pub(crate) dependent: Dependent<Linux, List<Successor>>,
     /// What its children depend on.
-    table: Guarded<Table>,
-    links: Links<Task>,
+    pub(crate) table: Guarded<Table>,
+    pub(crate) links: Links<Task>,
 }
 
 // SAFETY: tasks go from thread to thread; what is not atomic or behind a lock is the running thread's.
@@ -71,85 +70,10 @@ impl Linked for Task {
 }
 
 /// A task that waits for another one.
-struct Successor(*const Task);
+pub(crate) struct Successor(pub(crate) *const Task);
 
 // SAFETY: as above.
 unsafe impl Send for Successor {}
-
-/// By address, the tasks that the next one has to wait for.
-#[derive(Default)]
-struct Table {
-    users: Option<Map<Users>>,
-    /// Addresses beyond which those are forgotten whose tasks are done.
-    most: usize,
-}
-
-// SAFETY: as above.
-unsafe impl Send for Table {}
-
-#[derive(Default)]
-struct Users {
-    writer: Option<Held>,
-    readers: List<Held>,
-}
-
-impl Users {
-    fn are_done(&self) -> bool {
-        self.writer.iter().chain(self.readers.iter()).all(|held| held.task().is_done())
-    }
-}
-
-/// A task that stays because of this.
-struct Held(*const Task);
-
-impl Held {
-    fn new(task: &Task) -> Self {
-        task.references.add();
-        Self(task)
-    }
-
-    fn task(&self) -> &Task {
-        // SAFETY: held.
-        unsafe { &*self.0 }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.task().release();
-    }
-}
-
-/// A `taskgroup`.
-pub struct Group {
-    outer: *const Group,
-    /// Tasks that are not done.
-    tasks: Awaited<Linux>,
-    cancelled: AtomicBool,
-    /// It is there for the reductions of a worksharing construct, and so is cancelled with the group around
-    /// it.
-    workshares: Cell<bool>,
-    pub reductions: Cell<*mut usize>,
-    /// What LLVM's interface keeps of the same.
-    pub reducing: Cell<*mut c_void>,
-}
-
-impl Group {
-    pub fn outer(&self) -> *const Self {
-        self.outer
-    }
-
-    /// The group of the program's directive.
-    fn of_program(&self) -> &Self {
-        // SAFETY: a group stays as long as those inside.
-        let outer = if self.workshares.get() { unsafe { self.outer.as_ref() } } else { None };
-        outer.unwrap_or(self)
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Relaxed) || self.of_program().cancelled.load(Relaxed)
-    }
-}
 
 /// A member's tasks that can be run.
 pub type Queue = Deque<Linux, Task>;
@@ -157,21 +81,8 @@ pub type Queue = Deque<Linux, Task>;
 /// A team's tasks.
 pub type Tasks = sync::openmp::Tasks<Linux, Task>;
 
-const FINAL: c_uint = 1 << 1;
-const DEPEND: c_uint = 1 << 3;
-const PRIORITY: c_uint = 1 << 4;
-const UP: c_uint = 1 << 8;
-const GRAIN: c_uint = 1 << 9;
-const IF: c_uint = 1 << 10;
-const NO_GROUP: c_uint = 1 << 11;
-const REDUCTION: c_uint = 1 << 12;
-const DETACH: c_uint = 1 << 13;
-const STRICT: c_uint = 1 << 14;
-
 /// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
-const MOST_OPEN: u32 = 64;
-/// COST: addresses in a table of which half may be forgotten before it is looked for those: their tasks take some ten KiB.
-const LEAST_FORGOTTEN: usize = 64;
+pub(crate) const MOST_OPEN: u32 = 64;
 
 impl Task {
     /// Of a member.
@@ -179,7 +90,7 @@ impl Task {
         Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null())
     }
 
-    fn new(icv: Icv, parent: *const Task, team: *const Team, group: *const Group) -> Self {
+    pub(crate) fn new(icv: Icv, parent: *const Task, team: *const Team, group: *const Group) -> Self {
         Self {
             icv: Cell::new(icv),
             parent: Cell::new(parent),
@@ -212,11 +123,6 @@ impl Task {
         if self.depends.replace(false) {
             self.forget_dependences();
         }
-    }
-
-    #[cold]
-    fn forget_dependences(&self) {
-        drop(self.table.with(mem::take));
     }
 
     pub fn is_final(&self) -> bool {
@@ -259,7 +165,7 @@ impl Task {
     }
 
     /// Is it this one, or does it descend from it?
-    fn descends_from(&self, ancestor: *const Task) -> bool {
+    pub(crate) fn descends_from(&self, ancestor: *const Task) -> bool {
         let mut task = ptr::from_ref(self);
         // SAFETY: parents stay.
         while let Some(this) = unsafe { task.as_ref() } {
@@ -334,7 +240,7 @@ impl Task {
 
     /// For [`run_included`]; `None` if there is no memory.
     #[cold]
-    fn included(thread: &Thread) -> Option<&'static Self> {
+    pub(crate) fn included(thread: &Thread) -> Option<&'static Self> {
         // SAFETY: memory for it.
         unsafe {
             let memory = thread.blocks.get(Layout::new::<Self>(), Need::Wish)?.cast::<Self>();
@@ -344,14 +250,14 @@ impl Task {
     }
 
     /// For [`run_on_stack`]. An explicit task has a layout.
-    fn on_stack() -> Self {
+    pub(crate) fn on_stack() -> Self {
         let mut task = Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null());
         task.layout = Cell::new(Some(Layout::new::<Self>()));
         task
     }
 
     /// One who may look at it less.
-    fn release(&self) {
+    pub(crate) fn release(&self) {
         if self.references.let_go()
             && let Some(layout) = self.layout.get()
         {
@@ -377,7 +283,7 @@ impl Task {
     }
 
     /// Nobody has it any more.
-    fn free(&self, layout: Layout) {
+    pub(crate) fn free(&self, layout: Layout) {
         let this = ptr::from_ref(self).cast_mut();
         // SAFETY: from `create`.
         unsafe {
@@ -387,7 +293,7 @@ impl Task {
     }
 
     /// Runs its code, in this thread.
-    fn run(&self, thread: &Thread) {
+    pub(crate) fn run(&self, thread: &Thread) {
         let before = thread.context();
         thread.set_context(Context { task: self, ..before });
         let cancelled = thread.team().is_cancelled() || self.group().is_some_and(Group::is_cancelled);
@@ -399,7 +305,7 @@ impl Task {
     }
 
     /// Its code has been run, or its event has come: the second of both completes it.
-    fn part_done(&self) {
+    pub(crate) fn part_done(&self) {
         if self.parts.let_go() {
             self.complete();
         }
@@ -423,262 +329,6 @@ impl Task {
         }
         team.tasks.one_done(team);
     }
-
-    /// Its successors need not wait for it any more, and what it kept of its children's dependences goes.
-    fn finish_dependences(&self, team: &Team) {
-        if !self.depends.get() {
-            return;
-        }
-        let successors = self.dependent.end();
-        for successor in successors.iter().flat_map(|list| list.iter()) {
-            // SAFETY: it waits for us, or has another reference in `Held` until `preceded` returns.
-            unsafe { &*successor.0 }.preceded(team);
-        }
-        self.forget_dependences();
-    }
-
-    /// A predecessor is done, or all have been counted.
-    fn preceded(&self, team: &Team) {
-        let function = self.function.get();
-        if self.dependent.preceded() {
-            match function {
-                // SAFETY: it stays until it is done.
-                Some(_) => put(team, me(), unsafe { &*ptr::from_ref(self) }),
-                None => team.bell.0.notify(),
-            }
-        }
-    }
-
-    /// Does nobody have to wait for it any more?
-    fn is_done(&self) -> bool {
-        self.dependent.is_done()
-    }
-
-    /// Waits for another one; false if there is no memory.
-    fn follow(&self, other: &Task) -> bool {
-        self.dependent.follow(&other.dependent, |successors| successors.push(Successor(self)))
-    }
-
-    /// Enters what a new child depends on; with `known`, later children wait for it. False: there is no memory,
-    /// and it follows some of those that it has to wait for.
-    fn depend(&self, child: &Task, dependences: impl Dependences, known: bool) -> bool {
-        self.depends.set(true);
-        child.depends.set(true);
-        self.table.with(|table| {
-            let Table { users, most } = table;
-            let table = users.get_or_insert_default();
-            if table.count() > *most {
-                table.retain(|users| !users.are_done());
-                *most = LEAST_FORGOTTEN.max(2 * table.count());
-            }
-            let all = dependences.clone().find(Dependence::is_all);
-            let others = all.is_none().then_some(dependences).into_iter().flatten();
-            for dependence in all.into_iter().chain(others) {
-                let mut follows = true;
-                predecessors(table, &dependence, |other| {
-                    follows &= ptr::eq(other.0, child) || child.follow(other.task());
-                });
-                if follows && known && dependence.is_all() {
-                    // Who follows it follows those before.
-                    table.clear();
-                }
-                if !follows || known && !table.enter(&dependence, child) {
-                    return false;
-                }
-            }
-            true
-        })
-    }
-
-    /// Would a new child with these dependences wait for others?
-    fn would_wait(&self, dependences: impl Dependences, child: *const Task) -> bool {
-        if is_empty(&dependences) || self.children.are_none() {
-            return false;
-        }
-        self.table.with(|table| {
-            let Some(table) = &table.users else { return false };
-            let mut any = false;
-            for dependence in dependences {
-                predecessors(table, &dependence, |other| any |= !ptr::eq(other.0, child) && !other.task().is_done());
-            }
-            any
-        })
-    }
-}
-
-impl Map<Users> {
-    /// False if there is no memory.
-    fn enter(&mut self, dependence: &Dependence, child: &Task) -> bool {
-        let Some(users) = self.entry(dependence.address) else { return false };
-        if dependence.writes {
-            users.readers.clear();
-            users.writer = Some(Held::new(child));
-            return true;
-        }
-        users.readers.retain(|reader| !reader.task().is_done());
-        users.readers.push(Held::new(child))
-    }
-}
-
-/// Those in a table for whom a task with this dependence waits.
-fn predecessors(table: &Map<Users>, dependence: &Dependence, mut visit: impl FnMut(&Held)) {
-    let all = dependence.is_all();
-    let own = if all { None } else { table.get(dependence.address) };
-    let everything = if all { None } else { table.get(Dependence::ALL.address) };
-    if all {
-        table.values().for_each(|users| users.writer.iter().chain(users.readers.iter()).for_each(&mut visit));
-    }
-    everything.into_iter().for_each(|users| users.writer.iter().for_each(&mut visit));
-    if let Some(own) = own {
-        own.writer.iter().for_each(&mut visit);
-        if dependence.writes {
-            own.readers.iter().for_each(&mut visit);
-        }
-    }
-}
-
-/// COST: bytes for a task and a few arguments.
-#[repr(align(64))]
-struct Block(#[allow(dead_code)] [u8; 448]);
-
-/// Memory for tasks that a thread keeps.
-#[derive(Default)]
-pub struct Blocks {
-    /// Each begins with the next one's address.
-    first: Cell<*mut u8>,
-    count: Cell<u32>,
-    /// A task that has run, and that nobody has.
-    spare: Cell<Option<*const Task>>,
-}
-
-impl Blocks {
-    const LAYOUT: Layout = Layout::new::<Block>();
-    /// COST: blocks that a thread keeps; as many as it may have open tasks.
-    const MOST: u32 = MOST_OPEN;
-
-    fn fits(layout: Layout) -> bool {
-        layout.size() <= Self::LAYOUT.size() && layout.align() <= Self::LAYOUT.align()
-    }
-
-    /// Memory for a task.
-    fn get(&self, layout: Layout, need: Need) -> Option<*mut u8> {
-        let (first, fits) = (self.first.get(), Self::fits(layout));
-        if fits && !first.is_null() {
-            // SAFETY: one that is kept begins so.
-            self.first.set(unsafe { first.cast::<*mut u8>().read() });
-            self.count.set(self.count.get() - 1);
-            return Some(first);
-        }
-        let memory = memory::get(if fits { Self::LAYOUT } else { layout }, need);
-        (!memory.is_null()).then_some(memory)
-    }
-
-    /// # Safety
-    /// From `get`, of this or another thread, with this layout; not used any more.
-    unsafe fn put(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as promised.
-        unsafe {
-            if !Self::fits(layout) {
-                memory::put(memory, layout);
-            } else if self.count.get() >= Self::MOST {
-                memory::put(memory, Self::LAYOUT);
-            } else {
-                memory.cast::<*mut u8>().write(self.first.get());
-                self.first.set(memory);
-                self.count.set(self.count.get() + 1);
-            }
-        }
-    }
-}
-
-impl Drop for Blocks {
-    fn drop(&mut self) {
-        let mut block = self.first.get();
-        if let Some(task) = self.spare.take() {
-            // SAFETY: from `included`.
-            unsafe {
-                ptr::drop_in_place(task.cast_mut());
-                memory::put(task.cast_mut().cast(), Self::LAYOUT);
-            }
-        }
-        while !block.is_null() {
-            // SAFETY: kept, and so from `get`.
-            unsafe {
-                let next = block.cast::<*mut u8>().read();
-                memory::put(block, Self::LAYOUT);
-                block = next;
-            }
-        }
-    }
-}
-
-/// One entry of a `depend` clause.
-#[derive(Clone, Copy)]
-pub struct Dependence {
-    pub address: usize,
-    pub writes: bool,
-}
-
-impl Dependence {
-    /// `omp_all_memory`. It is the address of nothing else, and in a list it stands for the others.
-    pub const ALL: Self = Self { address: usize::MAX, writes: true };
-
-    pub fn is_all(&self) -> bool {
-        self.address == Self::ALL.address
-    }
-
-    /// From gcc's programs: all memory has the address 0.
-    fn new(address: usize, writes: bool) -> Self {
-        if writes && address == 0 { Self::ALL } else { Self { address, writes } }
-    }
-
-    /// Null is a list of none.
-    ///
-    /// # Safety
-    /// `list` is one that the compiler has made, and stays as it is.
-    pub unsafe fn all(list: *const *const c_void) -> impl Dependences {
-        // SAFETY: as promised; the counts come first.
-        let at = move |index: usize| unsafe { *list.add(index) };
-        let number = |index| at(index).addr();
-        // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are written,
-        // are written in any order, and are read; the rest are objects of two words, address and kind.
-        // A list of 4.0 whose iterators have no values has nothing after its two zeros.
-        let (count, written, read, first) = match list.is_null() {
-            true => (0, 0, 0, 0),
-            false => match (number(0), number(1)) {
-                (0, 0) => (0, 0, 0, 0),
-                (0, count) => (count, number(2) + number(3), number(4), 5),
-                (count, written) => (count, written, count - written, 2),
-            },
-        };
-        let plain = (0..written + read).map(move |index| Self::new(at(first + index).addr(), index < written));
-        let objects = (written + read..count).map(move |index| {
-            // SAFETY: as promised.
-            unsafe { Self::object(at(first + index).cast()) }
-        });
-        plain.chain(objects)
-    }
-
-    /// # Safety
-    /// An `omp_depend_t`, of two words.
-    pub unsafe fn object(object: *const usize) -> Self {
-        // SAFETY: as promised.
-        unsafe { Self::new(*object, *object.add(1) != 1) }
-    }
-}
-
-/// What a task depends on. It is looked at more than once.
-pub trait Dependences: Iterator<Item = Dependence> + Clone {}
-
-impl<T: Iterator<Item = Dependence> + Clone> Dependences for T {}
-
-/// Of a task that depends on nothing.
-pub fn no_dependences() -> impl Dependences {
-    std::iter::empty()
-}
-
-fn is_empty(dependences: &impl Dependences) -> bool {
-    dependences.clone().next().is_none()
 }
 
 impl Crew<Linux> for Team {
@@ -713,7 +363,7 @@ impl Crew<Linux> for Team {
 }
 
 /// A task can be run.
-fn put(team: &Team, thread: &Thread, task: &'static Task) {
+pub(crate) fn put(team: &Team, thread: &Thread, task: &'static Task) {
     let priority = task.priority.get();
     let before = (priority > 0).then_some(|other: &Task| other.priority.get() < priority);
     // Whoever fulfils an event may be in no team, or another.
@@ -722,12 +372,12 @@ fn put(team: &Team, thread: &Thread, task: &'static Task) {
 }
 
 /// Takes a task that descends from the current one.
-fn take(team: &Team, thread: &Thread) -> Option<&'static Task> {
+pub(crate) fn take(team: &Team, thread: &Thread) -> Option<&'static Task> {
     let within = thread.context().task;
     team.tasks.take(team, thread.number() as usize, |task| task.descends_from(within), || false)
 }
 
-fn run(thread: &Thread, task: &'static Task) {
+pub(crate) fn run(thread: &Thread, task: &'static Task) {
     task.run(thread);
     task.part_done();
 }
@@ -776,7 +426,7 @@ fn pause(team: &Team, thread: &Thread, wait: impl FnOnce()) {
 }
 
 /// Runs descendants of the current task until `done`, for which somebody rings the team's bell.
-fn work_until(thread: &Thread, done: impl Fn() -> bool) {
+pub(crate) fn work_until(thread: &Thread, done: impl Fn() -> bool) {
     let team = thread.team();
     while !done() {
         if let Some(task) = take(team, thread) {
@@ -800,7 +450,7 @@ fn work_until(thread: &Thread, done: impl Fn() -> bool) {
 /// # Safety
 /// `function` may be called with `data`.
 #[inline]
-unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, is_final: bool) {
+pub unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, is_final: bool) {
     let known = match thread.blocks.spare.take() {
         // SAFETY: kept below, as if new.
         Some(task) => Some(unsafe { &*task }),
@@ -895,81 +545,6 @@ fn finish_now(thread: &Thread, task: &Task) {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_task(
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    size: c_long,
-    align: c_long,
-    deferred: bool,
-    flags: c_uint,
-    depend: *const *const c_void,
-    priority: c_int,
-    event: *mut *const Task,
-) {
-    // SAFETY: the compiler's arguments.
-    unsafe { spawn(function, data, copy, (size as usize, align as usize), deferred, flags, depend, priority, event) };
-}
-
-/// # Safety
-/// As [`Task::create`]; `depend` is there where the flags say so, and `event` likewise.
-#[allow(clippy::too_many_arguments)] // the ABI's
-unsafe fn spawn(
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    arguments: (usize, usize),
-    deferred: bool,
-    flags: c_uint,
-    depend: *const *const c_void,
-    priority: c_int,
-    event: *mut *const Task,
-) {
-    let thread = me();
-    if are_cancelled(thread) {
-        return;
-    }
-    let has_event = flags & DETACH != 0 && !event.is_null();
-    let event = if has_event { event } else { ptr::null_mut() };
-    let depend = if flags & DEPEND != 0 { depend } else { ptr::null() };
-    // SAFETY: the compiler's arguments.
-    let dependences = unsafe { Dependence::all(depend) };
-    let now = !deferred || are_run_at_once(thread, has_event, dependences.clone());
-    // The task can run on the arguments that there are.
-    let needs_none = !has_event && copy.is_none();
-    if now && needs_none && depend.is_null() {
-        // SAFETY: the compiler's arguments.
-        return unsafe { run_included(thread, function, data, flags & FINAL != 0) };
-    }
-    // SAFETY: the compiler's arguments.
-    unsafe {
-        // As the compiler wants it: what the constructor copies may depend on what a predecessor does.
-        if now {
-            await_predecessors(thread, dependences.clone());
-        }
-        let (is_final, need) = (flags & FINAL != 0, if needs_none { Need::Wish } else { Need::Must });
-        let Some(task) = Task::create(thread, function, data, copy, arguments, is_final, event, need) else {
-            if !needs_none {
-                memory::end(format_args!("a task with arguments of {} bytes", arguments.0));
-            }
-            await_predecessors(thread, dependences);
-            return run_included(thread, function, data, is_final);
-        };
-        if flags & PRIORITY != 0 {
-            task.set_priority(priority);
-        }
-        if has_event {
-            task.expect_event();
-        }
-        if copy.is_some() {
-            // It is the task that destroys what has been constructed.
-            task.set_instead(function);
-        }
-        launch(thread, task, now, dependences);
-    }
-}
-
 /// Is there nothing that the current task may begin?
 pub fn are_cancelled(thread: &Thread) -> bool {
     thread.team().is_cancelled() || group_is_cancelled(thread)
@@ -1043,126 +618,8 @@ pub fn await_predecessors(thread: &Thread, dependences: impl Dependences) {
     work_until(thread, || nobody.dependent.predecessors() == 0 && !waits());
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn GOMP_taskwait() {
-    let thread = me();
-    let task = thread.task();
-    if !task.children.are_none() {
-        work_until(thread, || task.children.are_none());
-    }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
-    // SAFETY: the compiler's.
-    await_predecessors(me(), unsafe { Dependence::all(list) });
-}
-
-/// A task that does nothing, for others to wait for.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_taskwait_depend_nowait(list: *const *const c_void) {
-    unsafe extern "C" fn nothing(_: *mut c_void) {}
-    let none = ptr::null_mut();
-    // SAFETY: the compiler's; there are no arguments.
-    unsafe { spawn(nothing, none, None, (0, 1), true, DEPEND, list, 0, ptr::null_mut()) };
-}
-
-/// All tasks are tied, and a thread that yields may run nothing but children, of which it runs the newest.
-#[unsafe(no_mangle)]
-pub extern "C" fn GOMP_taskyield() {
-    let thread = me();
-    let team = thread.team();
-    if let Some(task) = take(team, thread) {
-        run(thread, task);
-    }
-}
-
-/// A new group around what the current task makes next.
-pub fn begin_group(thread: &Thread) {
-    let task = thread.task();
-    let group = || Group {
-        outer: task.group.get(),
-        tasks: Awaited::default(),
-        cancelled: AtomicBool::new(false),
-        workshares: Cell::new(false),
-        reductions: Cell::new(ptr::null_mut()),
-        reducing: Cell::new(ptr::null_mut()),
-    };
-    task.group.set(Own::needed("a taskgroup", group).into_raw());
-}
-
-/// The same, for what the tasks of a worksharing construct reduce.
-pub fn begin_workshare_group(thread: &Thread) {
-    begin_group(thread);
-    if let Some(group) = thread.task().group() {
-        group.workshares.set(true);
-    }
-}
-
-/// Waits for the tasks of the current task's innermost group, which ends. What [`Group::reducing`] was.
-pub fn end_group(thread: &Thread) -> *mut c_void {
-    let task = thread.task();
-    let inner = task.group.get();
-    // SAFETY: from `begin_group`, and freed below.
-    let Some(group) = (unsafe { inner.as_ref() }) else { return ptr::null_mut() };
-    work_until(thread, || group.tasks.are_none());
-    task.group.set(group.outer);
-    // SAFETY: its tasks are done, and whoever did the last does not look at it any more.
-    unsafe { Own::from_raw(inner.cast_mut()) }.reducing.get()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_taskgroup_start() {
-    begin_group(me());
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_taskgroup_end() {
-    end_group(me());
-}
-
-/// What the innermost group of the current task reduces.
-pub fn set_group_reductions(thread: &Thread, list: *mut usize) {
-    if let Some(group) = thread.task().group() {
-        group.reductions.set(list);
-    }
-}
-
-/// Cancels the innermost group of the current task.
-pub fn cancel_group(thread: &Thread) {
-    if let Some(group) = thread.task().group() {
-        group.of_program().cancelled.store(true, Relaxed);
-    }
-}
-
-/// Is the innermost group of the current task cancelled?
-pub fn group_is_cancelled(thread: &Thread) -> bool {
-    thread.task().group().is_some_and(Group::is_cancelled)
-}
-
-/// # Safety
-/// The event of a task that has not come.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
-    let thread = me();
-    let before = thread.context();
-    // As from outside of its team: what waits for this the thread may not run itself.
-    thread.set_context(Context { team: ptr::null(), ..before });
-    // SAFETY: a task that waits for this.
-    unsafe { &*event }.part_done();
-    thread.set_context(before);
-}
-
-/// What the arguments of a `taskloop`'s tasks begin with, with the loop's type for both.
-#[repr(C)]
-struct Bounds {
-    begin: u64,
-    end: u64,
-    reductions: *mut usize,
-}
-
 /// How many tasks, and how many iterations each; the first so many have one more.
-type Cut = (u64, u64, u64);
+pub type Cut = (u64, u64, u64);
 
 /// Cuts a loop into tasks: `count` of them, or with so many iterations `each`; 0 where neither was given.
 pub fn cut(iterations: u64, count: u64, each: bool, strict: bool, size: u32) -> Cut {
@@ -1177,119 +634,32 @@ pub fn cut(iterations: u64, count: u64, each: bool, strict: bool, size: u32) -> 
     (tasks, iterations / tasks, iterations % tasks)
 }
 
-/// The tasks of a `taskloop`.
-struct Taskloop {
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    arguments: (usize, usize),
-    flags: c_uint,
-    /// Tasks, or iterations a task; 0: neither was given.
-    count: u64,
-    priority: c_int,
-    begin: u64,
-    step: u64,
-    iterations: u64,
-    end: u64,
-}
-
-impl Taskloop {
-    fn cut(&self, size: u32) -> Cut {
-        let each = self.flags & GRAIN != 0;
-        cut(self.iterations, self.count, each, self.flags & STRICT != 0, size)
-    }
-
-    /// # Safety
-    /// As [`Task::create`]; the arguments begin with [`Bounds`].
-    unsafe fn run(&self) {
-        let thread = me();
-        let grouped = self.flags & NO_GROUP == 0;
-        let bounds = self.data.cast::<Bounds>();
-        if self.iterations == 0 || thread.team().is_cancelled() {
-            if grouped && self.flags & REDUCTION != 0 {
-                // SAFETY: as the flag says.
-                unsafe { reductions::decline((*bounds).reductions) };
-            }
-            return;
-        }
-        if grouped {
-            begin_group(thread);
-            if self.flags & REDUCTION != 0 {
-                // SAFETY: as the flag says.
-                unsafe { reductions::GOMP_taskgroup_reduction_register((*bounds).reductions) };
-            }
-        }
-        let (tasks, each, longer) = self.cut(thread.team().size());
-        let deferred = self.flags & IF != 0;
-        let mut done = 0;
-        for index in 0..tasks {
-            let next = (done + each + (index < longer) as u64).min(self.iterations);
-            let at = |iteration: u64| self.begin.wrapping_add(iteration.wrapping_mul(self.step));
-            if are_cancelled(thread) {
-                break;
-            }
-            let now = !deferred || are_run_at_once(thread, false, no_dependences());
-            let (is_final, no_event) = (self.flags & FINAL != 0, ptr::null_mut());
-            // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function that copies does not copy these.
-            let task = unsafe {
-                let task =
-                    Task::needed(thread, self.function, self.data, self.copy, self.arguments, is_final, no_event);
-                let bounds = task.data().cast::<Bounds>();
-                (*bounds).begin = at(done);
-                (*bounds).end = if next == self.iterations { self.end } else { at(next) };
-                task
-            };
-            if self.flags & PRIORITY != 0 {
-                task.set_priority(self.priority);
-            }
-            launch(thread, task, now, no_dependences());
-            done = next;
-        }
-        if grouped {
-            end_group(thread);
-        }
+/// Waits for the children of the current task.
+pub fn wait_for_children() {
+    let thread = me();
+    let task = thread.task();
+    if !task.children.are_none() {
+        work_until(thread, || task.children.are_none());
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_taskloop(
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    size: c_long,
-    align: c_long,
-    flags: c_uint,
-    count: c_ulong,
-    priority: c_int,
-    begin: c_long,
-    end: c_long,
-    step: c_long,
-) {
-    let iterations = crate::loops::iterations(begin, end, step);
-    let arguments = (size as usize, align as usize);
-    let (begin, end, step) = (begin as u64, end as u64, step as u64);
-    let taskloop = Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
-    // SAFETY: the compiler's arguments.
-    unsafe { taskloop.run() };
+/// All tasks are tied, and a thread that yields may run nothing but children, of which it runs the newest.
+pub fn yield_now() {
+    let thread = me();
+    let team = thread.team();
+    if let Some(task) = take(team, thread) {
+        run(thread, task);
+    }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_taskloop_ull(
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    size: c_long,
-    align: c_long,
-    flags: c_uint,
-    count: c_ulong,
-    priority: c_int,
-    begin: u64,
-    end: u64,
-    step: u64,
-) {
-    let iterations = crate::loops::iterations_ull(flags & UP != 0, begin, end, step);
-    let arguments = (size as usize, align as usize);
-    let taskloop = Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
-    // SAFETY: the compiler's arguments.
-    unsafe { taskloop.run() };
+/// # Safety
+/// The event of a task that has not come.
+pub unsafe fn fulfill_event(event: *const Task) {
+    let thread = me();
+    let before = thread.context();
+    // As from outside of its team: what waits for this the thread may not run itself.
+    thread.set_context(Context { team: ptr::null(), ..before });
+    // SAFETY: a task that waits for this.
+    unsafe { &*event }.part_done();
+    thread.set_context(before);
 }

@@ -10,12 +10,9 @@
 //! ([`BWakeful::await_or`]); a task that is not done is a party more to the members' barrier, which therefore does not open.
 
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{CStr, c_int, c_void};
-use std::fmt;
+use std::ffi::c_void;
 use std::mem;
-use std::ops::Deref;
 use std::ptr;
-use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use linux::Linux;
@@ -33,7 +30,7 @@ use crate::reductions;
 use crate::routines;
 use crate::tasks::{self, Queue, Task, Tasks};
 use crate::thread::{Context, Thread, me};
-use crate::wait::{self, ByUser, Event};
+use crate::wait::Event;
 
 /// An outlined function of the program's.
 pub type Function = unsafe extern "C" fn(*mut c_void);
@@ -73,14 +70,14 @@ unsafe impl Send for Member {}
 
 /// Where the members meet, with what the first of them to come to a `single` writes: whoever came last had the line, and it is wanted at the barrier again.
 pub struct Meeting {
-    barrier: BWakeful<Linux>,
+    pub(crate) barrier: BWakeful<Linux>,
     pub single: First<Linux>,
 }
 
 /// A team: one for a region at a time.
 pub struct Team {
     // Written by the primary thread between regions.
-    size: Cell<u32>,
+    pub(crate) size: Cell<u32>,
     level: Cell<u32>,
     active_level: Cell<u32>,
     /// A [`Function`], or null.
@@ -108,10 +105,10 @@ pub struct Team {
     /// Counted there for this region.
     reserved: Cell<u32>,
     /// They stay where they are when there are more.
-    members: UnsafeCell<List<Own<Member>>>,
-    generation: Cell<u32>,
+    pub(crate) members: UnsafeCell<List<Own<Member>>>,
+    pub(crate) generation: Cell<u32>,
     // Written in regions.
-    pub meeting: Apart<Meeting>,
+    pub(crate) meeting: Apart<Meeting>,
     pub copyprivate: AtomicPtr<c_void>,
     /// Of LLVM's interface: what the tasks of the region, and of its worksharing construct, reduce.
     pub task_reductions: [Slot; 2],
@@ -123,10 +120,10 @@ pub struct Team {
     /// The number of the barrier, and 1 more, before which a worksharing construct was cancelled.
     pub work_cancelled: AtomicU32,
     /// For barriers that a cancellation ends, in regions that can be cancelled.
-    early_barrier: Apart<UnsafeCell<BWakeful<Linux>>>,
+    pub(crate) early_barrier: Apart<UnsafeCell<BWakeful<Linux>>>,
     pub shares: [Share; SHARES],
     /// The pool's.
-    fork: *const ForkJoin<Linux>,
+    pub(crate) fork: *const ForkJoin<Linux>,
 }
 
 // SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and read in regions; the barriers order that.
@@ -254,7 +251,7 @@ impl Team {
     }
 
     /// Has everybody else been left behind in the process from which this one was forked, in this region?
-    fn is_alone(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         self.generation.get() != Linux::generation()
     }
 
@@ -349,7 +346,7 @@ impl Team {
 
     /// A helper's part of a region.
     #[inline]
-    fn help(&self, thread: &Thread, number: usize) {
+    pub(crate) fn help(&self, thread: &Thread, number: usize) {
         self.admit(thread, number);
         thread.league.set(self.league.get());
         // SAFETY: the region's, with its data.
@@ -372,7 +369,7 @@ impl Team {
 }
 
 impl Member {
-    fn new(number: u32) -> Self {
+    pub(crate) fn new(number: u32) -> Self {
         Self {
             number,
             constructs: Cell::new(0),
@@ -394,247 +391,6 @@ impl Member {
 
 /// Level, size and binding of a region, with its primary thread's place and partition.
 pub type Displayed = (u32, u32, Bind, (Option<u32>, Partition));
-
-/// A primary thread's team and helpers.
-pub struct Pool {
-    team: Team,
-    fork: ForkJoin<Linux>,
-    helpers: Cell<u32>,
-    /// Threads of the team's barrier.
-    parties: Cell<u32>,
-    /// Regions in a row that wanted fewer.
-    surplus: Cell<u32>,
-    /// Its primary thread, and helpers that have not ended.
-    holders: Holders<Linux>,
-}
-
-// SAFETY: as for teams.
-unsafe impl Sync for Pool {}
-
-/// A pool that stays because of this.
-pub struct Hold(*const Pool);
-
-// SAFETY: the last holder frees it.
-unsafe impl Send for Hold {}
-
-impl Hold {
-    fn again(pool: &Pool) -> Self {
-        pool.holders.add();
-        Self(pool)
-    }
-}
-
-impl Deref for Hold {
-    type Target = Pool;
-
-    #[inline(always)]
-    fn deref(&self) -> &Pool {
-        // SAFETY: held.
-        unsafe { &*self.0 }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.holders.let_go() {
-            // SAFETY: from `Pool::make`, and nobody else has it.
-            drop(unsafe { Own::from_raw(self.0.cast_mut()) });
-        }
-    }
-}
-
-/// COST: regions in a row for which helpers are woken that are not wanted, before they end: a thread costs about as much as so many.
-const SURPLUS_REGIONS: u32 = 32;
-
-/// What a new helper is told.
-struct Recruit {
-    pool: Hold,
-    number: usize,
-    forks: u32,
-}
-
-impl Pool {
-    pub fn make() -> Hold {
-        let mut pool = Own::needed("a team", || Self {
-            team: Team::new(),
-            fork: ForkJoin::default(),
-            helpers: Cell::new(0),
-            parties: Cell::new(1),
-            surplus: Cell::new(0),
-            holders: Holders::new(1),
-        });
-        pool.team.generation.set(Linux::generation());
-        pool.team.fork = &raw const pool.fork;
-        Hold(pool.into_raw())
-    }
-
-    /// Are its helpers in this process?
-    pub fn is_here(&self) -> bool {
-        self.helpers.get() == 0 || !self.team.is_alone()
-    }
-
-    /// Brings the team to this size; less if no more threads are to be had.
-    #[inline]
-    fn hire(&self, size: u32) -> u32 {
-        let size = if size > 1 && size - 1 > self.helpers.get() { self.grow(size) } else { size };
-        self.team.size.set(size);
-        if size > 1 && size != self.parties.get() {
-            self.resize(size);
-        }
-        size
-    }
-
-    #[cold]
-    fn resize(&self, size: u32) {
-        let (barrier, was) = (&self.team.meeting.0.barrier, self.parties.replace(size));
-        (was..size).for_each(|_| _ = barrier.join());
-        (size..was).for_each(|_| barrier.arrive_and_drop());
-        // SAFETY: between regions.
-        unsafe { *self.team.early_barrier.0.get() = BWakeful::new(size) };
-    }
-
-    /// Lets the helpers go on.
-    #[inline]
-    fn release(&self, size: u32) {
-        let helpers = self.helpers.get();
-        let surplus = if size <= helpers { self.surplus.get() + 1 } else { 0 };
-        let keep = if surplus >= SURPLUS_REGIONS { size - 1 } else { helpers };
-        self.surplus.set(surplus);
-        self.helpers.set(keep);
-        self.fork(keep);
-    }
-
-    #[inline]
-    fn fork(&self, keep: u32) {
-        self.fork.fork(keep, |forks| self.team.tasks.begin_epoch(forks));
-    }
-
-    /// Waits until the helpers have come back, and all tasks are done.
-    #[inline]
-    fn join(&self, thread: &Thread) {
-        let (team, tasks) = (&self.team, &self.team.tasks);
-        let run = || tasks::run_all(team, thread, || false);
-        self.fork.join::<ByUser>(&team.back.0, || !tasks.are_open(), || tasks.are_there(), run);
-    }
-
-    /// Starts helpers until there are enough. One that cannot be had is done without.
-    #[cold]
-    fn grow(&self, size: u32) -> u32 {
-        if self.helpers.get() == 0 {
-            self.team.generation.set(Linux::generation());
-        }
-        // A helper may still be looking for tasks of the last region among the members.
-        wait::briefly(|| !self.team.tasks.are_run());
-        // SAFETY: between regions, by the primary thread, and nobody looks at them.
-        let members = unsafe { &mut *self.team.members.get() };
-        while self.helpers.get() < size - 1 {
-            let number = self.helpers.get() + 1;
-            if members.len() <= number as usize
-                && !Own::new(|| Member::new(number)).is_some_and(|member| members.push(member))
-            {
-                break;
-            }
-            // A party to the fork, before the thread: that might come there first.
-            self.fork.recruit();
-            if !self.start(number as usize) {
-                self.fork.dismissed();
-                break;
-            }
-            self.helpers.set(number);
-        }
-        self.helpers.get() + 1
-    }
-
-    fn start(&self, number: usize) -> bool {
-        let recruit = || Recruit { pool: Hold::again(self), number, forks: self.fork.forks() };
-        let Some(recruit) = Own::new(recruit).map(Own::into_raw) else { return false };
-        let mut result = create(settings().stack, recruit);
-        if result != 0
-            && let Some(stack) = settings().stack
-        {
-            let why = Reason(result);
-            say_once(&NO_STACK, format_args!("OMP_STACKSIZE={stack}B: {why}; the system's default is used"));
-            result = create(None, recruit);
-        }
-        if result != 0 {
-            let why = Reason(result);
-            say_once(&NO_THREAD, format_args!("no more threads: {why}; teams go on with fewer"));
-            // SAFETY: nobody has it.
-            drop(unsafe { Own::from_raw(recruit) });
-        }
-        result == 0
-    }
-
-    /// Ends the helpers.
-    pub fn dismiss(&self) {
-        if self.helpers.replace(0) > 0 {
-            self.fork(0);
-        }
-    }
-}
-
-static NO_STACK: Once = Once::new();
-static NO_THREAD: Once = Once::new();
-
-/// Where the compilers' own runtimes end the program.
-#[cold]
-fn say_once(once: &Once, what: fmt::Arguments) {
-    once.call_once(|| eprintln!("wakeful: {what}"));
-}
-
-/// An error's number, with the C library's words for it.
-struct Reason(c_int);
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let mut text = [0u8; 128];
-        // SAFETY: a buffer of this size.
-        unsafe { libc::strerror_r(self.0, text.as_mut_ptr().cast(), text.len()) };
-        let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
-        write!(f, "{} (os error {})", text.to_bytes().escape_ascii(), self.0)
-    }
-}
-
-/// Makes a thread for a recruit, with a stack of this size or the system's default. 0 or an error's number.
-fn create(stack: Option<usize>, recruit: *mut Recruit) -> c_int {
-    // SAFETY: the attributes are initialised before they are used; the new thread gets the recruit.
-    unsafe {
-        let mut attributes = mem::zeroed();
-        libc::pthread_attr_init(&mut attributes);
-        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let mut result = stack.map_or(0, |stack| libc::pthread_attr_setstacksize(&mut attributes, stack));
-        if result == 0 {
-            let mut thread = 0;
-            result = libc::pthread_create(&mut thread, &attributes, serve, recruit.cast());
-        }
-        libc::pthread_attr_destroy(&mut attributes);
-        result
-    }
-}
-
-/// A helper's life.
-extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
-    // SAFETY: from `start`.
-    let recruit = unsafe { Own::from_raw(recruit.cast::<Recruit>()) };
-    let Recruit { pool, number, forks } = recruit.into_inner();
-    let team = &pool.team;
-    let idle = Context { team, member: ptr::null(), task: ptr::null() };
-    Thread::helper(idle, |thread| {
-        let is_member = Cell::new(false);
-        // Those of the region that is just ending.
-        let is_over = |forks| team.tasks.epoch() != forks;
-        let has_work = |forks| is_member.get() && team.tasks.are_for_more() && !is_over(forks);
-        let work = |forks| tasks::run_all(team, thread, || is_over(forks));
-        let region = || {
-            is_member.set((number as u32) < team.size());
-            if is_member.get() {
-                team.help(thread, number);
-            }
-        };
-        pool.fork.serve::<ByUser>(number as u32, forks, &team.back.0, has_work, work, region);
-    });
-    ptr::null_mut()
-}
 
 /// Writes only what changes: the line stays in the caches of those who read it in each region.
 #[inline(always)]
@@ -731,28 +487,9 @@ unsafe fn begin_with(
     if team.work_cancelled.load(Relaxed) != 0 {
         team.work_cancelled.store(0, Relaxed);
     }
-    let bind = match (icv.bind, Bind::from_u32(flags & 7)) {
-        (Bind::False, _) => Bind::False,
-        (bind, None | Some(Bind::False)) => bind,
-        (_, Some(bind)) => bind,
-    };
-    update(&team.bind, bind);
-    if team.bind.get() != Bind::False {
-        if thread.location.place().is_none()
-            && let Some(there) = affinity::assign(Bind::Primary, 0, 1, 0, thread.location.partition())
-        {
-            thread.location.enter(there);
-        }
-        team.primary.set((thread.location.place(), thread.location.partition()));
-    }
+    team.begin_binding(thread, icv.bind, flags);
     if settings().display_affinity {
-        // Again only where it may be news (OpenMP 5.1, section 6.14). libgomp says nothing of teams of one,
-        // and all of a region inside of another.
-        let now = Some((level, size, team.bind.get(), team.primary.get()));
-        team.displays.set(match is_llvm() {
-            true => thread.displayed.replace(now) != now,
-            false => size > 1 && (level > 0 || thread.displayed.replace(now) != now),
-        });
+        team.begin_displaying(thread, level);
     }
     match size {
         // The helpers' last one is over.
@@ -790,6 +527,37 @@ pub fn end() {
 }
 
 impl Team {
+    /// Where the region's members go: by the variable, unless a clause says it.
+    fn begin_binding(&self, thread: &Thread, wanted: Bind, flags: u32) {
+        let bind = match (wanted, Bind::from_u32(flags & 7)) {
+            (Bind::False, _) => Bind::False,
+            (bind, None | Some(Bind::False)) => bind,
+            (_, Some(bind)) => bind,
+        };
+        update(&self.bind, bind);
+        if self.bind.get() != Bind::False {
+            if thread.location.place().is_none()
+                && let Some(there) = affinity::assign(Bind::Primary, 0, 1, 0, thread.location.partition())
+            {
+                thread.location.enter(there);
+            }
+            self.primary.set((thread.location.place(), thread.location.partition()));
+        }
+    }
+
+    /// Whether the region's members say where they are.
+    #[cold]
+    fn begin_displaying(&self, thread: &Thread, level: u32) {
+        // Again only where it may be news (OpenMP 5.1, section 6.14). libgomp says nothing of teams of one,
+        // and all of a region inside of another.
+        let size = self.size();
+        let now = Some((level, size, self.bind.get(), self.primary.get()));
+        self.displays.set(match is_llvm() {
+            true => thread.displayed.replace(now) != now,
+            false => size > 1 && (level > 0 || thread.displayed.replace(now) != now),
+        });
+    }
+
     /// After a cancelled region, of which everybody may have left a different part undone.
     #[cold]
     fn renew(&self) {

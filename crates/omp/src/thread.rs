@@ -7,10 +7,12 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use crate::affinity::Location;
+use crate::blocks::Blocks;
 use crate::icv::{Icv, settings};
 use crate::memory::{List, Own};
-use crate::tasks::{Blocks, Task};
-use crate::team::{Displayed, Hold, Member, Pool, Team};
+use crate::pool::{Hold, Pool};
+use crate::tasks::Task;
+use crate::team::{Displayed, Member, Team};
 
 /// What a thread executes.
 #[derive(Clone, Copy, PartialEq)]

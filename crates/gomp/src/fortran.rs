@@ -4,11 +4,16 @@
 
 use std::ffi::{c_char, c_int};
 
+use omp::alloc::Trait;
+use omp::lock::NestLock;
+use omp::routines::{ancestor, capture, display_in, set_format, with_format};
+use omp::tasks::Task;
+
 use crate::alloc::*;
 use crate::device::*;
 use crate::lock::*;
 use crate::routines::*;
-use crate::tasks::{Task, omp_fulfill_event};
+use crate::tasks::omp_fulfill_event;
 
 /// `name_` of no arguments.
 macro_rules! plain {
