@@ -231,9 +231,7 @@ pub fn followed<M: Machine>() {
             });
             second.preceded();
             pausing::<M>(|| second.predecessors() == 0);
-            if first.is_done() {
-                assert_eq!(cell.get(), 1);
-            }
+            assert_eq!(cell.get(), 1);
         } else {
             cell.bump();
             for _ in 0..first.end().unwrap_or(0) {
@@ -522,6 +520,80 @@ pub fn regions<M: Machine + Wide>() {
             pausing::<M>(|| !group.tasks.are_open() && !group.tasks.are_run());
             assert_eq!(job.ran.get(), 1);
         }
+    });
+}
+
+/// Who sees a task sees the region that it belongs to.
+pub fn sees_region<M: Machine + Wide>() {
+    let group = Arc::new((Group::<M, NONE>::new(2), Job::leak(0)));
+    together::<M>(2, move |index| {
+        let (group, job) = &*group;
+        if index == 0 {
+            group.region.bump();
+            group.put(job, Some(0));
+        } else if group.tasks.are_there() {
+            group.size();
+        }
+    });
+}
+
+/// A runner that has left looks at no member any more.
+pub fn leaves<M: Machine + Wide>() {
+    let group = Arc::new((Group::<M, NONE>::new(2), Job::leak(0)));
+    group.0.put(group.1, Some(0));
+    together::<M>(2, move |index| {
+        let (group, job) = &*group;
+        if index == 1 {
+            return group.tasks.run_all(group, 1, |_| (), || false);
+        }
+        group.tasks.take(group, 0, |_| true, || false);
+        pausing::<M>(|| !group.tasks.are_there() && !group.tasks.are_run());
+        group.region.bump();
+        assert_eq!(job.ran.get(), 0);
+    });
+}
+
+/// When none is open, what the tasks did is seen, by whoever asks and by whoever did the last.
+pub fn done<M: Machine + Wide>() {
+    let group = Arc::new((Group::<M, NONE>::new(1), [Job::leak(0), Job::leak(1)]));
+    group.1.iter().for_each(|_| group.0.tasks.one_more(&group.0));
+    together::<M>(3, move |index| {
+        let (group, jobs) = &*group;
+        match index.checked_sub(1) {
+            Some(index) => group.run(jobs[index as usize]),
+            None => {
+                pausing::<M>(|| !group.tasks.are_open());
+                assert!(jobs.iter().all(|job| job.ran.get() == 1));
+            }
+        }
+    });
+}
+
+/// Whoever ends the last task has seen what the others did.
+pub fn last<M: Machine + Wide>() {
+    struct Two<M: Machine + Wide>(Group<M, NONE>, [&'static Job<M::Cell>; 2]);
+    impl<M: Machine + Wide> Crew<M> for Two<M> {
+        type Task = Job<M::Cell>;
+        fn size(&self) -> u32 {
+            1
+        }
+        fn deque(&self, member: usize) -> &Deque<M, Self::Task> {
+            self.0.deque(member)
+        }
+        fn summon(&self) {}
+        fn hold(&self) {}
+        fn let_go(&self) {
+            assert!(self.1.iter().all(|job| job.ran.get() == 1));
+        }
+        fn bells(&self) -> [&Event<M>; 2] {
+            self.0.bells()
+        }
+    }
+    let two = Arc::new(Two::<M>(Group::new(1), [Job::leak(0), Job::leak(1)]));
+    two.1.iter().for_each(|_| two.0.tasks.one_more(&*two));
+    together::<M>(2, move |index| {
+        two.1[index as usize].ran.bump();
+        two.0.tasks.one_done(&*two);
     });
 }
 

@@ -47,7 +47,7 @@ fn shuttle_finds(what: &str, body: fn()) {
 type Sound<M> = Deque<M, Job<<M as Machine>::Cell>>;
 
 /// Each body by itself, since a model has few threads.
-fn each<M: Machine + Wide>() -> [fn(); 21] {
+fn each<M: Machine + Wide>() -> [fn(); 25] {
     [
         || event::<M, Sleepy<M>, NONE>(3),
         || event::<M, Sleepless<M>, NONE>(3),
@@ -63,6 +63,10 @@ fn each<M: Machine + Wide>() -> [fn(); 21] {
         || from_outside::<M, Sleepy<M>, NONE>(3),
         || from_outside::<M, Sleepless<M>, NONE>(3),
         || finish::<M, Sleepy<M>>(),
+        sees_region::<M>,
+        leaves::<M>,
+        done::<M>,
+        last::<M>,
         || fork_join::<M, Sleepy<M>, NONE>(3, 3, 1),
         || fork_join::<M, Sleepless<M>, NONE>(3, 3, 1),
         || turns::<M, Sleepy<M>, NONE>(3, 5, 2),
@@ -147,6 +151,14 @@ fn loom_tasks() {
     loom_by_hints("tasks from outside, two members", 2, || from_outside::<Loom, Sleepy<Loom>, NONE>(2));
     loom("tasks of a lone member", 3, finish::<Loom, Sleepy<Loom>>);
     loom("tasks, regions", 3, regions::<Loom>);
+}
+
+#[test]
+fn loom_task_counts() {
+    loom("tasks, seen region", 3, sees_region::<Loom>);
+    loom("tasks, a runner leaves", 3, leaves::<Loom>);
+    loom("tasks, all done", 3, done::<Loom>);
+    loom("tasks, the last", 3, last::<Loom>);
 }
 
 #[test]

@@ -4,9 +4,8 @@
 use std::ffi::{c_long, c_uint, c_void};
 use std::ptr;
 
-use omp::doacross::{begin, with_doacross};
 use omp::icv::Kind;
-use omp::loops::How;
+use omp::loops::{How, begin_doacross, with_doacross};
 use omp::wait::ByUser;
 
 use crate::loops::{Number, next};
@@ -26,7 +25,7 @@ unsafe fn doacross<T: Number>(
 ) -> bool {
     // SAFETY: as promised.
     unsafe {
-        begin(std::slice::from_raw_parts(counts, dimensions as usize), how, list, memory);
+        begin_doacross(std::slice::from_raw_parts(counts, dimensions as usize), how, list, memory);
         if first.is_null() { true } else { next(first, last) }
     }
 }

@@ -5,8 +5,9 @@
 use std::ffi::{c_char, c_int};
 
 use omp::alloc::Trait;
-use omp::lock::NestLock;
-use omp::routines::{ancestor, capture, display_in, set_format, with_format};
+use omp::display::{capture, display_in, set_format, with_format};
+use omp::nest_lock::NestLock;
+use omp::routines::ancestor;
 use omp::tasks::Task;
 
 use crate::alloc::*;

@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 
 use omp::lock::*;
+use omp::nest_lock::*;
 use sync::mutex::RawMutex;
 
 #[unsafe(no_mangle)]

@@ -3,9 +3,10 @@
 
 use std::ffi::{c_long, c_uint, c_void};
 
+use omp::fork::{begin, end};
 use omp::icv::Kind;
 use omp::loops::{How, Shape};
-use omp::team::{Function, begin, end};
+use omp::team::Function;
 
 /// Regions that begin with a loop. The older functions return to the primary thread, which runs the region itself and ends it by `GOMP_parallel_end`.
 macro_rules! parallel_loops {

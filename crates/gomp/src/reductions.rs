@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions in which tasks take part.
 
+use omp::fork::{begin_reducing, end};
 use omp::reductions::{free, register_group, remap};
-use omp::tasks;
-use omp::team::{Function, begin_reducing, end};
+use omp::team::Function;
 use omp::thread::me;
 
 #[unsafe(no_mangle)]
@@ -29,7 +29,7 @@ unsafe extern "C" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
     let thread = me();
     // SAFETY: as above.
     let list = unsafe { thread.task().group.get().as_ref() }.map(|group| group.reductions.get());
-    tasks::end_group(thread);
+    omp::groups::end_group(thread);
     if !cancelled {
         thread.team().meet(thread);
         if thread.number() == 0

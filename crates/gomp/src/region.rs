@@ -3,8 +3,9 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use omp::fork::{begin, end};
 use omp::region::{cancel, cancellation_point, league};
-use omp::team::{Function, begin, end};
+use omp::team::Function;
 use omp::thread::me;
 
 #[unsafe(no_mangle)]

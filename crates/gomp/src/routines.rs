@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use linux::Linux;
+use omp::display::*;
 use omp::icv::{MONOTONIC, MOST_LEVELS, MOST_THREADS, settings};
 use omp::routines::*;
 use omp::thread::{known, me};

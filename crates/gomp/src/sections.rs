@@ -5,8 +5,9 @@ use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
+use omp::fork::begin;
 use omp::loops::{Shape, enter_with, is_first};
-use omp::team::{Function, begin};
+use omp::team::Function;
 use omp::thread::me;
 
 use crate::loops::{finish, finish_or_cancelled};

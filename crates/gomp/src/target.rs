@@ -148,7 +148,7 @@ unsafe extern "C" fn GOMP_target_ext(
 ) {
     here_instead(device);
     let thread = me();
-    if tasks::are_cancelled(thread) {
+    if omp::groups::are_cancelled(thread) {
         return;
     }
     // SAFETY: the compiler's function and arrays; what is copied is copied before it waits for anybody.
@@ -268,7 +268,7 @@ unsafe extern "C" fn GOMP_target_enter_exit_data(
 unsafe fn follow(device: c_int, flags: c_uint, depend: *const *const c_void) {
     is_for_host(device);
     let thread = me();
-    if depend.is_null() || tasks::are_cancelled(thread) {
+    if depend.is_null() || omp::groups::are_cancelled(thread) {
         return;
     }
     // SAFETY: as promised.

@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use std::ptr;
 
+use omp::groups::*;
 use omp::loops::{iterations, iterations_ull};
 use omp::reductions;
 use omp::tasks::*;

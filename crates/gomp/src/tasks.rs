@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::ptr;
 
+use omp::groups::*;
 use omp::memory::{self, Need};
 use omp::tasks::*;
 use omp::team::Function;

@@ -12,7 +12,7 @@ fn end(name: &CStr) -> ! {
     eprintln!(
         "wakeful: the program calls {}, which wakeful's OpenMP runtime does not have;\n\
          `wakeful run --openmp=never` leaves it on its own runtime",
-        omp::icv::Shown(name.to_bytes())
+        omp::text::Shown(name.to_bytes())
     );
     std::process::abort();
 }

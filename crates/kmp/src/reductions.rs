@@ -176,8 +176,8 @@ fn set(
 unsafe fn begin_for_all(is_loop: c_int, count: c_int, list: *mut c_void, is_old: bool) -> *mut c_void {
     let thread = me();
     match is_loop {
-        0 => tasks::begin_group(thread),
-        _ => tasks::begin_workshare_group(thread),
+        0 => omp::groups::begin_group(thread),
+        _ => omp::groups::begin_workshare_group(thread),
     }
     // SAFETY: as promised.
     let input = |index| unsafe { input(list, index, is_old) };
@@ -254,7 +254,7 @@ unsafe extern "C" fn __kmpc_task_reduction_modifier_init(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_task_reduction_modifier_fini(_: *const Ident, _: c_int, _: c_int) {
     let thread = me();
-    let reducing = tasks::end_group(thread);
+    let reducing = omp::groups::end_group(thread);
     // SAFETY: of the group, which had it from there.
     unsafe { end(reducing) };
 }

@@ -7,11 +7,12 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{Ordering::*, fence};
 
+use omp::fork::{begin, begin_copying, end};
 use omp::icv::Bind;
 use omp::lock::raw;
 use omp::loops::is_first;
 use omp::region::{LOOP, PARALLEL, SECTIONS, TASKGROUP, cancel, cancellation_point, league};
-use omp::team::{WORDS, begin, begin_copying, end};
+use omp::team::WORDS;
 use omp::thread::{Clauses, me};
 use sync::mutex::RawMutex;
 

@@ -173,7 +173,7 @@ unsafe fn start(arguments: *mut Arguments, deferred: bool, dependences: impl Dep
         head.again.set(true);
         return 0;
     }
-    if tasks::are_cancelled(thread) {
+    if omp::groups::are_cancelled(thread) {
         task.discard();
         return 0;
     }
@@ -359,13 +359,13 @@ unsafe extern "C" fn __kmpc_omp_taskwait_deps_51(
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_taskgroup(_: *const Ident, _: c_int) {
-    tasks::begin_group(me());
+    omp::groups::begin_group(me());
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_end_taskgroup(_: *const Ident, _: c_int) {
     let thread = me();
-    let reducing = tasks::end_group(thread);
+    let reducing = omp::groups::end_group(thread);
     // SAFETY: of the group, which had it from there.
     unsafe { reductions::end(reducing) };
 }
@@ -425,7 +425,7 @@ unsafe fn taskloop(
         };
         let iterations = iterations.saturating_add(1);
         if !nogroup {
-            tasks::begin_group(thread);
+            omp::groups::begin_group(thread);
         }
         let count = if matches!(schedule, GRAIN | TASKS) { count } else { 0 };
         let (pieces, each, longer) = tasks::cut(iterations, count, schedule == GRAIN, strict, thread.team().size());
@@ -442,7 +442,7 @@ unsafe fn taskloop(
         }
         task(head(pattern)).discard();
         if !nogroup {
-            tasks::end_group(thread);
+            omp::groups::end_group(thread);
         }
     }
 }

@@ -9,21 +9,6 @@ use crate::dialect::is_llvm;
 use crate::memory::Own;
 use crate::thread::me;
 
-/// The number of a predefined allocator.
-pub fn predefined(name: &str) -> Option<usize> {
-    const NAMES: [&str; 8] = [
-        "omp_default_mem_alloc",
-        "omp_large_cap_mem_alloc",
-        "omp_const_mem_alloc",
-        "omp_high_bw_mem_alloc",
-        "omp_low_lat_mem_alloc",
-        "omp_cgroup_mem_alloc",
-        "omp_pteam_mem_alloc",
-        "omp_thread_mem_alloc",
-    ];
-    NAMES.iter().position(|known| name.eq_ignore_ascii_case(known)).map(|index| index + 1)
-}
-
 /// No number of a predefined allocator is above this; other compilers' extensions have some in the hundreds.
 const PREDEFINED: usize = 1024;
 const DEFAULT: usize = 1;

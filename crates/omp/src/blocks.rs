@@ -3,10 +3,8 @@
 
 use std::alloc::Layout;
 use std::cell::Cell;
-use std::ptr;
 
 use crate::memory::{self, Need};
-use crate::tasks::{MOST_OPEN, Task};
 
 /// COST: bytes for a task and a few arguments.
 #[repr(align(64))]
@@ -18,14 +16,12 @@ pub struct Blocks {
     /// Each begins with the next one's address.
     first: Cell<*mut u8>,
     count: Cell<u32>,
-    /// A task that has run, and that nobody has.
-    pub(crate) spare: Cell<Option<*const Task>>,
 }
 
 impl Blocks {
-    const LAYOUT: Layout = Layout::new::<Block>();
+    pub const LAYOUT: Layout = Layout::new::<Block>();
     /// COST: blocks that a thread keeps; as many as it may have open tasks.
-    const MOST: u32 = MOST_OPEN;
+    pub const MOST: u32 = 64;
 
     fn fits(layout: Layout) -> bool {
         layout.size() <= Self::LAYOUT.size() && layout.align() <= Self::LAYOUT.align()
@@ -65,13 +61,6 @@ impl Blocks {
 impl Drop for Blocks {
     fn drop(&mut self) {
         let mut block = self.first.get();
-        if let Some(task) = self.spare.take() {
-            // SAFETY: from `included`.
-            unsafe {
-                ptr::drop_in_place(task.cast_mut());
-                memory::put(task.cast_mut().cast(), Self::LAYOUT);
-            }
-        }
         while !block.is_null() {
             // SAFETY: kept, and so from `get`.
             unsafe {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices: there are none, and what is for one runs here, where all memory is the program's own.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 
 use crate::icv::settings;
 use crate::memory::Own;
 use crate::tasks;
 use crate::team::{Function, Team};
 use crate::thread::me;
+
+pub use crate::icv::HOST;
 
 /// Runs a target region as an initial task would: in a team of its own, with the program's variables. `limit`
 /// is the clause's, or 0.
@@ -33,6 +35,3 @@ pub unsafe fn run(function: Function, data: *mut c_void, limit: u32) {
     thread.league.set(league);
     thread.set_context(context);
 }
-
-/// The host's number, after those of the devices.
-pub const HOST: c_int = 0;

@@ -6,43 +6,12 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use linux::Linux;
 use sync::openmp::Awaited;
 
 use crate::memory::Own;
+use crate::task::Group;
 use crate::tasks::work_until;
 use crate::thread::Thread;
-
-/// A `taskgroup`.
-pub struct Group {
-    pub(crate) outer: *const Group,
-    /// Tasks that are not done.
-    pub(crate) tasks: Awaited<Linux>,
-    pub(crate) cancelled: AtomicBool,
-    /// It is there for the reductions of a worksharing construct, and so is cancelled with the group around
-    /// it.
-    pub(crate) workshares: Cell<bool>,
-    pub reductions: Cell<*mut usize>,
-    /// What LLVM's interface keeps of the same.
-    pub reducing: Cell<*mut c_void>,
-}
-
-impl Group {
-    pub fn outer(&self) -> *const Self {
-        self.outer
-    }
-
-    /// The group of the program's directive.
-    fn of_program(&self) -> &Self {
-        // SAFETY: a group stays as long as those inside.
-        let outer = if self.workshares.get() { unsafe { self.outer.as_ref() } } else { None };
-        outer.unwrap_or(self)
-    }
-
-    pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Relaxed) || self.of_program().cancelled.load(Relaxed)
-    }
-}
 
 /// A new group around what the current task makes next.
 pub fn begin_group(thread: &Thread) {
@@ -95,4 +64,9 @@ pub fn cancel_group(thread: &Thread) {
 /// Is the innermost group of the current task cancelled?
 pub fn group_is_cancelled(thread: &Thread) -> bool {
     thread.task().group().is_some_and(Group::is_cancelled)
+}
+
+/// Is there nothing that the current task may begin?
+pub fn are_cancelled(thread: &Thread) -> bool {
+    thread.team().is_cancelled() || group_is_cancelled(thread)
 }

@@ -18,24 +18,33 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::too_many_arguments)] // the compilers' functions have as many
 
-pub mod affinity;
+mod affinity;
 pub mod alloc;
 mod blocks;
+mod current;
+mod depend;
 mod dependences;
 pub mod device;
 mod dialect;
+pub mod display;
 pub mod doacross;
-mod groups;
+pub mod fork;
+pub mod groups;
 pub mod icv;
 pub mod lock;
 pub mod loops;
 pub mod memory;
+pub mod nest_lock;
+mod places;
 mod pool;
 pub mod reductions;
 pub mod region;
 pub mod routines;
+mod share;
+mod task;
 pub mod tasks;
 pub mod team;
+pub mod text;
 pub mod thread;
 mod tool;
 pub mod wait;

@@ -1,77 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worksharing: loops, sections, `single` and `ordered`.
-//!
-//! A loop is its iterations' numbers, 0 and up, in 64 bits, whatever type the program counts in: wrapping arithmetic makes values of them again. What
-//! members share about one construct is a [`Share`], of which a team has a ring: a member is ahead of another by as many
-//! constructs at most.
+//! Worksharing: loops, sections, `single`, `ordered` and `doacross`.
 
-use std::cell::Cell;
 use std::ffi::{c_long, c_void};
-use std::fmt;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use linux::Linux;
 use platform::Platform;
-use sync::openmp::{Iterations, Order, Turn};
+use sync::openmp::Progress;
 
 use crate::doacross::Doacross;
+use crate::groups;
 use crate::icv::{Kind, MONOTONIC};
-use crate::memory::{self, Own};
+use crate::memory::{List, Own};
 use crate::reductions;
-use crate::tasks;
-use crate::team::{Member, SHARES, Team};
+use crate::share::SHARES;
+pub use crate::share::{How, Loop, Over, Shape, Share, iterations, iterations_ull};
+use crate::team::{Member, Team};
 use crate::thread::{Thread, me};
-use crate::wait::{ByUser, Event, yielding};
-
-/// Which of some iterations are over.
-pub type Over = sync::openmp::Over<Linux>;
-
-/// A loop as the program has it.
-#[derive(Clone, Copy, PartialEq)]
-pub struct Shape {
-    begin: u64,
-    end: u64,
-    step: u64,
-    iterations: u64,
-    kind: Kind,
-    /// 0: none.
-    chunk: u64,
-    /// Of a guided loop: its chunks, but for the last, are multiples of this.
-    multiple: u64,
-    ordered: bool,
-}
-
-/// Iterations of a signed loop.
-pub fn iterations(begin: c_long, end: c_long, step: c_long) -> u64 {
-    match step > 0 {
-        true if begin < end => (end as u64).wrapping_sub(begin as u64).div_ceil(step as u64),
-        false if begin > end => (begin as u64).wrapping_sub(end as u64).div_ceil(step.unsigned_abs().max(1)),
-        _ => 0,
-    }
-}
-
-/// Iterations of an unsigned loop; downwards, the step is one to be added all the same.
-pub fn iterations_ull(up: bool, begin: u64, end: u64, step: u64) -> u64 {
-    match up {
-        true if begin < end => (end - begin).div_ceil(step.max(1)),
-        false if begin > end => (begin - end).div_ceil(step.wrapping_neg().max(1)),
-        _ => 0,
-    }
-}
-
-/// How it is shared out: as the compiler says, or by the task's variable.
-#[derive(Clone, Copy)]
-pub struct How {
-    pub kind: Kind,
-    pub chunk: u64,
-}
+use crate::wait::{ByUser, yielding};
 
 impl How {
-    pub fn new(kind: Kind, chunk: i64) -> Self {
-        Self { kind, chunk: chunk.max(0) as u64 }
-    }
-
     pub fn runtime() -> Self {
         let schedule = me().icv().schedule;
         match schedule.kind {
@@ -90,179 +39,12 @@ impl How {
     }
 }
 
-impl Shape {
-    pub fn signed(begin: c_long, end: c_long, step: c_long, how: How, ordered: bool) -> Self {
-        let iterations = iterations(begin, end, step);
-        let (begin, end, step) = (begin as u64, end as u64, step as u64);
-        Self { begin, end, step, iterations, kind: how.kind, chunk: how.chunk, multiple: 1, ordered }
-    }
-
-    pub fn unsigned(up: bool, begin: u64, end: u64, step: u64, how: How, ordered: bool) -> Self {
-        let iterations = iterations_ull(up, begin, end, step);
-        Self { begin, end, step, iterations, kind: how.kind, chunk: how.chunk, multiple: 1, ordered }
-    }
-
-    /// Of a loop of which the compiler has counted the iterations.
-    pub fn new(begin: u64, step: u64, iterations: u64, (kind, chunk): (Kind, u64), ordered: bool) -> Self {
-        let end = begin.wrapping_add(iterations.wrapping_mul(step));
-        Self { begin, end, step, iterations, kind, chunk, multiple: 1, ordered }
-    }
-
-    /// In vectors of so many iterations.
-    pub fn in_multiples_of(self, multiple: u64) -> Self {
-        Self { multiple, ..self }
-    }
-
-    pub fn iterations(&self) -> u64 {
-        self.iterations
-    }
-
-    pub fn step(&self) -> u64 {
-        self.step
-    }
-
-    /// Sections 1 to `count`, or a loop with nothing to it but a [`Share`].
-    pub fn counted(count: u64) -> Self {
-        Self {
-            begin: 1,
-            end: count + 1,
-            step: 1,
-            iterations: count,
-            kind: Kind::Dynamic,
-            chunk: 1,
-            multiple: 1,
-            ordered: false,
-        }
-    }
-
-    pub fn is_shared(&self) -> bool {
-        self.kind != Kind::Static || self.ordered
-    }
-
-    /// Where an iteration begins; the last one ends where the loop does.
-    pub fn value(&self, iteration: u64) -> u64 {
-        if iteration >= self.iterations { self.end } else { self.begin.wrapping_add(iteration.wrapping_mul(self.step)) }
-    }
-}
-
-/// What the members share about a construct.
-#[repr(align(128))]
-pub struct Share {
-    turn: Turn<Linux>,
-    iterations: Iterations<Linux>,
-    order: Order<Linux>,
-    pub changed: Event,
-    pub doacross: AtomicPtr<Doacross>,
-    pub reductions: AtomicPtr<usize>,
-    pub memory: AtomicPtr<c_void>,
-}
-
-impl Share {
-    pub fn new(index: u32) -> Self {
-        Self {
-            turn: Turn::new(index),
-            iterations: Iterations::default(),
-            order: Order::default(),
-            changed: Event::default(),
-            doacross: AtomicPtr::default(),
-            reductions: AtomicPtr::default(),
-            memory: AtomicPtr::default(),
-        }
-    }
-
-    /// COST: bytes; as much as an allocator gives.
-    const ALIGN: usize = 16;
-
-    /// Makes zeros that the members share, by the first to come.
-    pub fn make_memory(&self, size: usize, what: fmt::Arguments) {
-        self.memory.store(memory::zeros(size, Self::ALIGN, what), Relaxed);
-    }
-
-    /// As if new.
-    pub fn renew(&self, index: u32) {
-        self.clear();
-        self.turn.renew(index);
-    }
-
-    fn restart(&self) {
-        self.iterations.restart();
-        self.order.restart();
-    }
-
-    /// For a combined construct, before anybody else can come.
-    pub fn open_alone(&self, construct: u32, size: u32) {
-        self.restart();
-        self.turn.open_alone(construct, size);
-    }
-
-    /// For a construct; the first to come makes what belongs to it.
-    fn open(&self, construct: u32, size: u32, make: impl FnOnce(&Self)) {
-        self.turn.open::<ByUser>(construct, size, || {
-            self.restart();
-            make(self);
-        });
-    }
-
-    /// The last to leave makes it free for the construct that comes a round later.
-    fn leave(&self) {
-        self.turn.leave(SHARES as u32, || self.clear());
-    }
-
-    fn clear(&self) {
-        let doacross = self.doacross.load(Relaxed);
-        if !doacross.is_null() {
-            // SAFETY: from `Own::into_raw`, and nobody is inside.
-            drop(unsafe { Own::from_raw(doacross) });
-            self.doacross.store(ptr::null_mut(), Relaxed);
-        }
-        let memory = self.memory.swap(ptr::null_mut(), Relaxed);
-        if !memory.is_null() {
-            // SAFETY: nobody is inside.
-            unsafe { memory::put_zeros(memory, Self::ALIGN) };
-        }
-        self.reductions.store(ptr::null_mut(), Relaxed);
-    }
-
-    /// Nobody takes any more.
-    fn cancel(&self) {
-        self.iterations.cancel();
-    }
-}
-
-/// The loop, or sections, in which a member is.
-#[derive(Default)]
-pub struct Loop {
-    shape: Cell<Option<Shape>>,
-    share: Cell<Option<*const Share>>,
-    /// Chunks taken, where they are dealt out in turn.
-    turns: Cell<u64>,
-    /// The iterations that it has.
-    first: Cell<u64>,
-    last: Cell<u64>,
-    /// Has it left its place in the order?
-    ordered: Cell<bool>,
-}
-
 impl Loop {
-    pub fn share(&self) -> Option<&Share> {
-        // SAFETY: the team's, which stays.
-        self.share.get().map(|share| unsafe { &*share })
-    }
-
     /// A region that begins in a loop, for which the primary thread has made everything.
     pub fn join_combined(&self, team: &Team, member: &Member, shape: Shape) {
         let construct = member.constructs.get();
         member.constructs.set(construct.wrapping_add(1));
         self.enter(shape, Some(&team.shares[construct as usize % SHARES]));
-    }
-
-    fn enter(&self, shape: Shape, share: Option<&Share>) {
-        self.shape.set(Some(shape));
-        self.share.set(share.map(ptr::from_ref));
-        self.turns.set(0);
-        self.first.set(0);
-        self.last.set(0);
-        self.ordered.set(false);
     }
 
     /// Begins a construct; with what `make` adds for all.
@@ -305,24 +87,6 @@ impl Loop {
         Some((shape, first, last))
     }
 
-    /// Static: a block for each, or chunks in turn.
-    fn deal(&self, shape: &Shape, size: u64, number: u64) -> Option<(u64, u64)> {
-        let turn = self.turns.replace(self.turns.get() + 1);
-        if let Some(share) = self.share()
-            && share.iterations.are_cancelled()
-        {
-            return None;
-        }
-        if shape.chunk == 0 {
-            let (block, rest) = (shape.iterations / size, shape.iterations % size);
-            let first = block * number + number.min(rest);
-            let length = block + (number < rest) as u64;
-            return (turn == 0 && length > 0).then_some((first, first + length));
-        }
-        let first = turn.checked_mul(size)?.checked_add(number)?.checked_mul(shape.chunk)?;
-        (first < shape.iterations).then(|| (first, first.saturating_add(shape.chunk).min(shape.iterations)))
-    }
-
     /// Waits for its turn in the order of iterations, unless nothing of the loop is in order.
     pub fn await_turn(&self) {
         if self.ordered.get()
@@ -341,15 +105,6 @@ impl Loop {
         {
             share.order.pass(self.last.get(), self.chunk());
         }
-    }
-
-    fn chunk(&self) -> u64 {
-        self.shape.get().map_or(1, |shape| shape.chunk)
-    }
-
-    /// What it was in is made anew.
-    pub fn abandon(&self) {
-        self.share.set(None);
     }
 
     pub fn leave(&self) {
@@ -374,7 +129,7 @@ pub unsafe fn enter_with(
 ) {
     let work = &thread.member().work;
     if !list.is_null() {
-        tasks::begin_workshare_group(thread);
+        groups::begin_workshare_group(thread);
     }
     work.start(thread, shape, true, |share| {
         make(share);
@@ -396,7 +151,7 @@ pub unsafe fn enter_with(
         }
         if !list.is_null() {
             reductions::join(list, share.reductions.load(Relaxed));
-            tasks::set_group_reductions(thread, list);
+            groups::set_group_reductions(thread, list);
         }
     }
 }
@@ -422,4 +177,37 @@ pub fn cancel(thread: &Thread) {
 /// Is the worksharing construct cancelled in which the calling thread is?
 pub fn is_cancelled(thread: &Thread) -> bool {
     thread.team().work_cancelled.load(Relaxed) == thread.member().meetings.get().wrapping_add(1)
+}
+
+/// Begins a loop of `counts.len()` dimensions, of which the first is shared out.
+///
+/// # Safety
+/// The pointers are the compiler's.
+pub unsafe fn begin_doacross(counts: &[u64], how: How, list: *mut usize, memory: *mut *mut c_void) {
+    let thread = me();
+    // Chunks of equal size: progress is kept for each.
+    let kind = if how.kind == Kind::Guided { Kind::Dynamic } else { how.kind };
+    let chunk = if kind == Kind::Dynamic { how.chunk.max(1) } else { how.chunk };
+    let iterations = counts[0];
+    let shape = Shape::new(0, 1, iterations, (kind, chunk), false);
+    let size = thread.team().size() as u64;
+    let make = |share: &Share| {
+        let static_blocks = chunk == 0;
+        let parts = if static_blocks { size } else { iterations.div_ceil(chunk) };
+        let what = format_args!("a doacross loop of {iterations} iterations");
+        let done = List::needed(parts as usize, what, |_| Progress::default());
+        let counts = List::needed(counts.len(), what, |index| counts[index]);
+        let doacross = || Doacross { counts, chunk, static_blocks, size, done };
+        share.doacross.store(Own::needed("a doacross loop", doacross).into_raw(), Relaxed);
+    };
+    // SAFETY: as promised.
+    unsafe { enter_with(thread, shape, list, memory, make) };
+}
+
+/// What `work` makes of the current doacross loop and its share.
+pub fn with_doacross<R>(work: impl FnOnce(&Doacross, &Share) -> R) -> Option<R> {
+    let share = me().member().work.share()?;
+    // SAFETY: stays as long as anybody is inside.
+    let doacross = unsafe { share.doacross.load(Relaxed).as_ref() }?;
+    Some(work(doacross, share))
 }

@@ -7,7 +7,7 @@ use crate::icv::settings;
 use crate::routines::default_league;
 use crate::team::Function;
 use crate::thread::me;
-use crate::{loops, tasks};
+use crate::{groups, loops};
 
 pub const PARALLEL: c_int = 1;
 pub const LOOP: c_int = 2;
@@ -25,7 +25,7 @@ pub fn cancel(which: c_int, really: bool) -> bool {
     match which {
         PARALLEL => thread.team().cancel(),
         LOOP | SECTIONS => loops::cancel(thread),
-        TASKGROUP => tasks::cancel_group(thread),
+        TASKGROUP => groups::cancel_group(thread),
         _ => return false,
     }
     true
@@ -39,7 +39,7 @@ pub fn cancellation_point(which: c_int) -> bool {
     thread.team().is_cancelled()
         || match which {
             LOOP | SECTIONS => loops::is_cancelled(thread),
-            TASKGROUP => tasks::group_is_cancelled(thread),
+            TASKGROUP => groups::group_is_cancelled(thread),
             _ => false,
         }
 }

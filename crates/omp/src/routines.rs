@@ -3,12 +3,11 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock};
 
-use crate::affinity;
-use crate::icv::{Kind, MONOTONIC, Schedule, Shown, settings};
-use crate::memory::Text;
-use crate::thread::{Context, me};
+use crate::icv::{Kind, MONOTONIC, Schedule, settings};
+use crate::team::Context;
+use crate::text::Shown;
+use crate::thread::me;
 
 /// A variable of the program's that a routine may set.
 pub struct Own {
@@ -86,35 +85,6 @@ pub fn set_schedule(kind: u32, chunk: c_int) {
             icv.schedule = Schedule { kind: known, chunk, monotonic: kind & MONOTONIC != 0 };
         });
     }
-}
-
-/// What `omp_set_affinity_format` has set.
-static FORMAT: RwLock<Option<Text>> = RwLock::new(None);
-
-/// With the format that goes for who asks for none.
-pub fn with_format<R>(work: impl FnOnce(&str) -> R) -> R {
-    let format = FORMAT.read().unwrap_or_else(PoisonError::into_inner);
-    work(format.as_ref().unwrap_or(&settings().affinity_format).as_str())
-}
-
-/// With this format, or the default one if it is empty.
-fn with_given<R>(format: &[u8], work: impl FnOnce(&str) -> R) -> R {
-    match format {
-        [] => with_format(work),
-        _ => work(Text::of(Shown(format)).as_str()),
-    }
-}
-
-pub fn set_format(text: &[u8]) {
-    *FORMAT.write().unwrap_or_else(PoisonError::into_inner) = Some(Text::of(Shown(text)));
-}
-
-pub fn display_in(format: &[u8]) {
-    with_given(format, affinity::display);
-}
-
-pub fn capture(format: &[u8]) -> Text {
-    with_given(format, affinity::describe)
 }
 
 /// Ends the helpers of the calling thread. 0 if it could be done.

@@ -11,172 +11,22 @@
 
 use std::alloc::Layout;
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ptr;
 
 use linux::Linux;
 use sync::barrier::BWakeful;
-use sync::openmp::{Awaited, Crew, Dependent, Deque, Holders, Linked, Links};
 
-pub use crate::dependences::{Dependence, Dependences, no_dependences};
-use crate::dependences::{Table, is_empty};
-pub use crate::groups::*;
-use crate::icv::{Icv, settings};
-use crate::lock::Guarded;
-use crate::memory::{self, List, Need};
-use crate::team::{Function, Team};
-use crate::thread::{Context, Thread, me};
-use crate::wait::{self, ByUser, Event};
-
-/// Copies a task's arguments.
-pub type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void);
-
-/// A task, deferred or implicit. What follows it in memory are its arguments.
-pub struct Task {
-    pub icv: Cell<Icv>,
-    pub(crate) parent: Cell<*const Task>,
-    pub(crate) team: Cell<*const Team>,
-    /// The innermost group that its new children belong to.
-    pub group: Cell<*const Group>,
-    pub(crate) function: Cell<Option<Function>>,
-    /// What is called with the arguments instead, if it never runs.
-    pub(crate) instead: Cell<Option<Function>>,
-    pub(crate) data: Cell<*mut c_void>,
-    pub(crate) layout: Cell<Option<Layout>>,
-    pub(crate) is_final: Cell<bool>,
-    /// It has been, or has had, something in a table.
-    pub(crate) depends: Cell<bool>,
-    pub(crate) priority: Cell<u32>,
-    /// Children that are not done.
-    pub(crate) children: Awaited<Linux>,
-    /// Those who may still look at it: itself until it is done, its children, tables and lists that it is in.
-    pub(crate) references: Holders<Linux>,
-    /// What is left to be done before it is complete: its code, and an event if it has one.
-    pub(crate) parts: Holders<Linux>,
-    /// Its predecessors, and those who wait for it.
-    pub(crate) dependent: Dependent<Linux, List<Successor>>,
-    /// What its children depend on.
-    pub(crate) table: Guarded<Table>,
-    pub(crate) links: Links<Task>,
-}
-
-// SAFETY: tasks go from thread to thread; what is not atomic or behind a lock is the running thread's.
-unsafe impl Sync for Task {}
-
-impl Linked for Task {
-    fn links(&self) -> &Links<Self> {
-        &self.links
-    }
-}
-
-/// A task that waits for another one.
-pub(crate) struct Successor(pub(crate) *const Task);
-
-// SAFETY: as above.
-unsafe impl Send for Successor {}
-
-/// A member's tasks that can be run.
-pub type Queue = Deque<Linux, Task>;
-
-/// A team's tasks.
-pub type Tasks = sync::openmp::Tasks<Linux, Task>;
-
-/// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
-pub(crate) const MOST_OPEN: u32 = 64;
+use crate::depend::is_empty;
+pub use crate::depend::{Dependence, Dependences, no_dependences};
+use crate::icv::settings;
+use crate::memory::{self, Need};
+pub use crate::task::{Copy, Group, Task};
+use crate::team::{Context, Function, Team};
+use crate::thread::{Thread, me};
+use crate::wait::{self, ByUser};
 
 impl Task {
-    /// Of a member.
-    pub fn implicit() -> Self {
-        Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null())
-    }
-
-    pub(crate) fn new(icv: Icv, parent: *const Task, team: *const Team, group: *const Group) -> Self {
-        Self {
-            icv: Cell::new(icv),
-            parent: Cell::new(parent),
-            team: Cell::new(team),
-            group: Cell::new(group),
-            function: Cell::new(None),
-            instead: Cell::new(None),
-            data: Cell::new(ptr::null_mut()),
-            layout: Cell::new(None),
-            is_final: Cell::new(false),
-            depends: Cell::new(false),
-            priority: Cell::new(0),
-            children: Awaited::default(),
-            references: Holders::new(1),
-            parts: Holders::new(1),
-            dependent: Dependent::default(),
-            table: Guarded::default(),
-            links: Links::default(),
-        }
-    }
-
-    /// A region begins for its member.
-    #[inline]
-    pub(crate) fn begin_implicit(&self, icv: Icv, parent: *const Task) {
-        self.icv.set(icv);
-        self.parent.set(parent);
-        self.group.set(ptr::null());
-        // SAFETY: the task in which the region was met waits for its end.
-        self.is_final.set(unsafe { parent.as_ref() }.is_some_and(|parent| parent.is_final.get()));
-        if self.depends.replace(false) {
-            self.forget_dependences();
-        }
-    }
-
-    pub fn is_final(&self) -> bool {
-        self.is_final.get()
-    }
-
-    /// Is it an explicit one?
-    pub fn is_explicit(&self) -> bool {
-        self.layout.get().is_some()
-    }
-
-    /// Its arguments.
-    pub fn data(&self) -> *mut c_void {
-        self.data.get()
-    }
-
-    /// Before it is launched; as the clause says.
-    pub fn set_priority(&self, priority: c_int) {
-        self.priority.set(priority.clamp(0, settings().max_task_priority as c_int) as u32);
-    }
-
-    /// Before it is launched: what is called instead of its function if it is cancelled or not wanted.
-    pub fn set_instead(&self, function: Function) {
-        self.instead.set(Some(function));
-    }
-
-    /// Before it is launched: it is complete when an event has come besides.
-    pub fn expect_event(&self) {
-        self.parts.restart(2);
-    }
-
-    /// Before it begins.
-    pub fn has_event(&self) -> bool {
-        self.parts.are_more()
-    }
-
-    pub fn group(&self) -> Option<&Group> {
-        // SAFETY: a group ends when its tasks are done, of which this is one, or has begun it.
-        unsafe { self.group.get().as_ref() }
-    }
-
-    /// Is it this one, or does it descend from it?
-    pub(crate) fn descends_from(&self, ancestor: *const Task) -> bool {
-        let mut task = ptr::from_ref(self);
-        // SAFETY: parents stay.
-        while let Some(this) = unsafe { task.as_ref() } {
-            if ptr::eq(task, ancestor) {
-                return true;
-            }
-            task = this.parent.get();
-        }
-        false
-    }
-
     /// A new task, with a copy of its arguments. It is the value of its event, which is null if it has none.
     /// `None` if there is no memory and the caller can do without.
     ///
@@ -249,49 +99,6 @@ impl Task {
         }
     }
 
-    /// For [`run_on_stack`]. An explicit task has a layout.
-    pub(crate) fn on_stack() -> Self {
-        let mut task = Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null());
-        task.layout = Cell::new(Some(Layout::new::<Self>()));
-        task
-    }
-
-    /// One who may look at it less.
-    pub(crate) fn release(&self) {
-        if self.references.let_go()
-            && let Some(layout) = self.layout.get()
-        {
-            let parent = self.parent.get();
-            self.free(layout);
-            // SAFETY: a parent stays for its children.
-            unsafe { (*parent).release() };
-        }
-    }
-
-    /// A new one is not wanted after all.
-    pub fn discard(&self) {
-        if let Some(function) = self.instead.get() {
-            // SAFETY: the program's, with its arguments.
-            unsafe { function(self.data.get()) };
-        }
-        // One with an event stays: that may come all the same.
-        if !self.has_event()
-            && let Some(layout) = self.layout.get()
-        {
-            self.free(layout);
-        }
-    }
-
-    /// Nobody has it any more.
-    pub(crate) fn free(&self, layout: Layout) {
-        let this = ptr::from_ref(self).cast_mut();
-        // SAFETY: from `create`.
-        unsafe {
-            ptr::drop_in_place(this);
-            me().blocks.put(this.cast(), layout);
-        }
-    }
-
     /// Runs its code, in this thread.
     pub(crate) fn run(&self, thread: &Thread) {
         let before = thread.context();
@@ -311,7 +118,7 @@ impl Task {
         }
     }
 
-    fn complete(&self) {
+    pub(crate) fn complete(&self) {
         // SAFETY: a team stays while it has tasks, and a task's memory until `release`.
         let team = unsafe { &*self.team.get() };
         self.finish_dependences(team);
@@ -331,36 +138,35 @@ impl Task {
     }
 }
 
-impl Crew<Linux> for Team {
-    type Task = Task;
-
-    #[inline(always)]
-    fn size(&self) -> u32 {
-        self.size()
+impl Team {
+    /// Waits for all members, and for all tasks.
+    pub fn meet(&self, thread: &Thread) {
+        let meetings = &thread.member().meetings;
+        meetings.set(meetings.get().wrapping_add(1));
+        match self.size() {
+            1 => finish(self, thread),
+            _ if self.is_alone() => {}
+            _ => meet_at(self, &self.meeting.0.barrier, thread, || false),
+        }
     }
 
-    #[inline(always)]
-    fn deque(&self, member: usize) -> &Queue {
-        &self.member(member).queue
-    }
-
-    fn summon(&self) {
-        self.summon_for_tasks();
-    }
-
-    fn hold(&self) {
-        self.hold_barrier();
-    }
-
-    fn let_go(&self) {
-        self.let_barrier_go();
-    }
-
-    #[inline]
-    fn bells(&self) -> [&Event; 2] {
-        [&self.bell.0, &self.back.0]
+    /// As [`Team::meet`]; true, at once or early, if the region is cancelled.
+    pub fn meet_or_cancelled(&self, thread: &Thread) -> bool {
+        let meetings = &thread.member().meetings;
+        meetings.set(meetings.get().wrapping_add(1));
+        if self.size() == 1 || self.is_cancelled() || self.is_alone() {
+            return self.is_cancelled();
+        }
+        // Tasks first: this barrier knows nothing of them.
+        finish(self, thread);
+        // SAFETY: made anew between regions only.
+        meet_at(self, unsafe { &*self.early_barrier.0.get() }, thread, || self.is_cancelled());
+        self.is_cancelled()
     }
 }
+
+/// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
+pub(crate) const MOST_OPEN: u32 = 64;
 
 /// A task can be run.
 pub(crate) fn put(team: &Team, thread: &Thread, task: &'static Task) {
@@ -451,7 +257,7 @@ pub(crate) fn work_until(thread: &Thread, done: impl Fn() -> bool) {
 /// `function` may be called with `data`.
 #[inline]
 pub unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, is_final: bool) {
-    let known = match thread.blocks.spare.take() {
+    let known = match thread.spare.0.take() {
         // SAFETY: kept below, as if new.
         Some(task) => Some(unsafe { &*task }),
         None => Task::included(thread),
@@ -460,8 +266,8 @@ pub unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_voi
     unsafe {
         let Some(task) = known else { return run_on_stack(thread, function, data, is_final) };
         execute(thread, task, function, data, is_final);
-        if task.references.is_one() && !task.depends.get() && thread.blocks.spare.get().is_none() {
-            return thread.blocks.spare.set(Some(task));
+        if task.references.is_one() && !task.depends.get() && thread.spare.0.get().is_none() {
+            return thread.spare.0.set(Some(task));
         }
         finish_now(thread, task);
     }
@@ -543,11 +349,6 @@ fn finish_now(thread: &Thread, task: &Task) {
             task.release();
         }
     }
-}
-
-/// Is there nothing that the current task may begin?
-pub fn are_cancelled(thread: &Thread) -> bool {
-    thread.team().is_cancelled() || group_is_cancelled(thread)
 }
 
 /// Are new tasks run at once?

@@ -5,7 +5,7 @@
 use std::ffi::CStr;
 
 use crate::dialect::is_llvm;
-use crate::icv::environment;
+use crate::text::environment;
 
 /// Says on stderr that the program's tool will not be called, if it has one.
 pub fn complain() {

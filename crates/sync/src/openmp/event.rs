@@ -36,8 +36,8 @@
 //!
 //! # Memory order
 //!
-//! The fences W2 and N2 pair. N4 release -> W3 acquire: a waiter that begins on the new number sees what the notice was
-//! about. W5 and N5 are read-modify-writes, which keep N4's release visible.
+//! The fences W2 and N2 pair. N2 also makes a release of N4 -> W3 acquire: a waiter that begins on the new number sees
+//! what the notice was about. W5 and N5 are read-modify-writes, which keep N4's release visible.
 //!
 //! # Under the scheduler
 //!
@@ -91,7 +91,7 @@ impl<P: Wide> Event<P> {
         self.waiters.fetch_add(1, Relaxed);
         // ORDER: SeqCst (W2), pairs with N2: that sees this waiter, or it sees what was written before.
         P::fence(SeqCst);
-        // ORDER: Acquire (W3), pairs with N4.
+        // ORDER: Acquire (W3), pairs with N2, which comes before N4.
         Watch { event: self, number: self.count.load(Acquire) / NOTICE }
     }
 
@@ -128,8 +128,8 @@ impl<P: Wide> Event<P> {
         if self.waiters.load(Relaxed) == 0 {
             return;
         }
-        // ORDER: Release (N4), pairs with W3; publishes what the notice is about.
-        if self.count.fetch_add(NOTICE, Release) & SLEEPERS != 0 {
+        // N2 comes before, and makes this a release for W3.
+        if self.count.fetch_add(NOTICE, Relaxed) & SLEEPERS != 0 {
             self.count.fetch_and(!SLEEPERS, Relaxed);
             P::wake(&self.count, u32::MAX);
         }

@@ -137,8 +137,8 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
     /// to run them on: those who do are enough.
     #[inline(always)]
     pub fn are_for_more(&self) -> bool {
-        // ORDER: Acquire, as in `are_there`.
-        let word = self.word.0.load(Acquire);
+        // Whoever then takes a task looks by `are_there`.
+        let word = self.word.0.load(Relaxed);
         (queued(word) > 1 || queued(word) == 1 && word & CALLED != 0) && running(word) < P::processors()
     }
 
@@ -281,10 +281,10 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         self.word.0.fetch_sub(RUNNER, Release);
     }
 
-    /// A thread that runs whatever there is waits for something; somebody else may run tasks meanwhile.
+    /// A task of a thread that runs whatever there is waits for something; somebody else may run tasks meanwhile.
     pub fn pause(&self, crew: &impl Crew<P>, wait: impl FnOnce()) {
-        // ORDER: Release (R3), pairs with `are_run`.
-        self.word.0.fetch_sub(RUNNER, Release);
+        // Orders nothing: the task that waits is not done.
+        self.word.0.fetch_sub(RUNNER, Relaxed);
         if self.are_for_more() {
             self.call(crew);
         }
