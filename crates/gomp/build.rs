@@ -4,9 +4,11 @@
 fn main() {
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     println!("cargo::rerun-if-changed=versions.map");
-    // Not `rustc-cdylib-link-arg`, which cargo applies to the libraries of dependent packages as well; to the tests all this means nothing.
+    // Not `rustc-cdylib-link-arg`, which cargo applies to the libraries of dependent packages as well; to
+    // the tests all this means nothing.
     println!("cargo::rustc-link-arg=-Wl,--version-script={here}/versions.map");
-    // The dynamic linker takes a preloaded library of this name for the one that a program wants, and does not load another.
+    // The dynamic linker takes a preloaded library of this name for the one that a program wants, and does
+    // not load another.
     println!("cargo::rustc-link-arg=-Wl,-soname,libgomp.so.1");
     // There is no end to the threads that run in it.
     println!("cargo::rustc-link-arg=-Wl,-z,nodelete");

@@ -290,7 +290,8 @@ impl<M: Machine> TaskQueue<M> for Deque<M, Job<M::Cell>> {
 
 /// The taker looks at the end, and takes it out in a second section: another one has taken it in between.
 pub const DOUBLES: u32 = 1;
-/// The maker looks for the end, and links behind it in a second section: another task has got there in between.
+/// The maker looks for the end, and links behind it in a second section: another task has got there in
+/// between.
 pub const LOSES: u32 = 2;
 
 /// A deque of few places with one mistake.
@@ -461,7 +462,8 @@ impl<M: Machine + Wide, const MISTAKE: u32> Group<M, MISTAKE> {
     }
 }
 
-/// Member 0 makes tasks and goes to the barrier as the others do. After it all tasks are done, and each was run once.
+/// Member 0 makes tasks and goes to the barrier as the others do. After it all tasks are done, and each was
+/// run once.
 pub fn tasks<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32, count: u32) {
     let group = Arc::new((Group::<M, MISTAKE>::new(members), (0..count).map(Job::leak).collect::<Vec<_>>()));
     together::<M>(members, move |index| {
@@ -478,7 +480,8 @@ pub fn tasks<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32, c
     });
 }
 
-/// A task comes from outside of the team, whose members are at the barrier, or on the way there, or look for tasks.
+/// A task comes from outside of the team, whose members are at the barrier, or on the way there, or look for
+/// tasks.
 pub fn from_outside<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32) {
     let group = Arc::new((Group::<M, MISTAKE>::new(members), [Job::leak(0), Job::leak(1)]));
     group.0.tasks.one_more(&group.0);

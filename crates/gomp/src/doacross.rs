@@ -10,7 +10,8 @@ use omp::wait::ByUser;
 
 use crate::loops::{Number, next};
 
-/// Begins a loop of `dimensions`, of which the first is shared out, and hands iterations out if there are pointers for them.
+/// Begins a loop of `dimensions`, of which the first is shared out, and hands iterations out if there are
+/// pointers for them.
 ///
 /// # Safety
 /// The pointers are the compiler's.

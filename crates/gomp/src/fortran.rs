@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Routines as gfortran calls them, but for those that stand beside their C counterparts: an underscore at the end, arguments by
-//! address, `_8_` where a default integer has eight bytes, and strings without an end, with their lengths as last arguments.
+//! Routines as gfortran calls them, but for those that stand beside their C counterparts: an underscore at
+//! the end, arguments by address, `_8_` where a default integer has eight bytes, and strings without an end,
+//! with their lengths as last arguments.
 
 use std::ffi::{c_char, c_int};
 
@@ -227,7 +228,8 @@ unsafe extern "C" fn omp_fulfill_event_(event: *const Task) {
 
 // --- locks -------------------------------------------------------------------
 
-/// `omp_lock_kind` has four bytes, as a lock has, and `omp_nest_lock_kind` eight, of which the lock is made as in C.
+/// `omp_lock_kind` has four bytes, as a lock has, and `omp_nest_lock_kind` eight, of which the lock is made
+/// as in C.
 macro_rules! locks {
     ($($fortran:ident $name:ident ($lock:ty) -> $result:ty;)*) => {
         $(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `libwakeful_gomp.so`: OpenMP for programs that were built with `gcc -fopenmp`. It is loaded instead of `libgomp.so.1`, whose name and symbol
-//! versions it has: preloaded, or found under that name.
+//! `libwakeful_gomp.so`: OpenMP for programs that were built with `gcc -fopenmp`. It is loaded instead of
+//! `libgomp.so.1`, whose name and symbol versions it has: preloaded, or found under that name.
 //!
-//! This is a face of the crate [`omp`]: it says in gcc's terms (`GOMP_*`) what that does, and in C's and Fortran's the routines of OpenMP's API
-//! (`omp_*`). What is here is what gcc emits for OpenMP 4.5 and for much of 5.1, on the host. What is not here is no symbol of the library: the
-//! dynamic linker names it.
+//! This is a face of the crate [`omp`]: it says in gcc's terms (`GOMP_*`) what that does, and in C's and
+//! Fortran's the routines of OpenMP's API (`omp_*`). What is here is what gcc emits for OpenMP 4.5 and for
+//! much of 5.1, on the host. What is not here is no symbol of the library: the dynamic linker names it.
 
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case)] // libgomp's names

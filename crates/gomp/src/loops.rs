@@ -147,7 +147,8 @@ runtime_loops! {
         GOMP_loop_ordered_runtime_next GOMP_loop_ull_ordered_runtime_next (true);
 }
 
-/// Begins a loop of any kind, with memory for all and reductions over tasks, and hands iterations out if there are pointers for them.
+/// Begins a loop of any kind, with memory for all and reductions over tasks, and hands iterations out if
+/// there are pointers for them.
 ///
 /// # Safety
 /// The pointers are the compiler's.

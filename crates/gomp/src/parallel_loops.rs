@@ -8,7 +8,8 @@ use omp::icv::Kind;
 use omp::loops::{How, Shape};
 use omp::team::Function;
 
-/// Regions that begin with a loop. The older functions return to the primary thread, which runs the region itself and ends it by `GOMP_parallel_end`.
+/// Regions that begin with a loop. The older functions return to the primary thread, which runs the region
+/// itself and ends it by `GOMP_parallel_end`.
 macro_rules! parallel_loops {
     ($($name:ident $old:tt $kind:ident;)*) => {
         $(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The routines of OpenMP's API that are not elsewhere. Fortran's have an underscore at the end and take addresses.
+//! The routines of OpenMP's API that are not elsewhere. Fortran's have an underscore at the end and take
+//! addresses.
 
 use std::ffi::{CStr, c_char, c_int};
 

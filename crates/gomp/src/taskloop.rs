@@ -74,7 +74,8 @@ impl Taskloop {
             }
             let now = !deferred || are_run_at_once(thread, false, no_dependences());
             let (is_final, no_event) = (self.flags & FINAL != 0, ptr::null_mut());
-            // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function that copies does not copy these.
+            // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function
+            // that copies does not copy these.
             let task = unsafe {
                 let task =
                     Task::needed(thread, self.function, self.data, self.copy, self.arguments, is_final, no_event);

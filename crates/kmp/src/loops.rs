@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worksharing loops. The compiler gives the first and the last value of a loop, both inclusive. In a static loop each member finds its own part; of others
-//! it asks for one part after the other.
+//! Worksharing loops. The compiler gives the first and the last value of a loop, both inclusive. In a static
+//! loop each member finds its own part; of others it asks for one part after the other.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
@@ -80,7 +80,8 @@ mod schedule {
     pub const MODIFIERS: i32 = 1 << 29 | 1 << 30;
 }
 
-/// A part of a loop, by the numbers of iterations: from, to (exclusive), and from one part of the same thread to the next.
+/// A part of a loop, by the numbers of iterations: from, to (exclusive), and from one part of the same
+/// thread to the next.
 struct Part {
     first: u64,
     end: u64,
@@ -338,7 +339,8 @@ macro_rules! dispatched_loops {
                 unsafe { next(last, lower, upper, stride) }
             }
 
-            /// An iteration of an ordered loop is over. Its turn is passed on with the last of those that its thread has.
+            /// An iteration of an ordered loop is over. Its turn is passed on with the last of those that
+            /// its thread has.
             #[unsafe(no_mangle)]
             extern "C" fn $fini(_: *const Ident, _: c_int) {}
         )*
@@ -386,7 +388,8 @@ impl Dimension {
     }
 }
 
-/// In the memory that the members share: how many loops, each [`Dimension`], and a bit for each iteration that is over.
+/// In the memory that the members share: how many loops, each [`Dimension`], and a bit for each iteration
+/// that is over.
 #[derive(Clone, Copy)]
 struct Doacross(*const u64);
 

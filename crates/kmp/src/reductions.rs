@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reductions in which tasks take part: each thread that runs such a task gets a copy of the variable when it first asks for one. The copies are combined
-//! when the group of the tasks ends; of groups that all members of a team have for the same reduction, when the last ends.
+//! Reductions in which tasks take part: each thread that runs such a task gets a copy of the variable when
+//! it first asks for one. The copies are combined when the group of the tasks ends; of groups that all
+//! members of a team have for the same reduction, when the last ends.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -109,7 +110,8 @@ impl Variable {
     fn own(&self, number: usize) -> *mut c_void {
         let make = || {
             let copy = memory::zeros(self.size, ALIGN, format_args!("a reduction of {} bytes", self.size));
-            // SAFETY: the compiler's functions, of which the first, if there is one, makes the copy from what is there.
+            // SAFETY: the compiler's functions, of which the first, if there is one, makes the copy from
+            // what is there.
             unsafe {
                 if !self.init.is_null() && self.original.is_null() {
                     mem::transmute::<*mut c_void, One>(self.init)(copy);
@@ -169,7 +171,8 @@ fn set(
     thread.task().group.get().cast_mut().cast()
 }
 
-/// A group around what a member of the region, or of its worksharing construct, does; all members have one, for the same reduction.
+/// A group around what a member of the region, or of its worksharing construct, does; all members have one,
+/// for the same reduction.
 ///
 /// # Safety
 /// As above.

@@ -345,7 +345,8 @@ unsafe extern "C" fn __kmpc_end_critical(_: *const Ident, _: c_int, name: *mut N
 
 // --- reductions --------------------------------------------------------------
 
-/// How a member adds its part to a reduction's variables, and what the compiled code takes for an answer to that.
+/// How a member adds its part to a reduction's variables, and what the compiled code takes for an answer to
+/// that.
 #[derive(Clone, Copy, PartialEq)]
 enum Method {
     /// A team of one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OpenMP's routines by other names of LLVM's, and what its `omp.h` has besides. Of these, what sets how threads wait and how the runtime speaks changes
-//! nothing here.
+//! OpenMP's routines by other names of LLVM's, and what its `omp.h` has besides. Of these, what sets how
+//! threads wait and how the runtime speaks changes nothing here.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tasks. The compiler has one made, fills it in, and has it run; or runs it itself, and says when. An untied task is one function with several parts, of which
-//! it asks for the next by handing itself in once more: here they follow each other at once, as if the task were tied.
+//! Tasks. The compiler has one made, fills it in, and has it run; or runs it itself, and says when. An
+//! untied task is one function with several parts, of which it asks for the next by handing itself in once
+//! more: here they follow each other at once, as if the task were tied.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -399,7 +400,8 @@ unsafe fn copy(
     }
 }
 
-/// A loop cut into tasks, of which `pattern` is one; its bounds are where `lower` and `upper` point to, within it, inclusive.
+/// A loop cut into tasks, of which `pattern` is one; its bounds are where `lower` and `upper` point to,
+/// within it, inclusive.
 ///
 /// # Safety
 /// The compiler's.

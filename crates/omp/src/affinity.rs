@@ -9,7 +9,8 @@ use crate::places::Place;
 /// Places of the list that a thread's teams may use: the first, and how many.
 pub type Partition = (u32, u32);
 
-/// Where a thread of a team goes, and the partition that it has then; from the primary thread's place and partition.
+/// Where a thread of a team goes, and the partition that it has then; from the primary thread's place and
+/// partition.
 pub fn assign(bind: Bind, number: u32, team: u32, primary: u32, (first, count): Partition) -> Option<(u32, Partition)> {
     if count == 0 {
         return None;

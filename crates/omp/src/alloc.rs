@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory (OpenMP 5.1, section 3.13): there is one kind, whatever an allocator asks for; alignment and fallback are kept.
+//! Memory (OpenMP 5.1, section 3.13): there is one kind, whatever an allocator asks for; alignment and
+//! fallback are kept.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The calling thread's own variable: where its [`crate::thread::Thread`] is, which begins with its [`Blocks`].
+//! The calling thread's own variable: where its [`crate::thread::Thread`] is, which begins with its
+//! [`Blocks`].
 
 use crate::blocks::Blocks;
 

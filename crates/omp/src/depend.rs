@@ -31,9 +31,9 @@ impl Dependence {
         // SAFETY: as promised; the counts come first.
         let at = move |index: usize| unsafe { *list.add(index) };
         let number = |index| at(index).addr();
-        // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are written,
-        // are written in any order, and are read; the rest are objects of two words, address and kind.
-        // A list of 4.0 whose iterators have no values has nothing after its two zeros.
+        // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are
+        // written, are written in any order, and are read; the rest are objects of two words, address and
+        // kind. A list of 4.0 whose iterators have no values has nothing after its two zeros.
         let (count, written, read, first) = match list.is_null() {
             true => (0, 0, 0, 0),
             false => match (number(0), number(1)) {

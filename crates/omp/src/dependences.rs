@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tasks depend on: by address, those that the next one has to wait for.
 //!
-//! A task for whose dependences there is no memory waits for its predecessors, and then runs at once, so that nobody has to know it.
+//! A task for whose dependences there is no memory waits for its predecessors, and then runs at once, so
+//! that nobody has to know it.
 
 use std::ptr;
 
@@ -74,8 +75,8 @@ impl Task {
         self.dependent.follow(&other.dependent, |successors| successors.push(Successor(self)))
     }
 
-    /// Enters what a new child depends on; with `known`, later children wait for it. False: there is no memory,
-    /// and it follows some of those that it has to wait for.
+    /// Enters what a new child depends on; with `known`, later children wait for it. False: there is no
+    /// memory, and it follows some of those that it has to wait for.
     pub fn depend(&self, child: &Task, dependences: impl Dependences, known: bool) -> bool {
         self.depends.set(true);
         child.depends.set(true);

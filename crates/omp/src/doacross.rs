@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loops whose iterations wait for each other, as gcc has them: the compiler tells the loops' lengths, and progress is kept by chunks.
+//! Loops whose iterations wait for each other, as gcc has them: the compiler tells the loops' lengths, and
+//! progress is kept by chunks.
 
 use linux::Linux;
 use sync::openmp::Progress;

@@ -35,7 +35,8 @@ fn update<T: Copy + PartialEq>(cell: &Cell<T>, value: T) {
     }
 }
 
-/// Begins a region: the helpers run `function`, and the calling thread is in it. `wanted` as in the clause, 0 without one.
+/// Begins a region: the helpers run `function`, and the calling thread is in it. `wanted` as in the clause,
+/// 0 without one.
 ///
 /// # Safety
 /// `function` may be called with `data` by all threads until [`end`].
@@ -54,8 +55,8 @@ pub unsafe fn begin_reducing(function: Function, data: *mut c_void, wanted: u32,
     unsafe { begin_with(function, data, &[], wanted, flags, None, list) };
 }
 
-/// As [`begin`], with a copy of a few words for data, which all members find in [`Team::words`]. What they say again from region to region stays in the
-/// members' caches.
+/// As [`begin`], with a copy of a few words for data, which all members find in [`Team::words`]. What they
+/// say again from region to region stays in the members' caches.
 ///
 /// # Safety
 /// Likewise.
@@ -131,7 +132,8 @@ unsafe fn begin_with(
     team.admit(thread, 0);
 }
 
-/// Ends the region that the calling thread has begun, when everybody has come to its end and all tasks are done.
+/// Ends the region that the calling thread has begun, when everybody has come to its end and all tasks are
+/// done.
 #[inline]
 pub fn end() {
     let thread = me();

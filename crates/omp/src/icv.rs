@@ -160,8 +160,9 @@ pub struct Settings {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The program's variables, read from the environment when the first is wanted, and shown then if that is asked for. Most programs into which
-/// the library is preloaded want none; and a Python program sets them before it loads what uses them.
+/// The program's variables, read from the environment when the first is wanted, and shown then if that is
+/// asked for. Most programs into which the library is preloaded want none; and a Python program sets them
+/// before it loads what uses them.
 pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| {
         let settings = Settings::read();
@@ -171,8 +172,8 @@ pub fn settings() -> &'static Settings {
     })
 }
 
-/// What an environment variable says, without spaces around it. An empty one is none. One that makes no sense is
-/// named on stderr, as OpenMP runtimes do, and the default holds.
+/// What an environment variable says, without spaces around it. An empty one is none. One that makes no
+/// sense is named on stderr, as OpenMP runtimes do, and the default holds.
 fn parsed<T>(name: &CStr, expects: &str, parse: impl FnOnce(&'static str) -> Option<T>) -> Option<T> {
     let value = environment(name)?.trim_ascii();
     if value.is_empty() {

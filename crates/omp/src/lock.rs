@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks: the runtime's own, `critical`, `atomic`, and nested ones. All are the default mutex, whose zeros are a free lock.
+//! Locks: the runtime's own, `critical`, `atomic`, and nested ones. All are the default mutex, whose zeros
+//! are a free lock.
 
 use linux::Linux;
 use sync::mutex::Wakeful;

@@ -166,7 +166,8 @@ pub fn is_first(thread: &Thread) -> bool {
 
 /// Cancels the worksharing construct in which the calling thread is; true always.
 pub fn cancel(thread: &Thread) {
-    // One that the compiler shares out itself has no share: its members find the number of the barrier at its end.
+    // One that the compiler shares out itself has no share: its members find the number of the barrier at
+    // its end.
     let meeting = thread.member().meetings.get().wrapping_add(1);
     thread.team().work_cancelled.store(meeting, Relaxed);
     if let Some(share) = thread.member().work.share() {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that can be refused. `Box`, `Vec` and their like end the program if there is none, so nothing here or in
-//! the crate `kmp` uses them.
+//! Memory that can be refused. `Box`, `Vec` and their like end the program if there is none, so nothing here
+//! or in the crate `kmp` uses them.
 //!
-//! Memory comes from the program's allocator. What OpenMP cannot do without is mapped if the allocator has none. If
-//! the kernel has none either, the program ends as on libgomp: one line on stderr, exit status 1 ([`end`]).
+//! Memory comes from the program's allocator. What OpenMP cannot do without is mapped if the allocator has
+//! none. If the kernel has none either, the program ends as on libgomp: one line on stderr, exit status 1
+//! ([`end`]).
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::collections::HashMap; // ALLOC: grows by `try_reserve` only

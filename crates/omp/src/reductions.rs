@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reductions in which tasks take part. The compiler describes them in words: how many variables, bytes a thread, alignment; from the
-//! eighth on three for each variable, of which the first are its address and its offset in a thread's bytes. It expects the address of
-//! the memory, zeros for all threads, in the third. The fifth and sixth are for us: the next description of the same
-//! group, and the alignment.
+//! Reductions in which tasks take part. The compiler describes them in words: how many variables, bytes a
+//! thread, alignment; from the eighth on three for each variable, of which the first are its address and its
+//! offset in a thread's bytes. It expects the address of the memory, zeros for all threads, in the third.
+//! The fifth and sixth are for us: the next description of the same group, and the alignment.
 
 use std::alloc::Layout;
 use std::ffi::c_void;
@@ -80,7 +80,8 @@ pub unsafe fn free(list: *mut usize) {
     }
 }
 
-/// The variable's address, and its offset in each thread's bytes, if the list has it; `address` may be any thread's copy.
+/// The variable's address, and its offset in each thread's bytes, if the list has it; `address` may be any
+/// thread's copy.
 ///
 /// # Safety
 /// Registered.
@@ -114,7 +115,8 @@ pub unsafe fn register_group(list: *mut usize) {
     }
 }
 
-/// Writes for each of `count` addresses where the calling thread's copy is, and for some of them where the variable is.
+/// Writes for each of `count` addresses where the calling thread's copy is, and for some of them where the
+/// variable is.
 ///
 /// # Safety
 /// The compiler's addresses.

@@ -44,7 +44,8 @@ pub fn cancellation_point(which: c_int) -> bool {
         }
 }
 
-/// Runs `function` for each team of a league, one after the other: the teams of a league may not wait for each other.
+/// Runs `function` for each team of a league, one after the other: the teams of a league may not wait for
+/// each other.
 ///
 /// # Safety
 /// `function` may be called with `data`.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the members share about a worksharing construct, and where each is in it.
 //!
-//! A loop is its iterations' numbers, 0 and up, in 64 bits, whatever type the program counts in: wrapping arithmetic makes values of them again. What
-//! members share about one construct is a [`Share`], of which a team has a ring: a member is ahead of another by as many
-//! constructs at most.
+//! A loop is its iterations' numbers, 0 and up, in 64 bits, whatever type the program counts in: wrapping
+//! arithmetic makes values of them again. What members share about one construct is a [`Share`], of which a
+//! team has a ring: a member is ahead of another by as many constructs at most.
 
 use std::cell::Cell;
 use std::ffi::{c_long, c_void};

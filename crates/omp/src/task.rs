@@ -270,7 +270,8 @@ impl Group {
     }
 }
 
-/// COST: addresses in a table of which half may be forgotten before it is looked for those: their tasks take some ten KiB.
+/// COST: addresses in a table of which half may be forgotten before it is looked for those: their tasks take
+/// some ten KiB.
 pub(crate) const LEAST_FORGOTTEN: usize = 64;
 
 /// By address, the tasks that the next one has to wait for.

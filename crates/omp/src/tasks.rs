@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks.
 //!
-//! Each member has a queue, of which it takes the newest and others the oldest. A thread that waits for children runs what descends from
-//! the task that waits, and nothing else (OpenMP 5.1, section 2.12.6: tied tasks); all tasks are tied. A thread at a barrier runs
-//! whatever there is.
+//! Each member has a queue, of which it takes the newest and others the oldest. A thread that waits for
+//! children runs what descends from the task that waits, and nothing else (OpenMP 5.1, section 2.12.6: tied
+//! tasks); all tasks are tied. A thread at a barrier runs whatever there is.
 //!
 //! A task's memory stays until it is done and so are its children: they point to it.
 //!
@@ -31,7 +31,8 @@ impl Task {
     /// `None` if there is no memory and the caller can do without.
     ///
     /// # Safety
-    /// `data` are arguments of this size and alignment, of which `copy` makes others; of a task with an event the first is that.
+    /// `data` are arguments of this size and alignment, of which `copy` makes others; of a task with an
+    /// event the first is that.
     pub unsafe fn create(
         thread: &Thread,
         function: Function,
@@ -165,7 +166,8 @@ impl Team {
     }
 }
 
-/// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
+/// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no
+/// more memory than some hundred KiB.
 pub(crate) const MOST_OPEN: u32 = 64;
 
 /// A task can be run.
@@ -292,7 +294,8 @@ unsafe fn execute(thread: &Thread, task: &Task, function: Function, data: *mut c
     thread.set_context(before);
 }
 
-/// As [`run_included`], without memory for the task: it goes when nobody has it any more, which is waited for.
+/// As [`run_included`], without memory for the task: it goes when nobody has it any more, which is waited
+/// for.
 ///
 /// # Safety
 /// Likewise.

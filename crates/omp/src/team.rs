@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Teams: fork, join and barrier.
 //!
-//! A primary thread keeps its helpers in a [`Pool`] from region to region. Fork and join are one episode of a barrier, the project's default
-//! (`b-wakeful`), which decides by the processors really to be had whether who waits spins, yields or sleeps. Helpers come to it at a region's end,
-//! and wait there for the next; the primary thread waits at the region's end until only itself is missing, and comes when it has written what is
-//! to be run next. So a region costs one arrival a member.
+//! A primary thread keeps its helpers in a [`Pool`] from region to region. Fork and join are one episode of
+//! a barrier, the project's default (`b-wakeful`), which decides by the processors really to be had whether
+//! who waits spins, yields or sleeps. Helpers come to it at a region's end, and wait there for the next; the
+//! primary thread waits at the region's end until only itself is missing, and comes when it has written what
+//! is to be run next. So a region costs one arrival a member.
 //!
-//! The program's barriers are another, of the region's members. Whoever waits at either runs tasks as soon as there are any
-//! ([`BWakeful::await_or`]); a task that is not done is a party more to the members' barrier, which therefore does not open.
+//! The program's barriers are another, of the region's members. Whoever waits at either runs tasks as soon
+//! as there are any ([`BWakeful::await_or`]); a task that is not done is a party more to the members'
+//! barrier, which therefore does not open.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
@@ -54,12 +56,14 @@ pub struct Member {
     pub runs_all: Cell<bool>,
 }
 
-// SAFETY: what is not atomic is used by the thread that is this member, and by the primary thread between regions; the barriers order them.
+// SAFETY: what is not atomic is used by the thread that is this member, and by the primary thread between
+// regions; the barriers order them.
 unsafe impl Sync for Member {}
 // SAFETY: it points to nothing that is a thread's own.
 unsafe impl Send for Member {}
 
-/// Where the members meet, with what the first of them to come to a `single` writes: whoever came last had the line, and it is wanted at the barrier again.
+/// Where the members meet, with what the first of them to come to a `single` writes: whoever came last had
+/// the line, and it is wanted at the barrier again.
 pub struct Meeting {
     pub(crate) barrier: BWakeful<Linux>,
     pub single: First<Linux>,
@@ -90,7 +94,8 @@ pub struct Team {
     pub(crate) reductions: Cell<*mut usize>,
     /// What the primary thread was in.
     pub(crate) outside: Cell<Option<Context>>,
-    /// The contention group's count of helpers in regions, kept where `OMP_THREAD_LIMIT` or a clause limits them; the initial thread's team has it.
+    /// The contention group's count of helpers in regions, kept where `OMP_THREAD_LIMIT` or a clause limits
+    /// them; the initial thread's team has it.
     pub(crate) busy: Cell<*const AtomicU32>,
     pub(crate) own_busy: AtomicU32,
     /// Counted there for this region.
@@ -117,7 +122,8 @@ pub struct Team {
     pub(crate) fork: *const ForkJoin<Linux>,
 }
 
-// SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and read in regions; the barriers order that.
+// SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and
+// read in regions; the barriers order that.
 unsafe impl Sync for Team {}
 // SAFETY: it points to nothing that is a thread's own.
 unsafe impl Send for Team {}

@@ -75,7 +75,8 @@ fn first_use() -> &'static Thread {
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     let key = KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: the key is written by the call; a failure leaves 0, and then a thread's end goes unnoticed at worst.
+        // SAFETY: the key is written by the call; a failure leaves 0, and then a thread's end goes unnoticed
+        // at worst.
         unsafe { libc::pthread_key_create(&mut key, Some(ended)) };
         key
     });

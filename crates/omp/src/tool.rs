@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools (OpenMP 5.1, chapter 4): there is no interface for them. A program that brings one is told so, once, when it uses
-//! OpenMP first. Only LLVM's runtime has such an interface, so only its programs are told.
+//! Tools (OpenMP 5.1, chapter 4): there is no interface for them. A program that brings one is told so,
+//! once, when it uses OpenMP first. Only LLVM's runtime has such an interface, so only its programs are
+//! told.
 
 use std::ffi::CStr;
 

@@ -15,14 +15,16 @@ const LOOK_PAUSES: u32 = 64;
 const YIELDS: u32 = 8;
 /// COST: yields for a turn that goes round the team: who sleeps and is woken takes some 10 us.
 const TURN_YIELDS: u32 = 64;
-/// COST: ns; a yield that takes longer has been to the benefit of another program, which costs a slice: the barrier's number.
+/// COST: ns; a yield that takes longer has been to the benefit of another program, which costs a slice: the
+/// barrier's number.
 const LONG_NS: u64 = 200_000;
 /// COST: ns for which nobody yields after that.
 const MEMORY_NS: u64 = 100_000_000;
 /// COST: ns between looks of somebody who cannot be woken.
 const NAP_NS: u64 = 50_000;
 
-/// Are threads to sleep that wait? By `OMP_WAIT_POLICY`; where it says `active`, or nothing, they do what is best.
+/// Are threads to sleep that wait? By `OMP_WAIT_POLICY`; where it says `active`, or nothing, they do what is
+/// best.
 #[inline]
 pub fn is_passive() -> bool {
     settings().wait_policy == Some(false)
@@ -68,8 +70,8 @@ fn awake(done: &impl Fn() -> bool) -> bool {
     done()
 }
 
-/// Yields to those of the program's threads for whom it is, where there are more of them than processors; false
-/// if that was in vain.
+/// Yields to those of the program's threads for whom it is, where there are more of them than processors;
+/// false if that was in vain.
 pub fn yielding(done: impl Fn() -> bool) -> bool {
     let most = if is_passive() { 0 } else { TURN_YIELDS };
     (0..most).any(|_| done() || !yields_to_us()) && done()

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts: of those who are waited for, and of those who still hold something.
 //!
-//! A task waits for its children, a taskgroup for its tasks. A task's memory goes when the last of those who may look at
-//! it has let go; a task with an event is complete with the second of two parts. Both are one word. They differ in who
-//! acts at the end: a waiter that looks ([`Awaited`]), or the last one itself ([`Holders`]).
+//! A task waits for its children, a taskgroup for its tasks. A task's memory goes when the last of those who
+//! may look at it has let go; a task with an event is complete with the second of two parts. Both are one
+//! word. They differ in who acts at the end: a waiter that looks ([`Awaited`]), or the last one itself
+//! ([`Holders`]).
 //!
-//! A [`Flag`] is the least count: a region that is cancelled, which publishes what came before, as OpenMP's flush does.
+//! A [`Flag`] is the least count: a region that is cancelled, which publishes what came before, as OpenMP's
+//! flush does.
 //!
 //! ```text
 //! Awaited:  A1 add ... A2 one done (release)          W1 waiter sees 0 (acquire), goes on
@@ -14,28 +16,30 @@
 //!
 //! # State
 //!
-//! `Flag`: `0 -> 1`, back between regions. Else a number. `Awaited`: `n -> n + 1` (A1), `n -> n - 1` (A2). `Holders`: the same by H1 and H2, from 1 on.
+//! `Flag`: `0 -> 1`, back between regions. Else a number. `Awaited`: `n -> n + 1` (A1), `n -> n - 1` (A2).
+//! `Holders`: the same by H1 and H2, from 1 on.
 //!
 //! # Invariants
 //!
-//! I1. Whoever adds is itself waited for, or a holder, or the waiter: the number does not rise from 0 behind somebody's back.
+//! I1. Whoever adds is itself waited for, or a holder, or the waiter: the number does not rise from 0 behind
+//! somebody's back.
 //! I2. Exactly one A2 or H2 is told that it was the last.
 //!
 //! # Protocol
 //!
-//! As above. After the last A2 the count may be gone: the waiter may have seen it and freed the memory. So the one who
-//! counts down touches nothing after it, but what the caller knows to stay.
+//! As above. After the last A2 the count may be gone: the waiter may have seen it and freed the memory. So
+//! the one who counts down touches nothing after it, but what the caller knows to stay.
 //!
 //! # Memory order
 //!
-//! A2 release -> W1 acquire publishes what the counted ones did; each A2 is a read-modify-write, so all of them count.
-//! H2 release -> H2 acquire (and -> [`Holders::is_one`]): all that any holder did comes before the end.
-//! `Flag::raise` release -> `Flag::is_up` acquire.
+//! A2 release -> W1 acquire publishes what the counted ones did; each A2 is a read-modify-write, so all of
+//! them count. H2 release -> H2 acquire (and -> [`Holders::is_one`]): all that any holder did comes before
+//! the end. `Flag::raise` release -> `Flag::is_up` acquire.
 //!
 //! # Under the scheduler
 //!
-//! No step waits. Whoever is preempted before A2 keeps the waiter waiting; how it waits is the caller's business.
-//! Killed: the process dies with it.
+//! No step waits. Whoever is preempted before A2 keeps the waiter waiting; how it waits is the caller's
+//! business. Killed: the process dies with it.
 //!
 //! # Fairness and space
 //!
@@ -43,7 +47,8 @@
 //!
 //! # Rejected
 //!
-//! A waiter's bit in the count, so that A2 knows whether anybody waits: the event's look at its waiters costs as much.
+//! A waiter's bit in the count, so that A2 knows whether anybody waits: the event's look at its waiters
+//! costs as much.
 //!
 //! # Checked by
 //!

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Dependences: a task begins when its predecessors are done.
 //!
-//! The problem: a task is made while its predecessors run, and each of them may end meanwhile. The task must be started
-//! once, by whoever ends last, and not while it is still being told of its predecessors.
+//! The problem: a task is made while its predecessors run, and each of them may end meanwhile. The task must
+//! be started once, by whoever ends last, and not while it is still being told of its predecessors.
 //!
-//! The idea: each task counts its predecessors, from 1 on. That 1 stands for the maker, who takes it back when all are
-//! known. Each task also has a list of successors behind a lock, until it is done; then there is no list any more.
+//! The idea: each task counts its predecessors, from 1 on. That 1 stands for the maker, who takes it back
+//! when all are known. Each task also has a list of successors behind a lock, until it is done; then there
+//! is no list any more.
 //!
 //! ```text
 //! maker:        F1 lock the other's list: done? nothing, else enter and count   F2 take the 1 back
@@ -14,7 +15,8 @@
 //!
 //! # State
 //!
-//! `predecessors`: those that are not done, and 1 until F2. `successors`: a list, or none when the task is done.
+//! `predecessors`: those that are not done, and 1 until F2. `successors`: a list, or none when the task is
+//! done.
 //!
 //! # Invariants
 //!
@@ -24,18 +26,18 @@
 //!
 //! # Protocol
 //!
-//! F1, F2, E1, E2 as above. F1 and E1 exclude each other by the lock: a follower is either in the list that E1 takes, or
-//! finds that the task is done.
+//! F1, F2, E1, E2 as above. F1 and E1 exclude each other by the lock: a follower is either in the list that
+//! E1 takes, or finds that the task is done.
 //!
 //! # Memory order
 //!
-//! F2 and E2 (AcqRel) form a chain: whoever counts down to 0 has seen what every predecessor did, and what the maker
-//! wrote. F1 counts Relaxed: the lock publishes it to E1. The wait for F2 acquires the same.
+//! F2 and E2 (AcqRel) form a chain: whoever counts down to 0 has seen what every predecessor did, and what
+//! the maker wrote. F1 counts Relaxed: the lock publishes it to E1. The wait for F2 acquires the same.
 //!
 //! # Under the scheduler
 //!
-//! The lock is the default mutex, so that a preempted holder is waited for as there. No other step waits. Killed: the
-//! process dies with it.
+//! The lock is the default mutex, so that a preempted holder is waited for as there. No other step waits.
+//! Killed: the process dies with it.
 //!
 //! # Fairness and space
 //!
@@ -43,7 +45,8 @@
 //!
 //! # Rejected
 //!
-//! A list without a lock: the lock is a swap and a store, and a task with dependences pays for a table as well.
+//! A list without a lock: the lock is a swap and a store, and a task with dependences pays for a table as
+//! well.
 //!
 //! # Checked by
 //!

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The deque: a member's tasks, of which it takes the newest and others the oldest.
 //!
-//! The newest task's data are in its maker's caches, and the oldest is most likely to make many others (Blumofe and
-//! Leiserson, JACM 1999). OpenMP adds two wishes. A thread that waits for children may run descendants of its task only,
-//! so a taker looks for one, from its end. And tasks with a priority stand in order.
+//! The newest task's data are in its maker's caches, and the oldest is most likely to make many others
+//! (Blumofe and Leiserson, JACM 1999). OpenMP adds two wishes. A thread that waits for children may run
+//! descendants of its task only, so a taker looks for one, from its end. And tasks with a priority stand in
+//! order.
 //!
-//! The idea: a list with two ends behind the default mutex. A task stands in one deque at most, so the links are in the
-//! task, and no step needs memory.
+//! The idea: a list with two ends behind the default mutex. A task stands in one deque at most, so the links
+//! are in the task, and no step needs memory.
 //!
 //! ```text
 //!  oldest                        newest
@@ -24,8 +25,8 @@
 //!
 //! # Protocol
 //!
-//! D1. Lock, link in, unlock. D2. Lock, ask whether to stop, look at some tasks from one end, link the first that may be
-//! taken out, unlock.
+//! D1. Lock, link in, unlock. D2. Lock, ask whether to stop, look at some tasks from one end, link the first
+//! that may be taken out, unlock.
 //!
 //! # Memory order
 //!
@@ -33,8 +34,8 @@
 //!
 //! # Under the scheduler
 //!
-//! As for the default mutex: a preempted holder is waited for asleep. The section is some tens of instructions, but for a
-//! look at up to as many tasks as the caller says.
+//! As for the default mutex: a preempted holder is waited for asleep. The section is some tens of
+//! instructions, but for a look at up to as many tasks as the caller says.
 //!
 //! # Fairness and space
 //!
@@ -42,12 +43,13 @@
 //!
 //! # Rejected
 //!
-//! Chase and Lev's deque without a lock: nothing can be taken out of its middle. An array: it has to grow, and then there
-//! may be no memory.
+//! Chase and Lev's deque without a lock: nothing can be taken out of its middle. An array: it has to grow,
+//! and then there may be no memory.
 //!
 //! # Checked by
 //!
-//! `conformance`, `openmp`: real threads, loom, shuttle; twins that lose a task and that give one twice are caught.
+//! `conformance`, `openmp`: real threads, loom, shuttle; twins that lose a task and that give one twice are
+//! caught.
 
 use core::cell::Cell;
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An event: threads wait for a condition that is written elsewhere.
 //!
-//! The problem: a task ends, and a thread may wait for that. The condition is a count or a word of the program's, so the
-//! thread cannot sleep on it. Most of the time nobody waits, and then whoever makes the condition true must not pay.
+//! The problem: a task ends, and a thread may wait for that. The condition is a count or a word of the
+//! program's, so the thread cannot sleep on it. Most of the time nobody waits, and then whoever makes the
+//! condition true must not pay.
 //!
-//! The idea is the event count (Reed and Kanodia, CACM 1979), with a count of waiters. A waiter registers, looks at the
-//! condition, and sleeps on the number of notices. Whoever has made the condition true looks at the count of waiters, and
-//! gives notice only if there are some. Choose it where notices are frequent and waiters are rare.
+//! The idea is the event count (Reed and Kanodia, CACM 1979), with a count of waiters. A waiter registers,
+//! looks at the condition, and sleeps on the number of notices. Whoever has made the condition true looks at
+//! the count of waiters, and gives notice only if there are some. Choose it where notices are frequent and
+//! waiters are rare.
 //!
 //! ```text
 //! waiter:    W1 waiters += 1   W2 fence   W3 read number   W4 look   W5 set SLEEPERS, sleep on the number
@@ -15,7 +17,8 @@
 //!
 //! # State
 //!
-//! `count`: bit 0 SLEEPERS, above it the number of notices. `waiters`: threads between W1 and the end of their wait.
+//! `count`: bit 0 SLEEPERS, above it the number of notices. `waiters`: threads between W1 and the end of
+//! their wait.
 //!
 //! | from | to | by |
 //! |---|---|---|
@@ -25,35 +28,38 @@
 //!
 //! # Invariants
 //!
-//! I1. A waiter whose look fails has registered before the write, or has seen a number from before its notice.
+//! I1. A waiter whose look fails has registered before the write, or has seen a number from before its
+//! notice.
 //! I2. Whoever sleeps has found its number and SLEEPERS in `count` in one step.
 //! I3. Each notice that finds SLEEPERS wakes all.
 //!
 //! # Protocol
 //!
-//! W1 to W5 and N1 to N5 as above. W2 and N2 are full fences: either N3 sees the waiter, or W4 sees the write (I1). If N3
-//! sees the waiter, N4 changes the number. Then W5 fails, or the futex refuses to sleep, or N5 wakes.
+//! W1 to W5 and N1 to N5 as above. W2 and N2 are full fences: either N3 sees the waiter, or W4 sees the
+//! write (I1). If N3 sees the waiter, N4 changes the number. Then W5 fails, or the futex refuses to sleep,
+//! or N5 wakes.
 //!
 //! # Memory order
 //!
-//! The fences W2 and N2 pair. N2 also makes a release of N4 -> W3 acquire: a waiter that begins on the new number sees
-//! what the notice was about. W5 and N5 are read-modify-writes, which keep N4's release visible.
+//! The fences W2 and N2 pair. N2 also makes a release of N4 -> W3 acquire: a waiter that begins on the new
+//! number sees what the notice was about. W5 and N5 are read-modify-writes, which keep N4's release visible.
 //!
 //! # Under the scheduler
 //!
-//! Notifier preempted between N1 and N5: an awake waiter sees the write, a sleeping one goes on sleeping until N5. Waiter
-//! preempted: nobody waits for it. How long a waiter stays awake is the business of [`Patience`]. Killed: the process
-//! dies with it.
+//! Notifier preempted between N1 and N5: an awake waiter sees the write, a sleeping one goes on sleeping
+//! until N5. Waiter preempted: nobody waits for it. How long a waiter stays awake is the business of
+//! [`Patience`]. Killed: the process dies with it.
 //!
 //! # Fairness and space
 //!
-//! All waiters wake at once. 8 bytes. The number has 31 bits: a waiter that sleeps through exactly 2^31 notices between
-//! two looks sleeps through one more.
+//! All waiters wake at once. 8 bytes. The number has 31 bits: a waiter that sleeps through exactly 2^31
+//! notices between two looks sleeps through one more.
 //!
 //! # Rejected
 //!
-//! A read-modify-write of `waiters` instead of N2: each notice would take the line from the other notifiers. A count of
-//! sleepers beside the number: one more word, and sequentially consistent accesses that no checker of ours can weaken.
+//! A read-modify-write of `waiters` instead of N2: each notice would take the line from the other notifiers.
+//! A count of sleepers beside the number: one more word, and sequentially consistent accesses that no
+//! checker of ours can weaken.
 //!
 //! # Checked by
 //!

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fork and join: a primary thread and its helpers go from region to region.
 //!
-//! The problem: a parallel region costs a fork and a join, and most programs have thousands of short ones. Two barriers a
-//! region would cost two arrivals a member and two waits.
+//! The problem: a parallel region costs a fork and a join, and most programs have thousands of short ones.
+//! Two barriers a region would cost two arrivals a member and two waits.
 //!
-//! The idea: one episode of the default barrier is both the end of a region and the beginning of the next. Helpers arrive
-//! when they are through with a region, and wait there. The primary thread does not arrive at the end. It looks until only
-//! itself is missing, which is the join. It arrives when it has written what is to be run next, which is the fork.
+//! The idea: one episode of the default barrier is both the end of a region and the beginning of the next.
+//! Helpers arrive when they are through with a region, and wait there. The primary thread does not arrive at
+//! the end. It looks until only itself is missing, which is the join. It arrives when it has written what is
+//! to be run next, which is the fork.
 //!
 //! ```text
 //! helper:   ... region 1 ... H1 arrive ------ wait ------ H2 read keep ... region 2 ... H1 arrive
@@ -15,8 +16,9 @@
 //!
 //! # State
 //!
-//! The barrier's parties: the primary thread, and each helper from before its start until it leaves. `keep`: helpers that
-//! stay; those with a higher number leave at H2. `forks`: how often F2 came. `forked`: F2's episode, if it was not the last.
+//! The barrier's parties: the primary thread, and each helper from before its start until it leaves. `keep`:
+//! helpers that stay; those with a higher number leave at H2. `forks`: how often F2 came. `forked`: F2's
+//! episode, if it was not the last.
 //!
 //! # Invariants
 //!
@@ -26,9 +28,10 @@
 //!
 //! # Protocol
 //!
-//! F1, F2, H1, H2, J1 as above. J1 looks first whether F2's episode has passed, for helpers may still be on the way from the
-//! region before. P1. `recruit` adds a party; `dismissed` takes it back if there is no thread. A helper whose arrival leaves
-//! one missing rings the primary thread's event. A helper that leaves arrives as one party less, and rings likewise.
+//! F1, F2, H1, H2, J1 as above. J1 looks first whether F2's episode has passed, for helpers may still be on
+//! the way from the region before. P1. `recruit` adds a party; `dismissed` takes it back if there is no
+//! thread. A helper whose arrival leaves one missing rings the primary thread's event. A helper that leaves
+//! arrives as one party less, and rings likewise.
 //!
 //! # Memory order
 //!
@@ -36,23 +39,25 @@
 //!
 //! # Under the scheduler
 //!
-//! A helper without a processor: the primary thread waits for it at the barrier, which decides by the processors really to
-//! be had whether to spin, yield or sleep. Primary thread preempted: helpers wait as at a barrier. Forked: the caller sees
-//! that the helpers are elsewhere, and uses another one. Killed: the process dies with it.
+//! A helper without a processor: the primary thread waits for it at the barrier, which decides by the
+//! processors really to be had whether to spin, yield or sleep. Primary thread preempted: helpers wait as at
+//! a barrier. Forked: the caller sees that the helpers are elsewhere, and uses another one. Killed: the
+//! process dies with it.
 //!
 //! # Fairness and space
 //!
-//! All helpers come each time, also those whom the region does not need: after some regions in a row the caller lets them
-//! go. 384 bytes.
+//! All helpers come each time, also those whom the region does not need: after some regions in a row the
+//! caller lets them go. 384 bytes.
 //!
 //! # Rejected
 //!
-//! A fork barrier and a join barrier: an arrival and a wait more. To offer each helper its part, as `team` does: members
-//! of a region may wait for each other, so all must come.
+//! A fork barrier and a join barrier: an arrival and a wait more. To offer each helper its part, as `team`
+//! does: members of a region may wait for each other, so all must come.
 //!
 //! # Checked by
 //!
-//! `conformance`, `openmp`: real threads, loom, shuttle; twins that join early and that fork early are caught.
+//! `conformance`, `openmp`: real threads, loom, shuttle; twins that join early and that fork early are
+//! caught.
 
 use core::cell::Cell;
 
@@ -84,7 +89,8 @@ impl<P: Wide> Default for ForkJoin<P> {
 }
 
 impl<P: Wide> ForkJoin<P> {
-    /// Times that helpers were released, for [`ForkJoin::serve`]. Of the primary thread, as all that follow up to `join`.
+    /// Times that helpers were released, for [`ForkJoin::serve`]. Of the primary thread, as all that follow
+    /// up to `join`.
     #[inline]
     pub fn forks(&self) -> u32 {
         self.forks.get()
@@ -105,7 +111,8 @@ impl<P: Wide> ForkJoin<P> {
         self.barrier.0.arrive_and_drop();
     }
 
-    /// Lets the helpers go on; those above `keep` leave. `begin` hears the number of this fork before they do. F1, F2.
+    /// Lets the helpers go on; those above `keep` leave. `begin` hears the number of this fork before they
+    /// do. F1, F2.
     #[inline]
     pub fn fork(&self, keep: u32, begin: impl FnOnce(u32)) {
         // Writes only what changes: the line stays in the caches of those who read it in each region.
@@ -117,7 +124,8 @@ impl<P: Wide> ForkJoin<P> {
         self.forked.set(self.barrier.0.enter());
     }
 
-    /// Waits until the helpers have come back and `rest` says that there is nothing else; does `work` whenever there is some. J1.
+    /// Waits until the helpers have come back and `rest` says that there is nothing else; does `work`
+    /// whenever there is some. J1.
     #[inline]
     pub fn join<W: Patience>(
         &self,
@@ -144,8 +152,8 @@ impl<P: Wide> ForkJoin<P> {
         }
     }
 
-    /// A helper's life, from the fork after `forks` of them on. `region` runs a region. While it waits, `has_work` is asked whether to `work`; both hear
-    /// how many forks there were. H1, H2.
+    /// A helper's life, from the fork after `forks` of them on. `region` runs a region. While it waits,
+    /// `has_work` is asked whether to `work`; both hear how many forks there were. H1, H2.
     pub fn serve<W: Patience>(
         &self,
         number: u32,

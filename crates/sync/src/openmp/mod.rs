@@ -43,7 +43,8 @@ use crate::mutex::{RawMutex, Wakeful};
 #[derive(Default)]
 pub struct Apart<T>(pub T);
 
-/// How the program's user wants threads to wait. All functions are associated: a policy is a name, not a value.
+/// How the program's user wants threads to wait. All functions are associated: a policy is a name, not a
+/// value.
 pub trait Patience: 'static {
     /// Do waiting threads sleep at once?
     fn is_passive() -> bool;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Order: iterations that wait for earlier ones, in `ordered` loops and in `doacross` loops.
 //!
-//! The problem: iterations run on different threads, and a part of each must come after the same part of the one before.
-//! Members are many, one is next: who passes the turn on must not wake all the others.
+//! The problem: iterations run on different threads, and a part of each must come after the same part of the
+//! one before. Members are many, one is next: who passes the turn on must not wake all the others.
 //!
-//! The idea: a word says which iteration's turn it is. Waiters stand at one of a few events, by the iteration that they
-//! wait for, so that a notice finds the next one only. A `doacross` loop has such a word for each chunk of iterations: who
-//! runs the chunk writes how far it has come, and who depends on it waits for that.
+//! The idea: a word says which iteration's turn it is. Waiters stand at one of a few events, by the
+//! iteration that they wait for, so that a notice finds the next one only. A `doacross` loop has such a word
+//! for each chunk of iterations: who runs the chunk writes how far it has come, and who depends on it waits
+//! for that.
 //!
 //! ```text
 //! Order:     O1 turn == mine?  ... ordered region ...  O2 turn = end of mine, notify its event
@@ -15,8 +16,9 @@
 //!
 //! # State
 //!
-//! `turn`: the first iteration whose ordered region is not over. `Progress`: 1 more than the last place that is over, 0
-//! before. `Over`: a bit for each iteration that is over, for loops whose order the compiler does not tell.
+//! `turn`: the first iteration whose ordered region is not over. `Progress`: 1 more than the last place that
+//! is over, 0 before. `Over`: a bit for each iteration that is over, for loops whose order the compiler does
+//! not tell.
 //!
 //! # Invariants
 //!
@@ -33,8 +35,9 @@
 //!
 //! # Under the scheduler
 //!
-//! Whoever has the turn and no processor keeps all others waiting. With more members than processors waiters yield for a
-//! while, since the turn goes round. Then they sleep at their event. Killed: the process dies with it.
+//! Whoever has the turn and no processor keeps all others waiting. With more members than processors waiters
+//! yield for a while, since the turn goes round. Then they sleep at their event. Killed: the process dies
+//! with it.
 //!
 //! # Fairness and space
 //!
@@ -46,7 +49,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`, `openmp`: real threads, loom, shuttle; a twin that passes the turn on before its region is caught.
+//! `conformance`, `openmp`: real threads, loom, shuttle; a twin that passes the turn on before its region is
+//! caught.
 
 use platform::{Atomic, AtomicInt, Ordering::*, Wide};
 

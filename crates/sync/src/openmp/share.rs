@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the members of a worksharing construct share: its turn, its iterations, and what the first of them makes.
+//! What the members of a worksharing construct share: its turn, its iterations, and what the first of them
+//! makes.
 //!
-//! The problem: members come to a construct at different times, and `nowait` lets a fast one come to the next while a slow
-//! one is still in the last. The first to come prepares the construct for all, and the last to leave cleans up.
+//! The problem: members come to a construct at different times, and `nowait` lets a fast one come to the
+//! next while a slow one is still in the last. The first to come prepares the construct for all, and the
+//! last to leave cleans up.
 //!
-//! The idea: a team has a ring of shares. Construct number n uses share n modulo the ring's length. The share's turn names
-//! the construct that it is for, so that who is a round ahead waits.
+//! The idea: a team has a ring of shares. Construct number n uses share n modulo the ring's length. The
+//! share's turn names the construct that it is for, so that who is a round ahead waits.
 //!
 //! ```text
 //!   FREE n --(S1 first)--> MADE n --(S2 prepared)--> READY n --(S3 last leaves)--> FREE n + ring
@@ -13,9 +15,9 @@
 //!
 //! # State
 //!
-//! `turn`: the construct's number times 4, and MADE, READY or neither. `inside`: members that have not left. `next`: the
-//! first iteration that nobody has taken; NONE_LEFT or more after a cancellation. `First`: constructs that were taken by
-//! the first to come. `Slot`: null, or what the first has made.
+//! `turn`: the construct's number times 4, and MADE, READY or neither. `inside`: members that have not left.
+//! `next`: the first iteration that nobody has taken; NONE_LEFT or more after a cancellation. `First`:
+//! constructs that were taken by the first to come. `Slot`: null, or what the first has made.
 //!
 //! # Invariants
 //!
@@ -25,18 +27,21 @@
 //!
 //! # Protocol
 //!
-//! S1. Wait until the share is for this construct; the first swaps MADE in. S2. Prepare, then READY; others wait for that.
-//! S3. Leave; the last cleans, and sets the turn a round on. T1. Take: add a chunk, or for guided loops compare and swap.
+//! S1. Wait until the share is for this construct; the first swaps MADE in. S2. Prepare, then READY; others
+//! wait for that.
+//! S3. Leave; the last cleans, and sets the turn a round on. T1. Take: add a chunk, or for guided loops
+//! compare and swap.
 //!
 //! # Memory order
 //!
-//! S2 release -> S1 acquire publishes what was prepared. S3 (AcqRel) forms a chain, and its store releases -> S1 acquire of a
-//! round later: the share is clean. `Slot`: release -> acquire publishes what was made. T1 orders nothing.
+//! S2 release -> S1 acquire publishes what was prepared. S3 (AcqRel) forms a chain, and its store releases
+//! -> S1 acquire of a round later: the share is clean. `Slot`: release -> acquire publishes what was made.
+//! T1 orders nothing.
 //!
 //! # Under the scheduler
 //!
-//! The first preempted between S1 and S2: all others wait, briefly awake, then in naps. A slow member keeps those waiting who
-//! are a whole ring ahead. Killed: the process dies with it.
+//! The first preempted between S1 and S2: all others wait, briefly awake, then in naps. A slow member keeps
+//! those waiting who are a whole ring ahead. Killed: the process dies with it.
 //!
 //! # Fairness and space
 //!
@@ -48,7 +53,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`, `openmp`: real threads, loom, shuttle; a twin that is ready before it is prepared is caught.
+//! `conformance`, `openmp`: real threads, loom, shuttle; a twin that is ready before it is prepared is
+//! caught.
 
 use core::marker::PhantomData;
 
@@ -99,7 +105,8 @@ impl<P: Platform> Turn<P> {
         }
     }
 
-    /// The last to leave cleans, and makes it free for the construct that comes a round of the ring later. S3.
+    /// The last to leave cleans, and makes it free for the construct that comes a round of the ring later.
+    /// S3.
     pub fn leave(&self, ring: u32, clean: impl FnOnce()) {
         // ORDER: AcqRel (S3), pairs with itself: what all did with it comes before.
         if self.inside.fetch_sub(1, AcqRel) == 1 {
@@ -169,7 +176,8 @@ impl<P: Wide> Iterations<P> {
         }
     }
 
-    /// The next part of what is left, a member's share, `least` iterations at least and in multiples of `multiple`. T1.
+    /// The next part of what is left, a member's share, `least` iterations at least and in multiples of
+    /// `multiple`. T1.
     pub fn take_guided(&self, all: u64, least: u64, multiple: u64, members: u64) -> Option<Range> {
         self.change(|next| {
             let left = all.checked_sub(next).filter(|&left| left > 0)?;

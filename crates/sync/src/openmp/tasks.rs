@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A team's tasks: who runs them, who is called to them, and when all are done.
 //!
-//! The problem: members that wait at a barrier are to run the tasks that others make. A call wakes somebody and costs as
-//! much as tens of tasks, and most makers run their own tasks soon. But a task that came from outside must be run though
-//! everybody is about to fall asleep. And no barrier may open before the last task is done.
+//! The problem: members that wait at a barrier are to run the tasks that others make. A call wakes somebody
+//! and costs as much as tens of tasks, and most makers run their own tasks soon. But a task that came from
+//! outside must be run though everybody is about to fall asleep. And no barrier may open before the last
+//! task is done.
 //!
-//! The idea: one word says how many tasks are queued, how many threads run whatever there is, and whether somebody was
-//! called since. All three change in one step, so whoever leaves off and whoever puts a task agree on who was first.
-//! Tasks that are not done are counted beside. The first holds the barrier as one party more, and the last lets it go.
+//! The idea: one word says how many tasks are queued, how many threads run whatever there is, and whether
+//! somebody was called since. All three change in one step, so whoever leaves off and whoever puts a task
+//! agree on who was first. Tasks that are not done are counted beside. The first holds the barrier as one
+//! party more, and the last lets it go.
 //!
 //! ```text
 //!   word:   running (31) | CALLED | queued (32)          open: tasks that are not done
@@ -17,34 +19,37 @@
 //!
 //! # State
 //!
-//! `word`: queued changes by P2 and R2, running by R1 and R3, CALLED is set by P3 and cleared by a runner before it looks.
-//! `futile`: calls in a row that found nothing; a hint. `open`: by O1 and O2. `epoch`: which region this is.
+//! `word`: queued changes by P2 and R2, running by R1 and R3, CALLED is set by P3 and cleared by a runner
+//! before it looks. `futile`: calls in a row that found nothing; a hint. `open`: by O1 and O2. `epoch`:
+//! which region this is.
 //!
 //! # Invariants
 //!
 //! I1. A queued task is in a deque: P1 comes before P2, and R2 counts down after it has taken.
 //! I2. A task is counted in `open` from before P1 until after it has run.
 //! I3. While `open` is not 0, the barrier has at least one party more than members, and does not open.
-//! I4. If a call is made while somebody runs, that one sees the call at R3 or before. If not, the woken one sees that
-//! nobody runs any more.
+//! I4. If a call is made while somebody runs, that one sees the call at R3 or before. If not, the woken one
+//! sees that nobody runs any more.
 //!
 //! # Protocol
 //!
-//! A waiter is called if there are tasks for more: two queued, or one and CALLED, and fewer runners than processors. P3
-//! calls where the task came from outside, is the second, or is a lone one in turn. A lone task is not called for each
-//! time: one call in two to the power of `futile`. If runners are enough, only those are told who wait for tasks of their
-//! own. R1 to R3 as above; a runner that leaves a call behind it calls on.
+//! A waiter is called if there are tasks for more: two queued, or one and CALLED, and fewer runners than
+//! processors. P3 calls where the task came from outside, is the second, or is a lone one in turn. A lone
+//! task is not called for each time: one call in two to the power of `futile`. If runners are enough, only
+//! those are told who wait for tasks of their own. R1 to R3 as above; a runner that leaves a call behind it
+//! calls on.
 //!
 //! # Memory order
 //!
-//! P2 release -> `are_there` acquire: whoever sees a task sees its region. The deque publishes the task itself. R3 release
-//! -> `are_run` acquire: runners that have left look at no member any more. O2 (AcqRel) forms a chain: what all tasks did
-//! comes before the barrier, and before `are_open` acquire.
+//! P2 release -> `are_there` acquire: whoever sees a task sees its region. The deque publishes the task
+//! itself. R3 release -> `are_run` acquire: runners that have left look at no member any more. O2 (AcqRel)
+//! forms a chain: what all tasks did comes before the barrier, and before `are_open` acquire.
 //!
 //! # Under the scheduler
 //!
-//! Maker preempted between P1 and P2: its task is found late, and the barrier is held. Runner preempted in a task: the
-//! barrier waits for it. HINT: `futile`, `processors`: wrong, somebody is called for nothing, or less is done at a time.
+//! Maker preempted between P1 and P2: its task is found late, and the barrier is held. Runner preempted in a
+//! task: the barrier waits for it. HINT: `futile`, `processors`: wrong, somebody is called for nothing, or
+//! less is done at a time.
 //!
 //! # Fairness and space
 //!
@@ -52,12 +57,13 @@
 //!
 //! # Rejected
 //!
-//! A word each for queued and running: the last look of a runner and a call can then pass each other, unless both have a
-//! full fence. To call for each task: half of the time of small tasks.
+//! A word each for queued and running: the last look of a runner and a call can then pass each other, unless
+//! both have a full fence. To call for each task: half of the time of small tasks.
 //!
 //! # Checked by
 //!
-//! `conformance`, `openmp`: real threads, loom, shuttle; twins whose barrier is not held and whose call is lost are caught.
+//! `conformance`, `openmp`: real threads, loom, shuttle; twins whose barrier is not held and whose call is
+//! lost are caught.
 
 use platform::{Atomic, AtomicInt, Ordering::*, Wide};
 
@@ -133,8 +139,8 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         queued(self.word.0.load(Acquire)) > 0
     }
 
-    /// Are there tasks for somebody who does not run any? A lone one only if somebody was called to it. More threads than processors have nothing
-    /// to run them on: those who do are enough.
+    /// Are there tasks for somebody who does not run any? A lone one only if somebody was called to it. More
+    /// threads than processors have nothing to run them on: those who do are enough.
     #[inline(always)]
     pub fn are_for_more(&self) -> bool {
         // Whoever then takes a task looks by `are_there`.
@@ -142,7 +148,8 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         (queued(word) > 1 || queued(word) == 1 && word & CALLED != 0) && running(word) < P::processors()
     }
 
-    /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds none and leaves.
+    /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds
+    /// none and leaves.
     pub fn are_run(&self) -> bool {
         // ORDER: Acquire, pairs with R3.
         running(self.word.0.load(Acquire)) > 0
@@ -181,7 +188,8 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
 
     /// O2.
     pub fn one_done(&self, crew: &impl Crew<P>) {
-        // ORDER: AcqRel (O2), pairs with itself and `are_open`: what all tasks did comes before the arrival at the barrier.
+        // ORDER: AcqRel (O2), pairs with itself and `are_open`: what all tasks did comes before the arrival
+        // at the barrier.
         if self.open.0.fetch_sub(1, AcqRel) == 1 {
             crew.let_go();
             crew.bells().iter().for_each(|bell| bell.notify());
@@ -196,8 +204,9 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         crew.bells().iter().for_each(|bell| bell.notify());
     }
 
-    /// A task can be run. With a priority it stands behind those that are `before` it. `by`: which member has made it; `None`: somebody
-    /// outside of the team. `lone_puts`: how many lone ones the caller has put before. P1 to P3.
+    /// A task can be run. With a priority it stands behind those that are `before` it. `by`: which member
+    /// has made it; `None`: somebody outside of the team. `lone_puts`: how many lone ones the caller has put
+    /// before. P1 to P3.
     pub fn put<C: Crew<P, Task = T>>(
         &self,
         crew: &C,
@@ -281,7 +290,8 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         self.word.0.fetch_sub(RUNNER, Release);
     }
 
-    /// A task of a thread that runs whatever there is waits for something; somebody else may run tasks meanwhile.
+    /// A task of a thread that runs whatever there is waits for something; somebody else may run tasks
+    /// meanwhile.
     pub fn pause(&self, crew: &impl Crew<P>, wait: impl FnOnce()) {
         // Orders nothing: the task that waits is not done.
         self.word.0.fetch_sub(RUNNER, Relaxed);
