@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Teams: fork, join and barrier.
+//! A team: what its members share, and what each has for itself.
 //!
-//! A primary thread keeps its helpers in a [`Pool`] from region to region. Fork and join are one episode of
-//! a barrier, the project's default (`b-wakeful`), which decides by the processors really to be had whether
-//! who waits spins, yields or sleeps. Helpers come to it at a region's end, and wait there for the next; the
-//! primary thread waits at the region's end until only itself is missing, and comes when it has written what
-//! is to be run next. So a region costs one arrival a member.
+//! A primary thread keeps its helpers in a [`Pool`](crate::pool::Pool) from region to region. How they are forked
+//! and joined is in [`sync::openmp::ForkJoin`]: an arrival a member and region.
 //!
-//! The program's barriers are another, of the region's members. Whoever waits at either runs tasks as soon
-//! as there are any ([`BWakeful::await_or`]); a task that is not done is a party more to the members'
-//! barrier, which therefore does not open.
+//! The program's barriers are another barrier, of the region's members. Whoever waits at either runs tasks as
+//! soon as there are any. A task that is not done is one party more to the members' barrier, which therefore
+//! does not open.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;

@@ -2,7 +2,7 @@
 //! Counts: of those who are waited for, and of those who still hold something.
 //!
 //! A task waits for its children, a taskgroup for its tasks. A task's memory goes when the last of those who
-//! may look at it has let go; a task with an event is complete with the second of two parts. Both are one
+//! may look at it has let go. A task with an event is complete with the second of two parts. Each is one
 //! word. They differ in who acts at the end: a waiter that looks ([`Awaited`]), or the last one itself
 //! ([`Holders`]).
 //!

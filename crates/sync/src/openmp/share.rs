@@ -2,9 +2,9 @@
 //! What the members of a worksharing construct share: its turn, its iterations, and what the first of them
 //! makes.
 //!
-//! The problem: members come to a construct at different times, and `nowait` lets a fast one come to the
-//! next while a slow one is still in the last. The first to come prepares the construct for all, and the
-//! last to leave cleans up.
+//! The problem: members come to a construct at different times. With `nowait` a fast one comes to the next
+//! while a slow one is still in the last. The first to come prepares the construct for all, and the last to
+//! leave cleans up.
 //!
 //! The idea: a team has a ring of shares. Construct number n uses share n modulo the ring's length. The
 //! share's turn names the construct that it is for, so that who is a round ahead waits.
