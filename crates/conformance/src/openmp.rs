@@ -458,7 +458,7 @@ impl<M: Machine + Wide, const MISTAKE: u32> Group<M, MISTAKE> {
     }
 
     fn meet<W: Patience>(&self, own: usize) {
-        self.tasks.meet_at::<_, W>(self, &self.barrier, own, |job| self.run(job), || false);
+        self.tasks.meet_at::<_, W>(self, &self.barrier, || own, |job| self.run(job), || false);
     }
 }
 

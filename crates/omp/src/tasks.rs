@@ -214,7 +214,7 @@ pub fn finish(team: &Team, thread: &Thread) {
 }
 
 /// Waits at a barrier of the team's, and runs tasks meanwhile; returns early if `left`.
-#[inline]
+#[inline(always)]
 pub fn meet_at(team: &Team, barrier: &BWakeful<Linux>, thread: &Thread, left: impl Fn() -> bool) {
     let runs_all = &thread.member().runs_all;
     let run = |task| {
@@ -222,7 +222,7 @@ pub fn meet_at(team: &Team, barrier: &BWakeful<Linux>, thread: &Thread, left: im
         run(thread, task);
         runs_all.set(false);
     };
-    team.tasks.meet_at::<_, ByUser>(team, barrier, thread.number() as usize, run, left);
+    team.tasks.meet_at::<_, ByUser>(team, barrier, || thread.number() as usize, run, left);
 }
 
 /// Waits for what others run; if the thread runs whatever there is, somebody else may do so meanwhile.

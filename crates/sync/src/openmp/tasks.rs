@@ -312,24 +312,24 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
     }
 
     /// Waits at a barrier, and meanwhile has this member run what there is; returns early if `left`.
-    #[inline]
+    #[inline(always)]
     pub fn meet_at<C: Crew<P, Task = T>, W: Patience>(
         &self,
         crew: &C,
         barrier: &BWakeful<P>,
-        own: usize,
+        own: impl Fn() -> usize,
         run: impl Fn(&'static T),
         left: impl Fn() -> bool,
     ) {
         if self.are_there() {
-            self.run_all(crew, own, &run, || false);
+            self.run_all(crew, own(), &run, || false);
         }
         if let Some(episode) = barrier.enter() {
             while !await_or::<W, P>(barrier, &episode, || self.are_for_more() || left()) {
                 if left() {
                     return;
                 }
-                self.run_all(crew, own, &run, || false);
+                self.run_all(crew, own(), &run, || false);
             }
         }
     }
