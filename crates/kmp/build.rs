@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives the library libgomp's name and both runtimes' versions, and compiles the functions with variable arguments. As for the crate `omp`, whose `build.rs` says why.
+//! Gives the library libgomp's name and both runtimes' versions, and compiles the functions with variable
+//! arguments. As for the crate `gomp`, whose `build.rs` says why.
 
 fn main() {
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");

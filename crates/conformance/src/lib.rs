@@ -19,6 +19,7 @@ pub mod condvar;
 pub mod loom;
 mod model;
 pub mod once;
+pub mod openmp;
 pub mod rwlock;
 pub mod rwlock_twins;
 pub mod semaphore;

@@ -21,6 +21,12 @@ impl Dies for atomic::AtomicU32 {
     }
 }
 
+impl Dies for atomic::AtomicU64 {
+    fn dies(&mut self) {
+        self.with_mut(|_| ());
+    }
+}
+
 impl<T> Dies for atomic::AtomicPtr<T> {
     fn dies(&mut self) {
         self.with_mut(|_| ());

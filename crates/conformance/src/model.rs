@@ -13,7 +13,7 @@ macro_rules! model {
         use ::$checker::sync::atomic;
         use ::$checker::sync::{Condvar, Mutex};
         use ::$checker::thread;
-        use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wish};
+        use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wide, Wish};
 
         use crate::{Hints, Machine, Settings};
 
@@ -35,28 +35,9 @@ macro_rules! model {
         $crate::model::forward!([] u32, atomic::AtomicU32);
         $crate::model::forward!([T] *mut T, atomic::AtomicPtr<T>);
 
-        impl AtomicInt<u32> for AtomicU32 {
-            fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-                let was = self.0.fetch_add(value, order);
-                wrote(self, was.wrapping_add(value));
-                was
-            }
-            fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
-                let was = self.0.fetch_sub(value, order);
-                wrote(self, was.wrapping_sub(value));
-                was
-            }
-            fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
-                let was = self.0.fetch_or(value, order);
-                wrote(self, was | value);
-                was
-            }
-            fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-                let was = self.0.fetch_and(value, order);
-                wrote(self, was & value);
-                was
-            }
-        }
+        $crate::model::forward!([] u64, atomic::AtomicU64);
+        $crate::model::forward_int!(u32, atomic::AtomicU32);
+        $crate::model::forward_int!(u64, atomic::AtomicU64);
 
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
@@ -483,6 +464,14 @@ macro_rules! model {
             }
         }
 
+        impl Wide for $name {
+            type AtomicU64 = Word<atomic::AtomicU64>;
+
+            fn fence(order: Ordering) {
+                atomic::fence(order);
+            }
+        }
+
         impl Machine for $name {
             type Handle = thread::JoinHandle<()>;
             type Cell = Cell;
@@ -547,4 +536,31 @@ macro_rules! forward {
     };
 }
 
-pub(crate) use {forward, model};
+macro_rules! forward_int {
+    ($value:ty, $atomic:ty) => {
+        impl AtomicInt<$value> for Word<$atomic> {
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                let was = self.0.fetch_add(value, order);
+                wrote(self, was.wrapping_add(value));
+                was
+            }
+            fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                let was = self.0.fetch_sub(value, order);
+                wrote(self, was.wrapping_sub(value));
+                was
+            }
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                let was = self.0.fetch_or(value, order);
+                wrote(self, was | value);
+                was
+            }
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                let was = self.0.fetch_and(value, order);
+                wrote(self, was & value);
+                was
+            }
+        }
+    };
+}
+
+pub(crate) use {forward, forward_int, model};

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use platform::{
     Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait,
-    Wish,
+    Wide, Wish,
 };
 
 use crate::Machine;
@@ -425,5 +425,13 @@ impl<P: Machine, W: Twist> Machine for Twisted<P, W> {
     }
     fn join(handle: Self::Handle) {
         P::join(handle);
+    }
+}
+
+impl<P: Wide, W: Twist> Wide for Twisted<P, W> {
+    type AtomicU64 = Bent<P::AtomicU64, W>;
+
+    fn fence(order: Ordering) {
+        P::fence(order);
     }
 }

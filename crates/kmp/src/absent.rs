@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What libgomp 12 to 15, libomp 19 and libiomp5 2026 have and this library lacks. Each such function names itself and ends the program.
+//! What libgomp 12 to 15, libomp 19 and libiomp5 2026 have and this library lacks. Each such function names
+//! itself and ends the program.
 //!
-//! **Why.** A wheel brings a runtime of its own. What we lacked would be found there, and work on teams that are not there. libgomp's
-//! functions for its plugins, the insides of libomp (`__kmp_*`) and OMPT's are left to those runtimes, which call them themselves.
+//! **Why.** A wheel brings a runtime of its own. What we lacked would be found there, and work on teams that
+//! are not there. libgomp's functions for its plugins, the insides of libomp (`__kmp_*`) and OMPT's are left
+//! to those runtimes, which call them themselves.
 
 use std::ffi::CStr;
 
@@ -12,7 +14,7 @@ fn end(name: &CStr) -> ! {
     eprintln!(
         "wakeful: the program calls {}, which wakeful's OpenMP runtime does not have;\n\
          `wakeful run --openmp=never` leaves it on its own runtime",
-        omp::icv::Shown(name.to_bytes())
+        omp::text::Shown(name.to_bytes())
     );
     std::process::abort();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `__kmpc_atomic_*`: what older compilers call for `omp atomic`. Those here are the ones that Intel's MKL calls, and their kin.
+//! `__kmpc_atomic_*`: what older compilers call for `omp atomic`. Those here are the ones that Intel's MKL
+//! calls, and their kin.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dlopen`: the handle of an OpenMP runtime is this library's.
 //!
-//! **Why.** A library that is linked with a runtime under whatever name finds our functions first, because we are preloaded. Who opens the
-//! runtime itself and asks for its functions (threadpoolctl, MKL, ctypes) would get those of a runtime that nobody else uses.
+//! **Why.** A library that is linked with a runtime under whatever name finds our functions first, because
+//! we are preloaded. Who opens the runtime itself and asks for its functions (threadpoolctl, MKL, ctypes)
+//! would get those of a runtime that nobody else uses.
 //!
-//! **How.** The runtime is opened as the program wants, so that it fails where it would fail. Then the handle is exchanged. All other calls go
-//! on to the C library's function by a jump: it looks at the address that it returns to, to know who asks.
+//! **How.** The runtime is opened as the program wants, so that it fails where it would fail. Then the
+//! handle is exchanged. All other calls go on to the C library's function by a jump: it looks at the address
+//! that it returns to, to know who asks.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Worksharing loops. The compiler gives the first and the last value of a loop, both inclusive. In a static loop each member finds its own part; of others
-//! it asks for one part after the other.
+//! Worksharing loops. The compiler gives the first and the last value of a loop, both inclusive. In a static
+//! loop each member finds its own part; of others it asks for one part after the other.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::Ordering::Relaxed;
 
 use omp::icv::Kind;
-use omp::loops::{GOMP_ordered_start, How, Shape, Share};
+use omp::loops::{How, Over, Shape, Share};
 use omp::routines::{team_number, teams};
 use omp::thread::me;
+use omp::wait::ByUser;
 
 use crate::Ident;
 
@@ -79,7 +80,8 @@ mod schedule {
     pub const MODIFIERS: i32 = 1 << 29 | 1 << 30;
 }
 
-/// A part of a loop, by the numbers of iterations: from, to (exclusive), and from one part of the same thread to the next.
+/// A part of a loop, by the numbers of iterations: from, to (exclusive), and from one part of the same
+/// thread to the next.
 struct Part {
     first: u64,
     end: u64,
@@ -337,7 +339,8 @@ macro_rules! dispatched_loops {
                 unsafe { next(last, lower, upper, stride) }
             }
 
-            /// An iteration of an ordered loop is over. Its turn is passed on with the last of those that its thread has.
+            /// An iteration of an ordered loop is over. Its turn is passed on with the last of those that
+            /// its thread has.
             #[unsafe(no_mangle)]
             extern "C" fn $fini(_: *const Ident, _: c_int) {}
         )*
@@ -356,7 +359,7 @@ extern "C" fn __kmpc_dispatch_deinit(_: *const Ident, _: c_int) {}
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_ordered(_: *const Ident, _: c_int) {
-    GOMP_ordered_start();
+    me().member().work.await_turn();
 }
 
 #[unsafe(no_mangle)]
@@ -385,11 +388,10 @@ impl Dimension {
     }
 }
 
-/// In the memory that the members share: how many loops, each [`Dimension`], and a bit for each iteration that is over.
+/// In the memory that the members share: how many loops, each [`Dimension`], and a bit for each iteration
+/// that is over.
 #[derive(Clone, Copy)]
 struct Doacross(*const u64);
-
-const BITS: u64 = u32::BITS as u64;
 
 impl Doacross {
     /// Bytes before the bits.
@@ -400,7 +402,8 @@ impl Doacross {
     fn make(share: &Share, dimensions: &[Dimension]) {
         let count = dimensions.iter().map(Dimension::count).fold(1, u64::saturating_mul);
         let head = Self::head(dimensions.len());
-        let size = usize::try_from(count.div_ceil(BITS)).ok().and_then(|words| words.checked_mul(size_of::<u32>()));
+        let size =
+            usize::try_from(count.div_ceil(Over::COUNT)).ok().and_then(|words| words.checked_mul(size_of::<Over>()));
         let size = size.and_then(|size| size.checked_add(head)).unwrap_or(usize::MAX);
         share.make_memory(size, format_args!("a doacross loop of {count} iterations"));
         let memory = share.memory.load(Relaxed);
@@ -412,11 +415,11 @@ impl Doacross {
         }
     }
 
-    /// The word and the bit of an iteration.
+    /// Where it is said of an iteration whether it is over, and its number there.
     ///
     /// # Safety
     /// As many values as there are dimensions.
-    unsafe fn bit(self, values: *const i64) -> Option<(&'static AtomicU32, u32)> {
+    unsafe fn bit(self, values: *const i64) -> Option<(&'static Over, u32)> {
         // SAFETY: from `make`; as promised.
         unsafe {
             let count = self.0.read() as usize;
@@ -425,8 +428,8 @@ impl Doacross {
             for (index, dimension) in dimensions.iter().enumerate() {
                 place = place * dimension.count() + dimension.place(values.add(index).read())?;
             }
-            let words = self.0.byte_add(Self::head(count)).cast::<AtomicU32>();
-            Some((&*words.add((place / BITS) as usize), 1 << (place % BITS)))
+            let words = self.0.byte_add(Self::head(count)).cast::<Over>();
+            Some((&*words.add((place / Over::COUNT) as usize), (place % Over::COUNT) as u32))
         }
     }
 }
@@ -447,9 +450,8 @@ unsafe extern "C" fn __kmpc_doacross_wait(_: *const Ident, _: c_int, values: *co
     let Some(share) = me().member().around.share() else { return };
     let doacross = Doacross(share.memory.load(Relaxed).cast());
     // SAFETY: the compiler's.
-    if let Some((word, bit)) = unsafe { doacross.bit(values) } {
-        // ORDER: Acquire, pairs with `__kmpc_doacross_post`.
-        share.changed.wait_until(|| word.load(Acquire) & bit != 0);
+    if let Some((over, iteration)) = unsafe { doacross.bit(values) } {
+        over.wait::<ByUser>(iteration, &share.changed);
     }
 }
 
@@ -458,10 +460,8 @@ unsafe extern "C" fn __kmpc_doacross_post(_: *const Ident, _: c_int, values: *co
     let Some(share) = me().member().around.share() else { return };
     let doacross = Doacross(share.memory.load(Relaxed).cast());
     // SAFETY: the compiler's.
-    if let Some((word, bit)) = unsafe { doacross.bit(values) } {
-        // ORDER: Release, pairs with `__kmpc_doacross_wait`.
-        word.fetch_or(bit, Release);
-        share.changed.notify();
+    if let Some((over, iteration)) = unsafe { doacross.bit(values) } {
+        over.post(iteration, &share.changed);
     }
 }
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reductions in which tasks take part: each thread that runs such a task gets a copy of the variable when it first asks for one. The copies are combined
-//! when the group of the tasks ends; of groups that all members of a team have for the same reduction, when the last ends.
+//! Reductions in which tasks take part: each thread that runs such a task gets a copy of the variable when
+//! it first asks for one. The copies are combined when the group of the tasks ends; of groups that all
+//! members of a team have for the same reduction, when the last ends.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use omp::memory::{self, List, Own};
 use omp::tasks;
+use omp::team::{Shares, Slot};
 use omp::thread::{Thread, me};
 
 use crate::Ident;
@@ -47,14 +48,14 @@ struct Variable {
     init: *mut c_void,
     fini: Option<One>,
     combine: Two,
-    copies: List<AtomicPtr<c_void>>,
+    copies: List<Slot>,
 }
 
 /// What the members share.
 struct Shared {
     variables: List<Variable>,
     /// Groups that have not ended.
-    groups: AtomicU32,
+    groups: Shares,
 }
 
 /// What a group has.
@@ -63,7 +64,7 @@ struct Reducing {
     /// Where the variables are for who has begun the group.
     places: List<*mut c_void>,
     /// Of groups that all members have: where the others find it.
-    slot: *const AtomicPtr<c_void>,
+    slot: *const Slot,
 }
 
 /// # Safety
@@ -94,10 +95,10 @@ impl Shared {
                 init: input.init,
                 fini: input.fini,
                 combine: input.combine,
-                copies: List::needed(threads as usize, what, |_| AtomicPtr::default()),
+                copies: List::needed(threads as usize, what, |_| Slot::default()),
             }
         });
-        Own::needed(WHAT, || Self { variables, groups: AtomicU32::new(groups) }).into_raw()
+        Own::needed(WHAT, || Self { variables, groups: Shares::new(groups) }).into_raw()
     }
 }
 
@@ -107,22 +108,21 @@ const ALIGN: usize = 128;
 impl Variable {
     /// The calling thread's copy.
     fn own(&self, number: usize) -> *mut c_void {
-        let copy = self.copies[number].load(Relaxed);
-        if !copy.is_null() {
-            return copy;
-        }
-        let copy = memory::zeros(self.size, ALIGN, format_args!("a reduction of {} bytes", self.size));
-        // SAFETY: the compiler's functions, of which the first, if there is one, makes the copy from what is there.
-        unsafe {
-            if !self.init.is_null() && self.original.is_null() {
-                mem::transmute::<*mut c_void, One>(self.init)(copy);
-            } else if !self.init.is_null() {
-                mem::transmute::<*mut c_void, Two>(self.init)(copy, self.original);
+        let make = || {
+            let copy = memory::zeros(self.size, ALIGN, format_args!("a reduction of {} bytes", self.size));
+            // SAFETY: the compiler's functions, of which the first, if there is one, makes the copy from
+            // what is there.
+            unsafe {
+                if !self.init.is_null() && self.original.is_null() {
+                    mem::transmute::<*mut c_void, One>(self.init)(copy);
+                } else if !self.init.is_null() {
+                    mem::transmute::<*mut c_void, Two>(self.init)(copy, self.original);
+                }
             }
-        }
-        // ORDER: Release, pairs with `end` by the tasks' completion; others compare it only.
-        self.copies[number].store(copy, Release);
-        copy
+            copy
+        };
+        // Only this thread makes its own; others compare it.
+        self.copies[number].get_or(make, |_| ())
     }
 
     /// Adds all copies to what is at `place`.
@@ -131,8 +131,7 @@ impl Variable {
     /// Nobody uses them any more.
     unsafe fn combine(&self, place: *mut c_void) {
         for copy in self.copies.iter() {
-            // ORDER: Acquire, pairs with `own`.
-            let copy = copy.load(Acquire);
+            let copy = copy.get();
             if !copy.is_null() {
                 // SAFETY: the compiler's functions; the memory is from `own`.
                 unsafe {
@@ -163,7 +162,7 @@ fn set(
     shared: *mut Shared,
     count: usize,
     input: impl Fn(usize) -> Input,
-    slot: *const AtomicPtr<c_void>,
+    slot: *const Slot,
 ) -> *mut c_void {
     let places = List::needed(count, format_args!("{WHAT}"), |index| input(index).shared);
     if let Some(group) = thread.task().group() {
@@ -172,32 +171,25 @@ fn set(
     thread.task().group.get().cast_mut().cast()
 }
 
-/// A group around what a member of the region, or of its worksharing construct, does; all members have one, for the same reduction.
+/// A group around what a member of the region, or of its worksharing construct, does; all members have one,
+/// for the same reduction.
 ///
 /// # Safety
 /// As above.
 unsafe fn begin_for_all(is_loop: c_int, count: c_int, list: *mut c_void, is_old: bool) -> *mut c_void {
     let thread = me();
     match is_loop {
-        0 => tasks::begin_group(thread),
-        _ => tasks::begin_workshare_group(thread),
+        0 => omp::groups::begin_group(thread),
+        _ => omp::groups::begin_workshare_group(thread),
     }
     // SAFETY: as promised.
     let input = |index| unsafe { input(list, index, is_old) };
     let count = count as usize;
     let (team, size) = (thread.team(), thread.team().size());
     let slot = &team.task_reductions[(is_loop != 0) as usize];
-    // ORDER: Acquire, pairs with the exchange.
-    let mut shared = slot.load(Acquire).cast::<Shared>();
-    if shared.is_null() {
-        shared = Shared::new(count, input, size, size);
-        // ORDER: AcqRel: who finds it finds what is in it.
-        if let Err(first) = slot.compare_exchange(ptr::null_mut(), shared.cast(), AcqRel, Acquire) {
-            // SAFETY: nobody has it.
-            drop(unsafe { Own::from_raw(shared) });
-            shared = first.cast();
-        }
-    }
+    // SAFETY: nobody has it.
+    let discard = |shared: *mut c_void| drop(unsafe { Own::from_raw(shared.cast::<Shared>()) });
+    let shared = slot.get_or(|| Shared::new(count, input, size, size).cast(), discard).cast::<Shared>();
     set(thread, shared, count, input, slot)
 }
 
@@ -212,13 +204,12 @@ pub unsafe fn end(reducing: *mut c_void) {
     // SAFETY: as promised; the last to end frees what is shared.
     unsafe {
         let reducing = Own::from_raw(reducing.cast::<Reducing>());
-        // ORDER: AcqRel: what all did comes before the last one's.
-        if (*reducing.shared).groups.fetch_sub(1, AcqRel) > 1 {
+        if !(*reducing.shared).groups.let_go() {
             return;
         }
         if let Some(slot) = reducing.slot.as_ref() {
             // The barrier that follows publishes it.
-            slot.store(ptr::null_mut(), Relaxed);
+            slot.empty();
         }
         let shared = Own::from_raw(reducing.shared);
         for (variable, &place) in shared.variables.iter().zip(reducing.places.iter()) {
@@ -266,7 +257,7 @@ unsafe extern "C" fn __kmpc_task_reduction_modifier_init(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_task_reduction_modifier_fini(_: *const Ident, _: c_int, _: c_int) {
     let thread = me();
-    let reducing = tasks::end_group(thread);
+    let reducing = omp::groups::end_group(thread);
     // SAFETY: of the group, which had it from there.
     unsafe { end(reducing) };
 }
@@ -286,7 +277,7 @@ unsafe extern "C" fn __kmpc_task_reduction_get_th_data(
             if let Some(reducing) = this.reducing.get().cast::<Reducing>().as_ref() {
                 let variables = (*reducing.shared).variables.iter().zip(reducing.places.iter());
                 for (variable, &own) in variables {
-                    let is_copy = || variable.copies.iter().any(|copy| copy.load(Relaxed) == place);
+                    let is_copy = || variable.copies.iter().any(|copy| copy.get() == place);
                     if own == place || variable.original == place || is_copy() {
                         return variable.own(thread.number() as usize);
                     }

@@ -7,11 +7,12 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{Ordering::*, fence};
 
+use omp::fork::{begin, begin_copying, end};
 use omp::icv::Bind;
 use omp::lock::raw;
 use omp::loops::is_first;
-use omp::region::{GOMP_cancel, GOMP_cancellation_point, LOOP, PARALLEL, SECTIONS, TASKGROUP, league};
-use omp::team::{WORDS, begin, begin_copying, end};
+use omp::region::{LOOP, PARALLEL, SECTIONS, TASKGROUP, cancel, cancellation_point, league};
+use omp::team::WORDS;
 use omp::thread::{Clauses, me};
 use sync::mutex::RawMutex;
 
@@ -27,7 +28,7 @@ unsafe extern "C" {
     );
 }
 
-omp::in_c! {
+gomp::in_c! {
     __kmpc_fork_call => wakeful_fork_call;
     __kmpc_fork_teams => wakeful_fork_teams;
 }
@@ -248,13 +249,13 @@ fn left(construct: c_int, cancelled: bool) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_cancel(_: *const Ident, _: c_int, kind: c_int) -> c_int {
     let construct = construct(kind);
-    left(construct, GOMP_cancel(construct, true))
+    left(construct, cancel(construct, true))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_cancellationpoint(_: *const Ident, _: c_int, kind: c_int) -> c_int {
     let construct = construct(kind);
-    left(construct, GOMP_cancellation_point(construct))
+    left(construct, cancellation_point(construct))
 }
 
 #[unsafe(no_mangle)]
@@ -344,7 +345,8 @@ unsafe extern "C" fn __kmpc_end_critical(_: *const Ident, _: c_int, name: *mut N
 
 // --- reductions --------------------------------------------------------------
 
-/// How a member adds its part to a reduction's variables, and what the compiled code takes for an answer to that.
+/// How a member adds its part to a reduction's variables, and what the compiled code takes for an answer to
+/// that.
 #[derive(Clone, Copy, PartialEq)]
 enum Method {
     /// A team of one.

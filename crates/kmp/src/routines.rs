@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OpenMP's routines by other names of LLVM's, and what its `omp.h` has besides. Of these, what sets how threads wait and how the runtime speaks changes
-//! nothing here.
+//! OpenMP's routines by other names of LLVM's, and what its `omp.h` has besides. Of these, what sets how
+//! threads wait and how the runtime speaks changes nothing here.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use omp::icv::settings;
+use omp::lock::ATOMIC;
+use sync::mutex::RawMutex;
 
 use crate::Ident;
 
@@ -49,9 +51,6 @@ names! {
     __kmpc_unset_nest_lock(*const Ident, c_int; lock: *mut c_void) = omp_unset_nest_lock;
     __kmpc_test_nest_lock(*const Ident, c_int; lock: *mut c_void) -> c_int = omp_test_nest_lock;
 
-    __kmpc_atomic_start(;) = GOMP_atomic_start;
-    __kmpc_atomic_end(;) = GOMP_atomic_end;
-
     ompc_set_affinity_format(; text: *const c_char) = omp_set_affinity_format;
     ompc_get_affinity_format(; buffer: *mut c_char, room: usize) -> usize = omp_get_affinity_format;
     ompc_display_affinity(; text: *const c_char) = omp_display_affinity;
@@ -70,6 +69,18 @@ extern "C" fn kmp_aligned_malloc(size: usize, align: usize) -> *mut c_void {
         true => unsafe { libc::memalign(align, size) },
         false => std::ptr::null_mut(),
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_atomic_start() {
+    // SAFETY: released by `__kmpc_atomic_end`.
+    unsafe { ATOMIC.raw().lock(&()) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_atomic_end() {
+    // SAFETY: acquired by `__kmpc_atomic_start`.
+    unsafe { ATOMIC.raw().unlock(&()) };
 }
 
 /// Functions that set what is of no use here.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tasks. The compiler has one made, fills it in, and has it run; or runs it itself, and says when. An untied task is one function with several parts, of which
-//! it asks for the next by handing itself in once more: here they follow each other at once, as if the task were tied.
+//! Tasks. The compiler has one made, fills it in, and has it run; or runs it itself, and says when. An
+//! untied task is one function with several parts, of which it asks for the next by handing itself in once
+//! more: here they follow each other at once, as if the task were tied.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
 
-use omp::tasks::{self, Dependence, Dependences, GOMP_taskwait, GOMP_taskyield, Task, no_dependences};
+use omp::tasks::{self, Dependence, Dependences, Task, no_dependences};
 use omp::thread::{Thread, me};
 
 use crate::Ident;
@@ -173,7 +174,7 @@ unsafe fn start(arguments: *mut Arguments, deferred: bool, dependences: impl Dep
         head.again.set(true);
         return 0;
     }
-    if tasks::are_cancelled(thread) {
+    if omp::groups::are_cancelled(thread) {
         task.discard();
         return 0;
     }
@@ -238,7 +239,7 @@ fn expect_event(head: &Head) -> *const Task {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_proxy_task_completed(_: c_int, arguments: *mut Arguments) {
     // SAFETY: as above; a task that was made with `PROXY`.
-    unsafe { tasks::omp_fulfill_event(task(head(arguments))) };
+    unsafe { tasks::fulfill_event(task(head(arguments))) };
 }
 
 /// The same, called by a thread that is not the runtime's.
@@ -261,13 +262,13 @@ extern "C" fn __kmpc_omp_reg_task_with_affinity(
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_taskwait(_: *const Ident, _: c_int) -> c_int {
-    GOMP_taskwait();
+    tasks::wait_for_children();
     0
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_taskyield(_: *const Ident, _: c_int, _: c_int) -> c_int {
-    GOMP_taskyield();
+    tasks::yield_now();
     0
 }
 
@@ -359,13 +360,13 @@ unsafe extern "C" fn __kmpc_omp_taskwait_deps_51(
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_taskgroup(_: *const Ident, _: c_int) {
-    tasks::begin_group(me());
+    omp::groups::begin_group(me());
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_end_taskgroup(_: *const Ident, _: c_int) {
     let thread = me();
-    let reducing = tasks::end_group(thread);
+    let reducing = omp::groups::end_group(thread);
     // SAFETY: of the group, which had it from there.
     unsafe { reductions::end(reducing) };
 }
@@ -399,7 +400,8 @@ unsafe fn copy(
     }
 }
 
-/// A loop cut into tasks, of which `pattern` is one; its bounds are where `lower` and `upper` point to, within it, inclusive.
+/// A loop cut into tasks, of which `pattern` is one; its bounds are where `lower` and `upper` point to,
+/// within it, inclusive.
 ///
 /// # Safety
 /// The compiler's.
@@ -425,7 +427,7 @@ unsafe fn taskloop(
         };
         let iterations = iterations.saturating_add(1);
         if !nogroup {
-            tasks::begin_group(thread);
+            omp::groups::begin_group(thread);
         }
         let count = if matches!(schedule, GRAIN | TASKS) { count } else { 0 };
         let (pieces, each, longer) = tasks::cut(iterations, count, schedule == GRAIN, strict, thread.team().size());
@@ -442,7 +444,7 @@ unsafe fn taskloop(
         }
         task(head(pattern)).discard();
         if !nogroup {
-            tasks::end_group(thread);
+            omp::groups::end_group(thread);
         }
     }
 }

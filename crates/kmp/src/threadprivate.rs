@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `threadprivate` without the compiler's thread-local variables (`-fnoopenmp-use-tls`): the main thread has the variable itself, each other thread a copy,
-//! made when it first asks for it.
+//! `threadprivate` without the compiler's thread-local variables (`-fnoopenmp-use-tls`): the main thread has
+//! the variable itself, each other thread a copy, made when it first asks for it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -15,7 +15,8 @@ type Construct = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void;
 type Destruct = unsafe extern "C" fn(*mut c_void);
 
-/// How copies of a variable are made; without any of these, from the bytes that it had when somebody first asked for it.
+/// How copies of a variable are made; without any of these, from the bytes that it had when somebody first
+/// asked for it.
 #[derive(Clone, Copy, Default)]
 struct Recipe {
     construct: Option<Construct>,

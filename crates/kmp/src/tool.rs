@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs ask of tools (OpenMP 5.1, chapter 4): there is no interface for them. `omp`'s `tool.rs` says so to who brings one.
+//! What programs ask of tools (OpenMP 5.1, chapter 4): there is no interface for them. `omp`'s `tool.rs`
+//! says so to who brings one.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conformance table with clang: the programs of the crate `omp`, and those here that are about what clang emits and gcc does not. Most pass
+//! The conformance table with clang: the programs of the crate `gomp`, and those here that are about what clang emits and gcc does not. Most pass
 //! on LLVM's runtime as well, which is checked; of others it is said where they stand.
 
 mod reached;
-#[path = "../../omp/tests/support/mod.rs"]
+#[path = "../../gomp/tests/support/mod.rs"]
 mod support;
 
 use std::ffi::OsStr;
@@ -290,7 +290,7 @@ fn by_name() {
 fn table() {
     let root = support::programs().join("../../../..");
     let read = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let tests = ["omp", "kmp"].map(|folder| read(root.join("crates").join(folder).join("tests/programs.rs")));
+    let tests = ["gomp", "kmp"].map(|folder| read(root.join("crates").join(folder).join("tests/programs.rs")));
     let is_there = |source: &str, word: &str| {
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_');
         source

@@ -20,11 +20,12 @@ pub use quota::Throttling;
 pub use registry::MOST_THREADS;
 pub use report::{Report, Status, report};
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::Mutex;
 
 use platform::{
-    Costs, Crowd, Deadline, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait, Wish,
+    Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait,
+    Wide, Wish,
 };
 
 /// The machine that this program runs on.
@@ -350,6 +351,15 @@ fn told(wish: Wish) {
 
 /// COST: processors with neighbouring numbers that share a cache on common servers; not measured.
 const CLUSTER: u32 = 16;
+
+impl Wide for Linux {
+    type AtomicU64 = AtomicU64;
+
+    #[inline(always)]
+    fn fence(order: Ordering) {
+        fence(order);
+    }
+}
 
 impl StaticPlatform for Linux {
     #[allow(clippy::declare_interior_mutable_const)] // an initialiser, used once per static

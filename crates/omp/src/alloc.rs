@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory (OpenMP 5.1, section 3.13): there is one kind, whatever an allocator asks for; alignment and fallback are kept.
+//! Memory (OpenMP 5.1, section 3.13): there is one kind, whatever an allocator asks for; alignment and
+//! fallback are kept.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -8,21 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::dialect::is_llvm;
 use crate::memory::Own;
 use crate::thread::me;
-
-/// The number of a predefined allocator.
-pub fn predefined(name: &str) -> Option<usize> {
-    const NAMES: [&str; 8] = [
-        "omp_default_mem_alloc",
-        "omp_large_cap_mem_alloc",
-        "omp_const_mem_alloc",
-        "omp_high_bw_mem_alloc",
-        "omp_low_lat_mem_alloc",
-        "omp_cgroup_mem_alloc",
-        "omp_pteam_mem_alloc",
-        "omp_thread_mem_alloc",
-    ];
-    NAMES.iter().position(|known| name.eq_ignore_ascii_case(known)).map(|index| index + 1)
-}
 
 /// No number of a predefined allocator is above this; other compilers' extensions have some in the hundreds.
 const PREDEFINED: usize = 1024;
@@ -48,7 +34,7 @@ const ALLOCATOR_FB: usize = 14;
 
 /// `omp_alloctrait_t`.
 #[repr(C)]
-pub(crate) struct Trait {
+pub struct Trait {
     key: c_int,
     value: usize,
 }
@@ -102,7 +88,7 @@ impl Header {
 }
 
 /// A block, zeros if so wished.
-fn block(align: usize, size: usize, allocator: usize, zeros: bool) -> *mut c_void {
+pub fn block(align: usize, size: usize, allocator: usize, zeros: bool) -> *mut c_void {
     replacement(align, size, allocator, zeros, &Header::NONE)
 }
 
@@ -149,7 +135,7 @@ fn replacement(align: usize, size: usize, allocator: usize, zeros: bool, replace
 
 /// # Safety
 /// From [`replacement`], or null.
-unsafe fn free(memory: *mut c_void) {
+pub unsafe fn free(memory: *mut c_void) {
     if memory.is_null() {
         return;
     }
@@ -165,8 +151,7 @@ unsafe fn free(memory: *mut c_void) {
 
 /// For a variable of a directive or clause `allocate`, which has to be somewhere (OpenMP 5.1, section
 /// 2.13.3).
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_alloc(align: usize, size: usize, allocator: usize) -> *mut c_void {
+pub fn needed(align: usize, size: usize, allocator: usize) -> *mut c_void {
     let block = block(align, size, allocator, false);
     if block.is_null() && size > 0 {
         eprintln!("wakeful: no memory for a variable of {size} bytes");
@@ -175,34 +160,9 @@ extern "C" fn GOMP_alloc(align: usize, size: usize, allocator: usize) -> *mut c_
     block
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_free(memory: *mut c_void, _allocator: usize) {
-    // SAFETY: from `GOMP_alloc`; likewise below.
-    unsafe { free(memory) };
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn omp_alloc(size: usize, allocator: usize) -> *mut c_void {
-    block(1, size, allocator, false)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn omp_aligned_alloc(align: usize, size: usize, allocator: usize) -> *mut c_void {
-    block(align, size, allocator, false)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn omp_calloc(count: usize, size: usize, allocator: usize) -> *mut c_void {
-    omp_aligned_calloc(1, count, size, allocator)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn omp_aligned_calloc(align: usize, count: usize, size: usize, allocator: usize) -> *mut c_void {
-    count.checked_mul(size).map_or(ptr::null_mut(), |size| block(align, size, allocator, true))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omp_realloc(memory: *mut c_void, size: usize, allocator: usize, _from: usize) -> *mut c_void {
+/// # Safety
+/// A block of `block`'s, or null; not used any more.
+pub unsafe fn realloc(memory: *mut c_void, size: usize, allocator: usize) -> *mut c_void {
     if memory.is_null() {
         return block(1, size, allocator, false);
     }
@@ -230,14 +190,11 @@ unsafe extern "C" fn omp_realloc(memory: *mut c_void, size: usize, allocator: us
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omp_free(memory: *mut c_void, _allocator: usize) {
-    // SAFETY: as above.
-    unsafe { free(memory) };
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_init_allocator(space: usize, count: c_int, traits: *const Trait) -> usize {
+/// 0: there is none with these traits.
+///
+/// # Safety
+/// So many traits.
+pub unsafe fn init_allocator(space: usize, count: c_int, traits: *const Trait) -> usize {
     let mut allocator =
         Allocator { alignment: 1, pool: usize::MAX, used: AtomicUsize::new(0), fallback: DEFAULT_FB, fallback_data: 0 };
     let mut is_to_be_had = space <= SPACES && space != HIGH_BANDWIDTH;
@@ -268,22 +225,21 @@ pub(crate) unsafe extern "C" fn omp_init_allocator(space: usize, count: c_int, t
     allocator.map_or(0, |allocator| allocator.into_raw().addr())
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_destroy_allocator(allocator: usize) {
+/// # Safety
+/// From [`init_allocator`], and the program does not use it any more.
+pub unsafe fn destroy_allocator(allocator: usize) {
     if allocator > PREDEFINED {
         // SAFETY: from `omp_init_allocator`, and the program does not use it any more.
         drop(unsafe { Own::from_raw(allocator as *mut Allocator) });
     }
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn omp_set_default_allocator(allocator: usize) {
+pub fn set_default_allocator(allocator: usize) {
     if allocator != 0 {
         me().change_icv(|icv| icv.allocator = allocator);
     }
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn omp_get_default_allocator() -> usize {
+pub fn get_default_allocator() -> usize {
     me().icv().allocator
 }

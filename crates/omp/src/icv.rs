@@ -1,17 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Internal control variables, and the environment variables that set them (OpenMP 5.1, sections 2.4 and 6).
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::fmt::{self, Display};
 use std::sync::OnceLock;
 
 use linux::Linux;
 use platform::Platform;
 
-use crate::affinity::{self, Place};
-use crate::device::HOST;
 use crate::dialect::is_llvm;
 use crate::memory::{List, Text};
+use crate::places::{self, Place};
+use crate::text::{Shown, environment, joined, word};
+
+/// The host's number, after those of the devices.
+pub const HOST: c_int = 0;
+
+/// The number of a predefined allocator.
+pub fn predefined(name: &str) -> Option<usize> {
+    const NAMES: [&str; 8] = [
+        "omp_default_mem_alloc",
+        "omp_large_cap_mem_alloc",
+        "omp_const_mem_alloc",
+        "omp_high_bw_mem_alloc",
+        "omp_low_lat_mem_alloc",
+        "omp_cgroup_mem_alloc",
+        "omp_pteam_mem_alloc",
+        "omp_thread_mem_alloc",
+    ];
+    NAMES.iter().position(|known| name.eq_ignore_ascii_case(known)).map(|index| index + 1)
+}
 
 /// How the iterations of a loop are shared out; numbers as in `omp_sched_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +160,9 @@ pub struct Settings {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The program's variables, read from the environment when the first is wanted, and shown then if that is asked for. Most programs into which
-/// the library is preloaded want none; and a Python program sets them before it loads what uses them.
+/// The program's variables, read from the environment when the first is wanted, and shown then if that is
+/// asked for. Most programs into which the library is preloaded want none; and a Python program sets them
+/// before it loads what uses them.
 pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| {
         let settings = Settings::read();
@@ -153,17 +172,8 @@ pub fn settings() -> &'static Settings {
     })
 }
 
-/// The value of an environment variable.
-pub fn environment(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: as every runtime, we trust the program not to change its environment meanwhile.
-    unsafe {
-        let value = libc::getenv(name.as_ptr());
-        (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
-    }
-}
-
-/// What an environment variable says, without spaces around it. An empty one is none. One that makes no sense is
-/// named on stderr, as OpenMP runtimes do, and the default holds.
+/// What an environment variable says, without spaces around it. An empty one is none. One that makes no
+/// sense is named on stderr, as OpenMP runtimes do, and the default holds.
 fn parsed<T>(name: &CStr, expects: &str, parse: impl FnOnce(&'static str) -> Option<T>) -> Option<T> {
     let value = environment(name)?.trim_ascii();
     if value.is_empty() {
@@ -174,23 +184,6 @@ fn parsed<T>(name: &CStr, expects: &str, parse: impl FnOnce(&'static str) -> Opt
         eprintln!("wakeful: {}={} is ignored; give {expects}", Shown(name.to_bytes()), Shown(value));
     }
     result
-}
-
-/// Bytes that are most likely UTF-8.
-pub struct Shown<'a>(pub &'a [u8]);
-
-impl Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.0.utf8_chunks().try_for_each(|chunk| {
-            f.write_str(chunk.valid())?;
-            f.write_str(if chunk.invalid().is_empty() { "" } else { "\u{fffd}" })
-        })
-    }
-}
-
-/// The value of the word that the text is, in upper or lower case.
-pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
-    words.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)).map(|&(_, value)| value)
 }
 
 fn boolean(text: &str) -> Option<bool> {
@@ -263,24 +256,9 @@ fn size(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)
 }
 
-impl Settings {
-    fn read() -> Self {
-        let many = "a positive number";
-        let threads = parsed(c"OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| {
-            list(text, positive)
-        })
-        .unwrap_or_default();
-        let binds = parsed(c"OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", binds);
-        let places = parsed(c"OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", affinity::places);
-        let places =
-            places.or_else(|| parsed(c"GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", affinity::processors));
-        let places = places.filter(|_| binds.as_deref() != Some(&[Bind::False][..]));
-        let places_given = places.is_some();
-        // Who names places wants threads there (OpenMP 5.1, section 6.4).
-        let binds = binds.unwrap_or_else(|| {
-            let own = places_given.then(|| List::wished(1, |_| Bind::True));
-            own.flatten().unwrap_or_default()
-        });
+impl Icv {
+    /// Those of the initial task, as the environment has them.
+    fn read(threads: &[u32], binds: &[Bind], target_mandatory: bool) -> Self {
         let nested = parsed(c"OMP_NESTED", "true or false", boolean);
         let levels = parsed(c"OMP_MAX_ACTIVE_LEVELS", "a number", number);
         let several = threads.len() > 1 || binds.len() > 1;
@@ -290,12 +268,8 @@ impl Settings {
             true => Schedule { kind: Kind::Static, chunk: 0, monotonic: false },
             false => Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false },
         };
-        let thread_limit = parsed(c"OMP_THREAD_LIMIT", many, positive).unwrap_or(u32::MAX);
-        let target_mandatory = parsed(c"OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
-            word(text, &[("mandatory", true), ("disabled", false), ("default", false)])
-        });
-        let target_mandatory = target_mandatory.unwrap_or(false);
-        let initial = Icv {
+        let thread_limit = parsed(c"OMP_THREAD_LIMIT", "a positive number", positive).unwrap_or(u32::MAX);
+        Self {
             threads: threads.first().copied().unwrap_or_else(Linux::processors).min(MOST_THREADS),
             thread_limit,
             max_active_levels: levels.min(MOST_LEVELS),
@@ -311,16 +285,40 @@ impl Settings {
                 text.parse().ok().filter(|&device: &i32| device >= 0)
             })
             .unwrap_or(if target_mandatory && !is_llvm() { NO_DEVICE } else { HOST }),
-            allocator: parsed(c"OMP_ALLOCATOR", "the name of a predefined allocator", crate::alloc::predefined)
-                .unwrap_or(1),
-        };
+            allocator: parsed(c"OMP_ALLOCATOR", "the name of a predefined allocator", predefined).unwrap_or(1),
+        }
+    }
+}
+
+impl Settings {
+    fn read() -> Self {
+        let many = "a positive number";
+        let threads = parsed(c"OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| {
+            list(text, positive)
+        })
+        .unwrap_or_default();
+        let binds = parsed(c"OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", binds);
+        let places = parsed(c"OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", places::places);
+        let places = places.or_else(|| parsed(c"GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", places::processors));
+        let places = places.filter(|_| binds.as_deref() != Some(&[Bind::False][..]));
+        let places_given = places.is_some();
+        // Who names places wants threads there (OpenMP 5.1, section 6.4).
+        let binds = binds.unwrap_or_else(|| {
+            let own = places_given.then(|| List::wished(1, |_| Bind::True));
+            own.flatten().unwrap_or_default()
+        });
+        let target_mandatory = parsed(c"OMP_TARGET_OFFLOAD", "mandatory, disabled or default", |text| {
+            word(text, &[("mandatory", true), ("disabled", false), ("default", false)])
+        });
+        let target_mandatory = target_mandatory.unwrap_or(false);
+        let initial = Icv::read(&threads, &binds, target_mandatory);
         Self {
             initial,
             threads,
             // Who binds threads and names no places means processors.
             places: match (places, binds.iter().any(|&bind| bind != Bind::False)) {
                 (Some(places), _) => places,
-                (None, true) => affinity::places("threads").unwrap_or_default(),
+                (None, true) => places::places("threads").unwrap_or_default(),
                 (None, false) => List::new(),
             },
             binds,
@@ -334,7 +332,7 @@ impl Settings {
             display_affinity: parsed(c"OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
             affinity_format: match environment(c"OMP_AFFINITY_FORMAT") {
                 Some(format) => Text::of(Shown(format)),
-                None => Text::of(affinity::default_format()),
+                None => Text::of(places::default_format()),
             },
             wait_policy: parsed(c"OMP_WAIT_POLICY", "active or passive", |text| {
                 word(text, &[("active", true), ("passive", false)])
@@ -413,12 +411,4 @@ impl Settings {
             self.display(verbose);
         }
     }
-}
-
-/// Writes values with commas between.
-pub fn joined(f: &mut dyn fmt::Write, values: impl Iterator<Item = impl Display>) -> fmt::Result {
-    values.enumerate().try_for_each(|(index, value)| {
-        f.write_str(if index == 0 { "" } else { "," })?;
-        write!(f, "{value}")
-    })
 }

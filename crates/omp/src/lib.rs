@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `libwakeful_gomp.so`: OpenMP for programs that were built with `gcc -fopenmp`, on the project's default barrier and mutex. It is loaded
-//! instead of `libgomp.so.1`, whose name and symbol versions it has: preloaded, or found under that name.
+//! The OpenMP runtime, on the project's default barrier and mutex: teams, tasks, loops, reductions, control
+//! variables, places and routines. It exports nothing. The crates `gomp` and `kmp` are its faces: what gcc's
+//! programs call, and what clang's call.
 //!
-//! **Why.** OpenMP runtimes spin at barriers, since that is best while each thread has a processor, and find out badly that it has not: libgomp counts its
-//! own threads only, LLVM's waits until a time has passed. Beside other programs a barrier then takes milliseconds. Here
-//! who waits decides by the processors really to be had ([`sync::barrier::BWakeful`]).
+//! **Why.** OpenMP runtimes spin at barriers, since that is best while each thread has a processor, and find
+//! out badly that it has not: libgomp counts its own threads only, LLVM's waits until a time has passed.
+//! Beside other programs a barrier then takes milliseconds. Here who waits decides by the processors really
+//! to be had ([`sync::barrier::BWakeful`]).
 //!
-//! **What is here** is what gcc emits for OpenMP 4.5 and for much of 5.1, on the host. There are no devices; target
-//! regions run here, which is said once. What is not here is no symbol of the library: the dynamic linker names it.
+//! Where threads meet without a lock, the algorithm is in [`sync::openmp`], and under the checkers there.
 //!
-//! **Rules.** A panic aborts. Nothing is printed but what OpenMP's environment variables ask for, mistakes in
-//! these, what ends the program, and, once, what would have ended it on the compiler's own runtime.
-//! Regions allocate when a team grows, loops that wait for each other and tasks always, all else never. What there is
-//! no memory for is done without, or ends the program with a line ([`memory`]).
+//! There are no devices; target regions run here, which is said once.
+//!
+//! **Rules.** A panic aborts. Nothing is printed but what OpenMP's environment variables ask for, mistakes
+//! in these, what ends the program, and, once, what would have ended it on the compiler's own runtime.
+//! Regions allocate when a team grows, loops that wait for each other and tasks always, all else never. What
+//! there is no memory for is done without, or ends the program with a line ([`memory`]).
 
 #![cfg(target_os = "linux")]
-#![allow(non_snake_case)] // libgomp's names
-#![allow(clippy::too_many_arguments)] // libgomp's functions
+#![allow(clippy::too_many_arguments)] // the compilers' functions have as many
 
 mod affinity;
 pub mod alloc;
-mod device;
+mod blocks;
+mod current;
+mod depend;
+mod dependences;
+pub mod device;
 mod dialect;
-mod fortran;
+pub mod display;
+pub mod doacross;
+pub mod fork;
+pub mod groups;
 pub mod icv;
 pub mod lock;
 pub mod loops;
 pub mod memory;
-mod reductions;
+pub mod nest_lock;
+mod places;
+mod pool;
+pub mod reductions;
 pub mod region;
 pub mod routines;
+mod share;
+mod task;
 pub mod tasks;
 pub mod team;
+pub mod text;
 pub mod thread;
 mod tool;
-mod wait;
-
-/// By this symbol the `wakeful` command knows the library.
-#[unsafe(no_mangle)]
-extern "C" fn wakeful_omp_version() -> *const core::ffi::c_char {
-    c"libgomp 5.1".as_ptr()
-}
-
-extern "C" fn constructor() {
-    linux::inherit();
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = constructor;
+pub mod wait;

@@ -1,48 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks: the runtime's own, `critical`, `atomic`, and `omp_lock_t`. All are the default mutex, whose zeros are a free lock.
-
-use std::cell::UnsafeCell;
-use std::ffi::c_void;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+//! Locks: the runtime's own, `critical`, `atomic`, and nested ones. All are the default mutex, whose zeros
+//! are a free lock.
 
 use linux::Linux;
-use sync::mutex::{RawMutex, Wakeful};
-
-use crate::memory::Own;
-use crate::tasks::Task;
-use crate::thread::me;
+use sync::mutex::Wakeful;
 
 pub type Raw = Wakeful<Linux>;
 
 /// Data behind a lock.
-pub struct Guarded<T> {
-    raw: Raw,
-    data: UnsafeCell<T>,
-}
+pub type Guarded<T> = sync::openmp::Guarded<Linux, T>;
 
-// SAFETY: the data are reached by `with` only, one thread at a time.
-unsafe impl<T: Send> Sync for Guarded<T> {}
-
-impl<T: Default> Default for Guarded<T> {
-    fn default() -> Self {
-        Self { raw: Raw::new(), data: UnsafeCell::default() }
-    }
-}
-
-impl<T> Guarded<T> {
-    /// `work` must not come here again.
-    #[inline]
-    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: released below; nothing here unwinds, because a panic aborts.
-        unsafe {
-            self.raw.lock(&());
-            let result = work(&mut *self.data.get());
-            self.raw.unlock(&());
-            result
-        }
-    }
-}
+/// Of all `critical` sections without a name.
+pub static CRITICAL: Guarded<()> = Guarded::INIT;
+/// Of what is atomic and has no instruction.
+pub static ATOMIC: Guarded<()> = Guarded::INIT;
 
 /// A lock's place in the program's memory.
 ///
@@ -53,161 +24,4 @@ pub unsafe fn raw<'a, T>(lock: *mut T) -> &'a Raw {
     const { assert!(size_of::<Raw>() == 4 && align_of::<Raw>() == 4) };
     // SAFETY: as promised.
     unsafe { &*lock.cast::<Raw>() }
-}
-
-static CRITICAL: Guarded<()> = Guarded { raw: Raw::INIT, data: UnsafeCell::new(()) };
-static ATOMIC: Guarded<()> = Guarded { raw: Raw::INIT, data: UnsafeCell::new(()) };
-
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_critical_start() {
-    // SAFETY: released by `GOMP_critical_end`.
-    unsafe { CRITICAL.raw.lock(&()) };
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_critical_end() {
-    // SAFETY: acquired by `GOMP_critical_start`.
-    unsafe { CRITICAL.raw.unlock(&()) };
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_atomic_start() {
-    // SAFETY: released by `GOMP_atomic_end`.
-    unsafe { ATOMIC.raw.lock(&()) };
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_atomic_end() {
-    // SAFETY: acquired by `GOMP_atomic_start`.
-    unsafe { ATOMIC.raw.unlock(&()) };
-}
-
-// The compiler makes a pointer for each name, null at first. The lock is in its place.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_critical_name_start(place: *mut *mut c_void) {
-    // SAFETY: a pointer of the program's, in which nobody else writes.
-    unsafe { raw(place).lock(&()) };
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_critical_name_end(place: *mut *mut c_void) {
-    // SAFETY: as above.
-    unsafe { raw(place).unlock(&()) };
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_init_lock(lock: *mut u32) {
-    // SAFETY: the program's lock, which nobody uses before.
-    unsafe { lock.write(0) };
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_lock_with_hint(lock: *mut u32, _hint: u32) {
-    // SAFETY: as above.
-    unsafe { omp_init_lock(lock) };
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn omp_destroy_lock(_lock: *mut u32) {}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_set_lock(lock: *mut u32) {
-    // SAFETY: an initialised lock of the program's; likewise below.
-    unsafe { raw(lock).lock(&()) };
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_unset_lock(lock: *mut u32) {
-    // SAFETY: as above, and the program holds it.
-    unsafe { raw(lock).unlock(&()) };
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_test_lock(lock: *mut u32) -> i32 {
-    // SAFETY: as above.
-    unsafe { raw(lock).try_lock(&()) as i32 }
-}
-
-/// What the first 8 bytes of an `omp_nest_lock_t` point to: for gcc's programs it is larger than for clang's.
-pub struct NestLock {
-    raw: Raw,
-    /// The owner's.
-    count: AtomicU32,
-    /// Whoever finds himself here has it.
-    owner: AtomicPtr<Task>,
-}
-
-impl NestLock {
-    fn own(&self) -> *mut Task {
-        ptr::from_ref(me().task()).cast_mut()
-    }
-
-    /// One time more, if it is the current task's.
-    fn again(&self) -> Option<u32> {
-        (self.owner.load(Relaxed) == self.own()).then(|| {
-            let count = self.count.load(Relaxed) + 1;
-            self.count.store(count, Relaxed);
-            count
-        })
-    }
-
-    fn taken(&self) -> u32 {
-        self.owner.store(self.own(), Relaxed);
-        self.count.store(1, Relaxed);
-        1
-    }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_init_nest_lock(lock: *mut *mut NestLock) {
-    let new = || NestLock { raw: Raw::new(), count: AtomicU32::new(0), owner: AtomicPtr::default() };
-    // SAFETY: the program's lock, which nobody uses before.
-    unsafe { lock.write(Own::needed("a lock", new).into_raw()) };
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_nest_lock_with_hint(lock: *mut *mut NestLock, _hint: u32) {
-    // SAFETY: as above.
-    unsafe { omp_init_nest_lock(lock) };
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_destroy_nest_lock(lock: *mut *mut NestLock) {
-    // SAFETY: from `omp_init_nest_lock`, and nobody uses it any more.
-    drop(unsafe { Own::from_raw(*lock) });
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_set_nest_lock(lock: *const *const NestLock) {
-    // SAFETY: an initialised lock of the program's; likewise below.
-    let lock = unsafe { &**lock };
-    if lock.again().is_none() {
-        // SAFETY: released when the count is 0.
-        unsafe { lock.raw.lock(&()) };
-        lock.taken();
-    }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_unset_nest_lock(lock: *const *const NestLock) {
-    // SAFETY: as above.
-    let lock = unsafe { &**lock };
-    let count = lock.count.load(Relaxed).saturating_sub(1);
-    lock.count.store(count, Relaxed);
-    if count == 0 {
-        lock.owner.store(ptr::null_mut(), Relaxed);
-        // SAFETY: acquired when the count became 1.
-        unsafe { lock.raw.unlock(&()) };
-    }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_test_nest_lock(lock: *const *const NestLock) -> i32 {
-    // SAFETY: as above.
-    let lock = unsafe { &**lock };
-    let count = lock.again().or_else(|| {
-        // SAFETY: released when the count is 0.
-        unsafe { lock.raw.try_lock(&()) }.then(|| lock.taken())
-    });
-    count.unwrap_or(0) as i32
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that can be refused. `Box`, `Vec` and their like end the program if there is none, so nothing here or in
-//! the crate `kmp` uses them.
+//! Memory that can be refused. `Box`, `Vec` and their like end the program if there is none, so nothing here
+//! or in the crate `kmp` uses them.
 //!
-//! Memory comes from the program's allocator. What OpenMP cannot do without is mapped if the allocator has none. If
-//! the kernel has none either, the program ends as on libgomp: one line on stderr, exit status 1 ([`end`]).
+//! Memory comes from the program's allocator. What OpenMP cannot do without is mapped if the allocator has
+//! none. If the kernel has none either, the program ends as on libgomp: one line on stderr, exit status 1
+//! ([`end`]).
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::collections::HashMap; // ALLOC: grows by `try_reserve` only
-use std::collections::VecDeque; // ALLOC: likewise
 use std::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -435,54 +435,5 @@ impl<V> Sorted<V> {
             place
         });
         &mut self.0[place].1
-    }
-}
-
-/// A queue with two ends.
-pub struct Deque<T>(VecDeque<T>); // ALLOC: grows by `try_reserve` only
-
-impl<T> Default for Deque<T> {
-    fn default() -> Self {
-        Self(VecDeque::new()) // ALLOC: empty
-    }
-}
-
-impl<T> Deque<T> {
-    #[inline]
-    fn has_room(&mut self) -> bool {
-        self.0.len() < self.0.capacity() || self.0.try_reserve(1).is_ok()
-    }
-
-    /// False if there is no memory.
-    #[must_use]
-    pub fn insert(&mut self, place: usize, value: T) -> bool {
-        let fits = self.has_room();
-        if fits {
-            self.0.insert(place, value);
-        }
-        fits
-    }
-
-    /// At the end; false if there is no memory.
-    #[must_use]
-    #[inline]
-    pub fn push(&mut self, value: T) -> bool {
-        let fits = self.has_room();
-        if fits {
-            self.0.push_back(value);
-        }
-        fits
-    }
-
-    pub fn remove(&mut self, place: usize) -> Option<T> {
-        self.0.remove(place)
-    }
-}
-
-impl<T> Deref for Deque<T> {
-    type Target = VecDeque<T>; // ALLOC: shared, and so never grown
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
     }
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reductions in which tasks take part. The compiler describes them in words: how many variables, bytes a thread, alignment; from the
-//! eighth on three for each variable, of which the first are its address and its offset in a thread's bytes. It expects the address of
-//! the memory, zeros for all threads, in the third. The fifth and sixth are for us: the next description of the same
-//! group, and the alignment.
+//! Reductions in which tasks take part. The compiler describes them in words: how many variables, bytes a
+//! thread, alignment; from the eighth on three for each variable, of which the first are its address and its
+//! offset in a thread's bytes. It expects the address of the memory, zeros for all threads, in the third.
+//! The fifth and sixth are for us: the next description of the same group, and the alignment.
 
 use std::alloc::Layout;
 use std::ffi::c_void;
 use std::ptr;
 
 use crate::memory::{self, Need};
-use crate::team::{Function, begin_reducing, end};
 use crate::thread::me;
 
 const COUNT: usize = 0;
@@ -66,9 +65,11 @@ pub unsafe fn join(list: *mut usize, first: *const usize) {
     }
 }
 
+/// Gives the memory back.
+///
 /// # Safety
 /// Registered.
-unsafe fn free(list: *mut usize) {
+pub unsafe fn free(list: *mut usize) {
     // SAFETY: from `register`, unless it was declined.
     unsafe {
         let start = list.add(MEMORY).read();
@@ -79,7 +80,8 @@ unsafe fn free(list: *mut usize) {
     }
 }
 
-/// The variable's address, and its offset in each thread's bytes, if the list has it; `address` may be any thread's copy.
+/// The variable's address, and its offset in each thread's bytes, if the list has it; `address` may be any
+/// thread's copy.
 ///
 /// # Safety
 /// Registered.
@@ -99,8 +101,11 @@ unsafe fn find(list: *const usize, address: usize) -> Option<(usize, usize)> {
     }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn GOMP_taskgroup_reduction_register(list: *mut usize) {
+/// The innermost group of the current task reduces this, too.
+///
+/// # Safety
+/// The list is the compiler's.
+pub unsafe fn register_group(list: *mut usize) {
     let thread = me();
     // SAFETY: the group is the current task's; the list the compiler's; likewise below.
     unsafe {
@@ -110,14 +115,12 @@ pub unsafe extern "C" fn GOMP_taskgroup_reduction_register(list: *mut usize) {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_taskgroup_reduction_unregister(list: *mut usize) {
-    // SAFETY: as above.
-    unsafe { free(list) };
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, addresses: *mut usize) {
+/// Writes for each of `count` addresses where the calling thread's copy is, and for some of them where the
+/// variable is.
+///
+/// # Safety
+/// The compiler's addresses.
+pub unsafe fn remap(count: usize, originals: usize, addresses: *mut usize) {
     let thread = me();
     let number = thread.number() as usize;
     for index in 0..count {
@@ -140,39 +143,5 @@ unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, a
                 group = this.outer();
             }
         }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
-    let thread = me();
-    // SAFETY: as above.
-    let list = unsafe { thread.task().group.get().as_ref() }.map(|group| group.reductions.get());
-    crate::tasks::end_group(thread);
-    if !cancelled {
-        thread.team().meet(thread);
-        if thread.number() == 0
-            && let Some(list) = list
-        {
-            // SAFETY: all have passed the barrier.
-            unsafe { free(list) };
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_parallel_reductions(
-    function: Function,
-    data: *mut *mut usize,
-    threads: u32,
-    flags: u32,
-) -> u32 {
-    // SAFETY: the compiler's; its data begin with the list's address.
-    unsafe {
-        begin_reducing(function, data.cast(), threads, flags, *data);
-        let size = me().team().size();
-        function(data.cast());
-        end();
-        size
     }
 }

@@ -1,373 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks.
 //!
-//! Each member has a queue, of which it takes the newest and others the oldest. A thread that waits for children runs what descends from
-//! the task that waits, and nothing else (OpenMP 5.1, section 2.12.6: tied tasks); all tasks are tied. A thread at a barrier runs
-//! whatever there is.
+//! Each member has a queue, of which it takes the newest and others the oldest. A thread that waits for
+//! children runs what descends from the task that waits, and nothing else (OpenMP 5.1, section 2.12.6: tied
+//! tasks); all tasks are tied. A thread at a barrier runs whatever there is.
 //!
 //! A task's memory stays until it is done and so are its children: they point to it.
 //!
-//! A task for which there is no memory runs at once, on the stack of its parent. A task for whose dependences there
-//! is none waits for its predecessors, and then runs at once, so that nobody has to know it.
+//! A task for which there is no memory runs at once, on the stack of its parent.
 
 use std::alloc::Layout;
 use std::cell::Cell;
-use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
-use std::mem;
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 
 use linux::Linux;
-use platform::Platform;
+use sync::barrier::BWakeful;
 
-use crate::icv::{Icv, settings};
-use crate::lock::Guarded;
-use crate::memory::{self, Deque, List, Map, Need, Own};
-use crate::reductions;
-use crate::team::{Apart, Function, Team};
-use crate::thread::{Context, Thread, me};
-use crate::wait;
-
-/// Copies a task's arguments.
-pub type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void);
-
-/// A task, deferred or implicit. What follows it in memory are its arguments.
-pub struct Task {
-    pub icv: Cell<Icv>,
-    parent: Cell<*const Task>,
-    team: Cell<*const Team>,
-    /// The innermost group that its new children belong to.
-    pub group: Cell<*const Group>,
-    function: Cell<Option<Function>>,
-    /// What is called with the arguments instead, if it never runs.
-    instead: Cell<Option<Function>>,
-    data: Cell<*mut c_void>,
-    layout: Cell<Option<Layout>>,
-    is_final: Cell<bool>,
-    /// It has been, or has had, something in a table.
-    depends: Cell<bool>,
-    priority: Cell<u32>,
-    /// Children that are not done.
-    children: AtomicU32,
-    /// Those who may still look at it: itself until it is done, its children, tables and lists that it is in.
-    references: AtomicU32,
-    /// Predecessors that are not done, and 1 while they are counted.
-    predecessors: AtomicU32,
-    /// What is left to be done before it is complete: its code, and an event if it has one.
-    parts: AtomicU32,
-    /// Those who wait for it; `None`: it is done.
-    successors: Guarded<Successors>,
-    /// What its children depend on.
-    table: Guarded<Table>,
-    /// The next of a [`Ready`] that has no room for it.
-    next: Cell<*const Task>,
-}
-
-struct Successors(Option<List<*const Task>>);
-
-// SAFETY: tasks go from thread to thread; what is not atomic or behind a lock is the running thread's.
-unsafe impl Send for Successors {}
-
-impl Default for Successors {
-    fn default() -> Self {
-        Self(Some(List::new()))
-    }
-}
-
-/// By address, the tasks that the next one has to wait for.
-#[derive(Default)]
-struct Table {
-    users: Option<Map<Users>>,
-    /// Addresses beyond which those are forgotten whose tasks are done.
-    most: usize,
-}
-
-// SAFETY: as above.
-unsafe impl Send for Table {}
-
-#[derive(Default)]
-struct Users {
-    writer: Option<Held>,
-    readers: List<Held>,
-}
-
-impl Users {
-    fn are_done(&self) -> bool {
-        self.writer.iter().chain(self.readers.iter()).all(|held| held.task().is_done())
-    }
-}
-
-/// A task that stays because of this.
-struct Held(*const Task);
-
-impl Held {
-    fn new(task: &Task) -> Self {
-        task.references.fetch_add(1, Relaxed);
-        Self(task)
-    }
-
-    fn task(&self) -> &Task {
-        // SAFETY: held.
-        unsafe { &*self.0 }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.task().release();
-    }
-}
-
-/// A `taskgroup`.
-pub struct Group {
-    outer: *const Group,
-    /// Tasks that are not done.
-    tasks: AtomicU32,
-    cancelled: AtomicBool,
-    /// It is there for the reductions of a worksharing construct, and so is cancelled with the group around
-    /// it.
-    workshares: Cell<bool>,
-    pub reductions: Cell<*mut usize>,
-    /// What LLVM's interface keeps of the same.
-    pub reducing: Cell<*mut c_void>,
-}
-
-impl Group {
-    pub fn outer(&self) -> *const Self {
-        self.outer
-    }
-
-    /// The group of the program's directive.
-    fn of_program(&self) -> &Self {
-        // SAFETY: a group stays as long as those inside.
-        let outer = if self.workshares.get() { unsafe { self.outer.as_ref() } } else { None };
-        outer.unwrap_or(self)
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Relaxed) || self.of_program().cancelled.load(Relaxed)
-    }
-}
-
-/// A member's tasks that can be run.
-#[derive(Default)]
-pub struct Queue(Apart<Guarded<Ready>>);
-
-struct Ready {
-    queue: Deque<*const Task>,
-    /// Those for which the queue could not grow, in any order, linked by [`Task::next`].
-    beyond: *const Task,
-}
-
-// SAFETY: as above.
-unsafe impl Send for Ready {}
-
-impl Default for Ready {
-    fn default() -> Self {
-        Self { queue: Deque::default(), beyond: ptr::null() }
-    }
-}
-
-impl Ready {
-    fn insert(&mut self, place: usize, task: &Task) {
-        if !self.queue.insert(place, task) {
-            self.put_beyond(task);
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, task: &Task) {
-        if !self.queue.push(task) {
-            self.put_beyond(task);
-        }
-    }
-
-    #[cold]
-    fn put_beyond(&mut self, task: &Task) {
-        task.next.set(mem::replace(&mut self.beyond, task));
-    }
-
-    /// The task at the place that `look` finds, or one of those beyond that may be taken; none if `stop` says so.
-    #[inline]
-    fn take(
-        &mut self,
-        stop: &impl Fn() -> bool,
-        may: impl Fn(&*const Task) -> bool,
-        look: impl FnOnce(&Deque<*const Task>) -> Option<usize>,
-    ) -> Option<*const Task> {
-        if stop() {
-            return None;
-        }
-        match look(&self.queue).and_then(|place| self.queue.remove(place)) {
-            None if !self.beyond.is_null() => self.take_beyond(may),
-            found => found,
-        }
-    }
-
-    #[cold]
-    fn take_beyond(&mut self, may: impl Fn(&*const Task) -> bool) -> Option<*const Task> {
-        let mut before: Option<&Task> = None;
-        let mut at = self.beyond;
-        // SAFETY: they are queued.
-        while let Some(task) = unsafe { at.as_ref() } {
-            if may(&at) {
-                match before {
-                    Some(before) => before.next.set(task.next.get()),
-                    None => self.beyond = task.next.get(),
-                }
-                return Some(at);
-            }
-            (before, at) = (Some(task), task.next.get());
-        }
-        None
-    }
-}
-
-/// A team's tasks.
-#[derive(Default)]
-pub struct Tasks {
-    /// In queues.
-    queued: Apart<AtomicU32>,
-    /// Calls in a row after which there was nothing left to run: whoever makes a task may be about to wait for it, and so to run it itself. Of calls for
-    /// a lone task one in two to this power is made.
-    futile: AtomicU32,
-    /// Somebody has been called since a thread last looked for whatever there is: not 0.
-    called: AtomicU32,
-    /// Threads that run whatever there is.
-    running: AtomicU32,
-    /// Not done.
-    open: Apart<AtomicU32>,
-    /// Those with a priority, the least first.
-    urgent: Guarded<Ready>,
-    urgent_count: AtomicU32,
-    /// Regions.
-    epoch: AtomicU32,
-}
-
-const FINAL: c_uint = 1 << 1;
-const DEPEND: c_uint = 1 << 3;
-const PRIORITY: c_uint = 1 << 4;
-const UP: c_uint = 1 << 8;
-const GRAIN: c_uint = 1 << 9;
-const IF: c_uint = 1 << 10;
-const NO_GROUP: c_uint = 1 << 11;
-const REDUCTION: c_uint = 1 << 12;
-const DETACH: c_uint = 1 << 13;
-const STRICT: c_uint = 1 << 14;
-
-/// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no more memory than some hundred KiB.
-const MOST_OPEN: u32 = 64;
-/// COST: addresses in a table of which half may be forgotten before it is looked for those: their tasks take some ten KiB.
-const LEAST_FORGOTTEN: usize = 64;
-/// COST: see [`Tasks::futile`]; a call that wakes somebody costs as much as making some tens of tasks.
-const MOST_FUTILE: u32 = 8;
-/// Tasks of a queue that are looked at for one that may be run here.
-const MOST_LOOKS: usize = 16;
+use crate::depend::is_empty;
+pub use crate::depend::{Dependence, Dependences, no_dependences};
+use crate::icv::settings;
+use crate::memory::{self, Need};
+pub use crate::task::{Copy, Group, Task};
+use crate::team::{Context, Function, Team};
+use crate::thread::{Thread, me};
+use crate::wait::{self, ByUser};
 
 impl Task {
-    /// Of a member.
-    pub fn implicit() -> Self {
-        Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null())
-    }
-
-    fn new(icv: Icv, parent: *const Task, team: *const Team, group: *const Group) -> Self {
-        Self {
-            icv: Cell::new(icv),
-            parent: Cell::new(parent),
-            team: Cell::new(team),
-            group: Cell::new(group),
-            function: Cell::new(None),
-            instead: Cell::new(None),
-            data: Cell::new(ptr::null_mut()),
-            layout: Cell::new(None),
-            is_final: Cell::new(false),
-            depends: Cell::new(false),
-            priority: Cell::new(0),
-            children: AtomicU32::new(0),
-            references: AtomicU32::new(1),
-            predecessors: AtomicU32::new(1),
-            parts: AtomicU32::new(1),
-            successors: Guarded::default(),
-            table: Guarded::default(),
-            next: Cell::new(ptr::null()),
-        }
-    }
-
-    /// A region begins for its member.
-    #[inline]
-    pub(crate) fn begin_implicit(&self, icv: Icv, parent: *const Task) {
-        self.icv.set(icv);
-        self.parent.set(parent);
-        self.group.set(ptr::null());
-        // SAFETY: the task in which the region was met waits for its end.
-        self.is_final.set(unsafe { parent.as_ref() }.is_some_and(|parent| parent.is_final.get()));
-        if self.depends.replace(false) {
-            self.forget_dependences();
-        }
-    }
-
-    #[cold]
-    fn forget_dependences(&self) {
-        drop(self.table.with(mem::take));
-    }
-
-    pub fn is_final(&self) -> bool {
-        self.is_final.get()
-    }
-
-    /// Is it an explicit one?
-    pub fn is_explicit(&self) -> bool {
-        self.layout.get().is_some()
-    }
-
-    /// Its arguments.
-    pub fn data(&self) -> *mut c_void {
-        self.data.get()
-    }
-
-    /// Before it is launched; as the clause says.
-    pub fn set_priority(&self, priority: c_int) {
-        self.priority.set(priority.clamp(0, settings().max_task_priority as c_int) as u32);
-    }
-
-    /// Before it is launched: what is called instead of its function if it is cancelled or not wanted.
-    pub fn set_instead(&self, function: Function) {
-        self.instead.set(Some(function));
-    }
-
-    /// Before it is launched: it is complete when an event has come besides.
-    pub fn expect_event(&self) {
-        self.parts.store(2, Relaxed);
-    }
-
-    /// Before it begins.
-    pub fn has_event(&self) -> bool {
-        self.parts.load(Relaxed) > 1
-    }
-
-    pub fn group(&self) -> Option<&Group> {
-        // SAFETY: a group ends when its tasks are done, of which this is one, or has begun it.
-        unsafe { self.group.get().as_ref() }
-    }
-
-    /// Is it this one, or does it descend from it?
-    fn descends_from(&self, ancestor: *const Task) -> bool {
-        let mut task = ptr::from_ref(self);
-        // SAFETY: parents stay.
-        while let Some(this) = unsafe { task.as_ref() } {
-            if ptr::eq(task, ancestor) {
-                return true;
-            }
-            task = this.parent.get();
-        }
-        false
-    }
-
     /// A new task, with a copy of its arguments. It is the value of its event, which is null if it has none.
     /// `None` if there is no memory and the caller can do without.
     ///
     /// # Safety
-    /// `data` are arguments of this size and alignment, of which `copy` makes others; of a task with an event the first is that.
+    /// `data` are arguments of this size and alignment, of which `copy` makes others; of a task with an
+    /// event the first is that.
     pub unsafe fn create(
         thread: &Thread,
         function: Function,
@@ -426,7 +91,7 @@ impl Task {
 
     /// For [`run_included`]; `None` if there is no memory.
     #[cold]
-    fn included(thread: &Thread) -> Option<&'static Self> {
+    pub(crate) fn included(thread: &Thread) -> Option<&'static Self> {
         // SAFETY: memory for it.
         unsafe {
             let memory = thread.blocks.get(Layout::new::<Self>(), Need::Wish)?.cast::<Self>();
@@ -435,52 +100,8 @@ impl Task {
         }
     }
 
-    /// For [`run_on_stack`]. An explicit task has a layout.
-    fn on_stack() -> Self {
-        let mut task = Self::new(settings().initial, ptr::null(), ptr::null(), ptr::null());
-        task.layout = Cell::new(Some(Layout::new::<Self>()));
-        task
-    }
-
-    /// One who may look at it less.
-    fn release(&self) {
-        // ORDER: AcqRel: what others did with it comes before it is freed.
-        if self.references.fetch_sub(1, AcqRel) == 1
-            && let Some(layout) = self.layout.get()
-        {
-            let parent = self.parent.get();
-            self.free(layout);
-            // SAFETY: a parent stays for its children.
-            unsafe { (*parent).release() };
-        }
-    }
-
-    /// A new one is not wanted after all.
-    pub fn discard(&self) {
-        if let Some(function) = self.instead.get() {
-            // SAFETY: the program's, with its arguments.
-            unsafe { function(self.data.get()) };
-        }
-        // One with an event stays: that may come all the same.
-        if !self.has_event()
-            && let Some(layout) = self.layout.get()
-        {
-            self.free(layout);
-        }
-    }
-
-    /// Nobody has it any more.
-    fn free(&self, layout: Layout) {
-        let this = ptr::from_ref(self).cast_mut();
-        // SAFETY: from `create`.
-        unsafe {
-            ptr::drop_in_place(this);
-            me().blocks.put(this.cast(), layout);
-        }
-    }
-
     /// Runs its code, in this thread.
-    fn run(&self, thread: &Thread) {
+    pub(crate) fn run(&self, thread: &Thread) {
         let before = thread.context();
         thread.set_context(Context { task: self, ..before });
         let cancelled = thread.team().is_cancelled() || self.group().is_some_and(Group::is_cancelled);
@@ -492,14 +113,13 @@ impl Task {
     }
 
     /// Its code has been run, or its event has come: the second of both completes it.
-    fn part_done(&self) {
-        // ORDER: AcqRel: both come before what follows.
-        if self.parts.fetch_sub(1, AcqRel) == 1 {
+    pub(crate) fn part_done(&self) {
+        if self.parts.let_go() {
             self.complete();
         }
     }
 
-    fn complete(&self) {
+    pub(crate) fn complete(&self) {
         // SAFETY: a team stays while it has tasks, and a task's memory until `release`.
         let team = unsafe { &*self.team.get() };
         self.finish_dependences(team);
@@ -507,500 +127,128 @@ impl Task {
         let (parent, group) = unsafe { (&*self.parent.get(), self.group.get().as_ref()) };
         let mut awaited = false;
         if let Some(group) = group {
-            // ORDER: Release, pairs with `GOMP_taskgroup_end`. The group may be gone after it.
-            awaited |= group.tasks.fetch_sub(1, Release) == 1;
+            // The group may be gone after it.
+            awaited |= group.tasks.done();
         }
-        // ORDER: Release, pairs with `GOMP_taskwait`.
-        awaited |= parent.children.fetch_sub(1, Release) == 1;
+        awaited |= parent.children.done();
         self.release();
         if awaited {
             team.bell.0.notify();
         }
         team.tasks.one_done(team);
     }
+}
 
-    /// Its successors need not wait for it any more, and what it kept of its children's dependences goes.
-    fn finish_dependences(&self, team: &Team) {
-        if !self.depends.get() {
-            return;
-        }
-        let successors = self.successors.with(|successors| successors.0.take());
-        for &successor in successors.iter().flat_map(|list| list.iter()) {
-            // SAFETY: it waits for us, or has another reference in `Held` until `preceded` returns.
-            unsafe { &*successor }.preceded(team);
-        }
-        self.forget_dependences();
-    }
-
-    /// A predecessor is done, or all have been counted.
-    fn preceded(&self, team: &Team) {
-        let function = self.function.get();
-        // ORDER: AcqRel: all predecessors come before.
-        if self.predecessors.fetch_sub(1, AcqRel) == 1 {
-            match function {
-                Some(_) => team.tasks.put(team, me(), self),
-                None => team.bell.0.notify(),
-            }
+impl Team {
+    /// Waits for all members, and for all tasks.
+    pub fn meet(&self, thread: &Thread) {
+        let meetings = &thread.member().meetings;
+        meetings.set(meetings.get().wrapping_add(1));
+        match self.size() {
+            1 => finish(self, thread),
+            _ if self.is_alone() => {}
+            _ => meet_at(self, &self.meeting.0.barrier, thread, || false),
         }
     }
 
-    /// Does nobody have to wait for it any more?
-    fn is_done(&self) -> bool {
-        self.successors.with(|successors| successors.0.is_none())
-    }
-
-    /// Waits for another one; false if there is no memory.
-    fn follow(&self, other: &Task) -> bool {
-        other.successors.with(|successors| {
-            successors.0.as_mut().is_none_or(|successors| {
-                let known = successors.push(self);
-                self.predecessors.fetch_add(known as u32, Relaxed);
-                known
-            })
-        })
-    }
-
-    /// Enters what a new child depends on; with `known`, later children wait for it. False: there is no memory,
-    /// and it follows some of those that it has to wait for.
-    fn depend(&self, child: &Task, dependences: impl Dependences, known: bool) -> bool {
-        self.depends.set(true);
-        child.depends.set(true);
-        self.table.with(|table| {
-            let Table { users, most } = table;
-            let table = users.get_or_insert_default();
-            if table.count() > *most {
-                table.retain(|users| !users.are_done());
-                *most = LEAST_FORGOTTEN.max(2 * table.count());
-            }
-            let all = dependences.clone().find(Dependence::is_all);
-            let others = all.is_none().then_some(dependences).into_iter().flatten();
-            for dependence in all.into_iter().chain(others) {
-                let mut follows = true;
-                predecessors(table, &dependence, |other| {
-                    follows &= ptr::eq(other.0, child) || child.follow(other.task());
-                });
-                if follows && known && dependence.is_all() {
-                    // Who follows it follows those before.
-                    table.clear();
-                }
-                if !follows || known && !table.enter(&dependence, child) {
-                    return false;
-                }
-            }
-            true
-        })
-    }
-
-    /// Would a new child with these dependences wait for others?
-    fn would_wait(&self, dependences: impl Dependences, child: *const Task) -> bool {
-        // ORDER: Acquire, pairs with `complete`.
-        if is_empty(&dependences) || self.children.load(Acquire) == 0 {
-            return false;
+    /// As [`Team::meet`]; true, at once or early, if the region is cancelled.
+    pub fn meet_or_cancelled(&self, thread: &Thread) -> bool {
+        let meetings = &thread.member().meetings;
+        meetings.set(meetings.get().wrapping_add(1));
+        if self.size() == 1 || self.is_cancelled() || self.is_alone() {
+            return self.is_cancelled();
         }
-        self.table.with(|table| {
-            let Some(table) = &table.users else { return false };
-            let mut any = false;
-            for dependence in dependences {
-                predecessors(table, &dependence, |other| any |= !ptr::eq(other.0, child) && !other.task().is_done());
-            }
-            any
-        })
+        // Tasks first: this barrier knows nothing of them.
+        finish(self, thread);
+        // SAFETY: made anew between regions only.
+        meet_at(self, unsafe { &*self.early_barrier.0.get() }, thread, || self.is_cancelled());
+        self.is_cancelled()
     }
 }
 
-impl Map<Users> {
-    /// False if there is no memory.
-    fn enter(&mut self, dependence: &Dependence, child: &Task) -> bool {
-        let Some(users) = self.entry(dependence.address) else { return false };
-        if dependence.writes {
-            users.readers.clear();
-            users.writer = Some(Held::new(child));
-            return true;
-        }
-        users.readers.retain(|reader| !reader.task().is_done());
-        users.readers.push(Held::new(child))
-    }
+/// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no
+/// more memory than some hundred KiB.
+pub(crate) const MOST_OPEN: u32 = 64;
+
+/// A task can be run.
+pub(crate) fn put(team: &Team, thread: &Thread, task: &'static Task) {
+    let priority = task.priority.get();
+    let before = (priority > 0).then_some(|other: &Task| other.priority.get() < priority);
+    // Whoever fulfils an event may be in no team, or another.
+    let is_member = ptr::eq(thread.context().team, team);
+    team.tasks.put(team, task, before, is_member.then(|| thread.number()), || thread.task_puts());
 }
 
-/// Those in a table for whom a task with this dependence waits.
-fn predecessors(table: &Map<Users>, dependence: &Dependence, mut visit: impl FnMut(&Held)) {
-    let all = dependence.is_all();
-    let own = if all { None } else { table.get(dependence.address) };
-    let everything = if all { None } else { table.get(Dependence::ALL.address) };
-    if all {
-        table.values().for_each(|users| users.writer.iter().chain(users.readers.iter()).for_each(&mut visit));
-    }
-    everything.into_iter().for_each(|users| users.writer.iter().for_each(&mut visit));
-    if let Some(own) = own {
-        own.writer.iter().for_each(&mut visit);
-        if dependence.writes {
-            own.readers.iter().for_each(&mut visit);
-        }
-    }
+/// Takes a task that descends from the current one.
+pub(crate) fn take(team: &Team, thread: &Thread) -> Option<&'static Task> {
+    let within = thread.context().task;
+    team.tasks.take(team, thread.number() as usize, |task| task.descends_from(within), || false)
 }
 
-/// COST: bytes for a task and a few arguments.
-#[repr(align(64))]
-struct Block(#[allow(dead_code)] [u8; 448]);
-
-/// Memory for tasks that a thread keeps.
-#[derive(Default)]
-pub struct Blocks {
-    /// Each begins with the next one's address.
-    first: Cell<*mut u8>,
-    count: Cell<u32>,
-    /// A task that has run, and that nobody has.
-    spare: Cell<Option<*const Task>>,
+pub(crate) fn run(thread: &Thread, task: &'static Task) {
+    task.run(thread);
+    task.part_done();
 }
 
-impl Blocks {
-    const LAYOUT: Layout = Layout::new::<Block>();
-    /// COST: blocks that a thread keeps; as many as it may have open tasks.
-    const MOST: u32 = MOST_OPEN;
-
-    fn fits(layout: Layout) -> bool {
-        layout.size() <= Self::LAYOUT.size() && layout.align() <= Self::LAYOUT.align()
-    }
-
-    /// Memory for a task.
-    fn get(&self, layout: Layout, need: Need) -> Option<*mut u8> {
-        let (first, fits) = (self.first.get(), Self::fits(layout));
-        if fits && !first.is_null() {
-            // SAFETY: one that is kept begins so.
-            self.first.set(unsafe { first.cast::<*mut u8>().read() });
-            self.count.set(self.count.get() - 1);
-            return Some(first);
-        }
-        let memory = memory::get(if fits { Self::LAYOUT } else { layout }, need);
-        (!memory.is_null()).then_some(memory)
-    }
-
-    /// # Safety
-    /// From `get`, of this or another thread, with this layout; not used any more.
-    unsafe fn put(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as promised.
-        unsafe {
-            if !Self::fits(layout) {
-                memory::put(memory, layout);
-            } else if self.count.get() >= Self::MOST {
-                memory::put(memory, Self::LAYOUT);
-            } else {
-                memory.cast::<*mut u8>().write(self.first.get());
-                self.first.set(memory);
-                self.count.set(self.count.get() + 1);
-            }
-        }
-    }
+/// Has the calling thread run whatever there is, until `stop`.
+#[inline]
+pub fn run_all(team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
+    let runs_all = &thread.member().runs_all;
+    runs_all.set(true);
+    team.tasks.run_all(team, thread.number() as usize, |task| run(thread, task), stop);
+    runs_all.set(false);
 }
 
-impl Drop for Blocks {
-    fn drop(&mut self) {
-        let mut block = self.first.get();
-        if let Some(task) = self.spare.take() {
-            // SAFETY: from `included`.
-            unsafe {
-                ptr::drop_in_place(task.cast_mut());
-                memory::put(task.cast_mut().cast(), Self::LAYOUT);
-            }
-        }
-        while !block.is_null() {
-            // SAFETY: kept, and so from `get`.
-            unsafe {
-                let next = block.cast::<*mut u8>().read();
-                memory::put(block, Self::LAYOUT);
-                block = next;
-            }
-        }
-    }
-}
-
-/// One entry of a `depend` clause.
-#[derive(Clone, Copy)]
-pub struct Dependence {
-    pub address: usize,
-    pub writes: bool,
-}
-
-impl Dependence {
-    /// `omp_all_memory`. It is the address of nothing else, and in a list it stands for the others.
-    pub const ALL: Self = Self { address: usize::MAX, writes: true };
-
-    pub fn is_all(&self) -> bool {
-        self.address == Self::ALL.address
-    }
-
-    /// From gcc's programs: all memory has the address 0.
-    fn new(address: usize, writes: bool) -> Self {
-        if writes && address == 0 { Self::ALL } else { Self { address, writes } }
-    }
-
-    /// Null is a list of none.
-    ///
-    /// # Safety
-    /// `list` is one that the compiler has made, and stays as it is.
-    pub unsafe fn all(list: *const *const c_void) -> impl Dependences {
-        // SAFETY: as promised; the counts come first.
-        let at = move |index: usize| unsafe { *list.add(index) };
-        let number = |index| at(index).addr();
-        // Of 4.0: a count, how many of these are written, the addresses. Of 5.0: 0, the count, how many are written,
-        // are written in any order, and are read; the rest are objects of two words, address and kind.
-        // A list of 4.0 whose iterators have no values has nothing after its two zeros.
-        let (count, written, read, first) = match list.is_null() {
-            true => (0, 0, 0, 0),
-            false => match (number(0), number(1)) {
-                (0, 0) => (0, 0, 0, 0),
-                (0, count) => (count, number(2) + number(3), number(4), 5),
-                (count, written) => (count, written, count - written, 2),
-            },
+/// Runs tasks, and waits for those that others run, until all are done.
+pub fn finish(team: &Team, thread: &Thread) {
+    if team.tasks.are_open() {
+        let number = thread.number() as usize;
+        let runs_all = &thread.member().runs_all;
+        let run = |task| {
+            runs_all.set(true);
+            run(thread, task);
+            runs_all.set(false);
         };
-        let plain = (0..written + read).map(move |index| Self::new(at(first + index).addr(), index < written));
-        let objects = (written + read..count).map(move |index| {
-            // SAFETY: as promised.
-            unsafe { Self::object(at(first + index).cast()) }
-        });
-        plain.chain(objects)
-    }
-
-    /// # Safety
-    /// An `omp_depend_t`, of two words.
-    pub unsafe fn object(object: *const usize) -> Self {
-        // SAFETY: as promised.
-        unsafe { Self::new(*object, *object.add(1) != 1) }
+        team.tasks.finish::<_, ByUser>(team, number, run);
     }
 }
 
-/// What a task depends on. It is looked at more than once.
-pub trait Dependences: Iterator<Item = Dependence> + Clone {}
-
-impl<T: Iterator<Item = Dependence> + Clone> Dependences for T {}
-
-/// Of a task that depends on nothing.
-pub fn no_dependences() -> impl Dependences {
-    std::iter::empty()
+/// Waits at a barrier of the team's, and runs tasks meanwhile; returns early if `left`.
+#[inline(always)]
+pub fn meet_at(team: &Team, barrier: &BWakeful<Linux>, thread: &Thread, left: impl Fn() -> bool) {
+    let runs_all = &thread.member().runs_all;
+    let run = |task| {
+        runs_all.set(true);
+        run(thread, task);
+        runs_all.set(false);
+    };
+    team.tasks.meet_at::<_, ByUser>(team, barrier, || thread.number() as usize, run, left);
 }
 
-fn is_empty(dependences: &impl Dependences) -> bool {
-    dependences.clone().next().is_none()
-}
-
-impl Tasks {
-    /// Are there tasks that could be run?
-    #[inline(always)]
-    pub fn are_there(&self) -> bool {
-        // ORDER: Acquire, pairs with `put`: who sees a task sees the region that it belongs to.
-        self.queued.0.load(Acquire) > 0
-    }
-
-    /// Are there tasks for somebody who does not run any? A lone one only if somebody was called to it. More threads than processors have nothing
-    /// to run them on: those who do are enough.
-    #[inline(always)]
-    pub fn are_for_more(&self) -> bool {
-        // ORDER: Acquire, as in `are_there`.
-        let queued = self.queued.0.load(Acquire);
-        // ORDER: SeqCst, see `run_all`.
-        (queued > 1 || queued == 1 && self.called.load(Relaxed) != 0) && self.running.load(SeqCst) < Linux::processors()
-    }
-
-    /// Somebody is called.
-    pub fn call(&self) {
-        // ORDER: Release, pairs with `run_all`; by an exchange, so that it sees the tasks of all callers.
-        self.called.swap(1, Release);
-    }
-
-    /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds none and leaves.
-    pub fn are_run(&self) -> bool {
-        // ORDER: SeqCst, pairs with `run_all`.
-        self.running.load(SeqCst) > 0
-    }
-
-    /// Which region this is.
-    pub fn epoch(&self) -> u32 {
-        self.epoch.load(Relaxed)
-    }
-
-    /// A region begins.
-    #[inline]
-    pub fn begin_epoch(&self, epoch: u32) {
-        self.epoch.store(epoch, Relaxed);
-    }
-
-    /// Are there tasks that are not done?
-    #[inline]
-    pub fn are_open(&self) -> bool {
-        // ORDER: Acquire, pairs with `one_done`.
-        self.open.0.load(Acquire) > 0
-    }
-
-    fn one_more(&self, team: &Team) {
-        if self.open.0.fetch_add(1, Relaxed) == 0 {
-            team.hold();
-        }
-    }
-
-    fn one_done(&self, team: &Team) {
-        // ORDER: AcqRel: what all tasks did comes before the arrival at the barrier.
-        if self.open.0.fetch_sub(1, AcqRel) == 1 {
-            team.let_go();
-            team.bell.0.notify();
-            team.back.0.notify();
-        }
-    }
-
-    /// A task can be run.
-    fn put(&self, team: &Team, thread: &Thread, task: &Task) {
-        if task.priority.get() > 0 {
-            self.urgent.with(|urgent| {
-                let priority = |other: &*const Task| {
-                    // SAFETY: it is in the queue.
-                    unsafe { &**other }.priority.get()
-                };
-                let place = urgent.queue.partition_point(|other| priority(other) < task.priority.get());
-                urgent.insert(place, task);
-                self.urgent_count.fetch_add(1, Relaxed);
-            });
-        } else {
-            // Whoever fulfils an event may be in no team, or another.
-            let number = if ptr::eq(thread.context().team, team) { thread.number() } else { 0 };
-            team.member(number as usize).queue.0.0.with(|ready| ready.push(task));
-        }
-        // ORDER: SeqCst, see `run_all`; as a Release it pairs with `are_there`.
-        let others = self.queued.0.fetch_add(1, SeqCst);
-        let lone = others == 0 && thread.task_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0;
-        let crowded = self.running.load(SeqCst) >= Linux::processors();
-        if !ptr::eq(thread.context().team, team) {
-            // It comes back for nothing: also those who leave off running are to see the call.
-            team.call_for_tasks();
-        } else if crowded {
-            // Who waits for tasks of his own may wait for this one.
-            team.bell.0.notify();
-            team.back.0.notify();
-        } else if lone || others == 1 {
-            team.call_for_tasks();
-        }
-    }
-
-    /// Takes a task that descends from `within`, or any. `stop` is asked under the queue's lock.
-    fn take(
-        &self,
-        team: &Team,
-        thread: &Thread,
-        within: *const Task,
-        stop: &impl Fn() -> bool,
-    ) -> Option<&'static Task> {
-        if !self.are_there() {
-            return None;
-        }
-        let may = |task: &*const Task| {
-            // SAFETY: it is in a queue.
-            within.is_null() || unsafe { &**task }.descends_from(within)
-        };
-        let own = thread.number() as usize;
-        let urgent = || {
-            self.urgent.with(|urgent| {
-                let task = urgent.take(stop, may, |queue| queue.iter().rposition(may));
-                self.urgent_count.fetch_sub(task.is_some() as u32, Relaxed);
-                task
-            })
-        };
-        let newest = || {
-            team.member(own).queue.0.0.with(|ready| {
-                ready.take(stop, may, |queue| {
-                    let looks = queue.len().saturating_sub(MOST_LOOKS);
-                    (looks..queue.len()).rev().find(|&place| may(&queue[place]))
-                })
-            })
-        };
-        let oldest = |victim: usize| {
-            team.member(victim).queue.0.0.with(|ready| {
-                ready.take(stop, may, |queue| (0..queue.len().min(MOST_LOOKS)).find(|&place| may(&queue[place])))
-            })
-        };
-        let first = if self.urgent_count.load(Relaxed) > 0 { urgent() } else { None };
-        let size = team.size() as usize;
-        let task = first.or_else(newest).or_else(|| (1..size).find_map(|step| oldest((own + step) % size)))?;
-        self.queued.0.fetch_sub(1, Relaxed);
-        // SAFETY: from a queue, and now ours.
-        Some(unsafe { &*task })
-    }
-
-    /// Runs whatever there is, until `stop`.
-    #[cold]
-    #[inline(never)]
-    pub fn run_all(&self, team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
-        // ORDER: SeqCst, pairs with `are_run`.
-        self.running.fetch_add(1, SeqCst);
-        thread.member().runs_all.set(true);
-        // Before the looks: what a caller has put into a queue we find.
-        // ORDER: Acquire, pairs with `call`.
-        let mut called = self.called.load(Relaxed) != 0 && self.called.swap(0, Acquire) != 0;
-        let mut any = false;
-        while let Some(task) = self.take(team, thread, ptr::null(), &stop) {
-            any = true;
-            // The call may have been for what is left.
-            if mem::take(&mut called) && self.are_there() || self.are_for_more() {
-                team.call_for_tasks();
-            }
-            task.run(thread);
-            task.part_done();
-        }
-        thread.member().runs_all.set(false);
-        // HINT: several who write it may lose a lesson.
-        let futile = if any { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
-        self.futile.store(futile, Relaxed);
-        // ORDER: SeqCst: who is called to a task that we have not found sees that we do not run any more, or we see the call when we wait.
-        self.running.fetch_sub(1, SeqCst);
-        fence(SeqCst);
-    }
-
-    /// Waits for what others run; if the thread runs whatever there is, somebody else may do so meanwhile.
-    fn pause(&self, team: &Team, thread: &Thread, wait: impl FnOnce()) {
-        if !thread.member().runs_all.get() {
-            return wait();
-        }
-        // ORDER: SeqCst, as in `run_all`.
-        self.running.fetch_sub(1, SeqCst);
-        fence(SeqCst);
-        if self.are_for_more() {
-            team.call_for_tasks();
-        }
-        wait();
-        // ORDER: SeqCst, pairs with `are_run`.
-        self.running.fetch_add(1, SeqCst);
-    }
-
-    /// Runs tasks, and waits for those that others run, until all are done.
-    pub fn finish(&self, team: &Team, thread: &Thread) {
-        while self.are_open() {
-            self.run_all(team, thread, || false);
-            let watch = team.bell.0.watch();
-            watch.wait(&|| self.are_there() || !self.are_open());
-        }
+/// Waits for what others run; if the thread runs whatever there is, somebody else may do so meanwhile.
+fn pause(team: &Team, thread: &Thread, wait: impl FnOnce()) {
+    match thread.member().runs_all.get() {
+        true => team.tasks.pause(team, wait),
+        false => wait(),
     }
 }
 
 /// Runs descendants of the current task until `done`, for which somebody rings the team's bell.
-fn work_until(thread: &Thread, done: impl Fn() -> bool) {
+pub(crate) fn work_until(thread: &Thread, done: impl Fn() -> bool) {
     let team = thread.team();
     while !done() {
-        let run = |task: Option<&Task>| {
-            task.is_some_and(|task| {
-                task.run(thread);
-                task.part_done();
-                true
-            })
-        };
-        let take = || team.tasks.take(team, thread, thread.context().task, &|| false);
-        if run(take()) {
+        if let Some(task) = take(team, thread) {
+            run(thread, task);
             continue;
         }
         let watch = team.bell.0.watch();
-        match take() {
-            task @ Some(_) => {
-                drop(watch);
-                run(task);
+        match take(team, thread) {
+            Some(task) => {
+                watch.end();
+                run(thread, task);
             }
-            None if done() => return,
-            None => team.tasks.pause(team, thread, || watch.wait(&done)),
+            None if done() => return watch.end(),
+            None => pause(team, thread, || watch.wait::<ByUser>(&done)),
         }
     }
 }
@@ -1010,8 +258,8 @@ fn work_until(thread: &Thread, done: impl Fn() -> bool) {
 /// # Safety
 /// `function` may be called with `data`.
 #[inline]
-unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, is_final: bool) {
-    let known = match thread.blocks.spare.take() {
+pub unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, is_final: bool) {
+    let known = match thread.spare.0.take() {
         // SAFETY: kept below, as if new.
         Some(task) => Some(unsafe { &*task }),
         None => Task::included(thread),
@@ -1020,9 +268,8 @@ unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_void, i
     unsafe {
         let Some(task) = known else { return run_on_stack(thread, function, data, is_final) };
         execute(thread, task, function, data, is_final);
-        // ORDER: Acquire, as in `release`.
-        if task.references.load(Acquire) == 1 && !task.depends.get() && thread.blocks.spare.get().is_none() {
-            return thread.blocks.spare.set(Some(task));
+        if task.references.is_one() && !task.depends.get() && thread.spare.0.get().is_none() {
+            return thread.spare.0.set(Some(task));
         }
         finish_now(thread, task);
     }
@@ -1047,7 +294,8 @@ unsafe fn execute(thread: &Thread, task: &Task, function: Function, data: *mut c
     thread.set_context(before);
 }
 
-/// As [`run_included`], without memory for the task: it goes when nobody has it any more, which is waited for.
+/// As [`run_included`], without memory for the task: it goes when nobody has it any more, which is waited
+/// for.
 ///
 /// # Safety
 /// Likewise.
@@ -1058,18 +306,13 @@ unsafe fn run_on_stack(thread: &Thread, function: Function, data: *mut c_void, i
     // SAFETY: as promised.
     unsafe { execute(thread, &task, function, data, is_final) };
     thread.set_context(Context { task: &task, ..before });
-    // ORDER: Acquire, pairs with `complete`.
-    work_until(thread, || task.children.load(Acquire) == 0);
+    work_until(thread, || task.children.are_none());
     let team = thread.team();
     task.finish_dependences(team);
     // Children of its children, which they did not wait for.
-    // ORDER: Acquire, pairs with `release`.
-    while task.references.load(Acquire) > 1 {
-        match team.tasks.take(team, thread, &task, &|| false) {
-            Some(descendant) => {
-                descendant.run(thread);
-                descendant.part_done();
-            }
+    while !task.references.is_one() {
+        match take(team, thread) {
+            Some(descendant) => run(thread, descendant),
             None => wait::nap(),
         }
     }
@@ -1101,101 +344,20 @@ pub fn leave(thread: &Thread, task: &Task, has_event: bool) {
 
 fn finish_now(thread: &Thread, task: &Task) {
     task.finish_dependences(thread.team());
-    // ORDER: Acquire, as in `release`.
     match task.layout.get() {
-        Some(layout) if task.references.load(Acquire) == 1 => task.free(layout),
+        Some(layout) if task.references.is_one() => task.free(layout),
         _ => {
             // It has children, for whom its parent stays as well.
-            thread.task().references.fetch_add(1, Relaxed);
+            thread.task().references.add();
             task.release();
         }
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_task(
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    size: c_long,
-    align: c_long,
-    deferred: bool,
-    flags: c_uint,
-    depend: *const *const c_void,
-    priority: c_int,
-    event: *mut *const Task,
-) {
-    // SAFETY: the compiler's arguments.
-    unsafe { spawn(function, data, copy, (size as usize, align as usize), deferred, flags, depend, priority, event) };
-}
-
-/// # Safety
-/// As [`Task::create`]; `depend` is there where the flags say so, and `event` likewise.
-#[allow(clippy::too_many_arguments)] // the ABI's
-unsafe fn spawn(
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    arguments: (usize, usize),
-    deferred: bool,
-    flags: c_uint,
-    depend: *const *const c_void,
-    priority: c_int,
-    event: *mut *const Task,
-) {
-    let thread = me();
-    if are_cancelled(thread) {
-        return;
-    }
-    let has_event = flags & DETACH != 0 && !event.is_null();
-    let event = if has_event { event } else { ptr::null_mut() };
-    let depend = if flags & DEPEND != 0 { depend } else { ptr::null() };
-    // SAFETY: the compiler's arguments.
-    let dependences = unsafe { Dependence::all(depend) };
-    let now = !deferred || are_run_at_once(thread, has_event, dependences.clone());
-    // The task can run on the arguments that there are.
-    let needs_none = !has_event && copy.is_none();
-    if now && needs_none && depend.is_null() {
-        // SAFETY: the compiler's arguments.
-        return unsafe { run_included(thread, function, data, flags & FINAL != 0) };
-    }
-    // SAFETY: the compiler's arguments.
-    unsafe {
-        // As the compiler wants it: what the constructor copies may depend on what a predecessor does.
-        if now {
-            await_predecessors(thread, dependences.clone());
-        }
-        let (is_final, need) = (flags & FINAL != 0, if needs_none { Need::Wish } else { Need::Must });
-        let Some(task) = Task::create(thread, function, data, copy, arguments, is_final, event, need) else {
-            if !needs_none {
-                memory::end(format_args!("a task with arguments of {} bytes", arguments.0));
-            }
-            await_predecessors(thread, dependences);
-            return run_included(thread, function, data, is_final);
-        };
-        if flags & PRIORITY != 0 {
-            task.set_priority(priority);
-        }
-        if has_event {
-            task.expect_event();
-        }
-        if copy.is_some() {
-            // It is the task that destroys what has been constructed.
-            task.set_instead(function);
-        }
-        launch(thread, task, now, dependences);
-    }
-}
-
-/// Is there nothing that the current task may begin?
-pub fn are_cancelled(thread: &Thread) -> bool {
-    thread.team().is_cancelled() || group_is_cancelled(thread)
-}
-
 /// Are new tasks run at once?
 pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: impl Dependences) -> bool {
     let team = thread.team();
-    let many = !has_event && team.tasks.open.0.load(Relaxed) > MOST_OPEN * team.size() && settings().throttles;
+    let many = !has_event && team.tasks.open() > MOST_OPEN * team.size() && settings().throttles;
     // A lone thread does not wait for a predecessor: it may have an event, which the current task fulfils
     // later.
     let alone = team.size() == 1 && !has_event;
@@ -1214,11 +376,10 @@ pub fn launch(thread: &Thread, task: &'static Task, now: bool, dependences: impl
     }
     count(thread, task);
     if now {
-        task.run(thread);
-        task.part_done();
+        run(thread, task);
     } else if !depends {
-        task.predecessors.store(0, Relaxed);
-        team.tasks.put(team, thread, task);
+        task.dependent.has_none();
+        put(team, thread, task);
     } else {
         task.preceded(team);
     }
@@ -1232,8 +393,7 @@ fn launch_unknown(thread: &Thread, task: &Task, dependences: impl Dependences) {
     }
     let parent = thread.task();
     // It is not counted yet: the last of the others rings the bell. The 1 is that of the beginning.
-    // ORDER: Acquire, pairs with `preceded`.
-    let follows = || task.predecessors.load(Acquire) > 1;
+    let follows = || task.dependent.predecessors() > 1;
     work_until(thread, || !follows() && !parent.would_wait(dependences.clone(), task));
     run_now(thread, task);
 }
@@ -1241,10 +401,10 @@ fn launch_unknown(thread: &Thread, task: &Task, dependences: impl Dependences) {
 /// A new task is waited for until [`Task::complete`].
 fn count(thread: &Thread, task: &Task) {
     let (team, parent) = (thread.team(), thread.task());
-    parent.references.fetch_add(1, Relaxed);
-    parent.children.fetch_add(1, Relaxed);
+    parent.references.add();
+    parent.children.add();
     if let Some(group) = task.group() {
-        group.tasks.fetch_add(1, Relaxed);
+        group.tasks.add();
     }
     team.tasks.one_more(team);
 }
@@ -1252,141 +412,18 @@ fn count(thread: &Thread, task: &Task) {
 /// Waits for the tasks that a task with these dependences would wait for.
 pub fn await_predecessors(thread: &Thread, dependences: impl Dependences) {
     let parent = thread.task();
-    // ORDER: Acquire, pairs with `complete`.
-    if is_empty(&dependences) || parent.children.load(Acquire) == 0 {
+    if is_empty(&dependences) || parent.children.are_none() {
         return;
     }
     let nobody = Task::new(parent.icv.get(), parent, thread.team(), ptr::null());
     let follows_all = parent.depend(&nobody, dependences.clone(), false);
-    // ORDER: Acquire, pairs with `preceded`: this takes back the 1 of the beginning.
-    nobody.predecessors.fetch_sub(1, Relaxed);
+    nobody.dependent.preceded();
     let waits = || !follows_all && parent.would_wait(dependences.clone(), &nobody);
-    work_until(thread, || nobody.predecessors.load(Acquire) == 0 && !waits());
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn GOMP_taskwait() {
-    let thread = me();
-    let task = thread.task();
-    // ORDER: Acquire, pairs with `complete`.
-    if task.children.load(Acquire) > 0 {
-        work_until(thread, || task.children.load(Acquire) == 0);
-    }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn GOMP_taskwait_depend(list: *const *const c_void) {
-    // SAFETY: the compiler's.
-    await_predecessors(me(), unsafe { Dependence::all(list) });
-}
-
-/// A task that does nothing, for others to wait for.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_taskwait_depend_nowait(list: *const *const c_void) {
-    unsafe extern "C" fn nothing(_: *mut c_void) {}
-    let none = ptr::null_mut();
-    // SAFETY: the compiler's; there are no arguments.
-    unsafe { spawn(nothing, none, None, (0, 1), true, DEPEND, list, 0, ptr::null_mut()) };
-}
-
-/// All tasks are tied, and a thread that yields may run nothing but children, of which it runs the newest.
-#[unsafe(no_mangle)]
-pub extern "C" fn GOMP_taskyield() {
-    let thread = me();
-    let team = thread.team();
-    if let Some(task) = team.tasks.take(team, thread, thread.context().task, &|| false) {
-        task.run(thread);
-        task.part_done();
-    }
-}
-
-/// A new group around what the current task makes next.
-pub fn begin_group(thread: &Thread) {
-    let task = thread.task();
-    let group = || Group {
-        outer: task.group.get(),
-        tasks: AtomicU32::new(0),
-        cancelled: AtomicBool::new(false),
-        workshares: Cell::new(false),
-        reductions: Cell::new(ptr::null_mut()),
-        reducing: Cell::new(ptr::null_mut()),
-    };
-    task.group.set(Own::needed("a taskgroup", group).into_raw());
-}
-
-/// The same, for what the tasks of a worksharing construct reduce.
-pub fn begin_workshare_group(thread: &Thread) {
-    begin_group(thread);
-    if let Some(group) = thread.task().group() {
-        group.workshares.set(true);
-    }
-}
-
-/// Waits for the tasks of the current task's innermost group, which ends. What [`Group::reducing`] was.
-pub fn end_group(thread: &Thread) -> *mut c_void {
-    let task = thread.task();
-    let inner = task.group.get();
-    // SAFETY: from `begin_group`, and freed below.
-    let Some(group) = (unsafe { inner.as_ref() }) else { return ptr::null_mut() };
-    // ORDER: Acquire, pairs with `complete`.
-    work_until(thread, || group.tasks.load(Acquire) == 0);
-    task.group.set(group.outer);
-    // SAFETY: its tasks are done, and whoever did the last does not look at it any more.
-    unsafe { Own::from_raw(inner.cast_mut()) }.reducing.get()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_taskgroup_start() {
-    begin_group(me());
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_taskgroup_end() {
-    end_group(me());
-}
-
-/// What the innermost group of the current task reduces.
-pub fn set_group_reductions(thread: &Thread, list: *mut usize) {
-    if let Some(group) = thread.task().group() {
-        group.reductions.set(list);
-    }
-}
-
-/// Cancels the innermost group of the current task.
-pub fn cancel_group(thread: &Thread) {
-    if let Some(group) = thread.task().group() {
-        group.of_program().cancelled.store(true, Relaxed);
-    }
-}
-
-/// Is the innermost group of the current task cancelled?
-pub fn group_is_cancelled(thread: &Thread) -> bool {
-    thread.task().group().is_some_and(Group::is_cancelled)
-}
-
-/// # Safety
-/// The event of a task that has not come.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn omp_fulfill_event(event: *const Task) {
-    let thread = me();
-    let before = thread.context();
-    // As from outside of its team: what waits for this the thread may not run itself.
-    thread.set_context(Context { team: ptr::null(), ..before });
-    // SAFETY: a task that waits for this.
-    unsafe { &*event }.part_done();
-    thread.set_context(before);
-}
-
-/// What the arguments of a `taskloop`'s tasks begin with, with the loop's type for both.
-#[repr(C)]
-struct Bounds {
-    begin: u64,
-    end: u64,
-    reductions: *mut usize,
+    work_until(thread, || nobody.dependent.predecessors() == 0 && !waits());
 }
 
 /// How many tasks, and how many iterations each; the first so many have one more.
-type Cut = (u64, u64, u64);
+pub type Cut = (u64, u64, u64);
 
 /// Cuts a loop into tasks: `count` of them, or with so many iterations `each`; 0 where neither was given.
 pub fn cut(iterations: u64, count: u64, each: bool, strict: bool, size: u32) -> Cut {
@@ -1401,119 +438,32 @@ pub fn cut(iterations: u64, count: u64, each: bool, strict: bool, size: u32) -> 
     (tasks, iterations / tasks, iterations % tasks)
 }
 
-/// The tasks of a `taskloop`.
-struct Taskloop {
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    arguments: (usize, usize),
-    flags: c_uint,
-    /// Tasks, or iterations a task; 0: neither was given.
-    count: u64,
-    priority: c_int,
-    begin: u64,
-    step: u64,
-    iterations: u64,
-    end: u64,
-}
-
-impl Taskloop {
-    fn cut(&self, size: u32) -> Cut {
-        let each = self.flags & GRAIN != 0;
-        cut(self.iterations, self.count, each, self.flags & STRICT != 0, size)
-    }
-
-    /// # Safety
-    /// As [`Task::create`]; the arguments begin with [`Bounds`].
-    unsafe fn run(&self) {
-        let thread = me();
-        let grouped = self.flags & NO_GROUP == 0;
-        let bounds = self.data.cast::<Bounds>();
-        if self.iterations == 0 || thread.team().is_cancelled() {
-            if grouped && self.flags & REDUCTION != 0 {
-                // SAFETY: as the flag says.
-                unsafe { reductions::decline((*bounds).reductions) };
-            }
-            return;
-        }
-        if grouped {
-            begin_group(thread);
-            if self.flags & REDUCTION != 0 {
-                // SAFETY: as the flag says.
-                unsafe { reductions::GOMP_taskgroup_reduction_register((*bounds).reductions) };
-            }
-        }
-        let (tasks, each, longer) = self.cut(thread.team().size());
-        let deferred = self.flags & IF != 0;
-        let mut done = 0;
-        for index in 0..tasks {
-            let next = (done + each + (index < longer) as u64).min(self.iterations);
-            let at = |iteration: u64| self.begin.wrapping_add(iteration.wrapping_mul(self.step));
-            if are_cancelled(thread) {
-                break;
-            }
-            let now = !deferred || are_run_at_once(thread, false, no_dependences());
-            let (is_final, no_event) = (self.flags & FINAL != 0, ptr::null_mut());
-            // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function that copies does not copy these.
-            let task = unsafe {
-                let task =
-                    Task::needed(thread, self.function, self.data, self.copy, self.arguments, is_final, no_event);
-                let bounds = task.data().cast::<Bounds>();
-                (*bounds).begin = at(done);
-                (*bounds).end = if next == self.iterations { self.end } else { at(next) };
-                task
-            };
-            if self.flags & PRIORITY != 0 {
-                task.set_priority(self.priority);
-            }
-            launch(thread, task, now, no_dependences());
-            done = next;
-        }
-        if grouped {
-            end_group(thread);
-        }
+/// Waits for the children of the current task.
+pub fn wait_for_children() {
+    let thread = me();
+    let task = thread.task();
+    if !task.children.are_none() {
+        work_until(thread, || task.children.are_none());
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_taskloop(
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    size: c_long,
-    align: c_long,
-    flags: c_uint,
-    count: c_ulong,
-    priority: c_int,
-    begin: c_long,
-    end: c_long,
-    step: c_long,
-) {
-    let iterations = crate::loops::iterations(begin, end, step);
-    let arguments = (size as usize, align as usize);
-    let (begin, end, step) = (begin as u64, end as u64, step as u64);
-    let taskloop = Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
-    // SAFETY: the compiler's arguments.
-    unsafe { taskloop.run() };
+/// All tasks are tied, and a thread that yields may run nothing but children, of which it runs the newest.
+pub fn yield_now() {
+    let thread = me();
+    let team = thread.team();
+    if let Some(task) = take(team, thread) {
+        run(thread, task);
+    }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_taskloop_ull(
-    function: Function,
-    data: *mut c_void,
-    copy: Option<Copy>,
-    size: c_long,
-    align: c_long,
-    flags: c_uint,
-    count: c_ulong,
-    priority: c_int,
-    begin: u64,
-    end: u64,
-    step: u64,
-) {
-    let iterations = crate::loops::iterations_ull(flags & UP != 0, begin, end, step);
-    let arguments = (size as usize, align as usize);
-    let taskloop = Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
-    // SAFETY: the compiler's arguments.
-    unsafe { taskloop.run() };
+/// # Safety
+/// The event of a task that has not come.
+pub unsafe fn fulfill_event(event: *const Task) {
+    let thread = me();
+    let before = thread.context();
+    // As from outside of its team: what waits for this the thread may not run itself.
+    thread.set_context(Context { team: ptr::null(), ..before });
+    // SAFETY: a task that waits for this.
+    unsafe { &*event }.part_done();
+    thread.set_context(before);
 }

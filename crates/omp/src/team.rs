@@ -1,54 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Teams: fork, join and barrier.
+//! A team: what its members share, and what each has for itself.
 //!
-//! A primary thread keeps its helpers in a [`Pool`] from region to region. Fork and join are one episode of a barrier, the project's default
-//! (`b-wakeful`), which decides by the processors really to be had whether who waits spins, yields or sleeps. Helpers come to it at a region's end,
-//! and wait there for the next; the primary thread waits at the region's end until only itself is missing, and comes when it has written what is
-//! to be run next. So a region costs one arrival a member.
+//! A primary thread keeps its helpers in a [`Pool`](crate::pool::Pool) from region to region. How they are forked
+//! and joined is in [`sync::openmp::ForkJoin`]: an arrival a member and region.
 //!
-//! The program's barriers are another, of the region's members. Whoever waits at either runs tasks as soon as there are any
-//! ([`BWakeful::await_or`]); a task that is not done is a party more to the members' barrier, which therefore does not open.
+//! The program's barriers are another barrier, of the region's members. Whoever waits at either runs tasks as
+//! soon as there are any. A task that is not done is one party more to the members' barrier, which therefore
+//! does not open.
 
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{CStr, c_int, c_void};
-use std::fmt;
-use std::mem;
-use std::ops::Deref;
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use linux::Linux;
 use platform::Platform;
-use sync::barrier::{BWakeful, Episode, RawBarrier, RawBarrierDynamic};
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
+pub use sync::openmp::Apart;
+use sync::openmp::{Crew, First, Flag, ForkJoin, Holders};
 
-use crate::affinity::{self, Partition};
-use crate::dialect::is_llvm;
+use crate::affinity::Partition;
 use crate::icv::{Bind, Icv, MOST_THREADS, settings};
-use crate::loops::{Loop, Shape, Share};
 use crate::memory::{List, Own};
-use crate::reductions;
-use crate::routines;
-use crate::tasks::{self, Queue, Task, Tasks};
-use crate::thread::{Context, Thread, me};
-use crate::wait::{self, Event};
+use crate::share::{Loop, SHARES, Shape, Share};
+use crate::task::{Queue, Task, Tasks};
+use crate::wait::Event;
 
 /// An outlined function of the program's.
 pub type Function = unsafe extern "C" fn(*mut c_void);
 
-/// On a cache line of its own, and on the next, which processors fetch with it.
-#[repr(align(128))]
-#[derive(Default)]
-pub struct Apart<T>(pub T);
-
-/// Worksharing constructs that the fastest member may be ahead of the slowest.
-/// COST: bytes, 128 each; LLVM's runtime has 7.
-pub const SHARES: usize = 16;
+/// What the first member to come has made.
+pub type Slot = sync::openmp::Slot<Linux, c_void>;
+/// Those who hold something, of whom the last one ends it.
+pub type Shares = Holders<Linux>;
 
 /// A thread's part of a team.
 #[repr(align(128))]
 pub struct Member {
-    number: u32,
+    pub(crate) number: u32,
     /// Worksharing constructs that it has come to; of those that need it, a single one's.
     pub constructs: Cell<u32>,
     pub singles: Cell<u32>,
@@ -64,73 +53,112 @@ pub struct Member {
     pub runs_all: Cell<bool>,
 }
 
-// SAFETY: what is not atomic is used by the thread that is this member, and by the primary thread between regions; the barriers order them.
+// SAFETY: what is not atomic is used by the thread that is this member, and by the primary thread between
+// regions; the barriers order them.
 unsafe impl Sync for Member {}
 // SAFETY: it points to nothing that is a thread's own.
 unsafe impl Send for Member {}
 
-/// Where the members meet, with what the first of them to come to a `single` writes: whoever came last had the line, and it is wanted at the barrier again.
+/// Where the members meet, with what the first of them to come to a `single` writes: whoever came last had
+/// the line, and it is wanted at the barrier again.
 pub struct Meeting {
-    barrier: BWakeful<Linux>,
-    pub single: AtomicU32,
+    pub(crate) barrier: BWakeful<Linux>,
+    pub single: First<Linux>,
 }
 
 /// A team: one for a region at a time.
 pub struct Team {
     // Written by the primary thread between regions.
-    size: Cell<u32>,
-    level: Cell<u32>,
-    active_level: Cell<u32>,
+    pub(crate) size: Cell<u32>,
+    pub(crate) level: Cell<u32>,
+    pub(crate) active_level: Cell<u32>,
     /// A [`Function`], or null.
-    function: Cell<*mut c_void>,
-    data: Cell<*mut c_void>,
+    pub(crate) function: Cell<*mut c_void>,
+    pub(crate) data: Cell<*mut c_void>,
     /// See [`begin_copying`].
-    words: Apart<[Cell<usize>; WORDS]>,
-    icv: Cell<Icv>,
-    bind: Cell<Bind>,
-    primary: Cell<(Option<u32>, Partition)>,
-    league: Cell<(u32, u32)>,
+    pub(crate) words: Apart<[Cell<usize>; WORDS]>,
+    pub(crate) icv: Cell<Icv>,
+    pub(crate) bind: Cell<Bind>,
+    pub(crate) primary: Cell<(Option<u32>, Partition)>,
+    pub(crate) league: Cell<(u32, u32)>,
     /// Each member says where it is.
-    displays: Cell<bool>,
-    constructs: Cell<u32>,
-    singles: Cell<u32>,
+    pub(crate) displays: Cell<bool>,
+    pub(crate) constructs: Cell<u32>,
+    pub(crate) singles: Cell<u32>,
     /// The region is a combined construct: all begin in this loop.
-    combined: Cell<Option<Shape>>,
+    pub(crate) combined: Cell<Option<Shape>>,
     /// What the tasks of the whole region reduce, or null.
-    reductions: Cell<*mut usize>,
+    pub(crate) reductions: Cell<*mut usize>,
     /// What the primary thread was in.
-    outside: Cell<Option<Context>>,
-    /// The contention group's count of helpers in regions, kept where `OMP_THREAD_LIMIT` or a clause limits them; the initial thread's team has it.
-    busy: Cell<*const AtomicU32>,
-    own_busy: AtomicU32,
+    pub(crate) outside: Cell<Option<Context>>,
+    /// The contention group's count of helpers in regions, kept where `OMP_THREAD_LIMIT` or a clause limits
+    /// them; the initial thread's team has it.
+    pub(crate) busy: Cell<*const AtomicU32>,
+    pub(crate) own_busy: AtomicU32,
     /// Counted there for this region.
-    reserved: Cell<u32>,
+    pub(crate) reserved: Cell<u32>,
     /// They stay where they are when there are more.
-    members: UnsafeCell<List<Own<Member>>>,
-    generation: Cell<u32>,
+    pub(crate) members: UnsafeCell<List<Own<Member>>>,
+    pub(crate) generation: Cell<u32>,
     // Written in regions.
-    pub meeting: Apart<Meeting>,
+    pub(crate) meeting: Apart<Meeting>,
     pub copyprivate: AtomicPtr<c_void>,
     /// Of LLVM's interface: what the tasks of the region, and of its worksharing construct, reduce.
-    pub task_reductions: [AtomicPtr<c_void>; 2],
+    pub task_reductions: [Slot; 2],
     pub tasks: Tasks,
     pub bell: Apart<Event>,
     /// The primary thread may find all helpers back, or all tasks done.
     pub back: Apart<Event>,
-    cancelled: Apart<AtomicBool>,
+    pub(crate) cancelled: Apart<Flag<Linux>>,
     /// The number of the barrier, and 1 more, before which a worksharing construct was cancelled.
     pub work_cancelled: AtomicU32,
     /// For barriers that a cancellation ends, in regions that can be cancelled.
-    early_barrier: Apart<UnsafeCell<BWakeful<Linux>>>,
+    pub(crate) early_barrier: Apart<UnsafeCell<BWakeful<Linux>>>,
     pub shares: [Share; SHARES],
     /// The pool's.
-    fork: *const BWakeful<Linux>,
+    pub(crate) fork: *const ForkJoin<Linux>,
 }
 
-// SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and read in regions; the barriers order that.
+// SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and
+// read in regions; the barriers order that.
 unsafe impl Sync for Team {}
 // SAFETY: it points to nothing that is a thread's own.
 unsafe impl Send for Team {}
+
+impl Member {
+    pub(crate) fn new(number: u32) -> Self {
+        Self {
+            number,
+            constructs: Cell::new(0),
+            singles: Cell::new(0),
+            meetings: Cell::new(0),
+            work: Loop::default(),
+            around: Loop::default(),
+            task: Task::implicit(),
+            queue: Queue::default(),
+            runs_all: Cell::new(false),
+        }
+    }
+
+    #[inline(always)]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// Level, size and binding of a region, with its primary thread's place and partition.
+pub type Displayed = (u32, u32, Bind, (Option<u32>, Partition));
+
+/// Words for [`begin_copying`] at most.
+pub const WORDS: usize = 18;
+
+/// What a thread executes.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Context {
+    pub team: *const Team,
+    pub member: *const Member,
+    pub task: *const Task,
+}
 
 impl Team {
     pub(crate) fn new() -> Self {
@@ -159,7 +187,7 @@ impl Team {
             reserved: Cell::new(0),
             members: UnsafeCell::new(members),
             generation: Cell::new(0),
-            meeting: Apart(Meeting { barrier: BWakeful::new(1), single: AtomicU32::new(0) }),
+            meeting: Apart(Meeting { barrier: BWakeful::new(1), single: First::default() }),
             copyprivate: AtomicPtr::default(),
             task_reductions: Default::default(),
             tasks: Tasks::default(),
@@ -168,7 +196,7 @@ impl Team {
             cancelled: Apart::default(),
             work_cancelled: AtomicU32::new(0),
             early_barrier: Apart(UnsafeCell::new(BWakeful::new(1))),
-            shares: std::array::from_fn(Share::new),
+            shares: std::array::from_fn(|index| Share::new(index as u32)),
             fork: ptr::null(),
         }
     }
@@ -181,7 +209,7 @@ impl Team {
 
     /// Helpers for a region of so many threads, as many as the limit leaves.
     #[cold]
-    fn reserve(&self, limit: u32, size: u32) -> u32 {
+    pub(crate) fn reserve(&self, limit: u32, size: u32) -> u32 {
         // SAFETY: the team of the initial thread, which waits for all regions inside.
         let Some(busy) = (unsafe { self.busy.get().as_ref() }) else { return size };
         let mut got = 0;
@@ -193,7 +221,7 @@ impl Team {
         got + 1
     }
 
-    fn unreserve(&self) {
+    pub(crate) fn unreserve(&self) {
         // SAFETY: as above.
         if let Some(busy) = unsafe { self.busy.get().as_ref() } {
             busy.fetch_sub(self.reserved.replace(0), Relaxed);
@@ -211,7 +239,7 @@ impl Team {
     }
 
     #[inline]
-    fn members(&self) -> &[Own<Member>] {
+    pub(crate) fn members(&self) -> &[Own<Member>] {
         // SAFETY: grows between regions only.
         unsafe { &*self.members.get() }
     }
@@ -241,93 +269,48 @@ impl Team {
 
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        // ORDER: Acquire, pairs with `cancel`.
-        self.cancelled.0.load(Acquire)
+        self.cancelled.0.is_up()
     }
 
     /// Ends the region for all who come to a cancellation point or wait at a barrier.
     pub fn cancel(&self) {
-        // ORDER: Release, pairs with `is_cancelled`.
-        self.cancelled.0.store(true, Release);
+        self.cancelled.0.raise();
         // SAFETY: made anew between regions only.
         unsafe { &*self.early_barrier.0.get() }.summon(u32::MAX);
     }
 
     /// Has everybody else been left behind in the process from which this one was forked, in this region?
-    fn is_alone(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         self.generation.get() != Linux::generation()
     }
 
-    /// Somebody more is to run tasks, of those who wait at a barrier.
-    pub fn call_for_tasks(&self) {
-        self.tasks.call();
+    /// One of those who wait at a barrier looks for tasks.
+    pub fn summon_for_tasks(&self) {
         self.meeting.0.barrier.summon(1);
         // SAFETY: the pool's, which has this team; an initial thread's has none.
         let fork = unsafe { self.fork.as_ref() };
         if let Some(fork) = fork {
-            fork.summon(1);
+            fork.summon();
         }
         if settings().cancellation {
             // SAFETY: made anew between regions only.
             unsafe { &*self.early_barrier.0.get() }.summon(1);
         }
-        self.bell.0.notify();
-        self.back.0.notify();
     }
 
     /// A party more to the barrier, while tasks are not done.
-    pub fn hold(&self) {
+    pub fn hold_barrier(&self) {
         // Room for it is left by `MOST_THREADS`.
         self.meeting.0.barrier.join();
     }
 
     /// The last task is done.
-    pub fn let_go(&self) {
+    pub fn let_barrier_go(&self) {
         self.meeting.0.barrier.arrive_and_drop();
     }
 
-    /// Waits for all members, and for all tasks.
-    pub fn meet(&self, thread: &Thread) {
-        let meetings = &thread.member().meetings;
-        meetings.set(meetings.get().wrapping_add(1));
-        match self.size() {
-            1 => self.tasks.finish(self, thread),
-            _ if self.is_alone() => {}
-            _ => self.wait_at(&self.meeting.0.barrier, thread, || false),
-        }
-    }
-
-    /// As [`Team::meet`]; true, at once or early, if the region is cancelled.
-    pub fn meet_or_cancelled(&self, thread: &Thread) -> bool {
-        let meetings = &thread.member().meetings;
-        meetings.set(meetings.get().wrapping_add(1));
-        if self.size() == 1 || self.is_cancelled() || self.is_alone() {
-            return self.is_cancelled();
-        }
-        // Tasks first: this barrier knows nothing of them.
-        self.tasks.finish(self, thread);
-        // SAFETY: made anew between regions only.
-        self.wait_at(unsafe { &*self.early_barrier.0.get() }, thread, || self.is_cancelled());
-        self.is_cancelled()
-    }
-
-    #[inline]
-    fn wait_at(&self, barrier: &BWakeful<Linux>, thread: &Thread, left: impl Fn() -> bool) {
-        if self.tasks.are_there() {
-            self.tasks.run_all(self, thread, || false);
-        }
-        if let Some(episode) = barrier.enter() {
-            while !await_or(barrier, &episode, || self.tasks.are_for_more() || left()) {
-                if left() {
-                    return;
-                }
-                self.tasks.run_all(self, thread, || false);
-            }
-        }
-    }
-
     /// The size of a region's team (OpenMP 5.1, section 2.6.1).
-    fn decide(&self, icv: &Icv, wanted: u32) -> u32 {
+    pub(crate) fn decide(&self, icv: &Icv, wanted: u32) -> u32 {
         if wanted == 1 || self.active_level.get() >= icv.max_active_levels {
             return 1;
         }
@@ -340,536 +323,39 @@ impl Team {
         threads
     }
 
-    /// A member begins.
-    #[inline]
-    fn admit(&self, thread: &Thread, number: usize) {
-        let member = self.member(number);
-        let outside = self.outside.get().map_or(ptr::null(), |context| context.task);
-        member.task.begin_implicit(self.icv.get(), outside);
-        member.constructs.set(self.constructs.get());
-        member.singles.set(self.singles.get());
-        member.meetings.set(0);
-        if let Some(shape) = self.combined.get() {
-            member.work.join_combined(self, member, shape);
-        }
-        thread.set_context(Context { team: self, member, task: &raw const member.task });
-        if !self.reductions.get().is_null() {
-            tasks::begin_group(thread);
-            tasks::set_group_reductions(thread, self.reductions.get());
-        }
-        if self.bind.get() != Bind::False {
-            self.place(thread, number as u32);
-        }
-        if self.displays.get() {
-            routines::with_format(affinity::display);
-        }
-    }
-
-    #[cold]
-    fn place(&self, thread: &Thread, number: u32) {
-        let (primary, partition) = self.primary.get();
-        let size = self.size.get();
-        if let Some(there) = affinity::assign(self.bind.get(), number, size, primary.unwrap_or(partition.0), partition)
-        {
-            thread.location.enter(there);
-        }
-    }
-}
-
-impl Member {
-    fn new(number: u32) -> Self {
-        Self {
-            number,
-            constructs: Cell::new(0),
-            singles: Cell::new(0),
-            meetings: Cell::new(0),
-            work: Loop::default(),
-            around: Loop::default(),
-            task: Task::implicit(),
-            queue: Queue::default(),
-            runs_all: Cell::new(false),
-        }
-    }
-
-    #[inline(always)]
-    pub fn number(&self) -> u32 {
-        self.number
-    }
-}
-
-/// [`BWakeful::await_or`], as the program's user wants it.
-#[inline]
-fn await_or(barrier: &BWakeful<Linux>, episode: &Episode, called: impl Fn() -> bool) -> bool {
-    match wait::is_passive() {
-        true => barrier.sleep_or(episode, called),
-        false => barrier.await_or(episode, called),
-    }
-}
-
-/// Level, size and binding of a region, with its primary thread's place and partition.
-pub type Displayed = (u32, u32, Bind, (Option<u32>, Partition));
-
-/// A primary thread's team and helpers.
-pub struct Pool {
-    team: Team,
-    fork: Apart<BWakeful<Linux>>,
-    /// Helpers that stay; the others end when they are released.
-    keep: Apart<Cell<u32>>,
-    /// Times that helpers were released.
-    forks: Cell<u32>,
-    /// The episode in which they were, if not all had come by then.
-    forked: Cell<Option<Episode>>,
-    helpers: Cell<u32>,
-    /// Threads of the team's barrier.
-    parties: Cell<u32>,
-    /// Regions in a row that wanted fewer.
-    surplus: Cell<u32>,
-    /// Its primary thread, and helpers that have not ended.
-    holders: AtomicU32,
-}
-
-// SAFETY: as for teams.
-unsafe impl Sync for Pool {}
-
-/// A pool that stays because of this.
-pub struct Hold(*const Pool);
-
-// SAFETY: the last holder frees it.
-unsafe impl Send for Hold {}
-
-impl Hold {
-    fn again(pool: &Pool) -> Self {
-        pool.holders.fetch_add(1, Relaxed);
-        Self(pool)
-    }
-}
-
-impl Deref for Hold {
-    type Target = Pool;
-
-    #[inline(always)]
-    fn deref(&self) -> &Pool {
-        // SAFETY: held.
-        unsafe { &*self.0 }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // ORDER: AcqRel: what all holders did comes before it is freed.
-        if self.holders.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: from `Pool::make`, and nobody else has it.
-            drop(unsafe { Own::from_raw(self.0.cast_mut()) });
-        }
-    }
-}
-
-/// COST: regions in a row for which helpers are woken that are not wanted, before they end: a thread costs about as much as so many.
-const SURPLUS_REGIONS: u32 = 32;
-
-/// What a new helper is told.
-struct Recruit {
-    pool: Hold,
-    number: usize,
-    forks: u32,
-}
-
-impl Pool {
-    pub fn make() -> Hold {
-        let mut pool = Own::needed("a team", || Self {
-            team: Team::new(),
-            fork: Apart(BWakeful::new(1)),
-            keep: Apart::default(),
-            forks: Cell::new(0),
-            forked: Cell::new(None),
-            helpers: Cell::new(0),
-            parties: Cell::new(1),
-            surplus: Cell::new(0),
-            holders: AtomicU32::new(1),
-        });
-        pool.team.generation.set(Linux::generation());
-        pool.team.fork = &raw const pool.fork.0;
-        Hold(pool.into_raw())
-    }
-
-    /// Are its helpers in this process?
-    pub fn is_here(&self) -> bool {
-        self.helpers.get() == 0 || !self.team.is_alone()
-    }
-
-    /// Brings the team to this size; less if no more threads are to be had.
-    #[inline]
-    fn hire(&self, size: u32) -> u32 {
-        let size = if size > 1 && size - 1 > self.helpers.get() { self.grow(size) } else { size };
-        self.team.size.set(size);
-        if size > 1 && size != self.parties.get() {
-            self.resize(size);
-        }
-        size
-    }
-
-    #[cold]
-    fn resize(&self, size: u32) {
-        let (barrier, was) = (&self.team.meeting.0.barrier, self.parties.replace(size));
-        (was..size).for_each(|_| _ = barrier.join());
-        (size..was).for_each(|_| barrier.arrive_and_drop());
-        // SAFETY: between regions.
-        unsafe { *self.team.early_barrier.0.get() = BWakeful::new(size) };
-    }
-
-    /// Lets the helpers go on.
-    #[inline]
-    fn release(&self, size: u32) {
-        let helpers = self.helpers.get();
-        let surplus = if size <= helpers { self.surplus.get() + 1 } else { 0 };
-        let keep = if surplus >= SURPLUS_REGIONS { size - 1 } else { helpers };
-        self.surplus.set(surplus);
-        self.helpers.set(keep);
-        self.fork(keep);
-    }
-
-    #[inline]
-    fn fork(&self, keep: u32) {
-        update(&self.keep.0, keep);
-        self.forks.set(self.forks.get().wrapping_add(1));
-        self.team.tasks.begin_epoch(self.forks.get());
-        self.forked.set(self.fork.0.enter());
-    }
-
-    /// Waits until the helpers have come back, and all tasks are done.
-    #[inline]
-    fn join(&self, thread: &Thread) {
-        let (fork, tasks) = (&self.fork.0, &self.team.tasks);
-        let forked = self.forked.get();
-        let over = || forked.is_none_or(|episode| fork.has_passed(&episode)) && fork.lacks_one() && !tasks.are_open();
-        loop {
-            if tasks.are_there() {
-                tasks.run_all(&self.team, thread, || false);
-            }
-            if over() {
-                return;
-            }
-            let done = || over() || tasks.are_there();
-            match wait::is_passive() {
-                true => self.team.back.0.sleep_until(done),
-                false => fork.await_as_party(done, || self.team.back.0.sleep_until(done)),
-            }
-        }
-    }
-
-    /// Starts helpers until there are enough. One that cannot be had is done without.
-    #[cold]
-    fn grow(&self, size: u32) -> u32 {
-        if self.helpers.get() == 0 {
-            self.team.generation.set(Linux::generation());
-        }
-        // A helper may still be looking for tasks of the last region among the members.
-        wait::briefly(|| !self.team.tasks.are_run());
-        // SAFETY: between regions, by the primary thread, and nobody looks at them.
-        let members = unsafe { &mut *self.team.members.get() };
-        while self.helpers.get() < size - 1 {
-            let number = self.helpers.get() + 1;
-            if members.len() <= number as usize
-                && !Own::new(|| Member::new(number)).is_some_and(|member| members.push(member))
-            {
-                break;
-            }
-            // A party to the fork, before the thread: that might come there first.
-            self.fork.0.join();
-            if !self.start(number as usize) {
-                self.fork.0.arrive_and_drop();
-                break;
-            }
-            self.helpers.set(number);
-        }
-        self.helpers.get() + 1
-    }
-
-    fn start(&self, number: usize) -> bool {
-        let recruit = || Recruit { pool: Hold::again(self), number, forks: self.forks.get() };
-        let Some(recruit) = Own::new(recruit).map(Own::into_raw) else { return false };
-        let mut result = create(settings().stack, recruit);
-        if result != 0
-            && let Some(stack) = settings().stack
-        {
-            let why = Reason(result);
-            say_once(&NO_STACK, format_args!("OMP_STACKSIZE={stack}B: {why}; the system's default is used"));
-            result = create(None, recruit);
-        }
-        if result != 0 {
-            let why = Reason(result);
-            say_once(&NO_THREAD, format_args!("no more threads: {why}; teams go on with fewer"));
-            // SAFETY: nobody has it.
-            drop(unsafe { Own::from_raw(recruit) });
-        }
-        result == 0
-    }
-
-    /// Ends the helpers.
-    pub fn dismiss(&self) {
-        if self.helpers.replace(0) > 0 {
-            self.fork(0);
-        }
-    }
-}
-
-static NO_STACK: Once = Once::new();
-static NO_THREAD: Once = Once::new();
-
-/// Where the compilers' own runtimes end the program.
-#[cold]
-fn say_once(once: &Once, what: fmt::Arguments) {
-    once.call_once(|| eprintln!("wakeful: {what}"));
-}
-
-/// An error's number, with the C library's words for it.
-struct Reason(c_int);
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let mut text = [0u8; 128];
-        // SAFETY: a buffer of this size.
-        unsafe { libc::strerror_r(self.0, text.as_mut_ptr().cast(), text.len()) };
-        let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
-        write!(f, "{} (os error {})", text.to_bytes().escape_ascii(), self.0)
-    }
-}
-
-/// Makes a thread for a recruit, with a stack of this size or the system's default. 0 or an error's number.
-fn create(stack: Option<usize>, recruit: *mut Recruit) -> c_int {
-    // SAFETY: the attributes are initialised before they are used; the new thread gets the recruit.
-    unsafe {
-        let mut attributes = mem::zeroed();
-        libc::pthread_attr_init(&mut attributes);
-        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let mut result = stack.map_or(0, |stack| libc::pthread_attr_setstacksize(&mut attributes, stack));
-        if result == 0 {
-            let mut thread = 0;
-            result = libc::pthread_create(&mut thread, &attributes, serve, recruit.cast());
-        }
-        libc::pthread_attr_destroy(&mut attributes);
-        result
-    }
-}
-
-/// A helper's life.
-extern "C" fn serve(recruit: *mut c_void) -> *mut c_void {
-    // SAFETY: from `start`.
-    let recruit = unsafe { Own::from_raw(recruit.cast::<Recruit>()) };
-    let Recruit { pool, number, mut forks } = recruit.into_inner();
-    let (team, fork) = (&pool.team, &pool.fork.0);
-    let idle = Context { team, member: ptr::null(), task: ptr::null() };
-    Thread::helper(idle, |thread| {
-        let mut is_member = false;
-        loop {
-            if let Some(episode) = fork.enter() {
-                if episode.others() == 1 {
-                    team.back.0.notify();
-                }
-                // Those of the region that is just ending.
-                let over = || team.tasks.epoch() != forks;
-                while !await_or(fork, &episode, || is_member && team.tasks.are_for_more() && !over()) {
-                    team.tasks.run_all(team, thread, over);
-                }
-            }
-            forks = forks.wrapping_add(1);
-            if number as u32 > pool.keep.0.get() {
-                fork.arrive_and_drop();
-                return team.back.0.notify();
-            }
-            is_member = (number as u32) < team.size();
-            if is_member {
-                team.admit(thread, number);
-                thread.league.set(team.league.get());
-                // SAFETY: the region's, with its data.
-                unsafe { mem::transmute::<*mut c_void, Function>(team.function.get())(team.data.get()) };
-                team.leave_reductions(thread);
-                if team.tasks.are_there() {
-                    team.tasks.run_all(team, thread, || false);
-                }
-            }
-        }
-    });
-    ptr::null_mut()
-}
-
-/// Writes only what changes: the line stays in the caches of those who read it in each region.
-#[inline(always)]
-fn update<T: Copy + PartialEq>(cell: &Cell<T>, value: T) {
-    if cell.get() != value {
-        cell.set(value);
-    }
-}
-
-/// Begins a region: the helpers run `function`, and the calling thread is in it. `wanted` as in the clause, 0 without one.
-///
-/// # Safety
-/// `function` may be called with `data` by all threads until [`end`].
-#[inline]
-pub unsafe fn begin(function: Function, data: *mut c_void, wanted: u32, flags: u32, combined: Option<Shape>) {
-    // SAFETY: as promised.
-    unsafe { begin_with(function, data, &[], wanted, flags, combined, ptr::null_mut()) };
-}
-
-/// As [`begin`], where the region's tasks reduce.
-///
-/// # Safety
-/// Likewise; `list` is the compiler's.
-pub unsafe fn begin_reducing(function: Function, data: *mut c_void, wanted: u32, flags: u32, list: *mut usize) {
-    // SAFETY: as promised.
-    unsafe { begin_with(function, data, &[], wanted, flags, None, list) };
-}
-
-/// Words for [`begin_copying`] at most.
-pub const WORDS: usize = 18;
-
-/// As [`begin`], with a copy of a few words for data, which all members find in [`Team::words`]. What they say again from region to region stays in the
-/// members' caches.
-///
-/// # Safety
-/// Likewise.
-#[inline]
-pub unsafe fn begin_copying(function: Function, words: &[usize], wanted: u32, flags: u32) {
-    // SAFETY: as promised.
-    unsafe { begin_with(function, ptr::null_mut(), words, wanted, flags, None, ptr::null_mut()) };
-}
-
-/// # Safety
-/// As above.
-#[inline(always)]
-unsafe fn begin_with(
-    function: Function,
-    data: *mut c_void,
-    words: &[usize],
-    wanted: u32,
-    flags: u32,
-    combined: Option<Shape>,
-    reduced: *mut usize,
-) {
-    let thread = me();
-    let outside = thread.context();
-    let icv = thread.icv();
-    let (level, active_level) = (thread.team().level(), thread.team().active_level());
-    let mut size = thread.team().decide(&icv, wanted);
-    let busy = thread.team().busy.get();
-    let limited = size > 1 && icv.thread_limit != u32::MAX;
-    if limited {
-        size = thread.team().reserve(icv.thread_limit, size);
-    }
-    let pool = thread.enter_pool();
-    let team = &pool.team;
-    // Of the last region here.
-    let before = team.member(0);
-    update(&team.constructs, before.constructs.get());
-    update(&team.singles, before.singles.get());
-    update(&team.busy, busy);
-    if limited {
-        team.reserved.set(size - 1);
-    }
-    let size = pool.hire(size);
-    update(&team.level, level + 1);
-    update(&team.active_level, active_level + (size > 1) as u32);
-    update(&team.function, function as *mut c_void);
-    update(&team.data, if words.is_empty() { data } else { team.words().cast() });
-    team.words.0.iter().zip(words).for_each(|(kept, &word)| update(kept, word));
-    update(&team.icv, settings().inherit(icv, level + 1));
-    update(&team.outside, Some(outside));
-    update(&team.league, thread.league.get());
-    update(&team.combined, combined);
-    update(&team.reductions, reduced);
-    if !reduced.is_null() {
-        // SAFETY: as promised.
-        unsafe { reductions::register(reduced, ptr::null_mut(), size) };
-    }
-    if combined.is_some() {
-        team.open_combined();
-    }
-    // Its barriers are counted anew.
-    if team.work_cancelled.load(Relaxed) != 0 {
-        team.work_cancelled.store(0, Relaxed);
-    }
-    let bind = match (icv.bind, Bind::from_u32(flags & 7)) {
-        (Bind::False, _) => Bind::False,
-        (bind, None | Some(Bind::False)) => bind,
-        (_, Some(bind)) => bind,
-    };
-    update(&team.bind, bind);
-    if team.bind.get() != Bind::False {
-        if thread.location.place().is_none()
-            && let Some(there) = affinity::assign(Bind::Primary, 0, 1, 0, thread.location.partition())
-        {
-            thread.location.enter(there);
-        }
-        team.primary.set((thread.location.place(), thread.location.partition()));
-    }
-    if settings().display_affinity {
-        // Again only where it may be news (OpenMP 5.1, section 6.14). libgomp says nothing of teams of one,
-        // and all of a region inside of another.
-        let now = Some((level, size, team.bind.get(), team.primary.get()));
-        team.displays.set(match is_llvm() {
-            true => thread.displayed.replace(now) != now,
-            false => size > 1 && (level > 0 || thread.displayed.replace(now) != now),
-        });
-    }
-    match size {
-        // The helpers' last one is over.
-        1 => team.tasks.begin_epoch(pool.forks.get().wrapping_add(1)),
-        _ => pool.release(size),
-    }
-    team.admit(thread, 0);
-}
-
-/// Ends the region that the calling thread has begun, when everybody has come to its end and all tasks are done.
-#[inline]
-pub fn end() {
-    let thread = me();
-    let pool = thread.pool();
-    let team = &pool.team;
-    team.leave_reductions(thread);
-    match team.size() {
-        1 => team.tasks.finish(team, thread),
-        _ if team.is_alone() => {}
-        _ => pool.join(thread),
-    }
-    if team.is_cancelled() {
-        team.renew();
-    }
-    if team.reserved.get() > 0 {
-        team.unreserve();
-    }
-    if team.bind.get() != Bind::False {
-        thread.location.set_partition(Some(team.primary.get().1));
-    }
-    if let Some(outside) = team.outside.get() {
-        thread.set_context(outside);
-    }
-    thread.leave_pool();
-}
-
-impl Team {
-    /// After a cancelled region, of which everybody may have left a different part undone.
-    #[cold]
-    fn renew(&self) {
-        self.cancelled.0.store(false, Relaxed);
-        // SAFETY: between regions.
-        unsafe { *self.early_barrier.0.get() = BWakeful::new(self.size()) };
-        let first = self.member(0);
-        first.constructs.set(0);
-        first.singles.set(0);
-        self.meeting.0.single.store(0, Relaxed);
-        self.shares.iter().enumerate().for_each(|(index, share)| share.renew(index));
-        self.members().iter().for_each(|member| [&member.work, &member.around].iter().for_each(|work| work.abandon()));
-    }
-
-    /// The group that all is in has no tasks any more when the region ends, which is waited for there.
-    fn leave_reductions(&self, thread: &Thread) {
-        if !self.reductions.get().is_null() {
-            tasks::end_group(thread);
-        }
-    }
-
-    fn open_combined(&self) {
+    pub(crate) fn open_combined(&self) {
         let construct = self.constructs.get();
         self.shares[construct as usize % SHARES].open_alone(construct, self.size());
+    }
+}
+
+impl Crew<Linux> for Team {
+    type Task = Task;
+
+    #[inline(always)]
+    fn size(&self) -> u32 {
+        self.size()
+    }
+
+    #[inline(always)]
+    fn deque(&self, member: usize) -> &Queue {
+        &self.member(member).queue
+    }
+
+    fn summon(&self) {
+        self.summon_for_tasks();
+    }
+
+    fn hold(&self) {
+        self.hold_barrier();
+    }
+
+    fn let_go(&self) {
+        self.let_barrier_go();
+    }
+
+    #[inline]
+    fn bells(&self) -> [&Event; 2] {
+        [&self.bell.0, &self.back.0]
     }
 }

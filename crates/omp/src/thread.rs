@@ -7,18 +7,13 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use crate::affinity::Location;
+use crate::blocks::Blocks;
+use crate::current as own;
 use crate::icv::{Icv, settings};
 use crate::memory::{List, Own};
-use crate::tasks::{Blocks, Task};
-use crate::team::{Displayed, Hold, Member, Pool, Team};
-
-/// What a thread executes.
-#[derive(Clone, Copy, PartialEq)]
-pub struct Context {
-    pub team: *const Team,
-    pub member: *const Member,
-    pub task: *const Task,
-}
+use crate::pool::{Hold, Pool};
+use crate::task::{Spare, Task};
+use crate::team::{Context, Displayed, Member, Team};
 
 /// What LLVM's interface says of a construct before it begins; 0: nothing.
 #[derive(Clone, Copy, Default)]
@@ -33,13 +28,16 @@ pub struct Clauses {
 pub type AtEnd = (unsafe fn(*mut c_void), *mut c_void);
 
 /// A thread that has come to this library, or was made by it.
+#[repr(C)]
 pub struct Thread {
+    /// First: see [`own`].
+    pub blocks: Blocks,
     context: Cell<Context>,
     /// The teams of which it is the primary thread, by how many of them it is in.
     pools: UnsafeCell<List<Hold>>,
     depth: Cell<usize>,
     pub location: Location,
-    pub blocks: Blocks,
+    pub spare: Spare,
     /// Tasks that it has put into queues.
     puts: Cell<u32>,
     /// Number and count in a league of teams.
@@ -56,7 +54,7 @@ pub struct Thread {
 /// The calling thread.
 #[inline(always)]
 pub fn me() -> &'static Thread {
-    let thread = own::get();
+    let thread = own::get().cast::<Thread>();
     if thread.is_null() {
         first_use()
     } else {
@@ -68,7 +66,7 @@ pub fn me() -> &'static Thread {
 /// The calling thread, unless it is new here.
 pub fn known() -> Option<&'static Thread> {
     // SAFETY: as in `me`.
-    unsafe { own::get().as_ref() }
+    unsafe { own::get().cast::<Thread>().as_ref() }
 }
 
 #[cold]
@@ -77,7 +75,8 @@ fn first_use() -> &'static Thread {
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     let key = KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: the key is written by the call; a failure leaves 0, and then a thread's end goes unnoticed at worst.
+        // SAFETY: the key is written by the call; a failure leaves 0, and then a thread's end goes unnoticed
+        // at worst.
         unsafe { libc::pthread_key_create(&mut key, Some(ended)) };
         key
     });
@@ -85,7 +84,7 @@ fn first_use() -> &'static Thread {
     root.be_root(settings().initial);
     let context = root.context(0);
     let thread = Own::needed("a thread", || Thread::new(context, Some(root))).into_raw();
-    own::set(thread);
+    own::set(thread.cast());
     // SAFETY: a key of ours; the thread is ours until `ended`.
     unsafe {
         libc::pthread_setspecific(*key, thread.cast());
@@ -98,7 +97,7 @@ extern "C" fn ended(thread: *mut c_void) {
     // SAFETY: from `first_use`, and nobody else's.
     let thread = unsafe { Own::from_raw(thread.cast::<Thread>()) };
     // The C library forgets it before it calls us, and what is called here may use OpenMP.
-    own::set(&raw const *thread);
+    own::set((&raw const *thread).cast());
     thread.finish();
     own::set(ptr::null());
     thread.release_helpers();
@@ -112,6 +111,7 @@ impl Thread {
             depth: Cell::new(0),
             location: Location::default(),
             blocks: Blocks::default(),
+            spare: Spare::default(),
             puts: Cell::new(0),
             league: Cell::new((0, 1)),
             clauses: Cell::default(),
@@ -124,7 +124,7 @@ impl Thread {
     /// Makes the calling thread a helper, for as long as `work` takes.
     pub fn helper(context: Context, work: impl FnOnce(&Self)) {
         let thread = Self::new(context, None);
-        own::set(&raw const thread);
+        own::set((&raw const thread).cast());
         work(&thread);
         thread.finish();
         own::set(ptr::null());
@@ -228,53 +228,5 @@ impl Thread {
                 false => std::mem::forget(pool),
             }
         }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod own {
-    use linux::{own_asm, own_variable};
-
-    use super::Thread;
-
-    own_variable!("wakeful_omp_thread", size 8, align 3);
-
-    #[inline(always)]
-    pub fn get() -> *const Thread {
-        let value: *const Thread;
-        // SAFETY: reads this thread's own variable.
-        unsafe {
-            own_asm!("wakeful_omp_thread", "mov {v}, qword ptr fs:[{a}]",
-                v = lateout(reg) value, options(nostack, preserves_flags, readonly));
-        }
-        value
-    }
-
-    pub fn set(value: *const Thread) {
-        // SAFETY: writes this thread's own variable.
-        unsafe {
-            own_asm!("wakeful_omp_thread", "mov qword ptr fs:[{a}], {v}",
-                v = in(reg) value, options(nostack, preserves_flags));
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod own {
-    use std::cell::Cell;
-    use std::ptr;
-
-    use super::Thread;
-
-    std::thread_local! {
-        static THREAD: Cell<*const Thread> = const { Cell::new(ptr::null()) };
-    }
-
-    pub fn get() -> *const Thread {
-        THREAD.with(Cell::get)
-    }
-
-    pub fn set(value: *const Thread) {
-        THREAD.with(|thread| thread.set(value));
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools (OpenMP 5.1, chapter 4): there is no interface for them. A program that brings one is told so, once, when it uses
-//! OpenMP first. Only LLVM's runtime has such an interface, so only its programs are told.
+//! Tools (OpenMP 5.1, chapter 4): there is no interface for them. A program that brings one is told so,
+//! once, when it uses OpenMP first. Only LLVM's runtime has such an interface, so only its programs are
+//! told.
 
 use std::ffi::CStr;
 
 use crate::dialect::is_llvm;
-use crate::icv::environment;
+use crate::text::environment;
 
 /// Says on stderr that the program's tool will not be called, if it has one.
 pub fn complain() {

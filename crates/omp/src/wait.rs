@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a thread waits for something other than a barrier.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::icv::settings;
 use linux::Linux;
 use platform::{Platform, Priority};
+use sync::openmp::Patience;
 use sync::wait::{Informing, Waiting};
 
 /// COST: pauses between two looks at the kernel's hints, as in `sync::wait`: 0.6 to 3 us.
@@ -14,14 +15,16 @@ const LOOK_PAUSES: u32 = 64;
 const YIELDS: u32 = 8;
 /// COST: yields for a turn that goes round the team: who sleeps and is woken takes some 10 us.
 const TURN_YIELDS: u32 = 64;
-/// COST: ns; a yield that takes longer has been to the benefit of another program, which costs a slice: the barrier's number.
+/// COST: ns; a yield that takes longer has been to the benefit of another program, which costs a slice: the
+/// barrier's number.
 const LONG_NS: u64 = 200_000;
 /// COST: ns for which nobody yields after that.
 const MEMORY_NS: u64 = 100_000_000;
 /// COST: ns between looks of somebody who cannot be woken.
 const NAP_NS: u64 = 50_000;
 
-/// Are threads to sleep that wait? By `OMP_WAIT_POLICY`; where it says `active`, or nothing, they do what is best.
+/// Are threads to sleep that wait? By `OMP_WAIT_POLICY`; where it says `active`, or nothing, they do what is
+/// best.
 #[inline]
 pub fn is_passive() -> bool {
     settings().wait_policy == Some(false)
@@ -67,8 +70,8 @@ fn awake(done: &impl Fn() -> bool) -> bool {
     done()
 }
 
-/// Yields to those of the program's threads for whom it is, where there are more of them than processors; false
-/// if that was in vain.
+/// Yields to those of the program's threads for whom it is, where there are more of them than processors;
+/// false if that was in vain.
 pub fn yielding(done: impl Fn() -> bool) -> bool {
     let most = if is_passive() { 0 } else { TURN_YIELDS };
     (0..most).any(|_| done() || !yields_to_us()) && done()
@@ -90,93 +93,23 @@ pub fn nap() {
 }
 
 /// Something happened: for those who wait for what is written elsewhere.
-#[derive(Default)]
-pub struct Event {
-    /// How often, while somebody waited.
-    count: AtomicU32,
-    waiters: AtomicU32,
-    sleepers: AtomicU32,
-}
+pub type Event = sync::openmp::Event<Linux>;
 
-/// From when on a waiter misses nothing.
-pub struct Watch<'a> {
-    event: &'a Event,
-    count: u32,
-}
+/// As `OMP_WAIT_POLICY` says; where it says `active`, or nothing, by what is best.
+pub struct ByUser;
 
-impl Event {
-    /// To be followed by a look at what is waited for, and a wait if that was in vain.
-    pub fn watch(&self) -> Watch<'_> {
-        // ORDER: SeqCst, as the fence in `notify`: that sees this waiter, or it sees what was written before.
-        self.waiters.fetch_add(1, SeqCst);
-        fence(SeqCst);
-        // ORDER: Acquire, pairs with `notify`.
-        Watch { event: self, count: self.count.load(Acquire) }
+impl Patience for ByUser {
+    #[inline(always)]
+    fn is_passive() -> bool {
+        is_passive()
     }
 
-    /// Waits until `done` says so, which becomes true before somebody calls [`Event::notify`].
-    pub fn wait_until(&self, done: impl Fn() -> bool) {
-        if done() {
-            return;
-        }
-        loop {
-            let watch = self.watch();
-            if done() {
-                return;
-            }
-            watch.wait(&done);
-        }
+    fn awake(done: impl Fn() -> bool) -> bool {
+        awake(&done)
     }
 
-    /// The same, asleep at once.
-    pub fn sleep_until(&self, done: impl Fn() -> bool) {
-        loop {
-            let watch = self.watch();
-            if done() {
-                return;
-            }
-            watch.sleep();
-        }
-    }
-
-    /// Has those who wait look again.
-    pub fn notify(&self) {
-        // ORDER: SeqCst, pairs with `watch`.
-        fence(SeqCst);
-        if self.waiters.load(Relaxed) == 0 {
-            return;
-        }
-        // ORDER: SeqCst: of this and `sleepers`, either this sees the sleeper or that one the count; as a Release it pairs with `watch`.
-        self.count.fetch_add(1, SeqCst);
-        if self.sleepers.load(SeqCst) > 0 {
-            Linux::wake(&self.count, u32::MAX);
-        }
-    }
-}
-
-impl Watch<'_> {
-    /// Waits until something has happened since, or `done`.
-    pub fn wait(self, done: &impl Fn() -> bool) {
-        // ORDER: Acquire, pairs with `notify`.
-        let happened = || self.event.count.load(Acquire) != self.count || done();
-        if !awake(&happened) {
-            self.sleep();
-        }
-    }
-
-    /// Sleeps until something has happened since.
-    fn sleep(&self) {
-        // ORDER: SeqCst, see `notify`.
-        self.event.sleepers.fetch_add(1, SeqCst);
-        while self.event.count.load(SeqCst) == self.count {
-            Linux::wait(&self.event.count, self.count, None);
-        }
-        self.event.sleepers.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        self.event.waiters.fetch_sub(1, Relaxed);
+    #[inline]
+    fn briefly(done: impl Fn() -> bool) {
+        briefly(done);
     }
 }

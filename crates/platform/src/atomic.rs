@@ -2,7 +2,7 @@
 //! Atomics as traits, with the names and meanings of `core::sync::atomic`, and the real ones as their first
 //! implementation.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// A word that threads share. Every method is that of the same name in `core::sync::atomic`.
 #[allow(missing_docs)]
@@ -97,4 +97,5 @@ macro_rules! forward_atomic {
 }
 
 forward_atomic!(int AtomicU32, u32);
+forward_atomic!(int AtomicU64, u64);
 forward_atomic!(ptr AtomicPtr<T>, T);

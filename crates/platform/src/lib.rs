@@ -307,3 +307,12 @@ pub trait StaticPlatform: Platform {
     /// A word of value 0.
     const ZERO_U32: Self::AtomicU32;
 }
+
+/// What the parts of an OpenMP runtime ask for besides: loops count in 64 bits.
+pub trait Wide: Platform {
+    /// A 64-bit word that threads share.
+    type AtomicU64: AtomicInt<u64>;
+
+    /// As `core::sync::atomic::fence`.
+    fn fence(order: Ordering);
+}

@@ -8,6 +8,7 @@ pub mod barrier;
 pub mod condvar;
 pub mod mutex;
 pub mod once;
+pub mod openmp;
 pub mod rwlock;
 pub mod semaphore;
 pub mod spin;

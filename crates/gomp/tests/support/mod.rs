@@ -163,7 +163,7 @@ impl Toolchain {
 
 /// The folder of the programs.
 pub fn programs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/tests/programs")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../gomp/tests/programs")
 }
 
 /// Runs it to its end, and says what was wrong.

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Routines as gfortran calls them, but for those that stand beside their C counterparts: an underscore at the end, arguments by
-//! address, `_8_` where a default integer has eight bytes, and strings without an end, with their lengths as last arguments.
+//! Routines as gfortran calls them, but for those that stand beside their C counterparts: an underscore at
+//! the end, arguments by address, `_8_` where a default integer has eight bytes, and strings without an end,
+//! with their lengths as last arguments.
 
 use std::ffi::{c_char, c_int};
+
+use omp::alloc::Trait;
+use omp::display::{capture, display_in, set_format, with_format};
+use omp::nest_lock::NestLock;
+use omp::routines::ancestor;
+use omp::tasks::Task;
 
 use crate::alloc::*;
 use crate::device::*;
 use crate::lock::*;
 use crate::routines::*;
-use crate::tasks::{Task, omp_fulfill_event};
+use crate::tasks::omp_fulfill_event;
 
 /// `name_` of no arguments.
 macro_rules! plain {
@@ -221,7 +228,8 @@ unsafe extern "C" fn omp_fulfill_event_(event: *const Task) {
 
 // --- locks -------------------------------------------------------------------
 
-/// `omp_lock_kind` has four bytes, as a lock has, and `omp_nest_lock_kind` eight, of which the lock is made as in C.
+/// `omp_lock_kind` has four bytes, as a lock has, and `omp_nest_lock_kind` eight, of which the lock is made
+/// as in C.
 macro_rules! locks {
     ($($fortran:ident $name:ident ($lock:ty) -> $result:ty;)*) => {
         $(

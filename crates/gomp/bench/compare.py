@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Ours against libgomp and libomp under each of their settings, in turns.
 
-    cargo build --release -p wakeful-omp
-    crates/omp/bench/compare.py [--foreign N] [--threads N,N...] [--rounds N]
+    cargo build --release -p wakeful-gomp
+    crates/gomp/bench/compare.py [--foreign N] [--threads N,N...] [--rounds N]
                                 [--ms N] [--only WHO,WHO...] [NAME...]
 
 NAME is a construct of overheads.c or a program of programs.c. Without any, all
@@ -61,7 +61,7 @@ def built(compiler, source):
 settings = {}
 for library in given.library.split(","):
     if not os.path.exists(library):
-        sys.exit(f"{library} is not there; cargo build --release -p wakeful-omp")
+        sys.exit(f"{library} is not there; cargo build --release -p wakeful-gomp")
     who = "ours" if not settings else f"ours:{os.path.basename(library)}"
     settings[who] = ("gcc", {"LD_PRELOAD": library})
 passive, active = {"OMP_WAIT_POLICY": "passive"}, {"OMP_WAIT_POLICY": "active"}

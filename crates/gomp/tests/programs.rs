@@ -10,7 +10,7 @@ use std::path::Path;
 
 use support::{Toolchain, command, run};
 
-static GCC: Toolchain = Toolchain::new("gcc", "g++", "wakeful-omp", "libwakeful_gomp.so");
+static GCC: Toolchain = Toolchain::new("gcc", "g++", "wakeful-gomp", "libwakeful_gomp.so");
 
 /// Runs a program of the table.
 fn conforms(name: &str, settings: &[(&str, &str)]) {

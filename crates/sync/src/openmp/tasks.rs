@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A team's tasks: who runs them, who is called to them, and when all are done.
+//!
+//! The problem: members that wait at a barrier are to run the tasks that others make. A call wakes somebody
+//! and costs as much as tens of tasks, and most makers run their own tasks soon. But a task that came from
+//! outside must be run though everybody is about to fall asleep. And no barrier may open before the last
+//! task is done.
+//!
+//! The idea: one word says how many tasks are queued, how many threads run whatever there is, and whether
+//! somebody was called since. All three change in one step, so whoever leaves off and whoever puts a task
+//! agree on who was first. Tasks that are not done are counted beside. The first holds the barrier as one
+//! party more, and the last lets it go.
+//!
+//! ```text
+//!   word:   running (31) | CALLED | queued (32)          open: tasks that are not done
+//!   maker:  O1 open += 1, first: hold   P1 into a deque   P2 queued += 1   P3 call?
+//!   runner: R1 running += 1   R2 take: queued -= 1   run   O2 open -= 1, last: let go   R3 running -= 1, wait again
+//! ```
+//!
+//! # State
+//!
+//! `word`: queued changes by P2 and R2, running by R1 and R3, CALLED is set by P3 and cleared by a runner
+//! before it looks. `futile`: calls in a row that found nothing; a hint. `open`: by O1 and O2. `epoch`:
+//! which region this is.
+//!
+//! # Invariants
+//!
+//! I1. A queued task is in a deque: P1 comes before P2, and R2 counts down after it has taken.
+//! I2. A task is counted in `open` from before P1 until after it has run.
+//! I3. While `open` is not 0, the barrier has at least one party more than members, and does not open.
+//! I4. If a call is made while somebody runs, that one sees the call at R3 or before. If not, the woken one
+//! sees that nobody runs any more.
+//!
+//! # Protocol
+//!
+//! A waiter is called if there are tasks for more: two queued, or one and CALLED, and fewer runners than
+//! processors. P3 calls where the task came from outside, is the second, or is a lone one in turn. A lone
+//! task is not called for each time: one call in two to the power of `futile`. If runners are enough, only
+//! those are told who wait for tasks of their own. R1 to R3 as above; a runner that leaves a call behind it
+//! calls on.
+//!
+//! # Memory order
+//!
+//! P2 release -> `are_there` acquire: whoever sees a task sees its region. The deque publishes the task
+//! itself. R3 release -> `are_run` acquire: runners that have left look at no member any more. O2 (AcqRel)
+//! forms a chain: what all tasks did comes before the barrier, and before `are_open` acquire.
+//!
+//! # Under the scheduler
+//!
+//! Maker preempted between P1 and P2: its task is found late, and the barrier is held. Runner preempted in a
+//! task: the barrier waits for it. HINT: `futile`, `processors`: wrong, somebody is called for nothing, or
+//! less is done at a time.
+//!
+//! # Fairness and space
+//!
+//! A member runs its newest task first and then others' oldest. 384 bytes a team.
+//!
+//! # Rejected
+//!
+//! A word each for queued and running: the last look of a runner and a call can then pass each other, unless
+//! both have a full fence. To call for each task: half of the time of small tasks.
+//!
+//! # Checked by
+//!
+//! `conformance`, `openmp`: real threads, loom, shuttle; twins whose barrier is not held and whose call is
+//! lost are caught.
+
+use platform::{Atomic, AtomicInt, Ordering::*, Wide};
+
+use super::{Apart, Deque, Event, Linked, Patience, await_or};
+use crate::barrier::BWakeful;
+
+const QUEUED: u64 = 1;
+const CALLED: u64 = 1 << 32;
+const RUNNER: u64 = 1 << 33;
+
+fn queued(word: u64) -> u32 {
+    word as u32
+}
+
+fn running(word: u64) -> u32 {
+    (word / RUNNER) as u32
+}
+
+/// COST: see [`Tasks`]; a call that wakes somebody costs as much as making some tens of tasks.
+const MOST_FUTILE: u32 = 8;
+/// Tasks of a deque that are looked at for one that may be run here.
+const MOST_LOOKS: usize = 16;
+
+/// A team, as its tasks know it.
+pub trait Crew<P: Wide> {
+    /// What is run.
+    type Task: Linked;
+
+    /// Its members.
+    fn size(&self) -> u32;
+    /// A member's tasks.
+    fn deque(&self, member: usize) -> &Deque<P, Self::Task>;
+    /// One of those who wait at a barrier looks at what there is.
+    fn summon(&self);
+    /// A party more to the barrier, until [`Crew::let_go`].
+    fn hold(&self);
+    /// The last task is done.
+    fn let_go(&self);
+    /// For those who wait for tasks of their own, and for the primary thread.
+    fn bells(&self) -> [&Event<P>; 2];
+}
+
+/// A team's tasks.
+pub struct Tasks<P: Wide, T: Linked> {
+    word: Apart<P::AtomicU64>,
+    futile: P::AtomicU32,
+    epoch: P::AtomicU32,
+    urgent_count: P::AtomicU32,
+    /// Those with a priority, the least first.
+    urgent: Deque<P, T>,
+    open: Apart<P::AtomicU32>,
+}
+
+impl<P: Wide, T: Linked> Default for Tasks<P, T> {
+    fn default() -> Self {
+        let zero = || Atomic::new(0);
+        Self {
+            word: Apart(Atomic::new(0)),
+            futile: zero(),
+            epoch: zero(),
+            urgent_count: zero(),
+            urgent: Deque::default(),
+            open: Apart(zero()),
+        }
+    }
+}
+
+impl<P: Wide, T: Linked> Tasks<P, T> {
+    /// Are there tasks that could be run?
+    #[inline(always)]
+    pub fn are_there(&self) -> bool {
+        // ORDER: Acquire, pairs with P2: who sees a task sees the region that it belongs to.
+        queued(self.word.0.load(Acquire)) > 0
+    }
+
+    /// Are there tasks for somebody who does not run any? A lone one only if somebody was called to it. More
+    /// threads than processors have nothing to run them on: those who do are enough.
+    #[inline(always)]
+    pub fn are_for_more(&self) -> bool {
+        // Whoever then takes a task looks by `are_there`.
+        let word = self.word.0.load(Relaxed);
+        (queued(word) > 1 || queued(word) == 1 && word & CALLED != 0) && running(word) < P::processors()
+    }
+
+    /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds
+    /// none and leaves.
+    pub fn are_run(&self) -> bool {
+        // ORDER: Acquire, pairs with R3.
+        running(self.word.0.load(Acquire)) > 0
+    }
+
+    /// Are there tasks that are not done?
+    #[inline]
+    pub fn are_open(&self) -> bool {
+        // ORDER: Acquire, pairs with O2.
+        self.open.0.load(Acquire) > 0
+    }
+
+    /// HINT: how many are not done.
+    #[inline]
+    pub fn open(&self) -> u32 {
+        self.open.0.load(Relaxed)
+    }
+
+    /// Which region this is.
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Relaxed)
+    }
+
+    /// A region begins.
+    #[inline]
+    pub fn begin_epoch(&self, epoch: u32) {
+        self.epoch.store(epoch, Relaxed);
+    }
+
+    /// A new task is waited for until [`Tasks::one_done`]. O1.
+    pub fn one_more(&self, crew: &impl Crew<P>) {
+        if self.open.0.fetch_add(1, Relaxed) == 0 {
+            crew.hold();
+        }
+    }
+
+    /// O2.
+    pub fn one_done(&self, crew: &impl Crew<P>) {
+        // ORDER: AcqRel (O2), pairs with itself and `are_open`: what all tasks did comes before the arrival
+        // at the barrier.
+        if self.open.0.fetch_sub(1, AcqRel) == 1 {
+            crew.let_go();
+            crew.bells().iter().for_each(|bell| bell.notify());
+        }
+    }
+
+    /// Somebody more is to run tasks, of those who wait.
+    pub fn call(&self, crew: &impl Crew<P>) {
+        // The word itself orders this among P2 and R3.
+        self.word.0.fetch_or(CALLED, Relaxed);
+        crew.summon();
+        crew.bells().iter().for_each(|bell| bell.notify());
+    }
+
+    /// A task can be run. With a priority it stands behind those that are `before` it. `by`: which member
+    /// has made it; `None`: somebody outside of the team. `lone_puts`: how many lone ones the caller has put
+    /// before. P1 to P3.
+    pub fn put<C: Crew<P, Task = T>>(
+        &self,
+        crew: &C,
+        task: &'static T,
+        before: Option<impl Fn(&T) -> bool>,
+        by: Option<u32>,
+        lone_puts: impl FnOnce() -> u32,
+    ) {
+        match before {
+            Some(before) => {
+                self.urgent.insert(task, before);
+                self.urgent_count.fetch_add(1, Relaxed);
+            }
+            None => crew.deque(by.unwrap_or(0) as usize).push(task),
+        }
+        // ORDER: Release (P2), pairs with `are_there`.
+        let word = self.word.0.fetch_add(QUEUED, Release);
+        let others = queued(word);
+        if by.is_none() {
+            // It comes back for nothing: also those who leave off running are to see the call.
+            self.call(crew);
+        } else if running(word) >= P::processors() {
+            // Who waits for tasks of his own may wait for this one.
+            crew.bells().iter().for_each(|bell| bell.notify());
+        } else if others == 1 || others == 0 && lone_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0 {
+            self.call(crew);
+        }
+    }
+
+    /// Takes a task that `may` be taken, for this member. `stop` is asked under the deque's lock. R2.
+    pub fn take<C: Crew<P, Task = T>>(
+        &self,
+        crew: &C,
+        own: usize,
+        may: impl Fn(&T) -> bool,
+        stop: impl Fn() -> bool,
+    ) -> Option<&'static T> {
+        if !self.are_there() {
+            return None;
+        }
+        let urgent = || {
+            let task = self.urgent.take_newest(usize::MAX, &stop, &may);
+            self.urgent_count.fetch_sub(task.is_some() as u32, Relaxed);
+            task
+        };
+        let size = crew.size() as usize;
+        let oldest = |step| crew.deque((own + step) % size).take_oldest(MOST_LOOKS, &stop, &may);
+        let first = if self.urgent_count.load(Relaxed) > 0 { urgent() } else { None };
+        let own = || crew.deque(own).take_newest(MOST_LOOKS, &stop, &may);
+        let task = first.or_else(own).or_else(|| (1..size).find_map(oldest))?;
+        self.word.0.fetch_sub(QUEUED, Relaxed);
+        Some(task)
+    }
+
+    /// Has this member run whatever there is, until `stop`. R1 to R3.
+    #[cold]
+    #[inline(never)]
+    pub fn run_all<C: Crew<P, Task = T>>(
+        &self,
+        crew: &C,
+        own: usize,
+        run: impl Fn(&'static T),
+        stop: impl Fn() -> bool,
+    ) {
+        let word = self.word.0.fetch_add(RUNNER, Relaxed);
+        // Before the looks: what a caller has put into a queue we find.
+        let mut called = word & CALLED != 0 && self.word.0.fetch_and(!CALLED, Relaxed) & CALLED != 0;
+        let mut any = false;
+        while let Some(task) = self.take(crew, own, |_| true, &stop) {
+            any = true;
+            // The call may have been for what is left.
+            if core::mem::take(&mut called) && self.are_there() || self.are_for_more() {
+                self.call(crew);
+            }
+            run(task);
+        }
+        // HINT: several who write it may lose a lesson.
+        let futile = if any { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
+        self.futile.store(futile, Relaxed);
+        // ORDER: Release (R3), pairs with `are_run`.
+        self.word.0.fetch_sub(RUNNER, Release);
+    }
+
+    /// A task of a thread that runs whatever there is waits for something; somebody else may run tasks
+    /// meanwhile.
+    pub fn pause(&self, crew: &impl Crew<P>, wait: impl FnOnce()) {
+        // Orders nothing: the task that waits is not done.
+        self.word.0.fetch_sub(RUNNER, Relaxed);
+        if self.are_for_more() {
+            self.call(crew);
+        }
+        wait();
+        self.word.0.fetch_add(RUNNER, Relaxed);
+    }
+
+    /// Has this lone member run tasks, and wait for those that others run, until all are done.
+    pub fn finish<C: Crew<P, Task = T>, W: Patience>(&self, crew: &C, own: usize, run: impl Fn(&'static T)) {
+        while self.are_open() {
+            self.run_all(crew, own, &run, || false);
+            let watch = crew.bells()[0].watch();
+            watch.wait::<W>(&|| self.are_there() || !self.are_open());
+        }
+    }
+
+    /// Waits at a barrier, and meanwhile has this member run what there is; returns early if `left`.
+    #[inline(always)]
+    pub fn meet_at<C: Crew<P, Task = T>, W: Patience>(
+        &self,
+        crew: &C,
+        barrier: &BWakeful<P>,
+        own: impl Fn() -> usize,
+        run: impl Fn(&'static T),
+        left: impl Fn() -> bool,
+    ) {
+        if self.are_there() {
+            self.run_all(crew, own(), &run, || false);
+        }
+        if let Some(episode) = barrier.enter() {
+            while !await_or::<W, P>(barrier, &episode, || self.are_for_more() || left()) {
+                if left() {
+                    return;
+                }
+                self.run_all(crew, own(), &run, || false);
+            }
+        }
+    }
+}
