@@ -295,6 +295,33 @@ fn a_descriptor_that_is_sent_is_closed_by_itself() {
     server.stop();
 }
 
+/// The next server's configuration allows less.
+#[test]
+fn who_was_a_member_is_bound_like_who_asks() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    for (of_user, of_all, sum) in [(0.5, 1.0, 2), (1.0, 0.25, 1)] {
+        let folder = open_folder();
+        let kernel = Simulated::new();
+        let mut config = config(By::CgroupV1);
+        let server = Running::start(&kernel, &config, folder.path());
+        let (one, two) = (ordinary(), ordinary());
+        let strict = Message { process: one.id(), least: 1, wanted: 1, most: 1, ..Message::new(Kind::Join) };
+        let many = Message { process: two.id(), least: 1, wanted: 2, most: 2, ..Message::new(Kind::Join) };
+        as_nobody(|| {
+            assert_eq!(server.ask(many).unwrap().holds, 2);
+            assert_eq!(server.ask(strict).unwrap().holds, 1);
+        });
+        server.kill();
+        (config.access.processors, config.access.all_processors) = (of_user, of_all);
+        let server = Running::start(&kernel, &config, folder.path());
+        let held = [&one, &two].map(|process| server.holds(process.id()));
+        assert_eq!(held.iter().sum::<u32>(), sum, "{held:?}");
+        server.stop();
+    }
+}
+
 #[test]
 fn all_users_together_have_a_share() {
     if !is_root() {

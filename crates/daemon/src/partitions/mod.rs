@@ -149,7 +149,11 @@ impl Partitions {
             }
         }
         let way = &self.way;
-        self.default = self.online(kernel)?;
+        self.default = match way.by {
+            // None, where an earlier server's partitions have all that are left.
+            Enforcement::CgroupV2 => way.effective(kernel, &way.base)?,
+            _ => self.online(kernel)?,
+        };
         match way.by {
             Enforcement::CgroupV2 => {
                 let controllers = kernel.read(&way.base.join("cgroup.controllers"))?;
@@ -311,7 +315,7 @@ impl Partitions {
             // A partition's processors are no longer among the base's.
             Enforcement::CgroupV2 => {
                 let mut all = way.effective(kernel, &way.base)?;
-                for process in self.groups.keys() {
+                for process in self.groups.keys().chain(&self.unsure) {
                     match way.effective(kernel, &way.group(*process)) {
                         Err(error) if gone(&error) => {}
                         effective => all.extend(effective?),

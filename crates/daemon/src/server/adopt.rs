@@ -15,7 +15,7 @@ use crate::kernel::{Kernel, Set};
 use crate::partitions::started;
 
 /// In a block's demand, beside its hint: there is none.
-const NOTHING: u32 = u32::MAX;
+pub(super) const NOTHING: u32 = u32::MAX;
 
 impl<K: Kernel> Server<K> {
     /// Writes what a server that is started anew will need.
@@ -47,9 +47,10 @@ impl<K: Kernel> Server<K> {
                 drop(self.kernel.remove_file(&self.file(process)));
             }
         }
+        let all = self.bind(all);
         let _ = self.apply(Event::Adopt(all));
-        // The configuration may be another one.
         self.level();
+        self.members.keys().for_each(|&id| self.save(id));
         Ok(())
     }
 

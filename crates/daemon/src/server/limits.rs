@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits: what the administrator allows of a request, and what one user's programs leave to the next.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use abi::server::{Message, Refusal};
-use policy::{Count, Demand, Event, Id};
+use policy::{Adopted, Count, Demand, Event, Id};
 
 use super::{ROOT, Refused, Server};
 use crate::kernel::Kernel;
@@ -41,17 +41,34 @@ impl<K: Kernel> Server<K> {
         let used: u32 = theirs().map(|(&id, _)| self.reserves(id)).fold(0, u32::saturating_add);
         let share = self.share();
         let others = |id: Id| Some(id) != known && !self.members[&id].root;
-        let of_all: u32 = self.members.keys().filter(|&&id| others(id)).map(|&id| self.reserves(id)).sum();
+        let of_all = self.members.keys().filter(|&&id| others(id)).map(|&id| self.reserves(id));
+        let of_all = of_all.fold(0, u32::saturating_add);
         let left = share.saturating_sub(used).min(self.all_users_share().saturating_sub(of_all));
-        let count = match count {
-            // Until `level`.
-            Count::Choose { .. } if left > 0 => Count::Choose { most: left },
-            Count::Numbers { least, wanted, most } if least <= left => {
-                Count::Numbers { least, wanted: wanted.min(left), most: most.min(left) }
+        fit(count, left).map(|count| Demand { priority, count }).ok_or((Refusal::Share, share))
+    }
+
+    /// The limits hold for members of an earlier server too: the configuration may be another one, and a block be there that could not be removed.
+    /// Of those that have no room the membership alone is left.
+    pub(super) fn bind(&self, all: Vec<Adopted>) -> Vec<Adopted> {
+        let (mut of_users, mut of_all) = (HashMap::<u32, u32>::new(), 0u32);
+        // Whoever root has asked for is not bound, but leaves less to the others.
+        let is_bound = |adopted: &Adopted| adopted.demand.priority < ROOT && !self.members[&adopted.id].root;
+        let (bound, free): (Vec<_>, Vec<_>) = all.into_iter().partition(is_bound);
+        let mut kept = Vec::new();
+        for mut adopted in free.into_iter().chain(bound) {
+            let member = &self.members[&adopted.id];
+            let of_user = of_users.entry(member.user).or_default();
+            if is_bound(&adopted) {
+                let left = self.share().saturating_sub(*of_user).min(self.all_users_share().saturating_sub(of_all));
+                let Some(count) = fit(adopted.demand.count, left) else { continue };
+                adopted.demand.count = count;
             }
-            _ => return Err((Refusal::Share, share)),
-        };
-        Ok(Demand { priority, count })
+            let number = reserved(adopted.demand.count);
+            *of_user = of_user.saturating_add(number);
+            of_all = of_all.saturating_add(if member.root { 0 } else { number });
+            kept.push(adopted);
+        }
+        kept
     }
 
     /// What the programs of one user may have together.
@@ -66,11 +83,7 @@ impl<K: Kernel> Server<K> {
 
     /// What cannot be another's of the same user, if it is not root.
     fn reserves(&self, id: Id) -> u32 {
-        match self.system.application(id).map(|application| application.demand.count) {
-            Some(Count::Numbers { most, .. }) => most,
-            Some(Count::Choose { .. }) => 1,
-            None => 0,
-        }
+        self.system.application(id).map_or(0, |application| reserved(application.demand.count))
     }
 
     /// Divides what a user's other programs leave of the user's share among those that leave the number to us; and before that, what there is for such programs
@@ -105,5 +118,25 @@ impl<K: Kernel> Server<K> {
                 self.save(id);
             }
         }
+    }
+}
+
+/// What cannot be another's of the same user.
+fn reserved(count: Count) -> u32 {
+    match count {
+        Count::Numbers { most, .. } => most,
+        Count::Choose { .. } => 1,
+    }
+}
+
+/// What of it can be had if there are so many left.
+fn fit(count: Count, left: u32) -> Option<Count> {
+    match count {
+        // Until `level`.
+        Count::Choose { most } if left > 0 => Some(Count::Choose { most: most.min(left) }),
+        Count::Numbers { least, wanted, most } if least <= left => {
+            Some(Count::Numbers { least, wanted: wanted.min(left), most: most.min(left) })
+        }
+        _ => None,
     }
 }

@@ -11,6 +11,7 @@ use abi::server::{Kind, MAGIC, Message, Refusal, VERSION};
 use policy::{Event, Id, Move, Owner, Why};
 use tracing::{debug, info, warn};
 
+use super::adopt::NOTHING;
 use super::{Connection, LIFE, Member, Refused, Server};
 use crate::arenas::Asker;
 use crate::kernel::Kernel;
@@ -209,6 +210,8 @@ impl<K: Kernel> Server<K> {
         words.process.store(process, Relaxed);
         words.started.store(started, Relaxed);
         words.version.store(VERSION, Relaxed);
+        // Until it is saved: the next server may find it so.
+        words.demand[4].store(NOTHING, Relaxed);
         words.partition.threads_per_processor.store(1, Relaxed);
         // ORDER: Release, publishes the rest to a program that maps it.
         words.magic.store(MAGIC, Release);

@@ -129,6 +129,8 @@ impl<K: Kernel> Server<K> {
         let Some(member) = self.members.remove(&id) else { return };
         self.by_process.remove(&member.process);
         self.unsettled = true;
+        // Its file may be hard to remove, and the next server is not to take it for a member's.
+        member.block.block().started.store(0, Relaxed);
         let partition = &member.block.block().partition;
         partition.processors.store(0, Relaxed);
         partition.ids.iter().for_each(|word| word.store(0, Relaxed));
