@@ -18,9 +18,10 @@ use simulated::{Simulated, V1, V2};
 
 #[test]
 fn each_way_does_what_it_should() {
-    for by in WAYS {
+    for (by, remote) in WORLDS {
         let folder = tempfile::tempdir().unwrap();
         let kernel = Simulated::new();
+        kernel.state.lock().unwrap().remote = remote;
         story(&kernel, by, folder.path());
         clean(&kernel, folder.path(), by);
     }
@@ -72,14 +73,6 @@ fn a_base_group_that_was_removed_is_made_again() {
         });
         server.stop();
     }
-}
-
-/// A process that is in a group of the administrator's.
-fn placed(kernel: &Simulated, group: &Path) -> Idle {
-    let process = Idle::new();
-    let mut state = kernel.state.lock().unwrap();
-    state.groups.entry(group.to_owned()).or_default().processes.insert(process.id());
-    process
 }
 
 #[test]
@@ -398,6 +391,80 @@ fn programs_that_let_the_server_choose_divide_among_users_first() {
     server.stop();
 }
 
+/// A kernel that makes remote partitions: whoever asks stays below its own group, also when the server is killed, and nothing stays of that.
+#[test]
+fn a_partition_is_in_a_child_of_its_own_group() {
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    kernel.state.lock().unwrap().remote = true;
+    let (slice, service) = (Path::new(V2).join("system.slice"), Path::new(V2).join("system.slice/service"));
+    let limited = simulated::Group { inner: true, limit: Some(1 << 30), ..Default::default() };
+    kernel.state.lock().unwrap().groups.insert(slice.clone(), limited);
+    let process = ordinary();
+    let group = simulated::Group { processes: [process.id()].into(), ..Default::default() };
+    kernel.state.lock().unwrap().groups.insert(service.clone(), group);
+    let child = service.join(format!("wakeful-{}", process.id()));
+    let inside = |path: &Path| {
+        let state = kernel.state.lock().unwrap();
+        state.groups.get(path).is_some_and(|group| group.processes.contains(&process.id()))
+    };
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(as_nobody(|| server.ask(join(process.id(), 0, 2, 2))).unwrap().holds, 2);
+    let held = truth(&kernel, By::CgroupV2, process.id()).unwrap();
+    assert!(inside(&child) && held.len() == 2);
+    assert_eq!(kernel.state.lock().unwrap().groups[&slice].exclusive, held);
+    server.kill();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!((server.holds(process.id()), truth(&kernel, By::CgroupV2, process.id())), (2, Some(held)));
+    as_nobody(|| server.ask(of(process.id(), Kind::Leave, 0))).unwrap();
+    eventually("it is back", || inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child));
+    assert_eq!(as_nobody(|| server.ask(join(process.id(), 0, 1, 1))).unwrap().holds, 1);
+    assert!(inside(&child));
+    // Its server is killed, and nobody knows its block any more.
+    server.kill();
+    std::fs::remove_file(folder.path().join("partitions").join(process.id().to_string())).unwrap();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    eventually("it is back again", || inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child));
+    server.stop();
+    clean(&kernel, folder.path(), By::CgroupV2);
+}
+
+/// What the group has been given by others is not changed.
+#[test]
+fn who_is_in_a_group_with_processors_of_its_own_gets_no_others() {
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    kernel.state.lock().unwrap().remote = true;
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    let parse = |text| daemon::kernel::parse(text).unwrap();
+    for (name, cpus, exclusive, threads, goes) in [
+        ("all", "0-3", "", false, true),
+        ("some", "0-1", "", false, false),
+        ("exclusive", "", "3", false, false),
+        ("threaded", "", "", true, false),
+    ] {
+        let process = ordinary();
+        let group = Path::new(V2).join(name);
+        let made = simulated::Group { cpus: parse(cpus), processes: [process.id()].into(), ..Default::default() };
+        {
+            let mut state = kernel.state.lock().unwrap();
+            state.groups.insert(group.clone(), simulated::Group { exclusive: parse(exclusive), ..made });
+            let theirs = simulated::Group { threaded: true, ..Default::default() };
+            threads.then(|| state.groups.insert(group.join("theirs"), theirs));
+        }
+        let answer = as_nobody(|| server.ask(join(process.id(), 0, 1, 1)));
+        assert_eq!(answer.map(|state| state.holds), if goes { Ok(1) } else { Err(Refusal::Elsewhere) }, "{name}");
+        kernel.state.lock().unwrap().groups.remove(&group.join("theirs"));
+        drop(process);
+        eventually("nothing is left", || {
+            kernel.state.lock().unwrap().groups.keys().all(|path| path.parent() != Some(&group))
+        });
+        assert_eq!(kernel.state.lock().unwrap().groups[&group].exclusive, parse(exclusive), "{name}");
+        kernel.state.lock().unwrap().groups.remove(&group);
+    }
+    server.stop();
+}
+
 #[test]
 fn services_stay_in_their_groups() {
     if !is_root() {
@@ -560,10 +627,11 @@ fn who_is_in_a_group_of_others_stays_there() {
 #[test]
 fn each_call_may_fail() {
     let mut failed = BTreeSet::new();
-    for by in WAYS {
+    for (by, remote) in WORLDS {
         for number in 1.. {
             let folder = tempfile::tempdir().unwrap();
             let kernel = Simulated::new();
+            kernel.state.lock().unwrap().remote = remote;
             kernel.state.lock().unwrap().fails_in = number;
             story(&kernel, by, folder.path());
             let Some(name) = kernel.state.lock().unwrap().failed else { break };
@@ -577,6 +645,7 @@ fn each_call_may_fail() {
         "bar_descriptors",
         "ended",
         "exists",
+        "folders",
         "image",
         "list",
         "live",

@@ -277,6 +277,19 @@ impl Kernel for Nonsense {
         self.inner.write(file, text)
     }
 
+    fn write_as_administrator(&self, file: &Path, text: &str) -> io::Result<()> {
+        self.write(file, text)
+    }
+
+    fn folders(&self, folder: &Path) -> io::Result<Vec<(String, bool)>> {
+        self.call()?;
+        let mut names = self.inner.folders(folder)?;
+        if self.wrong() {
+            names.extend(["wakeful-", "wakeful-7", "wakeful-x", "wakeful-4294967296"].map(|name| (name.into(), true)));
+        }
+        Ok(names)
+    }
+
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
         self.call()?;
         self.inner.make_folder(folder)
@@ -466,6 +479,13 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
     let folder = tempfile::tempdir().unwrap();
     let world = World { seed, users: processes.users(), ..World::default() };
     let kernel = Nonsense { inner: Simulated::new(), world: Arc::new(Mutex::new(world)) };
+    {
+        let mut state = kernel.inner.state.lock().unwrap();
+        state.remote = seed % 2 == 1;
+        let session = |index: usize| simulated::Group { processes: [processes.id(index)].into(), ..Default::default() };
+        (1..4)
+            .for_each(|index| _ = state.groups.insert(Path::new(V2).join(format!("session-{index}")), session(index)));
+    }
     let config = config(by);
     let start = || Server::start(kernel.clone(), config.clone(), Nonsense::null(), folder.path());
     let mut server = start().unwrap();

@@ -16,6 +16,7 @@
 //! back there meanwhile, because what limits it is there. And who is moved all the same is
 //! moved with grace periods expedited, where the configuration allows that.
 
+mod remote;
 mod way;
 
 use std::collections::BTreeSet;
@@ -29,6 +30,7 @@ use tracing::{debug, warn};
 use crate::config::{self, By};
 use crate::kernel::{Kernel, Set};
 
+use remote::process_of;
 use way::Way;
 
 const DEFAULT: &str = "wakeful-default";
@@ -121,8 +123,9 @@ impl Partitions {
             let mount = if by == Enforcement::CgroupV2 { &config.v2 } else { &config.v1 };
             let base = mount.join(config.group.trim_start_matches('/'));
             let group = config.group.trim_end_matches('/').to_string();
-            let way =
-                Way { by, mount: mount.clone(), group, base, expedite: config.expedite && by != Enforcement::Affinity };
+            let expedite = config.expedite && by != Enforcement::Affinity;
+            let (remote, lent, strays) = Default::default();
+            let way = Way { by, mount: mount.clone(), group, base, expedite, stays: false, remote, lent, strays };
             let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
             let (limits, leave) = (config.limits.clone(), config.leave.clone());
             let mut partitions =
@@ -163,12 +166,28 @@ impl Partitions {
                 kernel.write(&way.base.join("cgroup.subtree_control"), "+cpuset")?;
                 // Only a try tells whether this kernel makes partitions here.
                 let probe = way.base.join("wakeful-probe");
+                let _ = kernel.remove_folder(&probe.join("inner"));
                 let _ = kernel.remove_folder(&probe);
-                kernel.make_folder(&probe)?;
                 let last = Set::from_iter(self.default.last().copied());
-                let tried = if self.default.len() > 1 { way.set(kernel, &probe, &last) } else { Ok(()) };
+                if self.default.len() > 1 {
+                    kernel.make_folder(&probe)?;
+                    let tried = way.set(kernel, &probe, &last);
+                    kernel.remove_folder(&probe)?;
+                    tried?;
+                }
+                self.way.find_remote(kernel);
+                kernel.make_folder(&probe)?;
+                let remote = || self.way.try_remote(kernel, &probe, &last);
+                let tried = remote().or_else(|_| remote());
                 kernel.remove_folder(&probe)?;
-                tried?;
+                self.way.stays = match tried {
+                    Ok(()) => true,
+                    Err(error) => {
+                        debug!("no remote partitions: {error}");
+                        // With one processor it cannot be tried. Where there are some, the kernel makes them.
+                        !self.way.remote.is_empty()
+                    }
+                };
             }
             Enforcement::CgroupV1 => {
                 let folder = way.home();
@@ -185,10 +204,21 @@ impl Partitions {
             }
             Enforcement::Affinity => return Ok(()),
         }
+        self.look(kernel)
+    }
+
+    /// Looks at the groups that an earlier server has left.
+    fn look(&mut self, kernel: &impl Kernel) -> io::Result<()> {
         let way = &self.way;
-        for name in kernel.list(&way.base)? {
-            if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
-                let folder = way.base.join(name);
+        let names = kernel.list(&way.base)?;
+        let processes: BTreeSet<u32> = names.iter().filter_map(|name| process_of(name)).collect();
+        // A process has one: of two, it is in the one that is in its own group.
+        let doubles = processes.iter().filter(|process| way.remote.contains_key(process));
+        let doubles: Vec<_> = doubles.map(|process| way.base.join(format!("{PREFIX}{process}"))).collect();
+        let processes: BTreeSet<u32> = processes.iter().chain(way.remote.keys()).copied().collect();
+        for process in processes {
+            {
+                let folder = way.group(process);
                 // A server that was killed while it emptied the group.
                 if way.by == Enforcement::CgroupV2 {
                     let _ = kernel.write(&folder.join("cgroup.freeze"), "0");
@@ -208,6 +238,10 @@ impl Partitions {
                 }
             }
         }
+        for (&process, remote) in &self.way.remote {
+            self.origins.insert(process, remote.origin.clone());
+        }
+        self.way.strays.extend(doubles);
         Ok(())
     }
 
@@ -234,6 +268,10 @@ impl Partitions {
         }
         let text = kernel.read(Path::new(&format!("/proc/{process}/cgroup")))?;
         let Some(path) = way.path(&text) else { return Ok(Place::Elsewhere) };
+        let child = path.rsplit_once('/').filter(|(group, name)| {
+            process_of(name).and_then(|of| way.remote.get(&of)).is_some_and(|remote| remote.origin == *group)
+        });
+        let path = child.map_or(path, |(group, _)| group);
         let Some(below) = path.strip_prefix(way.group.as_str()).map(|rest| rest.trim_end_matches('/')) else {
             return Ok(Place::Elsewhere);
         };
@@ -253,9 +291,14 @@ impl Partitions {
             let rest = origin.strip_prefix(group.trim_end_matches('/'));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
+        let stays = || {
+            let own = self.groups.values().filter(|group| group.own).flat_map(|group| &group.processors);
+            way.takes(kernel, &origin, &self.default.iter().chain(own).copied().collect())
+        };
         if contained
             || origin.len() >= ORIGIN_SIZE
-            || bound && (!self.leave.iter().any(left) || self.limits(kernel, &origin)?)
+            || way.stays && !stays()?
+            || !way.stays && bound && (!self.leave.iter().any(left) || self.limits(kernel, &origin)?)
         {
             return Ok(Place::Elsewhere);
         }
@@ -278,6 +321,13 @@ impl Partitions {
 
     /// Where a process was before it had a group; `None`: in the base group.
     pub fn remember(&mut self, process: u32, origin: Option<String>) {
+        if self.way.stays && self.origins.get(&process) != origin.as_ref() {
+            let known = self.groups.remove(&process).is_some() | self.unsure.remove(&process);
+            if known || self.way.remote.contains_key(&process) {
+                self.gone.remove(&process);
+                self.way.abandon(process);
+            }
+        }
         match origin {
             Some(origin) => drop(self.origins.insert(process, origin)),
             None => drop(self.origins.remove(&process)),
@@ -402,7 +452,15 @@ impl Partitions {
                 continue;
             }
             let result = match group {
-                None => way.make(kernel, process, set),
+                None => {
+                    // One that an earlier server has moved up is where it is until it has none.
+                    if let Some(origin) = origins.get(&process).filter(|_| way.stays)
+                        && !self.unsure.contains(&process)
+                    {
+                        way.enter(process, origin);
+                    }
+                    way.make(kernel, process, set)
+                }
                 Some(_) => way.give(kernel, process, set),
             };
             if note(&mut failures, process, result) {
@@ -431,13 +489,16 @@ impl Partitions {
 
     /// Is there something for [`Self::tidy`] to do?
     pub fn untidy(&self) -> bool {
-        !self.gone.is_empty() || self.ready.iter().any(|process| !self.groups.contains_key(process))
+        !self.gone.is_empty()
+            || !self.way.strays.is_empty()
+            || self.ready.iter().any(|process| !self.groups.contains_key(process))
     }
 
     /// Removes groups that nobody needs, and makes those that somebody will.
     pub fn tidy(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
         let mut failures = Vec::new();
         let Self { way, groups, origins, members, .. } = self;
+        note(&mut failures, 0, way.clear_strays(kernel));
         self.gone.retain(|&process| {
             let own = groups.get(&process).is_some_and(|group| group.own);
             let origin = origins.get(&process).map(String::as_str);

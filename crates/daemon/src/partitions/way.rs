@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the kernel is told of partitions: what each of the three ways writes, and reads back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use abi::server::Enforcement;
 
+use super::remote::Remote;
 use super::{DEFAULT, EXPEDITE, EXPEDITED, Group, LEFT, PREFIX, ROUNDS, gone, invalid, numbers};
 use crate::kernel::{Kernel, Set, parse, show};
 
@@ -19,11 +20,22 @@ pub(super) struct Way {
     pub(super) group: String,
     pub(super) base: PathBuf,
     pub(super) expedite: bool,
+    /// Who is below the base group stays in its own group (see `remote`).
+    pub(super) stays: bool,
+    /// Such processes.
+    pub(super) remote: BTreeMap<u32, Remote>,
+    /// What we have written into `cpuset.cpus.exclusive` of the groups above their children.
+    pub(super) lent: BTreeMap<PathBuf, Set>,
+    /// Children that are to go, whoever they are of.
+    pub(super) strays: Vec<PathBuf>,
 }
 
 impl Way {
     pub(super) fn group(&self, process: u32) -> PathBuf {
-        self.base.join(format!("{PREFIX}{process}"))
+        match self.remote.get(&process) {
+            Some(remote) => self.child(&remote.origin, process),
+            None => self.base.join(format!("{PREFIX}{process}")),
+        }
     }
 
     /// A process's group below our mount, by what its /proc/n/cgroup says.
@@ -68,10 +80,15 @@ impl Way {
         write("cpuset.cpus", &show(processors))?;
         if self.by == Enforcement::CgroupV2 && !self.is_partition(kernel, folder)? {
             write("cpuset.cpus.partition", "root")?;
-            if !self.is_partition(kernel, folder)? {
-                let kind = kernel.read(&folder.join("cpuset.cpus.partition"))?;
-                return Err(invalid(format!("the kernel says of the partition: {}", kind.trim())));
-            }
+        }
+        self.check(kernel, folder, processors)
+    }
+
+    /// Has the group these processors, as it was told?
+    pub(super) fn check(&self, kernel: &impl Kernel, folder: &Path, processors: &Set) -> io::Result<()> {
+        if self.by == Enforcement::CgroupV2 && !self.is_partition(kernel, folder)? {
+            let kind = kernel.read(&folder.join("cpuset.cpus.partition"))?;
+            return Err(invalid(format!("the kernel says of the partition: {}", kind.trim())));
         }
         let effective = self.effective(kernel, folder)?;
         if effective == *processors {
@@ -102,9 +119,12 @@ impl Way {
     }
 
     /// Processors of its own for a process without a group.
-    pub(super) fn make(&self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+    pub(super) fn make(&mut self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
         if self.by == Enforcement::Affinity {
             return set_masks(kernel, process, processors);
+        }
+        if self.remote.contains_key(&process) {
+            return self.make_remote(kernel, process, processors);
         }
         let folder = self.group(process);
         self.make_group(kernel, &folder)?;
@@ -123,19 +143,21 @@ impl Way {
     }
 
     /// Other processors for a process that has a group.
-    pub(super) fn give(&self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+    pub(super) fn give(&mut self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
         match self.by {
             Enforcement::Affinity => set_masks(kernel, process, processors),
+            _ if self.remote.contains_key(&process) => self.give_remote(kernel, process, processors),
             _ => self.set(kernel, &self.group(process), processors),
         }
     }
 
     /// No processors of its own any more.
-    pub(super) fn share(&self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
+    pub(super) fn share(&mut self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
         let folder = self.group(process);
         let result = match self.by {
             Enforcement::Affinity => set_masks(kernel, process, &self.online(kernel)?),
             Enforcement::CgroupV1 => self.set(kernel, &folder, default),
+            Enforcement::CgroupV2 if self.remote.contains_key(&process) => self.share_remote(kernel, process),
             Enforcement::CgroupV2 => kernel
                 .write(&folder.join("cpuset.cpus.partition"), "member")
                 .and_then(|()| kernel.write(&folder.join("cpuset.cpus"), "\n")),
@@ -145,17 +167,20 @@ impl Way {
     }
 
     /// Ends a group: whoever is left in it goes back to where its process came from, or else to the default partition.
-    pub(super) fn dissolve(&self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
+    pub(super) fn dissolve(&mut self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
         if self.by == Enforcement::Affinity {
             return Ok(());
         }
         let folder = self.group(process);
-        let members = match kernel.read(&folder.join("cgroup.procs")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            members => members?,
-        };
-        self.empty(kernel, &members, origin)?;
-        let removed = kernel.remove_folder(&folder);
+        let remote = self.remote.get(&process).map(|remote| remote.origin.clone());
+        let origin = remote.as_deref().or(origin);
+        // Of a threaded group the kernel names the threads alone; to move one moves its process.
+        let list = folder.join(if remote.is_some() { "cgroup.threads" } else { "cgroup.procs" });
+        match kernel.read(&list) {
+            Err(error) if gone(&error) => return self.remove(kernel, process, true),
+            members => self.empty(kernel, &members?, origin)?,
+        }
+        let removed = self.remove(kernel, process, false);
         if self.by != Enforcement::CgroupV2 || removed.is_ok() {
             return removed;
         }
@@ -163,12 +188,27 @@ impl Way {
         let freeze = |text: &str| kernel.write(&folder.join("cgroup.freeze"), text);
         freeze("1")?;
         for _ in 0..ROUNDS {
-            let members = kernel.read(&folder.join("cgroup.procs"))?;
+            let members = kernel.read(&list)?;
             if members.trim().is_empty() || self.empty(kernel, &members, origin).is_err() {
                 break;
             }
         }
-        kernel.remove_folder(&folder).inspect_err(|_| drop(freeze("0")))
+        self.remove(kernel, process, false).inspect_err(|_| drop(freeze("0")))
+    }
+
+    /// Removes a group, unless it is `gone`, and what was made for it elsewhere.
+    fn remove(&mut self, kernel: &impl Kernel, process: u32, gone: bool) -> io::Result<()> {
+        let folder = self.group(process);
+        let removed = match self.remote.contains_key(&process) {
+            true => self.remove_remote(kernel, process),
+            false if gone => Ok(()),
+            false => kernel.remove_folder(&folder),
+        };
+        match removed {
+            Err(error) if !(gone && super::gone(&error)) => return Err(error),
+            _ => drop(self.remote.remove(&process)),
+        }
+        Ok(())
     }
 
     /// Moves these members of a group to where they go.
@@ -236,7 +276,8 @@ impl Way {
             _ => true,
         };
         let shared_v2 = self.by == Enforcement::CgroupV2 && !group.own;
-        let inside = kernel.read(&folder.join("cgroup.procs"));
+        let remote = self.remote.contains_key(&process);
+        let inside = kernel.read(&folder.join(if remote { "cgroup.threads" } else { "cgroup.procs" }));
         kept && (shared_v2 || self.effective(kernel, &folder).is_ok_and(|effective| effective == group.processors))
             && inside.is_ok_and(|inside| numbers(&inside).any(|member| member == process))
     }

@@ -16,9 +16,11 @@ use daemon::kernel::{Set, listen};
 use daemon::{Config, Server};
 use linux::server::{Connection, Error, Kind, Message, Refusal};
 
-use crate::simulated::{Simulated, V1, V2};
+use crate::simulated::{self, Simulated, V1, V2};
 
-pub const WAYS: [By; 3] = [By::CgroupV2, By::CgroupV1, By::Affinity];
+/// Ways, and whether the kernel makes remote partitions.
+pub const WORLDS: [(By, bool); 4] =
+    [(By::CgroupV2, false), (By::CgroupV2, true), (By::CgroupV1, false), (By::Affinity, false)];
 
 /// A server in a thread of its own.
 pub struct Running {
@@ -168,7 +170,12 @@ pub fn truth(kernel: &Simulated, by: By, process: u32) -> Option<Set> {
     match by {
         By::Affinity => state.masks.get(&process).cloned().filter(|mask| mask.len() < 4),
         _ => {
-            let group = state.groups.get(&group(process, by))?;
+            let (mount, name) = (Path::new(if by == By::CgroupV2 { V2 } else { V1 }), format!("wakeful-{process}"));
+            let is_its = |path: &Path| path.starts_with(mount) && path.file_name().is_some_and(|file| *file == *name);
+            let (_, group) = state.groups.iter().find(|(path, _)| is_its(path))?;
+            if !group.exclusive.is_empty() {
+                return (group.root && group.processes.contains(&process)).then(|| group.exclusive.clone());
+            }
             let own = by == By::CgroupV2
                 || group.cpus.is_disjoint(&state.groups[&Path::new(V1).join("wakeful-default")].cpus);
             let own = own && !group.cpus.is_empty();
@@ -181,7 +188,13 @@ pub fn truth(kernel: &Simulated, by: By, process: u32) -> Option<Set> {
 pub fn clean(kernel: &Simulated, folder: &Path, by: By) {
     let state = kernel.state.lock().unwrap();
     assert_eq!(state.expedited, "0", "{by:?}");
-    assert_eq!(state.groups.len(), 2, "{by:?}: {:?}", state.groups);
+    // A base group each, and those that the test has made.
+    let ours = |path: &Path| path.file_name().is_some_and(|name| name.to_str().unwrap().starts_with("wakeful-"));
+    let changed = |group: &simulated::Group| group.control && !group.inner || !group.exclusive.is_empty();
+    let is_base = |path: &Path| path == Path::new(V1) || path == Path::new(V2);
+    for (path, group) in &state.groups {
+        assert!(!ours(path) && (is_base(path) || !changed(group)), "{by:?}: {path:?}: {group:?}");
+    }
     assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
 }
 
@@ -226,7 +239,10 @@ pub fn story(kernel: &Simulated, by: By, folder: &Path) {
         let state = kernel.state.lock().unwrap();
         state.observed.is_empty() || state.failed == Some("release")
     });
-    let (one, two) = (Idle::new(), Idle::new());
+    let remote = kernel.state.lock().unwrap().remote;
+    let session = Path::new(V2).join("session");
+    let make = || if remote { placed(kernel, &session) } else { Idle::new() };
+    let (one, two) = (make(), make());
     assert!(server.ask(join(one.id(), 1, 3, 3)).is_ok());
     eventually("one has three", || server.holds(one.id()) == 3);
     let held = truth(kernel, by, one.id()).unwrap();
@@ -258,4 +274,12 @@ pub fn story(kernel: &Simulated, by: By, folder: &Path) {
     assert!(matches!(server.ask(of(one.id(), Kind::Leave, 0)), Ok(_) | Err(Refusal::Unknown)));
     eventually("the kernel has it", || truth(kernel, by, one.id()).is_none());
     server.stop();
+}
+
+/// A process that is in a group of the administrator's.
+pub fn placed(kernel: &Simulated, group: &Path) -> Idle {
+    let process = Idle::new();
+    let mut state = kernel.state.lock().unwrap();
+    state.groups.entry(group.to_owned()).or_default().processes.insert(process.id());
+    process
 }
