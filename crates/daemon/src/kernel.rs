@@ -7,6 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -205,9 +206,13 @@ pub trait Kernel {
     fn read(&self, file: &Path) -> io::Result<String>;
     /// In one call, to a file that exists.
     fn write(&self, file: &Path, text: &str) -> io::Result<()>;
+    /// The same, with the rights of the machine's administrator, which remote partitions take.
+    fn write_as_administrator(&self, file: &Path, text: &str) -> io::Result<()>;
     fn make_folder(&self, folder: &Path) -> io::Result<()>;
     fn remove_folder(&self, folder: &Path) -> io::Result<()>;
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+    /// The folders in this one; and of each, whether we have made it.
+    fn folders(&self, folder: &Path) -> io::Result<Vec<(String, bool)>>;
     fn make_block(&self, file: &Path) -> io::Result<Mapped>;
     fn open_block(&self, file: &Path) -> io::Result<Mapped>;
     fn remove_file(&self, file: &Path) -> io::Result<()>;
@@ -462,6 +467,12 @@ impl Kernel for Linux {
         Ok(())
     }
 
+    fn write_as_administrator(&self, file: &Path, text: &str) -> io::Result<()> {
+        let Some(loader) = &self.loader else { return self.write(file, text) };
+        let fd = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        loader.write(fd.as_fd(), text)
+    }
+
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
         fs::create_dir(folder)
     }
@@ -472,6 +483,21 @@ impl Kernel for Linux {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn folders(&self, folder: &Path) -> io::Result<Vec<(String, bool)>> {
+        let us = rustix::process::geteuid().as_raw();
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            // It may be gone meanwhile.
+            if entry.file_type()?.is_dir()
+                && let Ok(about) = entry.metadata()
+            {
+                folders.push((entry.file_name().to_string_lossy().into_owned(), about.uid() == us));
+            }
+        }
+        Ok(folders)
     }
 
     fn make_block(&self, file: &Path) -> io::Result<Mapped> {

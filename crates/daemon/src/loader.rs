@@ -2,11 +2,12 @@
 //! A process of its own for what takes the rights to load eBPF programs and to look into processes. It hears the server alone, in messages of two numbers.
 //!
 //! The server, which hears everybody, gives these rights up ([`keep_only`]). The loader knows no user, no file and no policy: whoever got hold of the server could
-//! have threads observed, and no more than that. If either ends, so does the other, and with them the observer; the next server loads another one.
+//! have threads observed and cpusets changed, and no more than that. If either ends, so does the other, and with them the observer; the next server loads another one.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc;
 
@@ -20,7 +21,7 @@ use crate::kernel::{Arena, Prepared};
 /// capabilities(7).
 pub const DAC_OVERRIDE: u32 = 1;
 pub const SYS_PTRACE: u32 = 19;
-/// To tell which arenas there still are: the kernel says that to no lesser right (BPF_MAP_GET_FD_BY_ID).
+/// To tell which arenas there still are (BPF_MAP_GET_FD_BY_ID), and to make remote partitions: the kernel lets no lesser right do it.
 pub const SYS_ADMIN: u32 = 21;
 pub const SYS_NICE: u32 = 23;
 pub const PERFMON: u32 = 38;
@@ -44,12 +45,14 @@ enum Ask {
     AtHome,
     /// Where does the stack of this process's image begin?
     Image,
+    /// Write into the file of a cpuset that comes along, what can be read from the pipe that comes with it.
+    Write,
 }
 
 impl Ask {
     fn from(number: u64) -> Option<Self> {
         use Ask::*;
-        [Load, Prepare, Release, Admit, Exists, AtHome, Image].into_iter().find(|ask| *ask as u64 == number)
+        [Load, Prepare, Release, Admit, Exists, AtHome, Image, Write].into_iter().find(|ask| *ask as u64 == number)
     }
 }
 
@@ -181,6 +184,17 @@ impl Loader {
         self.ask(Ask::Image, process.into(), &[])
     }
 
+    /// Writes into an open file of a cpuset: remote partitions are made by the administrator alone.
+    ///
+    /// # Errors
+    /// Those of write(2).
+    pub fn write(&self, file: BorrowedFd<'_>, text: &str) -> io::Result<()> {
+        let (reader, mut writer) = io::pipe()?;
+        writer.write_all(text.as_bytes())?;
+        drop(writer);
+        self.ask(Ask::Write, 0, &[file, reader.as_fd()]).map(drop)
+    }
+
     /// What was ordered and is there.
     ///
     /// # Errors
@@ -280,6 +294,7 @@ fn serve(asked: &OwnedFd, prepares: OwnedFd) {
             Some(Ask::Exists) => bpf::exists(about).map(u64::from).map_err(|error| number(&error)),
             Some(Ask::AtHome) => at_home(about).map(u64::from).map_err(|error| os(&error)),
             Some(Ask::Image) => image(about).map_err(|error| os(&error)),
+            Some(Ask::Write) => write(fds).map(|()| 0).map_err(|error| os(&error)),
             None => Err(libc::EINVAL as u64),
         };
         let words = answer.map_or_else(|error| [error, 0], |value| [0, value]);
@@ -313,6 +328,26 @@ pub fn at_home(process: u32) -> io::Result<bool> {
 pub fn image(process: u32) -> io::Result<u64> {
     let stat = std::fs::read(Path::new(&format!("/proc/{process}/stat")))?;
     crate::partitions::image(&String::from_utf8_lossy(&stat)).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// COST: bytes of a set of processors, the longest that the kernel writes.
+const TEXT: u64 = 4096;
+
+/// To two files of control groups and no others: whoever got hold of the server has these open anyway.
+fn write(fds: Vec<OwnedFd>) -> io::Result<()> {
+    const CGROUP2: u64 = 0x6367_7270;
+    let [file, text] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if rustix::fs::fstatfs(&file)?.f_type as u64 != CGROUP2
+        || !["cpuset.cpus.exclusive", "cpuset.cpus.partition"].contains(&name)
+    {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::new();
+    File::from(text).take(TEXT).read_to_end(&mut bytes)?;
+    rustix::io::write(&file, &bytes)?;
+    Ok(())
 }
 
 /// Gives up all capabilities but these, for good; those that one does not have stay so.

@@ -5,12 +5,12 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::*;
 use daemon::kernel::{Set, parse};
-use linux::server::{Kind, Message};
+use linux::server::{Error, Kind, Message, Refusal};
 
 /// On which processors a process may run.
 fn set(process: &Process) -> Set {
@@ -159,4 +159,129 @@ fn guest_cpus_v2_partitions_are_the_kernels_and_alone() {
 #[ignore = "takes the whole machine: vm/test"]
 fn guest_cpus_v2_the_server_is_killed_under_load() {
     stories::the_server_is_killed_under_load(Base::v2());
+}
+
+/// A slice whose groups are given what a service may be confined by.
+struct Slice(PathBuf);
+
+impl Slice {
+    fn new() -> Self {
+        let root = Path::new("/sys/fs/cgroup");
+        let slice = root.join("confined");
+        fs::create_dir(&slice).unwrap();
+        for group in [root, &slice] {
+            fs::write(group.join("cgroup.subtree_control"), "+cpuset +pids").unwrap();
+        }
+        Self(slice)
+    }
+
+    fn service(&self, name: &str, processors: &str) -> PathBuf {
+        let service = self.0.join(name);
+        fs::create_dir(&service).unwrap();
+        fs::write(service.join("cpuset.cpus"), processors).unwrap();
+        fs::write(service.join("pids.max"), "5").unwrap();
+        service
+    }
+}
+
+impl Drop for Slice {
+    fn drop(&mut self) {
+        for entry in fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+            let _ = fs::remove_dir(entry);
+        }
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// A user's.
+fn ordinary(group: &Path) -> Process {
+    use std::os::unix::process::CommandExt;
+    let process = Process::start(Command::new("sleep").uid(65534).arg("1000"));
+    fs::write(group.join("cgroup.procs"), process.id().to_string()).unwrap();
+    process
+}
+
+/// AllowedCPUs, limits, `systemctl stop` and all that is inherited go on holding.
+#[test]
+#[ignore = "takes the whole machine: vm/test"]
+fn guest_cpus_v2_partitions_of_services_stay_below_them() {
+    let (base, slice) = (Base::v2(), Slice::new());
+    let place = base.place();
+    let mut server = place.server();
+    let (service, narrow) = (slice.service("service", "0-3"), slice.service("narrow", "0-1"));
+    let (one, two) = (ordinary(&service), ordinary(&narrow));
+    let all = set(&one);
+    let refused = as_nobody(|| ask(&place, join(two.id(), 1)));
+    assert!(matches!(refused, Err(Error::Refused(Refusal::Elsewhere, _))), "{refused:?}");
+    assert_eq!(set(&two), Set::from([0, 1]));
+    // Of what one group may run on, another cannot have all.
+    drop(two);
+    eventually("its group is removed", || fs::remove_dir(&narrow).is_ok());
+    assert_eq!(as_nobody(|| ask(&place, join(one.id(), 2))).unwrap().holds, 2);
+    let own = set(&one);
+    assert_eq!(own.len(), 2);
+    let is_there = || {
+        let path = format!("0::/confined/service/wakeful-{}", one.id());
+        assert_eq!(read(Path::new(&format!("/proc/{}/cgroup", one.id()))), path);
+        assert_eq!(read(&service.join("pids.current")), "1");
+        for group in [&slice.0, &service] {
+            assert_eq!(parse(&read(&group.join("cpuset.cpus.exclusive"))).unwrap(), own);
+        }
+        assert_eq!(set(&one), own);
+    };
+    is_there();
+    for (process, _, allowed) in others(&[&one]) {
+        assert!(allowed.is_disjoint(&own), "{process} may run on {allowed:?}, of which {own:?} are {}'s", one.id());
+    }
+    // A server that is killed, and another one.
+    server.signal(libc::SIGKILL);
+    server.0.wait().unwrap();
+    is_there();
+    server = place.server();
+    let again = Message { process: one.id(), ..Message::new(Kind::WantBack) };
+    assert_eq!(as_nobody(|| ask(&place, again)).unwrap().holds, 2);
+    is_there();
+    // A processor goes and comes back, and the partition is changed by others.
+    let switch =
+        |to: &str| fs::write(format!("/sys/devices/system/cpu/cpu{}/online", own.last().unwrap()), to).unwrap();
+    switch("0");
+    eventually("it has the other one", || set(&one).len() == 1 && set(&one).is_subset(&own));
+    switch("1");
+    eventually("it has both again", || set(&one) == own);
+    let child = service.join(format!("wakeful-{}", one.id()));
+    fs::write(child.join("cpuset.cpus.partition"), "member").unwrap();
+    eventually("it is a partition again", || read(&child.join("cpuset.cpus.partition")) == "root");
+    eventually("all of it", || set(&one) == own);
+    is_there();
+    // It leaves, and nothing of that stays.
+    as_nobody(|| ask(&place, Message { process: one.id(), ..Message::new(Kind::Leave) })).unwrap();
+    let is_as_before = || {
+        let groups = [&slice.0, &service].map(|group| read(&group.join("cpuset.cpus.exclusive")));
+        !child.exists() && groups.iter().all(String::is_empty) && read(&service.join("cgroup.type")) == "domain"
+    };
+    eventually("it is where it was", || is_as_before() && set(&one) == all);
+    assert_eq!(read(Path::new(&format!("/proc/{}/cgroup", one.id()))), "0::/confined/service");
+    // Its service is stopped.
+    assert_eq!(as_nobody(|| ask(&place, join(one.id(), 1))).unwrap().holds, 1);
+    fs::write(service.join("cgroup.kill"), "1").unwrap();
+    eventually("it is gone", || is_as_before());
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    base.end();
+}
+
+/// Nobody loses a processor, and none stays lent.
+#[test]
+#[ignore = "takes the whole machine: vm/test"]
+fn guest_cpus_v2_partitions_below_groups_outlive_the_server() {
+    let (base, slice) = (Base::v2(), Slice::new());
+    let put = |process: &Process| {
+        let service = slice.service(&format!("service-{}", process.id()), "0-3");
+        fs::write(service.join("cgroup.procs"), process.id().to_string()).unwrap();
+    };
+    // COST: a kill is some seconds of an emulated machine.
+    let kills = if std::env::var_os("WAKEFUL_LONG").is_some() { 100 } else { 5 };
+    stories::killed_under_load(&base, &put, kills);
+    assert_eq!(read(&slice.0.join("cpuset.cpus.exclusive")), "");
+    base.end();
 }

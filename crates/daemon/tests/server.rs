@@ -2,272 +2,26 @@
 //! The server over a simulated kernel: what it does for its clients, and what becomes of them when something goes wrong.
 
 mod common;
+mod running;
 mod simulated;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use daemon::config::By;
-use daemon::kernel::{Set, listen};
-use daemon::{Config, Server};
-use linux::server::{Connection, Error, Kind, Message, Refusal};
+use linux::server::{Error, Kind, Message, Refusal};
+use running::*;
 use simulated::{Simulated, V1, V2};
-
-const WAYS: [By; 3] = [By::CgroupV2, By::CgroupV1, By::Affinity];
-
-/// A server in a thread of its own.
-struct Running {
-    folder: PathBuf,
-    stop: File,
-    killed: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-fn config(by: By) -> Config {
-    let mut config = Config::default();
-    // Tests need not run as root.
-    config.access.processors = 1.0;
-    config.access.all_processors = 1.0;
-    config.access.priority = 100;
-    config.enforcement.by = by;
-    config.observer.enabled = daemon::config::Enabled::Always(true);
-    config.enforcement.v1 = V1.into();
-    config.enforcement.v2 = V2.into();
-    config
-}
-
-fn pipe() -> (OwnedFd, File) {
-    let mut ends = [0; 2];
-    // SAFETY: room for two; both are new and ours.
-    unsafe {
-        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
-        (OwnedFd::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
-    }
-}
-
-impl Running {
-    fn start(kernel: &Simulated, config: &Config, folder: &Path) -> Self {
-        let kernel = kernel.for_another();
-        let blocks = folder.join("partitions");
-        let _ = std::fs::create_dir(&blocks);
-        // A call may fail at the start: whoever supervises it starts it again.
-        let start = || {
-            let _ = std::fs::remove_file(folder.join("socket"));
-            let listener = listen(&folder.join("socket")).unwrap();
-            Server::start(kernel.clone(), config.clone(), listener, &blocks)
-        };
-        let mut server = start().or_else(|_| start()).expect("it starts");
-        let (stop, end) = pipe();
-        if server.stop_by(&stop).is_err() {
-            server.stop_by(&stop).unwrap();
-        }
-        let thread = std::thread::spawn(move || {
-            let _stop = &stop;
-            server.run();
-        });
-        Self { folder: folder.to_owned(), stop: end, killed: kernel.killed, thread }
-    }
-
-    fn connect(&self) -> Connection {
-        Connection::open_at(self.folder.join("socket").to_str().unwrap()).unwrap()
-    }
-
-    /// Asks until there is an answer; refusals other than for a failure are answers.
-    fn ask(&self, request: Message) -> Result<Message, Refusal> {
-        let start = Instant::now();
-        loop {
-            match self.connect().ask(request) {
-                Ok((state, _)) => return Ok(state),
-                Err(Error::Refused(why, _)) if why != Refusal::Failed && why != Refusal::NoProcess => return Err(why),
-                Err(error) => assert!(start.elapsed() < LIMIT, "{error}"),
-            }
-        }
-    }
-
-    fn state(&self, process: u32) -> Option<Message> {
-        let mut connection = self.connect();
-        let mut message = connection.ask(Message::new(Kind::Status)).ok()?.0;
-        let mut found = None;
-        while message.kind == Kind::Entry as u32 {
-            if message.process == process {
-                found = Some(message);
-            }
-            message = connection.receive().ok()?.0;
-        }
-        found
-    }
-
-    fn holds(&self, process: u32) -> u32 {
-        self.state(process).map_or(0, |state| state.holds)
-    }
-
-    /// As kill -9 does.
-    fn kill(self) {
-        self.killed.store(true, Relaxed);
-        // So that it wakes up, if it has not.
-        let _ = Connection::open_at(self.folder.join("socket").to_str().unwrap());
-        assert!(self.thread.join().is_err());
-    }
-
-    fn stop(mut self) {
-        self.stop.write_all(b".").unwrap();
-        self.thread.join().unwrap();
-    }
-}
-
-const LIMIT: Duration = Duration::from_secs(120);
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < LIMIT, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// A process that does nothing until it is dropped.
-struct Idle(Child);
-
-impl Idle {
-    fn new() -> Self {
-        Self(Command::new("sleep").arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn id(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn join(process: u32, priority: u32, least: u32, wanted: u32) -> Message {
-    Message { process, priority, least, wanted, most: wanted, ..Message::new(Kind::Join) }
-}
-
-fn of(process: u32, kind: Kind, count: u32) -> Message {
-    Message { process, count, ..Message::new(kind) }
-}
-
-fn group(process: u32, by: By) -> PathBuf {
-    Path::new(if by == By::CgroupV2 { V2 } else { V1 }).join(format!("wakeful-{process}"))
-}
-
-/// What the kernel lets a process run on.
-fn truth(kernel: &Simulated, by: By, process: u32) -> Option<Set> {
-    let state = kernel.state.lock().unwrap();
-    match by {
-        By::Affinity => state.masks.get(&process).cloned().filter(|mask| mask.len() < 4),
-        _ => {
-            let group = state.groups.get(&group(process, by))?;
-            let own = by == By::CgroupV2
-                || group.cpus.is_disjoint(&state.groups[&Path::new(V1).join("wakeful-default")].cpus);
-            let own = own && !group.cpus.is_empty();
-            (own && group.processes.contains(&process)).then(|| group.cpus.clone())
-        }
-    }
-}
-
-/// Nothing of ours is left.
-fn clean(kernel: &Simulated, folder: &Path, by: By) {
-    let state = kernel.state.lock().unwrap();
-    assert_eq!(state.expedited, "0", "{by:?}");
-    assert_eq!(state.groups.len(), 2, "{by:?}: {:?}", state.groups);
-    assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
-}
-
-/// A process of its own asks for an arena, and ends.
-fn observe(server: &Running) {
-    let path = server.folder.join("socket");
-    let ask = || Connection::open_at(path.to_str().unwrap())?.ask(Message::new(Kind::Observe));
-    let child = || {
-        let answer = ask();
-        match answer {
-            Ok((answer, arena)) => {
-                let right = answer.kind == Kind::Observed as u32 && answer.process == std::process::id();
-                // This image has one.
-                right && arena.is_some() && matches!(ask(), Err(Error::Refused(Refusal::Again, _) | Error::Io(_)))
-            }
-            Err(Error::Refused(why, _)) => why == Refusal::NoObserver,
-            Err(_) => false,
-        }
-    };
-    eventually("an answer", || {
-        // SAFETY: the child of this multi-threaded process uses the heap, which glibc's fork keeps usable.
-        let process = unsafe { libc::fork() };
-        if process == 0 {
-            let status = if child() { 0 } else { 1 };
-            // SAFETY: a number.
-            unsafe { libc::_exit(status) };
-        }
-        let mut status = 0;
-        // SAFETY: a child of ours, and a number that lives.
-        unsafe { libc::waitpid(process, &mut status, 0) };
-        status == 0
-    });
-}
-
-/// Two programs, a hint, a restart, a death and an end.
-fn story(kernel: &Simulated, by: By, folder: &Path) {
-    let server = Running::start(kernel, &config(by), folder);
-    // Two more are observed, or are told that nobody observes; and not any more when they have ended.
-    observe(&server);
-    observe(&server);
-    eventually("nobody is observed", || {
-        let state = kernel.state.lock().unwrap();
-        state.observed.is_empty() || state.failed == Some("release")
-    });
-    let (one, two) = (Idle::new(), Idle::new());
-    assert!(server.ask(join(one.id(), 1, 3, 3)).is_ok());
-    eventually("one has three", || server.holds(one.id()) == 3);
-    let held = truth(kernel, by, one.id()).unwrap();
-    assert_eq!(held.len(), 3);
-    assert!(server.ask(join(two.id(), 5, 1, 1)).is_ok());
-    eventually("two waits", || server.state(two.id()).is_some_and(|state| state.holds == 0 && state.lacks == 1));
-    // A pending higher priority waits for a hint.
-    assert_eq!(truth(kernel, by, one.id()), Some(held.clone()));
-    assert!(server.ask(of(one.id(), Kind::Spare, 1)).is_ok());
-    eventually("two has one", || server.holds(two.id()) == 1 && server.holds(one.id()) == 2);
-    let (first, second) = (truth(kernel, by, one.id()).unwrap(), truth(kernel, by, two.id()).unwrap());
-    assert!(
-        first.is_disjoint(&second) && first.union(&second).copied().collect::<Set>() == held,
-        "{first:?} {second:?}"
-    );
-    // A server that was killed, and another one: nobody notices.
-    let generation = server.state(one.id());
-    server.kill();
-    let server = Running::start(kernel, &config(by), folder);
-    eventually("both are members again", || server.holds(one.id()) == 2 && server.holds(two.id()) == 1);
-    assert_eq!((truth(kernel, by, one.id()), truth(kernel, by, two.id())), (Some(first), Some(second)));
-    if let (Some(before), Some(after)) = (generation, server.state(one.id())) {
-        assert_eq!((before.generation, before.count), (after.generation, after.count));
-    }
-    assert!(server.ask(of(one.id(), Kind::WantBack, 0)).is_ok());
-    drop(two);
-    eventually("one has three again", || server.holds(one.id()) == 3);
-    // Somebody who changed his mind may have left already when he hears that it failed.
-    assert!(matches!(server.ask(of(one.id(), Kind::Leave, 0)), Ok(_) | Err(Refusal::Unknown)));
-    eventually("the kernel has it", || truth(kernel, by, one.id()).is_none());
-    server.stop();
-}
 
 #[test]
 fn each_way_does_what_it_should() {
-    for by in WAYS {
+    for (by, remote) in WORLDS {
         let folder = tempfile::tempdir().unwrap();
         let kernel = Simulated::new();
+        kernel.state.lock().unwrap().remote = remote;
         story(&kernel, by, folder.path());
         clean(&kernel, folder.path(), by);
     }
@@ -319,14 +73,6 @@ fn a_base_group_that_was_removed_is_made_again() {
         });
         server.stop();
     }
-}
-
-/// A process that is in a group of the administrator's.
-fn placed(kernel: &Simulated, group: &Path) -> Idle {
-    let process = Idle::new();
-    let mut state = kernel.state.lock().unwrap();
-    state.groups.entry(group.to_owned()).or_default().processes.insert(process.id());
-    process
 }
 
 #[test]
@@ -542,6 +288,33 @@ fn a_descriptor_that_is_sent_is_closed_by_itself() {
     server.stop();
 }
 
+/// The next server's configuration allows less.
+#[test]
+fn who_was_a_member_is_bound_like_who_asks() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    for (of_user, of_all, sum) in [(0.5, 1.0, 2), (1.0, 0.25, 1)] {
+        let folder = open_folder();
+        let kernel = Simulated::new();
+        let mut config = config(By::CgroupV1);
+        let server = Running::start(&kernel, &config, folder.path());
+        let (one, two) = (ordinary(), ordinary());
+        let strict = Message { process: one.id(), least: 1, wanted: 1, most: 1, ..Message::new(Kind::Join) };
+        let many = Message { process: two.id(), least: 1, wanted: 2, most: 2, ..Message::new(Kind::Join) };
+        as_nobody(|| {
+            assert_eq!(server.ask(many).unwrap().holds, 2);
+            assert_eq!(server.ask(strict).unwrap().holds, 1);
+        });
+        server.kill();
+        (config.access.processors, config.access.all_processors) = (of_user, of_all);
+        let server = Running::start(&kernel, &config, folder.path());
+        let held = [&one, &two].map(|process| server.holds(process.id()));
+        assert_eq!(held.iter().sum::<u32>(), sum, "{held:?}");
+        server.stop();
+    }
+}
+
 #[test]
 fn all_users_together_have_a_share() {
     if !is_root() {
@@ -615,6 +388,80 @@ fn programs_that_let_the_server_choose_divide_among_users_first() {
     let one = process_of(NOBODY - 1);
     as_user(NOBODY - 1, || server.ask(join(one.id(), 0, 0, 0))).unwrap();
     eventually("each user has what the other leaves", || server.holds(one.id()) == 1 && theirs() == 2);
+    server.stop();
+}
+
+/// A kernel that makes remote partitions: whoever asks stays below its own group, also when the server is killed, and nothing stays of that.
+#[test]
+fn a_partition_is_in_a_child_of_its_own_group() {
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    kernel.state.lock().unwrap().remote = true;
+    let (slice, service) = (Path::new(V2).join("system.slice"), Path::new(V2).join("system.slice/service"));
+    let limited = simulated::Group { inner: true, limit: Some(1 << 30), ..Default::default() };
+    kernel.state.lock().unwrap().groups.insert(slice.clone(), limited);
+    let process = ordinary();
+    let group = simulated::Group { processes: [process.id()].into(), ..Default::default() };
+    kernel.state.lock().unwrap().groups.insert(service.clone(), group);
+    let child = service.join(format!("wakeful-{}", process.id()));
+    let inside = |path: &Path| {
+        let state = kernel.state.lock().unwrap();
+        state.groups.get(path).is_some_and(|group| group.processes.contains(&process.id()))
+    };
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(as_nobody(|| server.ask(join(process.id(), 0, 2, 2))).unwrap().holds, 2);
+    let held = truth(&kernel, By::CgroupV2, process.id()).unwrap();
+    assert!(inside(&child) && held.len() == 2);
+    assert_eq!(kernel.state.lock().unwrap().groups[&slice].exclusive, held);
+    server.kill();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!((server.holds(process.id()), truth(&kernel, By::CgroupV2, process.id())), (2, Some(held)));
+    as_nobody(|| server.ask(of(process.id(), Kind::Leave, 0))).unwrap();
+    eventually("it is back", || inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child));
+    assert_eq!(as_nobody(|| server.ask(join(process.id(), 0, 1, 1))).unwrap().holds, 1);
+    assert!(inside(&child));
+    // Its server is killed, and nobody knows its block any more.
+    server.kill();
+    std::fs::remove_file(folder.path().join("partitions").join(process.id().to_string())).unwrap();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    eventually("it is back again", || inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child));
+    server.stop();
+    clean(&kernel, folder.path(), By::CgroupV2);
+}
+
+/// What the group has been given by others is not changed.
+#[test]
+fn who_is_in_a_group_with_processors_of_its_own_gets_no_others() {
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    kernel.state.lock().unwrap().remote = true;
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    let parse = |text| daemon::kernel::parse(text).unwrap();
+    for (name, cpus, exclusive, threads, goes) in [
+        ("all", "0-3", "", false, true),
+        ("some", "0-1", "", false, false),
+        ("exclusive", "", "3", false, false),
+        ("threaded", "", "", true, false),
+    ] {
+        let process = ordinary();
+        let group = Path::new(V2).join(name);
+        let made = simulated::Group { cpus: parse(cpus), processes: [process.id()].into(), ..Default::default() };
+        {
+            let mut state = kernel.state.lock().unwrap();
+            state.groups.insert(group.clone(), simulated::Group { exclusive: parse(exclusive), ..made });
+            let theirs = simulated::Group { threaded: true, ..Default::default() };
+            threads.then(|| state.groups.insert(group.join("theirs"), theirs));
+        }
+        let answer = as_nobody(|| server.ask(join(process.id(), 0, 1, 1)));
+        assert_eq!(answer.map(|state| state.holds), if goes { Ok(1) } else { Err(Refusal::Elsewhere) }, "{name}");
+        kernel.state.lock().unwrap().groups.remove(&group.join("theirs"));
+        drop(process);
+        eventually("nothing is left", || {
+            kernel.state.lock().unwrap().groups.keys().all(|path| path.parent() != Some(&group))
+        });
+        assert_eq!(kernel.state.lock().unwrap().groups[&group].exclusive, parse(exclusive), "{name}");
+        kernel.state.lock().unwrap().groups.remove(&group);
+    }
     server.stop();
 }
 
@@ -780,10 +627,11 @@ fn who_is_in_a_group_of_others_stays_there() {
 #[test]
 fn each_call_may_fail() {
     let mut failed = BTreeSet::new();
-    for by in WAYS {
+    for (by, remote) in WORLDS {
         for number in 1.. {
             let folder = tempfile::tempdir().unwrap();
             let kernel = Simulated::new();
+            kernel.state.lock().unwrap().remote = remote;
             kernel.state.lock().unwrap().fails_in = number;
             story(&kernel, by, folder.path());
             let Some(name) = kernel.state.lock().unwrap().failed else { break };
@@ -797,6 +645,7 @@ fn each_call_may_fail() {
         "bar_descriptors",
         "ended",
         "exists",
+        "folders",
         "image",
         "list",
         "live",

@@ -49,8 +49,10 @@ struct World {
     sent: Vec<u32>,
     /// Processes whose numbers were written into groups of partitions.
     moved: Vec<u32>,
-    /// Files that cannot be written to, by the end of their names; and how often that was tried.
+    /// Files that cannot be written to or removed, by the end of their names; and how often that was tried.
     stuck: Option<(&'static str, u32)>,
+    /// The server ends, as if it were killed, when it first watches a process.
+    fatal: bool,
 }
 
 #[derive(Clone)]
@@ -99,6 +101,16 @@ impl Nonsense {
     fn call(&self) -> io::Result<()> {
         if self.wrong() {
             return Err(io::Error::from_raw_os_error(ERRORS[self.next() as usize % ERRORS.len()]));
+        }
+        Ok(())
+    }
+
+    fn stuck(&self, file: &Path) -> io::Result<()> {
+        if let Some((name, tried)) = &mut self.world.lock().unwrap().stuck
+            && file.to_str().unwrap().ends_with(*name)
+        {
+            *tried += 1;
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
         Ok(())
     }
@@ -180,6 +192,9 @@ impl Kernel for Nonsense {
 
     fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.call()?;
+        if self.world(|world| world.fatal && world.pidfds.contains_key(&fd.as_raw_fd())) {
+            std::panic::resume_unwind(Box::new(()));
+        }
         self.world(|world| {
             if token == 0 {
                 world.listener = fd.as_raw_fd();
@@ -258,13 +273,21 @@ impl Kernel for Nonsense {
         {
             self.world(|world| world.moved.push(process));
         }
-        if let Some((name, tried)) = &mut self.world.lock().unwrap().stuck
-            && file.to_str().unwrap().ends_with(*name)
-        {
-            *tried += 1;
-            return Err(io::Error::from_raw_os_error(libc::EBUSY));
-        }
+        self.stuck(file)?;
         self.inner.write(file, text)
+    }
+
+    fn write_as_administrator(&self, file: &Path, text: &str) -> io::Result<()> {
+        self.write(file, text)
+    }
+
+    fn folders(&self, folder: &Path) -> io::Result<Vec<(String, bool)>> {
+        self.call()?;
+        let mut names = self.inner.folders(folder)?;
+        if self.wrong() {
+            names.extend(["wakeful-", "wakeful-7", "wakeful-x", "wakeful-4294967296"].map(|name| (name.into(), true)));
+        }
+        Ok(names)
     }
 
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
@@ -299,6 +322,7 @@ impl Kernel for Nonsense {
 
     fn remove_file(&self, file: &Path) -> io::Result<()> {
         self.call()?;
+        self.stuck(file)?;
         self.inner.remove_file(file)
     }
 
@@ -455,6 +479,13 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
     let folder = tempfile::tempdir().unwrap();
     let world = World { seed, users: processes.users(), ..World::default() };
     let kernel = Nonsense { inner: Simulated::new(), world: Arc::new(Mutex::new(world)) };
+    {
+        let mut state = kernel.inner.state.lock().unwrap();
+        state.remote = seed % 2 == 1;
+        let session = |index: usize| simulated::Group { processes: [processes.id(index)].into(), ..Default::default() };
+        (1..4)
+            .for_each(|index| _ = state.groups.insert(Path::new(V2).join(format!("session-{index}")), session(index)));
+    }
     let config = config(by);
     let start = || Server::start(kernel.clone(), config.clone(), Nonsense::null(), folder.path());
     let mut server = start().unwrap();
@@ -506,10 +537,9 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
                 kernel.world(|world| (world.clients.clear(), world.tokens.clear()));
                 server = match start() {
                     Ok(server) => server,
-                    // Whoever supervises it starts it again. It does not start while its partitions have all processors that are left.
+                    // Whoever supervises it starts it again.
                     Err(_) => {
                         kernel.world(|world| world.rate = 0);
-                        kernel.inner.state.lock().unwrap().online = (0..4).collect();
                         start().unwrap()
                     }
                 };
@@ -628,4 +658,72 @@ fn who_has_ended_is_not_moved() {
     server.turn();
     assert!(!kernel.world(|world| world.moved.contains(&waiter)));
     assert!(server.holders().all(|(process, ..)| process != waiter));
+}
+
+/// The same world, in which this server has been killed and another one is started.
+fn next(kernel: &Nonsense, by: By, folder: &tempfile::TempDir) -> Server<Nonsense> {
+    kernel.world(|world| (world.clients.clear(), world.tokens.clear()));
+    Server::start(kernel.clone(), config(by), Nonsense::null(), folder.path()).unwrap()
+}
+
+/// The processors of all others are unplugged while no server runs.
+#[test]
+fn a_server_starts_where_its_partitions_have_all_that_is_left() {
+    for by in [By::CgroupV2, By::CgroupV1, By::Affinity] {
+        let (processes, kernel, mut server, folder) = quiet(by);
+        say(&kernel, &mut server, processes.id(0), join(processes.id(1), 3));
+        server.turn();
+        let held = server.holders().next().unwrap().2.clone();
+        assert_eq!(held.len(), 3, "{by:?}");
+        drop(server);
+        kernel.inner.state.lock().unwrap().online = held;
+        server = next(&kernel, by, &folder);
+        let begin = kernel.now();
+        while kernel.now() < begin + Duration::from_secs(3) {
+            server.turn();
+        }
+        let (default, _, online) = server.kept();
+        assert!(!default.is_empty() && online == 3, "{by:?}: {default:?} of {online}");
+        kernel.inner.state.lock().unwrap().online = (0..4).collect();
+        while kernel.now() < begin + Duration::from_secs(6) {
+            server.turn();
+        }
+        assert_eq!(server.holders().next().unwrap().2.len(), 3, "{by:?}: it has them again");
+        assert!(!server.kept().0.is_empty(), "{by:?}");
+    }
+}
+
+/// It has made the block, and nothing is in it yet.
+#[test]
+fn whose_server_is_killed_while_it_enters_has_asked_for_nothing() {
+    let (processes, kernel, mut server, folder) = quiet(By::CgroupV1);
+    say(&kernel, &mut server, processes.id(0), join(processes.id(1), 1));
+    kernel.world(|world| world.fatal = true);
+    let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| server.turn()));
+    assert!(killed.is_err() && folder.path().join(processes.id(1).to_string()).exists());
+    kernel.world(|world| world.fatal = false);
+    server = next(&kernel, By::CgroupV1, &folder);
+    (0..3).for_each(|_| server.turn());
+    assert_eq!(server.holders().count(), 0);
+}
+
+/// The block of a process that has ended cannot be removed; then its number is another's that began at the same time, or so the kernel says.
+#[test]
+fn a_block_that_is_left_is_nobodys() {
+    let (processes, kernel, mut server, folder) = quiet(By::CgroupV1);
+    let (root, one, other) = (processes.id(0), processes.id(1), processes.id(4));
+    let name: &'static str = format!("/{one}").leak();
+    kernel.world(|world| world.stuck = Some((name, 0)));
+    say(&kernel, &mut server, root, join(one, 2));
+    server.turn();
+    kernel.world(|world| world.dead.insert(one));
+    (0..3).for_each(|_| server.turn());
+    assert!(kernel.world(|world| world.stuck.unwrap().1) > 0, "it was tried to remove it");
+    kernel.world(|world| world.dead.remove(&one));
+    say(&kernel, &mut server, root, join(other, 1));
+    server.turn();
+    drop(server);
+    server = next(&kernel, By::CgroupV1, &folder);
+    let members: Vec<u32> = server.holders().map(|(process, ..)| process).collect();
+    assert_eq!(members, [other]);
 }

@@ -148,11 +148,18 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
 /// The server is killed, again and again, while clients ask and hint. A program that has a processor keeps it all the time, and its server
 /// knows it again; nobody hears an answer that makes no sense.
 pub fn the_server_is_killed_under_load(base: Base) {
+    let take = |process: &Process| base.take(process);
+    killed_under_load(&base, &take, if long() { 100 } else { 10 });
+    base.end();
+}
+
+/// The same so many times, with programs that have been put where they belong.
+pub fn killed_under_load(base: &Base, put: &dyn Fn(&Process), kills: usize) {
     let place = base.place();
     let mut server = place.server();
     let (program, others) = (Process::idle(), [(); 4].map(|()| Process::idle()));
-    base.take(&program);
-    others.iter().for_each(|other| base.take(other));
+    put(&program);
+    others.iter().for_each(put);
     assert_eq!(ask(&place, join(program.id(), 1)).unwrap().holds, 1);
     let own = program.allowed();
     let (over, answers) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -180,7 +187,7 @@ pub fn the_server_is_killed_under_load(base: Base) {
             scope.spawn(move || client(number as u64, other.id()));
         }
         let mut random = random();
-        for _ in 0..if long() { 100 } else { 10 } {
+        for _ in 0..kills {
             std::thread::sleep(Duration::from_micros(u64::from(random() % 20_000)));
             server.signal(libc::SIGKILL);
             let start = Instant::now();
@@ -209,5 +216,4 @@ pub fn the_server_is_killed_under_load(base: Base) {
     if let Ok(expedited) = fs::read_to_string(EXPEDITE) {
         assert_eq!(expedited.trim(), "0", "whenever it was killed");
     }
-    base.end();
 }

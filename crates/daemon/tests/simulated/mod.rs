@@ -29,6 +29,13 @@ pub struct Group {
     pub frozen: bool,
     /// As soon as somebody has looked who is in it, it is another process, unless it is frozen.
     pub chain: bool,
+    /// cpuset.cpus.exclusive
+    pub exclusive: Set,
+    pub threaded: bool,
+    /// It gives cpusets to groups below it.
+    pub control: bool,
+    /// Somebody else has made it.
+    pub foreign: bool,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +46,8 @@ pub struct State {
     pub expedited: String,
     /// A kernel before 6.16.
     pub old: bool,
+    /// One with remote partitions.
+    pub remote: bool,
     /// The observer's slots that are somebody's.
     pub observed: BTreeSet<u32>,
     /// Calls until the one that fails; 0: none does.
@@ -114,11 +123,41 @@ impl State {
         }
         let base = folder == Path::new(V2);
         if group.root && !base {
-            return group.cpus.intersection(&self.online).copied().collect();
+            return self.own(folder).intersection(&self.online).copied().collect();
         }
-        let others = self.groups.iter().filter(|(path, other)| path.parent() == Some(Path::new(V2)) && other.root);
-        let taken: Set = others.flat_map(|(_, other)| other.cpus.iter().copied()).collect();
-        self.online.difference(&taken).copied().collect()
+        self.online.difference(&self.taken_beside(Path::new(""))).copied().collect()
+    }
+
+    /// What a partition has been given: from the base group, or by all groups above it.
+    fn own(&self, folder: &Path) -> Set {
+        if self.groups[folder].exclusive.is_empty() {
+            return self.groups[folder].cpus.clone();
+        }
+        let above = folder.ancestors().take_while(|path| *path != Path::new(V2));
+        let sets = above.map(|path| self.groups[path].exclusive.clone());
+        sets.reduce(|one, other| &one & &other).unwrap_or_default()
+    }
+
+    /// What partitions have, but for this one.
+    fn taken_beside(&self, folder: &Path) -> Set {
+        let below = |path: &Path| path.starts_with(V2) && path != Path::new(V2) && path != folder;
+        let partitions = self.groups.iter().filter(|(path, other)| other.root && below(path));
+        partitions.flat_map(|(path, _)| self.own(path)).collect()
+    }
+
+    /// Remote partitions that do not have what was written into them are none.
+    fn check(&mut self) {
+        let paths: Vec<PathBuf> = self.groups.keys().cloned().collect();
+        for path in paths {
+            let group = &self.groups[&path];
+            if group.root && !group.exclusive.is_empty() && self.own(&path) != group.exclusive {
+                self.groups.get_mut(&path).unwrap().root = false;
+            }
+        }
+    }
+
+    fn has_threaded_children(&self, folder: &Path) -> bool {
+        self.groups.iter().any(|(path, group)| group.threaded && path.parent() == Some(folder))
     }
 
     fn read(&self, file: &Path) -> io::Result<String> {
@@ -126,6 +165,12 @@ impl State {
         let group = self.groups.get(folder).ok_or(os(libc::ENOENT))?;
         Ok(match name {
             "cgroup.controllers" => "cpuset cpu".into(),
+            "cgroup.subtree_control" => if group.control { "cpuset\n" } else { "\n" }.into(),
+            "cgroup.type" if group.threaded => "threaded\n".into(),
+            "cgroup.type" if self.has_threaded_children(folder) => "domain threaded\n".into(),
+            "cgroup.type" => "domain\n".into(),
+            "cpuset.cpus.exclusive" if self.remote => show(&group.exclusive) + "\n",
+            "cgroup.procs" if group.threaded => return Err(os(libc::EOPNOTSUPP)),
             "memory.max" => group.limit.map_or("max\n".into(), |limit| format!("{limit}\n")),
             "cpuset.cpus" => show(&group.cpus),
             "cpuset.mems" => group.mems.clone(),
@@ -133,7 +178,9 @@ impl State {
             "cpuset.effective_cpus" | "cpuset.cpus.effective" => show(&self.effective(folder)) + "\n",
             "cpuset.cpus.partition" => if group.root { "root\n" } else { "member\n" }.into(),
             "cgroup.procs" if group.chain && !group.frozen => "4194303\n".into(),
-            "cgroup.procs" => group.processes.iter().filter(|&&p| lives(p)).map(|p| format!("{p}\n")).collect(),
+            "cgroup.procs" | "cgroup.threads" => {
+                group.processes.iter().filter(|&&p| lives(p)).map(|p| format!("{p}\n")).collect()
+            }
             _ => return Err(os(libc::ENOENT)),
         })
     }
@@ -145,7 +192,35 @@ impl State {
             return Err(os(libc::ENOENT));
         }
         match name {
-            "cgroup.subtree_control" => {}
+            "cgroup.subtree_control" if text == "-cpuset" => {
+                self.groups.get_mut(folder).unwrap().control = false;
+                for (_, child) in self.groups.iter_mut().filter(|(path, _)| path.parent() == Some(folder)) {
+                    (child.root, child.exclusive) = (false, Set::new());
+                }
+            }
+            "cgroup.subtree_control" => {
+                let base = folder == Path::new(V2);
+                if !base && !self.groups[folder].processes.is_empty() && !self.has_threaded_children(folder) {
+                    return Err(os(libc::EBUSY));
+                }
+                self.groups.get_mut(folder).unwrap().control = true;
+            }
+            "cgroup.type" if text == "threaded" => self.groups.get_mut(folder).unwrap().threaded = true,
+            "cpuset.cpus.exclusive" if self.remote => {
+                let above = folder.parent().unwrap();
+                if !self.groups[above].control {
+                    return Err(os(libc::ENOENT));
+                }
+                let set = parse(text).ok_or(os(libc::EINVAL))?;
+                let beside = |path: &Path| path != folder && path.parent() == Some(above);
+                let clash =
+                    |other: &Group| !other.exclusive.is_disjoint(&set) || other.root && !other.cpus.is_disjoint(&set);
+                if self.groups.iter().any(|(path, other)| beside(path) && clash(other)) {
+                    return Err(os(libc::EINVAL));
+                }
+                self.groups.get_mut(folder).unwrap().exclusive = set;
+                self.check();
+            }
             "cgroup.freeze" if v2 => self.groups.get_mut(folder).unwrap().frozen = text == "1",
             "cpuset.mems" => self.groups.get_mut(folder).unwrap().mems = text.into(),
             "cpuset.cpus" => {
@@ -164,15 +239,21 @@ impl State {
                 self.groups.get_mut(folder).unwrap().cpus = cpus;
             }
             "cpuset.cpus.partition" => {
-                let left = self.effective(Path::new(V2)).difference(&self.groups[folder].cpus).count();
-                self.groups.get_mut(folder).unwrap().root = text == "root" && left > 0;
+                let (own, taken) = (self.own(folder), self.taken_beside(folder));
+                let left = self.online.difference(&taken).filter(|number| !own.contains(number)).count();
+                let local = self.groups[folder].exclusive.is_empty();
+                let right = local || !own.is_empty() && own.is_disjoint(&taken) && own == self.groups[folder].exclusive;
+                self.groups.get_mut(folder).unwrap().root = text == "root" && left > 0 && right;
             }
             "cgroup.procs" => {
                 let process: u32 = text.parse().map_err(|_| os(libc::EINVAL))?;
                 if !lives(process) {
                     return Err(os(libc::ESRCH));
                 }
-                if self.groups[folder].inner {
+                // Who is given controllers has no processes, unless it is a threaded domain.
+                let bare =
+                    self.groups[folder].control && folder != Path::new(V2) && !self.has_threaded_children(folder);
+                if self.groups[folder].inner || bare {
                     return Err(os(libc::EBUSY));
                 }
                 if !v2 && (self.groups[folder].cpus.is_empty() || self.groups[folder].mems.is_empty()) {
@@ -314,6 +395,18 @@ impl Kernel for Simulated {
         self.state.lock().unwrap().write(file, text)
     }
 
+    fn write_as_administrator(&self, file: &Path, text: &str) -> io::Result<()> {
+        self.write(file, text)
+    }
+
+    fn folders(&self, folder: &Path) -> io::Result<Vec<(String, bool)>> {
+        self.call("folders")?;
+        let state = self.state.lock().unwrap();
+        let inner = state.groups.iter().filter(|(path, _)| path.parent() == Some(folder));
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_string();
+        Ok(inner.map(|(path, group)| (name(path), !group.foreign)).collect())
+    }
+
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
         self.call("make_folder")?;
         let mut state = self.state.lock().unwrap();
@@ -334,6 +427,7 @@ impl Kernel for Simulated {
         let mut state = self.state.lock().unwrap();
         match state.groups.get(folder) {
             None => Err(os(libc::ENOENT)),
+            Some(_) if state.groups.keys().any(|path| path.parent() == Some(folder)) => Err(os(libc::EBUSY)),
             Some(group) if group.processes.iter().any(|&process| lives(process)) => Err(os(libc::EBUSY)),
             Some(_) => {
                 state.groups.remove(folder);

@@ -16,16 +16,22 @@
 //! back there meanwhile, because what limits it is there. And who is moved all the same is
 //! moved with grace periods expedited, where the configuration allows that.
 
+mod remote;
+mod way;
+
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use abi::server::{Enforcement, ORIGIN_SIZE};
 use tracing::{debug, warn};
 
 use crate::config::{self, By};
-use crate::kernel::{Kernel, Set, parse, show};
+use crate::kernel::{Kernel, Set};
+
+use remote::process_of;
+use way::Way;
 
 const DEFAULT: &str = "wakeful-default";
 const PREFIX: &str = "wakeful-";
@@ -117,8 +123,9 @@ impl Partitions {
             let mount = if by == Enforcement::CgroupV2 { &config.v2 } else { &config.v1 };
             let base = mount.join(config.group.trim_start_matches('/'));
             let group = config.group.trim_end_matches('/').to_string();
-            let way =
-                Way { by, mount: mount.clone(), group, base, expedite: config.expedite && by != Enforcement::Affinity };
+            let expedite = config.expedite && by != Enforcement::Affinity;
+            let (remote, lent, strays) = Default::default();
+            let way = Way { by, mount: mount.clone(), group, base, expedite, stays: false, remote, lent, strays };
             let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
             let (limits, leave) = (config.limits.clone(), config.leave.clone());
             let mut partitions =
@@ -145,7 +152,11 @@ impl Partitions {
             }
         }
         let way = &self.way;
-        self.default = self.online(kernel)?;
+        self.default = match way.by {
+            // None, where an earlier server's partitions have all that are left.
+            Enforcement::CgroupV2 => way.effective(kernel, &way.base)?,
+            _ => self.online(kernel)?,
+        };
         match way.by {
             Enforcement::CgroupV2 => {
                 let controllers = kernel.read(&way.base.join("cgroup.controllers"))?;
@@ -155,12 +166,28 @@ impl Partitions {
                 kernel.write(&way.base.join("cgroup.subtree_control"), "+cpuset")?;
                 // Only a try tells whether this kernel makes partitions here.
                 let probe = way.base.join("wakeful-probe");
+                let _ = kernel.remove_folder(&probe.join("inner"));
                 let _ = kernel.remove_folder(&probe);
-                kernel.make_folder(&probe)?;
                 let last = Set::from_iter(self.default.last().copied());
-                let tried = if self.default.len() > 1 { way.set(kernel, &probe, &last) } else { Ok(()) };
+                if self.default.len() > 1 {
+                    kernel.make_folder(&probe)?;
+                    let tried = way.set(kernel, &probe, &last);
+                    kernel.remove_folder(&probe)?;
+                    tried?;
+                }
+                self.way.find_remote(kernel);
+                kernel.make_folder(&probe)?;
+                let remote = || self.way.try_remote(kernel, &probe, &last);
+                let tried = remote().or_else(|_| remote());
                 kernel.remove_folder(&probe)?;
-                tried?;
+                self.way.stays = match tried {
+                    Ok(()) => true,
+                    Err(error) => {
+                        debug!("no remote partitions: {error}");
+                        // With one processor it cannot be tried. Where there are some, the kernel makes them.
+                        !self.way.remote.is_empty()
+                    }
+                };
             }
             Enforcement::CgroupV1 => {
                 let folder = way.home();
@@ -177,10 +204,21 @@ impl Partitions {
             }
             Enforcement::Affinity => return Ok(()),
         }
+        self.look(kernel)
+    }
+
+    /// Looks at the groups that an earlier server has left.
+    fn look(&mut self, kernel: &impl Kernel) -> io::Result<()> {
         let way = &self.way;
-        for name in kernel.list(&way.base)? {
-            if let Some(process) = name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()) {
-                let folder = way.base.join(name);
+        let names = kernel.list(&way.base)?;
+        let processes: BTreeSet<u32> = names.iter().filter_map(|name| process_of(name)).collect();
+        // A process has one: of two, it is in the one that is in its own group.
+        let doubles = processes.iter().filter(|process| way.remote.contains_key(process));
+        let doubles: Vec<_> = doubles.map(|process| way.base.join(format!("{PREFIX}{process}"))).collect();
+        let processes: BTreeSet<u32> = processes.iter().chain(way.remote.keys()).copied().collect();
+        for process in processes {
+            {
+                let folder = way.group(process);
                 // A server that was killed while it emptied the group.
                 if way.by == Enforcement::CgroupV2 {
                     let _ = kernel.write(&folder.join("cgroup.freeze"), "0");
@@ -200,6 +238,10 @@ impl Partitions {
                 }
             }
         }
+        for (&process, remote) in &self.way.remote {
+            self.origins.insert(process, remote.origin.clone());
+        }
+        self.way.strays.extend(doubles);
         Ok(())
     }
 
@@ -226,6 +268,10 @@ impl Partitions {
         }
         let text = kernel.read(Path::new(&format!("/proc/{process}/cgroup")))?;
         let Some(path) = way.path(&text) else { return Ok(Place::Elsewhere) };
+        let child = path.rsplit_once('/').filter(|(group, name)| {
+            process_of(name).and_then(|of| way.remote.get(&of)).is_some_and(|remote| remote.origin == *group)
+        });
+        let path = child.map_or(path, |(group, _)| group);
         let Some(below) = path.strip_prefix(way.group.as_str()).map(|rest| rest.trim_end_matches('/')) else {
             return Ok(Place::Elsewhere);
         };
@@ -245,9 +291,14 @@ impl Partitions {
             let rest = origin.strip_prefix(group.trim_end_matches('/'));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
+        let stays = || {
+            let own = self.groups.values().filter(|group| group.own).flat_map(|group| &group.processors);
+            way.takes(kernel, &origin, &self.default.iter().chain(own).copied().collect())
+        };
         if contained
             || origin.len() >= ORIGIN_SIZE
-            || bound && (!self.leave.iter().any(left) || self.limits(kernel, &origin)?)
+            || way.stays && !stays()?
+            || !way.stays && bound && (!self.leave.iter().any(left) || self.limits(kernel, &origin)?)
         {
             return Ok(Place::Elsewhere);
         }
@@ -270,6 +321,13 @@ impl Partitions {
 
     /// Where a process was before it had a group; `None`: in the base group.
     pub fn remember(&mut self, process: u32, origin: Option<String>) {
+        if self.way.stays && self.origins.get(&process) != origin.as_ref() {
+            let known = self.groups.remove(&process).is_some() | self.unsure.remove(&process);
+            if known || self.way.remote.contains_key(&process) {
+                self.gone.remove(&process);
+                self.way.abandon(process);
+            }
+        }
         match origin {
             Some(origin) => drop(self.origins.insert(process, origin)),
             None => drop(self.origins.remove(&process)),
@@ -307,7 +365,7 @@ impl Partitions {
             // A partition's processors are no longer among the base's.
             Enforcement::CgroupV2 => {
                 let mut all = way.effective(kernel, &way.base)?;
-                for process in self.groups.keys() {
+                for process in self.groups.keys().chain(&self.unsure) {
                     match way.effective(kernel, &way.group(*process)) {
                         Err(error) if gone(&error) => {}
                         effective => all.extend(effective?),
@@ -394,7 +452,15 @@ impl Partitions {
                 continue;
             }
             let result = match group {
-                None => way.make(kernel, process, set),
+                None => {
+                    // One that an earlier server has moved up is where it is until it has none.
+                    if let Some(origin) = origins.get(&process).filter(|_| way.stays)
+                        && !self.unsure.contains(&process)
+                    {
+                        way.enter(process, origin);
+                    }
+                    way.make(kernel, process, set)
+                }
                 Some(_) => way.give(kernel, process, set),
             };
             if note(&mut failures, process, result) {
@@ -423,13 +489,16 @@ impl Partitions {
 
     /// Is there something for [`Self::tidy`] to do?
     pub fn untidy(&self) -> bool {
-        !self.gone.is_empty() || self.ready.iter().any(|process| !self.groups.contains_key(process))
+        !self.gone.is_empty()
+            || !self.way.strays.is_empty()
+            || self.ready.iter().any(|process| !self.groups.contains_key(process))
     }
 
     /// Removes groups that nobody needs, and makes those that somebody will.
     pub fn tidy(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
         let mut failures = Vec::new();
         let Self { way, groups, origins, members, .. } = self;
+        note(&mut failures, 0, way.clear_strays(kernel));
         self.gone.retain(|&process| {
             let own = groups.get(&process).is_some_and(|group| group.own);
             let origin = origins.get(&process).map(String::as_str);
@@ -520,260 +589,6 @@ impl Partitions {
         }
         failures
     }
-}
-
-/// How the kernel is told.
-#[derive(Debug)]
-struct Way {
-    by: Enforcement,
-    mount: PathBuf,
-    /// The base group below the mount; empty: the root.
-    group: String,
-    base: PathBuf,
-    expedite: bool,
-}
-
-impl Way {
-    fn group(&self, process: u32) -> PathBuf {
-        self.base.join(format!("{PREFIX}{process}"))
-    }
-
-    /// A process's group below our mount, by what its /proc/n/cgroup says.
-    fn path<'a>(&self, text: &'a str) -> Option<&'a str> {
-        text.lines().find_map(|line| {
-            let (_, rest) = line.split_once(':')?;
-            let (controllers, path) = rest.split_once(':')?;
-            let right = match self.by {
-                Enforcement::CgroupV2 => controllers.is_empty(),
-                _ => controllers.split(',').any(|name| name == "cpuset"),
-            };
-            right.then_some(path)
-        })
-    }
-
-    /// Where processes without a group are.
-    fn home(&self) -> PathBuf {
-        if self.by == Enforcement::CgroupV1 { self.base.join(DEFAULT) } else { self.base.clone() }
-    }
-
-    /// All that masks can be made of.
-    fn online(&self, kernel: &impl Kernel) -> io::Result<Set> {
-        let text = kernel.read(Path::new("/sys/devices/system/cpu/online"))?;
-        // Our own mask shows what else there is to heed, a cpuset that we are in.
-        kernel.set_affinity(0, &parse(&text).ok_or_else(|| invalid(text))?)?;
-        kernel.affinity(0)
-    }
-
-    fn effective(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<Set> {
-        let file = if self.by == Enforcement::CgroupV2 { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
-        let text = kernel.read(&folder.join(file))?;
-        parse(&text).ok_or_else(|| invalid(text))
-    }
-
-    fn is_partition(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<bool> {
-        Ok(kernel.read(&folder.join("cpuset.cpus.partition"))?.trim() == "root")
-    }
-
-    /// Gives a group these processors, and reads back whether it has them.
-    fn set(&self, kernel: &impl Kernel, folder: &Path, processors: &Set) -> io::Result<()> {
-        let write = |file: &str, text: &str| kernel.write(&folder.join(file), text);
-        write("cpuset.cpus", &show(processors))?;
-        if self.by == Enforcement::CgroupV2 && !self.is_partition(kernel, folder)? {
-            write("cpuset.cpus.partition", "root")?;
-            if !self.is_partition(kernel, folder)? {
-                let kind = kernel.read(&folder.join("cpuset.cpus.partition"))?;
-                return Err(invalid(format!("the kernel says of the partition: {}", kind.trim())));
-            }
-        }
-        let effective = self.effective(kernel, folder)?;
-        if effective == *processors {
-            return Ok(());
-        }
-        Err(invalid(format!("the kernel gave {} for {}", show(&effective), show(processors))))
-    }
-
-    fn attach(&self, kernel: &impl Kernel, folder: &Path, process: u32) -> io::Result<()> {
-        let expedite = |text| !self.expedite || kernel.write(Path::new(EXPEDITE), text).is_ok();
-        expedite(EXPEDITED);
-        let result = kernel.write(&folder.join("cgroup.procs"), &process.to_string());
-        // It is the whole machine's: one more try if need be.
-        let _ = expedite("0") || expedite("0");
-        result
-    }
-
-    fn make_group(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<()> {
-        match kernel.make_folder(folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        if self.by == Enforcement::CgroupV1 {
-            let mems = kernel.read(&self.base.join("cpuset.effective_mems"))?;
-            kernel.write(&folder.join("cpuset.mems"), mems.trim())?;
-        }
-        Ok(())
-    }
-
-    /// Processors of its own for a process without a group.
-    fn make(&self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
-        if self.by == Enforcement::Affinity {
-            return set_masks(kernel, process, processors);
-        }
-        let folder = self.group(process);
-        self.make_group(kernel, &folder)?;
-        self.set(kernel, &folder, processors)?;
-        self.attach(kernel, &folder, process)
-    }
-
-    /// A group with what everybody has.
-    fn make_ready(&self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
-        let folder = self.group(process);
-        self.make_group(kernel, &folder)?;
-        if self.by == Enforcement::CgroupV1 {
-            self.set(kernel, &folder, default)?;
-        }
-        self.attach(kernel, &folder, process)
-    }
-
-    /// Other processors for a process that has a group.
-    fn give(&self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
-        match self.by {
-            Enforcement::Affinity => set_masks(kernel, process, processors),
-            _ => self.set(kernel, &self.group(process), processors),
-        }
-    }
-
-    /// No processors of its own any more.
-    fn share(&self, kernel: &impl Kernel, process: u32, default: &Set) -> io::Result<()> {
-        let folder = self.group(process);
-        let result = match self.by {
-            Enforcement::Affinity => set_masks(kernel, process, &self.online(kernel)?),
-            Enforcement::CgroupV1 => self.set(kernel, &folder, default),
-            Enforcement::CgroupV2 => kernel
-                .write(&folder.join("cpuset.cpus.partition"), "member")
-                .and_then(|()| kernel.write(&folder.join("cpuset.cpus"), "\n")),
-        };
-        // It has ended, or somebody has removed the group.
-        result.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
-    }
-
-    /// Ends a group: whoever is left in it goes back to where its process came from, or else to the default partition.
-    fn dissolve(&self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
-        if self.by == Enforcement::Affinity {
-            return Ok(());
-        }
-        let folder = self.group(process);
-        let members = match kernel.read(&folder.join("cgroup.procs")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            members => members?,
-        };
-        self.empty(kernel, &members, origin)?;
-        let removed = kernel.remove_folder(&folder);
-        if self.by != Enforcement::CgroupV2 || removed.is_ok() {
-            return removed;
-        }
-        // Perhaps one whose children have children before we see them: nobody is born in a group that is frozen. Who leaves it, thaws.
-        let freeze = |text: &str| kernel.write(&folder.join("cgroup.freeze"), text);
-        freeze("1")?;
-        for _ in 0..ROUNDS {
-            let members = kernel.read(&folder.join("cgroup.procs"))?;
-            if members.trim().is_empty() || self.empty(kernel, &members, origin).is_err() {
-                break;
-            }
-        }
-        kernel.remove_folder(&folder).inspect_err(|_| drop(freeze("0")))
-    }
-
-    /// Moves these members of a group to where they go.
-    fn empty(&self, kernel: &impl Kernel, members: &str, origin: Option<&str>) -> io::Result<()> {
-        for member in numbers(members) {
-            match self.put_back(kernel, member, origin) {
-                Err(error) if !gone(&error) => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the base group, if it is not the mount itself, with all processors that the group above has.
-    fn make_base(&self, kernel: &impl Kernel) -> io::Result<()> {
-        let above = self.base.parent().ok_or(io::ErrorKind::NotFound)?;
-        if self.by == Enforcement::CgroupV2 {
-            kernel.write(&above.join("cgroup.subtree_control"), "+cpuset")?;
-            kernel.make_folder(&self.base)?;
-            return kernel.write(&self.base.join("cgroup.subtree_control"), "+cpuset");
-        }
-        kernel.make_folder(&self.base)?;
-        for (file, from) in [("cpuset.cpus", "cpuset.effective_cpus"), ("cpuset.mems", "cpuset.effective_mems")] {
-            kernel.write(&self.base.join(file), kernel.read(&above.join(from))?.trim())?;
-        }
-        Ok(())
-    }
-
-    /// The group that an origin is, and those above it below the base group.
-    fn upward_from<'a>(&'a self, origin: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
-        let group = self.mount.join(origin.trim_start_matches('/'));
-        std::iter::successors(Some(group), |group| group.parent().map(Path::to_owned))
-            .take_while(|group| *group != self.base)
-    }
-
-    /// Moves a process to where it was. Its group may be gone by now, or have become one that takes no processes, and its user may have seen to that: then as
-    /// near above it as can be, so that what limits the user there does so again, but not out of the groups that are left.
-    fn put_back(&self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
-        let mut refused = None;
-        for group in origin.into_iter().flat_map(|origin| self.upward_from(origin)) {
-            match self.attach(kernel, &group, process) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) if gone(&error) => return Err(error),
-                Err(_) => {}
-                done => return done,
-            }
-            let leaf = group.join(LEFT);
-            match self.make_group(kernel, &leaf).and_then(|()| self.attach(kernel, &leaf, process)) {
-                Err(error) if gone(&error) && error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Err(error) => refused = Some(error),
-                done => return done,
-            }
-        }
-        refused.map_or_else(|| self.attach(kernel, &self.home(), process), Err)
-    }
-
-    /// Is the kernel as it was told to be?
-    fn is_so(&self, kernel: &impl Kernel, process: u32, group: &Group) -> bool {
-        if self.by == Enforcement::Affinity {
-            return kernel.affinity(process).is_ok_and(|mask| mask.is_subset(&group.processors));
-        }
-        let folder = self.group(process);
-        let kept = match self.by {
-            Enforcement::CgroupV2 => self.is_partition(kernel, &folder).is_ok_and(|is| is == group.own),
-            _ => true,
-        };
-        let shared_v2 = self.by == Enforcement::CgroupV2 && !group.own;
-        let inside = kernel.read(&folder.join("cgroup.procs"));
-        kept && (shared_v2 || self.effective(kernel, &folder).is_ok_and(|effective| effective == group.processors))
-            && inside.is_ok_and(|inside| numbers(&inside).any(|member| member == process))
-    }
-}
-
-/// Sets the masks of all threads, and again while there are new ones; but for [`ROUNDS`] only, because others wait.
-fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
-    let folder = PathBuf::from(format!("/proc/{process}/task"));
-    let mut done = BTreeSet::new();
-    for _ in 0..ROUNDS {
-        let threads: Vec<u32> = kernel.list(&folder)?.iter().filter_map(|name| name.parse().ok()).collect();
-        let new: Vec<u32> = threads.into_iter().filter(|&thread| done.insert(thread)).collect();
-        if new.is_empty() {
-            let mask = kernel.affinity(process)?;
-            let same = mask == *processors;
-            return if same { Ok(()) } else { Err(invalid(format!("the kernel gave {}", show(&mask)))) };
-        }
-        for thread in new {
-            match kernel.set_affinity(thread, processors) {
-                Err(error) if thread == process || !gone(&error) => return Err(error),
-                _ => {}
-            }
-        }
-    }
-    Err(invalid(format!("{process} makes threads faster than their masks can be set")))
 }
 
 /// It has ended: the server will hear of it, if it has not yet.
