@@ -23,9 +23,9 @@ pub const SAMPLE_MS: u32 = 8;
 /// COST: ms asleep before a trial, enough for a rate of rounds. Four times as many after each trial that
 /// failed.
 pub const REST_MS: u32 = 16;
-/// COST: us a thread and round, asleep, below which the work is little: what it takes to be woken, and a
-/// little more.
-pub const LITTLE_US: u32 = 8;
+/// COST: us a thread and round, asleep, below which the work is little. Beside two busy processes a
+/// round of 1 us takes 5 to 8 a thread, of 20 us 20 to 45 (2 to 32 threads).
+pub const LITTLE_US: u32 = 16;
 /// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds.
 pub const TRIAL_MS: u32 = 8;
 /// COST: pauses for which a waiter of a trial spins before it yields, with a processor for each: 200 us, much
