@@ -28,6 +28,12 @@ macro_rules! barriers {
             { "b-wakeful", b_wakeful, [P] $crate::sync::barrier::BWakeful<P>, dynamic, [informed],
               "this project",
               "the default: yields to its own threads, sleeps where others take what it yields" }
+            { "b-wakeful-sleep", b_wakeful_sleep, [P] $crate::sync::barrier::BSleep<P>, dynamic, [],
+              "this project",
+              "b-wakeful that sleeps at once; to compare with" }
+            { "b-wakeful-yield", b_wakeful_yield, [P] $crate::sync::barrier::BYield<P>, dynamic, [informed],
+              "this project",
+              "b-wakeful that yields, whoever takes it; to compare with" }
             { "c-spin", c_spin, [P] $crate::sync::barrier::CSpin<P>, fixed, [],
               "TR 1994, section 5.4",
               "a counter and a sense; spins, whoever runs" }

@@ -39,66 +39,37 @@
 //!
 //! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
-use platform::Platform;
+use super::{ADJUST, Competitive, Patience, SWITCH_NS, SWITCH_PAUSES};
 
-use super::{ADJUST, Competitive, RawBarrier, SWITCH_NS, SWITCH_PAUSES, Sense, spin};
-
-/// A member's sense and what it has learned.
+/// Follows the mean of the last three waits, step by step.
 #[derive(Debug)]
-pub struct CAvg3Member {
-    sense: Sense,
-    /// Pauses to spin.
-    threshold: u32,
+pub struct Average {
+    pauses: u32,
     times_ns: [u64; 3],
     episode: usize,
 }
 
-impl Default for CAvg3Member {
+impl Default for Average {
     fn default() -> Self {
-        Self { sense: Sense::default(), threshold: SWITCH_PAUSES, times_ns: [SWITCH_NS; 3], episode: 0 }
+        Self { pauses: SWITCH_PAUSES, times_ns: [SWITCH_NS; 3], episode: 0 }
     }
 }
 
-impl CAvg3Member {
-    /// It has waited so long.
+impl Patience for Average {
+    fn pauses(&self) -> u32 {
+        self.pauses
+    }
+
     fn learn(&mut self, waited_ns: u64) {
         self.times_ns[self.episode] = waited_ns;
         self.episode = (self.episode + 1) % 3;
-        self.threshold = if self.times_ns.iter().sum::<u64>() / 3 < SWITCH_NS {
-            (self.threshold + ADJUST).min(SWITCH_PAUSES)
+        self.pauses = if self.times_ns.iter().sum::<u64>() / 3 < SWITCH_NS {
+            (self.pauses + ADJUST).min(SWITCH_PAUSES)
         } else {
-            self.threshold.saturating_sub(ADJUST)
+            self.pauses.saturating_sub(ADJUST)
         };
     }
 }
 
 /// Centralized, competitive, learning.
-pub struct CAvg3<P: Platform>(Competitive<P>);
-
-impl<P: Platform> RawBarrier<P> for CAvg3<P> {
-    type Place = ();
-    type Member = CAvg3Member;
-
-    fn new(parties: u32) -> Self {
-        Self(Competitive::new(parties))
-    }
-
-    fn places(_: u32) -> usize {
-        0
-    }
-
-    #[inline]
-    unsafe fn wait(&self, _: &[()], _: u32, member: &mut CAvg3Member) -> bool {
-        let sense = member.sense.flip();
-        if self.0.arrive() {
-            self.0.complete(sense);
-            return true;
-        }
-        let asked = P::now_ns();
-        if !spin::<P>(member.threshold, || self.0.is_over(sense)) {
-            self.0.block(sense);
-        }
-        member.learn(P::now_ns().saturating_sub(asked));
-        false
-    }
-}
+pub type CAvg3<P> = Competitive<P, Average>;

@@ -39,58 +39,29 @@
 //!
 //! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
-use platform::Platform;
+use super::{Competitive, Patience, SWITCH_NS, SWITCH_PAUSES};
 
-use super::{Competitive, RawBarrier, SWITCH_NS, SWITCH_PAUSES, Sense, spin};
-
-/// A member's sense and what it has learned.
+/// What would have been right the last time.
 #[derive(Debug)]
-pub struct CCoarseMember {
-    sense: Sense,
-    /// Pauses to spin.
-    threshold: u32,
+pub struct Either {
+    pauses: u32,
 }
 
-impl Default for CCoarseMember {
+impl Default for Either {
     fn default() -> Self {
-        Self { sense: Sense::default(), threshold: SWITCH_PAUSES }
+        Self { pauses: SWITCH_PAUSES }
     }
 }
 
-impl CCoarseMember {
-    /// It has waited so long.
+impl Patience for Either {
+    fn pauses(&self) -> u32 {
+        self.pauses
+    }
+
     fn learn(&mut self, waited_ns: u64) {
-        self.threshold = if waited_ns < SWITCH_NS { SWITCH_PAUSES } else { 0 };
+        self.pauses = if waited_ns < SWITCH_NS { SWITCH_PAUSES } else { 0 };
     }
 }
 
 /// Centralized, competitive, learning.
-pub struct CCoarse<P: Platform>(Competitive<P>);
-
-impl<P: Platform> RawBarrier<P> for CCoarse<P> {
-    type Place = ();
-    type Member = CCoarseMember;
-
-    fn new(parties: u32) -> Self {
-        Self(Competitive::new(parties))
-    }
-
-    fn places(_: u32) -> usize {
-        0
-    }
-
-    #[inline]
-    unsafe fn wait(&self, _: &[()], _: u32, member: &mut CCoarseMember) -> bool {
-        let sense = member.sense.flip();
-        if self.0.arrive() {
-            self.0.complete(sense);
-            return true;
-        }
-        let asked = P::now_ns();
-        if !spin::<P>(member.threshold, || self.0.is_over(sense)) {
-            self.0.block(sense);
-        }
-        member.learn(P::now_ns().saturating_sub(asked));
-        false
-    }
-}
+pub type CCoarse<P> = Competitive<P, Either>;

@@ -42,62 +42,33 @@
 //!
 //! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
-use platform::Platform;
+use super::{ADJUST, Competitive, Patience, SWITCH_NS, SWITCH_PAUSES};
 
-use super::{ADJUST, Competitive, RawBarrier, SWITCH_NS, SWITCH_PAUSES, Sense, spin};
-
-/// A member's sense and what it has learned.
+/// Follows the last wait, step by step.
 #[derive(Debug)]
-pub struct CLast1Member {
-    sense: Sense,
-    /// Pauses to spin.
-    threshold: u32,
+pub struct Last {
+    pauses: u32,
 }
 
-impl Default for CLast1Member {
+impl Default for Last {
     fn default() -> Self {
-        Self { sense: Sense::default(), threshold: SWITCH_PAUSES }
+        Self { pauses: SWITCH_PAUSES }
     }
 }
 
-impl CLast1Member {
-    /// It has waited so long.
+impl Patience for Last {
+    fn pauses(&self) -> u32 {
+        self.pauses
+    }
+
     fn learn(&mut self, waited_ns: u64) {
-        self.threshold = if waited_ns < SWITCH_NS {
-            (self.threshold + ADJUST).min(SWITCH_PAUSES)
+        self.pauses = if waited_ns < SWITCH_NS {
+            (self.pauses + ADJUST).min(SWITCH_PAUSES)
         } else {
-            self.threshold.saturating_sub(ADJUST)
+            self.pauses.saturating_sub(ADJUST)
         };
     }
 }
 
 /// Centralized, competitive, learning.
-pub struct CLast1<P: Platform>(Competitive<P>);
-
-impl<P: Platform> RawBarrier<P> for CLast1<P> {
-    type Place = ();
-    type Member = CLast1Member;
-
-    fn new(parties: u32) -> Self {
-        Self(Competitive::new(parties))
-    }
-
-    fn places(_: u32) -> usize {
-        0
-    }
-
-    #[inline]
-    unsafe fn wait(&self, _: &[()], _: u32, member: &mut CLast1Member) -> bool {
-        let sense = member.sense.flip();
-        if self.0.arrive() {
-            self.0.complete(sense);
-            return true;
-        }
-        let asked = P::now_ns();
-        if !spin::<P>(member.threshold, || self.0.is_over(sense)) {
-            self.0.block(sense);
-        }
-        member.learn(P::now_ns().saturating_sub(asked));
-        false
-    }
-}
+pub type CLast1<P> = Competitive<P, Last>;

@@ -39,35 +39,19 @@
 //!
 //! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
-use platform::Platform;
+use super::{Competitive, Patience, SWITCH_PAUSES};
 
-use super::{Competitive, RawBarrier, SWITCH_PAUSES, Sense, spin};
+/// As long as a context switch takes.
+#[derive(Debug, Default)]
+pub struct Fixed;
 
-/// Centralized, competitive with a fixed time.
-pub struct CSpBlk<P: Platform>(Competitive<P>);
+impl Patience for Fixed {
+    const LEARNS: bool = false;
 
-impl<P: Platform> RawBarrier<P> for CSpBlk<P> {
-    type Place = ();
-    type Member = Sense;
-
-    fn new(parties: u32) -> Self {
-        Self(Competitive::new(parties))
-    }
-
-    fn places(_: u32) -> usize {
-        0
-    }
-
-    #[inline]
-    unsafe fn wait(&self, _: &[()], _: u32, member: &mut Sense) -> bool {
-        let sense = member.flip();
-        if self.0.arrive() {
-            self.0.complete(sense);
-            return true;
-        }
-        if !spin::<P>(SWITCH_PAUSES, || self.0.is_over(sense)) {
-            self.0.block(sense);
-        }
-        false
+    fn pauses(&self) -> u32 {
+        SWITCH_PAUSES
     }
 }
+
+/// Centralized, competitive with a fixed time.
+pub type CSpBlk<P> = Competitive<P, Fixed>;

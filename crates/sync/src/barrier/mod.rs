@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Barriers: nobody goes on before everybody has come.
 //!
-//! One round is an *episode*: it begins when the one before is complete and is complete when as many threads have arrived as
-//! the barrier has *parties*. Of those who waited, exactly one is told that it was the serial one.
+//! One round is an *episode*: it begins when the one before is complete and is complete when as many threads
+//! have arrived as the barrier has *parties*. Of those who waited, exactly one is told that it was the serial
+//! one.
 
 mod b_mcs;
 mod b_wakeful;
@@ -19,11 +20,11 @@ mod scal_sc;
 mod tree;
 
 pub use b_mcs::{BMcs, BMcsMember, BMcsPlace};
-pub use b_wakeful::{BWakeful, BWakefulDrained, BWakefulLeaf, Episode};
-pub use c_avg3::{CAvg3, CAvg3Member};
+pub use b_wakeful::{BSleep, BWakeful, BWakefulDrained, BWakefulLeaf, BYield, Episode, Learn, Mood};
+pub use c_avg3::CAvg3;
 pub use c_block::CBlock;
-pub use c_coarse::{CCoarse, CCoarseMember};
-pub use c_last1::{CLast1, CLast1Member};
+pub use c_coarse::CCoarse;
+pub use c_last1::CLast1;
 pub use c_sched::CSched;
 pub use c_sp_blk::CSpBlk;
 pub use c_spin::CSpin;
@@ -32,6 +33,7 @@ pub use incremental::{Incremental, IncrementalPlace};
 pub use scal_sc::{ScalSc, ScalScMember, ScalScPlace};
 pub use tree::{Tree, TreePlace};
 
+use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, ThreadId};
 
 use crate::mutex::{Native, RawMutex};
@@ -39,9 +41,9 @@ use crate::wait::{Waiting, informed_after, informed_thread};
 
 /// A barrier, without the memory for its members.
 ///
-/// The papers' barriers have shared variables, variables that each member has for itself, and, those shaped like a tree, a
-/// place for each member that others know. They come here as `self`, [`RawBarrier::Member`] and [`RawBarrier::Place`]. A barrier that
-/// lives entirely in its own words has `()` for both.
+/// The papers' barriers have shared variables, variables that each member has for itself, and, those shaped
+/// like a tree, a place for each member that others know. They come here as `self`, [`RawBarrier::Member`]
+/// and [`RawBarrier::Place`]. A barrier that lives entirely in its own words has `()` for both.
 pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
     /// A member's place, known to others.
     type Place: Default + Send + Sync;
@@ -54,18 +56,20 @@ pub trait RawBarrier<P: Platform>: Send + Sync + Sized {
     /// Places that so many parties need.
     fn places(parties: u32) -> usize;
 
-    /// Waits until all have arrived; true for exactly one of those who waited in this episode. What a member wrote before is seen by
-    /// every member after.
+    /// Waits until all have arrived; true for exactly one of those who waited in this episode. What a member
+    /// wrote before is seen by every member after.
     ///
     /// # Safety
-    /// The barrier stays where it is. `places` are the same each time, and at least as many as [`RawBarrier::places`] says. `index` is below the number of parties, and each member's own; `member` is the one that this member has brought
-    /// each time since the barrier was new.
+    /// The barrier stays where it is. `places` are the same each time, and at least as many as
+    /// [`RawBarrier::places`] says. `index` is below the number of parties, and each member's own; `member`
+    /// is the one that this member has brought each time since the barrier was new.
     unsafe fn wait(&self, places: &[Self::Place], index: u32, member: &mut Self::Member) -> bool;
 }
 
 /// A barrier that lives in place, knows nobody, and whose parties may come and go.
 pub trait RawBarrierDynamic<P: Platform>: RawBarrier<P, Member = ()> {
-    /// One party more, from the present episode on, for which the caller answers: it is waited for. False if there is no room for more.
+    /// One party more, from the present episode on, for which the caller answers: it is waited for. False if
+    /// there is no room for more.
     fn join(&self) -> bool;
 
     /// Arrives without waiting, as one party less from the next episode on.
@@ -74,19 +78,21 @@ pub trait RawBarrierDynamic<P: Platform>: RawBarrier<P, Member = ()> {
 
 /// A barrier that any thread may free whose own wait has returned.
 pub trait RawBarrierDrained<P: Platform>: RawBarrier<P, Member = ()> {
-    /// Returns when everybody has left whom complete episodes have released: then the memory may be freed. Nobody must be waiting.
+    /// Returns when everybody has left whom complete episodes have released: then the memory may be freed.
+    /// Nobody must be waiting.
     fn drain(&self);
 }
 
-/// COST: pauses that take about as long as a context switch, the papers' SWITCH_TIME: 0.5 to 2 us (see [`crate::wait`]).
+/// COST: pauses that take about as long as a context switch, the papers' SWITCH_TIME: 0.5 to 2 us (see
+/// [`crate::wait`]).
 const SWITCH_PAUSES: u32 = 50;
 /// COST: ns; a wait that took less has not waited for a context switch. The greater of the above.
 const SWITCH_NS: u64 = 2_000;
-/// COST: how often a waiter hands its processor off before it sleeps: 300 ns each where there is nobody to take it, so that all are less
-/// than falling asleep and being woken (5 to 15 us).
+/// COST: how often a waiter hands its processor off before it sleeps: 300 ns each where there is nobody to
+/// take it, so that all are less than falling asleep and being woken (5 to 15 us).
 const HAND_OFFS: u32 = 16;
-/// COST: looks, of about 3 us, after which a waiter that informs hands its processor off though the view says that nobody wants it: a thread
-/// that was woken and has not run yet is blocked there.
+/// COST: looks, of about 3 us, after which a waiter that informs hands its processor off though the view says
+/// that nobody wants it: a thread that was woken and has not run yet is blocked there.
 const SPIN_LOOKS: u32 = 4;
 /// COST: pauses by which what was learned changes at once: from all to nothing in 9 rounds.
 const ADJUST: u32 = SWITCH_PAUSES / 8;
@@ -103,7 +109,8 @@ impl Sense {
     }
 }
 
-/// Spins until `done` says so; false if it has not after so many pauses. Each failure may mean anything that `pause` can do.
+/// Spins until `done` says so; false if it has not after so many pauses. Each failure may mean anything that
+/// `pause` can do.
 #[inline]
 fn spin<P: Platform>(pauses: u32, done: impl Fn() -> bool) -> bool {
     for _ in 0..pauses.min(P::PAUSES) {
@@ -150,9 +157,30 @@ impl<P: Platform> Semaphore<P> {
     }
 }
 
-/// What the competitive barriers of TR 1994, figures 8 and 9, have in common: a counter, a sense, and a semaphore for each sense with the
-/// number of those who are blocked on it, under a lock.
-pub struct Competitive<P: Platform> {
+/// For how long a member of a competitive barrier spins before it blocks, and what it learns from that.
+pub trait Patience: Default + Send {
+    /// Does it learn? If not, no clock is read.
+    const LEARNS: bool = true;
+
+    /// Pauses to spin.
+    fn pauses(&self) -> u32;
+
+    /// The member has waited so long.
+    fn learn(&mut self, waited_ns: u64) {
+        let _ = waited_ns;
+    }
+}
+
+/// A member of a competitive barrier.
+#[derive(Debug, Default)]
+pub struct CompetitiveMember<W> {
+    sense: Sense,
+    patience: W,
+}
+
+/// The competitive barriers of TR 1994, figures 8 and 9: a counter, a sense, and a semaphore for each sense
+/// with the number of those who are blocked on it, under a lock. They differ by their [`Patience`].
+pub struct Competitive<P: Platform, W> {
     parties: u32,
     count: P::AtomicU32,
     sense: P::AtomicU32,
@@ -160,9 +188,13 @@ pub struct Competitive<P: Platform> {
     blocked: P::AtomicU32,
     mutex: Native<P>,
     wakeup: [Semaphore<P>; 2],
+    patience: PhantomData<fn() -> W>,
 }
 
-impl<P: Platform> Competitive<P> {
+impl<P: Platform, W: Patience> RawBarrier<P> for Competitive<P, W> {
+    type Place = ();
+    type Member = CompetitiveMember<W>;
+
     fn new(parties: u32) -> Self {
         Self {
             parties: parties.max(1),
@@ -171,9 +203,34 @@ impl<P: Platform> Competitive<P> {
             blocked: P::AtomicU32::new(0),
             mutex: Native::new(),
             wakeup: [Semaphore::new(), Semaphore::new()],
+            patience: PhantomData,
         }
     }
 
+    fn places(_: u32) -> usize {
+        0
+    }
+
+    #[inline]
+    unsafe fn wait(&self, _: &[()], _: u32, member: &mut Self::Member) -> bool {
+        let CompetitiveMember { sense, patience } = member;
+        let sense = sense.flip();
+        if self.arrive() {
+            self.complete(sense);
+            return true;
+        }
+        let asked = if W::LEARNS { P::now_ns() } else { 0 };
+        if !spin::<P>(patience.pauses(), || self.is_over(sense)) {
+            self.block(sense);
+        }
+        if W::LEARNS {
+            patience.learn(P::now_ns().saturating_sub(asked));
+        }
+        false
+    }
+}
+
+impl<P: Platform, W> Competitive<P, W> {
     #[inline(always)]
     fn is_over(&self, sense: u32) -> bool {
         // ORDER: Acquire, pairs with `complete`; publishes what the members wrote.
@@ -217,10 +274,11 @@ impl<P: Platform> Competitive<P> {
     }
 }
 
-/// A word that one thread sets to the number of an episode, and for which others wait in the way that a policy says.
+/// A word that one thread sets to the number of an episode, and for which others wait in the way that a
+/// policy says.
 ///
-/// Bit 0: somebody sleeps. The rest: the episode. Who sleeps has set bit 0 in a compare-and-swap that found the old episode, so whoever
-/// swaps the new one in sees it and wakes.
+/// Bit 0: somebody sleeps. The rest: the episode. Who sleeps has set bit 0 in a compare-and-swap that found
+/// the old episode, so whoever swaps the new one in sees it and wakes.
 struct Flag<P: Platform>(P::AtomicU32);
 
 impl<P: Platform> Default for Flag<P> {
@@ -270,10 +328,12 @@ impl<P: Platform> Flag<P> {
         self.wait_as::<W>(episode, None, false);
     }
 
-    /// Waits for the episode; `me` and its priority, if the policy informs; `crowded`: there are more members than processors.
+    /// Waits for the episode; `me` and its priority, if the policy informs; `crowded`: there are more members
+    /// than processors.
     ///
-    /// Who informs hands its processor off, as ICPP 2001 has it: `sched_yield` is that among the threads of a processor, and nobody need be
-    /// woken when the barrier opens. Where that does not help, because the one that matters more is elsewhere, it sleeps.
+    /// Who informs hands its processor off, as ICPP 2001 has it: `sched_yield` is that among the threads of a
+    /// processor, and nobody need be woken when the barrier opens. Where that does not help, because the one
+    /// that matters more is elsewhere, it sleeps.
     fn wait_as<W: Waiting>(&self, episode: u32, me: Option<(ThreadId, Priority)>, crowded: bool) {
         let (mut turns, mut looks, mut hand_offs) = (0u32, 0u32, 0u32);
         while !self.is(episode) {
@@ -283,10 +343,12 @@ impl<P: Platform> Flag<P> {
                 if looks == 1
                     && let Some((me, _)) = me
                 {
-                    // Not before: most waits are over by then, and whoever ends them would have to look what we did here.
+                    // Not before: most waits are over by then, and whoever ends them would have to look what
+                    // we did here.
                     P::set_priority(me, Priority::BarrierWaiter);
                 }
-                // HINT: wrong either way, somebody gives way that could spin, and comes back, or spins until it is over.
+                // HINT: wrong either way, somebody gives way that could spin, and comes back, or spins until
+                // it is over.
                 let may_spin = W::may_spin::<P>(Priority::BarrierWaiter, looks);
                 if W::INFORMS
                     && hand_offs < HAND_OFFS.min(P::PAUSES)
@@ -323,7 +385,8 @@ impl<P: Platform> Flag<P> {
     }
 }
 
-/// Who a member is, for those that raise its priority when they let it go on: thread id, and above it the priority that it had.
+/// Who a member is, for those that raise its priority when they let it go on: thread id, and above it the
+/// priority that it had.
 struct Waiter<P: Platform>(P::AtomicU32);
 
 const PRIORITY_SHIFT: u32 = 16;
@@ -347,7 +410,8 @@ impl<P: Platform> Waiter<P> {
         (me, before)
     }
 
-    /// If the member has the priority of one that waits at a barrier (ICPP 2001, section 4): it waits no longer, whether it runs or not: from now on others make room for it.
+    /// If the member has the priority of one that waits at a barrier (ICPP 2001, section 4): it waits no
+    /// longer, whether it runs or not: from now on others make room for it.
     fn raise(&self) {
         let word = self.0.load(Relaxed);
         let (member, before) =

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The default mood: yields while what the threads yield comes to their own kind, and sleeps while others
+//! would take it.
+//!
+//! ```text
+//!            foreign load              much to gain, after a rest
+//!   awake ──────────────────> asleep ─────────────────────────────> trial
+//!     ^                        │  ^                                  │ │
+//!     └── no foreign load ─────┘  └── fewer rounds than asleep ──────┘ │
+//!     └── no foreign load ─────────────────────────────────────────────┘
+//! ```
+//!
+//! | phase | waiters | a judgement |
+//! |---|---|---|
+//! | awake | spin, yield | foreign load: asleep |
+//! | asleep | sleep at once | no foreign load: awake. The work is little, or nobody can tell of load: trial |
+//! | trial | spin, yield in spite of load | no foreign load: awake. Fewer rounds than asleep: asleep |
+//!
+//! [`Platform::crowd`] tells of foreign load, a look a millisecond. Where it cannot tell, the effect does.
+//! While the threads of a process run or yield, they want all processors. If they got less, somebody else had
+//! the rest.
+//!
+//! Beside foreign load a round of little work may be faster awake: its waiters then run at the same time or
+//! not at all. A trial finds out. It lasts for as long as it makes at least as many rounds as the threads
+//! made asleep.
+//!
+//! All words are hints, and races between writers lose a lesson, no more.
+
+use platform::{Atomic, Ordering::*, Platform};
+
+use super::episode::{Episodes, spin_for};
+use super::limits::*;
+use super::mood::{Mood, spin};
+
+/// The phases in `phase`; without either, awake.
+const ASLEEP: u32 = 1 << 31;
+const TRIAL: u32 = 1 << 30;
+/// Field of `phase`: trials in a row that failed.
+const FAILURES: u32 = 3;
+/// Field of `phase`: rounds in [`RATE_MS`] asleep, and 1 more; 0: not known yet.
+const RATE: u32 = 1 << 8;
+const MOST_RATE: u32 = (1 << 16) - 1;
+
+/// Learns.
+#[repr(C)]
+pub struct Learn<P: Platform> {
+    phase: P::AtomicU32,
+    /// When the phase, or its sample, began: the episode, and above it milliseconds.
+    since: P::AtomicU32,
+    /// Processor time at that moment: microseconds.
+    cpu: P::AtomicU32,
+}
+
+/// What has happened since a phase or its sample began.
+struct Sample {
+    elapsed_ms: u32,
+    /// In [`RATE_MS`].
+    rounds: u32,
+}
+
+impl<P: Platform> Mood<P> for Learn<P> {
+    fn new() -> Self {
+        Self { phase: Atomic::new(0), since: Atomic::new(0), cpu: Atomic::new(0) }
+    }
+
+    /// Most often the caller is the only one of ours who runs: so others than these are told from the parties
+    /// for once.
+    fn begin(&self, episodes: &Episodes<P>) {
+        let now = P::now_ns();
+        if Self::is_crowded(episodes, now, 1) == Some(true) {
+            self.enter(episodes, ASLEEP, now);
+        }
+    }
+
+    #[inline]
+    fn wait(&self, episodes: &Episodes<P>, others: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
+        let phase = self.phase.load(Relaxed);
+        if phase & ASLEEP != 0 {
+            return sleep();
+        }
+        let processors = P::processors();
+        if others < processors && spin(episodes, processors, done) {
+            return;
+        }
+        self.wait_awake(episodes, done, sleep);
+    }
+
+    #[inline]
+    fn ends(&self, episodes: &Episodes<P>, sleepers: bool) {
+        let phase = self.phase.load(Relaxed);
+        if phase & ASLEEP != 0 && sleepers || phase & TRIAL != 0 && episodes.number().is_multiple_of(64) {
+            let awake = if phase & ASLEEP != 0 { 1 } else { episodes.parties() };
+            self.judge(episodes, P::now_ns(), awake);
+        }
+    }
+}
+
+impl<P: Platform> Learn<P> {
+    #[inline(never)]
+    fn wait_awake(&self, episodes: &Episodes<P>, done: &impl Fn() -> bool, sleep: &impl Fn()) {
+        let processors = P::processors();
+        let trial = self.phase.load(Relaxed) & TRIAL != 0;
+        let parties = episodes.parties();
+        let began = P::now_ns();
+        P::refresh_processors(Some(began));
+        let mut now = began;
+        // With a processor for each, a waiter that yields beside foreign load runs when the others do not.
+        let persists = trial && parties <= processors && !P::metered();
+        loop {
+            if persists && spin_for::<P>(PERSIST_PAUSES, done) || done() {
+                return;
+            }
+            if !trial && Self::is_crowded(episodes, now, parties) == Some(true) {
+                self.enter(episodes, ASLEEP, now);
+                return sleep();
+            }
+            let before = P::now_ns();
+            P::yield_now();
+            now = P::now_ns();
+            let away = now - before;
+            if away > LONG_NS {
+                self.judge(episodes, now, parties);
+            }
+            if done() {
+                return;
+            }
+            let missing = episodes.missing();
+            // Nobody took the yield, and more are missing than the other processors can run: some wait there.
+            let lonely = parties > processors && away < SWITCH_NS && missing >= processors as i32;
+            let patience = match () {
+                () if lonely => LONELY_NS,
+                () if persists => MOST_PATIENCE_NS,
+                () => PATIENCE_NS,
+            };
+            if now - began > patience || self.phase.load(Relaxed) & ASLEEP != 0 {
+                return sleep();
+            }
+            if missing < processors as i32 && spin(episodes, processors, done) {
+                return;
+            }
+        }
+    }
+
+    /// Are there threads of other programs that want our processors? Of ours `awake` run or could.
+    fn is_crowded(episodes: &Episodes<P>, now: u64, awake: u32) -> Option<bool> {
+        let crowd = P::crowd(now, awake)?;
+        Some(crowd.others > 0 && crowd.others + episodes.parties() > crowd.processors)
+    }
+
+    /// Sleepers are about to be called, or somebody was away for long: is the phase over?
+    ///
+    /// HINT: wrong in one direction, slices are lost until the next sample; in the other, threads sleep that
+    /// need not.
+    #[cold]
+    #[inline(never)]
+    fn judge(&self, episodes: &Episodes<P>, now: u64, awake: u32) {
+        P::refresh_processors(Some(now));
+        let phase = self.phase.load(Relaxed);
+        let sample = self.sample(episodes, now);
+        let crowded = Self::is_crowded(episodes, now, awake);
+        if phase & (ASLEEP | TRIAL) == 0 {
+            self.judge_awake(episodes, now, &sample, crowded);
+        } else if crowded == Some(false) {
+            self.enter(episodes, 0, now);
+        } else if phase & ASLEEP != 0 {
+            self.judge_asleep(episodes, now, &sample, crowded);
+        } else {
+            self.judge_trial(episodes, now, &sample);
+        }
+    }
+
+    fn judge_awake(&self, episodes: &Episodes<P>, now: u64, sample: &Sample, crowded: Option<bool>) {
+        if sample.elapsed_ms > 2 * FIRST_MS + SAMPLE_MS {
+            self.enter(episodes, 0, now);
+        } else if sample.elapsed_ms >= FIRST_MS {
+            let used = u64::from(self.enter(episodes, 0, now));
+            // COST: less than 7/8 of what the processors have is less than all of it.
+            let all = u64::from(sample.elapsed_ms) * 1_000 * u64::from(P::processors());
+            if crowded.unwrap_or(used < all * 7 / 8) {
+                self.phase.store(ASLEEP, Relaxed);
+            }
+        }
+    }
+
+    fn judge_asleep(&self, episodes: &Episodes<P>, now: u64, sample: &Sample, crowded: Option<bool>) {
+        let phase = self.phase.load(Relaxed);
+        let (mut rate, failures) = ((phase / RATE) & MOST_RATE, phase & FAILURES);
+        if sample.elapsed_ms < REST_MS {
+            return;
+        }
+        if rate == 0 {
+            rate = (sample.rounds + 1).min(MOST_RATE);
+            let _ = self.phase.compare_exchange(phase, phase | rate * RATE, Relaxed, Relaxed);
+        }
+        let little = (rate - 1).saturating_mul(episodes.parties() * LITTLE_US) > RATE_MS * 1_000;
+        if (little || crowded.is_none()) && sample.elapsed_ms >= REST_MS << (2 * failures) {
+            self.enter(episodes, TRIAL | rate * RATE | failures, now);
+        }
+    }
+
+    fn judge_trial(&self, episodes: &Episodes<P>, now: u64, sample: &Sample) {
+        let phase = self.phase.load(Relaxed);
+        let (asleep, failures) = ((phase / RATE) & MOST_RATE, phase & FAILURES);
+        let hopeless = sample.elapsed_ms >= TRIAL_MS / 2 && sample.rounds * 4 < asleep;
+        if sample.elapsed_ms >= TRIAL_MS && sample.rounds >= asleep {
+            self.enter(episodes, TRIAL | asleep * RATE, now);
+        } else if sample.elapsed_ms >= TRIAL_MS || hopeless {
+            self.enter(episodes, ASLEEP | (failures + 1).min(FAILURES), now);
+        }
+    }
+
+    fn sample(&self, episodes: &Episodes<P>, now: u64) -> Sample {
+        let since = self.since.load(Relaxed);
+        let elapsed_ms = u32::from(((now / 1_000_000) as u16).wrapping_sub((since >> 16) as u16));
+        let rounds = u32::from(episodes.number().wrapping_sub(since as u16));
+        Sample { elapsed_ms, rounds: rounds * RATE_MS / elapsed_ms.max(1) }
+    }
+
+    /// A phase begins, or its next sample. Processor time since the last one, in us.
+    fn enter(&self, episodes: &Episodes<P>, phase: u32, now: u64) -> u32 {
+        self.phase.store(phase, Relaxed);
+        let cpu = (P::cpu_ns() / 1_000) as u32;
+        self.since.store(((now / 1_000_000) as u32) << 16 | u32::from(episodes.number()), Relaxed);
+        cpu.wrapping_sub(self.cpu.swap(cpu, Relaxed))
+    }
+}

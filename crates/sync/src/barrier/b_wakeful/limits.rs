@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The numbers of the default barrier.
+
+/// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
+pub const SPIN_PAUSES: u32 = 50;
+/// COST: a thread that was away so long after yielding suspects that others have its processor. 64 threads of
+/// one processor yield to each other in that time; a slice of Linux's scheduler takes 3 ms.
+pub const LONG_NS: u64 = 200_000;
+/// COST: a yield that takes longer has let somebody else run. 300 to 550 ns are the system call alone (800 in
+/// one of 100); two switches take 2,000 to 2,800.
+pub const SWITCH_NS: u64 = 1_300;
+/// COST: a thread that has waited so long sleeps: waking an idle processor takes 50 us.
+pub const PATIENCE_NS: u64 = 1_000_000;
+/// COST: a thread that finds its processor otherwise idle, while more are missing than the others can run,
+/// sleeps after this time, which is what sleeping and waking cost. An idle processor takes threads over from
+/// others.
+pub const LONELY_NS: u64 = 50_000;
+/// COST: ms of processor time that are looked at before a judgement: what lasts for a slice or two is no
+/// load.
+pub const FIRST_MS: u32 = 8;
+/// COST: ms, beyond twice those, for which a sample of processor time is good.
+pub const SAMPLE_MS: u32 = 8;
+/// COST: ms asleep before a trial, enough for a rate of rounds. Four times as many after each trial that
+/// failed.
+pub const REST_MS: u32 = 16;
+/// COST: us a thread and round, asleep, below which the work is little. Beside two busy processes a
+/// round of 1 us takes 5 to 8 a thread, of 20 us 20 to 45 (2 to 32 threads).
+pub const LITTLE_US: u32 = 16;
+/// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds.
+pub const TRIAL_MS: u32 = 8;
+/// COST: pauses for which a waiter of a trial spins before it yields, with a processor for each: 200 us, much
+/// less than a slice and more than the processors' ticks are apart.
+pub const PERSIST_PAUSES: u32 = 5_000;
+/// COST: after so long, two slices and more, such a waiter sleeps.
+pub const MOST_PATIENCE_NS: u64 = 8_000_000;
+/// The unit of a rate of rounds.
+pub const RATE_MS: u32 = 16;
+/// COST: ns between looks where somebody is about to be done.
+pub const NAP_NS: u64 = 50_000;

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting: one loop, [`Wakeful::wait_as`], for the four roles that a waiter may have.
+//!
+//! | role | who | it waits |
+//! |---|---|---|
+//! | [`Arrival`] | a thread that has just come | awake, for a short time; then it goes into line |
+//! | [`Front`] | the first of the line | awake for longer, then asleep; it demands the lock |
+//! | [`Counted`] | a recursive reader, counted already | awake while the writer runs, then asleep |
+//! | [`Upgrader`] | the upgradable reader | awake for a time, then asleep, until the readers have left |
+//!
+//! | step | what happens |
+//! |---|---|
+//! | W1 | If sharing paid lately (F2), look for ARRIVAL_NS while the holder runs and nobody demands. |
+//! | W2 | Else, or after a demand was met, lock `line`: now we are the front. |
+//! | W3 | A recursive reader is never in line. It sets SLEEPER and sleeps on `state`. Without room it naps. |
+//! | W4 | With processors to spare a reader looks for ROOMY_NS before W2; the front is awake as long. |
+//! | F1 | The front counts by VERSION how often others use the lock within two samples. |
+//! | F2 | Seldom, but at all: remember that sharing pays. |
+//! | F3 | More often than HOT for one thread: nap for a turn, then set DEMAND. |
+//! | F4 | Look with growing gaps; take the lock when it is free (A2), clearing DEMAND. |
+//! | F5 | After PATIENCE_NS set DEMAND, whatever the hints say; after URGENT_NS also URGENT. |
+//! | F6 | If the writer does not run, or SPIN_NS after the demand: set SLEEPER and sleep. |
+//! | F7 | With the lock, or at the deadline, unlock `line`. |
+//!
+//! R1 does not clear SLEEPER. So F6 sets DEMAND beside readers, and few readers come to be the last before
+//! the sleeper runs.
+
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
+
+use super::limits::*;
+use super::word::*;
+use super::{Until, Wakeful};
+use crate::mutex::{RawMutex, RawMutexTimed};
+use crate::wait::Preemption;
+
+// In `front`: the thread, the generation of its process, that there is one, and when sharing was found to
+// pay.
+const GENERATION_SHIFT: u32 = 12;
+const GENERATION: u32 = 7 << GENERATION_SHIFT;
+const FRONT: u32 = 1 << 15;
+const SHARED_SHIFT: u32 = 16;
+const SHARED: u32 = u32::MAX << SHARED_SHIFT;
+
+pub fn runs<P: Platform>(thread: ThreadId) -> bool {
+    !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
+}
+
+fn spin_until<P: Platform>(ns: u64) {
+    loop {
+        P::pause();
+        if P::now_ns() >= ns {
+            return;
+        }
+    }
+}
+
+/// Lets some time pass between two looks, the more the longer it has `waited`.
+fn pass<P: Platform>(now: u64, waited: u64, most: u64) {
+    spin_until::<P>(now + (waited / 4).clamp(POLL_NS, most));
+}
+
+/// The most between two looks of a waiter that stays awake.
+fn most_between_looks<P: Platform>(stays: bool) -> u64 {
+    if stays { POLL_ROOMY_NS * u64::from(P::processors()) } else { POLL_MAX_NS }
+}
+
+/// What a waiter made of a state.
+enum Seen {
+    /// The lock is ours.
+    Taken,
+    /// It was free, and somebody else was faster.
+    Missed,
+    /// It was ours, but for readers that did not leave in time.
+    TooLate,
+    /// It is not for us.
+    KeptOut,
+    /// It is not for us, and we do not wait for it in this role.
+    Leave,
+}
+
+/// What a waiter does after a state that keeps it out.
+enum Step {
+    /// Looks again at once.
+    Again,
+    /// Looks again later: it has waited so long, and waits at most so long.
+    Later { waited: u64, most: u64 },
+    /// Sleeps, with these bits set.
+    Sleep(u32),
+    /// Ends this role.
+    Leave,
+}
+
+/// How waiting ended.
+pub enum Waited {
+    Taken,
+    TooLate,
+    /// The role is over, and the waiter still wants the lock.
+    Left,
+}
+
+/// Why a waiter waits, and what it does meanwhile.
+trait Role<P: Platform, N: Preemption> {
+    /// Takes the lock if this state lets it.
+    fn look(&mut self, lock: &Wakeful<P, N>, word: u32, deadline: Option<Deadline>) -> Seen;
+
+    /// What to do after that state.
+    fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step;
+
+    /// The deadline has passed. False if the state has changed, so that it has to look again.
+    fn give_up(&mut self, lock: &Wakeful<P, N>, word: u32) -> bool {
+        let _ = (lock, word);
+        true
+    }
+}
+
+/// W1 to W4.
+struct Arrival {
+    want: Want,
+    arrived: u64,
+    /// W4.
+    stays: bool,
+    /// W2. It has met a demand: it leaves the lock to the thread that demanded it.
+    displaced: bool,
+    grace: Option<u64>,
+}
+
+impl<P: Platform, N: Preemption> Role<P, N> for Arrival {
+    fn look(&mut self, lock: &Wakeful<P, N>, word: u32, deadline: Option<Deadline>) -> Seen {
+        self.displaced |= word & DEMAND != 0;
+        if !self.stays && (self.displaced && word & DEMAND == 0 || !lock.shared(self.arrived)) {
+            return Seen::Leave;
+        }
+        if self.want.kept_out(word) || word & URGENT != 0 {
+            return Seen::KeptOut;
+        }
+        if word & DEMAND == 0 || lock.may_pass(word, &mut self.grace) {
+            return lock.take(word, self.want, false, deadline);
+        }
+        P::pause();
+        Seen::Missed
+    }
+
+    fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
+        let in_place = self.stays && now < self.arrived + ROOMY_NS;
+        if !in_place && (word & DEMAND != 0 || now >= self.arrived + ARRIVAL_NS || !lock.holder_runs(word)) {
+            return Step::Leave;
+        }
+        Step::Later { waited: now - self.arrived, most: most_between_looks::<P>(self.stays) }
+    }
+}
+
+/// F4 to F6.
+struct Front {
+    want: Want,
+    since: u64,
+    demanded: u64,
+    awake_ns: u64,
+}
+
+impl<P: Platform, N: Preemption> Role<P, N> for Front {
+    fn look(&mut self, lock: &Wakeful<P, N>, word: u32, deadline: Option<Deadline>) -> Seen {
+        if self.want.kept_out(word) { Seen::KeptOut } else { lock.take(word, self.want, true, deadline) }
+    }
+
+    fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
+        if word & DEMAND == 0 && now >= self.demanded + PATIENCE_NS {
+            lock.state.fetch_or(DEMAND, Relaxed);
+            self.demanded = now;
+            Step::Again
+        } else if word & URGENT == 0 && now >= self.since + URGENT_NS {
+            lock.state.fetch_or(DEMAND | URGENT, Relaxed);
+            Step::Again
+        } else if !lock.holder_runs(word) || now >= self.demanded + self.awake_ns {
+            Step::Sleep(if word & READERS != 0 { DEMAND } else { 0 })
+        } else {
+            Step::Later { waited: now.saturating_sub(self.demanded), most: POLL_MAX_NS }
+        }
+    }
+
+    fn give_up(&mut self, lock: &Wakeful<P, N>, _: u32) -> bool {
+        lock.withdraw();
+        true
+    }
+}
+
+/// W3. While it is counted no other writer gets in.
+struct Counted {
+    arrived: u64,
+    roomy: bool,
+}
+
+impl<P: Platform, N: Preemption> Role<P, N> for Counted {
+    fn look(&mut self, lock: &Wakeful<P, N>, word: u32, _: Option<Deadline>) -> Seen {
+        if word & DRAINING == WRITER {
+            return Seen::KeptOut;
+        }
+        // ORDER: Acquire (A6), pairs with R2 and D1. Once the writer is gone, none comes.
+        lock.state.load(Acquire);
+        Seen::Taken
+    }
+
+    fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
+        let awake_ns = if self.roomy { ROOMY_NS } else { ARRIVAL_NS };
+        if now < self.arrived + awake_ns && lock.holder_runs(word) {
+            Step::Later { waited: now - self.arrived, most: most_between_looks::<P>(self.roomy) }
+        } else {
+            Step::Sleep(0)
+        }
+    }
+
+    fn give_up(&mut self, lock: &Wakeful<P, N>, word: u32) -> bool {
+        // A4. Nobody is woken: whoever sleeps waits for the writer, too.
+        lock.state.compare_exchange(word, word - READER, Relaxed, Relaxed).is_ok()
+    }
+}
+
+/// U1.
+struct Upgrader {
+    since: u64,
+}
+
+impl<P: Platform, N: Preemption> Role<P, N> for Upgrader {
+    fn look(&mut self, lock: &Wakeful<P, N>, word: u32, deadline: Option<Deadline>) -> Seen {
+        if word & READERS != 0 {
+            return Seen::KeptOut;
+        }
+        // ORDER: Acquire (U1), pairs with R1.
+        if lock.state.compare_exchange(word, Wakeful::<P, N>::upgraded(word), Acquire, Relaxed).is_err() {
+            return Seen::Missed;
+        }
+        // UPGRADING is gone in either case.
+        if lock.alone(word, deadline.into(), UPGRADABLE | BIASED) { Seen::Taken } else { Seen::TooLate }
+    }
+
+    fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
+        if word & UPGRADING == 0 {
+            lock.state.fetch_or(UPGRADING, Relaxed);
+            Step::Again
+        } else if now >= self.since + SPIN_NS {
+            Step::Sleep(0)
+        } else {
+            Step::Later { waited: now - self.since, most: POLL_MAX_NS }
+        }
+    }
+
+    fn give_up(&mut self, lock: &Wakeful<P, N>, word: u32) -> bool {
+        if word & UPGRADING != 0 {
+            lock.release(UPGRADING, 0);
+        }
+        true
+    }
+}
+
+impl<P: Platform, N: Preemption> Wakeful<P, N> {
+    /// The loop.
+    fn wait_as(&self, mut role: impl Role<P, N>, deadline: Option<Deadline>) -> Waited {
+        loop {
+            let word = self.state.load(Relaxed);
+            match role.look(self, word, deadline) {
+                Seen::Taken => return Waited::Taken,
+                Seen::Missed => continue,
+                Seen::TooLate => return Waited::TooLate,
+                Seen::Leave => return Waited::Left,
+                Seen::KeptOut => {}
+            }
+            if deadline.is_some_and(P::past) {
+                if role.give_up(self, word) {
+                    return Waited::TooLate;
+                }
+                continue;
+            }
+            let now = P::now_ns();
+            match role.step(self, word, now) {
+                Step::Again => {}
+                Step::Later { waited, most } => pass::<P>(now, waited, most),
+                Step::Sleep(with) => self.sleep(word, with, deadline),
+                Step::Leave => return Waited::Left,
+            }
+        }
+    }
+
+    /// A recursive reader, which has added itself to `was`.
+    pub(super) fn wait_counted(&self, mut was: u32, deadline: Option<Deadline>) -> bool {
+        while was & MANY != 0 {
+            // A4. There is no room.
+            self.after_read(self.state.fetch_sub(READER, Relaxed));
+            if deadline.is_some_and(P::past) {
+                return false;
+            }
+            P::nap(NAP_NS);
+            was = self.state.fetch_add(READER, Relaxed);
+        }
+        let role = Counted { arrived: P::now_ns(), roomy: P::roomy() };
+        matches!(self.wait_as(role, deadline), Waited::Taken)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn upgrade_by(&self, deadline: Option<Deadline>) -> bool {
+        P::register_lazily();
+        matches!(self.wait_as(Upgrader { since: P::now_ns() }, deadline), Waited::Taken)
+    }
+
+    /// W1 to W4, then in line.
+    pub(super) fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        let roomy = P::roomy();
+        let stays = roomy && want == Want::Read;
+        let role = Arrival { want, arrived: P::now_ns(), stays, displaced: false, grace: None };
+        match self.wait_as(role, deadline) {
+            Waited::Taken => true,
+            Waited::TooLate => false,
+            Waited::Left => self.wait_in_line(want, roomy, deadline),
+        }
+    }
+
+    fn wait_in_line(&self, want: Want, roomy: bool, deadline: Option<Deadline>) -> bool {
+        self.purge();
+        match deadline {
+            // SAFETY: unlocked below.
+            None => unsafe { self.line.lock(&()) },
+            // SAFETY: unlocked below, if it was locked.
+            Some(deadline) if !unsafe { self.line.lock_until(&(), deadline) } => return false,
+            Some(_) => {}
+        }
+        let shared = self.front.load(Relaxed) & SHARED;
+        self.front.store(shared | FRONT | P::generation() << GENERATION_SHIFT | P::current().0, Relaxed);
+        let taken = self.wait_in_front(want, roomy, deadline);
+        self.front.store(self.front.load(Relaxed) & SHARED, Relaxed);
+        // SAFETY: locked above.
+        unsafe { self.line.unlock(&()) };
+        taken
+    }
+
+    /// Sharing was found to pay, lately.
+    fn shared(&self, now: u64) -> bool {
+        let at = self.front.load(Relaxed) >> SHARED_SHIFT;
+        at != 0 && ((now >> 20) as u32).wrapping_sub(at) & (SHARED >> SHARED_SHIFT) <= SHARED_MS
+    }
+
+    /// The only waiter that watches the state: F1 to F3, then the role.
+    fn wait_in_front(&self, want: Want, roomy: bool, deadline: Option<Deadline>) -> bool {
+        let since = P::now_ns();
+        P::refresh_processors(Some(since));
+        if !self.shared(since) {
+            let uses = self.uses();
+            // More processors may do the same together without any of them being that fast.
+            if uses >= HOT * (P::processors() - 1).max(1) {
+                if !self.nap(since + TURN_NS, deadline) {
+                    return false;
+                }
+            } else if uses > 0 {
+                // Never 0: rather a unit too late.
+                let at = ((since >> 20) as u16).max(1) as u32;
+                let front = self.front.load(Relaxed);
+                self.front.store(front & !SHARED | at << SHARED_SHIFT, Relaxed);
+            }
+        }
+        let awake_ns = if roomy { ROOMY_NS } else { SPIN_NS };
+        let role = Front { want, since, demanded: P::now_ns(), awake_ns };
+        matches!(self.wait_as(role, deadline), Waited::Taken)
+    }
+
+    /// How often others use the lock while we look (see [`HOT`]).
+    fn uses(&self) -> u32 {
+        let mut uses = 0;
+        let mut now = P::now_ns();
+        let mut version = self.state.load(Relaxed) >> VERSION_SHIFT;
+        for _ in 0..2 {
+            now += SAMPLE_NS;
+            spin_until::<P>(now);
+            let later = self.state.load(Relaxed) >> VERSION_SHIFT;
+            uses += later.wrapping_sub(version) % VERSIONS;
+            version = later;
+        }
+        uses
+    }
+
+    /// The front leaves a hot lock to the thread that uses it, for a turn; then demands it. False at the
+    /// deadline.
+    fn nap(&self, until: u64, deadline: Option<Deadline>) -> bool {
+        let mut nap = NAP_NS;
+        while P::now_ns() < until {
+            if deadline.is_some_and(P::past) {
+                return false;
+            }
+            P::nap(nap);
+            nap = (nap * 2).min(NAP_MAX_NS);
+        }
+        self.state.fetch_or(DEMAND, Relaxed);
+        true
+    }
+
+    /// HINT: wrong either way, it costs a spin or a sleep.
+    fn holder_runs(&self, word: u32) -> bool {
+        word & WRITER == 0 || runs::<P>(ThreadId(self.owner.load(Relaxed) % ThreadId::LIMIT))
+    }
+
+    /// The lock is free and the front demands it: may another thread take it?
+    fn may_pass(&self, word: u32, grace: &mut Option<u64>) -> bool {
+        let front = self.front.load(Relaxed);
+        // HINT: a front that does run demands again.
+        if P::run_state(ThreadId(front % ThreadId::LIMIT)) == RunState::Preempted {
+            return true;
+        }
+        let now = P::now_ns();
+        let ns = if word & SLEEPER == 0 { GRACE_NS } else { WAKING_NS };
+        now >= *grace.get_or_insert(now + ns)
+    }
+
+    /// Takes the lock from a state in which `want` may have it. Ends the demand, which a front that is not
+    /// here would leave standing.
+    fn take(&self, word: u32, want: Want, in_front: bool, deadline: Option<Deadline>) -> Seen {
+        // Who sleeps because of UPGRADABLE, or to upgrade, is woken by others.
+        let sleeper = if word & UPGRADABLE == 0 { SLEEPER } else { 0 };
+        let new = want.added_to(word & !(DEMAND | URGENT | sleeper));
+        // ORDER: Acquire (A2), pairs with R1 and R2.
+        if self.state.compare_exchange(word, new, Acquire, Relaxed).is_err() {
+            return Seen::Missed;
+        }
+        if word & sleeper != 0 && !in_front {
+            P::wake(&self.state, u32::MAX);
+        }
+        let alone = want != Want::Write || self.alone(word, Until::from(deadline), BIASED);
+        if alone { Seen::Taken } else { Seen::TooLate }
+    }
+
+    /// Sleeps until a release, unless the state changes first.
+    fn sleep(&self, word: u32, with: u32, deadline: Option<Deadline>) {
+        let new = word | SLEEPER | with;
+        if new != word && self.state.compare_exchange(word, new, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        P::wait(&self.state, new, deadline);
+    }
+
+    /// The front gives up, or is not here.
+    fn withdraw(&self) {
+        let mut word = self.state.load(Relaxed);
+        loop {
+            // W3: beside a writer, its readers may sleep.
+            let sleeper = if word & (UPGRADING | WRITER) == 0 { SLEEPER } else { 0 };
+            let new = word & !(DEMAND | URGENT | sleeper);
+            match self.state.compare_exchange_weak(word, new, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// A front that a fork left in the parent.
+    fn purge(&self) {
+        let front = self.front.load(Relaxed);
+        if front & FRONT != 0
+            && (front & GENERATION) >> GENERATION_SHIFT != P::generation()
+            && self.front.compare_exchange(front, front & SHARED, Relaxed, Relaxed).is_ok()
+        {
+            self.withdraw();
+            // SAFETY: the thread that locked it is not here, and only one thread gets here.
+            unsafe { self.line.unlock(&()) };
+        }
+    }
+}
