@@ -11,6 +11,7 @@ mod reading;
 mod registry;
 mod report;
 pub mod server;
+mod signals;
 pub mod slice;
 mod tls;
 pub mod view;

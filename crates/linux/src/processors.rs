@@ -18,7 +18,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use crate::quota::{self, Throttling};
-use crate::registry::NoSignals;
+use crate::signals::NoSignals;
 use crate::{futex, server};
 
 /// What the number of processors comes from.

@@ -40,5 +40,5 @@ mod space;
 mod watch;
 
 pub use observe::{Refused, load, prepare};
-pub use register::{NoSignals, give_key_back, register, unregister};
+pub use register::{give_key_back, register, unregister};
 pub use space::{MOST_THREADS, ROOMS, away, generation, live, room, word};

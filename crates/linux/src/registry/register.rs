@@ -9,34 +9,10 @@ use platform::ThreadId;
 use super::exit;
 use super::space::{ensure, live};
 use super::watch::{ALWAYS, ON_DEMAND, RESTLESS, UNWATCHED};
+use crate::signals::NoSignals;
 use crate::view::bpf::Bpf;
 use crate::view::{Attached, Source};
 use crate::{futex, tls};
-
-/// No signal handler runs while this lives: one that took a lock, or forked, in the midst of a registration would find half of it.
-pub struct NoSignals(u64);
-
-/// Bytes of the kernel's signal set.
-const SIGSET: usize = 8;
-
-impl NoSignals {
-    /// Until it is dropped.
-    pub fn new() -> Self {
-        let (all, mut old) = (u64::MAX, 0u64);
-        // SAFETY: both sets live and are of the size stated. The system call, because pthread_sigmask spares signals that libc uses.
-        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, &mut old, SIGSET) };
-        Self(old)
-    }
-}
-
-impl Drop for NoSignals {
-    fn drop(&mut self) {
-        // SAFETY: as in `new`.
-        unsafe {
-            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &self.0, core::ptr::null_mut::<u64>(), SIGSET)
-        };
-    }
-}
 
 /// The calling thread's id, registering it on first use, and watched, at once or when it is worth while: see
 /// [`platform::Platform::register_lazily`].

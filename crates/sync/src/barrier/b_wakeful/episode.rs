@@ -5,7 +5,7 @@
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
-use super::limits::{NAP_NS, SPIN_PAUSES};
+use super::limits::{self, SPIN_PAUSES};
 
 /// One arrival; above it, signed, how many an episode still needs.
 const ARRIVAL: u32 = 1 << 17;
@@ -161,7 +161,7 @@ impl<P: Platform> Episodes<P> {
     #[inline(never)]
     fn await_end(&self, episode: u16) {
         while !spin_for::<P>(SPIN_PAUSES, &|| self.is_over(episode)) {
-            P::nap(NAP_NS);
+            P::nap(limits::nap::<P>());
         }
     }
 

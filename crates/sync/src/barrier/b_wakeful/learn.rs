@@ -29,7 +29,7 @@
 use platform::{Atomic, Ordering::*, Platform};
 
 use super::episode::{Episodes, spin_for};
-use super::limits::*;
+use super::limits::{self, *};
 use super::mood::{Mood, spin};
 
 /// The phases in `phase`; without either, awake.
@@ -118,7 +118,7 @@ impl<P: Platform> Learn<P> {
             P::yield_now();
             now = P::now_ns();
             let away = now - before;
-            if away > LONG_NS {
+            if away > limits::long::<P>() {
                 self.judge(episodes, now, parties);
             }
             if done() {
@@ -126,11 +126,11 @@ impl<P: Platform> Learn<P> {
             }
             let missing = episodes.missing();
             // Nobody took the yield, and more are missing than the other processors can run: some wait there.
-            let lonely = parties > processors && away < SWITCH_NS && missing >= processors as i32;
+            let lonely = parties > processors && away < limits::switch::<P>() && missing >= processors as i32;
             let patience = match () {
-                () if lonely => LONELY_NS,
-                () if persists => MOST_PATIENCE_NS,
-                () => PATIENCE_NS,
+                () if lonely => limits::lonely::<P>(),
+                () if persists => limits::most_patience::<P>(),
+                () => limits::patience::<P>(),
             };
             if now - began > patience || self.phase.load(Relaxed) & ASLEEP != 0 {
                 return sleep();

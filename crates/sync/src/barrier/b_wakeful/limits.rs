@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers of the default barrier.
+//! The limits of the default barrier: times are multiples of what a move costs ([`platform::Costs`]), in ns.
+
+use platform::Platform;
 
 /// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
 pub const SPIN_PAUSES: u32 = 50;
-/// COST: a thread that was away so long after yielding suspects that others have its processor. 64 threads of
-/// one processor yield to each other in that time; a slice of Linux's scheduler takes 3 ms.
-pub const LONG_NS: u64 = 200_000;
-/// COST: a yield that takes longer has let somebody else run. 300 to 550 ns are the system call alone (800 in
-/// one of 100); two switches take 2,000 to 2,800.
-pub const SWITCH_NS: u64 = 1_300;
-/// COST: a thread that has waited so long sleeps: waking an idle processor takes 50 us.
-pub const PATIENCE_NS: u64 = 1_000_000;
-/// COST: a thread that finds its processor otherwise idle, while more are missing than the others can run,
-/// sleeps after this time, which is what sleeping and waking cost. An idle processor takes threads over from
-/// others.
-pub const LONELY_NS: u64 = 50_000;
+/// A thread that was away so long after yielding suspects that others have its processor. COST: 64 threads of
+/// one processor yield to each other in that time (200 us); a slice is far longer.
+pub fn long<P: Platform>() -> u64 {
+    4 * P::costs().idle
+}
+/// A yield that takes longer has let somebody else run. COST: 300 to 550 ns are the system call alone (800 in
+/// one of 100), two switches take 2,000 to 2,800 where a switch costs 1,000.
+pub fn switch<P: Platform>() -> u64 {
+    P::costs().switch * 13 / 10
+}
+/// A thread that has waited so long sleeps: a third of a slice, to which waking an idle processor adds little.
+pub fn patience<P: Platform>() -> u64 {
+    P::costs().slice / 3
+}
+/// A thread that finds its processor otherwise idle, while more are missing than the others can run, sleeps
+/// after what sleeping and waking cost. An idle processor takes threads over from others.
+pub fn lonely<P: Platform>() -> u64 {
+    P::costs().idle
+}
 /// COST: ms of processor time that are looked at before a judgement: what lasts for a slice or two is no
 /// load.
 pub const FIRST_MS: u32 = 8;
@@ -31,9 +40,13 @@ pub const TRIAL_MS: u32 = 8;
 /// COST: pauses for which a waiter of a trial spins before it yields, with a processor for each: 200 us, much
 /// less than a slice and more than the processors' ticks are apart.
 pub const PERSIST_PAUSES: u32 = 5_000;
-/// COST: after so long, two slices and more, such a waiter sleeps.
-pub const MOST_PATIENCE_NS: u64 = 8_000_000;
+/// After so long, two slices and more, such a waiter sleeps.
+pub fn most_patience<P: Platform>() -> u64 {
+    P::costs().slice * 8 / 3
+}
 /// The unit of a rate of rounds.
 pub const RATE_MS: u32 = 16;
-/// COST: ns between looks where somebody is about to be done.
-pub const NAP_NS: u64 = 50_000;
+/// Between looks where somebody is about to be done.
+pub fn nap<P: Platform>() -> u64 {
+    P::costs().idle
+}

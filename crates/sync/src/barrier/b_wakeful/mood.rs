@@ -5,7 +5,7 @@
 use platform::Platform;
 
 use super::episode::{Episodes, spin_for};
-use super::limits::{PATIENCE_NS, SPIN_PAUSES};
+use super::limits::{self, SPIN_PAUSES};
 
 /// How the threads of one barrier wait for the end of an episode.
 ///
@@ -44,7 +44,7 @@ impl<P: Platform> Mood<P> for Sleep {
     }
 }
 
-/// Spins while all others may be running, then yields, always; sleeps after [`PATIENCE_NS`].
+/// Spins while all others may be running, then yields, always; sleeps after `limits::patience`.
 pub struct Yield;
 
 impl<P: Platform> Mood<P> for Yield {
@@ -61,7 +61,7 @@ impl<P: Platform> Mood<P> for Yield {
         let began = P::now_ns();
         P::refresh_processors(Some(began));
         while !done() {
-            if P::now_ns() - began > PATIENCE_NS {
+            if P::now_ns() - began > limits::patience::<P>() {
                 return sleep();
             }
             P::yield_now();

@@ -25,7 +25,7 @@
 use core::ptr;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
-use super::limits::*;
+use super::limits::{self, *};
 use super::wait::runs;
 use super::word::*;
 use super::{Until, Wakeful};
@@ -121,10 +121,10 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     _ => {}
                 }
                 // HINT: wrong either way, it costs a spin or a nap.
-                if P::now_ns() < since + SPIN_NS && runs::<P>(thread) {
+                if P::now_ns() < since + limits::spin::<P>() && runs::<P>(thread) {
                     P::pause();
                 } else {
-                    P::nap(NAP_NS);
+                    P::nap(limits::nap::<P>());
                 }
             }
         }
@@ -141,7 +141,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             match until {
                 Until::Now => return false,
                 Until::Deadline(deadline) if P::past(deadline) => return false,
-                _ => P::nap(NAP_NS),
+                _ => P::nap(limits::nap::<P>()),
             }
         }
     }

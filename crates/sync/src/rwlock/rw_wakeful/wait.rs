@@ -10,16 +10,16 @@
 //!
 //! | step | what happens |
 //! |---|---|
-//! | W1 | If sharing paid lately (F2), look for ARRIVAL_NS while the holder runs and nobody demands. |
+//! | W1 | If sharing paid lately (F2), look for `arrival` while the holder runs and nobody demands. |
 //! | W2 | Else, or after a demand was met, lock `line`: now we are the front. |
 //! | W3 | A recursive reader is never in line. It sets SLEEPER and sleeps on `state`. Without room it naps. |
-//! | W4 | With processors to spare a reader looks for ROOMY_NS before W2; the front is awake as long. |
+//! | W4 | With processors to spare a reader looks for `roomy` before W2; the front is awake as long. |
 //! | F1 | The front counts by VERSION how often others use the lock within two samples. |
 //! | F2 | Seldom, but at all: remember that sharing pays. |
 //! | F3 | More often than HOT for one thread: nap for a turn, then set DEMAND. |
 //! | F4 | Look with growing gaps; take the lock when it is free (A2), clearing DEMAND. |
-//! | F5 | After PATIENCE_NS set DEMAND, whatever the hints say; after URGENT_NS also URGENT. |
-//! | F6 | If the writer does not run, or SPIN_NS after the demand: set SLEEPER and sleep. |
+//! | F5 | After `patience` set DEMAND, whatever the hints say; after `urgent` also URGENT. |
+//! | F6 | If the writer does not run, or `spin` after the demand: set SLEEPER and sleep. |
 //! | F7 | With the lock, or at the deadline, unlock `line`. |
 //!
 //! R1 does not clear SLEEPER. So F6 sets DEMAND beside readers, and few readers come to be the last before
@@ -27,7 +27,7 @@
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
 
-use super::limits::*;
+use super::limits::{self, *};
 use super::word::*;
 use super::{Until, Wakeful};
 use crate::mutex::{RawMutex, RawMutexTimed};
@@ -56,12 +56,12 @@ fn spin_until<P: Platform>(ns: u64) {
 
 /// Lets some time pass between two looks, the more the longer it has `waited`.
 fn pass<P: Platform>(now: u64, waited: u64, most: u64) {
-    spin_until::<P>(now + (waited / 4).clamp(POLL_NS, most));
+    spin_until::<P>(now + (waited / 4).clamp(limits::poll::<P>(), most));
 }
 
 /// The most between two looks of a waiter that stays awake.
 fn most_between_looks<P: Platform>(stays: bool) -> u64 {
-    if stays { POLL_ROOMY_NS * u64::from(P::processors()) } else { POLL_MAX_NS }
+    if stays { limits::poll_roomy::<P>() * u64::from(P::processors()) } else { limits::poll_most::<P>() }
 }
 
 /// What a waiter made of a state.
@@ -141,8 +141,9 @@ impl<P: Platform, N: Preemption> Role<P, N> for Arrival {
     }
 
     fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
-        let in_place = self.stays && now < self.arrived + ROOMY_NS;
-        if !in_place && (word & DEMAND != 0 || now >= self.arrived + ARRIVAL_NS || !lock.holder_runs(word)) {
+        let in_place = self.stays && now < self.arrived + limits::roomy::<P>();
+        if !in_place && (word & DEMAND != 0 || now >= self.arrived + limits::arrival::<P>() || !lock.holder_runs(word))
+        {
             return Step::Leave;
         }
         Step::Later { waited: now - self.arrived, most: most_between_looks::<P>(self.stays) }
@@ -163,17 +164,17 @@ impl<P: Platform, N: Preemption> Role<P, N> for Front {
     }
 
     fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
-        if word & DEMAND == 0 && now >= self.demanded + PATIENCE_NS {
+        if word & DEMAND == 0 && now >= self.demanded + limits::patience::<P>() {
             lock.state.fetch_or(DEMAND, Relaxed);
             self.demanded = now;
             Step::Again
-        } else if word & URGENT == 0 && now >= self.since + URGENT_NS {
+        } else if word & URGENT == 0 && now >= self.since + limits::urgent::<P>() {
             lock.state.fetch_or(DEMAND | URGENT, Relaxed);
             Step::Again
         } else if !lock.holder_runs(word) || now >= self.demanded + self.awake_ns {
             Step::Sleep(if word & READERS != 0 { DEMAND } else { 0 })
         } else {
-            Step::Later { waited: now.saturating_sub(self.demanded), most: POLL_MAX_NS }
+            Step::Later { waited: now.saturating_sub(self.demanded), most: limits::poll_most::<P>() }
         }
     }
 
@@ -200,7 +201,7 @@ impl<P: Platform, N: Preemption> Role<P, N> for Counted {
     }
 
     fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
-        let awake_ns = if self.roomy { ROOMY_NS } else { ARRIVAL_NS };
+        let awake_ns = if self.roomy { limits::roomy::<P>() } else { limits::arrival::<P>() };
         if now < self.arrived + awake_ns && lock.holder_runs(word) {
             Step::Later { waited: now - self.arrived, most: most_between_looks::<P>(self.roomy) }
         } else {
@@ -236,10 +237,10 @@ impl<P: Platform, N: Preemption> Role<P, N> for Upgrader {
         if word & UPGRADING == 0 {
             lock.state.fetch_or(UPGRADING, Relaxed);
             Step::Again
-        } else if now >= self.since + SPIN_NS {
+        } else if now >= self.since + limits::spin::<P>() {
             Step::Sleep(0)
         } else {
-            Step::Later { waited: now - self.since, most: POLL_MAX_NS }
+            Step::Later { waited: now - self.since, most: limits::poll_most::<P>() }
         }
     }
 
@@ -287,7 +288,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             if deadline.is_some_and(P::past) {
                 return false;
             }
-            P::nap(NAP_NS);
+            P::nap(limits::nap::<P>());
             was = self.state.fetch_add(READER, Relaxed);
         }
         let role = Counted { arrived: P::now_ns(), roomy: P::roomy() };
@@ -345,7 +346,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             let uses = self.uses();
             // More processors may do the same together without any of them being that fast.
             if uses >= HOT * (P::processors() - 1).max(1) {
-                if !self.nap(since + TURN_NS, deadline) {
+                if !self.nap(since + limits::turn::<P>(), deadline) {
                     return false;
                 }
             } else if uses > 0 {
@@ -355,7 +356,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 self.front.store(front & !SHARED | at << SHARED_SHIFT, Relaxed);
             }
         }
-        let awake_ns = if roomy { ROOMY_NS } else { SPIN_NS };
+        let awake_ns = if roomy { limits::roomy::<P>() } else { limits::spin::<P>() };
         let role = Front { want, since, demanded: P::now_ns(), awake_ns };
         matches!(self.wait_as(role, deadline), Waited::Taken)
     }
@@ -366,7 +367,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let mut now = P::now_ns();
         let mut version = self.state.load(Relaxed) >> VERSION_SHIFT;
         for _ in 0..2 {
-            now += SAMPLE_NS;
+            now += limits::sample::<P>();
             spin_until::<P>(now);
             let later = self.state.load(Relaxed) >> VERSION_SHIFT;
             uses += later.wrapping_sub(version) % VERSIONS;
@@ -378,13 +379,13 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     /// The front leaves a hot lock to the thread that uses it, for a turn; then demands it. False at the
     /// deadline.
     fn nap(&self, until: u64, deadline: Option<Deadline>) -> bool {
-        let mut nap = NAP_NS;
+        let mut nap = limits::nap::<P>();
         while P::now_ns() < until {
             if deadline.is_some_and(P::past) {
                 return false;
             }
             P::nap(nap);
-            nap = (nap * 2).min(NAP_MAX_NS);
+            nap = (nap * 2).min(limits::nap_most::<P>());
         }
         self.state.fetch_or(DEMAND, Relaxed);
         true
@@ -403,7 +404,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             return true;
         }
         let now = P::now_ns();
-        let ns = if word & SLEEPER == 0 { GRACE_NS } else { WAKING_NS };
+        let ns = if word & SLEEPER == 0 { limits::grace::<P>() } else { limits::waking::<P>() };
         now >= *grace.get_or_insert(now + ns)
     }
 
