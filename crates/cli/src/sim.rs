@@ -7,8 +7,9 @@ use std::io::Read;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use ::sim::defaults as experiment;
 use ::sim::{Hints, MACHINES, Machine, Program, Repartition, Results, Setting, Workload, simulate};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 
 use crate::format::{self, Format};
@@ -218,6 +219,16 @@ enum DefaultKind {
     Rwlock,
     /// b-wakeful
     Barrier,
+}
+
+impl DefaultKind {
+    fn meant(self) -> experiment::Kind {
+        match self {
+            Self::Mutex => experiment::Kind::Mutex,
+            Self::Rwlock => experiment::Kind::RwLock,
+            Self::Barrier => experiment::Kind::Barrier,
+        }
+    }
 }
 
 /// List the machines, or every number of one with its source
@@ -591,23 +602,6 @@ fn sweep(args: &SweepArgs) -> Result<()> {
     Ok(())
 }
 
-/// The default of a kind first, and those of the catalogue that are the best somewhere.
-const MUTEXES: &[&str] = &[
-    "wakeful-np",
-    "tas-b",
-    "tas-b-np",
-    "ttas-spin",
-    "mcs-spin",
-    "queue-hs",
-    "smart-q",
-    "ticket-np",
-    "native",
-    "native-np",
-];
-const RWLOCKS: &[&str] =
-    &["rw-wakeful-np", "rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
-const BARRIERS: &[&str] = &["b-wakeful", "c-spin", "c-block", "c-sched", "tree", "com-tree", "scal-sc", "b-mcs-spin"];
-
 /// A row of the table.
 #[derive(Serialize)]
 struct DefaultRow<'a> {
@@ -623,79 +617,31 @@ struct DefaultRow<'a> {
     seed: u64,
 }
 
-/// So many times the best is allowed.
-const WITHIN: f64 = 1.2;
-
 fn defaults(args: &DefaultsArgs) -> Result<()> {
-    let mut rows = Vec::new();
-    for &kind in &args.kind {
-        let (names, programs): (_, &[(&str, f64, f64)]) = match kind {
-            // Of the work outside: by so many times the processors, and so long besides.
-            DefaultKind::Mutex => (MUTEXES, &[("mutex, 20us", 20e3, 0.0), ("mutex, 1us", 1e3, 0.0)]),
-            DefaultKind::Rwlock => (RWLOCKS, &[("rwlock", 20e3, 280e3)]),
-            DefaultKind::Barrier => (BARRIERS, &[("barrier, 20us", 0.0, 20e3), ("barrier", 0.0, 0.0)]),
-        };
-        for &(what, critical_ns, outside_ns) in programs {
-            for &count in &args.processors {
-                let name = if count <= 64 { "epyc-64" } else { "cxl-1024" };
-                let machine =
-                    Machine::named(name).context("a machine that comes with the crate")?.with_processors(count);
-                for &mp in &args.mp {
-                    rows.push((kind, what, critical_ns, outside_ns, machine.clone(), mp, names));
-                }
-            }
-        }
-    }
-    let mut jobs = Vec::new();
-    for (kind, _, critical_ns, outside_ns, machine, mp, names) in &rows {
-        let (critical_ns, outside_ns, mp) = (*critical_ns, *outside_ns, *mp);
-        let count = machine.processors.count.value;
-        for &name in *names {
-            let lock = name.to_string();
-            let barrier = *kind == DefaultKind::Barrier;
-            let program = match kind {
-                DefaultKind::Mutex => {
-                    Program::Mutex { lock, critical_ns, outside_ns: critical_ns * f64::from(count + 2) }
-                }
-                DefaultKind::Rwlock => Program::RwLock { lock, critical_ns, outside_ns, writers_percent: 5.0 },
-                DefaultKind::Barrier => Program::Barrier { barrier: lock, outside_ns },
-            };
-            let setting = Setting {
-                foreign: if barrier { 0.0 } else { mp - 1.0 },
-                bound: true,
-                limit_ms: args.limit / 1e6,
-                ..Setting::default()
-            };
-            let threads =
-                if barrier { (mp * f64::from(count)).round().min(::sim::MOST_THREADS as f64) as u32 } else { count };
-            // More turns than the limit leaves time for.
-            jobs.push((machine, Workload { program, threads, rounds: 1 << 40, vary: 0.2, instances: 1, setting }));
-        }
-    }
-    let results = simulate_all("defaults", &jobs, args.seed)?;
-    let mut results = results.into_iter();
+    let kinds: Vec<_> = args.kind.iter().map(|kind| kind.meant()).collect();
+    let cells = experiment::cells(&kinds, &args.processors, &args.mp);
+    let limit_ms = args.limit / 1e6;
+    let of_cell = |cell: &experiment::Cell| cell.workloads(limit_ms).collect::<Vec<_>>();
+    let jobs: Vec<_> =
+        cells.iter().flat_map(|cell| of_cell(cell).into_iter().map(|workload| (&cell.machine, workload))).collect();
+    let mut results = simulate_all("defaults", &jobs, args.seed)?.into_iter();
     let mut csv = csv::Writer::from_writer(std::io::stdout());
     let mut missed = 0;
-    for (_, what, _, _, machine, mp, names) in &rows {
-        let rates: Vec<_> = results.by_ref().take(names.len()).collect();
-        if let Some(failed) = rates.iter().position(|it| it.failure.is_some()) {
-            bail!("a simulation of {} failed: {}", names[failed], rates[failed].failure.clone().unwrap_or_default());
-        }
-        let rates: Vec<f64> = rates.iter().map(Results::rate).collect();
-        let best = (0..rates.len()).max_by(|&a, &b| rates[a].total_cmp(&rates[b])).unwrap_or(0);
-        let by_best = rates[best] / rates[0];
+    for cell in &cells {
+        let of_cell: Vec<_> = results.by_ref().take(of_cell(cell).len()).collect();
+        let verdict = cell.verdict(&of_cell).map_err(|why| anyhow!("a simulation failed: {why}"))?;
+        missed += usize::from(!verdict.within());
         let row = DefaultRow {
-            kind: what,
-            machine: &machine.name,
-            processors: machine.processors.count.value,
-            mp: *mp,
-            default: names[0],
-            best: names[best],
-            by_best,
-            within: by_best <= WITHIN,
+            kind: cell.name(),
+            machine: &cell.machine.name,
+            processors: cell.machine.processors.count.value,
+            mp: cell.level,
+            default: verdict.default,
+            best: verdict.best,
+            by_best: verdict.by_best,
+            within: verdict.within(),
             seed: args.seed,
         };
-        missed += usize::from(!row.within);
         match args.format {
             Format::Json => format::json("default", &row)?,
             Format::Csv => csv.serialize(row)?,
@@ -711,7 +657,7 @@ fn defaults(args: &DefaultsArgs) -> Result<()> {
         }
     }
     if args.format == Format::Text {
-        println!("{missed} of {} more than {WITHIN} times the best (X)", rows.len());
+        println!("{missed} of {} more than {} times the best (X)", cells.len(), experiment::WITHIN);
     }
     Ok(csv.flush()?)
 }

@@ -40,6 +40,7 @@
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
 mod app;
+pub mod defaults;
 mod engine;
 pub mod explore;
 pub mod figure;
