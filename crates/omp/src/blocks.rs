@@ -23,11 +23,13 @@ impl Blocks {
     /// COST: blocks that a thread keeps; as many as it may have open tasks.
     pub const MOST: u32 = 64;
 
+    #[inline]
     fn fits(layout: Layout) -> bool {
         layout.size() <= Self::LAYOUT.size() && layout.align() <= Self::LAYOUT.align()
     }
 
     /// Memory for a task.
+    #[inline]
     pub fn get(&self, layout: Layout, need: Need) -> Option<*mut u8> {
         let (first, fits) = (self.first.get(), Self::fits(layout));
         if fits && !first.is_null() {
@@ -42,6 +44,7 @@ impl Blocks {
 
     /// # Safety
     /// From `get`, of this or another thread, with this layout; not used any more.
+    #[inline]
     pub(crate) unsafe fn put(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: as promised.
         unsafe {

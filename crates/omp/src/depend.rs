@@ -27,6 +27,7 @@ impl Dependence {
     ///
     /// # Safety
     /// `list` is one that the compiler has made, and stays as it is.
+    #[inline]
     pub unsafe fn all(list: *const *const c_void) -> impl Dependences {
         // SAFETY: as promised; the counts come first.
         let at = move |index: usize| unsafe { *list.add(index) };
@@ -64,10 +65,12 @@ pub trait Dependences: Iterator<Item = Dependence> + Clone {}
 impl<T: Iterator<Item = Dependence> + Clone> Dependences for T {}
 
 /// Of a task that depends on nothing.
+#[inline]
 pub fn no_dependences() -> impl Dependences {
     std::iter::empty()
 }
 
+#[inline]
 pub fn is_empty(dependences: &impl Dependences) -> bool {
     dependences.clone().next().is_none()
 }

@@ -50,6 +50,7 @@ pub unsafe fn begin(function: Function, data: *mut c_void, wanted: u32, flags: u
 ///
 /// # Safety
 /// Likewise; `list` is the compiler's.
+#[inline]
 pub unsafe fn begin_reducing(function: Function, data: *mut c_void, wanted: u32, flags: u32, list: *mut usize) {
     // SAFETY: as promised.
     unsafe { begin_with(function, data, &[], wanted, flags, None, list) };

@@ -14,6 +14,7 @@ use crate::tasks::work_until;
 use crate::thread::Thread;
 
 /// A new group around what the current task makes next.
+#[inline]
 pub fn begin_group(thread: &Thread) {
     let task = thread.task();
     let group = || Group {
@@ -36,6 +37,7 @@ pub fn begin_workshare_group(thread: &Thread) {
 }
 
 /// Waits for the tasks of the current task's innermost group, which ends. What [`Group::reducing`] was.
+#[inline]
 pub fn end_group(thread: &Thread) -> *mut c_void {
     let task = thread.task();
     let inner = task.group.get();
@@ -62,11 +64,13 @@ pub fn cancel_group(thread: &Thread) {
 }
 
 /// Is the innermost group of the current task cancelled?
+#[inline]
 pub fn group_is_cancelled(thread: &Thread) -> bool {
     thread.task().group().is_some_and(Group::is_cancelled)
 }
 
 /// Is there nothing that the current task may begin?
+#[inline]
 pub fn are_cancelled(thread: &Thread) -> bool {
     thread.team().is_cancelled() || group_is_cancelled(thread)
 }

@@ -163,6 +163,7 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 /// The program's variables, read from the environment when the first is wanted, and shown then if that is
 /// asked for. Most programs into which the library is preloaded want none; and a Python program sets them
 /// before it loads what uses them.
+#[inline]
 pub fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| {
         let settings = Settings::read();
@@ -344,6 +345,7 @@ impl Settings {
     }
 
     /// The variables of the tasks one level further in.
+    #[inline]
     pub fn inherit(&self, mut icv: Icv, level: u32) -> Icv {
         if let Some(&threads) = self.threads.get(level as usize) {
             icv.threads = threads.min(MOST_THREADS);

@@ -41,6 +41,7 @@ impl How {
 
 impl Loop {
     /// A region that begins in a loop, for which the primary thread has made everything.
+    #[inline]
     pub fn join_combined(&self, team: &Team, member: &Member, shape: Shape) {
         let construct = member.constructs.get();
         member.constructs.set(construct.wrapping_add(1));
@@ -48,6 +49,7 @@ impl Loop {
     }
 
     /// Begins a construct; with what `make` adds for all.
+    #[inline]
     pub fn start(&self, thread: &Thread, shape: Shape, needs_share: bool, make: impl FnOnce(&Share)) {
         if !needs_share {
             return self.enter(shape, None);
@@ -88,6 +90,7 @@ impl Loop {
     }
 
     /// Waits for its turn in the order of iterations, unless nothing of the loop is in order.
+    #[inline]
     pub fn await_turn(&self) {
         if self.ordered.get()
             && let Some(share) = self.share()
@@ -98,6 +101,7 @@ impl Loop {
     }
 
     /// The ordered regions of its iterations are over.
+    #[inline]
     fn yield_turn(&self) {
         self.await_turn();
         if self.ordered.replace(false)
@@ -107,6 +111,7 @@ impl Loop {
         }
     }
 
+    #[inline]
     pub fn leave(&self) {
         self.yield_turn();
         if let Some(share) = self.share() {
@@ -157,6 +162,7 @@ pub unsafe fn enter_with(
 }
 
 /// Is this member the first to come to this construct?
+#[inline]
 pub fn is_first(thread: &Thread) -> bool {
     let member = thread.member();
     let mine = member.singles.get();

@@ -37,11 +37,13 @@ type Mark = usize;
 const PAGE: usize = 4096;
 
 /// A block with its mark, and where that is.
+#[inline]
 fn marked(layout: Layout) -> Option<(Layout, usize)> {
     layout.extend(Layout::new::<Mark>()).ok()
 }
 
 /// A block, or null.
+#[inline]
 pub fn get(layout: Layout, need: Need) -> *mut u8 {
     get_by(alloc, layout, need)
 }
@@ -71,6 +73,7 @@ fn map(size: usize) -> *mut u8 {
 
 /// # Safety
 /// From [`get`], with this layout; not used any more.
+#[inline]
 pub unsafe fn put(memory: *mut u8, layout: Layout) {
     let Some((whole, at)) = marked(layout) else { return };
     // SAFETY: as promised.

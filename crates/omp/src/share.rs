@@ -42,6 +42,7 @@ pub struct Shape {
 }
 
 /// Iterations of a signed loop.
+#[inline]
 pub fn iterations(begin: c_long, end: c_long, step: c_long) -> u64 {
     match step > 0 {
         true if begin < end => (end as u64).wrapping_sub(begin as u64).div_ceil(step as u64),
@@ -67,6 +68,7 @@ pub struct How {
 }
 
 impl Shape {
+    #[inline]
     pub fn signed(begin: c_long, end: c_long, step: c_long, how: How, ordered: bool) -> Self {
         let iterations = iterations(begin, end, step);
         let (begin, end, step) = (begin as u64, end as u64, step as u64);
@@ -79,6 +81,7 @@ impl Shape {
     }
 
     /// Of a loop of which the compiler has counted the iterations.
+    #[inline]
     pub fn new(begin: u64, step: u64, iterations: u64, (kind, chunk): (Kind, u64), ordered: bool) -> Self {
         let end = begin.wrapping_add(iterations.wrapping_mul(step));
         Self { begin, end, step, iterations, kind, chunk, multiple: 1, ordered }
@@ -98,6 +101,7 @@ impl Shape {
     }
 
     /// Sections 1 to `count`, or a loop with nothing to it but a [`Share`].
+    #[inline]
     pub fn counted(count: u64) -> Self {
         Self {
             begin: 1,
@@ -111,18 +115,20 @@ impl Shape {
         }
     }
 
+    #[inline]
     pub fn is_shared(&self) -> bool {
         self.kind != Kind::Static || self.ordered
     }
 
     /// Where an iteration begins; the last one ends where the loop does.
+    #[inline]
     pub fn value(&self, iteration: u64) -> u64 {
         if iteration >= self.iterations { self.end } else { self.begin.wrapping_add(iteration.wrapping_mul(self.step)) }
     }
 }
 
 /// What the members share about a construct.
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub struct Share {
     pub(crate) turn: Turn<Linux>,
     pub(crate) iterations: Iterations<Linux>,
@@ -160,18 +166,21 @@ impl Share {
         self.turn.renew(index);
     }
 
+    #[inline]
     pub(crate) fn restart(&self) {
         self.iterations.restart();
         self.order.restart();
     }
 
     /// For a combined construct, before anybody else can come.
+    #[inline]
     pub fn open_alone(&self, construct: u32, size: u32) {
         self.restart();
         self.turn.open_alone(construct, size);
     }
 
     /// For a construct; the first to come makes what belongs to it.
+    #[inline]
     pub(crate) fn open(&self, construct: u32, size: u32, make: impl FnOnce(&Self)) {
         self.turn.open::<ByUser>(construct, size, || {
             self.restart();
@@ -180,10 +189,12 @@ impl Share {
     }
 
     /// The last to leave makes it free for the construct that comes a round later.
+    #[inline]
     pub(crate) fn leave(&self) {
         self.turn.leave(SHARES as u32, || self.clear());
     }
 
+    #[inline]
     pub(crate) fn clear(&self) {
         let doacross = self.doacross.load(Relaxed);
         if !doacross.is_null() {
@@ -226,11 +237,13 @@ impl How {
 }
 
 impl Loop {
+    #[inline]
     pub fn share(&self) -> Option<&Share> {
         // SAFETY: the team's, which stays.
         self.share.get().map(|share| unsafe { &*share })
     }
 
+    #[inline]
     pub(crate) fn enter(&self, shape: Shape, share: Option<&Share>) {
         self.shape.set(Some(shape));
         self.share.set(share.map(ptr::from_ref));
@@ -241,6 +254,7 @@ impl Loop {
     }
 
     /// Static: a block for each, or chunks in turn.
+    #[inline]
     pub(crate) fn deal(&self, shape: &Shape, size: u64, number: u64) -> Option<(u64, u64)> {
         let turn = self.turns.replace(self.turns.get() + 1);
         if let Some(share) = self.share()

@@ -114,6 +114,7 @@ impl Task {
         }
     }
 
+    #[inline]
     pub fn is_final(&self) -> bool {
         self.is_final.get()
     }
@@ -144,16 +145,19 @@ impl Task {
     }
 
     /// Before it begins.
+    #[inline]
     pub fn has_event(&self) -> bool {
         self.parts.are_more()
     }
 
+    #[inline]
     pub fn group(&self) -> Option<&Group> {
         // SAFETY: a group ends when its tasks are done, of which this is one, or has begun it.
         unsafe { self.group.get().as_ref() }
     }
 
     /// Is it this one, or does it descend from it?
+    #[inline]
     pub(crate) fn descends_from(&self, ancestor: *const Task) -> bool {
         let mut task = ptr::from_ref(self);
         // SAFETY: parents stay.
@@ -174,6 +178,7 @@ impl Task {
     }
 
     /// One who may look at it less.
+    #[inline]
     pub(crate) fn release(&self) {
         if self.references.let_go()
             && let Some(layout) = self.layout.get()
@@ -200,6 +205,7 @@ impl Task {
     }
 
     /// Nobody has it any more.
+    #[inline]
     pub(crate) fn free(&self, layout: Layout) {
         let this = ptr::from_ref(self).cast_mut();
         // SAFETY: from `create`.

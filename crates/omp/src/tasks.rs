@@ -33,6 +33,7 @@ impl Task {
     /// # Safety
     /// `data` are arguments of this size and alignment, of which `copy` makes others; of a task with an
     /// event the first is that.
+    #[inline]
     pub unsafe fn create(
         thread: &Thread,
         function: Function,
@@ -101,6 +102,7 @@ impl Task {
     }
 
     /// Runs its code, in this thread.
+    #[inline]
     pub(crate) fn run(&self, thread: &Thread) {
         let before = thread.context();
         thread.set_context(Context { task: self, ..before });
@@ -113,12 +115,14 @@ impl Task {
     }
 
     /// Its code has been run, or its event has come: the second of both completes it.
+    #[inline]
     pub(crate) fn part_done(&self) {
         if self.parts.let_go() {
             self.complete();
         }
     }
 
+    #[inline]
     pub(crate) fn complete(&self) {
         // SAFETY: a team stays while it has tasks, and a task's memory until `release`.
         let team = unsafe { &*self.team.get() };
@@ -141,6 +145,7 @@ impl Task {
 
 impl Team {
     /// Waits for all members, and for all tasks.
+    #[inline]
     pub fn meet(&self, thread: &Thread) {
         let meetings = &thread.member().meetings;
         meetings.set(meetings.get().wrapping_add(1));
@@ -152,6 +157,7 @@ impl Team {
     }
 
     /// As [`Team::meet`]; true, at once or early, if the region is cancelled.
+    #[inline]
     pub fn meet_or_cancelled(&self, thread: &Thread) -> bool {
         let meetings = &thread.member().meetings;
         meetings.set(meetings.get().wrapping_add(1));
@@ -171,6 +177,7 @@ impl Team {
 pub(crate) const MOST_OPEN: u32 = 64;
 
 /// A task can be run.
+#[inline]
 pub(crate) fn put(team: &Team, thread: &Thread, task: &'static Task) {
     let priority = task.priority.get();
     let before = (priority > 0).then_some(|other: &Task| other.priority.get() < priority);
@@ -180,6 +187,7 @@ pub(crate) fn put(team: &Team, thread: &Thread, task: &'static Task) {
 }
 
 /// Takes a task that descends from the current one.
+#[inline]
 pub(crate) fn take(team: &Team, thread: &Thread) -> Option<&'static Task> {
     let within = thread.context().task;
     team.tasks.take(team, thread.number() as usize, |task| task.descends_from(within), || false)
@@ -200,6 +208,7 @@ pub fn run_all(team: &Team, thread: &Thread, stop: impl Fn() -> bool) {
 }
 
 /// Runs tasks, and waits for those that others run, until all are done.
+#[inline]
 pub fn finish(team: &Team, thread: &Thread) {
     if team.tasks.are_open() {
         let number = thread.number() as usize;
@@ -234,6 +243,7 @@ fn pause(team: &Team, thread: &Thread, wait: impl FnOnce()) {
 }
 
 /// Runs descendants of the current task until `done`, for which somebody rings the team's bell.
+#[inline]
 pub(crate) fn work_until(thread: &Thread, done: impl Fn() -> bool) {
     let team = thread.team();
     while !done() {
@@ -320,6 +330,7 @@ unsafe fn run_on_stack(thread: &Thread, function: Function, data: *mut c_void, i
 }
 
 /// Runs a task that nobody waits for elsewhere, now.
+#[inline]
 fn run_now(thread: &Thread, task: &Task) {
     task.run(thread);
     finish_now(thread, task);
@@ -342,6 +353,7 @@ pub fn leave(thread: &Thread, task: &Task, has_event: bool) {
     }
 }
 
+#[inline]
 fn finish_now(thread: &Thread, task: &Task) {
     task.finish_dependences(thread.team());
     match task.layout.get() {
@@ -355,6 +367,7 @@ fn finish_now(thread: &Thread, task: &Task) {
 }
 
 /// Are new tasks run at once?
+#[inline]
 pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: impl Dependences) -> bool {
     let team = thread.team();
     let many = !has_event && team.tasks.open() > MOST_OPEN * team.size() && settings().throttles;
@@ -365,6 +378,7 @@ pub fn are_run_at_once(thread: &Thread, has_event: bool, dependences: impl Depen
 }
 
 /// Runs a new task now, its predecessors being done, or has it run when they are.
+#[inline]
 pub fn launch(thread: &Thread, task: &'static Task, now: bool, dependences: impl Dependences) {
     let (team, parent) = (thread.team(), thread.task());
     if now && !task.has_event() {
@@ -399,6 +413,7 @@ fn launch_unknown(thread: &Thread, task: &Task, dependences: impl Dependences) {
 }
 
 /// A new task is waited for until [`Task::complete`].
+#[inline]
 fn count(thread: &Thread, task: &Task) {
     let (team, parent) = (thread.team(), thread.task());
     parent.references.add();
@@ -439,6 +454,7 @@ pub fn cut(iterations: u64, count: u64, each: bool, strict: bool, size: u32) -> 
 }
 
 /// Waits for the children of the current task.
+#[inline]
 pub fn wait_for_children() {
     let thread = me();
     let task = thread.task();

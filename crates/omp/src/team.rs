@@ -254,15 +254,18 @@ impl Team {
         self.words.0.as_ptr().cast_mut().cast()
     }
 
+    #[inline]
     pub fn level(&self) -> u32 {
         self.level.get()
     }
 
+    #[inline]
     pub fn active_level(&self) -> u32 {
         self.active_level.get()
     }
 
     /// The context in which this team's region was met.
+    #[inline]
     pub fn outside(&self) -> Option<Context> {
         self.outside.get()
     }
@@ -280,6 +283,7 @@ impl Team {
     }
 
     /// Has everybody else been left behind in the process from which this one was forked, in this region?
+    #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.generation.get() != Linux::generation()
     }

@@ -173,11 +173,13 @@ impl Thread {
     }
 
     /// How many tasks it has put into queues before this one.
+    #[inline]
     pub fn task_puts(&self) -> u32 {
         self.puts.replace(self.puts.get().wrapping_add(1))
     }
 
     /// The variables of the current task.
+    #[inline]
     pub fn icv(&self) -> Icv {
         self.task().icv.get()
     }

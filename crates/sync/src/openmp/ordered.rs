@@ -60,6 +60,7 @@ use super::{Event, Patience};
 const TURNS: usize = 8;
 
 /// Whose turn it is.
+#[repr(C)]
 pub struct Order<P: Wide> {
     turn: P::AtomicU64,
     /// Of those who wait for their turn, by it: who passes it on wakes nobody else.
