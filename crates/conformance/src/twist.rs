@@ -57,6 +57,8 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn knows(_: ThreadId) -> bool {
         true
     }
+    /// Meanwhile, when a thread asks for an id.
+    fn registers(_: ThreadId) {}
 }
 
 /// No thread has an id.
@@ -291,6 +293,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn register() -> ThreadId {
         let id = P::register();
+        W::registers(id);
         if W::knows(id) { id } else { ThreadId::NONE }
     }
     fn run_state(thread: ThreadId) -> RunState {

@@ -240,6 +240,77 @@ mod strangers {
     }
 }
 
+/// P2 passes a waiter once at most. A thread registers when it comes to wait, and again whenever it has been passed.
+mod passed {
+    use super::*;
+    use conformance::twist::Twist;
+    use platform::ThreadId;
+    use std::cell::Cell;
+    use sync::mutex::RawMutex;
+
+    /// A crowded machine that counts.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Counting;
+
+    thread_local! {
+        /// How often each thread of the model registered since it came, and how often one did so twice.
+        static REGISTERED: [Cell<u32>; 16] = const { [const { Cell::new(0) }; 16] };
+        static TWICE: Cell<u32> = const { Cell::new(0) };
+    }
+
+    fn registered(thread: ThreadId, change: impl Fn(u32) -> u32) -> u32 {
+        REGISTERED.with(|counts| counts[thread.0 as usize].replace(change(counts[thread.0 as usize].get())))
+    }
+
+    impl Twist for Counting {
+        fn room(_: bool) -> bool {
+            false
+        }
+        fn registers(thread: ThreadId) {
+            registered(thread, |count| count + 1);
+        }
+    }
+
+    /// They come while the first one holds the lock.
+    fn waits<P: Machine>(threads: u32, rounds: u32) {
+        let lock = Arc::new(Wakeful::<Twisted<P, Counting>>::new());
+        // SAFETY: released below.
+        unsafe { lock.lock(&()) };
+        let ours = lock.clone();
+        let body = move || {
+            let me = P::register();
+            for _ in 0..rounds {
+                registered(me, |_| 0);
+                // SAFETY: released once.
+                unsafe { lock.lock(&()) };
+                let times = registered(me, |count| count);
+                assert!(times <= 2, "a waiter was passed {} times", times - 1);
+                TWICE.set(TWICE.get() + u32::from(times == 2));
+                // SAFETY: acquired above.
+                unsafe { lock.unlock(&()) };
+            }
+        };
+        let handles: Vec<_> = (1..threads).map(|_| P::spawn(body.clone())).collect();
+        (0..8).for_each(|_| P::pause());
+        // SAFETY: acquired above.
+        unsafe { ours.unlock(&()) };
+        body();
+        handles.into_iter().for_each(P::join);
+    }
+
+    #[test]
+    fn loom_once() {
+        loom("wakeful, passed once", 2, 500, || waits::<Loom>(4, 2));
+        assert_ne!(TWICE.get(), 0, "nobody was passed");
+    }
+
+    #[test]
+    fn shuttle_once() {
+        shuttle("wakeful, passed once", 150, || waits::<Shuttle>(6, 6));
+        assert_ne!(TWICE.get(), 0, "nobody was passed");
+    }
+}
+
 /// A mutex whose word a parent of this process wrote.
 fn copied<P: Platform>(word: u32) -> Wakeful<P> {
     const { assert!(size_of::<Wakeful<P>>() == size_of::<P::AtomicU32>()) };

@@ -27,7 +27,8 @@
 //!
 //! In a thread's block ([`Platform::word`]): OLDER, the sleeper who came before it; NEWER, who came after it, filled in by whoever walks
 //! the line; OLDEST, itself if nobody slept when it came, or whom the standby shows to a relay (W6); STATE,
-//! `IDLE -> ASLEEP or AWAKE -> PROMOTED or PASSED -> IDLE`, and `AWAKE -> ASLEEP`; and its memory of how it fared (W4), hints all.
+//! `IDLE -> ASLEEP or AWAKE -> PROMOTED or PASSED -> IDLE`, and `AWAKE -> ASLEEP`, both with KEPT if it has been passed since it came; and its
+//! memory of how it fared (W4), hints all.
 //!
 //! `0 -> L` and `L -> 0` are the fast path, and `f -> f|L -> f` for any free value `f` that the thread saw last: its
 //! *stamp* ([`Platform::stamp`]) remembers `f`, so that a lock with sleepers still takes one compare-and-swap.
@@ -73,7 +74,7 @@
 //! P1. Meanwhile it looks whether the oldest in line, whom it will promote, is preempted: then it takes that one out (PASSED), which goes to Q1 again when it runs, and looks at the next, but not at the last; not after W6, when a relay may look for it.
 //! P2. A standby (not of W8) that has not demanded the lock, and whose look of W3 finds it free throughout, takes the oldest out of the line (PASSED), one for each processor, but not the last: the
 //!     line moves by a wake-up a turn, and is not worth that where nobody holds the lock. They come back as arrivals
-//!     do, without W3 until they see it held; those of W8 to Q1.
+//!     do, without W3 until they see it held; those of W8 to Q1. It stops at one that has been passed before (KEPT): that one waits for its turn.
 //! N1. With `N`: wish before A1 to A3, withdraw when that fails and between R1 and R2, repay after R2, as `tas-b-np` does. In W8 the standby wishes, too, and makes the wish for the one that it will promote; one that is warned gives up (G2),
 //!     repays, and goes to Q1.
 //! Queue. Q1. In one compare-and-swap take the role, if it is free, or push oneself (OLDER = the old NEWEST).
@@ -107,8 +108,8 @@
 //! Sleepers are served oldest first, one a turn. A turn is TURN_NS, or twice that beside a holder that does not run, and what the kernel adds until it runs the
 //! standby, up to a tick if it queues the new standby behind the new holder. Arrivals may barge; while HANDOFF stands, only after GRACE_NS (but
 //! `try_lock` at any time). So a waiter in line waits for as many turns as threads came before it, as long as the kernel runs each standby within the grace at some time:
-//! starvation-free under that, not FIFO. Who is passed begins anew, in W8 or after P2: no bound
-//! is known for one whom P2 passes, who comes when the lock is held, and whom P2 passes again. Threads without an id have eight places in line together, which they
+//! starvation-free under that, not FIFO. Who is passed begins anew. P2 passes a waiter
+//! once at most, so it waits in line twice at most. P1 passes it as often as it is preempted when its turn comes. Threads without an id have eight places in line together, which they
 //! take in turns. Waiters with a deadline have no place in line; after TURN_NS they take a free lock without W3, and leave the
 //! grace of W7 once, at the first demand that they meet. 4 bytes.
 //!
@@ -164,6 +165,8 @@ const ASLEEP: u32 = 1;
 const PROMOTED: u32 = 2;
 const AWAKE: u32 = 3;
 const PASSED: u32 = 4;
+/// Beside ASLEEP and AWAKE: it has been passed since it came (P2).
+const KEPT: u32 = 8;
 
 /// Values of MODE ...
 const SHARING: u32 = 1 << 31;
@@ -361,6 +364,8 @@ struct Waiter<P: Platform> {
     /// It waits awake (W8). As the standby it promotes this thread next, if there is one.
     awake: bool,
     next: ThreadId,
+    /// KEPT once it has been passed, before that 0.
+    kept: u32,
 }
 
 impl<P: Platform> Waiter<P> {
@@ -416,6 +421,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             stay: None,
             awake,
             next: ThreadId::NONE,
+            kept: 0,
         };
         if awake {
             self.wait_awake(word, &mut waiter);
@@ -682,7 +688,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     fn enlist(&self, mut word: u32, waiter: &mut Waiter<P>) {
         let me = waiter.place;
         if me != ThreadId::NONE {
-            P::word(me, STATE).store(if waiter.awake { AWAKE } else { ASLEEP }, Relaxed);
+            P::word(me, STATE).store(waiter.kept | if waiter.awake { AWAKE } else { ASLEEP }, Relaxed);
         }
         waiter.next = ThreadId::NONE;
         let mut pauses = AGAIN_PAUSES;
@@ -726,6 +732,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 waiter.dark = false;
                 waiter.grace = None;
                 waiter.arrived = P::now_ns();
+                waiter.kept = KEPT;
                 // HINT: that it was preempted (P1); if that is not so and stays so, it would be passed each time.
                 P::register_lazily();
                 return P::word(me, STATE).store(IDLE, Relaxed);
@@ -766,13 +773,14 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let mut looks = 0;
         loop {
             // ORDER: Acquire, pairs with Q3; publishes the links that others wrote.
-            match state.load(Acquire) {
-                ASLEEP => _ = P::wait(state, ASLEEP, None),
+            let now = state.load(Acquire);
+            match now & !KEPT {
+                ASLEEP => _ = P::wait(state, now, None),
                 AWAKE if looks < LINE_LOOKS.min(P::PAUSES) => {
                     wait::pause::<P>(LINE_PAUSES);
                     looks += 1;
                 }
-                AWAKE => _ = state.compare_exchange(AWAKE, ASLEEP, Relaxed, Relaxed),
+                AWAKE => _ = state.compare_exchange(now, ASLEEP | now & KEPT, Relaxed, Relaxed),
                 news => return news,
             }
         }
@@ -885,7 +893,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     fn tell(&self, thread: ThreadId, news: u32) {
         let state = P::word(thread, STATE);
         // Q3, P1, P2. ORDER: Release, pairs with Q2.
-        if state.swap(news, Release) == ASLEEP {
+        if state.swap(news, Release) & !KEPT == ASLEEP {
             P::wake(state, 1);
         }
     }
@@ -904,7 +912,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     /// P2. Returns the oldest that is left.
     fn thin(&self, next: ThreadId) -> ThreadId {
-        self.pass_while(self.head(next), P::processors(), |_| true)
+        let not_passed_yet = |thread| P::word(thread, STATE).load(Relaxed) & KEPT == 0;
+        self.pass_while(self.head(next), P::processors(), not_passed_yet)
     }
 
     /// Takes the oldest out of the line, so many at most, but not the last. Returns the oldest that is left.
