@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `run` and `compare` have in common: a program, a lock, a view, and the interposer between them.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -16,7 +17,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crate::closure::Reach;
 use crate::library::{self, OpenMp};
 use crate::program::{self, Program};
-use crate::{probe, suggest};
+use crate::{probe, sigpipe, streams, suggest};
 
 /// What to run and with what.
 #[derive(clap::Args)]
@@ -64,6 +65,8 @@ fn or_environment(option: Option<String>, variable: &str) -> Result<Option<Strin
 pub struct Launch {
     /// What is known of the program's file.
     pub program: Program,
+    /// Where it is, or the script.
+    pub path: PathBuf,
     command: Vec<OsString>,
     lock: Option<String>,
     rwlock: Option<String>,
@@ -253,13 +256,13 @@ impl Launch {
         view.as_deref().map(check_view).transpose()?;
         let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
-        let program = program::inspect(&path).unwrap_or(Program { image: path, obstacle: None });
+        let program = program::inspect(&path).unwrap_or_else(|_| Program { image: path.clone(), obstacle: None });
         let library = library::find()?;
         let helped = program.obstacle.is_none();
         let openmp = (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image, reach));
         match openmp {
             Some(OpenMp { path: Err(reason), .. }) if args.openmp == When::Always => Err(reason),
-            openmp => Ok(Self { program, command: args.command, lock, rwlock, view, library, openmp }),
+            openmp => Ok(Self { program, path, command: args.command, lock, rwlock, view, library, openmp }),
         }
     }
     /// The program, without us.
@@ -373,6 +376,33 @@ impl Launch {
     pub fn cannot_run(&self, error: &io::Error) -> CannotRun {
         cannot_run(&self.command[0], Some(&self.program.image), error)
     }
+}
+
+/// execvp(3). std's own would also empty the signal mask, and the program is to find what we found. `path` is where it is:
+/// if that fails, it may be in another folder of PATH as well.
+pub fn become_program(command: &Command, path: &Path) -> io::Error {
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            // SAFETY: no other thread runs; at most one waits for us (stack.rs).
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Result<Vec<CString>, _> = words.map(OsStr::as_bytes).map(CString::new).collect();
+    let Ok(words) = words else { return io::ErrorKind::InvalidInput.into() };
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+    let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    sigpipe::restore();
+    streams::close_on_exec();
+    // SAFETY: C strings and a null at the end, all alive.
+    unsafe {
+        libc::execvp(path.as_ptr(), pointers.as_ptr());
+        libc::execvp(pointers[0], pointers.as_ptr());
+    }
+    let error = io::Error::last_os_error();
+    sigpipe::default();
+    error
 }
 
 /// What to say of a program that cannot be started; `image` is its file, where there is one.

@@ -155,21 +155,26 @@ pub fn this_program() -> Result<PathBuf> {
     name.canonicalize().with_context(|| format!("cannot find {}, which this program is", name.display()))
 }
 
+/// Where a part of us may be: beside this program or in `../lib/wakeful/`.
+pub fn places(part: &str) -> Result<[PathBuf; 2]> {
+    let program = this_program()?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    Ok([folder.join(part), folder.join("../lib/wakeful").join(part)])
+}
+
 fn beside_us() -> Result<PathBuf> {
-    let program = this_program().with_context(|| {
+    let places = places(NAME).with_context(|| {
         format!(
             "cannot find out where this program is, and {NAME} beside it;\n\
              set {VARIABLE} to the path of {NAME}"
         )
     })?;
-    let folder = program.parent().unwrap_or(Path::new("/"));
-    let places = [folder.join(NAME), folder.join("../lib/wakeful").join(NAME)];
     match places.iter().find(|place| place.is_file()) {
         Some(place) => Ok(place.canonicalize()?),
         None => bail!(
             "{NAME} is neither in {}\nnor in ../lib/wakeful; build it with `cargo build --release`,\n\
              or set {VARIABLE} to its path",
-            folder.display()
+            places[0].with_file_name("").display()
         ),
     }
 }

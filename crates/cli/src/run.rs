@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful run`: becomes the program, with the interposer preloaded.
 
-use std::ffi::{CString, OsStr};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use abi::server::PARTITION_VARIABLE;
 use anyhow::Context;
@@ -12,7 +9,7 @@ use anyhow::Context;
 use crate::closure::Reach;
 use crate::launch::{self, Launch, Taken};
 use crate::partition::{self, Cpus};
-use crate::{probe, program, sigpipe, streams, throttle};
+use crate::{probe, program, throttle};
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -77,30 +74,8 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     if args.verbose {
         throttle::watch();
     }
-    let error = become_program(&command);
+    let error = launch::become_program(&command, &launch.path);
     Err(launch.cannot_run(&error).into())
-}
-
-/// execvp(3). std's own would also empty the signal mask, and the program is to find what we found.
-fn become_program(command: &Command) -> io::Error {
-    for (name, value) in command.get_envs() {
-        if let Some(value) = value {
-            // SAFETY: no other thread runs; at most one waits for us (stack.rs).
-            unsafe { std::env::set_var(name, value) };
-        }
-    }
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Result<Vec<CString>, _> = words.map(OsStr::as_bytes).map(CString::new).collect();
-    let Ok(words) = words else { return io::ErrorKind::InvalidInput.into() };
-    let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
-    pointers.push(std::ptr::null());
-    sigpipe::restore();
-    streams::close_on_exec();
-    // SAFETY: C strings and a null at the end, all alive.
-    unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
-    let error = io::Error::last_os_error();
-    sigpipe::default();
-    error
 }
 
 fn explain(launch: &Launch, scheduled: bool) {

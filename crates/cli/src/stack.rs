@@ -7,12 +7,17 @@ use std::process::ExitCode;
 /// COST: bytes. A release build ran out of stack with a limit of 40 KiB, and did not with 64.
 const ENOUGH: usize = 1 << 20;
 
-/// Does the work, on a thread if this one may not use as much stack. An exec there is as good: it ends all other threads.
-pub fn with_enough(work: fn() -> ExitCode) -> ExitCode {
+/// May the calling thread use as much, as the program's first one?
+pub fn is_enough() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live struct.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } == 0;
-    if !known || limit.rlim_cur >= ENOUGH as u64 {
+    !known || limit.rlim_cur >= ENOUGH as u64
+}
+
+/// Does the work, on a thread if this one may not use as much stack. An exec there is as good: it ends all other threads.
+pub fn with_enough(work: fn() -> ExitCode) -> ExitCode {
+    if is_enough() {
         return work();
     }
     match std::thread::Builder::new().stack_size(ENOUGH).spawn(work).map(|thread| thread.join()) {

@@ -302,6 +302,51 @@ fn doctor_survives_what_would_kill_it() {
     assert!(stdout.contains("WAKEFUL_VIEW=none"), "{stdout}");
 }
 
+/// `wakeful` does `run` itself, and for the rest it needs its other part.
+#[test]
+fn run_alone() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = folder.path();
+    compile(at, "libwakeful_preload.so", STAND_IN, &["-shared", "-fPIC"]);
+    script(at, "script", "echo script $LD_PRELOAD $1\n", 0o755);
+    fs::copy(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
+    let run = |words: &[&str], lock: &str| {
+        let mut command = Command::new(at.join("wakeful"));
+        command.args(words).env("PATH", format!("/no/such/folder:{}", at.display())).env("WAKEFUL_LOCK", lock);
+        for name in ["WAKEFUL_PRELOAD", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "LD_PRELOAD"] {
+            command.env_remove(name);
+        }
+        if lock.is_empty() {
+            command.env_remove("WAKEFUL_LOCK");
+        }
+        outcome(&mut command)
+    };
+    let library = at.join("libwakeful_preload.so").display().to_string();
+    for words in [&["run", "script", "--"][..], &["run", "--", "script", "--"]] {
+        assert_eq!(run(words, ""), (Some(0), format!("script {library} --\n"), String::new()), "{words:?}");
+    }
+    let others: [(&[&str], &str); 6] = [
+        (&["run", "script"], "mcs"),
+        (&["run", "-v", "script"], ""),
+        (&["run", "--", "no-such-program"], ""),
+        (&["run"], ""),
+        (&["run", "--"], ""),
+        (&["locks"], ""),
+    ];
+    for (words, lock) in others {
+        let (status, stdout, stderr) = run(words, lock);
+        assert_eq!((status, stdout.as_str()), (Some(125), ""), "{words:?}");
+        assert!(stderr.starts_with("wakeful: cannot run wakeful-verbs: No such file"), "{words:?}: {stderr}");
+    }
+    fs::create_dir_all(at.join("x/bin")).unwrap();
+    fs::create_dir_all(at.join("x/lib/wakeful")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_wakeful"), at.join("x/bin/wakeful")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_wakeful-verbs"), at.join("x/lib/wakeful/wakeful-verbs")).unwrap();
+    let (status, stdout, _) = outcome(Command::new(at.join("x/bin/wakeful")).arg("--version"));
+    assert_eq!(status, Some(0));
+    assert!(stdout.starts_with("wakeful "), "{stdout}");
+}
+
 /// In libgomp's place, and with what a region asks of it.
 const GOMP_STAND_IN: &str = "const char *wakeful_omp_version(void) { return \"\"; }\n\
     void GOMP_parallel(void (*run)(void *), void *data, unsigned threads, unsigned flags) { run(data); }";
