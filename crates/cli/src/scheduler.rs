@@ -6,10 +6,11 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, mem};
@@ -231,8 +232,7 @@ fn serve(config: Config) -> Result<ExitCode> {
     let scheduler = Scheduler::start(config)?;
     fs::create_dir_all(FOLDER).context("cannot make /run/wakeful")?;
     let _ = fs::remove_file(SOCKET);
-    let listener = UnixListener::bind(SOCKET).context("cannot make the socket in /run/wakeful")?;
-    fs::set_permissions(SOCKET, fs::Permissions::from_mode(0o666))?;
+    let listener = listen(Path::new(SOCKET)).context("cannot make the socket in /run/wakeful")?;
     let mut server = Server { scheduler, members: (0..SLOTS).map(|_| None).collect() };
     loop {
         // HINT: a second; programs that have ended keep their slot for so long.
@@ -250,6 +250,19 @@ fn serve(config: Config) -> Result<ExitCode> {
     }
     let _ = fs::remove_file(SOCKET);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A socket that everybody may connect to, and nobody sends descriptors to: the last close of one can take as long as its owner likes.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    /// Linux 6.16. Connections have it from their listener.
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let listener = UnixListener::bind(path)?;
+    let no: libc::c_int = 0;
+    let length = size_of_val(&no) as libc::socklen_t;
+    // SAFETY: the number lives and is of this length. An older kernel refuses, and all is as before.
+    unsafe { libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const no).cast(), length) };
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    Ok(listener)
 }
 
 /// Is there something to read before the time is over?
@@ -353,6 +366,24 @@ fn receive(stream: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_sends_it_descriptors() {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+        if (numbers.next(), numbers.next()) < (Some(6), Some(16)) {
+            return println!("skipped: Linux {release} cannot bar descriptors");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = listen(&path).unwrap();
+        let client = UnixStream::connect(&path).unwrap();
+        assert!(send(&client, b"join", &[listener.as_fd()]).is_err());
+        let (server, _) = listener.accept().unwrap();
+        assert!(send(&client, b"join", &[listener.as_fd()]).is_err());
+        send(&client, b"join", &[]).unwrap();
+        assert_eq!(receive(&server).unwrap().0, "join");
+    }
 
     #[test]
     fn root_has_room_whatever_users_do() {

@@ -126,30 +126,14 @@ impl Arenas {
             self.bury(kernel, token);
         }
         let known = self.by_process.get(&asker.process).copied();
-        if let Some(lent) = known.and_then(|token| self.lent.get_mut(&token)) {
-            if lent.arena.is_some() && lent.image == image {
-                return Ok(Err((Refusal::Again, 0)));
-            }
-            let slot = lent.slot;
-            if let Some(arena) = lent.arena.take() {
-                self.left.push((lent.user, arena.id));
-                drop(arena);
-                release(kernel, slot);
-            }
-            if lent.next.is_none() && !self.again.contains(&slot) {
-                kernel.prepare(slot)?;
-                self.again.push(slot);
-                self.ordered += 1;
-            }
+        if let Some(token) = known
+            && !self.take_back(kernel, token, image)?
+        {
+            return Ok(Err((Refusal::Again, 0)));
         }
         self.refill(kernel);
         self.forget_freed(kernel);
-        let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
-        let users = || others.clone().chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user != 0);
-        let has = others.clone().chain(self.left.iter().map(|&(user, _)| user)).filter(|&user| user == asker.user);
-        let (has, all) = (has.count(), users().count());
-        let crowd = |&(own, of_all): &(u32, u32)| has >= own as usize || all >= of_all as usize;
-        if let Some((limit, _)) = limit.filter(crowd) {
+        if let Some((limit, _)) = limit.filter(|limit| self.is_crowded(asker.user, known, *limit)) {
             // What it gave back a moment ago the kernel may still have.
             let why = if known.is_some() { (Refusal::Later, 0) } else { (Refusal::Crowd, limit) };
             return Ok(Err(why));
@@ -185,6 +169,35 @@ impl Arenas {
         info!(process = asker.process, slot, "is observed");
         (lent.arena, lent.image, lent.user, lent.seen) = (Some(arena), image, asker.user, Default::default());
         Ok(Ok([map, enrol, life]))
+    }
+
+    /// A process that is known executes another image: its arena goes, and another one is ordered. False if it is the same image.
+    fn take_back(&mut self, kernel: &impl Kernel, token: u64, image: u64) -> io::Result<bool> {
+        let lent = self.lent.get_mut(&token).expect("it is there");
+        if lent.arena.is_some() && lent.image == image {
+            return Ok(false);
+        }
+        let slot = lent.slot;
+        if let Some(arena) = lent.arena.take() {
+            self.left.push((lent.user, arena.id));
+            drop(arena);
+            release(kernel, slot);
+        }
+        if lent.next.is_none() && !self.again.contains(&slot) {
+            kernel.prepare(slot)?;
+            self.again.push(slot);
+            self.ordered += 1;
+        }
+        Ok(true)
+    }
+
+    /// Have this user's programs, or all users', as many as they may, beside the one that is known?
+    fn is_crowded(&self, user: u32, known: Option<u64>, (own, of_all): (u32, u32)) -> bool {
+        let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
+        let users = others.chain(self.left.iter().map(|&(user, _)| user));
+        let (has, all) =
+            users.fold((0, 0), |(has, all), other| (has + usize::from(other == user), all + usize::from(other != 0)));
+        has >= own as usize || all >= of_all as usize
     }
 
     /// A slot becomes a process's, until that ends: its threads may be in it as long. It is not admitted yet: nothing may fail afterwards that would leave it in

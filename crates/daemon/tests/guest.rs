@@ -264,7 +264,7 @@ fn guest_cpus_v2_partitions_of_services_stay_below_them() {
     // Its service is stopped.
     assert_eq!(as_nobody(|| ask(&place, join(one.id(), 1))).unwrap().holds, 1);
     fs::write(service.join("cgroup.kill"), "1").unwrap();
-    eventually("it is gone", || is_as_before());
+    eventually("it is gone", is_as_before);
     server.signal(libc::SIGTERM);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
     base.end();

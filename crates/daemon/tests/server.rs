@@ -414,7 +414,10 @@ fn a_partition_is_in_a_child_of_its_own_group() {
     assert!(inside(&child) && held.len() == 2);
     assert_eq!(kernel.state.lock().unwrap().groups[&slice].exclusive, held);
     server.kill();
+    // As if it had been killed while it gave the process a third one.
+    kernel.state.lock().unwrap().groups.get_mut(&service).unwrap().exclusive.extend(0..4);
     let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(kernel.state.lock().unwrap().groups[&service].exclusive, held);
     assert_eq!((server.holds(process.id()), truth(&kernel, By::CgroupV2, process.id())), (2, Some(held)));
     as_nobody(|| server.ask(of(process.id(), Kind::Leave, 0))).unwrap();
     eventually("it is back", || inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child));

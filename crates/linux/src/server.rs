@@ -80,8 +80,8 @@ impl std::fmt::Display for Error {
                 Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
                 Refusal::Elsewhere => write!(
                     f,
-                    "it runs in a control group that the server may not take it from:\n\
-                     enforcement.group and enforcement.limits, in /etc/wakeful/wakefuld.toml, say which"
+                    "its control group takes no partition: it has processors of its own, or is none of the server's;\n\
+                     enforcement.group and .limits, in /etc/wakeful/wakefuld.toml, say which are"
                 ),
                 Refusal::NoObserver => write!(f, "the processor server has no observer; its log says why"),
                 Refusal::Again => write!(f, "the process has an arena of the processor server already"),

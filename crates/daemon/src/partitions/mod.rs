@@ -3,7 +3,7 @@
 //!
 //! | way | the partition of process n | the default partition |
 //! |---|---|---|
-//! | cgroup v2 | group `wakeful-n`, a cpuset partition (`root`) | what the kernel leaves to everybody else |
+//! | cgroup v2 | group `wakeful-n`, a cpuset partition (`root`), in the process's own group (see `remote`) | what the kernel leaves to everybody else |
 //! | cgroup v1 | cpuset `wakeful-n` | cpuset `wakeful-default`, into which all processes of the base group are moved |
 //! | affinity | the masks of the process's threads | everything: nobody is kept away |
 //!
@@ -414,38 +414,43 @@ impl Partitions {
         let stays = |process: &u32| wanted.contains_key(process) || ready.contains(process);
         // Perhaps a new one with the number of another, which is not in the group.
         groups.retain(|process, group| group.own || !(self.gone.contains(process) && stays(process)));
-        let v1 = way.by == Enforcement::CgroupV1;
-        // First whoever loses some, so that nobody shares meanwhile.
+        let before = |group: &Group, process: &u32| group.own && !wanted.contains_key(process);
+        self.lose(kernel, wanted, default, &mut failures);
+        // Then whoever loses all.
+        let Self { way, groups, .. } = self;
+        for (&process, group) in groups.iter_mut().filter(|(process, group)| before(group, process)) {
+            if note(&mut failures, process, way.share(kernel, process, default)) {
+                *group = Group { processors: default.clone(), own: false };
+            }
+        }
+        self.gain(kernel, wanted, default, &mut failures);
+        self.members = wanted.keys().chain(others).copied().collect();
+        self.gone = self.groups.keys().chain(&self.unsure).copied().filter(|process| !stays(process)).collect();
+        self.origins.retain(|process, _| self.members.contains(process) || self.gone.contains(process));
+        self.ready = ready;
+        failures
+    }
+
+    /// First whoever loses some, so that nobody shares meanwhile.
+    fn lose(&mut self, kernel: &impl Kernel, wanted: &BTreeMap<u32, Set>, default: &Set, failures: &mut Vec<Failure>) {
+        let Self { way, groups, .. } = self;
         for (&process, group) in groups.iter_mut() {
             if group.own
                 && let Some(set) = wanted.get(&process)
                 && let less = &group.processors & set
                 && !less.is_empty()
                 && less != group.processors
-                && note(&mut failures, process, way.give(kernel, process, &less))
+                && note(failures, process, way.give(kernel, process, &less))
             {
                 group.processors = less;
             }
         }
-        if v1 {
-            let shared = groups.iter_mut().filter(|(_, group)| !group.own);
-            let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
-            for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
-                let less = &*set & default;
-                if !less.is_empty() && less != *set && note(&mut failures, process, way.set(kernel, &folder, &less)) {
-                    *set = less;
-                }
-            }
-        }
-        // Then whoever loses all.
-        for (&process, group) in groups.iter_mut() {
-            if group.own
-                && !wanted.contains_key(&process)
-                && note(&mut failures, process, way.share(kernel, process, default))
-            {
-                *group = Group { processors: default.clone(), own: false };
-            }
-        }
+        self.share_out(kernel, failures, |set| set & default);
+    }
+
+    /// Last whoever gets some.
+    fn gain(&mut self, kernel: &impl Kernel, wanted: &BTreeMap<u32, Set>, default: &Set, failures: &mut Vec<Failure>) {
+        let Self { way, groups, origins, .. } = self;
         for (&process, set) in wanted {
             let group = groups.get(&process);
             if group.is_some_and(|group| group.own && group.processors == *set) {
@@ -463,28 +468,32 @@ impl Partitions {
                 }
                 Some(_) => way.give(kernel, process, set),
             };
-            if note(&mut failures, process, result) {
+            if note(failures, process, result) {
                 groups.insert(process, Group { processors: set.clone(), own: true });
             } else {
                 self.unsure.insert(process);
             }
         }
-        if v1 {
-            let shared = groups.iter_mut().filter(|(_, group)| !group.own);
-            let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
-            for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
-                if *set != *default && note(&mut failures, process, way.set(kernel, &folder, default)) {
-                    *set = default.clone();
-                }
-            }
-        } else {
+        self.share_out(kernel, failures, |_| default.clone());
+        if self.way.by != Enforcement::CgroupV1 {
             self.default = default.clone();
         }
-        self.members = wanted.keys().chain(others).copied().collect();
-        self.gone = groups.keys().chain(&self.unsure).copied().filter(|process| !stays(process)).collect();
-        self.origins.retain(|process, _| self.members.contains(process) || self.gone.contains(process));
-        self.ready = ready;
-        failures
+    }
+
+    /// Changes what the default partition and the groups that share it have, where it is a group of ours (v1).
+    fn share_out(&mut self, kernel: &impl Kernel, failures: &mut Vec<Failure>, change: impl Fn(&Set) -> Set) {
+        let Self { way, groups, .. } = self;
+        if way.by != Enforcement::CgroupV1 {
+            return;
+        }
+        let shared = groups.iter_mut().filter(|(_, group)| !group.own);
+        let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
+        for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
+            let to = change(set);
+            if !to.is_empty() && to != *set && note(failures, process, way.set(kernel, &folder, &to)) {
+                *set = to;
+            }
+        }
     }
 
     /// Is there something for [`Self::tidy`] to do?

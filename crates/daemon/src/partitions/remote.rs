@@ -83,6 +83,12 @@ impl Way {
             let lent = exclusive(kernel, &group).or_else(|_| exclusive(kernel, &group));
             self.lent.insert(group, lent.unwrap_or_default());
         }
+        // A server may have been killed when it had lent something, and given it to nobody yet: others could not have it.
+        for origin in &origins {
+            if let Err(error) = self.lend(kernel, origin).or_else(|_| self.lend(kernel, origin)) {
+                debug!("what {origin} lends stays as it is: {error}");
+            }
+        }
     }
 
     /// This process's partition is in a child of that group from now on.
