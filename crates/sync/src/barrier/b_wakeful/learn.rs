@@ -190,11 +190,12 @@ impl<P: Platform> Learn<P> {
         }
         if rate == 0 {
             rate = (sample.rounds + 1).min(MOST_RATE);
-            let _ = self.phase.compare_exchange(phase, phase | rate * RATE, Relaxed, Relaxed);
+            // HINT: a judgement that comes between is more important.
+            let _ = self.phase.compare_exchange(phase, phase | (rate * RATE), Relaxed, Relaxed);
         }
         let little = (rate - 1).saturating_mul(episodes.parties() * LITTLE_US) > RATE_MS * 1_000;
         if (little || crowded.is_none()) && sample.elapsed_ms >= REST_MS << (2 * failures) {
-            self.enter(episodes, TRIAL | rate * RATE | failures, now);
+            self.enter(episodes, TRIAL | (rate * RATE) | failures, now);
         }
     }
 
@@ -203,7 +204,7 @@ impl<P: Platform> Learn<P> {
         let (asleep, failures) = ((phase / RATE) & MOST_RATE, phase & FAILURES);
         let hopeless = sample.elapsed_ms >= TRIAL_MS / 2 && sample.rounds * 4 < asleep;
         if sample.elapsed_ms >= TRIAL_MS && sample.rounds >= asleep {
-            self.enter(episodes, TRIAL | asleep * RATE, now);
+            self.enter(episodes, TRIAL | (asleep * RATE), now);
         } else if sample.elapsed_ms >= TRIAL_MS || hopeless {
             self.enter(episodes, ASLEEP | (failures + 1).min(FAILURES), now);
         }
