@@ -104,10 +104,13 @@ impl<P: Platform> Learn<P> {
         let began = P::now_ns();
         P::refresh_processors(Some(began));
         let mut now = began;
-        // With a processor for each, a waiter that yields beside foreign load runs when the others do not.
-        let persists = trial && parties <= processors && !P::metered();
+        // With a processor for each, a waiter that yields beside others runs when its own kind does not.
+        let persists = parties <= processors && !P::metered();
+        if trial && persists && spin_for::<P>(PERSIST_PAUSES, done) {
+            return;
+        }
         loop {
-            if persists && spin_for::<P>(PERSIST_PAUSES, done) || done() {
+            if done() {
                 return;
             }
             if !trial && Self::is_crowded(episodes, now, parties) == Some(true) {
@@ -125,17 +128,23 @@ impl<P: Platform> Learn<P> {
                 return;
             }
             let missing = episodes.missing();
+            let alone = away < SWITCH_NS;
             // Nobody took the yield, and more are missing than the other processors can run: some wait there.
-            let lonely = parties > processors && away < SWITCH_NS && missing >= processors as i32;
+            let lonely = parties > processors && alone && missing >= processors as i32;
             let patience = match () {
                 () if lonely => LONELY_NS,
-                () if persists => MOST_PATIENCE_NS,
+                () if trial && persists => MOST_PATIENCE_NS,
                 () => PATIENCE_NS,
             };
             if now - began > patience || self.phase.load(Relaxed) & ASLEEP != 0 {
                 return sleep();
             }
-            if missing < processors as i32 && spin(episodes, processors, done) {
+            // Long only where nobody took the yield: else one of ours may wait for this processor.
+            let released = match persists && (trial || alone) {
+                true => spin_for::<P>(PERSIST_PAUSES, done),
+                false => missing < processors as i32 && spin(episodes, processors, done),
+            };
+            if released {
                 return;
             }
         }
