@@ -196,13 +196,30 @@ pub struct Message {
 }
 
 /// What [`Message::counters`] count.
-pub const COUNTERS: [&str; 9] =
-    ["messages", "refusals", "moves", "hinted_moves", "connections", "clients_gone", "failures", "repairs", "arenas"];
+pub const COUNTERS: [&str; 9] = [
+    "messages",
+    "refusals",
+    "moves",
+    "hinted_moves",
+    "connections",
+    "clients_gone",
+    "failures",
+    "repairs",
+    "arenas",
+];
 
 /// What [`Message::threads`] count: threads with a block; of these, those that the kernel saw running, preempted and blocked last; those that hold a
 /// lock, as far as the lock says so, and of these the preempted ones; those that wish not to be preempted (KE-1), and of these the preempted ones.
-pub const THREADS: [&str; 8] =
-    ["known", "running", "preempted", "blocked", "holding", "preempted_holding", "wishing", "preempted_wishing"];
+pub const THREADS: [&str; 8] = [
+    "known",
+    "running",
+    "preempted",
+    "blocked",
+    "holding",
+    "preempted_holding",
+    "wishing",
+    "preempted_wishing",
+];
 
 /// Whether the server lives whose life reads so: the first word of a page that the program maps read-only. It is the futex word of a robust
 /// mutex that the server holds, and the kernel clears the owner when the server ends, however it does. Its observer has ended with it.

@@ -162,7 +162,8 @@ fn names(header: &str) -> BTreeSet<String> {
             }
             (Some((kind, whole)), [.., _]) if kind == "struct" && line.contains(';') => {
                 let declared = line.split(';').next().expect("split has a first part");
-                let field = declared.split('[').next().expect("split has a first part").split_whitespace().last();
+                let field =
+                    declared.split('[').next().expect("split has a first part").split_whitespace().last();
                 names.insert(format!("offsetof(struct {whole}, {})", field.expect("a field has a name")));
             }
             (Some(_), [_, ..]) => panic!("this test cannot read the header's line `{line}`"),
@@ -208,7 +209,8 @@ fn a_drift_of_each_kind_is_caught() {
         let caught = std::panic::catch_unwind(|| drifts(&HEADER.replace(from, to)));
         assert!(!matches!(caught, Ok(ref drifts) if drifts.is_empty()), "`{to}` for `{from}` went unnoticed");
     }
-    let swapped = HEADER.replace("__u32 wish; ", "__u32 PRIORITY; ").replace("__u32 priority; ", "__u32 wish; ");
+    let swapped =
+        HEADER.replace("__u32 wish; ", "__u32 PRIORITY; ").replace("__u32 priority; ", "__u32 wish; ");
     let swapped = swapped.replace("__u32 PRIORITY; ", "__u32 priority; ");
     assert_eq!(drifts(&swapped).len(), 2, "two fields that changed places");
     for (at, new) in [

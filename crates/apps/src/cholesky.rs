@@ -114,7 +114,11 @@ impl<H: Host> Clone for Factor<H> {
 }
 
 /// The queue's lock comes behind those of the columns.
-pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(host: &mut H, threads: u32, levels: u32) -> Digest {
+pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
+    host: &mut H,
+    threads: u32,
+    levels: u32,
+) -> Digest {
     let shape = Shape::new(levels);
     let columns = shape.columns();
     let mut pending = vec![0; columns];

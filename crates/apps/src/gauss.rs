@@ -30,7 +30,11 @@ pub(crate) fn expected(rows: u32) -> u32 {
     digest(all.into_iter().map(f32::to_bits))
 }
 
-pub(crate) fn load<H: Host, B: RawBarrier<H::Platform> + 'static>(host: &mut H, threads: u32, rows: u32) -> Digest
+pub(crate) fn load<H: Host, B: RawBarrier<H::Platform> + 'static>(
+    host: &mut H,
+    threads: u32,
+    rows: u32,
+) -> Digest
 where
     B::Place: 'static,
     B::Member: 'static,

@@ -83,7 +83,9 @@ impl App {
     pub fn load<H: Host>(self, host: &mut H, lock: &str, threads: u32) -> Option<Digest> {
         let threads = threads.max(1);
         match self {
-            Self::Gauss { .. } => catalog::visit_barrier::<H::Platform, _>(lock, Loader { app: self, host, threads }),
+            Self::Gauss { .. } => {
+                catalog::visit_barrier::<H::Platform, _>(lock, Loader { app: self, host, threads })
+            }
             _ => catalog::visit_mutex::<H::Platform, _>(lock, Loader { app: self, host, threads }),
         }
     }
@@ -156,7 +158,11 @@ impl<H: Host, L: RawMutex<H::Platform> + 'static> Locked<H, L> {
         let locks = host.share((0..locks).map(|_| L::new()).collect());
         // Each on lines of its own.
         (0..threads)
-            .map(|_| Self { locks: locks.clone(), places: host.share(vec![Place(L::Node::default())]), index: 0 })
+            .map(|_| Self {
+                locks: locks.clone(),
+                places: host.share(vec![Place(L::Node::default())]),
+                index: 0,
+            })
             .collect()
     }
 

@@ -152,8 +152,10 @@ impl Plan {
             }
             for at in 0..factor {
                 let root = |part: usize| self.roots[part * at * length * stride % self.roots.len()];
-                output[at * length + k] =
-                    terms.iter().enumerate().fold((0.0, 0.0), |sum, (part, &term)| plus(sum, times(term, root(part))));
+                output[at * length + k] = terms
+                    .iter()
+                    .enumerate()
+                    .fold((0.0, 0.0), |sum, (part, &term)| plus(sum, times(term, root(part))));
             }
         }
     }
@@ -218,7 +220,9 @@ impl Matrix {
     fn new(size: usize) -> Self {
         let mut numbers = Numbers(7);
         let mut matrix = || -> Vec<Vec<f64>> {
-            (0..size).map(|_| (0..size).map(|_| f64::from(numbers.next() % 2000) / 1000.0 - 1.0).collect()).collect()
+            (0..size)
+                .map(|_| (0..size).map(|_| f64::from(numbers.next() % 2000) / 1000.0 - 1.0).collect())
+                .collect()
         };
         Self { left: matrix(), right: matrix(), output: zeros(size, size) }
     }
@@ -247,7 +251,8 @@ mod tests {
         let mut sum = (0.0, 0.0);
         for (r, row) in input.iter().enumerate() {
             for (c, &value) in row.iter().enumerate() {
-                let turn = -TAU * ((r * u % rows) as f64 / rows as f64 + (c * v % columns) as f64 / columns as f64);
+                let turn =
+                    -TAU * ((r * u % rows) as f64 / rows as f64 + (c * v % columns) as f64 / columns as f64);
                 sum = plus(sum, times(value, (turn.cos(), turn.sin())));
             }
         }
@@ -298,6 +303,9 @@ mod tests {
             app.digest()
         };
         assert_ne!(digest(LoopApp::Matrix { size: 30 }), digest(LoopApp::Matrix { size: 31 }));
-        assert_ne!(digest(LoopApp::Fft { rows: 8, columns: 16 }), digest(LoopApp::Fft { rows: 16, columns: 8 }));
+        assert_ne!(
+            digest(LoopApp::Fft { rows: 8, columns: 16 }),
+            digest(LoopApp::Fft { rows: 16, columns: 8 })
+        );
     }
 }

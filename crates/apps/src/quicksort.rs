@@ -37,7 +37,11 @@ impl<H: Host> Clone for Sort<H> {
     }
 }
 
-pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(host: &mut H, threads: u32, elements: u32) -> Digest {
+pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
+    host: &mut H,
+    threads: u32,
+    elements: u32,
+) -> Digest {
     // A range is pushed for each that is larger than a small one.
     let room = 2 * (elements as usize + 1);
     let shared = Sort::<H> {
@@ -67,7 +71,10 @@ impl<H: Host> Sort<H> {
             let range = locked.with(0, || {
                 let top = self.top[0].load(Relaxed).checked_sub(1)?;
                 self.top[0].store(top, Relaxed);
-                Some((self.ranges[2 * top as usize].load(Relaxed), self.ranges[2 * top as usize + 1].load(Relaxed)))
+                Some((
+                    self.ranges[2 * top as usize].load(Relaxed),
+                    self.ranges[2 * top as usize + 1].load(Relaxed),
+                ))
             });
             let Some((mut begin, mut end)) = range else { continue };
             while end - begin > SMALL {

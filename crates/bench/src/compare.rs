@@ -254,7 +254,8 @@ mod tests {
     }
 
     fn runs(walls: &[f64]) -> Vec<Run> {
-        let run = |&wall_seconds| Run { end: End::Exit(0), wall_seconds, usage: Usage::default(), output: None };
+        let run =
+            |&wall_seconds| Run { end: End::Exit(0), wall_seconds, usage: Usage::default(), output: None };
         walls.iter().map(run).collect()
     }
 
@@ -304,8 +305,9 @@ mod tests {
 
     #[test]
     fn outputs_are_compared_if_they_were_kept() {
-        let kept =
-            |hash: u64| -> Vec<Run> { scaled(1.0).into_iter().map(|run| Run { output: Some(hash), ..run }).collect() };
+        let kept = |hash: u64| -> Vec<Run> {
+            scaled(1.0).into_iter().map(|run| Run { output: Some(hash), ..run }).collect()
+        };
         assert_eq!(judge(scaled(1.0), scaled(1.0)).same_output, None);
         assert_eq!(judge(kept(1), kept(1)).same_output, Some(true));
         let differ = judge(kept(1), kept(2));

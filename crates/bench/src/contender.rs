@@ -31,8 +31,9 @@ impl Interposer {
         // SAFETY: a C string.
         let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, VIEW_SYMBOL.as_ptr()) };
         // SAFETY: the symbol, if it is there, is a function of this type.
-        (!symbol.is_null())
-            .then(|| Self(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(symbol) }))
+        (!symbol.is_null()).then(|| {
+            Self(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(symbol) })
+        })
     }
 
     /// The view that it takes, which it sets up if it has not yet.
@@ -98,7 +99,10 @@ impl Contender {
             if let Some(name) = tail
                 && !catalog::entry(name).is_some_and(|entry| entry.in_place)
             {
-                let known = catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name.to_string());
+                let known = catalog::MUTEXES
+                    .iter()
+                    .filter(|entry| entry.in_place)
+                    .map(|entry| entry.name.to_string());
                 return Err(ContenderError::NotInPlace { name: name.to_string(), known: known.collect() });
             }
             let Some(interposer) = interposer else {
@@ -116,7 +120,13 @@ impl Contender {
 
     /// One of the workload's own, in the environment that there is.
     pub fn plain(name: &str) -> Self {
-        Self { label: name.to_string(), lock: name.to_string(), preload: None, interposed_lock: None, view: None }
+        Self {
+            label: name.to_string(),
+            lock: name.to_string(),
+            preload: None,
+            interposed_lock: None,
+            view: None,
+        }
     }
 
     /// A view itself, by its name.
@@ -181,16 +191,22 @@ mod tests {
     fn the_interposer_runs_the_c_librarys_lock_and_may_name_its_own() {
         let it = parse("interposed:wakeful@perf").unwrap();
         assert_eq!((it.lock.as_str(), it.interposed_lock.as_deref()), ("glibc", Some("wakeful")));
-        assert_eq!((it.preload.as_deref(), it.view.as_deref()), (Some(Path::new("/lib/ours.so")), Some("perf")));
+        assert_eq!(
+            (it.preload.as_deref(), it.view.as_deref()),
+            (Some(Path::new("/lib/ours.so")), Some("perf"))
+        );
         assert_eq!(parse("interposed").unwrap().interposed_lock, None);
         assert_eq!(parse("preload=/x:y@z.so").unwrap().preload.as_deref(), Some(Path::new("/x:y@z.so")));
     }
 
     #[test]
     fn what_is_preloaded_already_stays_once() {
-        for (list, result) in
-            [("", "/us.so"), ("/a.so /b.so", "/us.so:/a.so:/b.so"), ("/a.so:/us.so", "/us.so:/a.so"), (":", "/us.so")]
-        {
+        for (list, result) in [
+            ("", "/us.so"),
+            ("/a.so /b.so", "/us.so:/a.so:/b.so"),
+            ("/a.so:/us.so", "/us.so:/a.so"),
+            (":", "/us.so"),
+        ] {
             assert_eq!(prepend(Path::new("/us.so"), OsStr::new(list)), result, "{list}");
         }
     }

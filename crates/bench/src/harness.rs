@@ -190,8 +190,12 @@ mod tests {
 
     #[test]
     fn counts_only_the_interval_and_only_the_counted() {
-        let plan =
-            Plan { threads: 2, counted: 1, warm_up: Duration::from_millis(20), interval: Duration::from_millis(50) };
+        let plan = Plan {
+            threads: 2,
+            counted: 1,
+            warm_up: Duration::from_millis(20),
+            interval: Duration::from_millis(50),
+        };
         let (sample, all) = measure(
             plan,
             |worker| {

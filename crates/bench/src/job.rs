@@ -14,7 +14,8 @@ use crate::contender::{Contender, Interposer};
 use crate::harness::{Plan, Sample};
 use crate::process;
 use crate::workload::{
-    barrier::Barrier, condvar::Condvar, mutex::Mutex, parallel::Parallel, patterns::Patterns, rwlock::RwLock, switch,
+    barrier::Barrier, condvar::Condvar, mutex::Mutex, parallel::Parallel, patterns::Patterns, rwlock::RwLock,
+    switch,
 };
 
 /// What to run, without who.
@@ -150,7 +151,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn check_view(taken: impl FnOnce() -> Option<View>) -> Result<(), JobError> {
     let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
     match Request::named(asked.as_bytes()) {
-        Some(Request::Only(view)) if view != View::None && taken() != Some(view) => Err(JobError::NoView(asked)),
+        Some(Request::Only(view)) if view != View::None && taken() != Some(view) => {
+            Err(JobError::NoView(asked))
+        }
         _ => Ok(()),
     }
 }
@@ -194,7 +197,12 @@ impl Job {
     }
 
     /// Takes the sample in a new process: `program prefix... JOB` must call [`Job::run`] and write what it returns as JSON.
-    pub fn run_in_child(&self, program: &Path, prefix: &[&str], contender: &Contender) -> Result<Sample, JobError> {
+    pub fn run_in_child(
+        &self,
+        program: &Path,
+        prefix: &[&str],
+        contender: &Contender,
+    ) -> Result<Sample, JobError> {
         let (mut answer, mut complaint) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = Command::new(program);
         command.args(prefix).arg(serde_json::to_string(self)?);

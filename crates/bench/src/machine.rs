@@ -47,8 +47,11 @@ impl Machine {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: format!("Linux {}", kernel_release()),
             glibc: glibc_version(),
-            virtual_machine: value("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
-            load: std::fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').next()?.parse().ok()),
+            virtual_machine: value("flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            load: std::fs::read_to_string("/proc/loadavg")
+                .ok()
+                .and_then(|text| text.split(' ').next()?.parse().ok()),
         }
     }
 }

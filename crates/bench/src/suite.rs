@@ -126,7 +126,8 @@ fn median_of<T>(samples: &[T], value: impl Fn(&T) -> Option<f64>) -> Option<f64>
 fn row(contender: &Contender, samples: &[Sample]) -> Row {
     let rates: Vec<f64> = samples.iter().map(Sample::rate).collect();
     let waits: Vec<Wait> = samples.iter().filter_map(|sample| sample.wait).collect();
-    let quantile = |value: fn(&Wait) -> u64| median_of(&waits, |wait| Some(value(wait) as f64)).unwrap_or(0.0) as u64;
+    let quantile =
+        |value: fn(&Wait) -> u64| median_of(&waits, |wait| Some(value(wait) as f64)).unwrap_or(0.0) as u64;
     Row {
         contender: contender.label.clone(),
         view: samples.first().and_then(|sample| sample.view.clone()),
@@ -143,7 +144,8 @@ fn row(contender: &Contender, samples: &[Sample]) -> Row {
             p999_ns: quantile(|wait| wait.p999_ns),
             max_ns,
         }),
-        switches: median_of(samples, |sample| Some(sample.context_switches as f64 / sample.seconds)).unwrap_or(0.0),
+        switches: median_of(samples, |sample| Some(sample.context_switches as f64 / sample.seconds))
+            .unwrap_or(0.0),
         processors: median_of(samples, |sample| Some(sample.cpu_seconds / sample.seconds)).unwrap_or(0.0),
     }
 }
@@ -185,13 +187,23 @@ impl Suite {
     }
 
     fn sample(&self, work: &Work, contender: &Contender) -> Result<Sample, SuiteError> {
-        let job =
-            Job { work: work.clone(), lock: contender.lock.clone(), warm_up: self.warm_up, interval: self.interval };
+        let job = Job {
+            work: work.clone(),
+            lock: contender.lock.clone(),
+            warm_up: self.warm_up,
+            interval: self.interval,
+        };
         job.run_in_child(&self.program, &self.prefix, contender)
             .map_err(|error| SuiteError::Job { contender: contender.label.clone(), error })
     }
 
-    fn cell(&self, work: &Work, foreign: usize, busy: &Busy, watch: &mut dyn Watch) -> Result<Cell, SuiteError> {
+    fn cell(
+        &self,
+        work: &Work,
+        foreign: usize,
+        busy: &Busy,
+        watch: &mut dyn Watch,
+    ) -> Result<Cell, SuiteError> {
         let mut samples: Vec<Vec<Sample>> = self.contenders.iter().map(|_| Vec::new()).collect();
         for round in 0..self.rounds {
             // Every other round backwards: nobody always follows the same neighbour.
@@ -204,8 +216,12 @@ impl Suite {
                 samples[who].push(self.sample(work, &self.contenders[who])?);
             }
         }
-        let mut rows: Vec<Row> =
-            self.contenders.iter().zip(&samples).map(|(contender, samples)| row(contender, samples)).collect();
+        let mut rows: Vec<Row> = self
+            .contenders
+            .iter()
+            .zip(&samples)
+            .map(|(contender, samples)| row(contender, samples))
+            .collect();
         let baseline = compare(&mut rows, &self.baselines);
         Ok(Cell { work: work.clone(), foreign, baseline, rows })
     }

@@ -15,7 +15,8 @@ static OBJECT: &[u8] = include_bytes!("../src/bpf/observer.bpf.o");
 pub fn generate() -> Result<Vec<u8>> {
     let mut builder = ObjectBuilder::default();
     // Else it would be an address.
-    let object = builder.name("observer").and_then(|builder| builder.open_memory(OBJECT)).map_err(Error::other)?;
+    let object =
+        builder.name("observer").and_then(|builder| builder.open_memory(OBJECT)).map_err(Error::other)?;
     let mut loader = gen_loader_opts { sz: size_of::<gen_loader_opts>() as _, ..Default::default() };
     let raw = object.as_libbpf_object().as_ptr();
     // SAFETY: a live object and a live structure of this size; with a generator, to load is to write down what would be done.

@@ -93,7 +93,12 @@ pub(crate) fn prepare(
 }
 
 /// Writes the slot into the process's place in this task storage, whose values are so many bytes, and where it comes first.
-pub(crate) fn admit(storage: BorrowedFd<'_>, size: usize, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
+pub(crate) fn admit(
+    storage: BorrowedFd<'_>,
+    size: usize,
+    process: BorrowedFd<'_>,
+    slot: u32,
+) -> Result<(), Error> {
     let mut value = vec![0; size];
     value[..4].copy_from_slice(&slot.to_ne_bytes());
     Ok(privileged::update(storage, &process.as_raw_fd(), value.as_slice())?)

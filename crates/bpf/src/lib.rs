@@ -108,7 +108,9 @@ impl FromStr for Handle {
         let fd = |number: u32| RawFd::try_from(number).map_err(|_| Error::BadHandle);
         match numbers[..count] {
             [a, b, c, d] => Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: None }),
-            [a, b, c, d, e, f] => Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: Some((fd(e)?, f)) }),
+            [a, b, c, d, e, f] => {
+                Ok(Self { arena: (fd(a)?, b), enrol: (fd(c)?, d), link: Some((fd(e)?, f)) })
+            }
             _ => Err(Error::BadHandle),
         }
     }
@@ -223,7 +225,8 @@ impl Observer {
     /// # Errors
     /// Those of bpf(2).
     pub fn handle(&self) -> io::Result<Handle> {
-        let described = |fd: &OwnedFd, what| Ok::<_, io::Error>((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?));
+        let described =
+            |fd: &OwnedFd, what| Ok::<_, io::Error>((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?));
         Ok(Handle {
             arena: described(&self.arena, What::Arena)?,
             enrol: described(&self.enrol, What::Enrol)?,
@@ -264,7 +267,11 @@ impl Observer {
             // SAFETY: the descriptor is the observer's, and the handle says that it is for us.
             move_up(unsafe { OwnedFd::from_raw_fd(fd) }.as_fd())
         };
-        Ok(Self { arena: take(arena.0)?, enrol: take(enrol.0)?, link: link.map(|link| take(link.0)).transpose()? })
+        Ok(Self {
+            arena: take(arena.0)?,
+            enrol: take(enrol.0)?,
+            link: link.map(|link| take(link.0)).transpose()?,
+        })
     }
 }
 

@@ -37,8 +37,11 @@ pub(crate) fn load_observer() -> Result<(Object, Link), Error> {
         return Err(Error::NoBtf);
     }
     let object = libbpf_rs::ObjectBuilder::default().open_memory(OBJECT)?.load()?;
-    let link =
-        object.progs_mut().find(|program| program.name() == "sched_switch").expect("the object has it").attach()?;
+    let link = object
+        .progs_mut()
+        .find(|program| program.name() == "sched_switch")
+        .expect("the object has it")
+        .attach()?;
     Ok((object, link))
 }
 

@@ -231,7 +231,8 @@ impl Scheduler {
     /// # Errors
     /// Those of bpf(2).
     pub fn application(&self, slot: u32) -> Result<Application, Error> {
-        let value = self.map("applications").lookup(&slot.to_ne_bytes(), MapFlags::ANY)?.ok_or(Error::Full)?;
+        let value =
+            self.map("applications").lookup(&slot.to_ne_bytes(), MapFlags::ANY)?.ok_or(Error::Full)?;
         assert_eq!(value.len(), size_of::<Application>());
         // SAFETY: as long as the struct, which consists of integers.
         Ok(unsafe { std::ptr::read_unaligned(value.as_ptr().cast()) })
@@ -254,7 +255,10 @@ impl Scheduler {
         self.object
             .progs()
             .map(|program| {
-                Ok((program.name().to_string_lossy().into_owned(), sys::verified(program.as_fd().as_raw_fd())?))
+                Ok((
+                    program.name().to_string_lossy().into_owned(),
+                    sys::verified(program.as_fd().as_raw_fd())?,
+                ))
             })
             .collect()
     }

@@ -33,8 +33,10 @@ pub struct Observer {
 fn load() -> io::Result<[OwnedFd; MAPS + PROGRAMS - 1]> {
     let word = |at: usize| u32::from_le_bytes(LOADER[at..at + 4].try_into().expect("four")) as usize;
     let (data, instructions) = LOADER[8..8 + word(0) + word(4)].split_at(word(0));
-    let instructions: Vec<u64> =
-        instructions.chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("eight"))).collect();
+    let instructions: Vec<u64> = instructions
+        .chunks_exact(8)
+        .map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("eight")))
+        .collect();
     let map = privileged::array(data.len() as u32, false)?;
     privileged::update(map.as_fd(), &0u32, data)?;
     let program = privileged::load(&instructions, map.as_fd())?;

@@ -76,8 +76,11 @@ pub enum What {
 pub fn verified(fd: RawFd) -> io::Result<u32> {
     const AT: usize = 216 / 4;
     let mut info = [0u32; 64];
-    let mut attribute =
-        Info { fd: fd as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr().expose_provenance() as u64 };
+    let mut attribute = Info {
+        fd: fd as u32,
+        length: size_of_val(&info) as u32,
+        info: info.as_mut_ptr().expose_provenance() as u64,
+    };
     bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attribute)?;
     Ok(info[AT])
 }
@@ -101,8 +104,11 @@ pub fn program_exists(id: u32) -> io::Result<bool> {
 pub fn id(fd: RawFd, what: What) -> io::Result<u32> {
     // struct bpf_map_info, bpf_prog_info and bpf_link_info all begin with the type and the id.
     let mut info = [0u32; 64];
-    let mut attribute =
-        Info { fd: fd as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr().expose_provenance() as u64 };
+    let mut attribute = Info {
+        fd: fd as u32,
+        length: size_of_val(&info) as u32,
+        info: info.as_mut_ptr().expose_provenance() as u64,
+    };
     bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attribute)?;
     let [kind, id, ..] = info;
     let right = match what {

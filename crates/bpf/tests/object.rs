@@ -28,7 +28,8 @@ fn record_agrees_with_source_and_object() {
         let mut seen = 0;
         for line in record.lines() {
             let (sum, name) = line.split_once("  ").expect("sum, two spaces, name");
-            let path = if name.ends_with(".bpf.o") { root().join("src/bpf").join(name) } else { root().join(name) };
+            let path =
+                if name.ends_with(".bpf.o") { root().join("src/bpf").join(name) } else { root().join(name) };
             assert_eq!(hash(&path), sum, "{name} has changed since the object was compiled; {REMEDY}");
             seen += 1;
         }

@@ -126,7 +126,10 @@ fn root_leaves_no_count_over_when_threads_come_and_go() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
     eventually("no count", || arena.preempted.iter().all(|count| count.load(Relaxed) == 0));
-    assert!((1..=16).any(|index| block(arena, index).preemptions.load(Relaxed) > 0), "nothing was ever preempted");
+    assert!(
+        (1..=16).any(|index| block(arena, index).preemptions.load(Relaxed) > 0),
+        "nothing was ever preempted"
+    );
 }
 
 #[test]
@@ -205,7 +208,8 @@ fn child_uses_shared_observer() {
     let (arena, enrolment) = (observer.arena().unwrap(), observer.enrolment());
     block(arena, 1).lease.store(1, Relaxed);
     block(arena, 2).lease.store(2, Relaxed);
-    let attached = [1, 2].map(|index| std::thread::spawn(move || enrolment.attach(index, index)).join().unwrap());
+    let attached =
+        [1, 2].map(|index| std::thread::spawn(move || enrolment.attach(index, index)).join().unwrap());
     assert_eq!(attached, [admitted == "yes"; 2]);
     eventually("the last switch", || (block(arena, 1).blocks.load(Relaxed) > 0) == attached[0]);
     println!("the child has done");

@@ -338,7 +338,10 @@ fn guest_sched_shares_are_equal_whoever_wishes() {
     let modest = Child::start(&scheduler, 2, |admission| busy(admission, false, span));
     let (greedy, modest) = (greedy.wait(), modest.wait());
     let application = scheduler.application(1).unwrap();
-    println!("greedy {greedy} s, {application:?}\nmodest {modest} s, {:?}", scheduler.application(2).unwrap());
+    println!(
+        "greedy {greedy} s, {application:?}\nmodest {modest} s, {:?}",
+        scheduler.application(2).unwrap()
+    );
     assert!(application.extended > 10 && application.refused > 10, "{application:?}");
     let ratio = greedy / modest;
     assert!((0.98..1.02).contains(&ratio), "{ratio}");
@@ -382,7 +385,9 @@ fn guest_sched_chooses_the_highest() {
                         // No yields, which are another's turn whoever stands how high; but quanta that end.
                         0 => work(1 << 20),
                         // The higher, the more asleep, so that the lower have their turn.
-                        _ => std::thread::sleep(Duration::from_micros(u64::from(class * 1000 + (turn >> 20)))),
+                        _ => {
+                            std::thread::sleep(Duration::from_micros(u64::from(class * 1000 + (turn >> 20))))
+                        }
                     }
                 }
             });
@@ -412,8 +417,13 @@ fn guest_sched_chooses_the_highest() {
     let (mut last, mut chosen) = (0, 0.0);
     let begun = trace.lines().skip_while(|line| !line.contains("everybody is here"));
     for line in begun.filter(|line| line.contains(" [000] ") && line.contains(": sched_")) {
-        let at: f64 =
-            line.split(": sched_").next().and_then(|head| head.split_whitespace().last()).unwrap().parse().unwrap();
+        let at: f64 = line
+            .split(": sched_")
+            .next()
+            .and_then(|head| head.split_whitespace().last())
+            .unwrap()
+            .parse()
+            .unwrap();
         if line.contains(": sched_wakeup: ") {
             let pid = field(line, " pid=").unwrap();
             if ids.contains_key(&pid) {
@@ -461,7 +471,11 @@ fn guest_sched_chooses_the_highest() {
                 ids[higher]
             );
             // One each 25 ms. Between a choice and its switch in the trace another class may have run for some.
-            assert!(at - chosen >= 0.020, "{next} after {waited} s, {} s after another:\n{line}", at - chosen);
+            assert!(
+                at - chosen >= 0.020,
+                "{next} after {waited} s, {} s after another:\n{line}",
+                at - chosen
+            );
             chosen = at;
             overdue += 1;
         }
@@ -560,7 +574,9 @@ fn guest_sched_killed_loader_harms_nobody() {
             println!("kill {kill}: everybody goes on");
         }
         let before: Vec<_> = counts.iter().map(|count| count.load(Relaxed)).collect();
-        eventually("everybody goes on", || counts.iter().zip(&before).all(|(now, then)| now.load(Relaxed) > *then));
+        eventually("everybody goes on", || {
+            counts.iter().zip(&before).all(|(now, then)| now.load(Relaxed) > *then)
+        });
         stop.store(true, Relaxed);
     });
     assert_eq!(warnings(), [""; 0]);

@@ -208,7 +208,8 @@ pub unsafe extern "C" fn wakeful_reduce(
     let (Some(fold), Some(combine), false) = (fold, combine, result.is_null()) else { return EINVAL };
     // One for each member, and the one in which they come together.
     // SAFETY: as the caller promised.
-    let Some(values) = (unsafe { Values::copies(result.cast(), size, parallel::Team::MOST_MEMBERS + 1) }) else {
+    let Some(values) = (unsafe { Values::copies(result.cast(), size, parallel::Team::MOST_MEMBERS + 1) })
+    else {
         return ENOMEM;
     };
     let argument = Argument(argument);

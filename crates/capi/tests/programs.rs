@@ -23,7 +23,12 @@ fn header_is_what_the_source_says() {
     if std::env::var_os("WAKEFUL_BLESS").is_some() {
         std::fs::write(&file, &header).unwrap();
     }
-    assert_eq!(header, std::fs::read_to_string(&file).unwrap(), "WAKEFUL_BLESS=1 makes {} anew", file.display());
+    assert_eq!(
+        header,
+        std::fs::read_to_string(&file).unwrap(),
+        "WAKEFUL_BLESS=1 makes {} anew",
+        file.display()
+    );
 }
 
 /// The folder with the libraries, of the profile that the tests are built in. Cargo does not build them for tests.
@@ -58,7 +63,12 @@ fn compile(compiler: &str, name: &str, link: &[&str]) -> PathBuf {
 
 fn run(program: &Path) {
     let output = Command::new(program).env("LD_LIBRARY_PATH", folder()).output().unwrap();
-    assert!(output.status.success(), "{program:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{program:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]

@@ -73,7 +73,12 @@ struct MutexArgs {
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
     /// Who takes part
-    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "wakeful,glibc,std,parking_lot")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "CONTENDER",
+        default_value = "wakeful,glibc,std,parking_lot"
+    )]
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,
@@ -100,7 +105,12 @@ struct BarrierArgs {
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
     /// Who takes part
-    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "b-wakeful,glibc,std,gomp,omp")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "CONTENDER",
+        default_value = "b-wakeful,glibc,std,gomp,omp"
+    )]
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,
@@ -129,7 +139,12 @@ struct RwlockArgs {
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
     /// Who takes part
-    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "rw-wakeful,glibc,std,parking_lot")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "CONTENDER",
+        default_value = "rw-wakeful,glibc,std,parking_lot"
+    )]
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,
@@ -327,7 +342,9 @@ fn items(text: &str) -> Result<u64, String> {
 fn length(text: &str) -> Result<Length, String> {
     match text.parse().map_err(|error: LengthError| error.to_string())? {
         Length::Lines(lines) if lines > MOST_LINES => Err(format!("give at most {MOST_LINES} cache lines")),
-        Length::Time(time) if time > LONGEST => Err(format!("give a time of at most {}ms", LONGEST.as_millis())),
+        Length::Time(time) if time > LONGEST => {
+            Err(format!("give a time of at most {}ms", LONGEST.as_millis()))
+        }
         length => Ok(length),
     }
 }
@@ -361,7 +378,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
             });
             let foreign = mutex::FOREIGN.iter().map(|(name, _)| *name).filter(|name| *name != "spin");
             // The C library's comes first: it is what a preloaded library replaces.
-            let mut built_in: Vec<&str> = foreign.chain(catalog::MUTEXES.iter().map(|entry| entry.name)).collect();
+            let mut built_in: Vec<&str> =
+                foreign.chain(catalog::MUTEXES.iter().map(|entry| entry.name)).collect();
             built_in.sort_by_key(|name| *name != "glibc");
             run(works, &args.locks, &built_in, &args.common)
         }
@@ -374,14 +392,16 @@ pub fn main(args: Args) -> Result<ExitCode> {
             });
             let foreign = rwlock::FOREIGN.iter().map(|(name, _)| *name);
             // The C library's is the first: it is what a preloaded library replaces.
-            let built_in: Vec<&str> = foreign.chain(catalog::RWLOCKS.iter().map(|entry| entry.name)).collect();
+            let built_in: Vec<&str> =
+                foreign.chain(catalog::RWLOCKS.iter().map(|entry| entry.name)).collect();
             run(works.collect(), &args.locks, &built_in, &args.common)
         }
         What::Spin(args) => {
             check_patience(&args.critical, &args.threads)?;
-            let works = product(&args.critical, &args.outside, &args.threads, |critical, outside, threads| {
-                Work::Spin(mutex::Mutex { critical, outside, threads })
-            });
+            let works =
+                product(&args.critical, &args.outside, &args.threads, |critical, outside, threads| {
+                    Work::Spin(mutex::Mutex { critical, outside, threads })
+                });
             run(works, &args.locks, &["glibc"], &args.common)
         }
         What::Barrier(args) => {
@@ -391,16 +411,18 @@ pub fn main(args: Args) -> Result<ExitCode> {
                 args.threads.iter().map(move |&threads| Work::Barrier(work(threads)))
             });
             let foreign = barrier::FOREIGN.iter().map(|(name, _)| *name);
-            let built_in: Vec<&str> = foreign.chain(catalog::BARRIERS.iter().map(|entry| entry.name)).collect();
+            let built_in: Vec<&str> =
+                foreign.chain(catalog::BARRIERS.iter().map(|entry| entry.name)).collect();
             run(works.collect(), &installed(&args.locks), &built_in, &args.common)
         }
         What::Condvar(args) => {
             if args.threads.contains(&1) {
                 bail!("a bounded buffer takes two threads at least: one that puts, one that takes");
             }
-            let works = product(&args.capacity, &args.outside, &args.threads, |capacity, outside, threads| {
-                Work::Condvar(Condvar { capacity, outside, threads })
-            });
+            let works =
+                product(&args.capacity, &args.outside, &args.threads, |capacity, outside, threads| {
+                    Work::Condvar(Condvar { capacity, outside, threads })
+                });
             run(works, &args.locks, &["glibc"], &args.common)
         }
         What::Patterns(args) => {
@@ -420,9 +442,9 @@ pub fn main(args: Args) -> Result<ExitCode> {
                 true => args.outside.into_iter().map(Body::Units).collect(),
                 false => args.app,
             };
-            let works = bodies
-                .iter()
-                .flat_map(|&body| args.threads.iter().map(move |&threads| Work::Parallel(Parallel { body, threads })));
+            let works = bodies.iter().flat_map(|&body| {
+                args.threads.iter().map(move |&threads| Work::Parallel(Parallel { body, threads }))
+            });
             let built_in: Vec<&str> = parallel::CONTENDERS.iter().map(|(name, _)| *name).collect();
             let locks = installed(&args.locks);
             let baseline = taking_part(args.baseline, &["gomp", "omp"], &locks);
@@ -435,7 +457,13 @@ pub fn main(args: Args) -> Result<ExitCode> {
                 true => Ok(Contender::view(name)),
                 false => bail!("there is no view `{name}`.{}", suggest::hint(name, names.iter().copied())),
             });
-            measure(vec![Work::Switch], contenders.collect::<Result<_>>()?, &[0], &["none".to_string()], &args.timing)
+            measure(
+                vec![Work::Switch],
+                contenders.collect::<Result<_>>()?,
+                &[0],
+                &["none".to_string()],
+                &args.timing,
+            )
         }
         What::Partition(args) => bench_partition::main(args),
         What::Grant(args) => grant::main(args),
@@ -566,7 +594,9 @@ fn check_views(contenders: &[Contender]) -> Result<()> {
     }
     let missing: Vec<probe::View> = probe::views().into_iter().filter(|view| !view.available).collect();
     for contender in asking {
-        let Some(view) = missing.iter().find(|view| contender.view.as_deref() == Some(view.name)) else { continue };
+        let Some(view) = missing.iter().find(|view| contender.view.as_deref() == Some(view.name)) else {
+            continue;
+        };
         let remedy = view.remedy.as_ref().map_or(String::new(), |remedy| format!("\n{remedy}, or"));
         bail!(
             "`{contender}`: there is no view `{}` here: {}{remedy}\nleave that contender out; `wakeful doctor` says more",
@@ -592,7 +622,8 @@ fn measure(
     }
     for (index, contender) in contenders.iter().enumerate() {
         if let Some(path) = &contender.preload {
-            program::library(path).with_context(|| format!("`{contender}`: cannot preload {}", path.display()))?;
+            program::library(path)
+                .with_context(|| format!("`{contender}`: cannot preload {}", path.display()))?;
         }
         if contenders[..index].contains(contender) {
             bail!("`{contender}` takes part twice");
@@ -707,11 +738,9 @@ impl Show {
 
 /// Which view each contender took that did not say which. The best view of a machine may change with who runs us.
 fn views_taken(cells: &[Cell]) -> Option<String> {
-    let rows = cells
-        .first()?
-        .rows
-        .iter()
-        .filter(|row| !row.contender.contains('@') && !matches!(&row.view, Some(view) if *view == row.contender));
+    let rows = cells.first()?.rows.iter().filter(|row| {
+        !row.contender.contains('@') && !matches!(&row.view, Some(view) if *view == row.contender)
+    });
     let views: Vec<String> =
         rows.filter_map(|row| row.view.as_ref().map(|view| format!("{} {view}", row.contender))).collect();
     (!views.is_empty()).then(|| suggest::wrap(&format!("views taken: {}", views.join(", ")), suggest::WIDTH))
@@ -770,7 +799,9 @@ fn title(cell: &Cell) -> String {
         Work::Condvar(work) => {
             format!("{}, buffer of {}, outside {}{foreign}", threads_of(cell), work.capacity, work.outside)
         }
-        Work::Patterns(work) => format!("{}, {}, outside {}{foreign}", threads_of(cell), work.pattern, work.outside),
+        Work::Patterns(work) => {
+            format!("{}, {}, outside {}{foreign}", threads_of(cell), work.pattern, work.outside)
+        }
         Work::Parallel(work) => format!("{}, {}{foreign}", threads_of(cell), work.body),
         Work::Switch => "context switches on one processor".to_string(),
     }
@@ -795,7 +826,8 @@ fn text(cell: &Cell) {
     }
     println!();
     for row in &cell.rows {
-        let ratio = row.ratio.map_or(String::new(), |it| format!("{:.2} ({:.2}-{:.2})", it.median, it.low, it.high));
+        let ratio =
+            row.ratio.map_or(String::new(), |it| format!("{:.2} ({:.2}-{:.2})", it.median, it.low, it.high));
         let fair = match row.fairness {
             Some(fairness) => format!(" {fairness:.2}"),
             None => " ".repeat(fair.len()),

@@ -80,7 +80,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
         }
     }
     if let Some(file) = &args.svg {
-        std::fs::write(file, svg(&panels, threads)).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, svg(&panels, threads))
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -133,7 +134,8 @@ fn text(panel: &Panel) {
     for beside in 0..teams[0].len() {
         print!("{beside:>6}");
         for Point { seconds, ratio, .. } in teams.iter().map(|team| &team[beside]) {
-            let ratio = ratio.map_or(String::new(), |it| format!("{:.2} ({:.2}-{:.2})", it.median, it.low, it.high));
+            let ratio =
+                ratio.map_or(String::new(), |it| format!("{:.2} ({:.2}-{:.2})", it.median, it.low, it.high));
             print!(" {:>6.2} {ratio:>16}", seconds * 1e3);
         }
         println!();
@@ -145,7 +147,8 @@ fn svg(panels: &[Panel], threads: usize) -> String {
     const SIZE: (usize, usize) = (860, 500);
     let rows = panels.len().div_ceil(2);
     let (width, height) = (SIZE.0 * panels.len().min(2), SIZE.1 * rows);
-    let mut out = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\">\n");
+    let mut out =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\">\n");
     for (index, panel) in panels.iter().enumerate() {
         let points: Vec<figure::Point> = by_team(panel)
             .zip(SERIES)

@@ -68,7 +68,10 @@ struct Wants {
 pub fn objects(image: &Path, reach: Reach) -> Vec<Object> {
     let near: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH")
         .map(|list| {
-            list.as_bytes().split(|byte| b":;".contains(byte)).map(|part| OsStr::from_bytes(part).into()).collect()
+            list.as_bytes()
+                .split(|byte| b":;".contains(byte))
+                .map(|part| OsStr::from_bytes(part).into())
+                .collect()
         })
         .unwrap_or_default();
     let mut cache = None;
@@ -76,7 +79,12 @@ pub fn objects(image: &Path, reach: Reach) -> Vec<Object> {
     let mut asked: HashSet<String> = HashSet::new();
     let Some(program) = wants(image, true) else { return found };
     let inherited = program.rpath.clone();
-    found.push(Object { name: String::new(), path: image.into(), needed: program.needed.clone(), is_near: true });
+    found.push(Object {
+        name: String::new(),
+        path: image.into(),
+        needed: program.needed.clone(),
+        is_near: true,
+    });
     let (mut queue, mut far, mut is_near) = (VecDeque::from([program]), VecDeque::new(), true);
     loop {
         let next = queue.pop_front().or_else(|| {
@@ -92,17 +100,23 @@ pub fn objects(image: &Path, reach: Reach) -> Vec<Object> {
             let folders = wants.rpath.iter().chain(&inherited).chain(&near).chain(&wants.runpath);
             let place = match name.contains('/') {
                 true => Some(PathBuf::from(name)),
-                false => folders.map(|folder| folder.join(name)).find(|place| place.is_file()).or_else(|| {
-                    let cache = cache.get_or_insert_with(Cache::open).as_ref();
-                    cache.and_then(|cache| cache.find(name)).or_else(|| {
-                        FOLDERS.iter().map(|folder| Path::new(folder).join(name)).find(|place| place.is_file())
+                false => {
+                    folders.map(|folder| folder.join(name)).find(|place| place.is_file()).or_else(|| {
+                        let cache = cache.get_or_insert_with(Cache::open).as_ref();
+                        cache.and_then(|cache| cache.find(name)).or_else(|| {
+                            FOLDERS
+                                .iter()
+                                .map(|folder| Path::new(folder).join(name))
+                                .find(|place| place.is_file())
+                        })
                     })
-                }),
+                }
             };
             if let Some(path) = place
                 && let Some(wants) = self::wants(&path, false)
             {
-                let is_followed = !is_of_system(&path) || wants.needed.iter().any(|name| runtime(name).is_some());
+                let is_followed =
+                    !is_of_system(&path) || wants.needed.iter().any(|name| runtime(name).is_some());
                 let needed = wants.needed.clone();
                 if is_near && is_followed { &mut queue } else { &mut far }.push_back(wants);
                 found.push(Object { name: name.clone(), path, needed, is_near });
@@ -185,7 +199,8 @@ impl Cache {
             if order(middle)? == Ordering::Greater { from = middle + 1 } else { to = middle }
         }
         let equal = (from..count).take_while(|&index| order(index) == Some(Ordering::Equal)).map(entry);
-        let fits = |&at: &usize| self.word(at) == Some(Self::KIND) && self.string(at + 4) == Some(name.as_bytes());
+        let fits =
+            |&at: &usize| self.word(at) == Some(Self::KIND) && self.string(at + 4) == Some(name.as_bytes());
         Some(PathBuf::from(OsStr::from_bytes(self.string(equal.into_iter().find(fits)? + 8)?)))
     }
 }
@@ -227,10 +242,16 @@ mod tests {
     /// The dynamic linker's own answer for a program with many libraries.
     #[test]
     fn as_the_dynamic_linker_finds_them() {
-        let image =
-            ["/usr/bin/gdb", "/usr/bin/python3", "/bin/ls"].map(Path::new).into_iter().find(|path| path.is_file());
+        let image = ["/usr/bin/gdb", "/usr/bin/python3", "/bin/ls"]
+            .map(Path::new)
+            .into_iter()
+            .find(|path| path.is_file());
         let image = image.unwrap();
-        let said = Command::new(image).env("LD_TRACE_LOADED_OBJECTS", "1").env_remove("LD_PRELOAD").output().unwrap();
+        let said = Command::new(image)
+            .env("LD_TRACE_LOADED_OBJECTS", "1")
+            .env_remove("LD_PRELOAD")
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let mut theirs: Vec<(String, PathBuf)> = said
             .lines()
@@ -261,9 +282,11 @@ mod tests {
     #[test]
     fn origin_is_where_the_library_is() {
         let library = Path::new("/opt/x/lib/liby.so");
-        for (folder, meant) in
-            [("$ORIGIN/../y.libs", "/opt/x/lib/../y.libs"), ("${ORIGIN}", "/opt/x/lib/"), ("/usr/lib", "/usr/lib")]
-        {
+        for (folder, meant) in [
+            ("$ORIGIN/../y.libs", "/opt/x/lib/../y.libs"),
+            ("${ORIGIN}", "/opt/x/lib/"),
+            ("/usr/lib", "/usr/lib"),
+        ] {
             assert_eq!(expanded(folder.as_bytes(), library, false), Path::new(meant), "{folder}");
         }
     }

@@ -158,7 +158,10 @@ fn csv(comparison: &Comparison) -> Result<()> {
 }
 
 fn text(launch: &Launch, view: &str, it: &Comparison) {
-    println!("{:<9} {:>10} {:>10} {:>10} {:>13} {:>13}", "", "wall s", "user s", "system s", "gave up cpu", "lost cpu");
+    println!(
+        "{:<9} {:>10} {:>10} {:>10} {:>13} {:>13}",
+        "", "wall s", "user s", "system s", "gave up cpu", "lost cpu"
+    );
     let side = |name: &str, side: &Side| {
         println!(
             "{name:<9} {:>10.3} {:>10.3} {:>10.3} {:>13} {:>13}",

@@ -67,7 +67,8 @@ impl Asked {
         let program = program::inspect(&path).with_context(|| format!("cannot look at `{shown}`"))?;
         let helped = program.obstacle.is_none();
         let interposer = library::find().ok().filter(|_| helped);
-        let openmp = interposer.and_then(|interposer| library::openmp(&interposer, &program.image, Reach::All).says());
+        let openmp =
+            interposer.and_then(|interposer| library::openmp(&interposer, &program.image, Reach::All).says());
         Ok(Self { name: shown, obstacle: program.obstacle.map(|obstacle| obstacle.to_string()), openmp })
     }
 }

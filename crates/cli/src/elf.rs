@@ -34,7 +34,11 @@ impl Mapped {
         let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
         // SAFETY: new memory, of a descriptor that is open.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, file.as_raw_fd(), 0) };
-        if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { at: at.cast(), size }) }
+        if at == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Self { at: at.cast(), size })
+        }
     }
 }
 
@@ -136,8 +140,8 @@ impl Elf {
     fn parse<H: FileHeader<Endian = Endianness>>(file: File, mut head: Vec<u8>) -> io::Result<Option<Self>> {
         let Ok(header) = H::parse(&*head).copied() else { return Ok(None) };
         let Ok(endian) = header.endian() else { return Ok(None) };
-        let end =
-            header.e_phoff(endian).into() + u64::from(header.e_phnum(endian)) * size_of::<H::ProgramHeader>() as u64;
+        let end = header.e_phoff(endian).into()
+            + u64::from(header.e_phnum(endian)) * size_of::<H::ProgramHeader>() as u64;
         if end > head.len() as u64 && end <= 1 << 20 {
             head = read(&file, 0, end as usize)?;
         }
@@ -187,13 +191,16 @@ impl Elf {
     fn offset(&self, address: u64) -> Option<u64> {
         let loaded = self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD);
         loaded
-            .filter_map(|it| address.checked_sub(it.address).filter(|&at| at < it.size).map(|at| it.offset + at))
+            .filter_map(|it| {
+                address.checked_sub(it.address).filter(|&at| at < it.size).map(|at| it.offset + at)
+            })
             .next()
     }
 
     /// What the dynamic linker is told. Of a file for another processor we do not want to know.
     pub fn dynamic(&self) -> Option<Dynamic<'_>> {
-        let segment = self.segments.iter().find(|segment| segment.kind == elf::PT_DYNAMIC && self.is_ours())?;
+        let segment =
+            self.segments.iter().find(|segment| segment.kind == elf::PT_DYNAMIC && self.is_ours())?;
         let bytes = read(&self.file, segment.offset, segment.size.min(1 << 16) as usize).ok()?;
         let count = bytes.len() / size_of::<Entry>();
         let (entries, _) = pod::slice_from_bytes::<Entry>(&bytes, count).ok()?;
@@ -243,7 +250,14 @@ impl Dynamic<'_> {
         };
         let (table, names) = (place(elf::DT_SYMTAB)?, place(elf::DT_STRTAB)?);
         let data = Mapped::of(&self.elf.file).ok()?;
-        Some(Symbols { data, endian: self.elf.endian, index, table, names, is_program: self.elf.linker.is_some() })
+        Some(Symbols {
+            data,
+            endian: self.elf.endian,
+            index,
+            table,
+            names,
+            is_program: self.elf.linker.is_some(),
+        })
     }
 }
 
@@ -297,7 +311,8 @@ impl Symbols {
     fn end(&self) -> Option<u32> {
         let Index::Gnu(at) = self.index else { return None };
         let (buckets, first, chains) = self.gnu(at)?;
-        let mut last = (0..self.word(at)? as usize).filter_map(|bucket| self.word(buckets + 4 * bucket)).max()?;
+        let mut last =
+            (0..self.word(at)? as usize).filter_map(|bucket| self.word(buckets + 4 * bucket)).max()?;
         if last < first {
             return Some(first);
         }

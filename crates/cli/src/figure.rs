@@ -127,13 +127,15 @@ pub fn main(args: &FigureArgs) -> Result<()> {
         Format::Csv => csv(figure, args, &data)?,
     }
     if let Some(file) = &args.svg {
-        std::fs::write(file, svg(figure, &data)).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, svg(figure, &data))
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }
 
 fn json<T: Serialize>(record: &str, figure: &Figure, args: &FigureArgs, fields: &T) -> Result<()> {
-    let named = Named { figure: figure.name, machine: figure.machine, seed: args.seed, size: args.size, fields };
+    let named =
+        Named { figure: figure.name, machine: figure.machine, seed: args.seed, size: args.size, fields };
     format::json(record, &named)
 }
 
@@ -190,7 +192,10 @@ fn text(figure: &Figure, data: &Data, verdicts: &[Verdict]) {
     for verdict in verdicts {
         let holds = if verdict.holds { "holds" } else { "FAILS" };
         println!();
-        println!("{}", suggest::wrap(&format!("{holds}: {} ({})", verdict.claim, verdict.source), suggest::WIDTH));
+        println!(
+            "{}",
+            suggest::wrap(&format!("{holds}: {} ({})", verdict.claim, verdict.source), suggest::WIDTH)
+        );
         let measure = format!("       {}: {}, {} wanted", verdict.measure, number(verdict), verdict.bound);
         println!("{}", suggest::wrap(&measure, suggest::WIDTH));
         if !verdict.note.is_empty() {
@@ -223,7 +228,11 @@ fn rows(figure: &Figure, verdicts: &[Verdict]) -> String {
             number(verdict),
             escape(verdict.measure),
             verdict.bound,
-            if verdict.note.is_empty() { String::new() } else { format!("<br><em>{}.</em>", escape(verdict.note)) }
+            if verdict.note.is_empty() {
+                String::new()
+            } else {
+                format!("<br><em>{}.</em>", escape(verdict.note))
+            }
         );
     }
     out
@@ -250,7 +259,13 @@ pub fn report(args: &ReportArgs) -> Result<()> {
         let _ = writeln!(pictures, "<table>{HEADER}{rows}</table>");
         for point in data.points.iter().filter(|point| point.failure.is_some()) {
             let failure = point.failure.as_deref().unwrap_or_default();
-            let _ = writeln!(pictures, "<p class=\"fails\">{} at {}: {}</p>", point.series, point.x, escape(failure));
+            let _ = writeln!(
+                pictures,
+                "<p class=\"fails\">{} at {}: {}</p>",
+                point.series,
+                point.x,
+                escape(failure)
+            );
         }
         all += &rows;
     }

@@ -40,7 +40,10 @@ pub fn main(args: Args) -> Result<ExitCode> {
     if args.format == Format::Text {
         let busy = plan.busy;
         println!("to the first instruction on the processor, {busy} busy processes beside");
-        println!("{:<24} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7}", "", "grants", "min", "p50", "p90", "p99", "max");
+        println!(
+            "{:<24} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7}",
+            "", "grants", "min", "p50", "p90", "p99", "max"
+        );
     }
     let show = |grants: Grants| {
         let written = match args.format {

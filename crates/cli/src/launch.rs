@@ -9,7 +9,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use ::bench::contender::{Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, prepend, views};
+use ::bench::contender::{
+    Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, prepend, views,
+};
 use anyhow::{Context, Result, bail};
 use clap::Arg;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -97,7 +99,8 @@ pub fn print_taken_view() -> Result<ExitCode> {
 pub fn taken_view(library: &Path, help: impl FnOnce(Command) -> Command) -> Result<String> {
     let mut command = Command::new(library::this_program()?);
     let nowhere = File::options().read(true).write(true).open("/dev/null");
-    let nowhere = nowhere.context("cannot open /dev/null, which the interposer is asked for its view with")?;
+    let nowhere =
+        nowhere.context("cannot open /dev/null, which the interposer is asked for its view with")?;
     command.arg(VIEW_VERB).stdin(nowhere.try_clone()?).stderr(nowhere);
     let answer = help(command).output().context("cannot ask the interposer for its view")?;
     let taken = String::from_utf8_lossy(&answer.stdout).into_owned();
@@ -137,7 +140,12 @@ pub struct Offered(pub fn() -> Vec<&'static str>);
 impl TypedValueParser for Offered {
     type Value = String;
 
-    fn parse_ref(&self, command: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
         StringValueParser::new().parse_ref(command, arg, value)
     }
 
@@ -198,7 +206,8 @@ fn kind(name: &str) -> &'static str {
 /// What else to add: a name may be that of a family, whose members differ in how they wait.
 fn family(name: &str) -> String {
     let members = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).map(|entry| entry.name);
-    let members = members.filter(|member| member.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')));
+    let members =
+        members.filter(|member| member.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')));
     match members.map(|member| format!("`{member}`")).collect::<Vec<_>>().join(", ") {
         members if members.is_empty() || name.is_empty() => String::new(),
         members => format!(
@@ -217,7 +226,12 @@ fn check_lock(name: &str) -> Result<()> {
              for which a pthread mutex has no room; it is there for `wakeful bench`.{}",
             suggest::hint(name, in_place())
         ),
-        None => bail!("there is no lock `{name}`{}.{}{}", kind(name), family(name), suggest::hint(name, in_place())),
+        None => bail!(
+            "there is no lock `{name}`{}.{}{}",
+            kind(name),
+            family(name),
+            suggest::hint(name, in_place())
+        ),
     }
 }
 
@@ -234,7 +248,12 @@ fn check_rwlock(name: &str) -> Result<()> {
             suggest::hint(name, rwlocks())
         );
     }
-    bail!("there is no reader-writer lock `{name}`{}.{}{}", kind(name), family(name), suggest::hint(name, rwlocks()));
+    bail!(
+        "there is no reader-writer lock `{name}`{}.{}{}",
+        kind(name),
+        family(name),
+        suggest::hint(name, rwlocks())
+    );
 }
 
 /// Checks the name of a view.
@@ -254,12 +273,15 @@ impl Launch {
         lock.as_deref().map(check_lock).transpose()?;
         rwlock.as_deref().map(check_rwlock).transpose()?;
         view.as_deref().map(check_view).transpose()?;
-        let path = program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
+        let path =
+            program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
-        let program = program::inspect(&path).unwrap_or_else(|_| Program { image: path.clone(), obstacle: None });
+        let program =
+            program::inspect(&path).unwrap_or_else(|_| Program { image: path.clone(), obstacle: None });
         let library = library::find()?;
         let helped = program.obstacle.is_none();
-        let openmp = (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image, reach));
+        let openmp =
+            (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image, reach));
         match openmp {
             Some(OpenMp { path: Err(reason), .. }) if args.openmp == When::Always => Err(reason),
             openmp => Ok(Self { program, path, command: args.command, lock, rwlock, view, library, openmp }),
@@ -412,14 +434,18 @@ pub fn cannot_run(name: &OsStr, image: Option<&Path>, error: &io::Error) -> Cann
     let message = match image {
         _ if name.is_empty() => "the program's name is empty".to_string(),
         None if not_found => format!("`{shown}` is in no folder of PATH"),
-        None => format!("`{shown}` is in PATH but is not an executable file; `chmod +x` makes a program of a file"),
+        None => format!(
+            "`{shown}` is in PATH but is not an executable file; `chmod +x` makes a program of a file"
+        ),
         Some(_) if not_found && !Path::new(name).exists() && shown.contains('/') => {
             format!("there is no file `{shown}`")
         }
         Some(image) if not_found && !image.exists() => {
             format!("`{shown}` needs the interpreter {}, which does not exist", image.display())
         }
-        Some(_) if not_found => format!("`{shown}` needs an interpreter or dynamic linker that does not exist"),
+        Some(_) if not_found => {
+            format!("`{shown}` needs an interpreter or dynamic linker that does not exist")
+        }
         Some(_) if Path::new(name).is_dir() => format!("`{shown}` is a folder"),
         Some(_) if error.kind() == io::ErrorKind::PermissionDenied => {
             format!("`{shown}` may not be executed; `chmod +x` makes a program of a file")

@@ -29,7 +29,10 @@ pub fn find() -> Result<PathBuf> {
             }
             (std::path::absolute(path)?, format!("set {VARIABLE} to the path of {NAME}, or unset it"))
         }
-        None => (beside_us()?, format!("build it again with `cargo build --release`, or set {VARIABLE} to its path")),
+        None => (
+            beside_us()?,
+            format!("build it again with `cargo build --release`, or set {VARIABLE} to its path"),
+        ),
     };
     // The dynamic linker splits LD_PRELOAD at both and knows no escape.
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
@@ -68,7 +71,9 @@ impl OpenMp {
     pub fn says(&self) -> Option<String> {
         let words = match (&self.path, self.linked) {
             (Ok(path), Some(_)) => format!("OpenMP regions run on {}", path.display()),
-            (Ok(path), None) => format!("OpenMP regions of what it loads or starts run on {}", path.display()),
+            (Ok(path), None) => {
+                format!("OpenMP regions of what it loads or starts run on {}", path.display())
+            }
             (Err(reason), Some(native)) => format!("OpenMP regions run on {native}: {reason:#}"),
             (Err(_), None) => return None,
         };

@@ -46,7 +46,18 @@ impl Lock {
     fn barrier(entry: &'static BarrierEntry) -> Self {
         let BarrierEntry { name, summary, citation, dynamic, informed } = *entry;
         let (kind, in_place) = ("barrier", dynamic);
-        Self { name, kind, in_place, timed: false, fair: false, informed, wishes: false, dynamic, citation, summary }
+        Self {
+            name,
+            kind,
+            in_place,
+            timed: false,
+            fair: false,
+            informed,
+            wishes: false,
+            dynamic,
+            citation,
+            summary,
+        }
     }
 }
 

@@ -85,7 +85,8 @@ mod tests {
             let text = String::from_utf8_lossy(text);
             assert!(text.contains(".SH NAME") && text.contains(".SH OPTIONS"), "{name}");
         }
-        let page = |name| pages.iter().find(|(page, _)| page == name).map(|(_, text)| String::from_utf8_lossy(text));
+        let page =
+            |name| pages.iter().find(|(page, _)| page == name).map(|(_, text)| String::from_utf8_lossy(text));
         let run = page("wakeful-run").unwrap();
         for section in ["PERMISSIONS", "OVERHEAD", "EXAMPLES"] {
             assert!(run.contains(&format!(".SH {section}\n")), "{section}");

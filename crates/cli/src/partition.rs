@@ -55,7 +55,9 @@ pub fn processors(count: u32) -> String {
 /// "0-2,5".
 pub fn ids(words: &[u64]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
-    for number in (0..words.len() as u32 * 64).filter(|&number| words[number as usize / 64] >> (number % 64) & 1 == 1) {
+    for number in
+        (0..words.len() as u32 * 64).filter(|&number| words[number as usize / 64] >> (number % 64) & 1 == 1)
+    {
         match parts.last_mut() {
             Some((_, last)) if *last + 1 == number => *last = number,
             _ => parts.push((number, number)),

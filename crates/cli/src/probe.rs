@@ -151,8 +151,12 @@ pub fn sched_ext() -> View {
         (None, _) => "no: this kernel has none".to_string(),
     };
     let remedy = match (&state, cfg!(feature = "bpf")) {
-        (Some(state), true) if state == "disabled" => Some("to use it, as root: wakeful scheduler start".to_string()),
-        (Some(_), false) => Some("to use it, build with --features wakeful-cli/bpf,wakeful-preload/bpf".to_string()),
+        (Some(state), true) if state == "disabled" => {
+            Some("to use it, as root: wakeful scheduler start".to_string())
+        }
+        (Some(_), false) => {
+            Some("to use it, build with --features wakeful-cli/bpf,wakeful-preload/bpf".to_string())
+        }
         _ => None,
     };
     let needs = "Linux 6.12 with CONFIG_SCHED_CLASS_EXT".to_string();

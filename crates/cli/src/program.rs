@@ -42,7 +42,9 @@ impl std::fmt::Display for Obstacle {
                 f,
                 "it has {what}, and the dynamic linker preloads\nnothing into such programs; run it as a user who needs none of that"
             ),
-            Self::Architecture => f.write_str("it is built for another processor or word size than this wakeful"),
+            Self::Architecture => {
+                f.write_str("it is built for another processor or word size than this wakeful")
+            }
             Self::CLibrary(linker) => {
                 write!(f, "it uses the dynamic linker {},\nnot that of the GNU C library", linker.display())
             }
@@ -90,7 +92,11 @@ pub fn executable(path: &Path) -> io::Result<()> {
     }
     let name = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: a C string.
-    if unsafe { libc::access(name.as_ptr(), libc::X_OK) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if unsafe { libc::access(name.as_ptr(), libc::X_OK) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// COST: the kernel follows at most so many interpreters of interpreters (BINPRM_BUF_SIZE bytes of the line each).
@@ -284,8 +290,9 @@ mod tests {
     #[test]
     fn a_library_is_known_by_what_it_exports() {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let libc =
-            maps.lines().find_map(|line| line.split_whitespace().nth(5).filter(|path| path.contains("/libc.so")));
+        let libc = maps
+            .lines()
+            .find_map(|line| line.split_whitespace().nth(5).filter(|path| path.contains("/libc.so")));
         let libc = Path::new(libc.unwrap());
         let found = library(libc).unwrap();
         assert!(found.has(b"pthread_mutex_lock") && !found.has(b"wakeful_preload_view"));

@@ -62,7 +62,11 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(cpus) = args.cpus {
         let (state, block) = partition::join(cpus, args.priority).context("no processors")?;
         if args.verbose {
-            eprintln!("wakeful: {} of its own ({})", partition::processors(state.holds), partition::ids(&state.ids));
+            eprintln!(
+                "wakeful: {} of its own ({})",
+                partition::processors(state.holds),
+                partition::ids(&state.ids)
+            );
         }
         // One that is not helped would not know what to do with it.
         if launch.program.obstacle.is_none()
@@ -93,7 +97,9 @@ fn explain(launch: &Launch, scheduled: bool) {
             eprintln!("wakeful: view bpf, kept by the scheduler")
         }
         Ok(Taken { instead: Some(instead), .. }) => eprintln!("wakeful: {instead}"),
-        Ok(Taken { taken, .. }) if launch.view() == "auto" => eprintln!("wakeful: view {taken}, the best one here"),
+        Ok(Taken { taken, .. }) if launch.view() == "auto" => {
+            eprintln!("wakeful: view {taken}, the best one here")
+        }
         Ok(Taken { taken, .. }) => eprintln!("wakeful: view {taken}"),
         // The program runs all the same.
         Err(reason) => eprintln!("wakeful: {reason:#}"),

@@ -19,7 +19,8 @@ use anyhow::{Context, Result, bail};
 use bpf::scheduler::{self, Config, SLOTS, Scheduler, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
-    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +63,8 @@ struct Tuning {
 impl Tuning {
     fn config(&self) -> Result<Config> {
         let ns = |time: humantime::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let config = Config { quantum_ns: ns(self.quantum), extension_ns: ns(self.extension), ..Config::default() };
+        let config =
+            Config { quantum_ns: ns(self.quantum), extension_ns: ns(self.extension), ..Config::default() };
         if !(1_000_000..=1_000_000_000).contains(&config.quantum_ns) {
             bail!("--quantum {}: from 1ms to 1s", self.quantum);
         }
@@ -129,7 +131,12 @@ fn start(tuning: &Tuning) -> Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(["scheduler", "serve", "--quantum", &tuning.quantum.to_string()]);
     command.args(["--extension", &tuning.extension.to_string()]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).current_dir("/").process_group(0);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .current_dir("/")
+        .process_group(0);
     let mut server = command.spawn().context("cannot start the background process")?;
     let end = Instant::now() + Duration::from_secs(60);
     while ask("status").ok().flatten().is_none() {
@@ -180,7 +187,10 @@ fn status(json: bool) -> Result<ExitCode> {
         let count = status.programs.len();
         println!("in charge of {count} program{}", if count == 1 { "" } else { "s" });
         if !status.programs.is_empty() {
-            println!("{:>9} {:>11} {:>10} {:>9} {:>11}", "process", "cpu time", "extended", "refused", "handed off");
+            println!(
+                "{:>9} {:>11} {:>10} {:>9} {:>11}",
+                "process", "cpu time", "extended", "refused", "handed off"
+            );
         }
         for Program { process, cpu_seconds, extended, refused, handed_off } in &status.programs {
             println!("{process:>9} {cpu_seconds:>9.1} s {extended:>10} {refused:>9} {handed_off:>11}");
@@ -260,7 +270,15 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     let no: libc::c_int = 0;
     let length = size_of_val(&no) as libc::socklen_t;
     // SAFETY: the number lives and is of this length. An older kernel refuses, and all is as before.
-    unsafe { libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const no).cast(), length) };
+    unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const no).cast(),
+            length,
+        )
+    };
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
     Ok(listener)
 }
@@ -355,7 +373,8 @@ fn receive(stream: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
     let mut text = [0; 4096];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
-    let length = net::recvmsg(stream, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let length =
+        net::recvmsg(stream, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
     let descriptors = control.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
         _ => Vec::new(),
@@ -370,7 +389,8 @@ mod tests {
     #[test]
     fn nobody_sends_it_descriptors() {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+        let mut numbers =
+            release.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
         if (numbers.next(), numbers.next()) < (Some(6), Some(16)) {
             return println!("skipped: Linux {release} cannot bar descriptors");
         }

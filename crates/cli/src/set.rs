@@ -41,7 +41,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
         (_, Some(count)) => Message { process, count, ..Message::new(Kind::Spare) },
         _ => Message { process, ..Message::new(if args.leave { Kind::Leave } else { Kind::WantBack }) },
     };
-    let (state, _) = Connection::open().and_then(|mut connection| connection.ask(request)).map_err(explain)?;
+    let (state, _) =
+        Connection::open().and_then(|mut connection| connection.ask(request)).map_err(explain)?;
     if args.leave {
         println!("{process} runs in the default partition");
     } else if state.lacks > 0 {

@@ -192,7 +192,13 @@ struct SweepArgs {
 #[derive(clap::Args)]
 struct DefaultsArgs {
     /// Kinds
-    #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',', default_value = "mutex,rwlock,barrier")]
+    #[arg(
+        long,
+        value_name = "KIND,...",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "mutex,rwlock,barrier"
+    )]
     kind: Vec<DefaultKind>,
     /// Numbers of processors
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,256,1024", value_parser = clap::value_parser!(u32).range(3..=1024))]
@@ -291,7 +297,12 @@ fn repartition(text: &str) -> Result<Repartition, String> {
         let (least, most) = range.split_once('-')?;
         let (least, most): (u32, u32) = (least.parse().ok()?, most.parse().ok()?);
         let every_ms = time(every).ok()? / 1e6;
-        (every_ms > 0.0 && (1..=most).contains(&least)).then_some(Repartition { every_ms, least, most, served: false })
+        (every_ms > 0.0 && (1..=most).contains(&least)).then_some(Repartition {
+            every_ms,
+            least,
+            most,
+            served: false,
+        })
     };
     parse().ok_or_else(|| "give a time and the processors, such as 80ms:5-11".into())
 }
@@ -319,7 +330,9 @@ pub fn machine(name: &str) -> Result<Machine> {
     let cannot = || format!("cannot read the machine's description {name}");
     let mut text = String::new();
     // COST: bytes; those that come with the crate have 3,000. A device may have no end.
-    let read = File::open(name).and_then(|file| file.take(1 << 20).read_to_string(&mut text)).with_context(cannot)?;
+    let read = File::open(name)
+        .and_then(|file| file.take(1 << 20).read_to_string(&mut text))
+        .with_context(cannot)?;
     if read == 1 << 20 {
         bail!(
             "{name} is longer than 1 MiB and so no machine's description;\n`wakeful sim machines` lists those that there are"
@@ -365,7 +378,9 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
     }
     let critical_ns = args.critical.unwrap_or(20_000.0);
     let program = match (args.app, kind) {
-        (Some(App::Quicksort), Kind::Mutex) => Program::Quicksort { lock, elements: args.size.unwrap_or(16_384) },
+        (Some(App::Quicksort), Kind::Mutex) => {
+            Program::Quicksort { lock, elements: args.size.unwrap_or(16_384) }
+        }
         (Some(App::Cholesky), Kind::Mutex) => {
             let columns = args.size.unwrap_or(508);
             // A tree of n levels has 2^n - 1 nodes of 4 columns.
@@ -376,7 +391,9 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
             rows @ ..=2000 => Program::Gauss { barrier: lock, rows },
             _ => bail!("gauss solves at most 2000 equations: give a smaller --size"),
         },
-        (Some(App::Gauss), _) => bail!("--app gauss takes a barrier, and {lock} is none: see `wakeful locks`"),
+        (Some(App::Gauss), _) => {
+            bail!("--app gauss takes a barrier, and {lock} is none: see `wakeful locks`")
+        }
         (Some(_), _) => bail!("this program takes a mutex, and {lock} is none: see `wakeful locks`"),
         (None, Kind::Mutex) => Program::Mutex { lock, critical_ns, outside_ns },
         (None, Kind::RwLock) => {
@@ -460,7 +477,10 @@ fn run(args: &RunArgs) -> Result<()> {
     match args.format {
         Format::Text => text(args, &workload, &results),
         Format::Json => {
-            format::json("simulation", &Run { lock: &args.lock, mp: args.mp, workload: &workload, results: &results })?;
+            format::json(
+                "simulation",
+                &Run { lock: &args.lock, mp: args.mp, workload: &workload, results: &results },
+            )?;
         }
         Format::Csv => csv(args, &workload, &results)?,
     }
@@ -584,7 +604,10 @@ fn sweep(args: &SweepArgs) -> Result<()> {
                     let late = if cell.limited { "*" } else { " " };
                     let time = format::ns((cell.estimated_ms * 1e6) as u64);
                     let wait = cell.max_wait_ns.map_or("-".into(), format::ns);
-                    println!("  {lock:<24}{time:>9}{late} {:>8.2} x best, longest wait {wait:>7}", cell.by_best);
+                    println!(
+                        "  {lock:<24}{time:>9}{late} {:>8.2} x best, longest wait {wait:>7}",
+                        cell.by_best
+                    );
                     if let Some(failure) = cell.failure {
                         println!("{}", suggest::wrap(&format!("    failed: {failure}"), suggest::WIDTH));
                     }
@@ -622,8 +645,10 @@ fn defaults(args: &DefaultsArgs) -> Result<()> {
     let cells = experiment::cells(&kinds, &args.processors, &args.mp);
     let limit_ms = args.limit / 1e6;
     let of_cell = |cell: &experiment::Cell| cell.workloads(limit_ms).collect::<Vec<_>>();
-    let jobs: Vec<_> =
-        cells.iter().flat_map(|cell| of_cell(cell).into_iter().map(|workload| (&cell.machine, workload))).collect();
+    let jobs: Vec<_> = cells
+        .iter()
+        .flat_map(|cell| of_cell(cell).into_iter().map(|workload| (&cell.machine, workload)))
+        .collect();
     let mut results = simulate_all("defaults", &jobs, args.seed)?.into_iter();
     let mut csv = csv::Writer::from_writer(std::io::stdout());
     let mut missed = 0;
@@ -713,7 +738,11 @@ fn text(args: &RunArgs, workload: &Workload, results: &Results) {
     println!(
         "{} threads{}, level {}, seed {}",
         workload.threads,
-        if workload.instances > 1 { format!(" in each of {} programs", workload.instances) } else { String::new() },
+        if workload.instances > 1 {
+            format!(" in each of {} programs", workload.instances)
+        } else {
+            String::new()
+        },
         args.mp,
         results.seed
     );
@@ -794,9 +823,9 @@ fn machines(args: &MachinesArgs) -> Result<()> {
                 summary: &machine.summary,
             });
             match args.format {
-                Format::Text => {
-                    lines.for_each(|line| println!("{:<18}{:>5}  {}", line.machine, line.processors, line.summary))
-                }
+                Format::Text => lines.for_each(|line| {
+                    println!("{:<18}{:>5}  {}", line.machine, line.processors, line.summary)
+                }),
                 Format::Json => lines.into_iter().try_for_each(|line| format::json("machine", &line))?,
                 Format::Csv => {
                     let mut csv = csv::Writer::from_writer(std::io::stdout());
@@ -816,9 +845,9 @@ fn machines(args: &MachinesArgs) -> Result<()> {
                         println!("{}", suggest::wrap(&format!("    {}", figure.source), suggest::WIDTH));
                     }
                 }
-                Format::Json => figures
-                    .iter()
-                    .try_for_each(|figure| format::json("figure", &FigureLine { machine: &machine.name, figure }))?,
+                Format::Json => figures.iter().try_for_each(|figure| {
+                    format::json("figure", &FigureLine { machine: &machine.name, figure })
+                })?,
                 Format::Csv => {
                     let mut csv = csv::Writer::from_writer(std::io::stdout());
                     for ::sim::Figure { field, value, source } in &figures {
@@ -842,7 +871,14 @@ mod tests {
         assert!(time("2 days").is_err() && time("x").is_err());
         assert_eq!(hints("delayed:10us"), Ok(Hints::Delayed { us: 10.0 }));
         assert!(hints("delayed").is_err() && hints("dropped:2").is_err());
-        assert_eq!(repartition("80ms:5-11"), Ok(Repartition { every_ms: 80.0, least: 5, most: 11, served: false }));
-        assert!(repartition("80ms:11-5").is_err() && repartition("80ms").is_err() && repartition("0:1-2").is_err());
+        assert_eq!(
+            repartition("80ms:5-11"),
+            Ok(Repartition { every_ms: 80.0, least: 5, most: 11, served: false })
+        );
+        assert!(
+            repartition("80ms:11-5").is_err()
+                && repartition("80ms").is_err()
+                && repartition("0:1-2").is_err()
+        );
     }
 }

@@ -32,7 +32,8 @@ enum Format {
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
-    let status = Connection::open().and_then(|mut connection| partition::status(&mut connection)).map_err(explain)?;
+    let status =
+        Connection::open().and_then(|mut connection| partition::status(&mut connection)).map_err(explain)?;
     match args.format {
         Format::Text => text(&status),
         Format::Json => format::json("status", &status)?,
@@ -71,7 +72,8 @@ fn applications(status: &Status) {
         "PROCESS", "PROGRAM", "USER", "PRIORITY", "ASKED", "HAS"
     );
     for application in &status.applications {
-        let partition::Application { process, program, user, priority, asked, holds, processors, .. } = application;
+        let partition::Application { process, program, user, priority, asked, holds, processors, .. } =
+            application;
         let remark = partition::remark(application);
         let both = if processors.is_empty() || remark.is_empty() { "" } else { "; " };
         println!(
@@ -84,9 +86,12 @@ fn applications(status: &Status) {
 fn open_metrics(status: &Status) -> String {
     let mut text = String::new();
     let mut gauge = |name: &str, help: &str, value: u64| {
-        text += &format!("# TYPE wakeful_{name} gauge\n# HELP wakeful_{name} {help}\nwakeful_{name} {value}\n");
+        text +=
+            &format!("# TYPE wakeful_{name} gauge\n# HELP wakeful_{name} {help}\nwakeful_{name} {value}\n");
     };
-    let sum = |of: fn(&partition::Application) -> u32| status.applications.iter().map(|one| u64::from(of(one))).sum();
+    let sum = |of: fn(&partition::Application) -> u32| {
+        status.applications.iter().map(|one| u64::from(of(one))).sum()
+    };
     gauge("default_processors", "Processors of the default partition.", status.default_count.into());
     gauge("granted_processors", "Processors of all other partitions.", sum(|one| one.holds));
     gauge(
@@ -95,7 +100,11 @@ fn open_metrics(status: &Status) -> String {
         status.applications.len() as u64 + u64::from(status.more),
     );
     gauge("waiting_processors", "Processors that are waited for.", sum(|one| one.lacks));
-    gauge("spare_processors", "Processors that their holders have hinted they can spare.", sum(|one| one.spare));
+    gauge(
+        "spare_processors",
+        "Processors that their holders have hinted they can spare.",
+        sum(|one| one.spare),
+    );
     gauge(
         "observed_programs",
         "Programs that have an arena.",
@@ -103,12 +112,17 @@ fn open_metrics(status: &Status) -> String {
     );
     for (index, name) in THREADS.iter().enumerate() {
         let help = format!("Threads of the listed observed programs: {}.", name.replace('_', " and "));
-        gauge(&format!("threads_{name}"), &help, status.observed.iter().map(|one| u64::from(one.threads[index])).sum());
+        gauge(
+            &format!("threads_{name}"),
+            &help,
+            status.observed.iter().map(|one| u64::from(one.threads[index])).sum(),
+        );
     }
     for (name, value) in &status.counters {
         let words = name.replace('_', " ");
-        text +=
-            &format!("# TYPE wakeful_{name} counter\n# HELP wakeful_{name} Since the server was started: {words}.\n");
+        text += &format!(
+            "# TYPE wakeful_{name} counter\n# HELP wakeful_{name} Since the server was started: {words}.\n"
+        );
         text += &format!("wakeful_{name}_total {value}\n");
     }
     text + "# EOF\n"
@@ -122,8 +136,12 @@ mod tests {
     fn metrics_are_complete_and_end() {
         let counters = linux::server::COUNTERS.into_iter().zip(1..).collect();
         let (enforcement, default_partition) = ("affinity", "0".into());
-        let observed =
-            partition::Observed { process: 1, program: "x".into(), user: 0, threads: [5, 2, 2, 1, 2, 1, 0, 0] };
+        let observed = partition::Observed {
+            process: 1,
+            program: "x".into(),
+            user: 0,
+            threads: [5, 2, 2, 1, 2, 1, 0, 0],
+        };
         let (applications, observed, observer, unlisted) = (vec![], vec![observed], true, 1);
         let status = Status {
             enforcement,

@@ -22,7 +22,10 @@ pub fn watch() {
                 wait_for_end(leave_alone(program));
                 if let Some(after) = linux::throttling() {
                     let all = after.since(before);
-                    eprintln!("wakeful: throttled in {} of {} periods of its quota", all.throttled, all.periods);
+                    eprintln!(
+                        "wakeful: throttled in {} of {} periods of its quota",
+                        all.throttled, all.periods
+                    );
                 }
             }
             libc::_exit(0);

@@ -74,11 +74,19 @@ fn ended(wait: Duration) -> std::io::Result<bool> {
     }
     let Event::Key(key) = event::read()? else { return Ok(false) };
     let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    Ok(key.kind == KeyEventKind::Press && (control_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)))
+    Ok(key.kind == KeyEventKind::Press
+        && (control_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)))
 }
 
-const COLUMNS: [(&str, u16); 7] =
-    [("PROCESS", 8), ("PROGRAM", 15), ("USER", 6), ("PRIORITY", 8), ("ASKED", 6), ("HAS", 4), ("PROCESSORS", 20)];
+const COLUMNS: [(&str, u16); 7] = [
+    ("PROCESS", 8),
+    ("PROGRAM", 15),
+    ("USER", 6),
+    ("PRIORITY", 8),
+    ("ASKED", 6),
+    ("HAS", 4),
+    ("PROCESSORS", 20),
+];
 
 fn draw(frame: &mut Frame, status: &Result<Status, String>) {
     let status = match status {
@@ -88,12 +96,18 @@ fn draw(frame: &mut Frame, status: &Result<Status, String>) {
     };
     // What is observed stands below, and has what the other table does not need.
     let rows = 2 + status.applications.len() as u16;
-    let lengths = [Constraint::Length(1), Constraint::Length(2), Constraint::Length(rows), Constraint::Min(0)];
+    let lengths =
+        [Constraint::Length(1), Constraint::Length(2), Constraint::Length(rows), Constraint::Min(0)];
     let [head, counts, table, below] = Layout::vertical(lengths).areas(frame.area());
     let default = processors(status.default_count);
-    let text = format!("default partition: {default} ({}); kept by {}", status.default_partition, status.enforcement);
+    let text = format!(
+        "default partition: {default} ({}); kept by {}",
+        status.default_partition, status.enforcement
+    );
     frame.render_widget(Paragraph::new(text), head);
-    let of = |name: &str| status.counters.iter().find(|(counter, _)| *counter == name).map_or(0, |&(_, value)| value);
+    let of = |name: &str| {
+        status.counters.iter().find(|(counter, _)| *counter == name).map_or(0, |&(_, value)| value)
+    };
     let text = format!(
         "{} messages, {} refused; {} moves, {} by hint; {} failures",
         of("messages"),
@@ -164,7 +178,8 @@ mod tests {
         let counters = linux::server::COUNTERS.into_iter().zip(10..).collect();
         let (enforcement, default_partition) = ("cgroup v1", "1".into());
         let applications = vec![application];
-        let observed = Observed { process: 77, program: "holder".into(), user: 1, threads: [9, 2, 6, 1, 3, 4, 5, 0] };
+        let observed =
+            Observed { process: 77, program: "holder".into(), user: 1, threads: [9, 2, 6, 1, 3, 4, 5, 0] };
         let (observer, observed, unlisted) = (true, vec![observed], 0);
         let status = Status {
             enforcement,

@@ -115,7 +115,10 @@ fn what_is_not_the_interposer_is_not_preloaded() {
         for verb in [vec!["run", "true"], vec!["compare", "true"], vec!["bench", "spin"]] {
             let (status, stdout, stderr) = outcome(wakeful(&verb).env("WAKEFUL_PRELOAD", &path));
             assert_eq!((status, stdout.as_str()), (Some(125), ""), "{name} {verb:?}");
-            assert!(stderr.contains(reason) && stderr.contains("set WAKEFUL_PRELOAD to"), "{name} {verb:?}: {stderr}");
+            assert!(
+                stderr.contains(reason) && stderr.contains("set WAKEFUL_PRELOAD to"),
+                "{name} {verb:?}: {stderr}"
+            );
             let path = path.display().to_string();
             assert!(stderr.lines().all(|line| line.len() < 80 || line.contains(&path)), "{name}: {stderr}");
         }
@@ -131,7 +134,8 @@ fn nothing_is_compared_where_the_interposer_is_preloaded_already() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
     let library = folder.path().join("stand-in.so");
-    let outcome = |verb: &[&str]| outcome(wakeful(verb).env("WAKEFUL_PRELOAD", &library).env("LD_PRELOAD", &library));
+    let outcome =
+        |verb: &[&str]| outcome(wakeful(verb).env("WAKEFUL_PRELOAD", &library).env("LD_PRELOAD", &library));
     for verb in [&["compare", "true"][..], &["bench", "mutex"], &["bench", "switch"]] {
         let (status, stdout, stderr) = outcome(verb);
         assert_eq!((status, stdout.as_str()), (Some(125), ""), "{verb:?}");
@@ -157,7 +161,10 @@ fn a_lock_of_another_kind_is_told_apart_from_an_unknown_one() {
         let mut run = wakeful(&["run", option, name, "true"]);
         let (status, _, stderr) = outcome(run.env("WAKEFUL_PRELOAD", folder.path().join("stand-in.so")));
         assert_eq!(status, Some(125), "{option} {name}");
-        assert!(hint.map_or(!stderr.contains("it is"), |hint| stderr.contains(hint)), "{option} {name}: {stderr}");
+        assert!(
+            hint.map_or(!stderr.contains("it is"), |hint| stderr.contains(hint)),
+            "{option} {name}: {stderr}"
+        );
         assert!(stderr.contains("There are: ") && stderr.lines().all(|line| line.len() < 80), "{stderr}");
     }
 }
@@ -179,8 +186,9 @@ fn an_empty_variable_is_unset() {
         empty.env(variable, "");
     }
     // As far as the interposer: how many threads a view has room for may change at any time.
-    let head =
-        |(status, out, _): (Option<i32>, String, String)| (status, out.split("Kernel views").next().map(String::from));
+    let head = |(status, out, _): (Option<i32>, String, String)| {
+        (status, out.split("Kernel views").next().map(String::from))
+    };
     assert_eq!(head(outcome(unset)), head(outcome(empty)));
 
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -190,12 +198,16 @@ fn an_empty_variable_is_unset() {
     run.env("WAKEFUL_LOCK", "").env("WAKEFUL_RWLOCK", "").env("WAKEFUL_VIEW", "");
     let (status, _, stderr) = outcome(&mut run);
     assert_eq!(status, Some(0), "{stderr}");
-    assert!(stderr.contains("lock wakeful\n") && stderr.contains("view perf, the best one here\n"), "{stderr}");
+    assert!(
+        stderr.contains("lock wakeful\n") && stderr.contains("view perf, the best one here\n"),
+        "{stderr}"
+    );
 }
 
 #[test]
 fn shells_complete_the_names_of_locks_and_views() {
-    let in_place: Vec<&str> = catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect();
+    let in_place: Vec<&str> =
+        catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect();
     assert!(in_place.len() > 1);
     for shell in ["bash", "zsh", "fish"] {
         let (_, script, _) = outcome(&mut wakeful(&["completions", shell]));
@@ -236,7 +248,9 @@ fn a_program_finds_the_streams_closed_that_we_found_closed() {
 fn data_that_nobody_gets_are_a_failure_with_a_message() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     compile(folder.path(), "stand-in.so", STAND_IN, &["-shared", "-fPIC"]);
-    for (to, reason) in [(">&-", "standard output is closed"), (">/dev/full", "cannot write to standard output")] {
+    for (to, reason) in
+        [(">&-", "standard output is closed"), (">/dev/full", "cannot write to standard output")]
+    {
         for verb in ["locks", "doctor", "sim machines", "compare -n 2 -- true", "--help", "--version"] {
             let (status, _, stderr) = in_shell(folder.path(), &format!("exec \"$0\" {verb} {to}"));
             assert!(status == Some(125) && stderr.contains(reason), "{verb} {to}: {status:?} {stderr}");
@@ -262,7 +276,8 @@ fn a_small_stack_is_enough() {
 fn the_name_of_a_family_leads_to_its_members() {
     let (status, _, stderr) = outcome(&mut wakeful(&["run", "--lock", "array-queue", "true"]));
     assert_eq!(status, Some(125));
-    let members = catalog::MUTEXES.iter().map(|entry| entry.name).filter(|name| name.starts_with("array-queue-"));
+    let members =
+        catalog::MUTEXES.iter().map(|entry| entry.name).filter(|name| name.starts_with("array-queue-"));
     for member in members {
         assert!(stderr.contains(&format!("`{member}`")), "{member}: {stderr}");
     }
@@ -275,7 +290,10 @@ fn a_build_without_the_scheduler_says_so() {
     for verb in [&["scheduler"][..], &["scheduler", "start"], &["scheduler", "--help"]] {
         let (status, _, stderr) = outcome(&mut wakeful(verb));
         assert_eq!(status, Some(125), "{verb:?}");
-        assert!(stderr.contains("without the scheduler") && stderr.contains("--features"), "{verb:?}: {stderr}");
+        assert!(
+            stderr.contains("without the scheduler") && stderr.contains("--features"),
+            "{verb:?}: {stderr}"
+        );
     }
 }
 
@@ -312,7 +330,10 @@ fn run_alone() {
     fs::copy(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
     let run = |words: &[&str], lock: &str| {
         let mut command = Command::new(at.join("wakeful"));
-        command.args(words).env("PATH", format!("/no/such/folder:{}", at.display())).env("WAKEFUL_LOCK", lock);
+        command
+            .args(words)
+            .env("PATH", format!("/no/such/folder:{}", at.display()))
+            .env("WAKEFUL_LOCK", lock);
         for name in ["WAKEFUL_PRELOAD", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "LD_PRELOAD"] {
             command.env_remove(name);
         }
@@ -375,8 +396,12 @@ fn the_interposer_is_found_without_proc() {
     let there = at.join("wakeful").display().to_string();
     for (name, path) in [(there.as_str(), ""), ("./wakeful", ""), ("wakeful", ".")] {
         let mut command = Command::new(at.join("blind"));
-        command.args([name, "run", "--", "/bin/sh", "-c", "echo $LD_PRELOAD"]).current_dir(at).env("PATH", path);
-        let (status, stdout, stderr) = outcome(command.env_remove("WAKEFUL_PRELOAD").env_remove("LD_PRELOAD"));
+        command
+            .args([name, "run", "--", "/bin/sh", "-c", "echo $LD_PRELOAD"])
+            .current_dir(at)
+            .env("PATH", path);
+        let (status, stdout, stderr) =
+            outcome(command.env_remove("WAKEFUL_PRELOAD").env_remove("LD_PRELOAD"));
         assert_eq!((status, stderr.as_str()), (Some(0), ""), "{name}");
         assert!(stdout.trim_end().ends_with("/libwakeful_preload.so"), "{name}: {stdout}");
     }
@@ -397,7 +422,11 @@ fn openmp() {
     let run = |arguments: &[&str], program: &str| {
         let program = at.join(program).display().to_string();
         let mut command = wakeful(&[arguments, &[&program]].concat());
-        command.current_dir(at).env("WAKEFUL_PRELOAD", &ours).env("WAKEFUL_VIEW", "none").env_remove("LD_PRELOAD");
+        command
+            .current_dir(at)
+            .env("WAKEFUL_PRELOAD", &ours)
+            .env("WAKEFUL_VIEW", "none")
+            .env_remove("LD_PRELOAD");
         outcome(&mut command)
     };
     // Not there: said where somebody listens, and an error where it was asked for.
@@ -433,13 +462,19 @@ fn openmp() {
     compile(at, "libgomp_wakeful.so", &absent, &["-shared", "-fPIC"]);
     let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
     assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
-    assert!(stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("GOMP_parallel"), "{stderr}");
+    assert!(
+        stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("GOMP_parallel"),
+        "{stderr}"
+    );
     // In libgomp's place, with nothing in it: the program would not start.
     let flags = ["-shared", "-fPIC", "-Wl,-soname,libgomp.so.1"];
     compile(at, "libgomp_wakeful.so", "const char *wakeful_omp_version(void) { return \"\"; }", &flags);
     let (status, stdout, stderr) = run(&["run", "-v"], "parallel");
     assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
-    assert!(stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("GOMP_parallel"), "{stderr}");
+    assert!(
+        stderr.contains("OpenMP regions run on libgomp:") && stderr.contains("GOMP_parallel"),
+        "{stderr}"
+    );
     let (_, stdout, _) = run(&["doctor"], "plain");
     assert!(stdout.contains("those of pthread are replaced"), "{stdout}");
     let (status, _, stderr) = run(&["doctor"], "none");
@@ -488,11 +523,15 @@ fn many_libraries_are_looked_at_by_few_reads() {
         stdout.split(' ').map(|count| count.parse().unwrap()).collect()
     };
     let (with, without) = (counts("--openmp=auto"), counts("--openmp=never"));
-    let more: Vec<u64> = with.iter().zip(&without).map(|(with, without)| with.saturating_sub(*without)).collect();
+    let more: Vec<u64> =
+        with.iter().zip(&without).map(|(with, without)| with.saturating_sub(*without)).collect();
     let (faults, read) = more.split_first().unwrap();
     assert!(*faults < LIBRARIES, "{faults} page faults");
     if let [bytes, reads] = read {
-        assert!(*bytes < (LIBRARIES + 8) * 8192 && *reads < (LIBRARIES + 8) * 4, "{bytes} bytes, {reads} reads");
+        assert!(
+            *bytes < (LIBRARIES + 8) * 8192 && *reads < (LIBRARIES + 8) * 4,
+            "{bytes} bytes, {reads} reads"
+        );
     }
 }
 
@@ -515,14 +554,26 @@ fn openmp_of_llvm() {
     let run = |verb: &[&str]| {
         let program = at.join("regions").display().to_string();
         let mut command = wakeful(&[verb, &[&program]].concat());
-        command.current_dir(at).env("WAKEFUL_PRELOAD", &ours).env("WAKEFUL_VIEW", "none").env_remove("LD_PRELOAD");
+        command
+            .current_dir(at)
+            .env("WAKEFUL_PRELOAD", &ours)
+            .env("WAKEFUL_VIEW", "none")
+            .env_remove("LD_PRELOAD");
         outcome(&mut command)
     };
     let version = "const char *wakeful_omp_version(void) { return \"\"; }";
-    compile(at, "libgomp_wakeful.so", &format!("{version} void __kmpc_barrier(void) {{}}"), &flags("-Wl,-z,now"));
+    compile(
+        at,
+        "libgomp_wakeful.so",
+        &format!("{version} void __kmpc_barrier(void) {{}}"),
+        &flags("-Wl,-z,now"),
+    );
     let (status, stdout, stderr) = run(&["run", "-v"]);
     assert_eq!((status, stdout), (Some(0), format!("{ours}\n")));
-    assert!(stderr.contains("OpenMP regions run on libomp:") && stderr.contains("regions: __kmpc_single"), "{stderr}");
+    assert!(
+        stderr.contains("OpenMP regions run on libomp:") && stderr.contains("regions: __kmpc_single"),
+        "{stderr}"
+    );
     let (_, stdout, _) = run(&["doctor"]);
     assert!(stdout.contains("libomp") && stdout.contains("__kmpc_single"), "{stdout}");
 

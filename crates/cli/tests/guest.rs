@@ -11,7 +11,13 @@ use std::time::{Duration, Instant};
 const PROGRAMS: [(&[&str], &str); 2] = [
     (&["kccachetest", "wicked", "-th", "16", "20000"], "\nok\n"),
     (
-        &["db_bench", "--benchmarks=fillrandom,readrandom", "--threads=16", "--num=4000", "--db=/tmp/wakeful-db"],
+        &[
+            "db_bench",
+            "--benchmarks=fillrandom,readrandom",
+            "--threads=16",
+            "--num=4000",
+            "--db=/tmp/wakeful-db",
+        ],
         "\nreadrandom ",
     ),
 ];
@@ -109,7 +115,8 @@ fn guest_cpus_three_bound_microthreads() {
     let mut server = daemon::Server::start(kernel, config, listener, &blocks).unwrap();
     std::thread::spawn(move || server.run());
     let text = |arguments: &[&str]| {
-        let Output { status, stdout, stderr } = wakeful(arguments).env("WAKEFUL_SERVER", &socket).output().unwrap();
+        let Output { status, stdout, stderr } =
+            wakeful(arguments).env("WAKEFUL_SERVER", &socket).output().unwrap();
         assert!(status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&stderr));
         String::from_utf8(stdout).unwrap()
     };

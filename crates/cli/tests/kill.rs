@@ -24,14 +24,24 @@ fn killed_at_any_moment_it_leaves_no_process() {
     let library = folder.path().join("stand-in.so");
     let source = folder.path().join("stand-in.c");
     fs::write(&source, "const char *wakeful_preload_view(void) { return \"none\"; }").unwrap();
-    assert!(Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status().unwrap().success());
+    assert!(
+        Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .args([&library, &source])
+            .status()
+            .unwrap()
+            .success()
+    );
 
     // A program whose own children run on if only the program is killed; and busy processes beside measuring ones.
-    let compare = ["compare", "--warm-ups", "0", "--timeout", "100s", "sh", "-c", "sleep 300 & (sleep 300); :"];
-    let bench = ["bench", "spin", "--foreign", "2", "--locks", "glibc", "--threads", "2", "--warm-up", "0.005"];
+    let compare =
+        ["compare", "--warm-ups", "0", "--timeout", "100s", "sh", "-c", "sleep 300 & (sleep 300); :"];
+    let bench =
+        ["bench", "spin", "--foreign", "2", "--locks", "glibc", "--threads", "2", "--warm-up", "0.005"];
     let mut most = 0;
     for round in 0..rounds {
-        let (arguments, name) = if round % 4 == 3 { (&bench[..], "bench") } else { (&compare[..], "compare") };
+        let (arguments, name) =
+            if round % 4 == 3 { (&bench[..], "bench") } else { (&compare[..], "compare") };
         let variable = format!("{}-{round}", std::process::id());
         let mut child = Command::new(env!("CARGO_BIN_EXE_wakeful"))
             .args(arguments)
@@ -45,8 +55,11 @@ fn killed_at_any_moment_it_leaves_no_process() {
         std::thread::sleep(Duration::from_micros(round * 7919 % 60_000));
         let mark = format!("WAKEFUL_KILL_TEST={variable}");
         most = left(&mark).len().max(most);
-        let signal =
-            if round % 5 < 3 { libc::SIGKILL } else { [libc::SIGINT, libc::SIGTERM, libc::SIGHUP][round as usize % 3] };
+        let signal = if round % 5 < 3 {
+            libc::SIGKILL
+        } else {
+            [libc::SIGINT, libc::SIGTERM, libc::SIGHUP][round as usize % 3]
+        };
         // SAFETY: our own child, not yet reaped.
         assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
         child.wait().unwrap();

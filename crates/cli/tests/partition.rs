@@ -14,12 +14,14 @@ impl Place {
     /// A server until the test program ends.
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        let (folder, listener) = (place.0.path().join("partitions"), kernel::listen(&place.socket()).unwrap());
+        let (folder, listener) =
+            (place.0.path().join("partitions"), kernel::listen(&place.socket()).unwrap());
         std::fs::create_dir(&folder).unwrap();
         let mut config = Config::default();
         config.enforcement.by = By::Affinity;
         config.access.processors = 1.0;
-        let serve = move || Server::start(kernel::Linux::new().unwrap(), config, listener, &folder).unwrap().run();
+        let serve =
+            move || Server::start(kernel::Linux::new().unwrap(), config, listener, &folder).unwrap().run();
         std::thread::spawn(serve);
         place
     }
@@ -60,7 +62,8 @@ impl Drop for Ended {
 
 /// As /proc says it.
 fn allowed(process: u32) -> String {
-    let status = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("status")).unwrap();
+    let status =
+        std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
     line.trim().to_string()
 }

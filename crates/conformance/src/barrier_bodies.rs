@@ -43,14 +43,22 @@ impl<M: Machine, B: RawBarrier<M> + 'static> Shared<M, B> {
             let serial = unsafe { self.barrier.wait(&self.places, index, &mut member) };
             self.serial[round as usize].fetch_add(serial as u32, Relaxed);
             for (other, mark) in marks.iter().enumerate() {
-                assert_eq!(mark.get(), round / 2 + 1, "round {round}: {index} came out, {other} is in another round");
+                assert_eq!(
+                    mark.get(),
+                    round / 2 + 1,
+                    "round {round}: {index} came out, {other} is in another round"
+                );
             }
         }
     }
 
     fn finish(&self) {
         for (round, serial) in self.serial.iter().enumerate() {
-            assert_eq!(serial.load(Relaxed), 1, "round {round}: threads that were told that they are the serial one");
+            assert_eq!(
+                serial.load(Relaxed),
+                1,
+                "round {round}: threads that were told that they are the serial one"
+            );
         }
     }
 }
@@ -105,7 +113,8 @@ pub fn coming_and_going<M: Machine, B: RawBarrierDynamic<M> + 'static>(threads: 
         wait::<M, B>(&shared.0);
         for (other, mark) in shared.1[round as usize % 2].iter().enumerate() {
             // The rounds in which it has come and that are even, or odd, as this one.
-            let came = (other as u32..=other as u32 + rounds).filter(|come| *come <= round && come % 2 == round % 2);
+            let came =
+                (other as u32..=other as u32 + rounds).filter(|come| *come <= round && come % 2 == round % 2);
             assert_eq!(mark.get(), came.count() as u32, "round {round}: {other} is in another round");
         }
     }

@@ -51,7 +51,11 @@ impl<M: Machine, L: RawMutex<M>> Shared<M, L> {
         assert!(self.try_bump(), "a free lock could not be taken without waiting");
         self.bump();
         assert_eq!(self.cell.get(), updates + 2, "an update got lost: two threads held the lock at once");
-        assert_eq!(M::priority(M::current()), Priority::Running, "a thread that holds nothing kept its priority");
+        assert_eq!(
+            M::priority(M::current()),
+            Priority::Running,
+            "a thread that holds nothing kept its priority"
+        );
         assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that holds nothing kept its wish");
     }
 }
@@ -235,7 +239,11 @@ pub fn nesting<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, 
             if (index + round) % 2 == 0 {
                 drop(a);
                 if informed && M::current() != ThreadId::NONE {
-                    assert_eq!(M::priority(M::current()), Priority::LockHolder, "it still holds the inner lock");
+                    assert_eq!(
+                        M::priority(M::current()),
+                        Priority::LockHolder,
+                        "it still holds the inner lock"
+                    );
                 }
                 drop(b);
             } else {
@@ -257,7 +265,10 @@ pub fn wishing<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) 
     together::<M>(threads, move |index| {
         let asks = || {
             let me = M::current();
-            assert!(me == ThreadId::NONE || M::wish(me) != Wish::Preemptable, "a holder did not ask for anything");
+            assert!(
+                me == ThreadId::NONE || M::wish(me) != Wish::Preemptable,
+                "a holder did not ask for anything"
+            );
         };
         for round in 0..rounds {
             let (first_node, second_node) = (L::Node::default(), L::Node::default());

@@ -167,7 +167,11 @@ impl<M: Machine, L: RawMutex<M, Node = ()>, C: Condvar<M>> Monitor<M, L, C> {
 }
 
 /// As many things as there are takers, a signal for each: nobody waits for ever.
-pub fn signals<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(takers: u32, rounds: u32, inside: bool) {
+pub fn signals<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(
+    takers: u32,
+    rounds: u32,
+    inside: bool,
+) {
     signals_of::<M, L, C>(C::new(), takers, rounds, inside);
 }
 
@@ -193,7 +197,10 @@ pub fn signals_of<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>
 }
 
 /// Signals only for those who wait already, and all of them get there.
-pub fn signals_to_sleepers<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(takers: u32, inside: bool) {
+pub fn signals_to_sleepers<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(
+    takers: u32,
+    inside: bool,
+) {
     let monitor = Monitor::<M, L, C>::new();
     let ours = monitor.clone();
     together::<M>(takers + 1, move |index| {
@@ -260,7 +267,10 @@ pub fn timing<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(
 }
 
 /// Nobody signals: a waiter comes back after its deadline.
-pub fn timing_out<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(waiters: u32, patience_ns: u64) {
+pub fn timing_out<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(
+    waiters: u32,
+    patience_ns: u64,
+) {
     let monitor = Monitor::<M, L, C>::new();
     let ours = monitor.clone();
     together::<M>(waiters, move |_| {
@@ -302,7 +312,10 @@ pub fn no_stealing<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M
 }
 
 /// A waiter ends its wait in another way, and the signal that it may have had goes to somebody who waits.
-pub fn giving_up<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(others: u32, cancelled: bool) {
+pub fn giving_up<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(
+    others: u32,
+    cancelled: bool,
+) {
     let monitor = Monitor::<M, L, C>::new();
     let ours = monitor.clone();
     together::<M>(others + 2, move |index| match index {

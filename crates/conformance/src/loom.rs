@@ -73,7 +73,12 @@ pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'st
 
 /// Explores `body`; returns the number of executions. On failure says which execution failed: loom is deterministic, the
 /// same test fails there again.
-pub fn explore(name: &str, settings: Settings, bounds: Bounds, body: impl Fn() + Send + Sync + 'static) -> usize {
+pub fn explore(
+    name: &str,
+    settings: Settings,
+    bounds: Bounds,
+    body: impl Fn() + Send + Sync + 'static,
+) -> usize {
     quieten();
     let mut builder = ::loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(bounds.preemptions);

@@ -31,7 +31,11 @@ pub fn once_of<M: Machine, O: RawOnce<M> + 'static>(once: O, threads: u32, failu
                 Begin::Poisoned => panic!("it was to be tried again"),
                 Begin::Run { poisoned } => {
                     let before = attempts.fetch_add(1, Relaxed);
-                    assert_eq!(poisoned, before > 0 && before % 2 == 0, "the failure before it said something else");
+                    assert_eq!(
+                        poisoned,
+                        before > 0 && before % 2 == 0,
+                        "the failure before it said something else"
+                    );
                     cell.bump();
                     once.end(match before {
                         _ if before == failures => End::Done,

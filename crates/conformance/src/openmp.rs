@@ -10,8 +10,8 @@ use platform::{Atomic, AtomicInt, Ordering::*, Platform, Wide};
 use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 use sync::mutex::{RawMutex, Wakeful};
 use sync::openmp::{
-    Awaited, Crew, Dependent, Deque, Event, First, Flag, ForkJoin, Holders, Iterations, Linked, Links, Order, Over,
-    Patience, Progress, Slot, Tasks, Turn,
+    Awaited, Crew, Dependent, Deque, Event, First, Flag, ForkJoin, Holders, Iterations, Linked, Links, Order,
+    Over, Patience, Progress, Slot, Tasks, Turn,
 };
 
 use crate::bodies::together;
@@ -476,7 +476,10 @@ pub fn tasks<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32, c
         }
         group.meet::<W>(index as usize);
         let ran: Vec<u32> = jobs.iter().map(|job| job.ran.get()).collect();
-        assert!(ran.iter().all(|&times| times == 1), "the barrier opened when tasks had been run {ran:?} times");
+        assert!(
+            ran.iter().all(|&times| times == 1),
+            "the barrier opened when tasks had been run {ran:?} times"
+        );
     });
 }
 
@@ -676,7 +679,8 @@ pub const READY_FIRST: u32 = 1;
 
 /// Members go through constructs without barriers between, with a ring of few shares.
 pub fn turns<M: Machine, W: Patience, const MISTAKE: u32>(members: u32, constructs: u32, ring: u32) {
-    let shares: Vec<_> = (0..ring).map(|index| (Turn::<M>::new(index), M::Cell::new(), M::Cell::new())).collect();
+    let shares: Vec<_> =
+        (0..ring).map(|index| (Turn::<M>::new(index), M::Cell::new(), M::Cell::new())).collect();
     let shared = Arc::new(shares);
     let ours = shared.clone();
     together::<M>(members, move |_| {
@@ -725,7 +729,8 @@ pub fn first<M: Machine>(members: u32) {
         count: M::AtomicU32,
         slot: Slot<M, M::Cell>,
     }
-    let shared = Arc::new(Shared::<M> { first: First::default(), count: Atomic::new(0), slot: Slot::default() });
+    let shared =
+        Arc::new(Shared::<M> { first: First::default(), count: Atomic::new(0), slot: Slot::default() });
     let ours = shared.clone();
     together::<M>(members, move |_| {
         if ours.first.is_first(0, members) {

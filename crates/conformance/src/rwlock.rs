@@ -87,7 +87,11 @@ impl<M: Machine, L: RawRwLock<M>> Shared<M, L> {
         self.use_as(As::Reader);
         let writes = self.writes.load(Relaxed);
         assert_eq!(self.cell.get(), writes, "an update got lost: two threads wrote at once");
-        assert_eq!(M::priority(M::current()), Priority::Running, "a thread that holds nothing kept its priority");
+        assert_eq!(
+            M::priority(M::current()),
+            Priority::Running,
+            "a thread that holds nothing kept its priority"
+        );
     }
 }
 
@@ -259,7 +263,8 @@ pub fn wishing<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32)
     let mutex = Arc::new(<Mutex<M> as RawMutex<M>>::new());
     together::<M>(threads, move |index| {
         for round in 0..rounds {
-            let (first_node, second_node, third_node) = (L::Node::default(), L::Node::default(), L::Node::default());
+            let (first_node, second_node, third_node) =
+                (L::Node::default(), L::Node::default(), L::Node::default());
             let a = first.guard(&first_node, mixed(index, round));
             assert!(asks::<M>(), "a holder did not ask for anything");
             let b = second.guard(&second_node, mixed(index, round + 1));
@@ -339,7 +344,8 @@ pub fn timing_out<M: Machine, L: RawRwLockTimed<M> + 'static>(patience_ns: u64) 
         // Who gave up left nothing behind that keeps others out.
         if let As::Reader = held {
             let other = L::Node::default();
-            let beside = shared.try_guard(&other, As::Reader).expect("a reader was kept out by a writer that gave up");
+            let beside =
+                shared.try_guard(&other, As::Reader).expect("a reader was kept out by a writer that gave up");
             beside.work();
         }
         drop(guard);
@@ -757,11 +763,17 @@ fn gets_in<M: Machine, L: RawRwLock<M> + 'static>(
 }
 
 /// Readers who overlap do not keep a writer out.
-pub fn writer_gets_in<M: Machine, L: RawRwLock<M> + 'static>(readers: u32, patience: std::time::Duration) -> bool {
+pub fn writer_gets_in<M: Machine, L: RawRwLock<M> + 'static>(
+    readers: u32,
+    patience: std::time::Duration,
+) -> bool {
     gets_in::<M, L>(readers, As::Reader, As::Writer, patience)
 }
 
 /// Writers who come at once again do not keep a reader out.
-pub fn reader_gets_in<M: Machine, L: RawRwLock<M> + 'static>(writers: u32, patience: std::time::Duration) -> bool {
+pub fn reader_gets_in<M: Machine, L: RawRwLock<M> + 'static>(
+    writers: u32,
+    patience: std::time::Duration,
+) -> bool {
     gets_in::<M, L>(writers, As::Writer, As::Reader, patience)
 }

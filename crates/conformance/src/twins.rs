@@ -236,7 +236,8 @@ impl<P: Platform> RawMutex<P> for LeavesNext<P> {
             // SAFETY: it waits for us.
             unsafe { (*next).status.store(1, Release) };
         } else {
-            let _ = self.0.compare_exchange(ptr::from_ref(*node).cast_mut(), ptr::null_mut(), Release, Relaxed);
+            let _ =
+                self.0.compare_exchange(ptr::from_ref(*node).cast_mut(), ptr::null_mut(), Release, Relaxed);
         }
     }
 }

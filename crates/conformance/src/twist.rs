@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 
 use platform::{
-    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, ThreadId, Wait,
-    Wide, Wish,
+    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID,
+    ThreadId, Wait, Wide, Wish,
 };
 
 use crate::Machine;
@@ -247,7 +247,13 @@ impl<T: Copy, A: Atomic<T>, W: Twist> Atomic<T> for Bent<A, W> {
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
         self.0.compare_exchange(current, new, W::order(success), W::order(failure))
     }
-    fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
+    fn compare_exchange_weak(
+        &self,
+        current: T,
+        new: T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<T, T> {
         self.0.compare_exchange_weak(current, new, W::order(success), W::order(failure))
     }
 }

@@ -35,7 +35,11 @@ fn with_every_mutex() {
             let sort = Program::Quicksort { lock: lock.into(), elements: 3000 };
             assert_eq!(simulated(sort, threads, setting()), SORT.expected(), "quicksort simulated, {lock}");
             let factor = Program::Cholesky { lock: lock.into(), levels: 4 };
-            assert_eq!(simulated(factor, threads, setting()), FACTOR.expected(), "cholesky simulated, {lock}");
+            assert_eq!(
+                simulated(factor, threads, setting()),
+                FACTOR.expected(),
+                "cholesky simulated, {lock}"
+            );
         }
     }
 }

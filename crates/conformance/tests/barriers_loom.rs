@@ -50,8 +50,12 @@ type Default = BWakeful<Loom>;
 
 #[test]
 fn b_wakeful_with_leaves() {
-    each(true, "b-wakeful, two, leaves", bounds(2, 800), || barrier_bodies::episodes_with::<Loom, Default>(2, 2, 1));
-    each(true, "b-wakeful, three, leaves", bounds(2, 800), || barrier_bodies::episodes_with::<Loom, Default>(3, 2, 2));
+    each(true, "b-wakeful, two, leaves", bounds(2, 800), || {
+        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 1)
+    });
+    each(true, "b-wakeful, three, leaves", bounds(2, 800), || {
+        barrier_bodies::episodes_with::<Loom, Default>(3, 2, 2)
+    });
 }
 
 #[test]
@@ -68,7 +72,9 @@ fn b_wakeful_groups() {
 
 #[test]
 fn b_wakeful_draining() {
-    each(true, "b-wakeful, draining", bounds(2, 400), || barrier_bodies::draining::<Loom, BWakefulDrained<Loom>>(2, 1));
+    each(true, "b-wakeful, draining", bounds(2, 400), || {
+        barrier_bodies::draining::<Loom, BWakefulDrained<Loom>>(2, 1)
+    });
 }
 
 #[test]
@@ -87,7 +93,9 @@ fn b_wakeful_summoned_asleep() {
 #[test]
 fn b_wakeful_awaiting_others() {
     each(true, "b-wakeful, awaiting others", bounds(2, 400), || barrier_bodies::awaiting_others::<Loom>(1));
-    each(true, "b-wakeful, awaiting two others", bounds(2, 400), || barrier_bodies::awaiting_others::<Loom>(2));
+    each(true, "b-wakeful, awaiting two others", bounds(2, 400), || {
+        barrier_bodies::awaiting_others::<Loom>(2)
+    });
 }
 
 /// Under one hint only, but further.
@@ -108,7 +116,9 @@ fn b_wakeful_asleep_beside_another() {
 /// The last of an episode, who carried others, finds those of the next in its leaf (L2), and then moves to another leaf.
 #[test]
 fn b_wakeful_leaf_of_the_next_episode() {
-    one("b-wakeful, leaf", Hints::Mixed, 2, 40_000, || barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2));
+    one("b-wakeful, leaf", Hints::Mixed, 2, 40_000, || {
+        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2)
+    });
 }
 
 #[test]

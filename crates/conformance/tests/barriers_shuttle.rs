@@ -17,7 +17,8 @@ fn each(informed: bool, name: &str, default: usize, body: fn()) {
     for &hints in hints {
         for clock_step_ns in STEPS {
             for schedules in SCHEDULES {
-                ran += explore(Settings { hints, clock_step_ns, ..Settings::default() }, schedules, count, body);
+                ran +=
+                    explore(Settings { hints, clock_step_ns, ..Settings::default() }, schedules, count, body);
             }
         }
     }
@@ -45,7 +46,9 @@ fn b_wakeful_with_leaves() {
 
 #[test]
 fn b_wakeful_coming_and_going() {
-    each(true, "b-wakeful, coming and going", 50, || barrier_bodies::coming_and_going::<Shuttle, Default>(4, 3));
+    each(true, "b-wakeful, coming and going", 50, || {
+        barrier_bodies::coming_and_going::<Shuttle, Default>(4, 3)
+    });
 }
 
 #[test]

@@ -24,7 +24,8 @@ fn all() -> impl Iterator<Item = Settings> {
 fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
     let mut ran = 0;
     for settings in all() {
-        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
+        let bounds =
+            Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
         ran += conformance::loom::explore(name, settings, bounds, body);
     }
     eprintln!("loom: {name}: {ran} executions");
@@ -321,7 +322,11 @@ mod a_deferred_signal {
     }
 
     fn settings() -> Settings {
-        Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, ..Settings::default() }
+        Settings {
+            hints: Hints::Always(RunState::Preempted),
+            clock_step_ns: 1_000_000,
+            ..Settings::default()
+        }
     }
 
     #[test]
@@ -329,7 +334,12 @@ mod a_deferred_signal {
         let bounds = Bounds { preemptions: 2, executions: 2_000 };
         conformance::loom::explore("condvar, deferred", settings(), bounds, stays::<Loom>);
         conformance::loom::explore("condvar, deferred to nobody", settings(), bounds, finds_nobody::<Loom>);
-        conformance::loom::explore("condvar, deferred, broadcast", settings(), bounds, is_woken_by_a_broadcast::<Loom>);
+        conformance::loom::explore(
+            "condvar, deferred, broadcast",
+            settings(),
+            bounds,
+            is_woken_by_a_broadcast::<Loom>,
+        );
     }
 
     #[test]
@@ -392,7 +402,9 @@ mod at_release {
         loom("condvar, at release, two", 2, 300, || bodies::signals_to_sleepers::<Loom, M, C>(2, false));
         loom("condvar, at release, broadcast", 2, 300, || bodies::broadcasts::<Loom, M, C>(2, 2, true));
         loom("condvar, at release, no stealing", 2, 300, || bodies::no_stealing::<Loom, M, C>(1, 1));
-        loom("condvar, at release, timing", 2, 300, || bodies::timing::<Loom, M, C>(1, 1, PATIENCE_NS, false));
+        loom("condvar, at release, timing", 2, 300, || {
+            bodies::timing::<Loom, M, C>(1, 1, PATIENCE_NS, false)
+        });
     }
 
     #[test]
@@ -402,7 +414,9 @@ mod at_release {
         shuttle("condvar, at release", 60, || bodies::signals::<Shuttle, M, C>(4, 2, false));
         shuttle("condvar, at release", 60, || bodies::signals_to_sleepers::<Shuttle, M, C>(5, false));
         shuttle("condvar, at release, broadcast", 60, || bodies::broadcasts::<Shuttle, M, C>(5, 3, true));
-        shuttle("condvar, at release, timing", 60, || bodies::timing::<Shuttle, M, C>(2, 3, PATIENCE_NS, false));
+        shuttle("condvar, at release, timing", 60, || {
+            bodies::timing::<Shuttle, M, C>(2, 3, PATIENCE_NS, false)
+        });
         shuttle("condvar, at release, no stealing", 60, || bodies::no_stealing::<Shuttle, M, C>(3, 3));
         shuttle("condvar, at release, cancelled", 60, || bodies::giving_up::<Shuttle, M, C>(3, true));
         shuttle("condvar, at release, buffer", 60, || bodies::buffer::<Shuttle, M, C>(2, 3));
@@ -415,7 +429,8 @@ mod copied_by_fork {
 
     const GENERATION_2: u32 = 2 << 2;
     /// A standby; a signalled one; sleepers; in flight; pending; skip; all of them.
-    const COPIES: [u32; 7] = [1, 2, 3 << 22, 2 << 5, 1 << 13 | 1 << 5, 7 << 10, 2 | 31 << 5 | 5 << 13 | 1023 << 22];
+    const COPIES: [u32; 7] =
+        [1, 2, 3 << 22, 2 << 5, 1 << 13 | 1 << 5, 7 << 10, 2 | 31 << 5 | 5 << 13 | 1023 << 22];
 
     #[test]
     fn works_afresh() {
@@ -423,11 +438,17 @@ mod copied_by_fork {
             for settings in all() {
                 let settings = Settings { generation: 3, ..settings };
                 let bounds = Bounds { preemptions: 2, executions: 100 };
-                let body =
-                    move || bodies::signals_of::<Loom, Native<Loom>, _>(in_state(state | GENERATION_2), 1, 1, true);
+                let body = move || {
+                    bodies::signals_of::<Loom, Native<Loom>, _>(in_state(state | GENERATION_2), 1, 1, true)
+                };
                 conformance::loom::explore("condvar, copied by fork", settings, bounds, body);
                 let body = move || {
-                    bodies::signals_of::<Shuttle, Native<Shuttle>, _>(in_state(state | GENERATION_2), 3, 2, false)
+                    bodies::signals_of::<Shuttle, Native<Shuttle>, _>(
+                        in_state(state | GENERATION_2),
+                        3,
+                        2,
+                        false,
+                    )
                 };
                 conformance::shuttle::explore(settings, Schedules::Random, 20, body);
             }
@@ -568,7 +589,8 @@ mod twins {
     const PREEMPTED: Settings =
         Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, generation: 0 };
     /// Where a standby stays for some looks.
-    const RUNNING: Settings = Settings { hints: Hints::Always(RunState::Running), clock_step_ns: 5_000, generation: 0 };
+    const RUNNING: Settings =
+        Settings { hints: Hints::Always(RunState::Running), clock_step_ns: 5_000, generation: 0 };
     /// Where one waiter stands by and another does not.
     const MIXED: Settings = Settings { hints: Hints::Mixed, ..RUNNING };
 

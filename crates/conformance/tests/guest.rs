@@ -24,7 +24,11 @@ fn with_tunables(name: &str, tunables: &str, body: impl FnOnce()) {
     let output = command.env(INSIDE, "1").env(slice::TUNABLES, tunables).output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout);
     println!("{out}");
-    assert!(output.status.success() && out.contains("1 passed"), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && out.contains("1 passed"),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 const OURS: &str = "glibc.pthread.rseq=0";

@@ -19,7 +19,8 @@ fn loom(name: &str, preemptions: usize, body: fn()) {
 /// Where a barrier is involved, which goes by hints.
 fn loom_by_hints(name: &str, preemptions: usize, body: fn()) {
     let bounds = Bounds { preemptions, executions: 400 * further() };
-    let explore = |hints| conformance::loom::explore(name, Settings { hints, ..Settings::default() }, bounds, body);
+    let explore =
+        |hints| conformance::loom::explore(name, Settings { hints, ..Settings::default() }, bounds, body);
     let ran: usize = HINTS.into_iter().map(explore).sum();
     eprintln!("loom: {name}: {ran} executions");
 }

@@ -22,14 +22,18 @@ const PREEMPTED: Hints = Hints::Always(RunState::Preempted);
 /// A thread that has slept for the lock releases it while one sleeps in line behind its successor (R4).
 #[test]
 fn loom_mcs_informing_sleepers_in_line() {
-    explore("mcs-informing, convoy", PREEMPTED, (1, 15_000), || bodies::convoy::<Loom, Mcs<Loom, Informing>>(4, 0));
+    explore("mcs-informing, convoy", PREEMPTED, (1, 15_000), || {
+        bodies::convoy::<Loom, Mcs<Loom, Informing>>(4, 0)
+    });
 }
 
 /// Sleepers come while the standby takes the lock and promotes the oldest.
 #[test]
 fn loom_wakeful_sleepers_come() {
     explore("wakeful, convoy", PREEMPTED, (1, 5_000), || bodies::convoy::<Loom, Wakeful<Loom>>(3, 2));
-    explore("wakeful, convoy of four", PREEMPTED, (2, 15_000), || bodies::convoy::<Loom, Wakeful<Loom>>(4, 0));
+    explore("wakeful, convoy of four", PREEMPTED, (2, 15_000), || {
+        bodies::convoy::<Loom, Wakeful<Loom>>(4, 0)
+    });
 }
 
 /// The standby, promoted from the line, takes the lock while another thread, the relay, is to promote the next (A3, Q4).
@@ -43,8 +47,12 @@ const RUNNING: Hints = Hints::Always(RunState::Running);
 /// Readers who come in beside an active one, and one in the middle who leaves (A3, R4).
 #[test]
 fn loom_rw_queue_entering_beside() {
-    explore("rw-queue, beside, two", RUNNING, (2, 5_000), || rwlock::entering_beside::<Loom, Queue<Loom, Fifo>>(2));
-    explore("rw-queue, beside, three", RUNNING, (1, 5_000), || rwlock::entering_beside::<Loom, Queue<Loom, Fifo>>(3));
+    explore("rw-queue, beside, two", RUNNING, (2, 5_000), || {
+        rwlock::entering_beside::<Loom, Queue<Loom, Fifo>>(2)
+    });
+    explore("rw-queue, beside, three", RUNNING, (1, 5_000), || {
+        rwlock::entering_beside::<Loom, Queue<Loom, Fifo>>(3)
+    });
 }
 
 /// A reader that may upgrade becomes the writer as soon as the other has left.

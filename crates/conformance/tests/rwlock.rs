@@ -32,7 +32,8 @@ fn settings(name: &str) -> Vec<Settings> {
 fn loom(name: &'static str, what: &str, preemptions: usize, executions: usize, body: fn()) {
     let mut ran = 0;
     for settings in settings(name) {
-        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
+        let bounds =
+            Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
         ran += conformance::loom::explore(&format!("{name}, {what}"), settings, bounds, body);
     }
     eprintln!("loom: {name}, {what}: {ran} executions");
@@ -325,14 +326,19 @@ mod default {
 
     fn all() -> impl Iterator<Item = Settings> {
         HINTS.into_iter().flat_map(|hints| {
-            STEPS.into_iter().map(move |clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() })
+            STEPS.into_iter().map(move |clock_step_ns| Settings {
+                hints,
+                clock_step_ns,
+                ..Settings::default()
+            })
         })
     }
 
     fn loom(what: &str, preemptions: usize, executions: usize, body: fn()) {
         let mut ran = 0;
         for settings in all() {
-            let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
+            let bounds =
+                Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
             ran += conformance::loom::explore(&format!("rw-wakeful, {what}"), settings, bounds, body);
         }
         eprintln!("loom: rw-wakeful, {what}: {ran} executions");
@@ -431,15 +437,21 @@ mod default {
 
     #[test]
     fn loom_bias_leaving_elsewhere() {
-        loom("bias, leaving beside a reader", 2, 500, || bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(0, 1));
-        loom("bias, leaving beside a writer", 2, 500, || bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(1, 0));
+        loom("bias, leaving beside a reader", 2, 500, || {
+            bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(0, 1)
+        });
+        loom("bias, leaving beside a writer", 2, 500, || {
+            bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(1, 0)
+        });
     }
 
     #[test]
     fn shuttle_bias() {
         shuttle("bias", 100, || bodies::one_writer::<Shuttle, Wakeful<Shuttle>>(5, 4));
         shuttle("bias and recursion", 50, || bodies::aside::<Shuttle, Wakeful<Shuttle>>(4));
-        shuttle("bias, leaving elsewhere", 50, || bodies::leaving_elsewhere::<Shuttle, Wakeful<Shuttle>>(1, 2));
+        shuttle("bias, leaving elsewhere", 50, || {
+            bodies::leaving_elsewhere::<Shuttle, Wakeful<Shuttle>>(1, 2)
+        });
     }
 
     #[test]
@@ -548,13 +560,15 @@ mod twins {
     use conformance::twist::{Deaf, NoAcquire, NoRelease};
 
     fn settings() -> [Settings; 2] {
-        [Hints::Mixed, Hints::Always(RunState::Preempted)].map(|hints| Settings { hints, ..Settings::default() })
+        [Hints::Mixed, Hints::Always(RunState::Preempted)]
+            .map(|hints| Settings { hints, ..Settings::default() })
     }
 
     fn loom_finds(what: &str, body: fn()) {
         let bounds = Bounds { preemptions: 3, executions: 20_000 };
         let found = settings().into_iter().any(|settings| {
-            catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, settings, bounds, body))).is_err()
+            catch_unwind(AssertUnwindSafe(|| conformance::loom::explore(what, settings, bounds, body)))
+                .is_err()
         });
         assert!(found, "loom let {what} pass");
     }
@@ -562,8 +576,10 @@ mod twins {
     fn shuttle_finds(what: &str, body: fn()) {
         // PCT does not find lets_writer_in.
         let found = settings().into_iter().any(|settings| {
-            catch_unwind(AssertUnwindSafe(|| conformance::shuttle::explore(settings, Schedules::Random, 20_000, body)))
-                .is_err()
+            catch_unwind(AssertUnwindSafe(|| {
+                conformance::shuttle::explore(settings, Schedules::Random, 20_000, body)
+            }))
+            .is_err()
         });
         assert!(found, "shuttle let {what} pass");
     }

@@ -71,7 +71,9 @@ fn loom_supply() {
 #[test]
 fn loom_window() {
     let bounds = Bounds { preemptions: 3, executions: 10_000 * further() };
-    conformance::loom::explore("semaphore, window", PREEMPTED, bounds, || supply::<Loom, Wakeful<Loom>>(2, 1));
+    conformance::loom::explore("semaphore, window", PREEMPTED, bounds, || {
+        supply::<Loom, Wakeful<Loom>>(2, 1)
+    });
 }
 
 #[test]
@@ -98,7 +100,8 @@ fn shuttle_timing() {
 /// One whose words a parent of this process wrote, with threads on it that are not here.
 fn copied<P: Platform>(state: u32, crowd: u32) -> Wakeful<P> {
     const { assert!(size_of::<Wakeful<P>>() == 2 * size_of::<P::AtomicU32>()) };
-    let words = [state, crowd].map(|word| std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word)));
+    let words =
+        [state, crowd].map(|word| std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word)));
     // SAFETY: `Wakeful` is two words; a test below fails if they change places.
     unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
 }

@@ -42,7 +42,11 @@ fn finds(what: &str, build: impl Fn(&mut World)) {
                         failure.what, failure.schedule
                     );
                     let again = replay(&exploration, &failure.schedule, &build);
-                    assert_eq!(again.as_deref(), Some(&*failure.what), "{what}: the schedule does something else");
+                    assert_eq!(
+                        again.as_deref(),
+                        Some(&*failure.what),
+                        "{what}: the schedule does something else"
+                    );
                     assert!(spent() - begin < PATIENCE, "{what} took {:?}", spent() - begin);
                     return;
                 }
@@ -156,7 +160,8 @@ impl<P: Platform> RawMutex<P> for TimingWindow<P> {
     }
 
     unsafe fn unlock(&self, node: &Node<P>) {
-        let tail = |node: *mut Node<P>| self.0.compare_exchange(node, ptr::null_mut(), Release, Relaxed).is_ok();
+        let tail =
+            |node: *mut Node<P>| self.0.compare_exchange(node, ptr::null_mut(), Release, Relaxed).is_ok();
         let mut next = node.next.load(Acquire);
         if next.is_null() {
             if tail(ptr::from_ref(node).cast_mut()) {

@@ -123,7 +123,8 @@ fn chunks_cover_each_length() {
             }
         }
     }
-    for schedule in [Schedule::Dynamic { chunk: usize::MAX / 3 }, Schedule::Guided { least: usize::MAX / 3 }] {
+    for schedule in [Schedule::Dynamic { chunk: usize::MAX / 3 }, Schedule::Guided { least: usize::MAX / 3 }]
+    {
         let chunks = Chunks::<Linux>::default();
         let mut next = 0;
         chunks.share(schedule, 0, 2, usize::MAX, |range| {
@@ -226,7 +227,8 @@ where
         world.spawn(app, move || {
             for _ in 0..2 {
                 // Never freed: who is late finds it all the same.
-                let two: &'static Two = Box::leak(Box::new(Two { job: Job { run }, fails, ran: Default::default() }));
+                let two: &'static Two =
+                    Box::leak(Box::new(Two { job: Job { run }, fails, ran: Default::default() }));
                 // SAFETY: one thread calls; the job is one and stays until then, as do the places.
                 let fine = unsafe { team.run(places.get(), std::ptr::from_ref(two).cast()) };
                 if fine == fails {
@@ -256,10 +258,12 @@ where
         Strategy::Random { runs: 250 * longer },
         Strategy::Pct { runs: 250 * longer, depth: 4 },
     ];
-    hints.into_iter().flat_map(|hints| strategies.map(|strategy| (hints, strategy))).find_map(|(hints, strategy)| {
-        let exploration = Exploration { strategy, hints, seed: 1, steps: 20_000 };
-        explore(&exploration, simulated::<T>(fails)).failure.map(|failure| failure.what)
-    })
+    hints.into_iter().flat_map(|hints| strategies.map(|strategy| (hints, strategy))).find_map(
+        |(hints, strategy)| {
+            let exploration = Exploration { strategy, hints, seed: 1, steps: 20_000 };
+            explore(&exploration, simulated::<T>(fails)).failure.map(|failure| failure.what)
+        },
+    )
 }
 
 #[test]

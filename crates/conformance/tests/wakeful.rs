@@ -25,7 +25,8 @@ fn all() -> impl Iterator<Item = Settings> {
 fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
     let mut ran = 0;
     for settings in all() {
-        let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
+        let bounds =
+            Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
         ran += conformance::loom::explore(name, settings, bounds, body);
     }
     eprintln!("loom: {name}: {ran} executions");
@@ -95,7 +96,9 @@ mod awake {
     #[test]
     fn shuttle_exclusion() {
         shuttle("wakeful, awake, exclusion", 150, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
-        shuttle("wakeful-np, awake, exclusion", 150, || bodies::exclusion::<S, Wakeful<S, Unpreemptable>>(5, 4));
+        shuttle("wakeful-np, awake, exclusion", 150, || {
+            bodies::exclusion::<S, Wakeful<S, Unpreemptable>>(5, 4)
+        });
     }
 
     #[test]
@@ -111,7 +114,9 @@ mod awake {
         type P = Twisted<Loom, Mute>;
         for hint in [RunState::Preempted, RunState::Running] {
             let settings = Settings { hints: Hints::Always(hint), ..Settings::default() };
-            conformance::loom::finds(settings, "who is not told", || bodies::exclusion::<P, Wakeful<P>>(3, 1));
+            conformance::loom::finds(settings, "who is not told", || {
+                bodies::exclusion::<P, Wakeful<P>>(3, 1)
+            });
         }
     }
 }
@@ -149,7 +154,9 @@ mod strangers {
         type M = Twisted<Shuttle, SomeStrangers>;
         shuttle("wakeful, strangers, exclusion", 150, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
         shuttle("wakeful, some strangers, exclusion", 150, || bodies::exclusion::<M, Wakeful<M>>(6, 4));
-        shuttle("wakeful-np, strangers, exclusion", 100, || bodies::exclusion::<S, Wakeful<S, Unpreemptable>>(5, 4));
+        shuttle("wakeful-np, strangers, exclusion", 100, || {
+            bodies::exclusion::<S, Wakeful<S, Unpreemptable>>(5, 4)
+        });
     }
 
     #[test]
@@ -174,7 +181,9 @@ mod strangers {
     fn they_sleep() {
         type P = Twisted<Loom, SleepingStrangers>;
         let settings = Settings { hints: Hints::Always(RunState::Preempted), ..Settings::default() };
-        conformance::loom::finds(settings, "strangers that nobody wakes", || bodies::exclusion::<P, Wakeful<P>>(4, 1));
+        conformance::loom::finds(settings, "strangers that nobody wakes", || {
+            bodies::exclusion::<P, Wakeful<P>>(4, 1)
+        });
     }
 
     /// One has the turn at a time, and those who give up take nobody's wake-up with them. `locks` share the one room, which serves one of them at a time.
@@ -205,7 +214,10 @@ mod strangers {
         body(0, &cell);
         handles.into_iter().for_each(P::join);
         assert!((threads - some_give_up as u32..=threads).contains(&cell.get()));
-        assert!(Stay::<P>::begin(core::ptr::without_provenance(1024), None).is_some(), "the room is free again");
+        assert!(
+            Stay::<P>::begin(core::ptr::without_provenance(1024), None).is_some(),
+            "the room is free again"
+        );
     }
 
     /// The room is closed, and opened for another lock, while somebody enters it (E1, E2). Who took it for the old lock's would wait for one who waits for it.
@@ -345,12 +357,18 @@ fn copied_by_fork() {
         for settings in all() {
             let settings = Settings { generation: 3, ..settings };
             let bounds = Bounds { preemptions: 2, executions: 100 };
-            conformance::loom::explore(&format!("wakeful, copied free {word:x}"), settings, bounds, move || {
-                bodies::exclusion_of::<Loom, _>(copied::<Loom>(word), 2, 1)
-            });
-            conformance::loom::explore(&format!("wakeful, copied held {word:x}"), settings, bounds, move || {
-                bodies::release_of::<Loom, _>(copied::<Loom>(word | LOCKED), 2)
-            });
+            conformance::loom::explore(
+                &format!("wakeful, copied free {word:x}"),
+                settings,
+                bounds,
+                move || bodies::exclusion_of::<Loom, _>(copied::<Loom>(word), 2, 1),
+            );
+            conformance::loom::explore(
+                &format!("wakeful, copied held {word:x}"),
+                settings,
+                bounds,
+                move || bodies::release_of::<Loom, _>(copied::<Loom>(word | LOCKED), 2),
+            );
             conformance::shuttle::explore(settings, Schedules::Random, 50, move || {
                 bodies::release_of::<Shuttle, _>(copied::<Shuttle>(word | LOCKED), 4)
             });

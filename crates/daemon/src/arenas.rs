@@ -147,7 +147,8 @@ impl Arenas {
             }
             None => {
                 let Some((slot, arena, fds)) = self.ready.pop_front() else {
-                    let (why, limit) = if self.ordered > 0 { (Refusal::Later, 0) } else { (Refusal::Crowd, SLOTS - 1) };
+                    let (why, limit) =
+                        if self.ordered > 0 { (Refusal::Later, 0) } else { (Refusal::Crowd, SLOTS - 1) };
                     return Ok(Err((why, limit)));
                 };
                 match self.enter(kernel, asker, slot) {
@@ -195,8 +196,9 @@ impl Arenas {
     fn is_crowded(&self, user: u32, known: Option<u64>, (own, of_all): (u32, u32)) -> bool {
         let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
         let users = others.chain(self.left.iter().map(|&(user, _)| user));
-        let (has, all) =
-            users.fold((0, 0), |(has, all), other| (has + usize::from(other == user), all + usize::from(other != 0)));
+        let (has, all) = users.fold((0, 0), |(has, all), other| {
+            (has + usize::from(other == user), all + usize::from(other != 0))
+        });
         has >= own as usize || all >= of_all as usize
     }
 
@@ -206,7 +208,8 @@ impl Arenas {
         let pidfd = asker.pidfd.try_clone_to_owned()?;
         kernel.watch(pidfd.as_fd(), asker.token)?;
         let Asker { process, user, token, .. } = *asker;
-        let lent = Lent { process, user, pidfd, slot, arena: None, next: None, image: 0, seen: Default::default() };
+        let lent =
+            Lent { process, user, pidfd, slot, arena: None, next: None, image: 0, seen: Default::default() };
         self.lent.insert(token, lent);
         self.by_process.insert(process, token);
         Ok(token)
@@ -226,11 +229,17 @@ impl Arenas {
             match kernel.prepared() {
                 Ok(Some(Prepared { slot, arena })) => {
                     self.ordered -= 1;
-                    let again = self.again.iter().position(|&other| other == slot).map(|at| self.again.swap_remove(at));
+                    let again = self
+                        .again
+                        .iter()
+                        .position(|&other| other == slot)
+                        .map(|at| self.again.swap_remove(at));
                     let owner = again.and_then(|slot| self.lent.values_mut().find(|lent| lent.slot == slot));
                     match (arena, owner) {
                         (Ok(next), Some(owner)) => owner.next = Some(next),
-                        (Ok((arena, fds)), None) if again.is_none() => self.ready.push_back((slot, arena, fds)),
+                        (Ok((arena, fds)), None) if again.is_none() => {
+                            self.ready.push_back((slot, arena, fds))
+                        }
                         // Its process has ended meanwhile.
                         (Ok(_), None) => self.give_back(kernel, slot),
                         (Err(error), owner) => {
@@ -246,7 +255,9 @@ impl Arenas {
             }
         }
         let now = kernel.now();
-        while self.ready.len() + self.ordered < READY && self.free.front().is_some_and(|&(_, from)| from <= now) {
+        while self.ready.len() + self.ordered < READY
+            && self.free.front().is_some_and(|&(_, from)| from <= now)
+        {
             let (slot, from) = self.free.pop_front().expect("it is there");
             if let Err(error) = kernel.prepare(slot) {
                 self.free.push_back((slot, from));
@@ -328,7 +339,8 @@ fn release(kernel: &impl Kernel, slot: u32) {
 /// The program has written what is counted here, and could have written anything: each word is read once, and only counted.
 fn count(threads: &[abi::Thread]) -> Threads {
     let mut counts = Threads::default();
-    let [known, running, preempted, blocked, holding, preempted_holding, wishing, preempted_wishing] = &mut counts;
+    let [known, running, preempted, blocked, holding, preempted_holding, wishing, preempted_wishing] =
+        &mut counts;
     let mut free = 0;
     // The first block is never used.
     for thread in threads.iter().skip(1) {
@@ -342,7 +354,8 @@ fn count(threads: &[abi::Thread]) -> Threads {
         free = 0;
         let state = RunState::from_u32(thread.run_state.load(Relaxed));
         let away = u32::from(state == RunState::Preempted);
-        let holds = thread.holds.load(Relaxed) != 0 || thread.priority.load(Relaxed) == Priority::LockHolder as u32;
+        let holds =
+            thread.holds.load(Relaxed) != 0 || thread.priority.load(Relaxed) == Priority::LockHolder as u32;
         let wishes = Wish::from_u32(thread.wish.load(Relaxed)) != Wish::Preemptable;
         *known += 1;
         *running += u32::from(state == RunState::Running);

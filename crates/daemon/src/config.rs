@@ -135,7 +135,8 @@ impl Default for Observer {
     }
 }
 
-const LIMITS: [&str; 6] = ["memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max", "cpuset.cpus"];
+const LIMITS: [&str; 6] =
+    ["memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max", "cpuset.cpus"];
 
 impl Default for Enforcement {
     fn default() -> Self {
@@ -167,13 +168,15 @@ impl Config {
 
     fn parse(text: &str) -> anyhow::Result<Self> {
         let config: Self = toml::from_str(text)?;
-        let Access { processors, messages_per_second, user_messages_per_second, ref users, .. } = config.access;
+        let Access { processors, messages_per_second, user_messages_per_second, ref users, .. } =
+            config.access;
         if !(0.0..=1.0).contains(&processors) {
             bail!("access.processors = {processors}: a share, from 0 to 1");
         }
-        for (name, share) in
-            [("access.all_processors", config.access.all_processors), ("policy.floor_share", config.policy.floor_share)]
-        {
+        for (name, share) in [
+            ("access.all_processors", config.access.all_processors),
+            ("policy.floor_share", config.policy.floor_share),
+        ] {
             if !(0.0..=1.0).contains(&share) {
                 bail!("{name} = {share}: a share, from 0 to 1");
             }
@@ -189,7 +192,9 @@ impl Config {
         if user_messages_per_second == 0 {
             bail!("access.user_messages_per_second = 0: at least 1, or nobody could ask for anything");
         }
-        if let Some(User::Name(name)) = users.iter().find(|user| matches!(user, User::Name(name) if name != "*")) {
+        if let Some(User::Name(name)) =
+            users.iter().find(|user| matches!(user, User::Name(name) if name != "*"))
+        {
             bail!("access.users: \"{name}\": user numbers (`id -u {name}`), or \"*\" for everybody");
         }
         if config.policy.floor == 0 {
@@ -199,7 +204,10 @@ impl Config {
             bail!("policy.lease_seconds = {}: 0 for none, or a time", config.policy.lease_seconds);
         }
         if !config.enforcement.group.starts_with('/') || config.enforcement.group.contains("..") {
-            bail!("enforcement.group = {:?}: a path below the mount, such as \"/\"", config.enforcement.group);
+            bail!(
+                "enforcement.group = {:?}: a path below the mount, such as \"/\"",
+                config.enforcement.group
+            );
         }
         if let Some(name) = config.enforcement.limits.iter().find(|name| name.contains('/')) {
             bail!("enforcement.limits: \"{name}\": files of a control group, such as \"memory.max\"");

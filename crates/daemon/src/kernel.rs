@@ -72,8 +72,9 @@ impl Arena {
     /// Those of mmap(2).
     pub fn map(arena: BorrowedFd<'_>, id: u32) -> io::Result<Self> {
         // SAFETY: a mapping of its own.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), ARENA_SIZE, libc::PROT_READ, libc::MAP_SHARED, arena.as_raw_fd(), 0) };
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), ARENA_SIZE, libc::PROT_READ, libc::MAP_SHARED, arena.as_raw_fd(), 0)
+        };
         match NonNull::new(start.cast()) {
             Some(start) if start.as_ptr() as *mut libc::c_void != libc::MAP_FAILED => Ok(Self { start, id }),
             _ => Err(io::Error::last_os_error()),
@@ -267,7 +268,9 @@ impl Linux {
     }
 
     fn loader(&self) -> io::Result<&Loader> {
-        self.loader.as_ref().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "this server has no loader"))
+        self.loader
+            .as_ref()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "this server has no loader"))
     }
 
     /// Programs get the files of this folder through a mount that nobody can write to: a descriptor can be opened anew by whoever has the file's rights, and
@@ -368,7 +371,13 @@ impl Kernel for Linux {
         let length = size_of_val(&no) as libc::socklen_t;
         // SAFETY: the number lives and is of this length.
         let result = unsafe {
-            libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const no).cast(), length)
+            libc::setsockopt(
+                listener.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PASSRIGHTS,
+                (&raw const no).cast(),
+                length,
+            )
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -424,7 +433,8 @@ impl Kernel for Linux {
 
     fn wait(&self, tokens: &mut Vec<u64>, limit: Duration) -> io::Result<()> {
         let mut room = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
-        let limit = rustix::time::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let limit =
+            rustix::time::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let (events, _) = epoll::wait(&self.epoll, &mut room, Some(&limit))?;
         tokens.extend(events.iter().map(|event| event.data.u64()));
         if tokens.contains(&LOADER) {
@@ -436,7 +446,8 @@ impl Kernel for Linux {
     }
 
     fn pidfd(&self, process: u32) -> io::Result<OwnedFd> {
-        let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+        let process =
+            i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::pidfd_open(process, PidfdFlags::empty())?)
     }
 
@@ -503,10 +514,14 @@ impl Kernel for Linux {
     fn make_block(&self, file: &Path) -> io::Result<Mapped> {
         let _ = fs::remove_file(file);
         let mode = Mode::RUSR | Mode::WUSR;
-        let fd = rustix::fs::open(file, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, mode)?;
+        let fd =
+            rustix::fs::open(file, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, mode)?;
         // Now, and not as a signal when it is written to: there may be no memory.
         let filled = rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, BLOCK_SIZE as u64);
-        filled.map_err(io::Error::from).and_then(|()| self.map(&fd, file)).inspect_err(|_| drop(fs::remove_file(file)))
+        filled
+            .map_err(io::Error::from)
+            .and_then(|()| self.map(&fd, file))
+            .inspect_err(|_| drop(fs::remove_file(file)))
     }
 
     fn open_block(&self, file: &Path) -> io::Result<Mapped> {
@@ -525,19 +540,23 @@ impl Kernel for Linux {
         let mut mask = [0u64; 128];
         processors.iter().for_each(|&number| mask[number as usize / 64 % 128] |= 1 << (number % 64));
         // SAFETY: the mask lives and is of this size.
-        let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&mask), mask.as_ptr()) };
+        let result =
+            unsafe { libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&mask), mask.as_ptr()) };
         if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     fn affinity(&self, thread: u32) -> io::Result<Set> {
         let mut mask = [0u64; 128];
         // SAFETY: as above.
-        let result =
-            unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&mask), mask.as_mut_ptr()) };
+        let result = unsafe {
+            libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&mask), mask.as_mut_ptr())
+        };
         if result < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok((0..mask.len() as u32 * 64).filter(|number| mask[*number as usize / 64] >> (number % 64) & 1 == 1).collect())
+        Ok((0..mask.len() as u32 * 64)
+            .filter(|number| mask[*number as usize / 64] >> (number % 64) & 1 == 1)
+            .collect())
     }
 
     fn load_observer(&self) -> io::Result<()> {
@@ -581,7 +600,9 @@ fn map(fd: &OwnedFd, reader: OwnedFd) -> io::Result<Mapped> {
         libc::mmap(ptr::null_mut(), BLOCK_SIZE, flags, libc::MAP_SHARED, fd.as_raw_fd(), 0)
     };
     match NonNull::new(start.cast()) {
-        Some(start) if start.as_ptr() as *mut libc::c_void != libc::MAP_FAILED => Ok(Mapped { start, reader }),
+        Some(start) if start.as_ptr() as *mut libc::c_void != libc::MAP_FAILED => {
+            Ok(Mapped { start, reader })
+        }
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -52,7 +52,9 @@ enum Ask {
 impl Ask {
     fn from(number: u64) -> Option<Self> {
         use Ask::*;
-        [Load, Prepare, Release, Admit, Exists, AtHome, Image, Write].into_iter().find(|ask| *ask as u64 == number)
+        [Load, Prepare, Release, Admit, Exists, AtHome, Image, Write]
+            .into_iter()
+            .find(|ask| *ask as u64 == number)
     }
 }
 
@@ -327,7 +329,8 @@ pub fn at_home(process: u32) -> io::Result<bool> {
 /// Those of open(2).
 pub fn image(process: u32) -> io::Result<u64> {
     let stat = std::fs::read(Path::new(&format!("/proc/{process}/stat")))?;
-    crate::partitions::image(&String::from_utf8_lossy(&stat)).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+    crate::partitions::image(&String::from_utf8_lossy(&stat))
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 /// COST: bytes of a set of processors, the longest that the kernel writes.

@@ -78,14 +78,19 @@ fn run(args: &Args) -> anyhow::Result<()> {
     have_descriptors();
     let mut kernel = kernel::Linux::new()?;
     if let Err(error) = kernel.read_only(&blocks) {
-        tracing::warn!("whoever has number 0, in a container too, could write what the server tells it: {error}");
+        tracing::warn!(
+            "whoever has number 0, in a container too, could write what the server tells it: {error}"
+        );
     }
     // What is left: to write control groups that users own, and to move and pin the processes of others.
     hurry(realtime);
     loader::keep_only(&[loader::DAC_OVERRIDE, loader::SYS_NICE]);
     kernel.with(loader)?;
     let mut server = Server::start(kernel, config, listener, &blocks).with_context(|| {
-        format!("cannot keep partitions here; as root, `enforcement.by` in {} says how", args.config.display())
+        format!(
+            "cannot keep partitions here; as root, `enforcement.by` in {} says how",
+            args.config.display()
+        )
     })?;
     server.stop_by(&stop)?;
     let notify = Notify::from_systemd();
@@ -133,7 +138,8 @@ fn hurry(realtime: bool) {
     let (deadline, period) = (0, 0);
     let set = |policy: libc::c_int, nice, priority, runtime| {
         let policy = policy as u32;
-        let attributes = Attributes { size, policy, flags: RESET_ON_FORK, nice, priority, runtime, deadline, period };
+        let attributes =
+            Attributes { size, policy, flags: RESET_ON_FORK, nice, priority, runtime, deadline, period };
         // SAFETY: it lives, and says how long it is.
         match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
             0 => Ok(()),
@@ -141,7 +147,8 @@ fn hurry(realtime: bool) {
         }
     };
     // A control group of the server may have no real-time share.
-    let done = if realtime { set(libc::SCHED_FIFO, 0, 1, 0) } else { Err(std::io::ErrorKind::Unsupported.into()) };
+    let done =
+        if realtime { set(libc::SCHED_FIFO, 0, 1, 0) } else { Err(std::io::ErrorKind::Unsupported.into()) };
     if let Err(error) = done.or_else(|_| set(libc::SCHED_OTHER, -20, 0, SLICE_NS)) {
         tracing::warn!("no higher priority than others: {error}");
     }
@@ -170,8 +177,9 @@ fn lock_group(config: &Config) -> anyhow::Result<Option<File>> {
     let name: String = group.bytes().rev().take(120).map(|byte| format!("{byte:02x}")).collect();
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let file =
-        options.open(folder.join(format!("of-{name}"))).context("cannot make the lock file of the base group")?;
+    let file = options
+        .open(folder.join(format!("of-{name}")))
+        .context("cannot make the lock file of the base group")?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => bail!(

@@ -106,7 +106,11 @@ impl Place {
 
     fn server(&self) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wakefuld"));
-        command.arg("--config").arg(self.0.path().join("config.toml")).arg("--folder").arg(self.0.path().join("run"));
+        command
+            .arg("--config")
+            .arg(self.0.path().join("config.toml"))
+            .arg("--folder")
+            .arg(self.0.path().join("run"));
         let server = Process::start(&mut command);
         eventually("the server is ready", || self.status().is_ok_and(|(_, summary)| summary.lacks == 0));
         server
@@ -234,7 +238,8 @@ fn holder() {
     Linux::word(me, 7).store(SECRET, Relaxed);
     println!("view {:?}", linux::chosen().unwrap());
     // A child would have it too, whatever rights it has.
-    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let open =
+        fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
     let maps = open.filter(|link| link.to_str() == Some("anon_inode:bpf-map")).count();
     assert_eq!(maps, 0, "the arena's descriptor is open still");
     wait_for_word();
@@ -295,7 +300,9 @@ fn enrol(fd: i32, index: u32, lease: u32) -> Result<u32, i32> {
     // struct: prog_fd, retval, sizes, data_in, data_out, repeat and duration, ctx sizes, ctx_in, ctx_out.
     let mut attribute = words(&[fd as u64, 0, 0, 0, 0, 8, context.as_mut_ptr() as u64]);
     // SAFETY: as in `bpf`, whose copy would hide what the kernel writes.
-    match unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, attribute.as_mut_ptr(), size_of_val(&attribute)) } {
+    match unsafe {
+        libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, attribute.as_mut_ptr(), size_of_val(&attribute))
+    } {
         0.. => Ok((attribute[0] >> 32) as u32),
         _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap()),
     }
@@ -350,7 +357,8 @@ fn root_another_image_has_another_arena_in_the_same_slot() {
 /// Enrols, and executes a program that sleeps again and again; a child, which has the arena, says how often it saw that after the program had begun.
 fn changes() {
     let [arena, program, _] = arena().unwrap();
-    let start = map(arena.as_raw_fd(), ARENA_SIZE, libc::PROT_READ | libc::PROT_WRITE, 0).expect("its own arena");
+    let start =
+        map(arena.as_raw_fd(), ARENA_SIZE, libc::PROT_READ | libc::PROT_WRITE, 0).expect("its own arena");
     // SAFETY: as in `after`.
     let block = unsafe { &*start.add(size_of::<abi::Arena>()).cast::<abi::Thread>().add(1) };
     block.lease.store(7, Relaxed);
@@ -360,7 +368,8 @@ fn changes() {
         let read = |name: &str| fs::read_to_string(format!("/proc/{parent}/{name}")).unwrap_or_default();
         let switches = || {
             let status = read("status");
-            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap_or("0");
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap_or("0");
             line.trim().parse::<u32>().unwrap()
         };
         eventually("another image", || read("comm").trim() == "sh");

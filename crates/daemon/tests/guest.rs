@@ -34,7 +34,8 @@ fn others(than: &[&Process]) -> Vec<(u32, Option<u32>, Set)> {
         let at = if fields[0] == "R" { fields[36].parse().ok() } else { None };
         (!of_the_kernel).then(|| Some((process, at, parse(allowed)?)))?
     };
-    let names = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let names =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     names.filter(|process| !than.contains(process)).filter_map(about).collect()
 }
 
@@ -83,7 +84,11 @@ fn guest_cpus_v2_partitions_are_the_kernels_and_alone() {
     assert_eq!(parse(&read(&base.folder.join("cpuset.cpus.effective"))).unwrap(), &all - &own);
     // Nobody else may run there, and nobody does.
     for (process, _, allowed) in others(&[&one]) {
-        assert!(allowed.is_disjoint(&own), "{process} may run on {allowed:?}, of which {own:?} are {}'s", one.id());
+        assert!(
+            allowed.is_disjoint(&own),
+            "{process} may run on {allowed:?}, of which {own:?} are {}'s",
+            one.id()
+        );
     }
     let on_them = || others(&[&one]).into_iter().filter_map(|(_, at, _)| at).map(|at| own.contains(&at));
     eventually("all have been moved off", || !on_them().any(|is| is));
@@ -106,7 +111,10 @@ fn guest_cpus_v2_partitions_are_the_kernels_and_alone() {
     assert_eq!((is_partition(&one, 1), is_partition(&two, 2)), (first.clone(), second.clone()));
     server = place.server();
     let state = ask(&place, Message { process: two.id(), ..Message::new(Kind::WantBack) }).unwrap();
-    assert_eq!((state.holds, is_partition(&one, 1), is_partition(&two, 2)), (2, first.clone(), second.clone()));
+    assert_eq!(
+        (state.holds, is_partition(&one, 1), is_partition(&two, 2)),
+        (2, first.clone(), second.clone())
+    );
 
     // Groups changed behind our back are set right.
     fs::write(base.group(&two).join("cpuset.cpus.partition"), "member").unwrap();
@@ -186,7 +194,9 @@ impl Slice {
 
 impl Drop for Slice {
     fn drop(&mut self) {
-        for entry in fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        for entry in
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir())
+        {
             let _ = fs::remove_dir(entry);
         }
         let _ = fs::remove_dir(&self.0);
@@ -231,7 +241,11 @@ fn guest_cpus_v2_partitions_of_services_stay_below_them() {
     };
     is_there();
     for (process, _, allowed) in others(&[&one]) {
-        assert!(allowed.is_disjoint(&own), "{process} may run on {allowed:?}, of which {own:?} are {}'s", one.id());
+        assert!(
+            allowed.is_disjoint(&own),
+            "{process} may run on {allowed:?}, of which {own:?} are {}'s",
+            one.id()
+        );
     }
     // A server that is killed, and another one.
     server.signal(libc::SIGKILL);
@@ -242,8 +256,9 @@ fn guest_cpus_v2_partitions_of_services_stay_below_them() {
     assert_eq!(as_nobody(|| ask(&place, again)).unwrap().holds, 2);
     is_there();
     // A processor goes and comes back, and the partition is changed by others.
-    let switch =
-        |to: &str| fs::write(format!("/sys/devices/system/cpu/cpu{}/online", own.last().unwrap()), to).unwrap();
+    let switch = |to: &str| {
+        fs::write(format!("/sys/devices/system/cpu/cpu{}/online", own.last().unwrap()), to).unwrap()
+    };
     switch("0");
     eventually("it has the other one", || set(&one).len() == 1 && set(&one).is_subset(&own));
     switch("1");
@@ -257,7 +272,9 @@ fn guest_cpus_v2_partitions_of_services_stay_below_them() {
     as_nobody(|| ask(&place, Message { process: one.id(), ..Message::new(Kind::Leave) })).unwrap();
     let is_as_before = || {
         let groups = [&slice.0, &service].map(|group| read(&group.join("cpuset.cpus.exclusive")));
-        !child.exists() && groups.iter().all(String::is_empty) && read(&service.join("cgroup.type")) == "domain"
+        !child.exists()
+            && groups.iter().all(String::is_empty)
+            && read(&service.join("cgroup.type")) == "domain"
     };
     eventually("it is where it was", || is_as_before() && set(&one) == all);
     assert_eq!(read(Path::new(&format!("/proc/{}/cgroup", one.id()))), "0::/confined/service");

@@ -195,7 +195,10 @@ fn contained() {
     let mut connection = Connection::open_at(&path).unwrap();
     // SAFETY: no arguments.
     assert_eq!(unsafe { libc::geteuid() }, 0);
-    assert!(fs::read_to_string("/proc/self/status").unwrap().contains("CapEff:\t000001ff"), "it has every right");
+    assert!(
+        fs::read_to_string("/proc/self/status").unwrap().contains("CapEff:\t000001ff"),
+        "it has every right"
+    );
     for priority in [0, 4_000_000_000] {
         let foreign = connection.ask(Message { priority, ..join(host, 1) });
         assert!(matches!(foreign, Err(Error::Refused(Refusal::NoProcess, _))), "{foreign:?}");
@@ -215,7 +218,10 @@ fn contained() {
         let life = life.unwrap();
         let mut page = Vec::new();
         File::open(format!("/proc/self/fd/{}", life.as_raw_fd())).unwrap().read_to_end(&mut page).unwrap();
-        assert!(page[..4] != [0; 4] && page[4..].iter().all(|&byte| byte == 0), "it says more than that it lives");
+        assert!(
+            page[..4] != [0; 4] && page[4..].iter().all(|&byte| byte == 0),
+            "it says more than that it lives"
+        );
         all.push(life);
     }
     for fd in &all {
@@ -243,7 +249,8 @@ fn root_number_0_of_a_container_is_not_root() {
     command.env(ROLE, "contained").env("WAKEFUL_TEST_OTHER", idle.id().to_string());
     command.env("WAKEFUL_SERVER", place.path("run/wakefuld"));
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success() && text.contains("tried "), "{text}");
     assert_eq!(idle.allowed(), before);
     server.signal(libc::SIGTERM);
@@ -271,7 +278,10 @@ fn root_who_gets_other_rights_is_the_users_no_more() {
     eventually("it has root's rights", || status_of(id, "Uid:").split_whitespace().nth(1) == Some("0"));
     for kind in [Kind::Leave, Kind::WantBack, Kind::Spare] {
         let answer = as_user(kind);
-        assert!(matches!(answer, Err(Error::Refused(Refusal::Unknown | Refusal::NoProcess, _))), "{answer:?}");
+        assert!(
+            matches!(answer, Err(Error::Refused(Refusal::Unknown | Refusal::NoProcess, _))),
+            "{answer:?}"
+        );
     }
     let again = as_nobody(|| ask(&place, join(id, 1)));
     assert!(matches!(again, Err(Error::Refused(Refusal::NoProcess, _))), "{again:?}");
@@ -371,7 +381,8 @@ fn root_honest_programs_are_served_beside_all_of_them() {
         while goes_on() {
             let Ok(connection) = open() else { continue };
             let kind = random() % 32;
-            let mut message = Message { kind, least: random(), wanted: random(), most: random(), ..join(random(), 1) };
+            let mut message =
+                Message { kind, least: random(), wanted: random(), most: random(), ..join(random(), 1) };
             message.version += u32::from(random().is_multiple_of(8));
             while connection.send(&message).is_ok() && !random().is_multiple_of(16) {}
         }
@@ -394,7 +405,8 @@ fn root_honest_programs_are_served_beside_all_of_them() {
         while goes_on() {
             let (socket, other) = lingering();
             let Ok(connection) = open() else { continue };
-            let barred = send_with(&connection, Message::new(Kind::WantBack).bytes(), &[socket.as_fd()]).is_err();
+            let barred =
+                send_with(&connection, Message::new(Kind::WantBack).bytes(), &[socket.as_fd()]).is_err();
             linger_for(&socket, if barred { 0 } else { 3600 });
             others.push(other);
             others.drain(..others.len().saturating_sub(16));

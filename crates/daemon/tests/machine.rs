@@ -20,7 +20,10 @@ fn a_second_server_says_what_to_do() {
     let second = place.command().output().unwrap();
     let text = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(125), "{text}");
-    assert!(text.contains("runs already") && text.contains("wakeful status") && text.contains("SIGTERM"), "{text}");
+    assert!(
+        text.contains("runs already") && text.contains("wakeful status") && text.contains("SIGTERM"),
+        "{text}"
+    );
     assert!(place.connect().is_ok(), "the first one goes on");
 }
 
@@ -127,7 +130,10 @@ fn garbage_is_refused_and_the_others_are_served() {
                     1 => (message.process, message.kind) = (idle.id(), random() % 32),
                     // A process that is not there.
                     2 => (message.process, message.kind) = (0x7000_0000 | random(), 1 + random() % 5),
-                    _ => (message.least, message.wanted, message.most) = (u32::MAX - random() % 9, random(), random()),
+                    _ => {
+                        (message.least, message.wanted, message.most) =
+                            (u32::MAX - random() % 9, random(), random())
+                    }
                 }
                 message.tag = random();
                 sent += 1;

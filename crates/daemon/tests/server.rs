@@ -56,7 +56,8 @@ fn a_base_group_that_was_removed_is_made_again() {
         let base = Path::new(mount).join("base");
         {
             let mut state = kernel.state.lock().unwrap();
-            let mut made = if by == By::CgroupV1 { state.groups[Path::new(mount)].clone() } else { Default::default() };
+            let mut made =
+                if by == By::CgroupV1 { state.groups[Path::new(mount)].clone() } else { Default::default() };
             made.processes.clear();
             state.groups.insert(base.clone(), made);
         }
@@ -69,7 +70,10 @@ fn a_base_group_that_was_removed_is_made_again() {
         let own = base.join(format!("wakeful-{}", one.id()));
         eventually("it has its processors again", || {
             let state = kernel.state.lock().unwrap();
-            state.groups.get(&own).is_some_and(|group| group.cpus.len() == 2 && group.processes.contains(&one.id()))
+            state
+                .groups
+                .get(&own)
+                .is_some_and(|group| group.cpus.len() == 2 && group.processes.contains(&one.id()))
         });
         server.stop();
     }
@@ -80,8 +84,9 @@ fn who_is_taken_from_a_group_goes_back_there() {
     let folder = tempfile::tempdir().unwrap();
     let kernel = Simulated::new();
     let session = Path::new(V2).join("user.slice/session");
-    let is_in =
-        |group: &Path, process: &Idle| kernel.state.lock().unwrap().groups[group].processes.contains(&process.id());
+    let is_in = |group: &Path, process: &Idle| {
+        kernel.state.lock().unwrap().groups[group].processes.contains(&process.id())
+    };
     let (one, two) = (placed(&kernel, &session), placed(&kernel, &session));
     let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
     assert_eq!(server.ask(join(one.id(), 0, 1, 1)).unwrap().holds, 1);
@@ -137,7 +142,8 @@ fn who_holds_nothing_is_where_it_was() {
     let session = Path::new(V2).join("user.slice/session");
     let (one, two) = (placed(&kernel, &session), placed(&kernel, &session));
     let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
-    let is_back = |process: &Idle| kernel.state.lock().unwrap().groups[&session].processes.contains(&process.id());
+    let is_back =
+        |process: &Idle| kernel.state.lock().unwrap().groups[&session].processes.contains(&process.id());
     assert_eq!(server.ask(join(one.id(), 0, 3, 3)).unwrap().holds, 3);
     assert_eq!(server.ask(join(two.id(), 0, 1, 1)).unwrap().lacks, 1);
     server.ask(of(one.id(), Kind::Spare, 0)).unwrap();
@@ -194,9 +200,10 @@ fn who_is_below_a_limit_stays_there_unless_root_asks() {
     let process = ordinary();
     {
         let mut state = kernel.state.lock().unwrap();
-        state
-            .groups
-            .insert(slice.clone(), simulated::Group { inner: true, limit: Some(1 << 30), ..Default::default() });
+        state.groups.insert(
+            slice.clone(),
+            simulated::Group { inner: true, limit: Some(1 << 30), ..Default::default() },
+        );
         state.groups.entry(session).or_default().processes.insert(process.id());
     }
     let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
@@ -207,7 +214,8 @@ fn who_is_below_a_limit_stays_there_unless_root_asks() {
     asks().unwrap();
     if is_root() {
         let other = ordinary();
-        let limited = simulated::Group { limit: Some(1), processes: [other.id()].into(), ..Default::default() };
+        let limited =
+            simulated::Group { limit: Some(1), processes: [other.id()].into(), ..Default::default() };
         kernel.state.lock().unwrap().groups.insert(slice.join("limited"), limited);
         assert_eq!(as_nobody(|| server.ask(join(other.id(), 0, 1, 1))), Err(Refusal::Elsewhere));
         assert_eq!(server.ask(join(other.id(), 0, 1, 1)).unwrap().holds, 1);
@@ -346,7 +354,15 @@ fn as_user<T: Send>(user: u32, body: impl FnOnce() -> T + Send) -> T {
 
 fn process_of(user: u32) -> Idle {
     use std::os::unix::process::CommandExt;
-    Idle(Command::new("sleep").uid(user).arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    Idle(
+        Command::new("sleep")
+            .uid(user)
+            .arg("1000")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap(),
+    )
 }
 
 #[test]
@@ -420,14 +436,18 @@ fn a_partition_is_in_a_child_of_its_own_group() {
     assert_eq!(kernel.state.lock().unwrap().groups[&service].exclusive, held);
     assert_eq!((server.holds(process.id()), truth(&kernel, By::CgroupV2, process.id())), (2, Some(held)));
     as_nobody(|| server.ask(of(process.id(), Kind::Leave, 0))).unwrap();
-    eventually("it is back", || inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child));
+    eventually("it is back", || {
+        inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child)
+    });
     assert_eq!(as_nobody(|| server.ask(join(process.id(), 0, 1, 1))).unwrap().holds, 1);
     assert!(inside(&child));
     // Its server is killed, and nobody knows its block any more.
     server.kill();
     std::fs::remove_file(folder.path().join("partitions").join(process.id().to_string())).unwrap();
     let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
-    eventually("it is back again", || inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child));
+    eventually("it is back again", || {
+        inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child)
+    });
     server.stop();
     clean(&kernel, folder.path(), By::CgroupV2);
 }
@@ -448,7 +468,8 @@ fn who_is_in_a_group_with_processors_of_its_own_gets_no_others() {
     ] {
         let process = ordinary();
         let group = Path::new(V2).join(name);
-        let made = simulated::Group { cpus: parse(cpus), processes: [process.id()].into(), ..Default::default() };
+        let made =
+            simulated::Group { cpus: parse(cpus), processes: [process.id()].into(), ..Default::default() };
         {
             let mut state = kernel.state.lock().unwrap();
             state.groups.insert(group.clone(), simulated::Group { exclusive: parse(exclusive), ..made });
@@ -456,7 +477,11 @@ fn who_is_in_a_group_with_processors_of_its_own_gets_no_others() {
             threads.then(|| state.groups.insert(group.join("theirs"), theirs));
         }
         let answer = as_nobody(|| server.ask(join(process.id(), 0, 1, 1)));
-        assert_eq!(answer.map(|state| state.holds), if goes { Ok(1) } else { Err(Refusal::Elsewhere) }, "{name}");
+        assert_eq!(
+            answer.map(|state| state.holds),
+            if goes { Ok(1) } else { Err(Refusal::Elsewhere) },
+            "{name}"
+        );
         kernel.state.lock().unwrap().groups.remove(&group.join("theirs"));
         drop(process);
         eventually("nothing is left", || {
@@ -488,7 +513,11 @@ fn services_stay_in_their_groups() {
         let made = simulated::Group { cpus, processes: [process.id()].into(), ..Default::default() };
         kernel.state.lock().unwrap().groups.insert(group.clone(), made);
         let answer = as_nobody(|| server.ask(join(process.id(), 0, 1, 1)));
-        assert_eq!(answer.map(|state| state.holds), if goes { Ok(1) } else { Err(Refusal::Elsewhere) }, "{group:?}");
+        assert_eq!(
+            answer.map(|state| state.holds),
+            if goes { Ok(1) } else { Err(Refusal::Elsewhere) },
+            "{group:?}"
+        );
         if goes {
             server.ask(of(process.id(), Kind::Leave, 0)).unwrap();
         }
@@ -615,7 +644,8 @@ fn who_is_in_a_group_of_others_stays_there() {
         let mut config = config(by);
         config.enforcement.group = "/base".into();
         let server = Running::start(&kernel, &config, folder.path());
-        let outside = [container, Path::new(mount).join("based"), mount.into()].map(|group| placed(&kernel, &group));
+        let outside =
+            [container, Path::new(mount).join("based"), mount.into()].map(|group| placed(&kernel, &group));
         for process in &outside {
             assert_eq!(server.ask(join(process.id(), 0, 1, 1)), Err(Refusal::Elsewhere), "{by:?}");
         }

@@ -89,7 +89,8 @@ const TEXTS: [&str; 10] = [
 impl Nonsense {
     fn next(&self) -> u64 {
         let mut world = self.world.lock().unwrap();
-        world.seed = world.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        world.seed =
+            world.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         world.seed >> 33
     }
 
@@ -133,9 +134,12 @@ impl Nonsense {
 impl Kernel for Nonsense {
     fn accept(&self, _: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         self.call()?;
-        let (process, user) = self.world(|world| world.coming.pop_front()).ok_or(io::ErrorKind::WouldBlock)?;
+        let (process, user) =
+            self.world(|world| world.coming.pop_front()).ok_or(io::ErrorKind::WouldBlock)?;
         let fd = Self::null();
-        self.world(|world| world.clients.insert(fd.as_raw_fd(), Client { process, user, ..Client::default() }));
+        self.world(|world| {
+            world.clients.insert(fd.as_raw_fd(), Client { process, user, ..Client::default() })
+        });
         Ok(fd)
     }
 
@@ -218,7 +222,8 @@ impl Kernel for Nonsense {
         }
         self.world(|world| {
             let speaks = world.clients.iter().filter(|(_, client)| client.closed || !client.inbox.is_empty());
-            let ended = world.pidfds.iter().filter(|(_, process)| world.dead.contains(process)).map(|(fd, _)| fd);
+            let ended =
+                world.pidfds.iter().filter(|(_, process)| world.dead.contains(process)).map(|(fd, _)| fd);
             let mut ready: Vec<i32> = speaks.map(|(&fd, _)| fd).chain(ended.copied()).collect();
             ready.extend((!world.coming.is_empty()).then_some(world.listener));
             tokens.extend(ready.iter().filter_map(|fd| world.tokens.get(fd)));
@@ -255,8 +260,8 @@ impl Kernel for Nonsense {
         if let ["", "proc", number, name] = parts[..]
             && let Ok(process) = number.parse::<u32>()
         {
-            let user =
-                self.world(|world| world.users.get(&process).copied().filter(|_| !world.dead.contains(&process)));
+            let user = self
+                .world(|world| world.users.get(&process).copied().filter(|_| !world.dead.contains(&process)));
             let user = user.ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
             if name == "status" {
                 return Ok(format!("Name:\tx\nUid:\t{user}\t{user}\t{user}\t{user}\nNSpid:\t{process}\n"));
@@ -285,7 +290,9 @@ impl Kernel for Nonsense {
         self.call()?;
         let mut names = self.inner.folders(folder)?;
         if self.wrong() {
-            names.extend(["wakeful-", "wakeful-7", "wakeful-x", "wakeful-4294967296"].map(|name| (name.into(), true)));
+            names.extend(
+                ["wakeful-", "wakeful-7", "wakeful-x", "wakeful-4294967296"].map(|name| (name.into(), true)),
+            );
         }
         Ok(names)
     }
@@ -305,7 +312,9 @@ impl Kernel for Nonsense {
         let mut names = self.inner.list(folder)?;
         // Which processors there are, it says truly; what else is there is anybody's.
         if self.wrong() && !folder.starts_with("/sys") {
-            names.extend(["-1", "99999999999", "wakeful-", "wakeful-0", "wakeful-x", "lock", "7"].map(Into::into));
+            names.extend(
+                ["-1", "99999999999", "wakeful-", "wakeful-0", "wakeful-x", "lock", "7"].map(Into::into),
+            );
         }
         Ok(names)
     }
@@ -353,7 +362,9 @@ impl Kernel for Nonsense {
         self.call()?;
         let prepared = self.inner.prepared()?;
         if self.wrong() {
-            return Ok(prepared.map(|Prepared { arena, .. }| Prepared { slot: self.next() as u32 % 20, arena }));
+            return Ok(
+                prepared.map(|Prepared { arena, .. }| Prepared { slot: self.next() as u32 % 20, arena })
+            );
         }
         Ok(prepared)
     }
@@ -388,13 +399,15 @@ struct Processes(Vec<Child>);
 
 impl Processes {
     fn new() -> Self {
-        let sleep = || Command::new("sleep").arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let sleep =
+            || Command::new("sleep").arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         Self((0..6).map(|_| sleep()).collect())
     }
 
     /// The first is root's, of the others each third is the same user's.
     fn users(&self) -> HashMap<u32, u32> {
-        let user = |(index, child): (u32, &Child)| (child.id(), if index == 0 { 0 } else { 1000 + index % 3 });
+        let user =
+            |(index, child): (u32, &Child)| (child.id(), if index == 0 { 0 } else { 1000 + index % 3 });
         (0..).zip(&self.0).map(user).collect()
     }
 
@@ -482,14 +495,17 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
     {
         let mut state = kernel.inner.state.lock().unwrap();
         state.remote = seed % 2 == 1;
-        let session = |index: usize| simulated::Group { processes: [processes.id(index)].into(), ..Default::default() };
-        (1..4)
-            .for_each(|index| _ = state.groups.insert(Path::new(V2).join(format!("session-{index}")), session(index)));
+        let session =
+            |index: usize| simulated::Group { processes: [processes.id(index)].into(), ..Default::default() };
+        (1..4).for_each(|index| {
+            _ = state.groups.insert(Path::new(V2).join(format!("session-{index}")), session(index))
+        });
     }
     let config = config(by);
     let start = || Server::start(kernel.clone(), config.clone(), Nonsense::null(), folder.path());
     let mut server = start().unwrap();
-    let client = |by: usize| kernel.world(|world| world.clients.keys().nth(by % world.clients.len().max(1)).copied());
+    let client =
+        |by: usize| kernel.world(|world| world.clients.keys().nth(by % world.clients.len().max(1)).copied());
     let root = processes.id(0);
     for step in steps {
         match step {
@@ -507,7 +523,8 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
                     let process = if client.user == 0 { 0 } else { others };
                     let order = [least.min(wanted), least.max(wanted)];
                     let most = most.max(order[1]);
-                    let message = Message { kind, process, priority, count, most, ..Message::new(Kind::Join) };
+                    let message =
+                        Message { kind, process, priority, count, most, ..Message::new(Kind::Join) };
                     let message = Message { kind, least: order[0], wanted: order[1], ..message };
                     client.inbox.push_back(message.bytes().to_vec());
                 });
@@ -584,7 +601,8 @@ fn whatever_clients_and_kernel_do() {
     let long = std::env::var_os("WAKEFUL_LONG").is_some();
     // The short run is the same each time.
     let (cases, rng_seed) = if long { (30_000, RngSeed::Random) } else { (300, RngSeed::Fixed(1)) };
-    let config = Cases { cases, rng_seed, failure_persistence: None, max_shrink_iters: 2_000, ..Cases::default() };
+    let config =
+        Cases { cases, rng_seed, failure_persistence: None, max_shrink_iters: 2_000, ..Cases::default() };
     let ways = prop_oneof![Just(0usize), Just(1), Just(2)];
     let outcome = TestRunner::new(config).run(&(ways, any::<u64>(), steps()), |(way, seed, steps)| {
         run(&processes, [By::CgroupV2, By::CgroupV1, By::Affinity][way], seed, &steps)
@@ -606,7 +624,8 @@ fn quiet(by: By) -> (Processes, Nonsense, Server<Nonsense>, tempfile::TempDir) {
 
 /// Root's connection says this for a process.
 fn say(kernel: &Nonsense, server: &mut Server<Nonsense>, root: u32, message: Message) {
-    let known = kernel.world(|world| world.clients.iter().find(|(_, client)| client.user == 0).map(|(&fd, _)| fd));
+    let known =
+        kernel.world(|world| world.clients.iter().find(|(_, client)| client.user == 0).map(|(&fd, _)| fd));
     let fd = known.unwrap_or_else(|| {
         kernel.world(|world| world.coming.push_back((root, 0)));
         server.turn();

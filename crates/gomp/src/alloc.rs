@@ -38,7 +38,12 @@ extern "C" fn omp_aligned_calloc(align: usize, count: usize, size: usize, alloca
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_realloc(memory: *mut c_void, size: usize, allocator: usize, _from: usize) -> *mut c_void {
+unsafe extern "C" fn omp_realloc(
+    memory: *mut c_void,
+    size: usize,
+    allocator: usize,
+    _from: usize,
+) -> *mut c_void {
     // SAFETY: as above.
     unsafe { realloc(memory, size, allocator) }
 }
@@ -50,7 +55,11 @@ unsafe extern "C" fn omp_free(memory: *mut c_void, _allocator: usize) {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_init_allocator(space: usize, count: c_int, traits: *const Trait) -> usize {
+pub(crate) unsafe extern "C" fn omp_init_allocator(
+    space: usize,
+    count: c_int,
+    traits: *const Trait,
+) -> usize {
     // SAFETY: the program's, so many.
     unsafe { init_allocator(space, count, traits) }
 }

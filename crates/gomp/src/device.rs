@@ -90,7 +90,8 @@ unsafe fn copy_box(
             let (to, from) = (to.add(element * *to_offsets), from.add(element * *from_offsets));
             return ptr::copy(from, to, element * *volume);
         }
-        let slice = |sizes: *const usize| (1..dimensions).fold(element, |bytes, index| bytes * *sizes.add(index));
+        let slice =
+            |sizes: *const usize| (1..dimensions).fold(element, |bytes, index| bytes * *sizes.add(index));
         for index in 0..*volume {
             copy_box(
                 to.add(slice(to_sizes) * (*to_offsets + index)),
@@ -130,12 +131,20 @@ unsafe extern "C" fn omp_target_memcpy_rect(
     }
     let (to, from, dimensions) = (to.cast(), from.cast(), dimensions as usize);
     // SAFETY: the program's memory.
-    unsafe { copy_box(to, from, element, dimensions, volume, to_offsets, from_offsets, to_sizes, from_sizes) };
+    unsafe {
+        copy_box(to, from, element, dimensions, volume, to_offsets, from_offsets, to_sizes, from_sizes)
+    };
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_target_associate_ptr(_: *const c_void, _: *const c_void, _: usize, _: usize, _: c_int) -> c_int {
+extern "C" fn omp_target_associate_ptr(
+    _: *const c_void,
+    _: *const c_void,
+    _: usize,
+    _: usize,
+    _: c_int,
+) -> c_int {
     libc::EINVAL
 }
 

@@ -196,13 +196,21 @@ unsafe extern "C" fn omp_capture_affinity_(
 // --- allocators and events ---------------------------------------------------
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_allocator_(space: *const usize, count: *const i32, traits: *const Trait) -> usize {
+unsafe extern "C" fn omp_init_allocator_(
+    space: *const usize,
+    count: *const i32,
+    traits: *const Trait,
+) -> usize {
     // SAFETY: the program's variables; likewise below.
     unsafe { omp_init_allocator(*space, *count, traits) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_init_allocator_8_(space: *const usize, count: *const i64, traits: *const Trait) -> usize {
+unsafe extern "C" fn omp_init_allocator_8_(
+    space: *const usize,
+    count: *const i64,
+    traits: *const Trait,
+) -> usize {
     // SAFETY: as above.
     unsafe { omp_init_allocator(*space, narrow(*count), traits) }
 }

@@ -185,7 +185,13 @@ unsafe extern "C" fn GOMP_loop_start(
 ) -> bool {
     // SAFETY: the compiler's pointers; likewise below.
     unsafe {
-        start_with(Shape::signed(begin, end, step, How::by_number(kind, chunk), false), first, last, list, memory)
+        start_with(
+            Shape::signed(begin, end, step, How::by_number(kind, chunk), false),
+            first,
+            last,
+            list,
+            memory,
+        )
     }
 }
 
@@ -202,7 +208,15 @@ unsafe extern "C" fn GOMP_loop_ordered_start(
     memory: *mut *mut c_void,
 ) -> bool {
     // SAFETY: as above.
-    unsafe { start_with(Shape::signed(begin, end, step, How::by_number(kind, chunk), true), first, last, list, memory) }
+    unsafe {
+        start_with(
+            Shape::signed(begin, end, step, How::by_number(kind, chunk), true),
+            first,
+            last,
+            list,
+            memory,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -80,14 +80,22 @@ unsafe extern "C" fn GOMP_parallel_loop_runtime_start(
     step: c_long,
 ) {
     // SAFETY: the compiler's function and data.
-    unsafe { begin(function, data, threads, 0, Some(Shape::signed(first, last, step, How::runtime(), false))) };
+    unsafe {
+        begin(function, data, threads, 0, Some(Shape::signed(first, last, step, How::runtime(), false)))
+    };
 }
 
 /// Runs a region that begins with this loop.
 ///
 /// # Safety
 /// As [`begin`].
-pub(crate) unsafe fn parallel(function: Function, data: *mut c_void, threads: c_uint, flags: c_uint, shape: Shape) {
+pub(crate) unsafe fn parallel(
+    function: Function,
+    data: *mut c_void,
+    threads: c_uint,
+    flags: c_uint,
+    shape: Shape,
+) {
     // SAFETY: as promised.
     unsafe {
         begin(function, data, threads, flags, Some(shape));

@@ -253,7 +253,11 @@ pub(crate) unsafe extern "C" fn omp_display_affinity(text: *const c_char) {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn omp_capture_affinity(buffer: *mut c_char, room: usize, text: *const c_char) -> usize {
+pub(crate) unsafe extern "C" fn omp_capture_affinity(
+    buffer: *mut c_char,
+    room: usize,
+    text: *const c_char,
+) -> usize {
     // SAFETY: as above.
     unsafe { hand_over(capture(bytes(text)).bytes(), buffer, room) }
 }

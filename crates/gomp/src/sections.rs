@@ -21,7 +21,11 @@ extern "C" fn GOMP_sections_start(count: c_uint) -> c_uint {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_sections2_start(count: c_uint, list: *mut usize, memory: *mut *mut c_void) -> c_uint {
+unsafe extern "C" fn GOMP_sections2_start(
+    count: c_uint,
+    list: *mut usize,
+    memory: *mut *mut c_void,
+) -> c_uint {
     // SAFETY: the compiler's pointers.
     unsafe { enter_with(me(), Shape::counted(count as u64), list, memory, |_| {}) };
     GOMP_sections_next()

@@ -31,7 +31,9 @@ fn is_for_host(device: c_int) -> bool {
 fn here_instead(device: c_int) {
     static SAID: Once = Once::new();
     if !is_for_host(device) {
-        SAID.call_once(|| eprintln!("wakeful: there is no offloading to devices here; target regions run on the host"));
+        SAID.call_once(|| {
+            eprintln!("wakeful: there is no offloading to devices here; target regions run on the host")
+        });
     }
 }
 

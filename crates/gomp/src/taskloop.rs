@@ -77,8 +77,15 @@ impl Taskloop {
             // SAFETY: the compiler's arguments, of which the first two are the task's bounds. Its function
             // that copies does not copy these.
             let task = unsafe {
-                let task =
-                    Task::needed(thread, self.function, self.data, self.copy, self.arguments, is_final, no_event);
+                let task = Task::needed(
+                    thread,
+                    self.function,
+                    self.data,
+                    self.copy,
+                    self.arguments,
+                    is_final,
+                    no_event,
+                );
                 let bounds = task.data().cast::<Bounds>();
                 (*bounds).begin = at(done);
                 (*bounds).end = if next == self.iterations { self.end } else { at(next) };
@@ -113,7 +120,8 @@ unsafe extern "C" fn GOMP_taskloop(
     let iterations = iterations(begin, end, step);
     let arguments = (size as usize, align as usize);
     let (begin, end, step) = (begin as u64, end as u64, step as u64);
-    let taskloop = Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
+    let taskloop =
+        Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
     // SAFETY: the compiler's arguments.
     unsafe { taskloop.run() };
 }
@@ -134,7 +142,8 @@ unsafe extern "C" fn GOMP_taskloop_ull(
 ) {
     let iterations = iterations_ull(flags & UP != 0, begin, end, step);
     let arguments = (size as usize, align as usize);
-    let taskloop = Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
+    let taskloop =
+        Taskloop { function, data, copy, arguments, flags, count, priority, begin, step, iterations, end };
     // SAFETY: the compiler's arguments.
     unsafe { taskloop.run() };
 }

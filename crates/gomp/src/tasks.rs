@@ -35,7 +35,9 @@ unsafe extern "C" fn GOMP_task(
     event: *mut *const Task,
 ) {
     // SAFETY: the compiler's arguments.
-    unsafe { spawn(function, data, copy, (size as usize, align as usize), deferred, flags, depend, priority, event) };
+    unsafe {
+        spawn(function, data, copy, (size as usize, align as usize), deferred, flags, depend, priority, event)
+    };
 }
 
 /// # Safety

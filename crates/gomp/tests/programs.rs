@@ -268,7 +268,8 @@ fn variables() {
 fn environment() {
     let program = GCC.compile("parallel.c", &[]);
     let shown =
-        run(&mut GCC.on_ours(&program, 3, &[("OMP_DISPLAY_ENV", "true"), ("OMP_SCHEDULE", "guided,7")])).unwrap();
+        run(&mut GCC.on_ours(&program, 3, &[("OMP_DISPLAY_ENV", "true"), ("OMP_SCHEDULE", "guided,7")]))
+            .unwrap();
     for line in ["OMP_NUM_THREADS = '3'", "OMP_SCHEDULE = 'GUIDED,7'", "OMP_CANCELLATION = 'TRUE'"] {
         assert!(shown.contains(line), "{line} is not in:\n{shown}");
     }

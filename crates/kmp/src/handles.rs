@@ -22,7 +22,9 @@ fn is_runtime(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let rest = |prefix: &[u8]| name.strip_prefix(prefix);
     let starts = |rest: Option<&[u8]>| {
-        rest.is_some_and(|rest| rest.starts_with(b".so") || rest.starts_with(b"-") && !rest.starts_with(b"-plugin"))
+        rest.is_some_and(|rest| {
+            rest.starts_with(b".so") || rest.starts_with(b"-") && !rest.starts_with(b"-plugin")
+        })
     };
     [&b"libgomp"[..], b"libomp", b"libomp5", b"libiomp5"].iter().any(|prefix| starts(rest(prefix)))
 }

@@ -103,7 +103,12 @@ impl Part {
     fn chunks(total: u64, chunk: u64, number: u64, size: u64) -> Self {
         let first = number.saturating_mul(chunk);
         let is_last = (total - 1) / chunk % size == number;
-        Self { first, end: first.saturating_add(chunk).min(total), stride: chunk.saturating_mul(size), is_last }
+        Self {
+            first,
+            end: first.saturating_add(chunk).min(total),
+            stride: chunk.saturating_mul(size),
+            is_last,
+        }
     }
 
     fn new(kind: i32, total: u64, chunk: i64, number: u64, size: u64) -> Self {
@@ -279,14 +284,20 @@ fn dispatch<T: Number>(kind: c_int, lower: T, upper: T, step: i64, chunk: i64) {
     let ordered = kind > schedule::ORDERED;
     let total = iterations(lower, upper, step);
     let (how, multiple) = how(if ordered { kind - schedule::ORDERED_MORE } else { kind }, chunk, total);
-    let shape = Shape::new(lower.bits(), step as u64, total, (how.kind, how.chunk), ordered).in_multiples_of(multiple);
+    let shape = Shape::new(lower.bits(), step as u64, total, (how.kind, how.chunk), ordered)
+        .in_multiples_of(multiple);
     let thread = me();
     thread.member().work.start(thread, shape, shape.is_shared(), |_| {});
 }
 
 /// # Safety
 /// The compiler's pointers.
-unsafe fn next<T: Number, S: Number>(last: *mut c_int, lower: *mut T, upper: *mut T, stride: *mut S) -> c_int {
+unsafe fn next<T: Number, S: Number>(
+    last: *mut c_int,
+    lower: *mut T,
+    upper: *mut T,
+    stride: *mut S,
+) -> c_int {
     let thread = me();
     let work = &thread.member().work;
     let Some((shape, first, end)) = work.take(thread) else {
@@ -402,8 +413,9 @@ impl Doacross {
     fn make(share: &Share, dimensions: &[Dimension]) {
         let count = dimensions.iter().map(Dimension::count).fold(1, u64::saturating_mul);
         let head = Self::head(dimensions.len());
-        let size =
-            usize::try_from(count.div_ceil(Over::COUNT)).ok().and_then(|words| words.checked_mul(size_of::<Over>()));
+        let size = usize::try_from(count.div_ceil(Over::COUNT))
+            .ok()
+            .and_then(|words| words.checked_mul(size_of::<Over>()));
         let size = size.and_then(|size| size.checked_add(head)).unwrap_or(usize::MAX);
         share.make_memory(size, format_args!("a doacross loop of {count} iterations"));
         let memory = share.memory.load(Relaxed);
@@ -435,7 +447,12 @@ impl Doacross {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __kmpc_doacross_init(_: *const Ident, _: c_int, count: c_int, dimensions: *const Dimension) {
+unsafe extern "C" fn __kmpc_doacross_init(
+    _: *const Ident,
+    _: c_int,
+    count: c_int,
+    dimensions: *const Dimension,
+) {
     let thread = me();
     if thread.team().size() == 1 {
         return;

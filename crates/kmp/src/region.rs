@@ -332,7 +332,12 @@ unsafe extern "C" fn __kmpc_critical(_: *const Ident, _: c_int, name: *mut Name)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __kmpc_critical_with_hint(place: *const Ident, number: c_int, name: *mut Name, _hint: u32) {
+unsafe extern "C" fn __kmpc_critical_with_hint(
+    place: *const Ident,
+    number: c_int,
+    name: *mut Name,
+    _hint: u32,
+) {
     // SAFETY: as above.
     unsafe { __kmpc_critical(place, number, name) };
 }

@@ -113,12 +113,19 @@ fn make(thread: &Thread, flags: c_int, size: usize) -> *mut Arguments {
     let no_event = ptr::null_mut();
     // SAFETY: nothing is copied; there is room for a head.
     unsafe {
-        let task = Task::needed(thread, run, ptr::null_mut(), Some(nothing), layout, flags & FINAL != 0, no_event);
+        let task =
+            Task::needed(thread, run, ptr::null_mut(), Some(nothing), layout, flags & FINAL != 0, no_event);
         if flags & DESTRUCTORS != 0 {
             task.set_instead(destroy);
         }
         let head = task.data().cast::<Head>();
-        head.write(Head { task: Cell::new(task), flags, size, again: Cell::new(false), has_event: Cell::new(false) });
+        head.write(Head {
+            task: Cell::new(task),
+            flags,
+            size,
+            again: Cell::new(false),
+            has_event: Cell::new(false),
+        });
         head.add(1).cast()
     }
 }
@@ -430,7 +437,8 @@ unsafe fn taskloop(
             omp::groups::begin_group(thread);
         }
         let count = if matches!(schedule, GRAIN | TASKS) { count } else { 0 };
-        let (pieces, each, longer) = tasks::cut(iterations, count, schedule == GRAIN, strict, thread.team().size());
+        let (pieces, each, longer) =
+            tasks::cut(iterations, count, schedule == GRAIN, strict, thread.team().size());
         let at = |iteration: u64| begin.wrapping_add(iteration.wrapping_mul(step as u64));
         let mut done = 0;
         for index in 0..pieces {

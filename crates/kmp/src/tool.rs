@@ -12,7 +12,11 @@ extern "C" fn omp_control_tool(_command: c_int, _modifier: c_int, _argument: *mu
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn omp_control_tool_(command: *const c_int, modifier: *const c_int, argument: *mut c_void) -> c_int {
+unsafe extern "C" fn omp_control_tool_(
+    command: *const c_int,
+    modifier: *const c_int,
+    argument: *mut c_void,
+) -> c_int {
     // SAFETY: Fortran passes addresses.
     unsafe { omp_control_tool(*command, *modifier, argument) }
 }

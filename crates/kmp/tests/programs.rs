@@ -289,8 +289,11 @@ fn by_name() {
 #[test]
 fn table() {
     let root = support::programs().join("../../../..");
-    let read = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let tests = ["gomp", "kmp"].map(|folder| read(root.join("crates").join(folder).join("tests/programs.rs")));
+    let read = |path: PathBuf| {
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let tests =
+        ["gomp", "kmp"].map(|folder| read(root.join("crates").join(folder).join("tests/programs.rs")));
     let is_there = |source: &str, word: &str| {
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_');
         source

@@ -101,7 +101,8 @@ fn child(view: &str, shared: &Option<bpf::shared::Observer>, slot: u32, argument
     let mut command = Command::new("/proc/self/exe");
     command.args(arguments).env("WAKEFUL_VIEW", view).stdin(Stdio::piped()).stdout(Stdio::piped());
     // Its descriptors are ours to close once it has inherited them.
-    let admission = shared.as_ref().map(|observer| observer.slots().expect("slots").prepare(slot).expect("a slot"));
+    let admission =
+        shared.as_ref().map(|observer| observer.slots().expect("slots").prepare(slot).expect("a slot"));
     if let Some(admission) = &admission {
         command.env(bpf::HANDLE_VARIABLE, admission.hand_over().expect("a handle").to_string());
     }
@@ -141,7 +142,9 @@ fn main() {
         return;
     }
     let number = |index: usize, default: u64| {
-        arguments.get(index).map_or(default, |text| text.parse().expect("usage: switch_cost [ROUNDS] [MILLISECONDS]"))
+        arguments
+            .get(index)
+            .map_or(default, |text| text.parse().expect("usage: switch_cost [ROUNDS] [MILLISECONDS]"))
     };
     let (rounds, time) = (number(0, 15), number(1, 200));
     let mut ns = [const { Vec::new() }; CASES.len()];
@@ -151,7 +154,8 @@ fn main() {
             let (name, view, others, observer) = CASES[case];
             let shared = (observer == Shared).then(|| bpf::shared::Observer::load().expect("an observer"));
             let theirs = if observer == Absent { "none" } else { "bpf" };
-            let mut idle: Vec<_> = (0..others).map(|other| child(theirs, &shared, 2 + other, &["--idle"])).collect();
+            let mut idle: Vec<_> =
+                (0..others).map(|other| child(theirs, &shared, 2 + other, &["--idle"])).collect();
             assert!(idle.iter_mut().all(|idle| line(idle) == "ready\n"));
             let mut measured = child(view, &shared, 1, &["--measure", view, &time.to_string()]);
             let text = line(&mut measured);
@@ -168,7 +172,9 @@ fn main() {
             }
         }
     }
-    println!("case,rounds,switch_ns_median,more_ns_median,ratio_median,ratio_q25,ratio_q75,ratio_min,ratio_max");
+    println!(
+        "case,rounds,switch_ns_median,more_ns_median,ratio_median,ratio_q25,ratio_q75,ratio_min,ratio_max"
+    );
     for (case, (name, ..)) in CASES.iter().enumerate() {
         let sorted = |mut values: Vec<f64>| {
             values.sort_by(f64::total_cmp);

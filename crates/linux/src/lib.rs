@@ -25,8 +25,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::Mutex;
 
 use platform::{
-    Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId, Wait,
-    Wide, Wish,
+    Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId,
+    Wait, Wide, Wish,
 };
 
 /// The machine that this program runs on.
@@ -147,7 +147,9 @@ impl Platform for Linux {
     #[inline]
     fn priority(thread: ThreadId) -> Priority {
         match registry::live() {
-            Some(registry) if thread != ThreadId::NONE => Priority::from_u32(registry.priority(thread).load(Relaxed)),
+            Some(registry) if thread != ThreadId::NONE => {
+                Priority::from_u32(registry.priority(thread).load(Relaxed))
+            }
             _ => Priority::Running,
         }
     }
@@ -227,7 +229,8 @@ impl Platform for Linux {
     #[inline]
     fn warning(thread: ThreadId) -> bool {
         thread != ThreadId::NONE
-            && (slice::owes() || registry::live().is_some_and(|registry| registry.warning(thread).load(Relaxed) != 0))
+            && (slice::owes()
+                || registry::live().is_some_and(|registry| registry.warning(thread).load(Relaxed) != 0))
     }
 
     #[inline]

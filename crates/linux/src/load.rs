@@ -47,14 +47,22 @@ impl Look {
     }
 
     fn word(self) -> u64 {
-        (self.processors as u64) << 48 | (self.before as u64) << 40 | (self.others as u64) << 32 | self.tick as u64
+        (self.processors as u64) << 48
+            | (self.before as u64) << 40
+            | (self.others as u64) << 32
+            | self.tick as u64
     }
 
     /// The next one. Others that are here for less than a millisecond, as the kernel's own threads are, come and go between two.
     fn next(self, tick: u32, others: u32, processors: u32) -> Self {
         let others = others.min(u8::MAX as u32) as u8;
         let recent = self.processors > 0 && tick.wrapping_sub(self.tick) <= APART;
-        Self { tick, others, before: if recent { self.others } else { others }, processors: processors as u16 }
+        Self {
+            tick,
+            others,
+            before: if recent { self.others } else { others },
+            processors: processors as u16,
+        }
     }
 
     fn crowd(self) -> Option<Crowd> {
@@ -167,7 +175,11 @@ mod tests {
         let gone = first.next(1_001, 0, 2);
         assert_eq!(gone.crowd(), Some(Crowd { others: 0, processors: 2 }));
         let brief = gone.next(1_002, 4, 2);
-        assert_eq!(brief.crowd(), Some(Crowd { others: 0, processors: 2 }), "one look may be at what is brief");
+        assert_eq!(
+            brief.crowd(),
+            Some(Crowd { others: 0, processors: 2 }),
+            "one look may be at what is brief"
+        );
         assert_eq!(brief.next(1_003, 5, 2).crowd(), Some(Crowd { others: 4, processors: 2 }));
         assert_eq!(gone.next(2_000, 4, 2).crowd(), Some(Crowd { others: 4, processors: 2 }), "long after");
         assert_eq!(gone.next(1_002, 0, 0).crowd(), None);

@@ -393,9 +393,13 @@ mod tests {
 
     #[test]
     fn quotas() {
-        for (quota_milli, count, limited) in
-            [(None, 8, false), (Some(1), 1, true), (Some(1001), 2, true), (Some(7001), 8, true), (Some(8000), 8, false)]
-        {
+        for (quota_milli, count, limited) in [
+            (None, 8, false),
+            (Some(1), 1, true),
+            (Some(1001), 2, true),
+            (Some(7001), 8, true),
+            (Some(8000), 8, false),
+        ] {
             let processors = Processors { affinity: 8, quota_milli };
             assert_eq!((processors.count(), processors.limited_by_quota()), (count, limited));
         }

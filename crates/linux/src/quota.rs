@@ -53,7 +53,8 @@ impl Path {
     /// Calls `each` with the path of `name` in this directory.
     fn with<T>(&mut self, name: &[u8], each: impl FnOnce(&CStr) -> Option<T>) -> Option<T> {
         let length = self.length;
-        let result = if self.push(name) { CStr::from_bytes_until_nul(&self.bytes).ok().and_then(each) } else { None };
+        let result =
+            if self.push(name) { CStr::from_bytes_until_nul(&self.bytes).ok().and_then(each) } else { None };
         self.truncate(length);
         result
     }
@@ -66,8 +67,9 @@ type Buffer = [u8; 1024];
 fn lines<T>(buffer: &mut Buffer, file: &CStr, mut each: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     // System calls and not the C library's functions, which are cancellation points: no thread may end inside a lock operation.
     // SAFETY: a C string.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let fd = unsafe {
+        libc::syscall(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)
+    };
     if fd < 0 {
         return None;
     }
@@ -397,7 +399,8 @@ mod tests {
                 std::ffi::CString::new(path.to_str().unwrap()).unwrap()
             };
             let group = file("cgroup", &format!("1:cpuset:/elsewhere\n0::{group}\n"));
-            let mounts = file("mountinfo", &format!("41 31 0:38 / {point} rw,relatime - cgroup2 cgroup2 rw\n"));
+            let mounts =
+                file("mountinfo", &format!("41 31 0:38 / {point} rw,relatime - cgroup2 cgroup2 rw\n"));
             Self { folder, group, mounts }
         }
 
@@ -434,7 +437,8 @@ mod tests {
         assert_eq!(planted.least(), Some(Some(1500)), "the lesser of two");
         planted.write("outer/inner/cpu.max", "5000 10000\n");
         assert_eq!(planted.least(), Some(Some(500)));
-        planted.write("outer/cpu.stat", "usage_usec 7\nnr_periods 4567\nnr_throttled 3115\nthrottled_usec 9\n");
+        planted
+            .write("outer/cpu.stat", "usage_usec 7\nnr_periods 4567\nnr_throttled 3115\nthrottled_usec 9\n");
         planted.write("outer/inner/cpu.stat", "usage_usec 7\nnr_periods 4000\nnr_throttled 12\n");
         assert_eq!(planted.throttling(), Some(Throttling { periods: 4567, throttled: 3115 }));
     }

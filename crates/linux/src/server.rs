@@ -63,7 +63,9 @@ impl std::fmt::Display for Error {
                         "programs can have {limit} of the processors here at most;\nthe default partition keeps the rest"
                     )
                 }
-                Refusal::Unknown => write!(f, "the process has no partition; `wakeful run --cpus` gives it one"),
+                Refusal::Unknown => {
+                    write!(f, "the process has no partition; `wakeful run --cpus` gives it one")
+                }
                 Refusal::NotAllowed => {
                     write!(
                         f,
@@ -74,8 +76,12 @@ impl std::fmt::Display for Error {
                     f,
                     "your programs may have {limit} of the processors together;\nthe administrator says how many, in /etc/wakeful/wakefuld.toml"
                 ),
-                Refusal::Priority => write!(f, "your highest priority is {limit}; only root may go beyond it"),
-                Refusal::Crowd => write!(f, "you have too many programs or connections at the server; end some"),
+                Refusal::Priority => {
+                    write!(f, "your highest priority is {limit}; only root may go beyond it")
+                }
+                Refusal::Crowd => {
+                    write!(f, "you have too many programs or connections at the server; end some")
+                }
                 Refusal::NoProcess => write!(f, "there is no such process of yours"),
                 Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
                 Refusal::Elsewhere => write!(
@@ -138,7 +144,8 @@ impl SocketPath {
 pub(crate) fn path() -> &'static [u8] {
     static PATH: OnceLock<SocketPath> = OnceLock::new();
     let path = PATH.get_or_init(|| {
-        variable(SOCKET_NAME, |path| Some(SocketPath::new(path))).unwrap_or_else(|| SocketPath::new(SOCKET.as_bytes()))
+        variable(SOCKET_NAME, |path| Some(SocketPath::new(path)))
+            .unwrap_or_else(|| SocketPath::new(SOCKET.as_bytes()))
     });
     &path.bytes[..path.length]
 }
@@ -193,7 +200,13 @@ impl Connection {
                 let length = size_of_val(&time) as libc::socklen_t;
                 // SAFETY: the time lives and is of this length.
                 unsafe {
-                    libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const time).cast(), length)
+                    libc::setsockopt(
+                        socket.as_raw_fd(),
+                        libc::SOL_SOCKET,
+                        option,
+                        (&raw const time).cast(),
+                        length,
+                    )
                 };
             }
         }
@@ -244,8 +257,9 @@ impl Connection {
     pub fn send(&self, request: &Message) -> Result<(), Error> {
         let bytes = request.bytes();
         // SAFETY: the bytes live.
-        let sent =
-            unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        let sent = unsafe {
+            libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
+        };
         if sent == bytes.len() as isize { Ok(()) } else { Err(Error::Io(io::Error::last_os_error())) }
     }
 
@@ -280,7 +294,9 @@ impl Connection {
             if length >= 0 && !control.is_null() && (*control).cmsg_type == libc::SCM_RIGHTS {
                 let bytes = (*control).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 for index in 0..bytes / size_of::<i32>() {
-                    let fd = OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<i32>().add(index).read_unaligned());
+                    let fd = OwnedFd::from_raw_fd(
+                        libc::CMSG_DATA(control).cast::<i32>().add(index).read_unaligned(),
+                    );
                     // One too many is closed.
                     if let Some(place) = fds.get_mut(index) {
                         *place = Some(fd);
@@ -294,7 +310,9 @@ impl Connection {
             return Err(Error::Io(io::ErrorKind::ConnectionReset.into()));
         }
         match Message::from_bytes(&bytes[..length]) {
-            Some((message, Kind::Refused)) => Err(Error::Refused(Refusal::from_u32(message.error), message.most)),
+            Some((message, Kind::Refused)) => {
+                Err(Error::Refused(Refusal::from_u32(message.error), message.most))
+            }
             Some((message, _)) => Ok((message, fds)),
             None => Err(Error::Foreign),
         }
@@ -404,7 +422,14 @@ fn map<T>(fd: BorrowedFd<'_>) -> Option<&'static T> {
     }
     // SAFETY: a mapping of its own, of a file that is so long and that the server never truncates.
     unsafe {
-        let start = libc::mmap(core::ptr::null_mut(), BLOCK_SIZE, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0);
+        let start = libc::mmap(
+            core::ptr::null_mut(),
+            BLOCK_SIZE,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            fd.as_raw_fd(),
+            0,
+        );
         (start != libc::MAP_FAILED).then(|| &*start.cast::<T>())
     }
 }
@@ -431,7 +456,8 @@ pub fn inherit() {
         return;
     }
     // SAFETY: F_GETFD changes nothing.
-    let Some(number) = number(PARTITION_NAME).filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
+    let Some(number) =
+        number(PARTITION_NAME).filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
     else {
         return;
     };
@@ -469,7 +495,9 @@ pub fn partition() -> Option<&'static abi::Partition> {
     // ORDER: Acquire, pairs with `follow`.
     let block = BLOCK.load(Acquire);
     // SAFETY: null, or never unmapped.
-    unsafe { block.as_ref() }.map(|block| &block.partition).filter(|partition| partition.processors.load(Relaxed) > 0)
+    unsafe { block.as_ref() }
+        .map(|block| &block.partition)
+        .filter(|partition| partition.processors.load(Relaxed) > 0)
 }
 
 /// COST: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.

@@ -21,7 +21,13 @@ impl Drop for NoSignals {
     fn drop(&mut self) {
         // SAFETY: as in `new`.
         unsafe {
-            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &self.0, core::ptr::null_mut::<u64>(), SIGSET)
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &self.0,
+                core::ptr::null_mut::<u64>(),
+                SIGSET,
+            )
         };
     }
 }

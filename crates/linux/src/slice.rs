@@ -197,7 +197,9 @@ mod place {
     fn thread_pointer() -> usize {
         let value;
         // SAFETY: the first word of a thread's control block is its own address, as the x86-64 ABI has it.
-        unsafe { asm!("mov {v}, qword ptr fs:[0]", v = out(reg) value, options(nostack, preserves_flags, readonly)) };
+        unsafe {
+            asm!("mov {v}, qword ptr fs:[0]", v = out(reg) value, options(nostack, preserves_flags, readonly))
+        };
         value
     }
 
@@ -229,7 +231,10 @@ mod place {
         }
         // SAFETY: glibc's constants, of these types: `const ptrdiff_t` and `const unsigned int`.
         let (offset, size) = unsafe {
-            (*core::ptr::with_exposed_provenance::<isize>(offset), *core::ptr::with_exposed_provenance::<u32>(size))
+            (
+                *core::ptr::with_exposed_provenance::<isize>(offset),
+                *core::ptr::with_exposed_provenance::<u32>(size),
+            )
         };
         (size != 0).then(|| (thread_pointer().wrapping_add_signed(offset), size))
     }

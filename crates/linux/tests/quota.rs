@@ -124,19 +124,20 @@ fn root_quota_of_any_group_on_the_path_counts() {
     let name = format!("wakeful-test-{}", std::process::id());
     let v1 = Path::new("/sys/fs/cgroup/cpu");
     let v2 = Path::new("/sys/fs/cgroup");
-    let (outer, limits): (_, [(&str, &str); 4]) =
-        if v1.join("cpu.cfs_quota_us").exists() || v1.join("cgroup.procs").exists() {
-            let file = "cpu.cfs_quota_us";
-            (Group::new(v1, &name), [(file, "-1"), (file, "40000"), (file, "100001"), (file, "150000")])
-        } else if fs::read_to_string(v2.join("cgroup.subtree_control")).is_ok_and(|text| text.contains("cpu")) {
-            let file = "cpu.max";
-            let outer = Group::new(v2, &name);
-            outer.set("cgroup.subtree_control", "+cpu");
-            (outer, [(file, "max"), (file, "40000"), (file, "100001"), (file, "150000")])
-        } else {
-            skipped("no CPU controller is mounted");
-            return;
-        };
+    let (outer, limits): (_, [(&str, &str); 4]) = if v1.join("cpu.cfs_quota_us").exists()
+        || v1.join("cgroup.procs").exists()
+    {
+        let file = "cpu.cfs_quota_us";
+        (Group::new(v1, &name), [(file, "-1"), (file, "40000"), (file, "100001"), (file, "150000")])
+    } else if fs::read_to_string(v2.join("cgroup.subtree_control")).is_ok_and(|text| text.contains("cpu")) {
+        let file = "cpu.max";
+        let outer = Group::new(v2, &name);
+        outer.set("cgroup.subtree_control", "+cpu");
+        (outer, [(file, "max"), (file, "40000"), (file, "100001"), (file, "150000")])
+    } else {
+        skipped("no CPU controller is mounted");
+        return;
+    };
     let inner = Group::new(&outer.0, "in ner");
     let mut unlimited = inner.child();
     let [none, one, two, more] = limits;

@@ -37,7 +37,10 @@ fn scenario(name: &str, view: &str, nobody: bool, body: fn()) {
     let _alone = crowded.then(|| MACHINE.write().unwrap_or_else(PoisonError::into_inner));
     let _beside = (!crowded).then(|| MACHINE.read().unwrap_or_else(PoisonError::into_inner));
     let mut command = Command::new("/proc/self/exe");
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(SCENARIO, name).env("WAKEFUL_VIEW", view);
+    command
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(SCENARIO, name)
+        .env("WAKEFUL_VIEW", view);
     if nobody {
         command.uid(65534).gid(65534);
     }
@@ -105,7 +108,11 @@ fn root_who_starts_a_program_with_more_rights_chooses_nothing() {
     let view = |mode: u32, view: Option<&str>| {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
         let mut command = Command::new(&program);
-        command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]).env(SCENARIO, NAME).uid(65534).gid(65534);
+        command
+            .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
+            .env(SCENARIO, NAME)
+            .uid(65534)
+            .gid(65534);
         match view {
             Some(view) => command.env("WAKEFUL_VIEW", view),
             None => command.env_remove("WAKEFUL_VIEW"),
@@ -131,7 +138,8 @@ fn a_server_that_hangs_is_not_waited_for() {
     let path = std::env::temp_dir().join(format!("wakeful-test-hangs-{}", std::process::id()));
     // SAFETY: plain numbers; the descriptor is new and ours, and the address lives and is of this length.
     let listener = unsafe {
-        let listener = OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0));
+        let listener =
+            OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0));
         let mut address: libc::sockaddr_un = std::mem::zeroed();
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
         let bytes = path.to_str().unwrap().bytes();
@@ -281,7 +289,9 @@ fn sees_nothing() {
 
 fn fork(raw: bool) -> i32 {
     // SAFETY: as fork; the raw one skips the C library's handlers, and the child here keeps to what works then.
-    unsafe { if raw { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 } else { libc::fork() } }
+    unsafe {
+        if raw { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 } else { libc::fork() }
+    }
 }
 
 /// Runs `body` in a forked child; true if it returned true.
@@ -316,21 +326,33 @@ fn forks(raw: bool) {
                 // SAFETY: fresh mappings of two pages, written within.
                 unsafe {
                     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                    let at = libc::mmap(std::ptr::null_mut(), 8192, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+                    let at = libc::mmap(
+                        std::ptr::null_mut(),
+                        8192,
+                        libc::PROT_READ | libc::PROT_WRITE,
+                        flags,
+                        -1,
+                        0,
+                    );
                     at.cast::<usize>().write(i);
                     at.cast::<usize>()
                 }
             })
             .collect();
         // Before anybody sets anything up: nothing is known, and nothing faults.
-        let unknown = Linux::run_state(me) == RunState::Unknown && !Linux::higher_preempted(Priority::BarrierWaiter);
+        let unknown =
+            Linux::run_state(me) == RunState::Unknown && !Linux::higher_preempted(Priority::BarrierWaiter);
         Linux::word(me, 0).store(1, Relaxed);
         let id = Linux::register();
         let seen = Linux::run_state(id);
         let right = if expected() == View::None { RunState::Unknown } else { RunState::Running };
         // SAFETY: mapped above.
         let unharmed = maps.iter().enumerate().all(|(i, at)| unsafe { at.read() } == i);
-        unknown && id != ThreadId::NONE && seen == right && unharmed && Linux::generation() == (generation + 1) % 8
+        unknown
+            && id != ThreadId::NONE
+            && seen == right
+            && unharmed
+            && Linux::generation() == (generation + 1) % 8
     };
     assert!(in_child(raw, child));
     assert!(in_child(raw, child), "every child of one parent has the same generation");
@@ -412,7 +434,9 @@ fn ends() {
         let files = std::fs::read_dir("/proc/self/fdinfo").unwrap();
         let texts = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
         let ids: Vec<_> = texts
-            .filter_map(|text| Some(text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().to_owned()))
+            .filter_map(|text| {
+                Some(text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().to_owned())
+            })
             .collect();
         ids.first().cloned().unwrap_or("0".into())
     };
@@ -560,7 +584,10 @@ fn crowd() {
             COME.fetch_add(1, Relaxed);
             drop(GO.1.wait_while(GO.0.lock().unwrap(), |go| !*go).unwrap());
             let state = Linux::run_state(id);
-            assert!(matches!(state, RunState::Unknown | RunState::Running | RunState::Preempted), "{state:?}");
+            assert!(
+                matches!(state, RunState::Unknown | RunState::Running | RunState::Preempted),
+                "{state:?}"
+            );
             id
         }) {
             Ok(thread) => threads.push(thread),
@@ -713,7 +740,8 @@ fn affinity() {
     }
     let whole = mask(0);
     // SAFETY: as above.
-    let (all, first) = unsafe { (libc::CPU_COUNT(&whole), (0..).find(|&cpu| libc::CPU_ISSET(cpu, &whole)).unwrap()) };
+    let (all, first) =
+        unsafe { (libc::CPU_COUNT(&whole), (0..).find(|&cpu| libc::CPU_ISSET(cpu, &whole)).unwrap()) };
     let all = all as u32;
     if all < 2 {
         skipped("affinity needs two processors");

@@ -11,7 +11,13 @@ pub type Partition = (u32, u32);
 
 /// Where a thread of a team goes, and the partition that it has then; from the primary thread's place and
 /// partition.
-pub fn assign(bind: Bind, number: u32, team: u32, primary: u32, (first, count): Partition) -> Option<(u32, Partition)> {
+pub fn assign(
+    bind: Bind,
+    number: u32,
+    team: u32,
+    primary: u32,
+    (first, count): Partition,
+) -> Option<(u32, Partition)> {
     if count == 0 {
         return None;
     }
@@ -23,7 +29,8 @@ pub fn assign(bind: Bind, number: u32, team: u32, primary: u32, (first, count): 
         // True is the implementation's choice.
         Bind::True | Bind::Close => {
             // With fewer places than threads neighbours share one.
-            let step = if team <= count { number } else { (number as u64 * count as u64 / team as u64) as u32 };
+            let step =
+                if team <= count { number } else { (number as u64 * count as u64 / team as u64) as u32 };
             Some((first + (offset + step) % count, whole))
         }
         Bind::Spread if team <= count => {

@@ -105,7 +105,9 @@ fn replacement(align: usize, size: usize, allocator: usize, zeros: bool, replace
             // SAFETY: no arguments.
             unsafe { libc::abort() };
         }
-        Some(own) if own.fallback == ALLOCATOR_FB => replacement(align, size, own.fallback_data, zeros, replaced),
+        Some(own) if own.fallback == ALLOCATOR_FB => {
+            replacement(align, size, own.fallback_data, zeros, replaced)
+        }
         Some(own) if own.fallback != NULL_FB => replacement(align, size, DEFAULT, zeros, replaced),
         _ => ptr::null_mut(),
     };
@@ -195,8 +197,13 @@ pub unsafe fn realloc(memory: *mut c_void, size: usize, allocator: usize) -> *mu
 /// # Safety
 /// So many traits.
 pub unsafe fn init_allocator(space: usize, count: c_int, traits: *const Trait) -> usize {
-    let mut allocator =
-        Allocator { alignment: 1, pool: usize::MAX, used: AtomicUsize::new(0), fallback: DEFAULT_FB, fallback_data: 0 };
+    let mut allocator = Allocator {
+        alignment: 1,
+        pool: usize::MAX,
+        used: AtomicUsize::new(0),
+        fallback: DEFAULT_FB,
+        fallback_data: 0,
+    };
     let mut is_to_be_had = space <= SPACES && space != HIGH_BANDWIDTH;
     for index in 0..count.max(0) as usize {
         // SAFETY: the program's, so many.

@@ -43,7 +43,8 @@ impl Dependence {
                 (count, written) => (count, written, count - written, 2),
             },
         };
-        let plain = (0..written + read).map(move |index| Self::new(at(first + index).addr(), index < written));
+        let plain =
+            (0..written + read).map(move |index| Self::new(at(first + index).addr(), index < written));
         let objects = (written + read..count).map(move |index| {
             // SAFETY: as promised.
             unsafe { Self::object(at(first + index).cast()) }

@@ -115,7 +115,9 @@ impl Task {
             let Some(table) = &table.users else { return false };
             let mut any = false;
             for dependence in dependences {
-                predecessors(table, &dependence, |other| any |= !ptr::eq(other.0, child) && !other.task().is_done());
+                predecessors(table, &dependence, |other| {
+                    any |= !ptr::eq(other.0, child) && !other.task().is_done()
+                });
             }
             any
         })

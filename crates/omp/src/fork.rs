@@ -51,7 +51,13 @@ pub unsafe fn begin(function: Function, data: *mut c_void, wanted: u32, flags: u
 /// # Safety
 /// Likewise; `list` is the compiler's.
 #[inline]
-pub unsafe fn begin_reducing(function: Function, data: *mut c_void, wanted: u32, flags: u32, list: *mut usize) {
+pub unsafe fn begin_reducing(
+    function: Function,
+    data: *mut c_void,
+    wanted: u32,
+    flags: u32,
+    list: *mut usize,
+) {
     // SAFETY: as promised.
     unsafe { begin_with(function, data, &[], wanted, flags, None, list) };
 }
@@ -204,7 +210,8 @@ impl Team {
     fn place(&self, thread: &Thread, number: u32) {
         let (primary, partition) = self.primary.get();
         let size = self.size.get();
-        if let Some(there) = affinity::assign(self.bind.get(), number, size, primary.unwrap_or(partition.0), partition)
+        if let Some(there) =
+            affinity::assign(self.bind.get(), number, size, primary.unwrap_or(partition.0), partition)
         {
             thread.location.enter(there);
         }
@@ -254,7 +261,9 @@ impl Team {
         first.singles.set(0);
         self.meeting.0.single.renew();
         (0..).zip(&self.shares).for_each(|(index, share)| share.renew(index));
-        self.members().iter().for_each(|member| [&member.work, &member.around].iter().for_each(|work| work.abandon()));
+        self.members()
+            .iter()
+            .for_each(|member| [&member.work, &member.around].iter().for_each(|work| work.abandon()));
     }
 
     /// The group that all is in has no tasks any more when the region ends, which is waited for there.

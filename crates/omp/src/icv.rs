@@ -227,7 +227,12 @@ fn binds(text: &str) -> Option<List<Bind>> {
 fn bind(text: &str) -> Option<Bind> {
     word(
         text,
-        &[("master", Bind::Primary), ("primary", Bind::Primary), ("close", Bind::Close), ("spread", Bind::Spread)],
+        &[
+            ("master", Bind::Primary),
+            ("primary", Bind::Primary),
+            ("close", Bind::Close),
+            ("spread", Bind::Spread),
+        ],
     )
 }
 
@@ -240,8 +245,12 @@ fn schedule(text: &str) -> Option<Schedule> {
         Some((kind, chunk)) => (kind, Some(chunk.trim().parse().ok().filter(|&chunk: &i32| chunk >= 0)?)),
         None => (rest, None),
     };
-    const KINDS: [(&str, Kind); 4] =
-        [("static", Kind::Static), ("dynamic", Kind::Dynamic), ("guided", Kind::Guided), ("auto", Kind::Auto)];
+    const KINDS: [(&str, Kind); 4] = [
+        ("static", Kind::Static),
+        ("dynamic", Kind::Dynamic),
+        ("guided", Kind::Guided),
+        ("auto", Kind::Auto),
+    ];
     let kind = word(kind.trim(), &KINDS)?;
     let monotonic = match modifier {
         "" => kind == Kind::Static && !is_llvm(),
@@ -263,8 +272,11 @@ impl Icv {
         let nested = parsed(c"OMP_NESTED", "true or false", boolean);
         let levels = parsed(c"OMP_MAX_ACTIVE_LEVELS", "a number", number);
         let several = threads.len() > 1 || binds.len() > 1;
-        let levels =
-            levels.unwrap_or(if nested == Some(true) || several && nested.is_none() { MOST_LEVELS } else { 1 });
+        let levels = levels.unwrap_or(if nested == Some(true) || several && nested.is_none() {
+            MOST_LEVELS
+        } else {
+            1
+        });
         let default_schedule = match is_llvm() {
             true => Schedule { kind: Kind::Static, chunk: 0, monotonic: false },
             false => Schedule { kind: Kind::Dynamic, chunk: 1, monotonic: false },
@@ -286,7 +298,8 @@ impl Icv {
                 text.parse().ok().filter(|&device: &i32| device >= 0)
             })
             .unwrap_or(if target_mandatory && !is_llvm() { NO_DEVICE } else { HOST }),
-            allocator: parsed(c"OMP_ALLOCATOR", "the name of a predefined allocator", predefined).unwrap_or(1),
+            allocator: parsed(c"OMP_ALLOCATOR", "the name of a predefined allocator", predefined)
+                .unwrap_or(1),
         }
     }
 }
@@ -294,13 +307,16 @@ impl Icv {
 impl Settings {
     fn read() -> Self {
         let many = "a positive number";
-        let threads = parsed(c"OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| {
-            list(text, positive)
-        })
-        .unwrap_or_default();
+        let threads =
+            parsed(c"OMP_NUM_THREADS", "positive numbers with commas between, one a level", |text| {
+                list(text, positive)
+            })
+            .unwrap_or_default();
         let binds = parsed(c"OMP_PROC_BIND", "true, false, or primary, close and spread, one a level", binds);
-        let places = parsed(c"OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", places::places);
-        let places = places.or_else(|| parsed(c"GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", places::processors));
+        let places =
+            parsed(c"OMP_PLACES", "threads, cores, sockets, or places such as {0,1},{2,3}", places::places);
+        let places =
+            places.or_else(|| parsed(c"GOMP_CPU_AFFINITY", "processors such as 0 2-6:2", places::processors));
         let places = places.filter(|_| binds.as_deref() != Some(&[Bind::False][..]));
         let places_given = places.is_some();
         // Who names places wants threads there (OpenMP 5.1, section 6.4).
@@ -329,7 +345,8 @@ impl Settings {
                 .find_map(|name| parsed(name, "a number, and perhaps B, K, M or G", size)),
             cancellation: parsed(c"OMP_CANCELLATION", "true or false", boolean).unwrap_or(false),
             max_task_priority: parsed(c"OMP_MAX_TASK_PRIORITY", "a number", number).unwrap_or(0),
-            throttles: !is_llvm() || parsed(c"KMP_ENABLE_TASK_THROTTLING", "true or false", boolean).unwrap_or(true),
+            throttles: !is_llvm()
+                || parsed(c"KMP_ENABLE_TASK_THROTTLING", "true or false", boolean).unwrap_or(true),
             display_affinity: parsed(c"OMP_DISPLAY_AFFINITY", "true or false", boolean).unwrap_or(false),
             affinity_format: match environment(c"OMP_AFFINITY_FORMAT") {
                 Some(format) => Text::of(Shown(format)),
@@ -407,7 +424,9 @@ impl Settings {
     /// What `OMP_DISPLAY_ENV` asks for.
     fn display_if_asked(&self) {
         let verbose = parsed(c"OMP_DISPLAY_ENV", "true, false or verbose", |text| {
-            boolean(text).map(|show| (show, false)).or(text.eq_ignore_ascii_case("verbose").then_some((true, true)))
+            boolean(text)
+                .map(|show| (show, false))
+                .or(text.eq_ignore_ascii_case("verbose").then_some((true, true)))
         });
         if let Some((true, verbose)) = verbose {
             self.display(verbose);

@@ -96,7 +96,9 @@ impl Loop {
             && let Some(share) = self.share()
         {
             let crowded = me().team().size() > Linux::processors();
-            share.order.wait::<ByUser>(self.first.get(), self.chunk(), |is_ours| crowded && yielding(is_ours));
+            share
+                .order
+                .wait::<ByUser>(self.first.get(), self.chunk(), |is_ours| crowded && yielding(is_ours));
         }
     }
 

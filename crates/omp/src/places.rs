@@ -72,7 +72,9 @@ fn add(places: &mut List<Place>, place: Option<Place>) -> Option<()> {
 pub fn places(text: &str) -> Places {
     let usable = &Usable::now();
     let (name, most) = match text.split_once('(') {
-        Some((name, rest)) if !text.starts_with('{') => (name, Some(rest.strip_suffix(')')?.trim().parse().ok()?)),
+        Some((name, rest)) if !text.starts_with('{') => {
+            (name, Some(rest.strip_suffix(')')?.trim().parse().ok()?))
+        }
         _ => (text, None),
     };
     const CORE: &str = "core_id";
@@ -97,8 +99,9 @@ pub fn places(text: &str) -> Places {
 fn grouped(usable: &Usable, files: &[&str]) -> Places {
     let mut places = List::<Place>::new();
     for cpu in usable.iter() {
-        let like =
-            |other: u32| !files.is_empty() && files.iter().all(|file| topology(cpu, file) == topology(other, file));
+        let like = |other: u32| {
+            !files.is_empty() && files.iter().all(|file| topology(cpu, file) == topology(other, file))
+        };
         match places.iter_mut().find(|place| like(place.0[0])) {
             Some(place) => place.0.push(cpu).then_some(())?,
             None => add(&mut places, lone(cpu))?,

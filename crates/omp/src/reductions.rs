@@ -74,7 +74,8 @@ pub unsafe fn free(list: *mut usize) {
     unsafe {
         let start = list.add(MEMORY).read();
         if start != 0 {
-            let layout = Layout::from_size_align_unchecked(list.add(END).read() - start, list.add(ALIGN).read());
+            let layout =
+                Layout::from_size_align_unchecked(list.add(END).read() - start, list.add(ALIGN).read());
             memory::put(ptr::with_exposed_provenance_mut(start), layout);
         }
     }
@@ -132,7 +133,9 @@ pub unsafe fn remap(count: usize, originals: usize, addresses: *mut usize) {
                 let mut list = this.reductions.get();
                 while !list.is_null() {
                     if let Some((original, offset)) = find(list, address) {
-                        addresses.add(index).write(list.add(MEMORY).read() + number * list.add(BYTES).read() + offset);
+                        addresses
+                            .add(index)
+                            .write(list.add(MEMORY).read() + number * list.add(BYTES).read() + offset);
                         if index < originals {
                             addresses.add(count + index).write(original);
                         }

@@ -123,7 +123,11 @@ impl Shape {
     /// Where an iteration begins; the last one ends where the loop does.
     #[inline]
     pub fn value(&self, iteration: u64) -> u64 {
-        if iteration >= self.iterations { self.end } else { self.begin.wrapping_add(iteration.wrapping_mul(self.step)) }
+        if iteration >= self.iterations {
+            self.end
+        } else {
+            self.begin.wrapping_add(iteration.wrapping_mul(self.step))
+        }
     }
 }
 

@@ -86,7 +86,8 @@ impl Task {
         event: *mut *const Self,
     ) -> &'static Self {
         // SAFETY: as promised.
-        let task = unsafe { Self::create(thread, function, data, copy, arguments, is_final, event, Need::Must) };
+        let task =
+            unsafe { Self::create(thread, function, data, copy, arguments, is_final, event, Need::Must) };
         task.unwrap_or_else(|| memory::end(format_args!("a task with arguments of {} bytes", arguments.0)))
     }
 

@@ -12,7 +12,8 @@ pub trait Atomic<T: Copy>: Send + Sync {
     fn store(&self, value: T, order: Ordering);
     fn swap(&self, value: T, order: Ordering) -> T;
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
-    fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
+    fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering)
+    -> Result<T, T>;
 }
 
 /// An integer that threads share.

@@ -34,7 +34,8 @@ impl Costs {
     /// Measured on two virtual processors of three hosts (Xeon 2.6 GHz, two EPYCs; Linux 6.18, November
     /// 2026): a line's way there and back 120 to 150 ns, a switch 1 us, a sleep and a wake-up 5 to 15 us,
     /// from idle 40 to 50 us, and slices of 3 ms.
-    pub const VIRTUAL: Self = Self { line: 130, switch: 1_000, sleep: 10_000, idle: 50_000, slice: 3_000_000 };
+    pub const VIRTUAL: Self =
+        Self { line: 130, switch: 1_000, sleep: 10_000, idle: 50_000, slice: 3_000_000 };
 
     /// A machine of one's own. An idle processor wakes by an interrupt, from C1 in 2 us and from C6 in 133
     /// us (Linux's table for Skylake servers, `intel_idle.c`); a processor that was busy a moment ago is in

@@ -17,7 +17,11 @@ pub struct Lease {
 impl Policy for Lease {
     fn claim(&self, holder: &Application, asker: &Application, now: u64) -> u32 {
         let over = self.due(holder).is_some_and(|due| now >= due);
-        if over && asker.demand.priority > holder.demand.priority { holder.holds().saturating_sub(1) } else { 0 }
+        if over && asker.demand.priority > holder.demand.priority {
+            holder.holds().saturating_sub(1)
+        } else {
+            0
+        }
     }
 
     fn due(&self, holder: &Application) -> Option<u64> {

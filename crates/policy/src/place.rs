@@ -8,7 +8,8 @@ use crate::Machine;
 /// The one of `pool` that suits best somebody who has `own` and lacks `need` (this one included). Rule 6.
 pub fn best(machine: &Machine, pool: &BTreeSet<u32>, own: &BTreeSet<u32>, need: u32) -> Option<u32> {
     let at = |number: u32| machine.get(number).map(|processor| (processor.node, processor.core));
-    let count = |of: &BTreeSet<u32>, core: (u32, u32)| of.iter().filter(|&&number| at(number) == Some(core)).count();
+    let count =
+        |of: &BTreeSet<u32>, core: (u32, u32)| of.iter().filter(|&&number| at(number) == Some(core)).count();
     let key = |number: u32| {
         let core = at(number);
         let node = core.map(|(node, _)| node);

@@ -232,7 +232,8 @@ impl<P: Policy> System<P> {
         let application = self.applications.get(&id)?;
         let lacks = self.lacks(application);
         let key = Self::key(id, application);
-        let before = self.order.range(..key).filter(|(_, _, other)| self.lacks(&self.applications[other]) > 0);
+        let before =
+            self.order.range(..key).filter(|(_, _, other)| self.lacks(&self.applications[other]) > 0);
         (lacks > 0).then(|| Waiting { lacks, behind: before.count() as u32 })
     }
 
@@ -335,7 +336,8 @@ impl<P: Policy> System<P> {
         if !held.is_empty() {
             self.holders.insert(id);
         }
-        let application = Application { demand, held, usable: None, since: now, arrived: self.arrivals, passed: 0 };
+        let application =
+            Application { demand, held, usable: None, since: now, arrived: self.arrivals, passed: 0 };
         self.order.insert(Self::key(id, &application));
         self.applications.insert(id, application);
     }
@@ -387,9 +389,11 @@ impl<P: Policy> System<P> {
     fn numbers(&self, application: &Application) -> Numbers {
         let capacity = self.capacity();
         match application.demand.count {
-            Count::Numbers { least, wanted, most } => {
-                Numbers { least, wanted: wanted.min(capacity).max(least), most: most.min(capacity).max(least) }
-            }
+            Count::Numbers { least, wanted, most } => Numbers {
+                least,
+                wanted: wanted.min(capacity).max(least),
+                most: most.min(capacity).max(least),
+            },
             Count::Choose { most } => {
                 let share = capacity / (self.applications.len() as u32).max(1);
                 Numbers { least: 1, wanted: share.min(most).max(1), most: capacity.min(most).max(1) }
@@ -423,7 +427,8 @@ impl<P: Policy> System<P> {
         while (self.default.len() as u32) < self.floor {
             let willing = |id: &Id| {
                 let holder = &self.applications[id];
-                let excess = holder.holds() > self.numbers(holder).wanted.min(holder.usable.unwrap_or(u32::MAX));
+                let excess =
+                    holder.holds() > self.numbers(holder).wanted.min(holder.usable.unwrap_or(u32::MAX));
                 // Rather the second processor of one than the only one of another.
                 (!excess, holder.holds() == 1, Reverse(Self::key(*id, holder)))
             };
@@ -481,7 +486,9 @@ impl<P: Policy> System<P> {
                         Owner::Application(from) => &self.applications[&from].held,
                         _ => &self.default,
                     };
-                    let Some(processor) = place::best(&self.machine, pool, &self.applications[&id].held, lacks) else {
+                    let Some(processor) =
+                        place::best(&self.machine, pool, &self.applications[&id].held, lacks)
+                    else {
                         break;
                     };
                     self.shift(processor, owner, Owner::Application(id), why, now, moves);
@@ -529,7 +536,8 @@ impl<P: Policy> System<P> {
     fn give_more(&mut self, now: u64, moves: &mut Vec<Move>) {
         let mut any = true;
         while std::mem::take(&mut any) {
-            let mut ids: Vec<_> = self.holders.iter().map(|&id| Self::key(id, &self.applications[&id])).collect();
+            let mut ids: Vec<_> =
+                self.holders.iter().map(|&id| Self::key(id, &self.applications[&id])).collect();
             ids.sort_unstable();
             for (.., id) in ids {
                 let application = &self.applications[&id];

@@ -49,7 +49,8 @@ fn holds_if(holds: bool, rule: &'static str) -> Verdict {
 
 impl Model {
     fn new(machine: &Machine, floor: u32, lease: Option<u64>) -> Self {
-        let machine: BTreeMap<_, _> = machine.iter().map(|(number, processor)| (number, *processor)).collect();
+        let machine: BTreeMap<_, _> =
+            machine.iter().map(|(number, processor)| (number, *processor)).collect();
         let first = |processor: &Processor| if processor.online { Owner::Default } else { Owner::Nobody };
         let owner = machine.iter().map(|(&number, processor)| (number, first(processor))).collect();
         Self { machine, floor, lease, owner, applications: BTreeMap::new(), arrivals: 0 }
@@ -122,7 +123,8 @@ impl Model {
 
     fn lease_is_over(&self, holder: Id, asker: Id, now: u64) -> bool {
         let (holder, asker) = (&self.applications[&holder], &self.applications[&asker]);
-        self.lease.is_some_and(|length| now >= holder.since + length) && asker.demand.priority > holder.demand.priority
+        self.lease.is_some_and(|length| now >= holder.since + length)
+            && asker.demand.priority > holder.demand.priority
     }
 
     /// Is there enough for its next step?
@@ -130,7 +132,8 @@ impl Model {
         let free = self.held(Owner::Default).saturating_sub(self.floor);
         let others = self.applications.keys().filter(|&&other| other != id);
         let given = others.map(|&other| {
-            let claim = if self.lease_is_over(other, id, now) { self.holds(other).saturating_sub(1) } else { 0 };
+            let claim =
+                if self.lease_is_over(other, id, now) { self.holds(other).saturating_sub(1) } else { 0 };
             self.spare(other).max(self.surplus(other)).max(claim)
         });
         free + given.sum::<u32>() >= self.step(id)
@@ -141,7 +144,8 @@ impl Model {
         let mut gone = None;
         let mut enter = |id: Id, demand, usable| {
             self.arrivals += 1;
-            self.applications.insert(id, Known { demand, usable, arrived: self.arrivals, since: now, passed: 0 });
+            self.applications
+                .insert(id, Known { demand, usable, arrived: self.arrivals, since: now, passed: 0 });
         };
         let fresh = match event {
             Event::Request(id, demand) => {
@@ -209,7 +213,8 @@ impl Model {
                     holds_if(waits || !self.applications.keys().any(|&other| self.waits(other)), "priority")?;
                     if first_gain.insert(id) {
                         // The applications before it could not have had it.
-                        let able = |other: Id| self.before(other, id) && self.waits(other) && self.could(other, now);
+                        let able =
+                            |other: Id| self.before(other, id) && self.waits(other) && self.could(other, now);
                         holds_if(!self.applications.keys().any(|&other| able(other)), "priority")?;
                     }
                 }
@@ -225,7 +230,9 @@ impl Model {
                     Why::Floor => self.held(Owner::Default) < self.floor && to == Owner::Default,
                     Why::Hint => self.spare(id) > 0,
                     Why::Surplus => self.surplus(id) > 0,
-                    Why::Lease => matches!(to, Owner::Application(asker) if self.lease_is_over(id, asker, now)),
+                    Why::Lease => {
+                        matches!(to, Owner::Application(asker) if self.lease_is_over(id, asker, now))
+                    }
                     Why::Free | Why::Online | Why::Adopted => false,
                 };
                 holds_if(justified, "semi-dynamic")?;
@@ -260,7 +267,11 @@ impl Model {
         holds_if(self.held(Owner::Default) >= self.floor.min(online), "floor")?;
         holds_if(gained.is_disjoint(&lost), "few moves")?;
         for &id in &gained {
-            let ahead = self.applications.keys().copied().filter(|&other| self.before(other, id) && self.waits(other));
+            let ahead = self
+                .applications
+                .keys()
+                .copied()
+                .filter(|&other| self.before(other, id) && self.waits(other));
             for other in ahead.collect::<Vec<_>>() {
                 let passed = &mut self.applications.get_mut(&other).unwrap().passed;
                 *passed += 1;
@@ -355,8 +366,12 @@ fn live(history: &History, lease: Option<u64>, subject: &mut dyn Subject) -> Ver
         let known = |id: &Id| model.applications.contains_key(id);
         let sense = match event {
             Event::Spare(id, _) | Event::WantBack(id) | Event::Limit(id, _) | Event::Exit(id) => known(id),
-            Event::Online(processor) => model.machine.get(processor).is_some_and(|processor| !processor.online),
-            Event::Offline(processor) => model.machine.get(processor).is_some_and(|processor| processor.online),
+            Event::Online(processor) => {
+                model.machine.get(processor).is_some_and(|processor| !processor.online)
+            }
+            Event::Offline(processor) => {
+                model.machine.get(processor).is_some_and(|processor| processor.online)
+            }
             Event::Adopt(all) => {
                 !all.iter().any(|one| known(&one.id))
                     && all.iter().map(|one| one.id).collect::<BTreeSet<_>>().len() == all.len()
@@ -464,7 +479,9 @@ struct Twin<I, O> {
     decide: O,
 }
 
-impl<I: FnMut(&Event) -> Event, O: FnMut(&System<SemiDynamic>, &Event, Vec<Move>) -> Vec<Move>> Subject for Twin<I, O> {
+impl<I: FnMut(&Event) -> Event, O: FnMut(&System<SemiDynamic>, &Event, Vec<Move>) -> Vec<Move>> Subject
+    for Twin<I, O>
+{
     fn apply(&mut self, event: &Event, now: u64) -> Result<Vec<Move>, Refusal> {
         let moves = System::apply(&mut self.system, (self.tell)(event), now)?;
         Ok((self.decide)(&self.system, event, moves))
@@ -496,7 +513,8 @@ fn unchanged(_: &System<SemiDynamic>, _: &Event, moves: Vec<Move>) -> Vec<Move> 
 }
 
 fn holder(system: &System<SemiDynamic>, which: impl Fn(&Application) -> bool) -> Option<(Id, u32)> {
-    let holder = system.applications().find(|(_, application)| !application.held.is_empty() && which(application))?;
+    let holder =
+        system.applications().find(|(_, application)| !application.held.is_empty() && which(application))?;
     Some((holder.0, *holder.1.held.first().unwrap()))
 }
 
@@ -544,7 +562,9 @@ fn twin_that_takes_at_once_what_is_hinted() {
 #[test]
 fn twin_that_serves_the_lowest_first() {
     let turn = |event: &Event| match event {
-        Event::Request(id, demand) => Event::Request(*id, Demand { priority: 9 - demand.priority, ..*demand }),
+        Event::Request(id, demand) => {
+            Event::Request(*id, Demand { priority: 9 - demand.priority, ..*demand })
+        }
         event => event.clone(),
     };
     found_out("priority", turn, unchanged);
@@ -631,8 +651,10 @@ fn twin_that_does_not_know_the_machine() {
     let mut runner = TestRunner::deterministic();
     let found = (0..2_000).any(|_| {
         let machine = machines().new_tree(&mut runner).unwrap().current();
-        let flat =
-            machine.iter().map(|(number, _)| (number, Processor { core: number, node: 0, online: true })).collect();
+        let flat = machine
+            .iter()
+            .map(|(number, _)| (number, Processor { core: number, node: 0, online: true }))
+            .collect();
         let mut twin = System::new(flat, 1, SemiDynamic);
         machine.count() > 2 && near(&machine, machine.count() / 2, &mut twin).is_err()
     });

@@ -83,7 +83,9 @@ impl Cond {
     /// Has the only waiter woken when the caller releases the waiter's mutex, which it holds; else false. See mutex.rs, *Owed*.
     fn deliver_at_release(&self) -> bool {
         self.algorithm.has_lone_sleeper()
-            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), false, || self.algorithm.take_lone_sleeper())
+            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), false, || {
+                self.algorithm.take_lone_sleeper()
+            })
     }
 
     /// Has all waiters woken when the caller releases their mutex, which it holds; else false.
@@ -285,7 +287,11 @@ unsafe extern "C" fn wakeful_cond_theirs(
 
 unsafe extern "C" {
     fn wakeful_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
-    fn wakeful_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
+    fn wakeful_cond_timedwait(
+        cond: *mut pthread_cond_t,
+        mutex: *mut pthread_mutex_t,
+        time: *const timespec,
+    ) -> c_int;
     fn wakeful_cond_clockwait(
         cond: *mut pthread_cond_t,
         mutex: *mut pthread_mutex_t,
@@ -334,7 +340,10 @@ pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_
 
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn pthread_cond_init(cond: *mut pthread_cond_t, attr: *const pthread_condattr_t) -> c_int {
+pub unsafe extern "C" fn pthread_cond_init(
+    cond: *mut pthread_cond_t,
+    attr: *const pthread_condattr_t,
+) -> c_int {
     // SAFETY: as promised; an attribute object is an int: bit 0 process-shared, then the clock.
     unsafe {
         let flags = if attr.is_null() { 0 } else { attr.cast::<u32>().read() };

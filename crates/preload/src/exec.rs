@@ -124,13 +124,15 @@ fn by_linker(fd: c_int, head: &mut [u8; HEAD], size: usize) -> Option<Fate> {
             None => return None,
         }
         if u32::from_ne_bytes(number(&one, 0)?) == INTERP {
-            let (offset, length) = (u64::from_ne_bytes(number(&one, 8)?), u64::from_ne_bytes(number(&one, 32)?));
+            let (offset, length) =
+                (u64::from_ne_bytes(number(&one, 8)?), u64::from_ne_bytes(number(&one, 32)?));
             let path = head.get_mut(..usize::try_from(length).ok()?)?;
             if read(fd, path, offset) != path.len() {
                 return None;
             }
             let name = last_part(path.split(|&byte| byte == 0).next()?);
-            let glibc = [b"ld-linux".as_slice(), b"ld64.so", b"ld.so"].iter().any(|prefix| name.starts_with(prefix));
+            let glibc =
+                [b"ld-linux".as_slice(), b"ld64.so", b"ld.so"].iter().any(|prefix| name.starts_with(prefix));
             return Some(match name {
                 _ if glibc => Fate::Loads,
                 _ if name.starts_with(b"ld-musl-") => Fate::Ignores,
@@ -246,7 +248,8 @@ struct Slot {
 
 /// For children of vfork: as many threads as may have one at a time without leaving a mapping behind.
 static SLOTS: [Slot; 8] =
-    [const { Slot { owner: AtomicU32::new(0), at: AtomicPtr::new(null_mut()), size: AtomicUsize::new(0) } }; 8];
+    [const { Slot { owner: AtomicU32::new(0), at: AtomicPtr::new(null_mut()), size: AtomicUsize::new(0) } };
+        8];
 
 /// Memory of our own.
 struct Mapping {
@@ -475,7 +478,13 @@ pub unsafe extern "C" fn fexecve(fd: c_int, words: List, list: List) -> c_int {
 
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn execveat(folder: c_int, path: *const c_char, words: List, list: List, flags: c_int) -> c_int {
+pub unsafe extern "C" fn execveat(
+    folder: c_int,
+    path: *const c_char,
+    words: List,
+    list: List,
+    flags: c_int,
+) -> c_int {
     // SAFETY: as above.
     unsafe {
         let fitting = fit(list, || {

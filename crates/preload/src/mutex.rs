@@ -408,7 +408,10 @@ pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c
 
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_timedlock(
+    mutex: *mut pthread_mutex_t,
+    time: *const timespec,
+) -> c_int {
     // SAFETY: as promised.
     unsafe {
         let ours = Mutex::from(mutex);
@@ -441,7 +444,10 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
 
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_init(
+    mutex: *mut pthread_mutex_t,
+    attr: *const pthread_mutexattr_t,
+) -> c_int {
     // SAFETY: as promised; an attribute object starts with its flags.
     unsafe {
         let flags = if attr.is_null() { 0 } else { attr.cast::<u32>().read() };

@@ -24,7 +24,9 @@ pub unsafe extern "C" fn sysconf(name: c_int) -> c_long {
         _ => match SYSCONF.get() {
             address if address.is_null() => -1,
             // SAFETY: the symbol of this name has this type.
-            address => unsafe { transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_long>(address)(name) },
+            address => unsafe {
+                transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_long>(address)(name)
+            },
         },
     }
 }

@@ -11,9 +11,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use libc::{
-    clockid_t, pid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
-    pthread_key_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sem_t,
-    timespec,
+    clockid_t, pid_t, pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t,
+    pthread_condattr_t, pthread_key_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t,
+    pthread_rwlockattr_t, pthread_t, sem_t, timespec,
 };
 
 /// Words of a program, or its environment.

@@ -142,7 +142,8 @@ impl RwLock {
 
     /// Waits; false if the deadline passed.
     fn wait_to_read(&self, deadline: Option<Deadline>) -> bool {
-        let got = if self.recursive() { self.wait_to_read_again(deadline) } else { self.wait_in_line(deadline) };
+        let got =
+            if self.recursive() { self.wait_to_read_again(deadline) } else { self.wait_in_line(deadline) };
         if got {
             self.reads(true);
         }
@@ -163,8 +164,9 @@ impl RwLock {
 
     fn wait_to_read_again(&self, deadline: Option<Deadline>) -> bool {
         // The deadline, where that comes sooner.
-        let soon =
-            |deadline: &Deadline| Linux::past(Deadline { ns: deadline.ns.saturating_sub(PATIENCE_NS), ..*deadline });
+        let soon = |deadline: &Deadline| {
+            Linux::past(Deadline { ns: deadline.ns.saturating_sub(PATIENCE_NS), ..*deadline })
+        };
         let patience = || Deadline { ns: Linux::now_ns() + PATIENCE_NS, clock: Clock::Monotonic };
         if READS.get() == 0 && self.wait_in_line(Some(deadline.filter(soon).unwrap_or_else(patience))) {
             return true;
@@ -349,7 +351,10 @@ pub unsafe extern "C" fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -
 
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
+pub unsafe extern "C" fn pthread_rwlock_timedrdlock(
+    lock: *mut pthread_rwlock_t,
+    time: *const timespec,
+) -> c_int {
     // SAFETY: as promised.
     unsafe {
         let ours = RwLock::from(lock);
@@ -379,7 +384,10 @@ pub unsafe extern "C" fn pthread_rwlock_clockrdlock(
 
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
+pub unsafe extern "C" fn pthread_rwlock_timedwrlock(
+    lock: *mut pthread_rwlock_t,
+    time: *const timespec,
+) -> c_int {
     // SAFETY: as promised.
     unsafe {
         let ours = RwLock::from(lock);
@@ -430,10 +438,14 @@ pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c
 
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
-pub unsafe extern "C" fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t) -> c_int {
+pub unsafe extern "C" fn pthread_rwlock_init(
+    lock: *mut pthread_rwlock_t,
+    attr: *const pthread_rwlockattr_t,
+) -> c_int {
     // SAFETY: as promised; an attribute object starts with these.
     unsafe {
-        let attributes = if attr.is_null() { Attr { kind: 0, shared: 0 } } else { attr.cast::<Attr>().read() };
+        let attributes =
+            if attr.is_null() { Attr { kind: 0, shared: 0 } } else { attr.cast::<Attr>().read() };
         if attributes.shared != 0 {
             return real::rwlock_init(lock, attr);
         }

@@ -35,8 +35,11 @@ fn compile(name: &str) -> PathBuf {
 
 fn compile_with(name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
-    let program =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}{}", std::process::id(), flags.concat()));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+        "{name}.{}{}",
+        std::process::id(),
+        flags.concat()
+    ));
     let compiler = if source.extension() == Some(OsStr::new("cc")) { "c++" } else { "cc" };
     let status = Command::new(compiler)
         // Bound at start, so that the dynamic linker's own need of stack hides nobody's.
@@ -95,7 +98,8 @@ fn stack() {
         text.trim().parse::<usize>().map_err(|_| show(&output))
     };
     let measure = |name: &str, size: usize| {
-        let plain = run(Command::new(&program), name, size).unwrap_or_else(|error| panic!("{name}, plain: {error}"));
+        let plain =
+            run(Command::new(&program), name, size).unwrap_or_else(|error| panic!("{name}, plain: {error}"));
         for view in views().iter().chain(&["auto"]) {
             let mut command = preloaded(&program);
             command.env("WAKEFUL_VIEW", view);
@@ -178,7 +182,9 @@ fn memory() {
         for view in views().iter().chain(&["auto"]) {
             for when in ["create", "contend"] {
                 for what in ["one", "from"] {
-                    scope.spawn(move || assert!((1..10_000).any(|n| !run(when, what, n, view)), "it never had enough"));
+                    scope.spawn(move || {
+                        assert!((1..10_000).any(|n| !run(when, what, n, view)), "it never had enough")
+                    });
                 }
                 scope.spawn(move || {
                     // COST: KB; from nothing to what all of it needs, in steps of a tenth.
@@ -317,7 +323,10 @@ fn child(folder: &Path, name: &str, package: &str, command: &[&str]) -> PathBuf 
     let program = folder.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/child.c");
     let compiled = Command::new(command[0]).args(&command[1..]).arg("-o").args([&program, &source]).status();
-    assert!(compiled.is_ok_and(|status| status.success()), "{command:?} compiles nothing: apt-get install {package}");
+    assert!(
+        compiled.is_ok_and(|status| status.success()),
+        "{command:?} compiles nothing: apt-get install {package}"
+    );
     program
 }
 
@@ -371,7 +380,10 @@ fn exec() {
     let said = command.arg("--").arg(&musl).args(["--", "/usr/bin/env"]).output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout);
     let list = said.lines().find(|line| line.starts_with("LD_PRELOAD=")).unwrap();
-    assert!(list.starts_with("LD_PRELOAD=/no/first.so:$ORIGIN/") && list.ends_with(".so:/no/last.so"), "{list}");
+    assert!(
+        list.starts_with("LD_PRELOAD=/no/first.so:$ORIGIN/") && list.ends_with(".so:/no/last.so"),
+        "{list}"
+    );
     fs::remove_dir_all(folder).unwrap();
     fs::remove_file(program).unwrap();
 }
@@ -427,8 +439,9 @@ fn unknown_lock() {
 #[test]
 fn view_is_loaded_with_the_first_thread() {
     let program = compile("lazy.c");
-    let output =
-        |view: &str, how: &str| show(&preloaded(&program).env("WAKEFUL_VIEW", view).arg(how).output().unwrap());
+    let output = |view: &str, how: &str| {
+        show(&preloaded(&program).env("WAKEFUL_VIEW", view).arg(how).output().unwrap())
+    };
     let nothing = |view: &str| format!("before 0\nerrno 77\nafter 0\nview {view}\nexit status: 0");
     let best = output("", "");
     if best == nothing("perf") || best == nothing("none") {
@@ -487,7 +500,11 @@ fn killed() {
         std::thread::sleep(Duration::from_micros(round * 7919 % 15_000));
         child.kill().unwrap();
         let status = child.wait().unwrap();
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "round {round}: {status}");
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&status),
+            Some(9),
+            "round {round}: {status}"
+        );
     }
     assert_eq!(before, shared_memory());
     fs::remove_file(program).unwrap();

@@ -12,7 +12,11 @@ fn lock(name: &str, processors: u32, level: f64, rounds: u64) -> Workload {
 
 fn gauss(barrier: &str, threads: u32) -> Workload {
     let program = Program::Gauss { barrier: barrier.into(), rows: 192 };
-    Workload { program, setting: Setting { bound: true, ..Setting::default() }, ..Workload::tr_barrier("", threads, 1) }
+    Workload {
+        program,
+        setting: Setting { bound: true, ..Setting::default() },
+        ..Workload::tr_barrier("", threads, 1)
+    }
 }
 
 /// The most memory that this process has had until now.
@@ -30,7 +34,11 @@ fn main() {
         ("sgi-challenge-11", "tas-b at level 2", lock("tas-b", 11, 2.0, 3000)),
         ("sgi-challenge-11", "queue at level 1", lock("queue", 11, 1.0, 20_000)),
         ("ksr1-63", "ticket-np at level 2", lock("ticket-np", 63, 2.0, 100)),
-        ("ksr1-63", "scal-sc, 63 threads", Workload { rounds: 3000, ..Workload::tr_barrier("scal-sc", 63, 1) }),
+        (
+            "ksr1-63",
+            "scal-sc, 63 threads",
+            Workload { rounds: 3000, ..Workload::tr_barrier("scal-sc", 63, 1) },
+        ),
         ("cxl-1024", "mcs-spin at level 1", lock("mcs-spin", 1024, 1.0, 10)),
         ("cxl-1024", "smart-q at level 2", lock("smart-q", 1024, 2.0, 10)),
         ("cxl-1024", "wakeful at level 2", lock("wakeful", 1024, 2.0, 10)),

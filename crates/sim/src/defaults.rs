@@ -37,7 +37,8 @@ const MUTEXES: &[&str] = &[
 ];
 const RWLOCKS: &[&str] =
     &["rw-wakeful-np", "rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
-const BARRIERS: &[&str] = &["b-wakeful", "c-spin", "c-block", "c-sched", "tree", "com-tree", "scal-sc", "b-mcs-spin"];
+const BARRIERS: &[&str] =
+    &["b-wakeful", "c-spin", "c-block", "c-sched", "tree", "com-tree", "scal-sc", "b-mcs-spin"];
 
 /// What a kind runs: a name, the section, and the work outside or between, in ns.
 type Loop = (&'static str, f64, f64);
@@ -120,7 +121,9 @@ impl Cell {
         let (_, critical_ns, outside_ns) = self.run;
         let count = self.machine.processors.count.value;
         let program = match self.kind {
-            Kind::Mutex => Program::Mutex { lock, critical_ns, outside_ns: critical_ns * f64::from(count + 2) },
+            Kind::Mutex => {
+                Program::Mutex { lock, critical_ns, outside_ns: critical_ns * f64::from(count + 2) }
+            }
             Kind::RwLock => Program::RwLock { lock, critical_ns, outside_ns, writers_percent: 5.0 },
             Kind::Barrier => Program::Barrier { barrier: lock, outside_ns },
         };
@@ -137,7 +140,9 @@ impl Cell {
     /// From the results of its workloads, in their order. The error names who failed, and why.
     pub fn verdict(&self, results: &[Results]) -> Result<Verdict, String> {
         let names = self.kind.names();
-        if let Some((name, why)) = names.iter().zip(results).find_map(|(name, it)| Some((name, it.failure.as_ref()?))) {
+        if let Some((name, why)) =
+            names.iter().zip(results).find_map(|(name, it)| Some((name, it.failure.as_ref()?)))
+        {
             return Err(format!("{name}: {why}"));
         }
         let rates: Vec<f64> = results.iter().map(Results::rate).collect();

@@ -285,7 +285,8 @@ impl Engine {
         let mut memory = Memory::new(machine);
         let us = |us: f64| from_ns(us * 1e3);
         // Who is bound waits where it belongs.
-        let queue = if setting.bound { Queue::Processor } else { setting.queue.unwrap_or(kernel.queue.value) };
+        let queue =
+            if setting.bound { Queue::Processor } else { setting.queue.unwrap_or(kernel.queue.value) };
         let away = memory.place_all((0..1).map(|_| platform::Atomic::new(0)));
         Box::new(Self {
             now: 0,
@@ -389,7 +390,9 @@ impl Engine {
             sleeps_on: 0,
             sleep: 0,
             woken: Wait::Woken,
-            random: Pcg64Mcg::seed_from_u64(self.seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            random: Pcg64Mcg::seed_from_u64(
+                self.seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            ),
             on_since: 0,
             cpu: 0,
             finished: 0,

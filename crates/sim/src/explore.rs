@@ -153,8 +153,9 @@ impl Explorer {
             }
         };
         if matches!(self.policy, Policy::Told(_)) {
-            self.others
-                .push(ready.iter().filter(|&&thread| thread != default).fold(0, |bits, &thread| bits | 1 << thread));
+            self.others.push(
+                ready.iter().filter(|&&thread| thread != default).fold(0, |bits, &thread| bits | 1 << thread),
+            );
         }
         if chosen != default {
             self.changes.push((step, chosen));
@@ -251,7 +252,8 @@ fn machine() -> Machine {
 }
 
 fn one(machine: &Machine, exploration: &Exploration, policy: Policy, build: &dyn Fn(&mut World)) -> Outcome {
-    let setting = Setting { hints: exploration.hints, queue: Some(crate::Queue::Global), ..Setting::default() };
+    let setting =
+        Setting { hints: exploration.hints, queue: Some(crate::Queue::Global), ..Setting::default() };
     let mut engine = Engine::new(machine, &setting, 1);
     engine.explorer = Some(Explorer::new(policy, exploration.steps));
     let this: *mut Engine = &mut *engine;
@@ -263,7 +265,8 @@ fn one(machine: &Machine, exploration: &Exploration, policy: Policy, build: &dyn
         }))
     });
     let panicked = result.err().map(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        let text =
+            panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         format!("panicked: {}", text.unwrap_or("?"))
     });
     // A panic in the middle of a choice takes the explorer along; its schedule is lost, not the fact.
@@ -304,7 +307,8 @@ pub fn explore(exploration: &Exploration, build: impl Fn(&mut World)) -> Report 
         }
         Some(explorer)
     };
-    let random = |run: u64| Pcg64Mcg::seed_from_u64(exploration.seed.wrapping_mul(0x9e37_79b9).wrapping_add(run));
+    let random =
+        |run: u64| Pcg64Mcg::seed_from_u64(exploration.seed.wrapping_mul(0x9e37_79b9).wrapping_add(run));
     let complete = match exploration.strategy {
         Strategy::Random { runs } => (0..runs).all(|run| try_one(Policy::Random(random(run))).is_some()),
         Strategy::Pct { runs, depth } => {
@@ -350,7 +354,8 @@ pub fn explore(exploration: &Exploration, build: impl Fn(&mut World)) -> Report 
 /// # Panics
 /// If it is no schedule.
 pub fn replay(exploration: &Exploration, schedule: &str, build: impl Fn(&mut World)) -> Option<String> {
-    let changes = parse(schedule).unwrap_or_else(|| panic!("\"{schedule}\" is no schedule: give step:thread,... or -"));
+    let changes =
+        parse(schedule).unwrap_or_else(|| panic!("\"{schedule}\" is no schedule: give step:thread,... or -"));
     one(&machine(), exploration, Policy::Told(changes), &build).what
 }
 

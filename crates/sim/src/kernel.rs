@@ -142,8 +142,10 @@ impl Engine {
         if app == FOREIGN {
             return 0;
         }
-        let ours = self.queues[queue].iter().enumerate().filter(|&(_, &other)| self.threads[other].app == app);
-        ours.max_by_key(|&(place, &other)| (self.threads[other].priority, Reverse(place))).map_or(0, |(place, _)| place)
+        let ours =
+            self.queues[queue].iter().enumerate().filter(|&(_, &other)| self.threads[other].app == app);
+        ours.max_by_key(|&(place, &other)| (self.threads[other].priority, Reverse(place)))
+            .map_or(0, |(place, _)| place)
     }
 
     pub(crate) fn start(&mut self, processor: usize, thread: usize, now: Time) {
@@ -228,7 +230,11 @@ impl Engine {
         }
         let thread = self.processors[processor].thread;
         let it = &mut self.threads[thread];
-        if it.app != FOREIGN && self.honours && it.wish != Wish::Preemptable && !self.processors[processor].taken {
+        if it.app != FOREIGN
+            && self.honours
+            && it.wish != Wish::Preemptable
+            && !self.processors[processor].taken
+        {
             // KE-2: once. If the flag is set, the kernel proceeds with the preemption.
             if !it.warning {
                 it.warning = true;
@@ -264,8 +270,9 @@ impl Engine {
         if self.idle == 0 || self.queues[queue].is_empty() {
             return;
         }
-        let free =
-            |it: &Self, processor: usize| it.processors[processor].thread == NOBODY && !it.processors[processor].taken;
+        let free = |it: &Self, processor: usize| {
+            it.processors[processor].thread == NOBODY && !it.processors[processor].taken
+        };
         if self.queue == Queue::Processor && self.setting.bound {
             if free(self, queue) {
                 self.dispatch(queue, now);
@@ -305,7 +312,8 @@ impl Engine {
         let it = &mut self.threads[thread];
         it.virtual_time = it.virtual_time.max(least.saturating_sub(self.costs.credit));
         let virtual_time = it.virtual_time;
-        let place = self.queues[queue].iter().position(|&other| self.threads[other].virtual_time > virtual_time);
+        let place =
+            self.queues[queue].iter().position(|&other| self.threads[other].virtual_time > virtual_time);
         let place = place.unwrap_or(self.queues[queue].len());
         self.queues[queue].insert(place, thread);
         self.help(queue, now);
@@ -359,7 +367,8 @@ impl Engine {
     pub(crate) fn settle_debit(&mut self) {
         let it = &mut self.processors[self.processor];
         if let Some(since) = it.put_off.take() {
-            it.quantum_end = self.now + self.costs.quantum.saturating_sub(self.now.saturating_sub(since)).max(1);
+            it.quantum_end =
+                self.now + self.costs.quantum.saturating_sub(self.now.saturating_sub(since)).max(1);
         }
         let current = self.current;
         self.threads[current].warning = false;
@@ -491,7 +500,9 @@ impl Engine {
                 self.apps[app].preempted[than as usize + 1..].iter().any(|&count| count > 0)
             }
             hints => self.threads.iter().any(|thread| {
-                thread.app == app && thread.priority > than && told(thread, hints, self.now) == RunState::Preempted
+                thread.app == app
+                    && thread.priority > than
+                    && told(thread, hints, self.now) == RunState::Preempted
             }),
         }
     }
@@ -510,7 +521,8 @@ impl Engine {
     /// Processor time of the application until now, in ns.
     pub(crate) fn cpu_ns(&self, app: usize) -> u64 {
         let of = |thread: &crate::engine::Thread| {
-            let running = if thread.state == State::Running { self.now.saturating_sub(thread.on_since) } else { 0 };
+            let running =
+                if thread.state == State::Running { self.now.saturating_sub(thread.on_since) } else { 0 };
             thread.cpu + running
         };
         self.threads.iter().filter(|thread| thread.app == app).map(of).sum::<Time>() / NS
@@ -519,8 +531,11 @@ impl Engine {
     /// Threads that run or could, of the whole machine, but for so many; unless an application may use some of the processors only.
     pub(crate) fn crowd_now(&self, awake: u32) -> Option<Crowd> {
         let processors = self.processors.len();
-        let runnable =
-            self.threads.iter().filter(|thread| matches!(thread.state, State::Running | State::Ready)).count();
+        let runnable = self
+            .threads
+            .iter()
+            .filter(|thread| matches!(thread.state, State::Running | State::Ready))
+            .count();
         (self.partition.len() == processors)
             .then(|| Crowd { others: (runnable as u32).saturating_sub(awake), processors: processors as u32 })
     }

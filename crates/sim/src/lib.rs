@@ -54,7 +54,9 @@ mod spin;
 mod tree;
 mod workload;
 
-pub use machine::{Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Processors, Queue, Sourced, Woken};
+pub use machine::{
+    Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Processors, Queue, Sourced, Woken,
+};
 pub use platform::{Explored, Sim, Simulated, Word, clock_ns, fail, passed, random, vary, work_ns};
 pub use results::{Results, ThreadResults, Waits};
 pub use workload::{Hints, Program, Repartition, Setting, Workload};

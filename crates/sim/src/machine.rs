@@ -171,7 +171,8 @@ pub const MOST_PROCESSORS: u32 = 4096;
 impl Machine {
     /// The machine of this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
-        text(name).map(|text| Self::parse(text).expect("the descriptions that come with the crate are tested"))
+        text(name)
+            .map(|text| Self::parse(text).expect("the descriptions that come with the crate are tested"))
     }
 
     /// Reads a description.
@@ -247,7 +248,10 @@ impl Machine {
             return fault("level", "give the levels from the smallest to the largest");
         }
         if self.processors.pause_ns.value <= 0.0 || self.memory.hit_ns.value <= 0.0 {
-            return fault("processors.pause_ns, memory.hit_ns", "must be more than 0, or a spin loop never ends");
+            return fault(
+                "processors.pause_ns, memory.hit_ns",
+                "must be more than 0, or a spin loop never ends",
+            );
         }
         if self.kernel.quantum_ms.value <= 0.0 || self.kernel.quantum_jitter.value >= 1.0 {
             return fault("kernel.quantum_ms", "a quantum must last, and its jitter be below 1");
@@ -270,7 +274,9 @@ pub struct Figure {
 fn walk(at: &str, value: &toml::Value, all: &mut Vec<Figure>) {
     match value {
         toml::Value::Table(table) => {
-            if let (Some(value), Some(toml::Value::String(source))) = (table.get("value"), table.get("source")) {
+            if let (Some(value), Some(toml::Value::String(source))) =
+                (table.get("value"), table.get("source"))
+            {
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
                 all.push(Figure { field: at.to_string(), value, source: source.clone() });
                 return;
@@ -296,7 +302,8 @@ mod tests {
     #[test]
     fn every_machine_is_sound_and_names_its_sources() {
         for name in MACHINES {
-            let machine = Machine::parse(text(name).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let machine =
+                Machine::parse(text(name).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(machine.name, *name);
             for figure in machine.figures() {
                 let known = ["TR 1994", "ICPP 2001", "assumption", "derived", "Paznikov", "lmbench"];

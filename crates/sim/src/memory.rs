@@ -193,7 +193,11 @@ impl Memory {
     #[inline(always)]
     pub fn line(&mut self, address: usize) -> LineId {
         let offset = address.wrapping_sub(self.base.addr());
-        if offset < self.used { (OUTSIDE + (offset >> self.shift)) as LineId } else { self.line_outside(address) }
+        if offset < self.used {
+            (OUTSIDE + (offset >> self.shift)) as LineId
+        } else {
+            self.line_outside(address)
+        }
     }
 
     #[cold]
@@ -409,7 +413,8 @@ mod tests {
     fn a_hot_line_serves_one_after_the_other() {
         let mut memory = memory("sgi-challenge-11");
         let start = memory.access(0, 0, Kind::Store, 0);
-        let ends: Vec<Time> = (1..11).map(|processor| memory.access(processor, 0, Kind::Update, start)).collect();
+        let ends: Vec<Time> =
+            (1..11).map(|processor| memory.access(processor, 0, Kind::Update, start)).collect();
         for pair in ends.windows(2) {
             assert_eq!(pair[1] - pair[0], from_ns(900.0), "one transfer apart");
         }

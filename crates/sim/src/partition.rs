@@ -24,10 +24,12 @@ pub struct Server {
 impl Server {
     /// A machine with nobody on it but our program, which asks for at least and at most so many processors.
     pub fn new(machine: &Machine, repartition: &Repartition) -> Self {
-        let groups = |of: usize| machine.level.get(of).map_or(u32::MAX, |level| level.processors.value.max(1));
+        let groups =
+            |of: usize| machine.level.get(of).map_or(u32::MAX, |level| level.processors.value.max(1));
         let (core, node) = (groups(0), groups(machine.level.len().saturating_sub(2)));
-        let processors = (0..machine.processors.count.value)
-            .map(|number| (number, policy::Processor { core: number / core, node: number / node, online: true }));
+        let processors = (0..machine.processors.count.value).map(|number| {
+            (number, policy::Processor { core: number / core, node: number / node, online: true })
+        });
         let mut system = System::new(processors.collect(), 1, SemiDynamic);
         // The default partition keeps one.
         let most = repartition.most.min(system.machine().count().saturating_sub(1)).max(1);

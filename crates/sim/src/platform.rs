@@ -4,8 +4,8 @@
 use std::cell::UnsafeCell;
 
 use platform::{
-    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT, ThreadId,
-    Wait, Wish,
+    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT,
+    ThreadId, Wait, Wish,
 };
 
 use crate::engine::{self, Engine, NOBODY, Reason, access, engine, note, suspend, sync, touch};
@@ -410,7 +410,8 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         disturb();
         block(thread, false, Kind::Update);
         look(|it| {
-            let change = it.run_state(index(thread)) != RunState::Preempted && it.threads[index(thread)].wish == from;
+            let change =
+                it.run_state(index(thread)) != RunState::Preempted && it.threads[index(thread)].wish == from;
             if change {
                 it.threads[index(thread)].wish = to;
             }

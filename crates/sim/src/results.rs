@@ -144,7 +144,11 @@ impl Results {
             sections,
             wanted,
             digest: None,
-            estimated_ms: if engine.capped { elapsed_ms * wanted as f64 / sections.max(1) as f64 } else { elapsed_ms },
+            estimated_ms: if engine.capped {
+                elapsed_ms * wanted as f64 / sections.max(1) as f64
+            } else {
+                elapsed_ms
+            },
             waits: (!waits.is_empty()).then(|| Waits {
                 mean_ns: waits.mean(),
                 p50_ns: waits.value_at_quantile(0.5),

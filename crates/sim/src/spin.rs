@@ -71,7 +71,8 @@ impl Spinner {
 
     #[inline(always)]
     pub fn note(&mut self, address: usize, value: u64) {
-        self.trace = (self.trace.rotate_left(23) ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value;
+        self.trace =
+            (self.trace.rotate_left(23) ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value;
     }
 
     /// Something happened that may be different the next time.
@@ -106,7 +107,11 @@ unsafe fn turn(this: *mut Engine, state: *const u64) {
             return;
         }
         let period = now - spinner.last;
-        if spinner.strange || spinner.count == 0 || spinner.trace != spinner.before || period != spinner.period {
+        if spinner.strange
+            || spinner.count == 0
+            || spinner.trace != spinner.before
+            || period != spinner.period
+        {
             spinner.turns = 0;
             spinner.seen = false;
             spinner.patience = ALIKE;

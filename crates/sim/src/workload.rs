@@ -311,7 +311,9 @@ impl RwLockVisitor<Sim> for RwLocks<'_> {
                             crate::fail("a writer is not alone".into());
                         }
                         // SAFETY: locked above in this way with this node.
-                        unsafe { if writes { lock.unlock_write(node.get()) } else { lock.unlock_read(node.get()) } }
+                        unsafe {
+                            if writes { lock.unlock_write(node.get()) } else { lock.unlock_read(node.get()) }
+                        }
                         passed(waited);
                         work_ns(outside_ns * vary(by));
                     }
@@ -379,16 +381,21 @@ impl Workload {
     /// Puts the program into the world, and returns what computes the digests, if it has any. `None` if the catalogue has no such name.
     pub(crate) fn build(&self, world: &mut World) -> Option<Vec<Digest>> {
         if let Some((app, lock)) = self.program.app() {
-            return (0..self.instances).map(|_| app.load(&mut Loading::new(world), lock, self.threads)).collect();
+            return (0..self.instances)
+                .map(|_| app.load(&mut Loading::new(world), lock, self.threads))
+                .collect();
         }
         let built = match self.program {
-            Program::Mutex { ref lock, critical_ns, outside_ns } => {
-                catalog::visit_mutex::<Sim, _>(lock, Mutexes { world, workload: self, critical_ns, outside_ns })
-            }
-            Program::RwLock { ref lock, critical_ns, outside_ns, writers_percent } => catalog::visit_rwlock::<Sim, _>(
+            Program::Mutex { ref lock, critical_ns, outside_ns } => catalog::visit_mutex::<Sim, _>(
                 lock,
-                RwLocks { world, workload: self, critical_ns, outside_ns, writers_percent },
+                Mutexes { world, workload: self, critical_ns, outside_ns },
             ),
+            Program::RwLock { ref lock, critical_ns, outside_ns, writers_percent } => {
+                catalog::visit_rwlock::<Sim, _>(
+                    lock,
+                    RwLocks { world, workload: self, critical_ns, outside_ns, writers_percent },
+                )
+            }
             Program::Barrier { ref barrier, outside_ns } => {
                 catalog::visit_barrier::<Sim, _>(barrier, Barriers { world, workload: self, outside_ns })
             }

@@ -12,8 +12,13 @@ fn long() -> bool {
     std::env::var_os("WAKEFUL_LONG").is_some_and(|value| value == "1")
 }
 
-const HINTS: [Hints; 5] =
-    [Hints::True, Hints::None, Hints::Inverted, Hints::Delayed { us: 200.0 }, Hints::Dropped { fraction: 0.5 }];
+const HINTS: [Hints; 5] = [
+    Hints::True,
+    Hints::None,
+    Hints::Inverted,
+    Hints::Delayed { us: 200.0 },
+    Hints::Dropped { fraction: 0.5 },
+];
 
 /// Explores one program in all ways; returns the schedules tried.
 fn all_ways(name: &str, build: impl Fn(&mut World)) -> u64 {
@@ -132,9 +137,11 @@ fn a_schedule_is_replayed() {
         Strategy::Pct { runs: 10_000, depth: 3 },
     ] {
         let exploration = Exploration { strategy, ..Exploration::default() };
-        let failure = explore::explore(&exploration, explore::mutex::<Explored, Broken>(2, 1)).failure.expect("found");
+        let failure =
+            explore::explore(&exploration, explore::mutex::<Explored, Broken>(2, 1)).failure.expect("found");
         println!("{strategy:?}: {failure:?}");
-        let again = explore::replay(&exploration, &failure.schedule, explore::mutex::<Explored, Broken>(2, 1));
+        let again =
+            explore::replay(&exploration, &failure.schedule, explore::mutex::<Explored, Broken>(2, 1));
         assert_eq!(again, Some(failure.what));
         assert_eq!(
             explore::replay(&exploration, "-", explore::mutex::<Explored, Broken>(2, 1)),

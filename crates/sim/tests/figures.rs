@@ -23,7 +23,8 @@ fn all_names_are_in_the_catalogue_and_differ() {
     for (index, figure) in FIGURES.iter().enumerate() {
         assert!(FIGURES[..index].iter().all(|other| other.name != figure.name), "{}", figure.name);
         for name in figure.series {
-            let known = catalog::entry(name).or(catalog::rwlock(name)).is_some() || catalog::barrier(name).is_some();
+            let known =
+                catalog::entry(name).or(catalog::rwlock(name)).is_some() || catalog::barrier(name).is_some();
             assert!(known, "{}: {name}", figure.name);
         }
         assert!(!figure.claims.is_empty(), "{}", figure.name);
@@ -46,7 +47,8 @@ fn expect(name: &str, size: f64, failing: &[&str], failing_at_full_size: &[&str]
     let failing = if long() { failing_at_full_size } else { failing };
     let verdicts = verdicts(name, size);
     let failed: Vec<&str> = verdicts.iter().filter(|it| !it.holds).map(|it| it.claim).collect();
-    let known = failed.len() == failing.len() && failed.iter().zip(failing).all(|(is, was)| is.starts_with(was));
+    let known =
+        failed.len() == failing.len() && failed.iter().zip(failing).all(|(is, was)| is.starts_with(was));
     assert!(known, "{name}: these fail: {failed:#?}");
     // At full size each that fails has its reason.
     if long() {

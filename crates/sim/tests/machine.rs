@@ -5,7 +5,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, RunState, ThreadId, Wait, Wish};
-use sim::{Hints, Machine, Queue, Results, Setting, Sim, Woken, Word, World, clock_ns, simulate_with, work_ns};
+use sim::{
+    Hints, Machine, Queue, Results, Setting, Sim, Woken, Word, World, clock_ns, simulate_with, work_ns,
+};
 
 type Log<T> = Rc<RefCell<Vec<T>>>;
 
@@ -170,7 +172,12 @@ fn what_a_wish_added_is_missing_from_the_next_quantum() {
     assert_eq!(obedient.overrun, 0, "who yields when warned is not preempted");
     // Half of the processor, whatever one wishes: within one quantum of 20 ms.
     for results in [&obedient, &greedy, &plain] {
-        assert!((results.cpu_ms - results.foreign_ms).abs() <= 22.0, "{} {}", results.cpu_ms, results.foreign_ms);
+        assert!(
+            (results.cpu_ms - results.foreign_ms).abs() <= 22.0,
+            "{} {}",
+            results.cpu_ms,
+            results.foreign_ms
+        );
     }
 }
 
@@ -242,8 +249,10 @@ fn sleepers_wake_in_line_and_in_time() {
             let log = log.clone();
             world.spawn(app, move || {
                 work_ns(1e6 * f64::from(me + 1));
-                let deadline = (me == 1)
-                    .then(|| platform::Deadline { ns: Sim::now_ns() + 1_000_000, clock: platform::Clock::Monotonic });
+                let deadline = (me == 1).then(|| platform::Deadline {
+                    ns: Sim::now_ns() + 1_000_000,
+                    clock: platform::Clock::Monotonic,
+                });
                 let how = word.get();
                 let how = Sim::wait(how, 0, deadline);
                 log.borrow_mut().push((me, how));

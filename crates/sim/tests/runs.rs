@@ -18,8 +18,12 @@ fn small(name: &str, processors: u32, level: f64) -> Workload {
         return lock;
     }
     if catalog::rwlock(name).is_some() {
-        let program =
-            Program::RwLock { lock: name.into(), critical_ns: 20e3, outside_ns: 280e3, writers_percent: 20.0 };
+        let program = Program::RwLock {
+            lock: name.into(),
+            critical_ns: 20e3,
+            outside_ns: 280e3,
+            writers_percent: 20.0,
+        };
         return Workload { program, ..lock };
     }
     let threads = (level * f64::from(processors)) as u32;
@@ -40,7 +44,11 @@ fn everything_runs_and_twice_the_same() {
                 let mut workload = small(name, processors, level);
                 workload.rounds = if processors > 11 { 2 } else { 10 };
                 let first = run(machine, &workload, 7);
-                assert!(!first.limited, "{name} on {machine} at {level}: {} of {}", first.sections, first.wanted);
+                assert!(
+                    !first.limited,
+                    "{name} on {machine} at {level}: {} of {}",
+                    first.sections, first.wanted
+                );
                 assert_eq!(first.sections, first.wanted);
                 assert_eq!(first, run(machine, &workload, 7), "{name} on {machine} at {level}");
             }
@@ -51,7 +59,10 @@ fn everything_runs_and_twice_the_same() {
 #[test]
 fn another_seed_is_another_run() {
     let workload = small("tas-b", 11, 2.0);
-    assert_ne!(run("sgi-challenge-11", &workload, 1).elapsed_ms, run("sgi-challenge-11", &workload, 2).elapsed_ms);
+    assert_ne!(
+        run("sgi-challenge-11", &workload, 1).elapsed_ms,
+        run("sgi-challenge-11", &workload, 2).elapsed_ms
+    );
 }
 
 #[test]
@@ -61,7 +72,8 @@ fn passing_spinners_over_changes_nothing() {
         for level in [1.0, 2.0] {
             let mut workload = small(name, 11, level);
             if level == 2.0 {
-                workload.setting.repartition = Some(Repartition { every_ms: 7.0, least: 5, most: 11, served: false });
+                workload.setting.repartition =
+                    Some(Repartition { every_ms: 7.0, least: 5, most: 11, served: false });
             }
             workload.setting.limit_ms = 100.0;
             let mut with = run("sgi-challenge-11", &workload, 3);

@@ -43,7 +43,8 @@ fn main() {
     let ours = wakeful::Mutex::new([0_u64; 8]);
     let mut totals = [vec![0; threads], vec![0; threads]];
     for _ in 0..5 {
-        let std = compete(threads, || theirs.lock().expect("nobody panics").iter_mut().for_each(|line| *line += 1));
+        let std =
+            compete(threads, || theirs.lock().expect("nobody panics").iter_mut().for_each(|line| *line += 1));
         let wakeful = compete(threads, || ours.lock().iter_mut().for_each(|line| *line += 1));
         for (total, counts) in totals.iter_mut().zip([std, wakeful]) {
             total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);

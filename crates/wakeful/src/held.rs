@@ -98,7 +98,11 @@ pub fn owe(lock: usize, owed: Owed, commit: impl FnOnce() -> bool) -> bool {
 pub fn take() -> Owed {
     set::<LOCK>(0);
     let rest = get::<REST>();
-    Owed { word: core::ptr::with_exposed_provenance(get::<WORD>()), count: (rest >> 1) as u32, leaves: rest & 1 != 0 }
+    Owed {
+        word: core::ptr::with_exposed_provenance(get::<WORD>()),
+        count: (rest >> 1) as u32,
+        leaves: rest & 1 != 0,
+    }
 }
 
 /// The thread that releases this lock, if it owes already something at that, waits next.

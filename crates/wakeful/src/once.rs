@@ -101,7 +101,9 @@ impl Once {
     fn try_call<E>(&self, force: bool, f: impl FnOnce(&OnceState) -> Result<(), E>) -> Result<(), E> {
         match self.0.begin(force) {
             Begin::Done => Ok(()),
-            Begin::Poisoned => panic!("an earlier call of this Once panicked; call_once_force would try again"),
+            Begin::Poisoned => {
+                panic!("an earlier call of this Once panicked; call_once_force would try again")
+            }
             Begin::Run { poisoned } => {
                 let mut attempt = Attempt(self, End::Poisoned);
                 let result = f(&OnceState { poisoned });

@@ -134,7 +134,12 @@ impl Team {
     ///
     /// # Panics
     /// If `body` does.
-    pub fn for_each_mut<T: Send>(&self, slice: &mut [T], schedule: Schedule, body: impl Fn(usize, &mut T) + Sync) {
+    pub fn for_each_mut<T: Send>(
+        &self,
+        slice: &mut [T],
+        schedule: Schedule,
+        body: impl Fn(usize, &mut T) + Sync,
+    ) {
         struct Base<T>(*mut T);
         // SAFETY: elements go to other threads, each to one, as `T: Send` allows.
         unsafe impl<T: Send> Sync for Base<T> {}
@@ -162,7 +167,9 @@ impl Team {
         self.share(|parts| {
             let chunks = Apart(Chunks::<Linux>::default());
             (chunks, move |chunks: &Apart<Chunks<Linux>>, part| {
-                chunks.0.share(schedule, part, parts, length, |block| body(begin + block.start..begin + block.end));
+                chunks.0.share(schedule, part, parts, length, |block| {
+                    body(begin + block.start..begin + block.end)
+                });
             })
         });
     }
@@ -319,7 +326,10 @@ impl Drop for Team {
 
 impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.debug_struct("Team").field("members", &self.members()).field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Team")
+            .field("members", &self.members())
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 

@@ -34,7 +34,8 @@ pub use linux::server::{Error, Refusal};
 /// No server runs, or it refuses.
 pub fn request(priority: u32, processors: RangeInclusive<usize>) -> Result<usize, Error> {
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    linux::server::request(priority, number(*processors.start()), number(*processors.end())).map(|count| count as usize)
+    linux::server::request(priority, number(*processors.start()), number(*processors.end()))
+        .map(|count| count as usize)
 }
 
 /// Gives the partition back: the program runs where everybody runs.

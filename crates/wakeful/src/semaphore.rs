@@ -72,7 +72,8 @@ impl Semaphore {
     /// assert!(none.try_acquire_for(Duration::from_millis(1)).is_none());
     /// ```
     pub fn try_acquire_for(&self, timeout: Duration) -> Option<SemaphorePermit<'_>> {
-        (self.0.try_acquire() || self.0.acquire(Some(crate::time::after(timeout)))).then(|| SemaphorePermit(self))
+        (self.0.try_acquire() || self.0.acquire(Some(crate::time::after(timeout))))
+            .then(|| SemaphorePermit(self))
     }
 
     /// As [`acquire`](Self::acquire), but waits not longer than until `moment`.

@@ -9,7 +9,8 @@ use std::process::Command;
 
 /// The checksum that the C program prints.
 fn in_c(program: &Path, kernel: &str, threads: usize) -> u64 {
-    let output = Command::new(program).args([kernel, &threads.to_string(), "64"]).output().expect("it was built");
+    let output =
+        Command::new(program).args([kernel, &threads.to_string(), "64"]).output().expect("it was built");
     assert!(output.status.success(), "{kernel} in C: {output:?}");
     u64::from_str_radix(String::from_utf8_lossy(&output.stdout).trim(), 16).expect("a checksum")
 }

@@ -89,7 +89,10 @@ fn two_threads_of_one_id_both_read() {
             let mut status = 0;
             // SAFETY: our child, and a valid pointer.
             assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child ended with {status:#x}");
+            assert!(
+                libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+                "the child ended with {status:#x}"
+            );
         }
     }
 }

@@ -194,7 +194,8 @@ fn a_timed_lock_gets_what_is_released_in_time() {
         let guard = mutex.lock();
         thread::scope(|scope| {
             let timed = scope.spawn(|| mutex.try_lock_for(LONG).map(|mut value| *value += 1).is_some());
-            let endless = scope.spawn(|| mutex.try_lock_for(Duration::MAX).map(|mut value| *value += 1).is_some());
+            let endless =
+                scope.spawn(|| mutex.try_lock_for(Duration::MAX).map(|mut value| *value += 1).is_some());
             thread::sleep(Duration::from_millis(5));
             drop(guard);
             assert!(timed.join().expect("no panic") && endless.join().expect("no panic"));

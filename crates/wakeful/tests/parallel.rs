@@ -13,7 +13,8 @@ use wakeful::parallel::{Schedule, Team, parallel_blocks, parallel_for, reduce, w
 
 assert_impl_all!(Team: Send, Sync, std::fmt::Debug, std::panic::UnwindSafe, std::panic::RefUnwindSafe);
 
-const SCHEDULES: [Schedule; 3] = [Schedule::Static, Schedule::Dynamic { chunk: 3 }, Schedule::Guided { least: 2 }];
+const SCHEDULES: [Schedule; 3] =
+    [Schedule::Static, Schedule::Dynamic { chunk: 3 }, Schedule::Guided { least: 2 }];
 
 fn counts(length: usize) -> Vec<AtomicUsize> {
     (0..length).map(|_| AtomicUsize::new(0)).collect()
@@ -25,7 +26,8 @@ fn all_are(counts: &[AtomicUsize], times: usize) -> bool {
 
 #[test]
 fn each_iteration_is_run_once() {
-    for team in [Team::free(0), Team::free(1), Team::free(2), Team::free(8), Team::free(1000), Team::bound()] {
+    for team in [Team::free(0), Team::free(1), Team::free(2), Team::free(8), Team::free(1000), Team::bound()]
+    {
         for schedule in SCHEDULES {
             for length in [0, 1, 2, 3, 100, 1001] {
                 let counts = counts(length);
@@ -53,7 +55,9 @@ fn results_are_borrowed_reduced_and_changed_in_place() {
     team.for_each_mut(&mut words, Schedule::Guided { least: 1 }, |i, word| *word = i.to_string());
     assert!(words.iter().enumerate().all(|(i, word)| *word == i.to_string()));
     let longest = AtomicUsize::new(0);
-    parallel_blocks(0..100, Schedule::Dynamic { chunk: 7 }, |block| _ = longest.fetch_max(block.len(), Relaxed));
+    parallel_blocks(0..100, Schedule::Dynamic { chunk: 7 }, |block| {
+        _ = longest.fetch_max(block.len(), Relaxed)
+    });
     assert_eq!(longest.into_inner(), 7);
 }
 
@@ -125,7 +129,9 @@ fn many_threads_use_one_team() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    TEAM.for_each(0..100, Schedule::Guided { least: 1 }, |i| _ = counts[i].fetch_add(1, Relaxed));
+                    TEAM.for_each(0..100, Schedule::Guided { least: 1 }, |i| {
+                        _ = counts[i].fetch_add(1, Relaxed)
+                    });
                 }
             });
         }
@@ -164,7 +170,8 @@ fn a_panic_reaches_the_caller_and_the_team_goes_on() {
     }
     // By all at once: one of them is told.
     assert!(catch_unwind(|| parallel_for(0..4, |i| std::panic::resume_unwind(Box::new(i)))).is_err());
-    let caught = catch_unwind(|| reduce(0..4, || 0, |_, _| std::panic::resume_unwind(Box::new("fold")), |a, _| a));
+    let caught =
+        catch_unwind(|| reduce(0..4, || 0, |_, _| std::panic::resume_unwind(Box::new("fold")), |a, _| a));
     assert!(caught.is_err());
 }
 

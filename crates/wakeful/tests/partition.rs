@@ -109,7 +109,10 @@ fn hints_reach_the_server_when_phases_change_and_only_then() {
 
     let asked = thread::spawn(|| partition::request(3, 1..=2));
     let (kind, message, mut connection) = server.hear();
-    assert_eq!((kind, message.priority, message.least, message.wanted, message.most), (Kind::Join, 3, 1, 2, 2));
+    assert_eq!(
+        (kind, message.priority, message.least, message.wanted, message.most),
+        (Kind::Join, 3, 1, 2, 2)
+    );
     let state = Message { tag: message.tag, holds: 2, ..Message::new(Kind::State) };
     let block = block();
     send_with(&mut connection, &state, &block);

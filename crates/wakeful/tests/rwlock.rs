@@ -34,7 +34,9 @@ fn readers_share_and_writers_do_not() {
     {
         let mut guard = lock.write();
         *guard += 1;
-        assert!(lock.try_read().is_none() && lock.try_write().is_none() && lock.try_upgradable_read().is_none());
+        assert!(
+            lock.try_read().is_none() && lock.try_write().is_none() && lock.try_upgradable_read().is_none()
+        );
         assert!(lock.try_read_recursive().is_none());
         assert!(lock.is_locked_exclusive());
     }
@@ -198,7 +200,9 @@ fn a_child_has_the_lock_for_itself() {
     static LOCK: RwLock<u32> = RwLock::new(0);
     let guard = LOCK.write();
     let waiters: Vec<_> = (0..4u32)
-        .map(|index| thread::spawn(move || if index % 2 == 0 { *LOCK.write() += 1 } else { drop(LOCK.read()) }))
+        .map(|index| {
+            thread::spawn(move || if index % 2 == 0 { *LOCK.write() += 1 } else { drop(LOCK.read()) })
+        })
         .collect();
     thread::sleep(SHORT);
     // SAFETY: the child calls only what may be called in one: the lock, and _exit.
@@ -224,7 +228,10 @@ fn a_child_has_the_lock_for_itself() {
             let mut status = 0;
             // SAFETY: our own child.
             unsafe { libc::waitpid(child, &mut status, 0) };
-            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 42, "the child ended with {status:#x}");
+            assert!(
+                libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 42,
+                "the child ended with {status:#x}"
+            );
         }
     }
     drop(guard);

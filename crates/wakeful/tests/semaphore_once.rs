@@ -142,8 +142,9 @@ fn poison_reaches_waiters() {
             assert!(result.is_err());
         });
         enter.recv().unwrap();
-        let waiters: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| catch_unwind(AssertUnwindSafe(|| once.call_once(|| ()))))).collect();
+        let waiters: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| catch_unwind(AssertUnwindSafe(|| once.call_once(|| ())))))
+            .collect();
         for waiter in waiters {
             assert!(waiter.join().unwrap().is_err());
         }

@@ -52,7 +52,8 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let sources = Sources::read(&root.join("crates/sync/src"))?;
     let explained = Explained::read(&root.join("crates/xtask/explained.toml"))?;
-    let mutants: Vec<_> = sources.mutants().filter(|mutant| mutant.site.file.contains(&options.file)).collect();
+    let mutants: Vec<_> =
+        sources.mutants().filter(|mutant| mutant.site.file.contains(&options.file)).collect();
     ensure!(
         !mutants.is_empty(),
         "no ordering to weaken in a file whose path contains {:?}; --list names all",
@@ -162,7 +163,9 @@ impl Sources {
 
     fn mutants(&self) -> impl Iterator<Item = Mutant<'_>> {
         let sites = self.0.iter().flat_map(|(_, _, sites)| sites).enumerate();
-        sites.flat_map(|(number, site)| site.weaker().iter().map(move |&weaker| Mutant { number, site, weaker }))
+        sites.flat_map(|(number, site)| {
+            site.weaker().iter().map(move |&weaker| Mutant { number, site, weaker })
+        })
     }
 }
 
@@ -261,7 +264,8 @@ fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<Strin
     }
     let mut programs = BTreeMap::new();
     for line in String::from_utf8(output.stdout)?.lines() {
-        if let Ok(Message { executable: Some(executable), target: Some(target) }) = serde_json::from_str(line) {
+        if let Ok(Message { executable: Some(executable), target: Some(target) }) = serde_json::from_str(line)
+        {
             programs.insert(target.name, executable);
         }
     }
@@ -292,7 +296,11 @@ impl Test {
                 command.env_remove(name);
             }
         }
-        command.args(["--exact", &self.name]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(["--exact", &self.name])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command
     }
 }
@@ -302,7 +310,8 @@ fn names(program: &str, path: &Path) -> Result<Vec<String>> {
     let output = Command::new(path).args(["--list", "--format=terse"]).output()?;
     let text = String::from_utf8(output.stdout)?;
     let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
-    let names = names.filter(|name| program.ends_with("loom") || name.split("::").any(|part| part.starts_with("loom")));
+    let names = names
+        .filter(|name| program.ends_with("loom") || name.split("::").any(|part| part.starts_with("loom")));
     Ok(names.map(str::to_owned).collect())
 }
 
@@ -316,13 +325,21 @@ fn measure(programs: &BTreeMap<String, PathBuf>, target: &Path, jobs: usize) -> 
     }
     ensure!(!all.is_empty(), "no loom test found");
     in_parallel(jobs, &all, |(number, path, name)| {
-        let mut test =
-            Test { program: path.to_path_buf(), name: name.clone(), took: Duration::ZERO, reaches: HashSet::new() };
+        let mut test = Test {
+            program: path.to_path_buf(),
+            name: name.clone(),
+            took: Duration::ZERO,
+            reaches: HashSet::new(),
+        };
         let reached = target.join(format!("mutate/reached-{number}"));
         let _ = fs::remove_file(&reached);
         let start = Instant::now();
         let status = test.command().env("WAKEFUL_REACHED", &reached).status()?;
-        ensure!(status.success(), "fails with nothing changed, mend that first: {} --exact {name}", path.display());
+        ensure!(
+            status.success(),
+            "fails with nothing changed, mend that first: {} --exact {name}",
+            path.display()
+        );
         test.took = start.elapsed();
         for line in fs::read_to_string(&reached).unwrap_or_default().lines() {
             test.reaches.insert(line.parse()?);
@@ -356,14 +373,21 @@ impl Verdict {
     }
 }
 
-fn try_all(mutant: &Mutant, tests: &[Test], kills: &Mutex<HashMap<String, u32>>, long: bool) -> Result<Verdict> {
+fn try_all(
+    mutant: &Mutant,
+    tests: &[Test],
+    kills: &Mutex<HashMap<String, u32>>,
+    long: bool,
+) -> Result<Verdict> {
     let mut tests: Vec<_> = tests.iter().filter(|test| test.reaches(mutant)).collect();
     if tests.is_empty() {
         return Ok(Verdict::NotReached);
     }
     {
         let kills = kills.lock().unwrap();
-        tests.sort_by_key(|test| (std::cmp::Reverse(kills.get(&test.name).copied().unwrap_or(0).min(1)), test.took));
+        tests.sort_by_key(|test| {
+            (std::cmp::Reverse(kills.get(&test.name).copied().unwrap_or(0).min(1)), test.took)
+        });
     }
     for test in tests {
         let mut command = test.command();
@@ -395,7 +419,11 @@ fn try_all(mutant: &Mutant, tests: &[Test], kills: &Mutex<HashMap<String, u32>>,
 }
 
 /// Runs `work` on each item, some at a time; results in the order of the items.
-fn in_parallel<T: Sync, R: Send>(jobs: usize, items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+fn in_parallel<T: Sync, R: Send>(
+    jobs: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
     let next = AtomicUsize::new(0);
     let results: Vec<_> = items.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
@@ -471,9 +499,10 @@ fn judge<'a>(
                 ("caught", Some("caught, so delete its entry in explained.toml".to_owned()))
             }
             (Verdict::Survived, Some(_)) if mutant.site.commented => ("explained", None),
-            (Verdict::Survived, Some(_)) => {
-                ("explained", Some("explained, but no ORDER: comment beside it says why it stands".to_owned()))
-            }
+            (Verdict::Survived, Some(_)) => (
+                "explained",
+                Some("explained, but no ORDER: comment beside it says why it stands".to_owned()),
+            ),
             (Verdict::Survived, None) => ("survived", Some(verdict.name())),
             (Verdict::NotReached, _) => ("not reached", Some(verdict.name())),
             (Verdict::TimedOut(_), _) => ("timed out", Some(verdict.name())),
@@ -586,7 +615,8 @@ mod tests {
         assert!(problems[0].contains("delete its entry"), "{problems:?}");
         let (_, problems) = judged(&EXPLAINED.replace("lock: load", "lock: swap"), caught(), caught());
         assert!(problems[0].contains("no such ordering"), "{problems:?}");
-        let elsewhere = EXPLAINED.replace("lock: load", "unlock: store").replace("Acquire -> R", "Release -> R");
+        let elsewhere =
+            EXPLAINED.replace("lock: load", "unlock: store").replace("Acquire -> R", "Release -> R");
         let (_, problems) = judged(&elsewhere, caught(), Verdict::Survived);
         assert!(problems[0].contains("ORDER: comment"), "{problems:?}");
     }

@@ -103,7 +103,9 @@ impl Finder<'_> {
                     if before.is_some_and(|before| before.to_string() == "fn") {
                         function = name.to_string();
                     }
-                    if let Some(order) = Order::parse(&name.to_string()).filter(|&order| order != Order::Relaxed) {
+                    if let Some(order) =
+                        Order::parse(&name.to_string()).filter(|&order| order != Order::Relaxed)
+                    {
                         self.stray.push((name.span().start().line, order));
                     }
                 }
@@ -113,7 +115,9 @@ impl Finder<'_> {
                     self.walk(group.stream(), &function);
                 }
                 TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => match before {
-                    Some(TokenTree::Ident(method)) => self.arguments(group.stream(), &function, &method.to_string()),
+                    Some(TokenTree::Ident(method)) => {
+                        self.arguments(group.stream(), &function, &method.to_string())
+                    }
                     _ => self.walk(group.stream(), &function),
                 },
                 TokenTree::Group(group) => {
@@ -222,7 +226,9 @@ mod tests {
         assert_eq!(sites[0].weaker(), [Order::Acquire, Order::Release]);
         assert!(sites[0].commented);
         let hooked = hooked(TEXT, &sites, 5);
-        assert!(hooked.contains("f(1, 2), crate::hook::at(5, AcqRel), crate::hook::at(6, Ordering::Acquire))"));
+        assert!(
+            hooked.contains("f(1, 2), crate::hook::at(5, AcqRel), crate::hook::at(6, Ordering::Acquire))")
+        );
         assert!(hooked.contains("load(crate::hook::at(7, Acquire)) != 0 && word.load(Relaxed)"));
     }
 

@@ -13,7 +13,11 @@ fn alone(seconds: &str, script: &str) -> (i32, String) {
     let start = Instant::now();
     let (mut pipe, end) = std::io::pipe().unwrap();
     let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/alone"));
-    command.args([seconds, "sh", "-c", script]).stdin(Stdio::null()).stdout(end.try_clone().unwrap()).stderr(end);
+    command
+        .args([seconds, "sh", "-c", script])
+        .stdin(Stdio::null())
+        .stdout(end.try_clone().unwrap())
+        .stderr(end);
     let mut child = command.spawn().unwrap();
     // It holds this process's ends of the pipe.
     drop(command);

@@ -206,7 +206,9 @@ impl OpenMp {
                     *mut c_void,
                     unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, u32, u32),
                 >(library.find(c"GOMP_parallel")?),
-                barrier: std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(library.find(c"GOMP_barrier")?),
+                barrier: std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(
+                    library.find(c"GOMP_barrier")?,
+                ),
                 number: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(
                     library.find(c"omp_get_thread_num")?,
                 ),
@@ -371,12 +373,18 @@ mod tests {
     use std::time::Duration;
 
     fn plan(threads: usize) -> Plan {
-        Plan { threads, counted: threads, warm_up: Duration::from_millis(5), interval: Duration::from_millis(30) }
+        Plan {
+            threads,
+            counted: threads,
+            warm_up: Duration::from_millis(5),
+            interval: Duration::from_millis(30),
+        }
     }
 
     #[test]
     fn every_barrier_runs_and_keeps_rounds_apart() {
-        let names = FOREIGN.iter().map(|(name, _)| *name).chain(catalog::BARRIERS.iter().map(|entry| entry.name));
+        let names =
+            FOREIGN.iter().map(|(name, _)| *name).chain(catalog::BARRIERS.iter().map(|entry| entry.name));
         for name in names.filter(|name| !missing(name)) {
             for threads in [1, 2, 5] {
                 let work = Barrier { outside: 100, uneven: threads > 2, memory: false, threads };
@@ -441,6 +449,8 @@ mod tests {
     #[test]
     fn an_unknown_barrier_is_an_error() {
         let work = Barrier { outside: 0, uneven: false, memory: false, threads: 1 };
-        assert!(matches!(work.run("nonesuch", plan(1)), Err(JobError::UnknownLock(name)) if name == "nonesuch"));
+        assert!(
+            matches!(work.run("nonesuch", plan(1)), Err(JobError::UnknownLock(name)) if name == "nonesuch")
+        );
     }
 }

@@ -210,8 +210,12 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const PLAN: Plan =
-        Plan { threads: 3, counted: 3, warm_up: Duration::from_millis(5), interval: Duration::from_millis(40) };
+    const PLAN: Plan = Plan {
+        threads: 3,
+        counted: 3,
+        warm_up: Duration::from_millis(5),
+        interval: Duration::from_millis(40),
+    };
 
     /// Excludes nobody.
     struct Busted;
@@ -229,14 +233,21 @@ mod tests {
     #[test]
     fn every_lock_runs_and_keeps_exclusion() {
         let work = Mutex { critical: Length::Lines(5), outside: 100, threads: 3 };
-        let names = FOREIGN.iter().map(|(name, _)| *name).chain(catalog::MUTEXES.iter().map(|entry| entry.name));
+        let names =
+            FOREIGN.iter().map(|(name, _)| *name).chain(catalog::MUTEXES.iter().map(|entry| entry.name));
         for name in names {
             let fail = |error| panic!("{name}: {error}");
             let alone = harness::some(name, || work.run(name, Plan { threads: 1, counted: 1, ..PLAN }));
-            assert!(alone.operations > 0 && alone.wait.is_some() && alone.fairness.is_none(), "{name}: {alone:?}");
+            assert!(
+                alone.operations > 0 && alone.wait.is_some() && alone.fairness.is_none(),
+                "{name}: {alone:?}"
+            );
             // Some collapse with three threads, and then there may be no operation to see; exclusion is checked all the same.
             let together = work.run(name, PLAN).unwrap_or_else(fail);
-            assert!(together.fairness.is_none_or(|factor| (0.5..=1.0).contains(&factor)), "{name}: {together:?}");
+            assert!(
+                together.fairness.is_none_or(|factor| (0.5..=1.0).contains(&factor)),
+                "{name}: {together:?}"
+            );
         }
     }
 

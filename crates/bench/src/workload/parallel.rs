@@ -56,7 +56,8 @@ pub struct BodyError;
 impl FromStr for Body {
     type Err = BodyError;
     fn from_str(text: &str) -> Result<Self, BodyError> {
-        let number = |text: &str| text.parse().ok().filter(|number| (1..=4096).contains(number)).ok_or(BodyError);
+        let number =
+            |text: &str| text.parse().ok().filter(|number| (1..=4096).contains(number)).ok_or(BodyError);
         match text.split_once(':').unwrap_or((text, "")) {
             // The paper's sizes.
             ("fft", "") => Ok(Self::Fft { rows: 64, columns: 1024 }),
@@ -138,7 +139,8 @@ struct Omp {
 }
 
 type Microtask = unsafe extern "C" fn(*const i32, *const i32, *const c_void);
-type StaticInit = unsafe extern "C" fn(*const Ident, i32, i32, *mut i32, *mut i32, *mut i32, *mut i32, i32, i32);
+type StaticInit =
+    unsafe extern "C" fn(*const Ident, i32, i32, *mut i32, *mut i32, *mut i32, *mut i32, i32, i32);
 
 /// LLVM's `ident_t`: where in the source.
 #[repr(C)]
@@ -194,7 +196,8 @@ impl Loops for Gomp {
             // SAFETY: `run` passes a region of this type, which lives until the call returns.
             let region = unsafe { &*region.cast::<Region<Gomp, F>>() };
             // SAFETY: no arguments.
-            let (number, count) = unsafe { ((region.library.number)() as usize, (region.library.count)() as usize) };
+            let (number, count) =
+                unsafe { ((region.library.number)() as usize, (region.library.count)() as usize) };
             let (block, rest) = (region.iterations / count, region.iterations % count);
             let begin = block * number + number.min(rest);
             (begin..begin + block + (number < rest) as usize).for_each(region.body);
@@ -214,13 +217,16 @@ impl Omp {
         // SAFETY: the types of LLVM's kmp.h.
         unsafe {
             Some(Self {
-                fork_call: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const Ident, i32, Microtask, ...)>(
-                    library.find(c"__kmpc_fork_call")?,
-                ),
+                fork_call: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*const Ident, i32, Microtask, ...),
+                >(library.find(c"__kmpc_fork_call")?),
                 set_threads: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(i32)>(
                     library.find(c"omp_set_num_threads")?,
                 ),
-                static_init: std::mem::transmute::<*mut c_void, StaticInit>(library.find(c"__kmpc_for_static_init_4")?),
+                static_init: std::mem::transmute::<*mut c_void, StaticInit>(
+                    library.find(c"__kmpc_for_static_init_4")?,
+                ),
                 static_fini: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const Ident, i32)>(
                     library.find(c"__kmpc_for_static_fini")?,
                 ),
@@ -231,7 +237,11 @@ impl Omp {
 
 impl Loops for Omp {
     fn run(&self, iterations: usize, body: &(impl Fn(usize) + Sync)) {
-        unsafe extern "C" fn member<F: Fn(usize) + Sync>(number: *const i32, _: *const i32, region: *const c_void) {
+        unsafe extern "C" fn member<F: Fn(usize) + Sync>(
+            number: *const i32,
+            _: *const i32,
+            region: *const c_void,
+        ) {
             // SAFETY: `run` passes a region of this type, which lives until the call returns; the library passes a number.
             let (region, number) = unsafe { (&*region.cast::<Region<Omp, F>>(), *number) };
             if region.iterations == 0 {
@@ -293,7 +303,12 @@ fn run_with(work: &Parallel, plan: Plan, loops: &(impl Loops + Sync)) -> Result<
     }
 }
 
-fn run_units(length: u64, threads: usize, plan: Plan, loops: &(impl Loops + Sync)) -> Result<Sample, JobError> {
+fn run_units(
+    length: u64,
+    threads: usize,
+    plan: Plan,
+    loops: &(impl Loops + Sync),
+) -> Result<Sample, JobError> {
     let (sample, _) = harness::measure(
         plan,
         |worker| {
@@ -361,8 +376,12 @@ impl Parallel {
 mod tests {
     use super::*;
 
-    const PLAN: Plan =
-        Plan { threads: 1, counted: 1, warm_up: Duration::from_millis(5), interval: Duration::from_millis(30) };
+    const PLAN: Plan = Plan {
+        threads: 1,
+        counted: 1,
+        warm_up: Duration::from_millis(5),
+        interval: Duration::from_millis(30),
+    };
 
     /// Those that restrict their process are measured in processes of their own.
     fn contenders() -> impl Iterator<Item = &'static str> {
@@ -387,7 +406,9 @@ mod tests {
     fn everybody_computes_the_same() {
         for name in contenders() {
             for body in ["fft:8x30", "matrix:20"].map(|text| text.parse().unwrap()) {
-                Parallel { body, threads: 3 }.run(name, PLAN).unwrap_or_else(|error| panic!("{name}: {error}"));
+                Parallel { body, threads: 3 }
+                    .run(name, PLAN)
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
             }
         }
     }

@@ -125,7 +125,11 @@ trait Kit: Sized + 'static {
     fn mutex<T: Send>(value: T) -> Self::Mutex<T>;
     fn lock<T: Send>(mutex: &Self::Mutex<T>) -> Self::Guard<'_, T>;
     fn wait<'a, T: Send>(condvar: &Self::Condvar, guard: Self::Guard<'a, T>) -> Self::Guard<'a, T>;
-    fn wait_for<'a, T: Send>(condvar: &Self::Condvar, guard: Self::Guard<'a, T>, time: Duration) -> Self::Guard<'a, T>;
+    fn wait_for<'a, T: Send>(
+        condvar: &Self::Condvar,
+        guard: Self::Guard<'a, T>,
+        time: Duration,
+    ) -> Self::Guard<'a, T>;
     fn notify_one(condvar: &Self::Condvar);
     fn notify_all(condvar: &Self::Condvar);
     fn rwlock<T: Send + Sync>(value: T) -> Self::RwLock<T>;
@@ -176,7 +180,11 @@ impl Kit for Std {
     fn wait<'a, T: Send>(condvar: &Self::Condvar, guard: Self::Guard<'a, T>) -> Self::Guard<'a, T> {
         condvar.wait(guard).expect("a section does not panic")
     }
-    fn wait_for<'a, T: Send>(condvar: &Self::Condvar, guard: Self::Guard<'a, T>, time: Duration) -> Self::Guard<'a, T> {
+    fn wait_for<'a, T: Send>(
+        condvar: &Self::Condvar,
+        guard: Self::Guard<'a, T>,
+        time: Duration,
+    ) -> Self::Guard<'a, T> {
         condvar.wait_timeout(guard, time).expect("a section does not panic").0
     }
     fn notify_one(condvar: &Self::Condvar) {
@@ -214,7 +222,10 @@ macro_rules! lock_api_kit {
             fn lock<T: Send>(mutex: &Self::Mutex<T>) -> Self::Guard<'_, T> {
                 mutex.lock()
             }
-            fn wait<'a, T: Send>(condvar: &Self::Condvar, mut guard: Self::Guard<'a, T>) -> Self::Guard<'a, T> {
+            fn wait<'a, T: Send>(
+                condvar: &Self::Condvar,
+                mut guard: Self::Guard<'a, T>,
+            ) -> Self::Guard<'a, T> {
                 condvar.wait(&mut guard);
                 guard
             }
@@ -328,7 +339,10 @@ impl Kit for Glibc {
     type Semaphore = PthreadSemaphore;
 
     fn mutex<T: Send>(value: T) -> Self::Mutex<T> {
-        PthreadMutex { mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), value: UnsafeCell::new(value) }
+        PthreadMutex {
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            value: UnsafeCell::new(value),
+        }
     }
     fn lock<T: Send>(mutex: &Self::Mutex<T>) -> Self::Guard<'_, T> {
         // SAFETY: initialised; unlocked when the guard is dropped.
@@ -340,7 +354,11 @@ impl Kit for Glibc {
         unsafe { libc::pthread_cond_wait(condvar.0.get(), guard.0.mutex.get()) };
         guard
     }
-    fn wait_for<'a, T: Send>(condvar: &Self::Condvar, guard: Self::Guard<'a, T>, time: Duration) -> Self::Guard<'a, T> {
+    fn wait_for<'a, T: Send>(
+        condvar: &Self::Condvar,
+        guard: Self::Guard<'a, T>,
+        time: Duration,
+    ) -> Self::Guard<'a, T> {
         let until = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970") + time;
         let until = libc::timespec { tv_sec: until.as_secs() as _, tv_nsec: until.subsec_nanos().into() };
         // SAFETY: as above.
@@ -356,7 +374,10 @@ impl Kit for Glibc {
         unsafe { libc::pthread_cond_broadcast(condvar.0.get()) };
     }
     fn rwlock<T: Send + Sync>(value: T) -> Self::RwLock<T> {
-        PthreadRwLock { lock: UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER), value: UnsafeCell::new(value) }
+        PthreadRwLock {
+            lock: UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER),
+            value: UnsafeCell::new(value),
+        }
     }
     fn read<T: Send + Sync, R>(lock: &Self::RwLock<T>, section: impl FnOnce(&T) -> R) -> R {
         // SAFETY: initialised; nobody writes meanwhile.
@@ -719,7 +740,8 @@ impl Patterns {
                 promise.wait(worker, |kept| kept.then_some(()));
             }
         };
-        let (sample, counted) = harness::measure(Plan { counted: clients, ..plan }, body, || questions.release());
+        let (sample, counted) =
+            harness::measure(Plan { counted: clients, ..plan }, body, || questions.release());
         (sample, counted, questions.with(|questions| questions.marks))
     }
 
@@ -910,7 +932,12 @@ mod tests {
     use super::*;
 
     fn plan(threads: usize) -> Plan {
-        Plan { threads, counted: threads, warm_up: Duration::from_millis(2), interval: Duration::from_millis(20) }
+        Plan {
+            threads,
+            counted: threads,
+            warm_up: Duration::from_millis(2),
+            interval: Duration::from_millis(20),
+        }
     }
 
     #[test]
@@ -970,7 +997,9 @@ mod tests {
     #[test]
     fn what_is_unknown_is_an_error() {
         let work = Patterns { pattern: Pattern::Mixed, outside: 1, threads: 2 };
-        assert!(matches!(work.run("nonesuch", plan(2)), Err(JobError::UnknownLock(name)) if name == "nonesuch"));
+        assert!(
+            matches!(work.run("nonesuch", plan(2)), Err(JobError::UnknownLock(name)) if name == "nonesuch")
+        );
         assert!("nonesuch".parse::<Pattern>().unwrap_err().to_string().contains("barrier, uneven"));
     }
 }

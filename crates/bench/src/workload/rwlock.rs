@@ -261,8 +261,12 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const PLAN: Plan =
-        Plan { threads: 3, counted: 3, warm_up: Duration::from_millis(5), interval: Duration::from_millis(40) };
+    const PLAN: Plan = Plan {
+        threads: 3,
+        counted: 3,
+        warm_up: Duration::from_millis(5),
+        interval: Duration::from_millis(40),
+    };
 
     /// Keeps writers apart, and readers not from them.
     struct Busted(std::sync::Mutex<()>);
@@ -283,16 +287,23 @@ mod tests {
 
     #[test]
     fn every_lock_runs_and_keeps_exclusion() {
-        let names = FOREIGN.iter().map(|(name, _)| *name).chain(catalog::RWLOCKS.iter().map(|entry| entry.name));
+        let names =
+            FOREIGN.iter().map(|(name, _)| *name).chain(catalog::RWLOCKS.iter().map(|entry| entry.name));
         for name in names {
             for writers in [0.0, 20.0] {
                 let work = RwLock { critical: Length::Lines(5), outside: 100, writers, threads: 3 };
                 let fail = |error| panic!("{name}: {error}");
                 let alone = harness::some(name, || work.run(name, Plan { threads: 1, counted: 1, ..PLAN }));
-                assert!(alone.operations > 0 && alone.wait.is_some() && alone.fairness.is_none(), "{name}: {alone:?}");
+                assert!(
+                    alone.operations > 0 && alone.wait.is_some() && alone.fairness.is_none(),
+                    "{name}: {alone:?}"
+                );
                 // Some collapse with three threads, and then there may be no operation to see; exclusion is checked all the same.
                 let together = work.run(name, PLAN).unwrap_or_else(fail);
-                assert!(together.fairness.is_none_or(|factor| (0.5..=1.0).contains(&factor)), "{name}: {together:?}");
+                assert!(
+                    together.fairness.is_none_or(|factor| (0.5..=1.0).contains(&factor)),
+                    "{name}: {together:?}"
+                );
             }
         }
     }

@@ -125,11 +125,23 @@ impl Partitions {
             let group = config.group.trim_end_matches('/').to_string();
             let expedite = config.expedite && by != Enforcement::Affinity;
             let (remote, lent, strays) = Default::default();
-            let way = Way { by, mount: mount.clone(), group, base, expedite, stays: false, remote, lent, strays };
+            let way =
+                Way { by, mount: mount.clone(), group, base, expedite, stays: false, remote, lent, strays };
             let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
             let (limits, leave) = (config.limits.clone(), config.leave.clone());
-            let mut partitions =
-                Self { way, default, groups, gone, ready, unsure, immovable, origins, members, limits, leave };
+            let mut partitions = Self {
+                way,
+                default,
+                groups,
+                gone,
+                ready,
+                unsure,
+                immovable,
+                origins,
+                members,
+                limits,
+                leave,
+            };
             match partitions.try_begin(kernel) {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
@@ -161,7 +173,9 @@ impl Partitions {
             Enforcement::CgroupV2 => {
                 let controllers = kernel.read(&way.base.join("cgroup.controllers"))?;
                 if !controllers.split_whitespace().any(|name| name == "cpuset") {
-                    return Err(invalid("no cpuset controller in cgroup v2; v1 has it, or the kernel has none".into()));
+                    return Err(invalid(
+                        "no cpuset controller in cgroup v2; v1 has it, or the kernel has none".into(),
+                    ));
                 }
                 kernel.write(&way.base.join("cgroup.subtree_control"), "+cpuset")?;
                 // Only a try tells whether this kernel makes partitions here.
@@ -275,8 +289,10 @@ impl Partitions {
         let Some(below) = path.strip_prefix(way.group.as_str()).map(|rest| rest.trim_end_matches('/')) else {
             return Ok(Place::Elsewhere);
         };
-        let ours =
-            below.strip_prefix('/').and_then(|name| name.strip_prefix(PREFIX)).filter(|name| !name.contains('/'));
+        let ours = below
+            .strip_prefix('/')
+            .and_then(|name| name.strip_prefix(PREFIX))
+            .filter(|name| !name.contains('/'));
         let origin = match ours {
             Some(number) => number.parse().ok().and_then(|of: u32| self.origins.get(&of).cloned()),
             None if below.is_empty() => None,
@@ -310,7 +326,9 @@ impl Partitions {
         for group in self.way.upward_from(origin) {
             for file in &self.limits {
                 match kernel.read(&group.join(file)) {
-                    Ok(text) if text.split_whitespace().next().is_some_and(|word| word != "max") => return Ok(true),
+                    Ok(text) if text.split_whitespace().next().is_some_and(|word| word != "max") => {
+                        return Ok(true);
+                    }
                     Err(error) if !gone(&error) => return Err(error),
                     _ => {}
                 }
@@ -425,14 +443,21 @@ impl Partitions {
         }
         self.gain(kernel, wanted, default, &mut failures);
         self.members = wanted.keys().chain(others).copied().collect();
-        self.gone = self.groups.keys().chain(&self.unsure).copied().filter(|process| !stays(process)).collect();
+        self.gone =
+            self.groups.keys().chain(&self.unsure).copied().filter(|process| !stays(process)).collect();
         self.origins.retain(|process, _| self.members.contains(process) || self.gone.contains(process));
         self.ready = ready;
         failures
     }
 
     /// First whoever loses some, so that nobody shares meanwhile.
-    fn lose(&mut self, kernel: &impl Kernel, wanted: &BTreeMap<u32, Set>, default: &Set, failures: &mut Vec<Failure>) {
+    fn lose(
+        &mut self,
+        kernel: &impl Kernel,
+        wanted: &BTreeMap<u32, Set>,
+        default: &Set,
+        failures: &mut Vec<Failure>,
+    ) {
         let Self { way, groups, .. } = self;
         for (&process, group) in groups.iter_mut() {
             if group.own
@@ -449,7 +474,13 @@ impl Partitions {
     }
 
     /// Last whoever gets some.
-    fn gain(&mut self, kernel: &impl Kernel, wanted: &BTreeMap<u32, Set>, default: &Set, failures: &mut Vec<Failure>) {
+    fn gain(
+        &mut self,
+        kernel: &impl Kernel,
+        wanted: &BTreeMap<u32, Set>,
+        default: &Set,
+        failures: &mut Vec<Failure>,
+    ) {
         let Self { way, groups, origins, .. } = self;
         for (&process, set) in wanted {
             let group = groups.get(&process);

@@ -130,7 +130,10 @@ impl Way {
             let own = parse(&own).ok_or_else(|| invalid(own))?;
             let none = Set::new();
             let foreign = &exclusive(kernel, &group)? - self.lent.get(&group).unwrap_or(&none);
-            if !own.is_empty() && !processors.is_subset(&own) || text.starts_with("root") || !foreign.is_empty() {
+            if !own.is_empty() && !processors.is_subset(&own)
+                || text.starts_with("root")
+                || !foreign.is_empty()
+            {
                 debug!("{} has processors of its own", group.display());
                 return Ok(false);
             }
@@ -139,11 +142,17 @@ impl Way {
     }
 
     /// Makes the child of its group, and moves the process there.
-    pub(super) fn make_remote(&mut self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+    pub(super) fn make_remote(
+        &mut self,
+        kernel: &impl Kernel,
+        process: u32,
+        processors: &Set,
+    ) -> io::Result<()> {
         let origin = self.remote[&process].origin.clone();
         let text = kernel.read(Path::new(&format!("/proc/{process}/cgroup")))?;
         let now = self.path(&text).unwrap_or_default();
-        let inside = now.rsplit_once('/').is_some_and(|(group, name)| group == origin && process_of(name).is_some());
+        let inside =
+            now.rsplit_once('/').is_some_and(|(group, name)| group == origin && process_of(name).is_some());
         if now != origin && !inside {
             return Err(invalid(format!("it is in {now} now, and was in {origin} when it asked")));
         }
@@ -166,7 +175,12 @@ impl Way {
     }
 
     /// Other processors for a child that is there.
-    pub(super) fn give_remote(&mut self, kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
+    pub(super) fn give_remote(
+        &mut self,
+        kernel: &impl Kernel,
+        process: u32,
+        processors: &Set,
+    ) -> io::Result<()> {
         let Some(remote) = self.remote.get_mut(&process) else { return Err(io::ErrorKind::NotFound.into()) };
         let origin = remote.origin.clone();
         // Until it is written, it may have the old ones.
@@ -199,8 +213,10 @@ impl Way {
         let mut groups: Vec<PathBuf> = self.upward_from(origin).collect();
         groups.reverse();
         for group in groups {
-            let below = |remote: &&Remote| self.mount.join(remote.origin.trim_start_matches('/')).starts_with(&group);
-            let wanted: Set = self.remote.values().filter(below).flat_map(|remote| remote.exclusive.clone()).collect();
+            let below =
+                |remote: &&Remote| self.mount.join(remote.origin.trim_start_matches('/')).starts_with(&group);
+            let wanted: Set =
+                self.remote.values().filter(below).flat_map(|remote| remote.exclusive.clone()).collect();
             let lent = self.lent.get(&group).cloned().unwrap_or_default();
             if wanted == lent {
                 continue;
@@ -229,7 +245,9 @@ impl Way {
             let control = self.mount.join(origin.trim_start_matches('/')).join(CONTROL);
             match kernel.write(&control, "-cpuset") {
                 // Others have made children there, and use it.
-                Err(error) if error.raw_os_error() != Some(libc::EBUSY) && !gone(&error) => return Err(error),
+                Err(error) if error.raw_os_error() != Some(libc::EBUSY) && !gone(&error) => {
+                    return Err(error);
+                }
                 _ => {}
             }
         }

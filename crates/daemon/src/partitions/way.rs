@@ -65,7 +65,8 @@ impl Way {
     }
 
     pub(super) fn effective(&self, kernel: &impl Kernel, folder: &Path) -> io::Result<Set> {
-        let file = if self.by == Enforcement::CgroupV2 { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
+        let file =
+            if self.by == Enforcement::CgroupV2 { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
         let text = kernel.read(&folder.join(file))?;
         parse(&text).ok_or_else(|| invalid(text))
     }
@@ -167,7 +168,12 @@ impl Way {
     }
 
     /// Ends a group: whoever is left in it goes back to where its process came from, or else to the default partition.
-    pub(super) fn dissolve(&mut self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
+    pub(super) fn dissolve(
+        &mut self,
+        kernel: &impl Kernel,
+        process: u32,
+        origin: Option<&str>,
+    ) -> io::Result<()> {
         if self.by == Enforcement::Affinity {
             return Ok(());
         }
@@ -231,7 +237,9 @@ impl Way {
             return kernel.write(&self.base.join("cgroup.subtree_control"), "+cpuset");
         }
         kernel.make_folder(&self.base)?;
-        for (file, from) in [("cpuset.cpus", "cpuset.effective_cpus"), ("cpuset.mems", "cpuset.effective_mems")] {
+        for (file, from) in
+            [("cpuset.cpus", "cpuset.effective_cpus"), ("cpuset.mems", "cpuset.effective_mems")]
+        {
             kernel.write(&self.base.join(file), kernel.read(&above.join(from))?.trim())?;
         }
         Ok(())
@@ -278,7 +286,8 @@ impl Way {
         let shared_v2 = self.by == Enforcement::CgroupV2 && !group.own;
         let remote = self.remote.contains_key(&process);
         let inside = kernel.read(&folder.join(if remote { "cgroup.threads" } else { "cgroup.procs" }));
-        kept && (shared_v2 || self.effective(kernel, &folder).is_ok_and(|effective| effective == group.processors))
+        kept && (shared_v2
+            || self.effective(kernel, &folder).is_ok_and(|effective| effective == group.processors))
             && inside.is_ok_and(|inside| numbers(&inside).any(|member| member == process))
     }
 }

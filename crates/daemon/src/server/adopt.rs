@@ -70,7 +70,8 @@ impl<K: Kernel> Server<K> {
             return Ok(false);
         }
         let user = self.user_of(process)?;
-        let [priority, least, wanted, most, usable] = [0, 1, 2, 3, 4].map(|n: usize| words.demand[n].load(Relaxed));
+        let [priority, least, wanted, most, usable] =
+            [0, 1, 2, 3, 4].map(|n: usize| words.demand[n].load(Relaxed));
         let count = match (wanted, most) {
             (0, 0) => Count::Choose { most: u32::MAX },
             (0, most) => Count::Choose { most },
@@ -80,7 +81,8 @@ impl<K: Kernel> Server<K> {
             let word = word.load(Relaxed);
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)
         };
-        let origin = words.origin.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
+        let origin =
+            words.origin.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
         let origin = String::from_utf8(origin).ok().filter(|origin| is_origin(origin));
         let written: Set = words.partition.ids.iter().enumerate().flat_map(bits).collect();
         self.partitions.assume(process, written);

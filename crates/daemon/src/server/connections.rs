@@ -165,11 +165,13 @@ impl<K: Kernel> Server<K> {
     /// Counts a message of a connection, and what it costs, as so many messages of its user.
     fn mute_if_too_fast(&mut self, token: u64, cost: f64) {
         let now = self.kernel.now();
-        let (rate, of_user) = (self.config.access.messages_per_second, self.config.access.user_messages_per_second);
+        let (rate, of_user) =
+            (self.config.access.messages_per_second, self.config.access.user_messages_per_second);
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let own = connection.allowance.spend(1.0, rate, now);
         let together = (!connection.root).then(|| {
-            let allowance = self.allowances.entry(connection.user).or_insert_with(|| Allowance::new(of_user, now));
+            let allowance =
+                self.allowances.entry(connection.user).or_insert_with(|| Allowance::new(of_user, now));
             allowance.spend(cost, of_user, now)
         });
         connection.muted = own.max(together.flatten());
@@ -189,8 +191,12 @@ impl<K: Kernel> Server<K> {
             }
         }
         let due = |connection: &Connection| connection.muted.is_some_and(|until| now >= until);
-        let due: Vec<u64> =
-            self.connections.iter().filter(|(_, connection)| due(connection)).map(|(&token, _)| token).collect();
+        let due: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| due(connection))
+            .map(|(&token, _)| token)
+            .collect();
         for token in due {
             let connection = self.connections.get_mut(&token).expect("it was there");
             connection.muted = None;
@@ -228,7 +234,9 @@ impl<K: Kernel> Server<K> {
             drop(ManuallyDrop::into_inner(fd));
             drop(closing);
         };
-        if let Err(error) = std::thread::Builder::new().name("closes".into()).stack_size(64 << 10).spawn(close) {
+        if let Err(error) =
+            std::thread::Builder::new().name("closes".into()).stack_size(64 << 10).spawn(close)
+        {
             // It stays open.
             self.fail("close a client's connection", &error);
         }

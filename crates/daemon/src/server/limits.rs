@@ -59,7 +59,8 @@ impl<K: Kernel> Server<K> {
             let member = &self.members[&adopted.id];
             let of_user = of_users.entry(member.user).or_default();
             if is_bound(&adopted) {
-                let left = self.share().saturating_sub(*of_user).min(self.all_users_share().saturating_sub(of_all));
+                let left =
+                    self.share().saturating_sub(*of_user).min(self.all_users_share().saturating_sub(of_all));
                 let Some(count) = fit(adopted.demand.count, left) else { continue };
                 adopted.demand.count = count;
             }

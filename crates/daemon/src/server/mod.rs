@@ -290,9 +290,9 @@ impl<K: Kernel> Server<K> {
     /// The processors that each process holds, with its user. For tests, as the next two.
     #[doc(hidden)]
     pub fn holders(&self) -> impl Iterator<Item = (u32, u32, &Set)> {
-        self.members
-            .iter()
-            .filter_map(|(&id, member)| Some((member.process, member.user, &self.system.application(id)?.held)))
+        self.members.iter().filter_map(|(&id, member)| {
+            Some((member.process, member.user, &self.system.application(id)?.held))
+        })
     }
 
     /// The default partition, what it keeps at least, and how many processors there are.
@@ -311,8 +311,12 @@ impl<K: Kernel> Server<K> {
     fn look_around(&mut self) {
         match self.partitions.online(&self.kernel) {
             Ok(online) => {
-                let known: Vec<(u32, bool)> =
-                    self.system.machine().iter().map(|(number, processor)| (number, processor.online)).collect();
+                let known: Vec<(u32, bool)> = self
+                    .system
+                    .machine()
+                    .iter()
+                    .map(|(number, processor)| (number, processor.online))
+                    .collect();
                 for (number, was) in known {
                     let event = match (was, online.contains(&number)) {
                         (true, false) => Event::Offline(number),
@@ -359,8 +363,9 @@ impl<K: Kernel> Server<K> {
 
 /// Shall programs have the observer? To enrol, users call bpf(2), which their administrator may have forbidden them.
 fn lends(kernel: &impl Kernel, config: &Config) -> bool {
-    let forbids =
-        || kernel.read(Path::new("/proc/sys/kernel/unprivileged_bpf_disabled")).map(|text| text.trim() != "0");
+    let forbids = || {
+        kernel.read(Path::new("/proc/sys/kernel/unprivileged_bpf_disabled")).map(|text| text.trim() != "0")
+    };
     match config.observer.enabled {
         Enabled::Always(is) => is,
         Enabled::Where(Where::Permitted) => {
@@ -378,7 +383,8 @@ fn lends(kernel: &impl Kernel, config: &Config) -> bool {
 /// The processors of this machine, of which `online` can be given out.
 fn machine(kernel: &impl Kernel, online: &Set) -> io::Result<Machine> {
     let folder = Path::new("/sys/devices/system/cpu");
-    let numbers = kernel.list(folder)?.into_iter().filter_map(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
+    let numbers =
+        kernel.list(folder)?.into_iter().filter_map(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
     let processor = |number: u32| {
         let folder = folder.join(format!("cpu{number}"));
         let siblings = kernel.read(&folder.join("topology/thread_siblings_list")).unwrap_or_default();

@@ -49,7 +49,9 @@ impl<K: Kernel> Server<K> {
             }),
             Kind::Status => return self.status(token, message.tag),
             Kind::Observe => return self.observe(token, message),
-            Kind::State | Kind::Refused | Kind::Entry | Kind::Summary | Kind::Observed => Err((Refusal::Malformed, 0)),
+            Kind::State | Kind::Refused | Kind::Entry | Kind::Summary | Kind::Observed => {
+                Err((Refusal::Malformed, 0))
+            }
         };
         // Before the answer, which says what is so.
         self.settle();
@@ -85,7 +87,9 @@ impl<K: Kernel> Server<K> {
                 self.counters.arenas += 1;
                 let answer = Message { tag: message.tag, process, ..Message::new(Kind::Observed) };
                 let fds = fds.each_ref().map(AsFd::as_fd);
-                if let Err(error) = self.kernel.send(self.connections[&token].fd.as_fd(), answer.bytes(), &fds) {
+                if let Err(error) =
+                    self.kernel.send(self.connections[&token].fd.as_fd(), answer.bytes(), &fds)
+                {
                     debug!("a client does not take its arena: {error}");
                     self.hang_up(token);
                 }
@@ -144,7 +148,11 @@ impl<K: Kernel> Server<K> {
             // If it lives still, that was about it.
             let right = !self.kernel.ended(pidfd.as_fd())? && connection.may_speak_for(process, user);
             let root = user == 0 && connection.root;
-            if right { Ok(Process { pidfd, user, root, started }) } else { Err(io::ErrorKind::NotFound.into()) }
+            if right {
+                Ok(Process { pidfd, user, root, started })
+            } else {
+                Err(io::ErrorKind::NotFound.into())
+            }
         };
         look().map_err(|error: io::Error| {
             debug!("{process}: {error}");
@@ -187,7 +195,13 @@ impl<K: Kernel> Server<K> {
             return Err(refused);
         }
         let bytes = origin.as_deref().unwrap_or_default().bytes().chain(std::iter::repeat(0));
-        self.members[&id].block.block().origin.iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Relaxed));
+        self.members[&id]
+            .block
+            .block()
+            .origin
+            .iter()
+            .zip(bytes)
+            .for_each(|(to, byte)| to.store(byte, Relaxed));
         self.partitions.remember(process, origin);
         self.save(id);
         self.level();
@@ -261,7 +275,9 @@ impl<K: Kernel> Server<K> {
         match owner {
             Owner::Default => "default".into(),
             Owner::Nobody => "nobody".into(),
-            Owner::Application(id) => self.members.get(&id).map_or("?".into(), |member| member.process.to_string()),
+            Owner::Application(id) => {
+                self.members.get(&id).map_or("?".into(), |member| member.process.to_string())
+            }
         }
     }
 }

@@ -21,7 +21,11 @@ impl<K: Kernel> Server<K> {
         }
         let moves = |&(&id, member): &(&Id, &Member)| {
             let held = self.partitions.held(member.process);
-            held != self.system.application(id).map(|application| &application.held).filter(|held| !held.is_empty())
+            held != self
+                .system
+                .application(id)
+                .map(|application| &application.held)
+                .filter(|held| !held.is_empty())
         };
         let moved: Vec<Id> = self.members.iter().filter(moves).map(|(&id, _)| id).collect();
         // Its number may be another's by now: looked at before anything is written, and afterwards.
@@ -36,9 +40,11 @@ impl<K: Kernel> Server<K> {
         });
         let wanted: BTreeMap<u32, Set> = holders.collect();
         let others = self.members.iter().filter(|(_, member)| !wanted.contains_key(&member.process));
-        let (waiting, left): (Vec<_>, Vec<_>) = others.partition(|&(&id, _)| self.system.application(id).is_some());
+        let (waiting, left): (Vec<_>, Vec<_>) =
+            others.partition(|&(&id, _)| self.system.application(id).is_some());
         let others: Vec<u32> = waiting.into_iter().chain(left).map(|(_, member)| member.process).collect();
-        let failures = self.partitions.bring_about(&self.kernel, &wanted, &others, self.system.default_partition());
+        let failures =
+            self.partitions.bring_about(&self.kernel, &wanted, &others, self.system.default_partition());
         self.unsettled = !failures.is_empty();
         self.report(failures);
         let here = |id: &Id| self.members.contains_key(id);

@@ -44,10 +44,13 @@ impl<K: Kernel> Server<K> {
 
     pub(super) fn status(&mut self, token: u64, tag: u32) {
         let now = self.kernel.now();
-        let ids: Vec<Id> = self.members.keys().copied().filter(|&id| self.system.application(id).is_some()).collect();
-        let asks =
-            |process: u32| self.by_process.get(&process).is_some_and(|&id| self.system.application(id).is_some());
-        let others: Vec<(u32, u32)> = self.arenas.processes().filter(|&(process, _)| !asks(process)).collect();
+        let ids: Vec<Id> =
+            self.members.keys().copied().filter(|&id| self.system.application(id).is_some()).collect();
+        let asks = |process: u32| {
+            self.by_process.get(&process).is_some_and(|&id| self.system.application(id).is_some())
+        };
+        let others: Vec<(u32, u32)> =
+            self.arenas.processes().filter(|&(process, _)| !asks(process)).collect();
         let others = others.into_iter().filter(|&(_, user)| self.may_see(token, user)).collect::<Vec<_>>();
         let ids: Vec<Id> = ids.into_iter().filter(|id| self.may_see(token, self.members[id].user)).collect();
         let mut entries: Vec<Message> = ids.into_iter().take(LISTED).map(|id| self.state(id)).collect();
@@ -60,12 +63,26 @@ impl<K: Kernel> Server<K> {
         for entry in entries {
             let threads = self.arenas.threads(entry.process, now);
             let observed = u32::from(threads.is_some());
-            let entry =
-                Message { kind: Kind::Entry as u32, tag, observed, threads: threads.unwrap_or_default(), ..entry };
+            let entry = Message {
+                kind: Kind::Entry as u32,
+                tag,
+                observed,
+                threads: threads.unwrap_or_default(),
+                ..entry
+            };
             self.send(token, &entry, None);
         }
-        let Counters { messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs, arenas } =
-            self.counters;
+        let Counters {
+            messages,
+            refusals,
+            moves,
+            hinted_moves,
+            connections,
+            clients_gone,
+            failures,
+            repairs,
+            arenas,
+        } = self.counters;
         let mut summary = Message { tag, ..Message::new(Kind::Summary) };
         summary.counters =
             [messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs, arenas];

@@ -80,7 +80,8 @@ impl Place {
 
     /// Members that the server remembers.
     pub fn blocks(&self) -> usize {
-        let names = fs::read_dir(self.path("run/partitions")).unwrap().map(|entry| entry.unwrap().file_name());
+        let names =
+            fs::read_dir(self.path("run/partitions")).unwrap().map(|entry| entry.unwrap().file_name());
         names.filter(|name| name.to_str().unwrap().parse::<u32>().is_ok()).count()
     }
 
@@ -193,7 +194,8 @@ impl Base {
         let folder = Path::new(V1).join(format!("wakeful-test-{}-{name}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         for file in ["cpuset.cpus", "cpuset.mems"] {
-            fs::write(folder.join(file), fs::read_to_string(Path::new(V1).join(file)).unwrap().trim()).unwrap();
+            fs::write(folder.join(file), fs::read_to_string(Path::new(V1).join(file)).unwrap().trim())
+                .unwrap();
         }
         Some(Self { folder, v2: false })
     }
@@ -215,7 +217,9 @@ impl Base {
         let (by, mount) = if self.v2 { ("cgroup-v2", V2) } else { ("cgroup-v1", V1) };
         let group = self.folder.strip_prefix(mount).unwrap().display();
         // The observer has descriptors of its own.
-        Place::new(&format!("[enforcement]\nby = \"{by}\"\ngroup = \"/{group}\"\n[observer]\nenabled = false\n"))
+        Place::new(&format!(
+            "[enforcement]\nby = \"{by}\"\ngroup = \"/{group}\"\n[observer]\nenabled = false\n"
+        ))
     }
 
     /// That of a process's partition.
@@ -226,7 +230,9 @@ impl Base {
     /// Groups of processes that are there.
     pub fn groups(&self) -> usize {
         let names = fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().file_name());
-        names.filter(|name| name.to_str().unwrap().starts_with("wakeful-") && name != "wakeful-default").count()
+        names
+            .filter(|name| name.to_str().unwrap().starts_with("wakeful-") && name != "wakeful-default")
+            .count()
     }
 
     /// A server has ended, and has left nothing.
@@ -255,7 +261,8 @@ pub fn send_with(connection: &Connection, packet: &[u8], fds: &[BorrowedFd<'_>])
         let size = size_of_val(&numbers[..]) as u32;
         let mut header: libc::msghdr = std::mem::zeroed();
         (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
-        (header.msg_control, header.msg_controllen) = (room.as_mut_ptr().cast(), libc::CMSG_SPACE(size) as usize);
+        (header.msg_control, header.msg_controllen) =
+            (room.as_mut_ptr().cast(), libc::CMSG_SPACE(size) as usize);
         let control = libc::CMSG_FIRSTHDR(&header);
         ((*control).cmsg_level, (*control).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
         (*control).cmsg_len = libc::CMSG_LEN(size) as usize;
@@ -289,14 +296,16 @@ pub fn linger_for(socket: &OwnedFd, seconds: i32) {
 fn option<T>(socket: &impl AsRawFd, option: libc::c_int, value: T) {
     let size = size_of::<T>() as libc::socklen_t;
     // SAFETY: it lives and is of this size.
-    let set =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const value).cast(), size) };
+    let set = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const value).cast(), size)
+    };
     assert_eq!(set, 0);
 }
 
 /// Threads of this process with this name.
 pub fn threads_called(name: &str) -> usize {
-    let names =
-        fs::read_dir("/proc/self/task").unwrap().map(|entry| fs::read_to_string(entry.unwrap().path().join("comm")));
+    let names = fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path().join("comm")));
     names.filter(|read| read.as_ref().is_ok_and(|read| read.trim() == name)).count()
 }

@@ -64,7 +64,11 @@ pub fn the_dead_give_back(base: Base) {
         times.push(start.elapsed());
     }
     times.sort_unstable();
-    println!("from kill -9 to the processor: median {:?}, greatest {:?}", times[rounds / 2], times[rounds - 1]);
+    println!(
+        "from kill -9 to the processor: median {:?}, greatest {:?}",
+        times[rounds / 2],
+        times[rounds - 1]
+    );
     eventually("no group is left", || base.groups() == 0);
     let files = fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
     assert!(files <= DESCRIPTORS, "{files} descriptors are open");
@@ -90,7 +94,8 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
         if started < clients && which >= programs.len() {
             let program = Process::idle();
             base.take(&program);
-            programs.push((program, Connection::open_at(place.path("run/wakefuld").to_str().unwrap()).unwrap()));
+            programs
+                .push((program, Connection::open_at(place.path("run/wakefuld").to_str().unwrap()).unwrap()));
             started += 1;
             if started == clients / 10 {
                 warm = usage(server.id());
@@ -195,7 +200,8 @@ pub fn killed_under_load(base: &Base, put: &dyn Fn(&Process), kills: usize) {
             assert_eq!(program.allowed(), own, "it keeps what it has");
             server = place.server();
             times.push(start.elapsed());
-            let state = ask(&place, Message { process: program.id(), ..Message::new(Kind::WantBack) }).unwrap();
+            let state =
+                ask(&place, Message { process: program.id(), ..Message::new(Kind::WantBack) }).unwrap();
             assert_eq!((state.holds, program.allowed()), (1, own.clone()), "the next server knows it");
         }
         over.store(true, Relaxed);

@@ -85,7 +85,9 @@ impl Running {
         loop {
             match self.connect().ask(request) {
                 Ok((state, _)) => return Ok(state),
-                Err(Error::Refused(why, _)) if why != Refusal::Failed && why != Refusal::NoProcess => return Err(why),
+                Err(Error::Refused(why, _)) if why != Refusal::Failed && why != Refusal::NoProcess => {
+                    return Err(why);
+                }
                 Err(error) => assert!(start.elapsed() < LIMIT, "{error}"),
             }
         }
@@ -170,8 +172,10 @@ pub fn truth(kernel: &Simulated, by: By, process: u32) -> Option<Set> {
     match by {
         By::Affinity => state.masks.get(&process).cloned().filter(|mask| mask.len() < 4),
         _ => {
-            let (mount, name) = (Path::new(if by == By::CgroupV2 { V2 } else { V1 }), format!("wakeful-{process}"));
-            let is_its = |path: &Path| path.starts_with(mount) && path.file_name().is_some_and(|file| *file == *name);
+            let (mount, name) =
+                (Path::new(if by == By::CgroupV2 { V2 } else { V1 }), format!("wakeful-{process}"));
+            let is_its =
+                |path: &Path| path.starts_with(mount) && path.file_name().is_some_and(|file| *file == *name);
             let (_, group) = state.groups.iter().find(|(path, _)| is_its(path))?;
             if !group.exclusive.is_empty() {
                 return (group.root && group.processes.contains(&process)).then(|| group.exclusive.clone());
@@ -189,7 +193,8 @@ pub fn clean(kernel: &Simulated, folder: &Path, by: By) {
     let state = kernel.state.lock().unwrap();
     assert_eq!(state.expedited, "0", "{by:?}");
     // A base group each, and those that the test has made.
-    let ours = |path: &Path| path.file_name().is_some_and(|name| name.to_str().unwrap().starts_with("wakeful-"));
+    let ours =
+        |path: &Path| path.file_name().is_some_and(|name| name.to_str().unwrap().starts_with("wakeful-"));
     let changed = |group: &simulated::Group| group.control && !group.inner || !group.exclusive.is_empty();
     let is_base = |path: &Path| path == Path::new(V1) || path == Path::new(V2);
     for (path, group) in &state.groups {
@@ -208,7 +213,9 @@ pub fn observe(server: &Running) {
             Ok((answer, arena)) => {
                 let right = answer.kind == Kind::Observed as u32 && answer.process == std::process::id();
                 // This image has one.
-                right && arena.is_some() && matches!(ask(), Err(Error::Refused(Refusal::Again, _) | Error::Io(_)))
+                right
+                    && arena.is_some()
+                    && matches!(ask(), Err(Error::Refused(Refusal::Again, _) | Error::Io(_)))
             }
             Err(Error::Refused(why, _)) => why == Refusal::NoObserver,
             Err(_) => false,
@@ -248,7 +255,9 @@ pub fn story(kernel: &Simulated, by: By, folder: &Path) {
     let held = truth(kernel, by, one.id()).unwrap();
     assert_eq!(held.len(), 3);
     assert!(server.ask(join(two.id(), 5, 1, 1)).is_ok());
-    eventually("two waits", || server.state(two.id()).is_some_and(|state| state.holds == 0 && state.lacks == 1));
+    eventually("two waits", || {
+        server.state(two.id()).is_some_and(|state| state.holds == 0 && state.lacks == 1)
+    });
     // A pending higher priority waits for a hint.
     assert_eq!(truth(kernel, by, one.id()), Some(held.clone()));
     assert!(server.ask(of(one.id(), Kind::Spare, 1)).is_ok());

@@ -78,8 +78,13 @@ fn lives(process: u32) -> bool {
 impl Simulated {
     pub fn new() -> Self {
         let online: Set = (0..4).collect();
-        let base =
-            Group { cpus: online.clone(), mems: "0".into(), root: true, processes: [1, 2].into(), ..Group::default() };
+        let base = Group {
+            cpus: online.clone(),
+            mems: "0".into(),
+            root: true,
+            processes: [1, 2].into(),
+            ..Group::default()
+        };
         let groups = [(V1.into(), base.clone()), (V2.into(), base)].into();
         let state = State { groups, online, expedited: "0".into(), ..State::default() };
         Self {
@@ -213,8 +218,9 @@ impl State {
                 }
                 let set = parse(text).ok_or(os(libc::EINVAL))?;
                 let beside = |path: &Path| path != folder && path.parent() == Some(above);
-                let clash =
-                    |other: &Group| !other.exclusive.is_disjoint(&set) || other.root && !other.cpus.is_disjoint(&set);
+                let clash = |other: &Group| {
+                    !other.exclusive.is_disjoint(&set) || other.root && !other.cpus.is_disjoint(&set)
+                };
                 if self.groups.iter().any(|(path, other)| beside(path) && clash(other)) {
                     return Err(os(libc::EINVAL));
                 }
@@ -242,7 +248,8 @@ impl State {
                 let (own, taken) = (self.own(folder), self.taken_beside(folder));
                 let left = self.online.difference(&taken).filter(|number| !own.contains(number)).count();
                 let local = self.groups[folder].exclusive.is_empty();
-                let right = local || !own.is_empty() && own.is_disjoint(&taken) && own == self.groups[folder].exclusive;
+                let right = local
+                    || !own.is_empty() && own.is_disjoint(&taken) && own == self.groups[folder].exclusive;
                 self.groups.get_mut(folder).unwrap().root = text == "root" && left > 0 && right;
             }
             "cgroup.procs" => {
@@ -251,8 +258,9 @@ impl State {
                     return Err(os(libc::ESRCH));
                 }
                 // Who is given controllers has no processes, unless it is a threaded domain.
-                let bare =
-                    self.groups[folder].control && folder != Path::new(V2) && !self.has_threaded_children(folder);
+                let bare = self.groups[folder].control
+                    && folder != Path::new(V2)
+                    && !self.has_threaded_children(folder);
                 if self.groups[folder].inner || bare {
                     return Err(os(libc::EBUSY));
                 }
@@ -364,7 +372,8 @@ impl Kernel for Simulated {
         if file == Path::new(EXPEDITE) {
             return Ok(self.state.lock().unwrap().expedited.clone() + "\n");
         }
-        if let Some(process) = file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
+        if let Some(process) =
+            file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
             && file.ends_with("cgroup")
         {
             let state = self.state.lock().unwrap();
@@ -380,7 +389,9 @@ impl Kernel for Simulated {
         }
         match file.strip_prefix("/sys/devices/system/cpu") {
             Ok(rest) if rest == Path::new("online") => Ok(show(&self.state.lock().unwrap().online)),
-            Ok(rest) => Ok(if rest.starts_with("cpu0") || rest.starts_with("cpu1") { "0-1" } else { "2-3" }.into()),
+            Ok(rest) => {
+                Ok(if rest.starts_with("cpu0") || rest.starts_with("cpu1") { "0-1" } else { "2-3" }.into())
+            }
             Err(_) => self.real.read(file),
         }
     }

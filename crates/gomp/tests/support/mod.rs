@@ -25,7 +25,12 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    pub const fn new(c: &'static str, cxx: &'static str, package: &'static str, library: &'static str) -> Self {
+    pub const fn new(
+        c: &'static str,
+        cxx: &'static str,
+        package: &'static str,
+        library: &'static str,
+    ) -> Self {
         Self { c, cxx, package, library, path: OnceLock::new() }
     }
 
@@ -168,7 +173,8 @@ pub fn programs() -> PathBuf {
 
 /// Runs it to its end, and says what was wrong.
 pub fn run(command: &mut Command) -> Result<String, String> {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
     let began = Instant::now();
     let status = loop {
         match child.try_wait().map_err(|error| error.to_string())? {

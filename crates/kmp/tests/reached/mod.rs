@@ -51,7 +51,8 @@ struct Wheel {
 fn wheel(name: &str) -> Wheel {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("wheel.{name}.{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let (runtime, extension, program) = (folder.join(name), folder.join("extension.so"), folder.join("program"));
+    let (runtime, extension, program) =
+        (folder.join(name), folder.join("extension.so"), folder.join("program"));
     let shared = ["-shared", "-fPIC"];
     build(&runtime, BUNDLED, &[&shared[..], &[&format!("-Wl,-soname,{name}")]].concat());
     // The compiler's own runtime is not linked in: the wheel's is, where the extension looks for it.
@@ -81,17 +82,29 @@ impl Wheel {
 
 #[test]
 fn wheels() {
-    for name in ["libgomp-e985bcbb.so.1.0.0", "libgomp-a34b3233.so.1", "libomp.so", "libomp-b8e5bcfb.so", "libiomp5.so"]
-    {
+    for name in [
+        "libgomp-e985bcbb.so.1.0.0",
+        "libgomp-a34b3233.so.1",
+        "libomp.so",
+        "libomp-b8e5bcfb.so",
+        "libiomp5.so",
+    ] {
         let wheel = wheel(name);
-        assert_eq!(wheel.run(false, &[]).1, "bundled: GOMP_parallel\n", "{name}: the runtime of the wheel is one");
+        assert_eq!(
+            wheel.run(false, &[]).1,
+            "bundled: GOMP_parallel\n",
+            "{name}: the runtime of the wheel is one"
+        );
         let said = wheel.run(true, &[]);
         let expected = "before 0, sum 6, most 3, limited 1, theirs 0, none 0\n";
         assert_eq!(said, (Some(0), expected.to_string(), String::new()), "{name}");
         // What we lack does not come from there.
         let (status, stdout, stderr) = wheel.run(true, &["accelerate"]);
         assert_eq!((status, stdout.as_str()), (None, ""), "{name}");
-        assert!(stderr.contains("calls GOACC_parallel_keyed, which") && stderr.contains("--openmp=never"), "{stderr}");
+        assert!(
+            stderr.contains("calls GOACC_parallel_keyed, which") && stderr.contains("--openmp=never"),
+            "{stderr}"
+        );
         fs::remove_dir_all(wheel.folder).unwrap();
     }
 }
@@ -132,8 +145,9 @@ fn atomics() {
         for (operation, sign) in [("add", "+"), ("sub", "-"), ("mul", "*"), ("div", "/")] {
             let function = format!("__kmpc_atomic_{name}_{operation}");
             declared += &format!("void {function}(void *, int, {of} *, {of});\n");
-            called +=
-                &format!("{{ {of} x = 12; {function}(0, 0, &x, 5); if (x != ({of})12 {sign} ({of})5) return 1; }}\n");
+            called += &format!(
+                "{{ {of} x = 12; {function}(0, 0, &x, 5); if (x != ({of})12 {sign} ({of})5) return 1; }}\n"
+            );
         }
     }
     called += "double sum = 0;\n_Pragma(\"omp parallel for\")\n\
@@ -141,7 +155,8 @@ fn atomics() {
     let program = folder.join("program");
     let library = OURS.library().display().to_string();
     build(&program, &format!("{declared}int main(void) {{ {called} }}"), &["-fopenmp", &library]);
-    let status = Command::new(&program).env("LD_PRELOAD", &library).env("OMP_NUM_THREADS", "4").status().unwrap();
+    let status =
+        Command::new(&program).env("LD_PRELOAD", &library).env("OMP_NUM_THREADS", "4").status().unwrap();
     assert!(status.success(), "{status}");
     fs::remove_dir_all(folder).unwrap();
 }

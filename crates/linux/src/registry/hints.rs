@@ -84,13 +84,17 @@ impl Registry {
     /// HINT: how many processors the scheduler gives us, and how often that has changed; `None` where none divides them.
     pub fn granted(&self) -> Option<(u32, u32)> {
         let partition = &self.arena().partition;
-        let count = self.partition_is_kept().then(|| partition.processors.load(Relaxed)).filter(|&count| count != 0)?;
+        let count = self
+            .partition_is_kept()
+            .then(|| partition.processors.load(Relaxed))
+            .filter(|&count| count != 0)?;
         Some((count, partition.generation.load(Relaxed)))
     }
 
     /// HINT: threads that run or could; 0 where no view looks. Looks at each.
     pub fn runnable(&self) -> u32 {
-        let could_run = |&id: &ThreadId| matches!(self.run_state(id), RunState::Running | RunState::Preempted);
+        let could_run =
+            |&id: &ThreadId| matches!(self.run_state(id), RunState::Running | RunState::Preempted);
         self.ids().filter(could_run).count() as u32
     }
 
@@ -102,7 +106,9 @@ impl Registry {
         let start = futex::now_ns();
         // The others go on with the old answer while one looks.
         if start < known >> MEMO_SHIFT
-            || memo.compare_exchange(known, (start + MEMO_NS) << MEMO_SHIFT | known & ANSWER, Relaxed, Relaxed).is_err()
+            || memo
+                .compare_exchange(known, (start + MEMO_NS) << MEMO_SHIFT | known & ANSWER, Relaxed, Relaxed)
+                .is_err()
         {
             return (known & ANSWER) as u32;
         }

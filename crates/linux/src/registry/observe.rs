@@ -73,7 +73,8 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
     // SAFETY: the arena's place in a space that nobody has seen.
     let mapped = unsafe { observer.map(registry.start.as_ptr().add(ARENA_AT)) };
     // Whoever writes the magic number has the arena.
-    let claimed = mapped.is_ok() && registry.arena().magic.compare_exchange(0, abi::MAGIC, Relaxed, Relaxed).is_ok();
+    let claimed =
+        mapped.is_ok() && registry.arena().magic.compare_exchange(0, abi::MAGIC, Relaxed, Relaxed).is_ok();
     if !claimed {
         // SAFETY: as above.
         unsafe { memory::unmap(registry.start.as_ptr().cast(), SIZE) };

@@ -145,12 +145,15 @@ unsafe fn attach(ring: *mut u8) -> Attached {
     let fd = match open() {
         Ok(fd) => fd,
         // Out of descriptors or memory: the next thread may have more luck.
-        Err(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EINTR | libc::EBUSY) => return Attached::NotThis,
+        Err(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EINTR | libc::EBUSY) => {
+            return Attached::NotThis;
+        }
         // The paranoid level, seccomp, or a kernel that is too old: so it stays.
         Err(_) => return Attached::Never,
     };
     // SAFETY: MAP_FIXED replaces only pages that the caller owns; read-only means overwrite mode.
-    let mapped = unsafe { memory::map(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd) };
+    let mapped =
+        unsafe { memory::map(ring.cast(), RING, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, fd) };
     // Not libc's close, which is a cancellation point: no thread may end inside a lock operation.
     // SAFETY: the descriptor is ours.
     unsafe { libc::syscall(libc::SYS_close, fd) };

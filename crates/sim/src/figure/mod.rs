@@ -139,7 +139,8 @@ impl Data {
 
     /// The largest quotient of one of `these` by one of `those`, at each x given.
     pub fn worst(&self, these: &[&str], those: &[&str], xs: &[f64]) -> f64 {
-        let each = |x: f64| these.iter().flat_map(move |a| those.iter().map(move |b| self.at(a, x) / self.at(b, x)));
+        let each =
+            |x: f64| these.iter().flat_map(move |a| those.iter().map(move |b| self.at(a, x) / self.at(b, x)));
         largest(xs.iter().flat_map(|&x| each(x).collect::<Vec<_>>()))
     }
 
@@ -156,7 +157,8 @@ impl Data {
 
 /// Unlike `f64::max`, does not hide a missing number.
 fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
-    numbers.fold(f64::NEG_INFINITY, |most, number| if number > most || number.is_nan() { number } else { most })
+    numbers
+        .fold(f64::NEG_INFINITY, |most, number| if number > most || number.is_nan() { number } else { most })
 }
 
 /// The figure of this name.
@@ -172,14 +174,16 @@ impl Figure {
 
     /// Simulates all points, on `cores` threads, with this part of the turns and of the limit (1 is full size). `done` is called after each.
     pub fn run(&self, seed: u64, size: f64, cores: usize, mut done: impl FnMut()) -> Result<Data, SimError> {
-        let all: Vec<_> = self.series.iter().flat_map(|&series| self.at.iter().map(move |&x| (series, x))).collect();
+        let all: Vec<_> =
+            self.series.iter().flat_map(|&series| self.at.iter().map(move |&x| (series, x))).collect();
         let points = in_parallel(&all, cores, |&(series, x)| self.point(series, x, seed, size), &mut done);
         Ok(Data { points: points.into_iter().collect::<Result<_, _>>()? })
     }
 
     fn point(&self, series: &'static str, x: f64, seed: u64, size: f64) -> Result<Point, SimError> {
         let rounds = ((self.rounds as f64 * size) as u64).max(1);
-        let machine = Machine::named(self.machine).expect("the table names machines that come with the crate");
+        let machine =
+            Machine::named(self.machine).expect("the table names machines that come with the crate");
         let (machine, mut workload) = (self.build)(machine, series, x, rounds);
         workload.setting.limit_ms = self.limit_ms * size;
         let results = simulate(&machine, &workload, seed)?;

@@ -73,7 +73,11 @@ impl Scale {
         }
         let rough = (self.high - self.low) / 6.0;
         let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|it| it * power).into_iter().find(|step| *step >= rough).unwrap_or(rough);
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .map(|it| it * power)
+            .into_iter()
+            .find(|step| *step >= rough)
+            .unwrap_or(rough);
         (0..).map(|number| f64::from(number) * step).take_while(|tick| *tick <= self.high).collect()
     }
 }
@@ -144,7 +148,11 @@ fn bars(figure: &Drawing) -> String {
     for tick in scale.ticks() {
         let at = scale.place(tick);
         put(format!("<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#e4e4e4\"/>"));
-        put(format!("<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", bottom + 18.0, number(tick)));
+        put(format!(
+            "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            bottom + 18.0,
+            number(tick)
+        ));
     }
     for (index, &series) in figure.series.iter().enumerate() {
         let top = TOP + 10.0 + STEP * index as f64;
@@ -194,16 +202,29 @@ pub fn lines(figure: &Drawing) -> String {
     for tick in x.ticks() {
         let at = x.place(tick);
         put(format!("<path d=\"M{at:.1} {TOP}V{BOTTOM}\" stroke=\"#e4e4e4\"/>"));
-        put(format!("<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", BOTTOM + 18.0, number(tick)));
+        put(format!(
+            "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            BOTTOM + 18.0,
+            number(tick)
+        ));
     }
     for tick in y.ticks() {
         let at = y.place(tick);
         put(format!("<path d=\"M{LEFT} {at:.1}H{RIGHT}\" stroke=\"#e4e4e4\"/>"));
-        put(format!("<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 8.0, at + 4.5, number(tick)));
+        put(format!(
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            at + 4.5,
+            number(tick)
+        ));
     }
     put(format!("<path d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\" fill=\"none\" stroke=\"black\"/>"));
     let middle = (LEFT + RIGHT) / 2.0;
-    put(format!("<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>", BOTTOM + 42.0, label(&figure.x)));
+    put(format!(
+        "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        BOTTOM + 42.0,
+        label(&figure.x)
+    ));
     let middle = (TOP + BOTTOM) / 2.0;
     let scale = if figure.y.log { ", logarithmic" } else { "" };
     put(format!(

@@ -19,8 +19,17 @@ const LOCKS: &[&str] = &[
 ];
 /// On the SGI the paper's Native is a test-and-test_and_set lock without backoff, which is `ttas-spin` here. Native-np, the same with the wish, is not in the
 /// catalogue; TAS-B-np has backoff beside.
-const LOCKS_SGI: &[&str] =
-    &["tas-b", "tas-b-np", "queue", "queue-np", "queue-hs", "smart-q", "ticket-spin", "ticket-np", "ttas-spin"];
+const LOCKS_SGI: &[&str] = &[
+    "tas-b",
+    "tas-b-np",
+    "queue",
+    "queue-np",
+    "queue-hs",
+    "smart-q",
+    "ticket-spin",
+    "ticket-np",
+    "ttas-spin",
+];
 /// On the SGI the paper's RW-Native and RW-Native-np are RW-TAS-B and RW-TAS-B-np (section 5.3).
 const RWLOCKS_SGI: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q"];
 const RWLOCKS: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
@@ -41,8 +50,14 @@ const INFORMING: &[&str] = &[
     "ticket-block",
 ];
 
-const INFORMING_BARRIERS: &[&str] =
-    &["incremental-informing", "incremental-spin", "incremental-block", "b-mcs-informing", "b-mcs-spin", "b-mcs-block"];
+const INFORMING_BARRIERS: &[&str] = &[
+    "incremental-informing",
+    "incremental-spin",
+    "incremental-block",
+    "b-mcs-informing",
+    "b-mcs-spin",
+    "b-mcs-block",
+];
 
 /// The paper's points are not in its text.
 const LEVELS: &[f64] = &[1.0, 1.5, 2.0, 3.0];
@@ -94,7 +109,8 @@ const KSR_WORK_MS: f64 = 30.0 * 66.0 * 0.6;
 /// Figures 21 to 24: five percent write; the paper does not tell the lengths, only that their ratio did not follow the number of processors.
 fn rwlock(machine: Machine, lock: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     let (machine, workload) = lock_sgi(machine, lock, level, rounds);
-    let program = Program::RwLock { lock: lock.into(), critical_ns: 20e3, outside_ns: 280e3, writers_percent: 5.0 };
+    let program =
+        Program::RwLock { lock: lock.into(), critical_ns: 20e3, outside_ns: 280e3, writers_percent: 5.0 };
     (machine, Workload { program, ..workload })
 }
 
@@ -115,7 +131,13 @@ fn central(mut machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Mac
 }
 
 /// Two threads a processor. How far a repartition goes the paper does not tell: at most a fourth of the processors.
-fn trees(machine: Machine, barrier: &str, processors: u32, every_ms: f64, rounds: u64) -> (Machine, Workload) {
+fn trees(
+    machine: Machine,
+    barrier: &str,
+    processors: u32,
+    every_ms: f64,
+    rounds: u64,
+) -> (Machine, Workload) {
     let machine = machine.with_processors(processors);
     let repartition =
         Some(Repartition { every_ms, least: (processors * 3).div_ceil(4), most: processors, served: false });
@@ -159,7 +181,14 @@ fn rows(rounds: u64) -> u32 {
 fn gauss_central(machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     let threads = (8.0 * level) as u32;
     let (machine, workload) = central(machine, barrier, 1.0, rounds);
-    (machine, Workload { program: Program::Gauss { barrier: barrier.into(), rows: rows(rounds) }, threads, ..workload })
+    (
+        machine,
+        Workload {
+            program: Program::Gauss { barrier: barrier.into(), rows: rows(rounds) },
+            threads,
+            ..workload
+        },
+    )
 }
 
 /// Figures 30 and 31: 57 processors, which stay; as many threads a processor as the level says.
@@ -167,7 +196,14 @@ fn gauss_trees(machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Mac
     let threads = (57.0 * level) as u32;
     let (machine, mut workload) = trees(machine, barrier, 57, 1000.0, rounds);
     workload.setting.repartition = None;
-    (machine, Workload { program: Program::Gauss { barrier: barrier.into(), rows: rows(rounds) }, threads, ..workload })
+    (
+        machine,
+        Workload {
+            program: Program::Gauss { barrier: barrier.into(), rows: rows(rounds) },
+            threads,
+            ..workload
+        },
+    )
 }
 
 fn icpp_barrier(machine: Machine, barrier: &str, degree: f64, rounds: u64) -> (Machine, Workload) {
@@ -280,7 +316,9 @@ pub const FIGURES: &[Figure] = &[
                 words: "Queue-HS has a high, steady level of overhead, which Smart-Q lowers by a third",
                 source: TR52,
                 measure: "time beyond that of the work alone at level 1, Smart-Q's by Queue-HS's",
-                number: |data| (data.at("smart-q", 1.0) - KSR_WORK_MS) / (data.at("queue-hs", 1.0) - KSR_WORK_MS),
+                number: |data| {
+                    (data.at("smart-q", 1.0) - KSR_WORK_MS) / (data.at("queue-hs", 1.0) - KSR_WORK_MS)
+                },
                 note: "",
                 bound: AtMost(0.8),
             },
@@ -343,7 +381,8 @@ pub const FIGURES: &[Figure] = &[
                 measure: "growth from 2 to 11 processors, larger of the two by smaller of the two",
                 number: |data| {
                     let grows = |name| data.grows(name, 2.0, 11.0);
-                    largest2(grows("smart-q"), grows("ticket-np")) / -largest2(-grows("tas-b"), -grows("ttas-spin"))
+                    largest2(grows("smart-q"), grows("ticket-np"))
+                        / -largest2(-grows("tas-b"), -grows("ttas-spin"))
                 },
                 note: "",
                 bound: AtMost(1.0),
@@ -503,7 +542,9 @@ pub const FIGURES: &[Figure] = &[
                 words: "RW-TAS-B improves as multiprogramming increases, because it contends less",
                 source: TR53,
                 measure: "smallest time at a higher level by that at level 1",
-                number: |data| -largest2(-data.grows("rw-tas-b", 1.0, 1.5), -data.grows("rw-tas-b", 1.0, 2.0)),
+                number: |data| {
+                    -largest2(-data.grows("rw-tas-b", 1.0, 1.5), -data.grows("rw-tas-b", 1.0, 2.0))
+                },
                 note: "",
                 bound: AtMost(1.0),
             },
@@ -555,7 +596,9 @@ pub const FIGURES: &[Figure] = &[
                 words: "RW-TAS-B and RW-TAS-B-np suffer from contention on large numbers of processors",
                 source: TR53,
                 measure: "growth from 4 to 63 processors, the smaller",
-                number: |data| -largest2(-data.grows("rw-tas-b", 4.0, 63.0), -data.grows("rw-tas-b-np", 4.0, 63.0)),
+                number: |data| {
+                    -largest2(-data.grows("rw-tas-b", 4.0, 63.0), -data.grows("rw-tas-b-np", 4.0, 63.0))
+                },
                 note: "",
                 bound: AtLeast(2.0),
             },
@@ -595,7 +638,9 @@ pub const FIGURES: &[Figure] = &[
                 words: "Without multiprogramming C-sched is significantly better than the competitive barriers",
                 source: TR54,
                 measure: "C-sched by the fastest of C-sp-blk, C-last1, C-avg3, C-coarse, a processor for each",
-                number: |data| data.worst(&["c-sched"], &["c-sp-blk", "c-last1", "c-avg3", "c-coarse"], &[0.625]),
+                number: |data| {
+                    data.worst(&["c-sched"], &["c-sp-blk", "c-last1", "c-avg3", "c-coarse"], &[0.625])
+                },
                 note: "",
                 bound: AtMost(0.9),
             },
@@ -932,7 +977,9 @@ fn dedicated(series: &[&str], data: &Data) -> f64 {
 
 /// The largest of the simple version number `which` by the informing one.
 fn faster(series: &[&str], which: usize, data: &Data) -> f64 {
-    super::largest(series.chunks(3).map(|family| data.worst(&family[which..=which], &family[..1], MULTIPROGRAMMED)))
+    super::largest(
+        series.chunks(3).map(|family| data.worst(&family[which..=which], &family[..1], MULTIPROGRAMMED)),
+    )
 }
 
 fn largest2(a: f64, b: f64) -> f64 {

@@ -53,7 +53,11 @@ impl<P: Platform> RawBarrier<P> for CBlock<P> {
     type Member = Sense;
 
     fn new(parties: u32) -> Self {
-        Self { parties: parties.max(1), count: P::AtomicU32::new(0), wakeup: [Semaphore::new(), Semaphore::new()] }
+        Self {
+            parties: parties.max(1),
+            count: P::AtomicU32::new(0),
+            wakeup: [Semaphore::new(), Semaphore::new()],
+        }
     }
 
     fn places(_: u32) -> usize {

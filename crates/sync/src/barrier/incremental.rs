@@ -84,7 +84,12 @@ impl<P: Platform, W: Waiting> RawBarrier<P> for Incremental<P, W> {
     type Member = u32;
 
     fn new(parties: u32) -> Self {
-        Self { parties: parties.max(1), count: P::AtomicU32::new(0), flag: Flag::default(), platform: PhantomData }
+        Self {
+            parties: parties.max(1),
+            count: P::AtomicU32::new(0),
+            flag: Flag::default(),
+            platform: PhantomData,
+        }
     }
 
     fn places(parties: u32) -> usize {

@@ -69,7 +69,11 @@ pub struct ScalScPlace<P: Platform> {
 
 impl<P: Platform> Default for ScalScPlace<P> {
     fn default() -> Self {
-        Self { count: P::AtomicU32::new(0), wakeup: [Semaphore::new(), Semaphore::new()], children: Default::default() }
+        Self {
+            count: P::AtomicU32::new(0),
+            wakeup: [Semaphore::new(), Semaphore::new()],
+            children: Default::default(),
+        }
     }
 }
 

@@ -193,7 +193,11 @@ impl<P: Platform> Wakeful<P> {
         if waiter.standby {
             return self.stand_by(waiter, deadline);
         }
-        if self.sequence.load(Relaxed) != waiter.sequence { Step::Signalled } else { Step::Sleep(waiter.sequence) }
+        if self.sequence.load(Relaxed) != waiter.sequence {
+            Step::Signalled
+        } else {
+            Step::Sleep(waiter.sequence)
+        }
     }
 
     /// W3, W4.
@@ -217,7 +221,11 @@ impl<P: Platform> Wakeful<P> {
                     // W4. Where nobody signals, nothing else would end a multiple of `REST`.
                     let sequence = self.sequence.fetch_add(1, Relaxed).wrapping_add(1);
                     // ORDER: Release, as in `enter`.
-                    if self.state.compare_exchange(state, more_sleepers(alone | SKIP), Release, Relaxed).is_ok() {
+                    if self
+                        .state
+                        .compare_exchange(state, more_sleepers(alone | SKIP), Release, Relaxed)
+                        .is_ok()
+                    {
                         *waiter = Waiter { sequence, standby: false };
                         return Step::Sleep(sequence);
                     }

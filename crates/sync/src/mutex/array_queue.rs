@@ -216,7 +216,11 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> RawMutex<P> for ArrayQueue<P, 
         Self {
             // Ticket 0 is served, the others in the round before.
             slots: array::from_fn(|index| Slot {
-                turn: Atomic::new(if index == 0 { 0 } else { (index.wrapping_sub(SLOTS) as u32 & TICKETS) << 1 }),
+                turn: Atomic::new(if index == 0 {
+                    0
+                } else {
+                    (index.wrapping_sub(SLOTS) as u32 & TICKETS) << 1
+                }),
                 who: Atomic::new(ThreadId::NONE.0),
             }),
             next: Atomic::new(0),
@@ -258,8 +262,11 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> RawMutex<P> for ArrayQueue<P, 
             slot.turn.store(serve, Release);
             return;
         }
-        let behind =
-            if W::INFORMS && node.crowded.load(Relaxed) != 0 { self.rouse(next.wrapping_add(1)) } else { None };
+        let behind = if W::INFORMS && node.crowded.load(Relaxed) != 0 {
+            self.rouse(next.wrapping_add(1))
+        } else {
+            None
+        };
         let who = if W::INFORMS { ThreadId(slot.who.load(Relaxed)) } else { ThreadId::NONE };
         let (lock, word) = (ptr::from_ref(self).cast(), ptr::from_ref(&slot.turn));
         // ORDER: Release (R2), as above. From here on the lock may be gone (I4).

@@ -107,7 +107,11 @@ pub struct McsNode<P: Platform> {
 
 impl<P: Platform> Default for McsNode<P> {
     fn default() -> Self {
-        Self { next: Atomic::new(ptr::null_mut()), state: P::AtomicU32::new(WAITING), crowded: P::AtomicU32::new(0) }
+        Self {
+            next: Atomic::new(ptr::null_mut()),
+            state: P::AtomicU32::new(WAITING),
+            crowded: P::AtomicU32::new(0),
+        }
     }
 }
 
@@ -281,7 +285,10 @@ impl<P: Platform, W: Waiting, N: Preemption> RawMutex<P> for Mcs<P, W, N> {
         Self::prepare(node, me);
         node.state.store(GRANTED | me.0 << THREAD_SHIFT, Relaxed);
         // ORDER: AcqRel, as A1.
-        let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
+        let got = self
+            .tail
+            .compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed)
+            .is_ok();
         if got {
             wait::inside::<N, P>(me);
             self.acquired(node, me);
@@ -308,7 +315,11 @@ impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
         let mut next = node.next.load(Acquire);
         if next.is_null() {
             // ORDER: Release (R1), pairs with A1; publishes the protected data.
-            if self.tail.compare_exchange(ptr::from_ref(node).cast_mut(), ptr::null_mut(), Release, Relaxed).is_ok() {
+            if self
+                .tail
+                .compare_exchange(ptr::from_ref(node).cast_mut(), ptr::null_mut(), Release, Relaxed)
+                .is_ok()
+            {
                 wait::left::<W, P>(if W::INFORMS { P::current() } else { ThreadId::NONE });
                 return;
             }

@@ -78,8 +78,8 @@ impl<P: Platform, N: Preemption> Native<P, N> {
     fn acquire(&self, deadline: Option<Deadline>, waits: bool) -> bool {
         let me = wait::shield::<N, P>();
         // ORDER: Acquire (A1), pairs with R1.
-        let got =
-            self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() || waits && self.lock_slow(me, deadline);
+        let got = self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
+            || waits && self.lock_slow(me, deadline);
         if got {
             wait::inside::<N, P>(me);
         } else {

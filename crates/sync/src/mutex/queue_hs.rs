@@ -155,7 +155,11 @@ impl<P: Platform> QueueHs<P> {
         let mut next = last.next.load(Acquire);
         if next.is_null() {
             // ORDER: Release (R2), pairs with A2; publishes the protected data.
-            if self.tail.compare_exchange(ptr::from_ref(last).cast_mut(), ptr::null_mut(), Release, Relaxed).is_ok() {
+            if self
+                .tail
+                .compare_exchange(ptr::from_ref(last).cast_mut(), ptr::null_mut(), Release, Relaxed)
+                .is_ok()
+            {
                 return None;
             }
             while next.is_null() {
@@ -219,7 +223,10 @@ impl<P: Platform> RawMutex<P> for QueueHs<P> {
         node.next.store(ptr::null_mut(), Relaxed);
         let me = wait::shield::<Unpreemptable, P>();
         // ORDER: AcqRel, as A2.
-        let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
+        let got = self
+            .tail
+            .compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed)
+            .is_ok();
         if got {
             wait::inside::<Unpreemptable, P>(me);
         } else {

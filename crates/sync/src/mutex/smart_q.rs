@@ -88,7 +88,11 @@ pub struct SmartQNode<P: Platform> {
 
 impl<P: Platform> Default for SmartQNode<P> {
     fn default() -> Self {
-        Self { next: Atomic::new(ptr::null_mut()), status: P::AtomicU32::new(WAITING), thread: P::AtomicU32::new(0) }
+        Self {
+            next: Atomic::new(ptr::null_mut()),
+            status: P::AtomicU32::new(WAITING),
+            thread: P::AtomicU32::new(0),
+        }
     }
 }
 
@@ -160,7 +164,10 @@ impl<P: Platform> RawMutex<P> for SmartQ<P> {
         node.next.store(ptr::null_mut(), Relaxed);
         node.thread.store(me.0, Relaxed);
         // ORDER: AcqRel, as A2.
-        let got = self.tail.compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed).is_ok();
+        let got = self
+            .tail
+            .compare_exchange(ptr::null_mut(), ptr::from_ref(node).cast_mut(), AcqRel, Relaxed)
+            .is_ok();
         if got {
             wait::inside::<Unpreemptable, P>(me);
         } else {

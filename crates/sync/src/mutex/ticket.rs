@@ -160,7 +160,11 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         P::word(me, BELOW).store(top(serving).0, Relaxed);
         P::word(me, TICKET).store(ticket & TICKETS, Relaxed);
         // ORDER: Release (A3), pairs with R1; publishes the three words.
-        if self.serving.compare_exchange(serving, serving & TICKETS | me.0 << TOP_SHIFT, Release, Relaxed).is_ok() {
+        if self
+            .serving
+            .compare_exchange(serving, serving & TICKETS | me.0 << TOP_SHIFT, Release, Relaxed)
+            .is_ok()
+        {
             // ORDER: Acquire, pairs with R1: the holder has done with our words.
             while state.load(Acquire) == ASLEEP {
                 P::wait(state, ASLEEP, None);
@@ -286,7 +290,10 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
         let awaited = W::INFORMS && ahead(next, serving) > 1;
         // ORDER: Release (R2), as above. From here on the lock may be gone (I4).
         if top(serving) != ThreadId::NONE
-            || self.serving.compare_exchange(serving, serving.wrapping_add(1) & TICKETS, Release, Relaxed).is_err()
+            || self
+                .serving
+                .compare_exchange(serving, serving.wrapping_add(1) & TICKETS, Release, Relaxed)
+                .is_err()
         {
             self.unlock_to_sleeper();
         } else if W::INFORMS {

@@ -102,7 +102,8 @@ pub struct TicketNp<P: Platform> {
 
 impl<P: StaticPlatform> TicketNp<P> {
     /// A free lock, for a `static`.
-    pub const INIT: Self = Self { next: P::ZERO_U32, serving: P::ZERO_U32, grant: P::ZERO_U32, platform: PhantomData };
+    pub const INIT: Self =
+        Self { next: P::ZERO_U32, serving: P::ZERO_U32, grant: P::ZERO_U32, platform: PhantomData };
 }
 
 impl<P: Platform> TicketNp<P> {
@@ -166,7 +167,8 @@ impl<P: Platform> TicketNp<P> {
                 if patience > 0 || skipped == SKIPS {
                     patience = patience.saturating_sub(1);
                     P::pause();
-                } else if self.grant.compare_exchange(offered, grant(ticket, TAKEN), Relaxed, Relaxed).is_ok() {
+                } else if self.grant.compare_exchange(offered, grant(ticket, TAKEN), Relaxed, Relaxed).is_ok()
+                {
                     break;
                 }
             }

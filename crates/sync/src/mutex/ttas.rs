@@ -137,7 +137,8 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ttas<P, W> {
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
         // ORDER: Acquire (A1), pairs with R1.
-        let got = self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok();
+        let got =
+            self.word.load(Relaxed) == 0 && self.word.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok();
         if got {
             wait::entered::<W, P>(wait::informed_thread::<W, P>());
         }

@@ -168,7 +168,8 @@ impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
         // A2, HANDOFF or not: somebody who tries will not wait. ORDER: Acquire, pairs with R1.
         let mut word = self.word.load(Relaxed);
         while word & LOCKED == 0 {
-            match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed) {
+            match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed)
+            {
                 Ok(_) => {
                     wait::inside::<N, P>(me);
                     return true;

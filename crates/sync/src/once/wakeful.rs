@@ -143,7 +143,9 @@ impl<P: Platform> Wakeful<P> {
         let costs = P::costs();
         let mut ended = || (self.word.load(Relaxed) & !SLEEPERS == word & !SLEEPERS).then_some(runner);
         // HINT: wrong, it polls for nothing or does not.
-        if !look::is_wanted::<P>() && look::while_it_runs::<P>(costs.sleep, costs.line, costs.line, &mut ended) {
+        if !look::is_wanted::<P>()
+            && look::while_it_runs::<P>(costs.sleep, costs.line, costs.line, &mut ended)
+        {
             return;
         }
         let sleeping = word | SLEEPERS;

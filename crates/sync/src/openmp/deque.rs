@@ -143,13 +143,23 @@ impl<P: Platform, T: Linked> Deque<P, T> {
 
     /// The newest of so many that may be taken; none if `stop`, which is asked under the lock. D2.
     #[inline]
-    pub fn take_newest(&self, looks: usize, stop: impl Fn() -> bool, may: impl Fn(&T) -> bool) -> Option<&'static T> {
+    pub fn take_newest(
+        &self,
+        looks: usize,
+        stop: impl Fn() -> bool,
+        may: impl Fn(&T) -> bool,
+    ) -> Option<&'static T> {
         self.take(looks, stop, may, |ends| ends.newest, |links| links.older.get())
     }
 
     /// The oldest likewise. D2.
     #[inline]
-    pub fn take_oldest(&self, looks: usize, stop: impl Fn() -> bool, may: impl Fn(&T) -> bool) -> Option<&'static T> {
+    pub fn take_oldest(
+        &self,
+        looks: usize,
+        stop: impl Fn() -> bool,
+        may: impl Fn(&T) -> bool,
+    ) -> Option<&'static T> {
         self.take(looks, stop, may, |ends| ends.oldest, |links| links.newer.get())
     }
 

@@ -136,7 +136,8 @@ impl<P: Wide> ForkJoin<P> {
     ) {
         let barrier = &self.barrier.0;
         let forked = self.forked.get();
-        let over = || forked.is_none_or(|episode| barrier.has_passed(&episode)) && barrier.lacks_one() && rest();
+        let over =
+            || forked.is_none_or(|episode| barrier.has_passed(&episode)) && barrier.lacks_one() && rest();
         loop {
             if has_work() {
                 work();

@@ -58,7 +58,11 @@ pub trait Patience: 'static {
 
 /// Waits at a barrier until its episode is over, true then, or until `called`.
 #[inline(always)]
-pub fn await_or<W: Patience, P: Platform>(barrier: &BWakeful<P>, episode: &Episode, called: impl Fn() -> bool) -> bool {
+pub fn await_or<W: Patience, P: Platform>(
+    barrier: &BWakeful<P>,
+    episode: &Episode,
+    called: impl Fn() -> bool,
+) -> bool {
     match W::is_passive() {
         true => barrier.sleep_or(episode, called),
         false => barrier.await_or(episode, called),

@@ -84,7 +84,12 @@ impl<P: Wide> Order<P> {
     }
 
     /// Waits for the turn of this iteration; first as `yielding` does, which may give up. O1.
-    pub fn wait<W: Patience>(&self, first: u64, chunk: u64, yielding: impl FnOnce(&dyn Fn() -> bool) -> bool) {
+    pub fn wait<W: Patience>(
+        &self,
+        first: u64,
+        chunk: u64,
+        yielding: impl FnOnce(&dyn Fn() -> bool) -> bool,
+    ) {
         // ORDER: Acquire (O1), pairs with O2: ordered regions come one after another.
         let is_ours = || self.turn.load(Acquire) == first;
         if !yielding(&is_ours) {

@@ -94,7 +94,9 @@ impl<P: Platform> Turn<P> {
         let free = construct.wrapping_mul(TURN);
         W::briefly(|| matches!(self.turn.load(Relaxed).wrapping_sub(free), 0 | READY));
         // ORDER: Acquire (S1), pairs with S3.
-        if self.turn.load(Relaxed) == free && self.turn.compare_exchange(free, free | MADE, Acquire, Relaxed).is_ok() {
+        if self.turn.load(Relaxed) == free
+            && self.turn.compare_exchange(free, free | MADE, Acquire, Relaxed).is_ok()
+        {
             self.inside.store(size, Relaxed);
             prepare();
             // ORDER: Release (S2), pairs with S1.

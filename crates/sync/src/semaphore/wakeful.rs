@@ -160,7 +160,11 @@ impl<P: Platform> RawSemaphore<P> for Wakeful<P> {
     /// `tokens` is at most [`MAX`].
     fn new(tokens: u32) -> Self {
         debug_assert!(tokens <= MAX);
-        Self { state: P::AtomicU32::new(Self::word_of(tokens)), crowd: P::AtomicU32::new(0), platform: PhantomData }
+        Self {
+            state: P::AtomicU32::new(Self::word_of(tokens)),
+            crowd: P::AtomicU32::new(0),
+            platform: PhantomData,
+        }
     }
 
     #[inline]
@@ -257,7 +261,8 @@ impl<P: Platform> Wakeful<P> {
     /// W3. `in_vain`: it was the standby. `instead`: it would be if it did not have to skip; now and then
     /// that is one skip less.
     fn count_in(&self, in_vain: bool, instead: bool) {
-        let rested = instead && (P::now_ns() / P::costs().line).is_multiple_of(u64::from(REST.min(P::PAUSES)));
+        let rested =
+            instead && (P::now_ns() / P::costs().line).is_multiple_of(u64::from(REST.min(P::PAUSES)));
         self.change_crowd(|crowd| {
             let crowd = if crowd & COUNT == COUNT { crowd } else { crowd + 1 };
             let skip = (crowd & SKIP) / SKIP_ONE;
@@ -276,10 +281,14 @@ impl<P: Platform> Wakeful<P> {
 
     /// L1 and L2.
     fn count_out(&self) {
-        let crowd = self.change_crowd(|crowd| if matches!(crowd & COUNT, 0 | COUNT) { crowd } else { crowd - 1 });
+        let crowd =
+            self.change_crowd(|crowd| if matches!(crowd & COUNT, 0 | COUNT) { crowd } else { crowd - 1 });
         let last = crowd & COUNT == 0;
         // ORDER: Acquire, pairs with W4: who set the flag that this clears is seen below.
-        if last && self.state.fetch_and(!SLEEPERS, Acquire) & SLEEPERS != 0 && self.crowd.load(Relaxed) & COUNT != 0 {
+        if last
+            && self.state.fetch_and(!SLEEPERS, Acquire) & SLEEPERS != 0
+            && self.crowd.load(Relaxed) & COUNT != 0
+        {
             let tokens = self.state.fetch_or(SLEEPERS, Relaxed) / ONE;
             if tokens != 0 {
                 P::wake(&raw const self.state, tokens.min(AHEAD));
@@ -318,7 +327,8 @@ impl<P: Platform> Wakeful<P> {
                 let free = state & STANDBY == 0 && !is_wanted::<P>();
                 if free && (self.change_crowd(|crowd| crowd) & SKIP) / SKIP_ONE == MAY_STAND_BY {
                     // W1.
-                    waiter.standby = self.state.compare_exchange(state, state | STANDBY, Relaxed, Relaxed).is_ok();
+                    waiter.standby =
+                        self.state.compare_exchange(state, state | STANDBY, Relaxed, Relaxed).is_ok();
                     waiter.woken &= !waiter.standby;
                     continue;
                 }

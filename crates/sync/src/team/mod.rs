@@ -101,7 +101,14 @@ impl<P: Platform> Chunks<P> {
     /// Calls `each` with all ranges of iterations of a loop of `length` that this part comes to, of so many
     /// parts.
     #[inline]
-    pub fn share(&self, schedule: Schedule, part: u32, parts: u32, length: usize, mut each: impl FnMut(Range<usize>)) {
+    pub fn share(
+        &self,
+        schedule: Schedule,
+        part: u32,
+        parts: u32,
+        length: usize,
+        mut each: impl FnMut(Range<usize>),
+    ) {
         let (part, parts) = (part as usize, parts as usize);
         match schedule {
             Schedule::Static => {

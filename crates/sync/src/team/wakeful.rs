@@ -141,7 +141,8 @@ impl<P: Platform> Place<P> {
     /// T2.
     #[inline]
     fn take_back(&self) -> bool {
-        self.word.load(Relaxed) == OFFERED && self.word.compare_exchange(OFFERED, IDLE, Relaxed, Relaxed).is_ok()
+        self.word.load(Relaxed) == OFFERED
+            && self.word.compare_exchange(OFFERED, IDLE, Relaxed, Relaxed).is_ok()
     }
 
     /// S1, S2.

@@ -41,7 +41,12 @@ pub fn pause_until<P: Platform>(ns: u64) -> u64 {
 ///
 /// Each look returns the thread that is waited for, or `None` if the wait is over. The gaps between looks
 /// double, from `gap` to `most`. Times in ns.
-pub fn while_it_runs<P: Platform>(limit: u64, gap: u64, most: u64, mut look: impl FnMut() -> Option<ThreadId>) -> bool {
+pub fn while_it_runs<P: Platform>(
+    limit: u64,
+    gap: u64,
+    most: u64,
+    mut look: impl FnMut() -> Option<ThreadId>,
+) -> bool {
     let start = P::now_ns();
     let (mut now, mut gap) = (start, gap);
     loop {

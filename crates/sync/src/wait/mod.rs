@@ -83,7 +83,8 @@ impl Waiting for Informing {
         // HINT: stale either way costs time only: who sleeps is woken by whoever lets it go on, who spins
         // goes on by itself.
         !P::higher_preempted(priority)
-            && (Competitive::may_spin::<P>(priority, looks) || P::run_state(P::current()) != RunState::Unknown)
+            && (Competitive::may_spin::<P>(priority, looks)
+                || P::run_state(P::current()) != RunState::Unknown)
     }
 }
 

@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn vain_waits_become_short_and_long_again() {
-        let after = |times, outcomes: &[bool]| outcomes.iter().fold(times, |times, &vain| learned(times, vain));
+        let after =
+            |times, outcomes: &[bool]| outcomes.iter().fold(times, |times, &vain| learned(times, vain));
         assert_eq!(limit(0, 3_200), 3_200);
         assert_eq!(limit(after(0, &[true, true]), 3_200), 800);
         assert_eq!(limit(after(0, &[true; 9]), 3_200), 100);

@@ -125,7 +125,8 @@ fn stencil(a: &Square, b: &Square, me: usize, threads: usize, barrier: &Barrier)
         let (from, to) = if turn % 2 == 0 { (a, b) } else { (b, a) };
         for i in (1..n - 1).filter(|i| i * threads / n == me) {
             for j in 1..n - 1 {
-                let around = from.get(i - 1, j) + from.get(i + 1, j) + from.get(i, j - 1) + from.get(i, j + 1);
+                let around =
+                    from.get(i - 1, j) + from.get(i + 1, j) + from.get(i, j - 1) + from.get(i, j + 1);
                 to.set(i, j, 0.2 * (around + from.get(i, j)));
             }
         }

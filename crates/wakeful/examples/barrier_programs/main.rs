@@ -15,7 +15,9 @@ fn main() {
     let (threads, side) = (number(8), number(256));
     let began = Instant::now();
     let result = match (threads, side) {
-        (Some(threads @ 1..=1000), Some(side @ 16..=4096)) if side % 16 == 0 => kernels::run(&kernel, side, threads),
+        (Some(threads @ 1..=1000), Some(side @ 16..=4096)) if side % 16 == 0 => {
+            kernels::run(&kernel, side, threads)
+        }
         _ => None,
     };
     let Some(checksum) = result else {

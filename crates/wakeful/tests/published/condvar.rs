@@ -258,7 +258,14 @@ enum Notify {
 }
 
 /// A queue between producers and consumers, as WebKit's tests of WTF::Lock have it: numbers go in and the same come out.
-fn queue(producers: u32, consumers: u32, capacity: usize, each: u32, notify: Notify, delay: Option<Duration>) {
+fn queue(
+    producers: u32,
+    consumers: u32,
+    capacity: usize,
+    each: u32,
+    notify: Notify,
+    delay: Option<Duration>,
+) {
     struct Queue {
         items: VecDeque<u32>,
         open: bool,
@@ -266,14 +273,15 @@ fn queue(producers: u32, consumers: u32, capacity: usize, each: u32, notify: Not
     let queue = Mutex::new(Queue { items: VecDeque::new(), open: true });
     let (filled, drained) = (Condvar::new(), Condvar::new());
     let received = Mutex::new(Vec::new());
-    let wait = |condvar: &Condvar, queue: &mut wakeful::MutexGuard<'_, Queue>, until: fn(&Queue, usize) -> bool| {
-        while !until(queue, capacity) {
-            match notify {
-                Notify::OneWithTimeouts(patience) => drop(condvar.wait_for(queue, patience)),
-                Notify::One | Notify::All => condvar.wait(queue),
+    let wait =
+        |condvar: &Condvar, queue: &mut wakeful::MutexGuard<'_, Queue>, until: fn(&Queue, usize) -> bool| {
+            while !until(queue, capacity) {
+                match notify {
+                    Notify::OneWithTimeouts(patience) => drop(condvar.wait_for(queue, patience)),
+                    Notify::One | Notify::All => condvar.wait(queue),
+                }
             }
-        }
-    };
+        };
     let tell = |condvar: &Condvar| match notify {
         Notify::All => condvar.notify_all(),
         Notify::One | Notify::OneWithTimeouts(_) => condvar.notify_one(),

@@ -104,10 +104,13 @@ impl<P: Platform> Learn<P> {
         let began = P::now_ns();
         P::refresh_processors(Some(began));
         let mut now = began;
-        // With a processor for each, a waiter that yields beside foreign load runs when the others do not.
-        let persists = trial && parties <= processors && !P::metered();
+        // With a processor for each, a waiter that yields beside others runs when its own kind does not.
+        let persists = parties <= processors && !P::metered();
+        if trial && persists && spin_for::<P>(PERSIST_PAUSES, done) {
+            return;
+        }
         loop {
-            if persists && spin_for::<P>(PERSIST_PAUSES, done) || done() {
+            if done() {
                 return;
             }
             if !trial && Self::is_crowded(episodes, now, parties) == Some(true) {
@@ -125,17 +128,23 @@ impl<P: Platform> Learn<P> {
                 return;
             }
             let missing = episodes.missing();
+            let alone = away < limits::switch::<P>();
             // Nobody took the yield, and more are missing than the other processors can run: some wait there.
-            let lonely = parties > processors && away < limits::switch::<P>() && missing >= processors as i32;
+            let lonely = parties > processors && alone && missing >= processors as i32;
             let patience = match () {
                 () if lonely => limits::lonely::<P>(),
-                () if persists => limits::most_patience::<P>(),
+                () if trial && persists => limits::most_patience::<P>(),
                 () => limits::patience::<P>(),
             };
             if now - began > patience || self.phase.load(Relaxed) & ASLEEP != 0 {
                 return sleep();
             }
-            if missing < processors as i32 && spin(episodes, processors, done) {
+            // Long only where nobody took the yield: else one of ours may wait for this processor.
+            let released = match persists && (trial || alone) {
+                true => spin_for::<P>(PERSIST_PAUSES, done),
+                false => missing < processors as i32 && spin(episodes, processors, done),
+            };
+            if released {
                 return;
             }
         }
@@ -190,11 +199,12 @@ impl<P: Platform> Learn<P> {
         }
         if rate == 0 {
             rate = (sample.rounds + 1).min(MOST_RATE);
-            let _ = self.phase.compare_exchange(phase, phase | rate * RATE, Relaxed, Relaxed);
+            // HINT: a judgement that comes between is more important.
+            let _ = self.phase.compare_exchange(phase, phase | (rate * RATE), Relaxed, Relaxed);
         }
         let little = (rate - 1).saturating_mul(episodes.parties() * LITTLE_US) > RATE_MS * 1_000;
         if (little || crowded.is_none()) && sample.elapsed_ms >= REST_MS << (2 * failures) {
-            self.enter(episodes, TRIAL | rate * RATE | failures, now);
+            self.enter(episodes, TRIAL | (rate * RATE) | failures, now);
         }
     }
 
@@ -203,7 +213,7 @@ impl<P: Platform> Learn<P> {
         let (asleep, failures) = ((phase / RATE) & MOST_RATE, phase & FAILURES);
         let hopeless = sample.elapsed_ms >= TRIAL_MS / 2 && sample.rounds * 4 < asleep;
         if sample.elapsed_ms >= TRIAL_MS && sample.rounds >= asleep {
-            self.enter(episodes, TRIAL | asleep * RATE, now);
+            self.enter(episodes, TRIAL | (asleep * RATE), now);
         } else if sample.elapsed_ms >= TRIAL_MS || hopeless {
             self.enter(episodes, ASLEEP | (failures + 1).min(FAILURES), now);
         }

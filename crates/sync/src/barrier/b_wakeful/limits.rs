@@ -37,8 +37,8 @@ pub const REST_MS: u32 = 16;
 pub const LITTLE_US: u32 = 16;
 /// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds.
 pub const TRIAL_MS: u32 = 8;
-/// COST: pauses for which a waiter of a trial spins before it yields, with a processor for each: 200 us, much
-/// less than a slice and more than the processors' ticks are apart.
+/// COST: pauses for which a waiter spins between two yields, with a processor for each: 200 us, much less
+/// than a slice and more than the processors' ticks are apart.
 pub const PERSIST_PAUSES: u32 = 5_000;
 /// After so long, two slices and more, such a waiter sleeps.
 pub fn most_patience<P: Platform>() -> u64 {

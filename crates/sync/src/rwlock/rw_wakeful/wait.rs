@@ -142,7 +142,8 @@ impl<P: Platform, N: Preemption> Role<P, N> for Arrival {
 
     fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
         let in_place = self.stays && now < self.arrived + limits::roomy::<P>();
-        if !in_place && (word & DEMAND != 0 || now >= self.arrived + limits::arrival::<P>() || !lock.holder_runs(word))
+        if !in_place
+            && (word & DEMAND != 0 || now >= self.arrived + limits::arrival::<P>() || !lock.holder_runs(word))
         {
             return Step::Leave;
         }
