@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links the unwinder statically. The shared one is a library more to load before each program that `wakeful run` starts, and its
-//! constructor asks the processor what it is, which takes long in a virtual machine. Only a panic's backtrace needs it.
+//! Links the unwinder statically. The shared one is a library more to load before each program that
+//! `wakeful run` starts, and its constructor asks the processor what it is, which takes long in a virtual
+//! machine. Only a panic's backtrace needs it.
 
 fn main() {
     let folder = std::env::var("OUT_DIR").expect("cargo sets it");

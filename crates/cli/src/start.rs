@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The `wakeful` command. It does `wakeful run PROGRAM` itself; for all else it becomes `wakeful-verbs`, which lies beside it (`main.rs`).
+//! The `wakeful` command. It does `wakeful run PROGRAM` itself; for all else it becomes `wakeful-verbs`,
+//! which lies beside it (`main.rs`).
 //!
-//! **Why.** Each start of a program under `wakeful run` pays for the process image before it: its libraries, pages and
-//! relocations, Rust's runtime, the parser. Most of that is for verbs and options that are not used.
+//! **Why.** Each start of a program under `wakeful run` pays for the process image before it: its
+//! libraries, pages and relocations, Rust's runtime, the parser. Most of that is for verbs and options that
+//! are not used.
 //!
-//! **What it does itself** is what needs no word from us. If anything is to be said, refused or looked up further,
-//! `wakeful-verbs` finds that out anew, and says so.
+//! **What it does itself** is what needs no word from us. If anything is to be said, refused or looked up
+//! further, `wakeful-verbs` finds that out anew, and says so.
 #![no_main]
 // Of what is shared with `wakeful-verbs`, this uses a part.
 #![allow(dead_code)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conformance table: the programs in `tests/programs`, compiled here, run on the library with teams of 1 to 16. Each checks its own
-//! results, and fails with the line that was not so. On the compiler's own runtime they pass as well, which is
-//! checked so that nothing is asked for that OpenMP does not promise.
+//! The conformance table: the programs in `tests/programs`, compiled here, run on the library with teams of
+//! 1 to 16. Each checks its own results, and fails with the line that was not so. On the compiler's own
+//! runtime they pass as well, which is checked so that nothing is asked for that OpenMP does not promise.
 
 mod support;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Signals off for a few instructions.
 
-/// No signal handler runs while this lives: one that took a lock, or forked, in the midst of a registration would find half of it.
+/// No signal handler runs while this lives: one that took a lock, or forked, in the midst of a registration
+/// would find half of it.
 pub struct NoSignals(u64);
 
 /// Bytes of the kernel's signal set.
@@ -11,7 +12,8 @@ impl NoSignals {
     /// Until it is dropped.
     pub fn new() -> Self {
         let (all, mut old) = (u64::MAX, 0u64);
-        // SAFETY: both sets live and are of the size stated. The system call, because pthread_sigmask spares signals that libc uses.
+        // SAFETY: both sets live and are of the size stated. The system call, because pthread_sigmask
+        // spares signals that libc uses.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, &mut old, SIGSET) };
         Self(old)
     }

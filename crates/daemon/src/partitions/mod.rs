@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Partitions in the kernel: the best of three ways to keep programs on their processors and others off them.
+//! Partitions in the kernel: the best of three ways to keep programs on their processors and others off
+//! them.
 //!
 //! | way | the partition of process n | the default partition |
 //! |---|---|---|
@@ -7,15 +8,18 @@
 //! | cgroup v1 | cpuset `wakeful-n` | cpuset `wakeful-default`, into which all processes of the base group are moved |
 //! | affinity | the masks of the process's threads | everything: nobody is kept away |
 //!
-//! What was done is read back, and again once a second ([`Partitions::audit`]), because others can change groups too.
-//! Nothing here decides anything: [`Partitions::bring_about`] is told who shall have what, and makes the difference.
+//! What was done is read back, and again once a second ([`Partitions::audit`]), because others can change
+//! groups too. Nothing here decides anything: [`Partitions::bring_about`] is told who shall have what, and
+//! makes the difference.
 //!
-//! **What takes long.** To move a process into another group, the kernel waits for a grace period of RCU: some milliseconds, during which
-//! nobody else is served. So a process that waits for processors, or has had some, is *ready*: it has a group already, with the
-//! default partition's processors (v1) or none of its own (v2), and to write a file of that group is enough. But who was below the base group (v2) goes
-//! back there meanwhile, because what limits it is there. And who is moved all the same is
-//! moved with grace periods expedited, where the configuration allows that.
+//! **What takes long.** To move a process into another group, the kernel waits for a grace period of RCU:
+//! some milliseconds, during which nobody else is served. So a process that waits for processors, or has
+//! had some, is *ready*: it has a group already, with the default partition's processors (v1) or none of
+//! its own (v2), and to write a file of that group is enough. But who was below the base group (v2) goes
+//! back there meanwhile, because what limits it is there. And who is moved all the same is moved with grace
+//! periods expedited, where the configuration allows that.
 
+mod names;
 mod remote;
 mod way;
 
@@ -30,22 +34,10 @@ use tracing::{debug, warn};
 use crate::config::{self, By};
 use crate::kernel::{Kernel, Set};
 
+pub use names::{EXPEDITE, READY};
+use names::{EXPEDITED, Group, PREFIX, gone, invalid, numbers};
 use remote::process_of;
 use way::Way;
-
-const DEFAULT: &str = "wakeful-default";
-const PREFIX: &str = "wakeful-";
-/// In a group that takes no processes itself: where those go that go back there.
-const LEFT: &str = "wakeful-left";
-/// COST: of members without processors, so many have a control group. To each of these groups every change of the default partition is written
-/// too, which takes 10 to 40 us (Linux 6.18, 2 processors, Nov 2026).
-pub const READY: usize = 16;
-/// COST: to look who has come meanwhile. A thread that is born has its creator's mask and group, so two are enough but for those that do it to hold us up.
-const ROUNDS: usize = 8;
-/// Not 0 while grace periods of RCU are to be short, at the cost of interrupts to all processors.
-pub const EXPEDITE: &str = "/sys/kernel/rcu_expedited";
-/// What we write there. The kernel takes each number but 0 for the same, and administrators write 1.
-const EXPEDITED: &str = "2";
 
 /// What the kernel has been told.
 #[derive(Debug)]
@@ -58,11 +50,13 @@ pub struct Partitions {
     gone: BTreeSet<u32>,
     /// Processes that are to have a group, if only to be ready.
     ready: BTreeSet<u32>,
-    /// Processes whose group may be there although `groups` does not have it: it was not finished, or was changed by others.
+    /// Processes whose group may be there although `groups` does not have it: it was not finished, or was
+    /// changed by others.
     unsure: BTreeSet<u32>,
     /// Processes of the base group that cannot be moved.
     immovable: BTreeSet<u32>,
-    /// Where processes were before they had a group, below the mount; those that are not here were in the base group.
+    /// Where processes were before they had a group, below the mount; those that are not here were in the
+    /// base group.
     origins: BTreeMap<u32, String>,
     /// Whose origins are still of use when they have no group.
     members: BTreeSet<u32>,
@@ -82,14 +76,6 @@ pub enum Place {
     Below(String),
 }
 
-/// A process's control group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Group {
-    processors: Set,
-    /// They are nobody else's.
-    own: bool,
-}
-
 /// What could not be done, and is to be tried again.
 #[derive(Debug)]
 pub struct Failure {
@@ -100,10 +86,6 @@ pub struct Failure {
 
 fn note(failures: &mut Vec<Failure>, process: u32, result: io::Result<()>) -> bool {
     result.map_err(|error| failures.push(Failure { process, error })).is_ok()
-}
-
-fn invalid(text: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 impl Partitions {
@@ -269,9 +251,10 @@ impl Partitions {
         self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
     }
 
-    /// Where a process is. It can be taken from the base group, the default partition and those of our groups that children of their
-    /// programs are in; under cgroup v2, where every login and service is in a group of its own, from all groups below the base group too, unless it
-    /// is in a pid namespace of its own or, if it is `bound`, below a limit. A process that others have put elsewhere stays there.
+    /// Where a process is. It can be taken from the base group, the default partition and those of our
+    /// groups that children of their programs are in; under cgroup v2, where every login and service is in
+    /// a group of its own, from all groups below the base group too, unless it is in a pid namespace of its
+    /// own or, if it is `bound`, below a limit. A process that others have put elsewhere stays there.
     ///
     /// # Errors
     /// If the kernel does not say.
@@ -395,7 +378,8 @@ impl Partitions {
         if all.is_empty() { Err(invalid("the base group has no processors".into())) } else { Ok(all) }
     }
 
-    /// Moves the processes of the base group to the default one (v1). Those that are born meanwhile are born there, or found next time.
+    /// Moves the processes of the base group to the default one (v1). Those that are born meanwhile are
+    /// born there, or found next time.
     fn gather(&mut self, kernel: &impl Kernel) -> io::Result<()> {
         let way = &self.way;
         if way.by != Enforcement::CgroupV1 {
@@ -415,8 +399,9 @@ impl Partitions {
         Ok(())
     }
 
-    /// Makes it so: the processors of each process's partition, and the rest for all others. Of the `others` that have asked, the first are to be ready.
-    /// What fails is tried again next time; what is not urgent is left to [`Self::tidy`].
+    /// Makes it so: the processors of each process's partition, and the rest for all others. Of the
+    /// `others` that have asked, the first are to be ready. What fails is tried again next time; what is
+    /// not urgent is left to [`Self::tidy`].
     pub fn bring_about(
         &mut self,
         kernel: &impl Kernel,
@@ -511,7 +496,8 @@ impl Partitions {
         }
     }
 
-    /// Changes what the default partition and the groups that share it have, where it is a group of ours (v1).
+    /// Changes what the default partition and the groups that share it have, where it is a group of ours
+    /// (v1).
     fn share_out(&mut self, kernel: &impl Kernel, failures: &mut Vec<Failure>, change: impl Fn(&Set) -> Set) {
         let Self { way, groups, .. } = self;
         if way.by != Enforcement::CgroupV1 {
@@ -566,8 +552,8 @@ impl Partitions {
         failures
     }
 
-    /// Has anybody else changed what we have made? What is found different is forgotten, so that [`Self::bring_about`] makes it again.
-    /// How many things were different.
+    /// Has anybody else changed what we have made? What is found different is forgotten, so that
+    /// [`Self::bring_about`] makes it again. How many things were different.
     pub fn audit(&mut self, kernel: &impl Kernel) -> u64 {
         let mut different = 0;
         let way = &self.way;
@@ -637,14 +623,6 @@ fn is_over(kernel: &impl Kernel, process: u32) -> bool {
         Ok(stat) => fields(&stat).next().is_some_and(|state| "ZX".contains(state)),
         Err(error) => gone(&error),
     }
-}
-
-fn gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
-}
-
-fn numbers(text: &str) -> impl Iterator<Item = u32> {
-    text.split_whitespace().filter_map(|word| word.parse().ok())
 }
 
 /// The fields of /proc/n/stat behind the name, which may contain anything.

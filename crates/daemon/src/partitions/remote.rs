@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote partitions (cgroup v2, Linux 6.7): a process that is below the base group gets its partition in a child of its own group.
+//! Remote partitions (cgroup v2, Linux 6.7): a process that is below the base group gets its partition in a
+//! child of its own group.
 //!
-//! So whatever its group and those above it impose on it goes on doing so. The child `wakeful-n` is *threaded*, because a group that has processes takes no
-//! others. Its processors are written into `cpuset.cpus.exclusive` of the child, and of each group between it and the base group.
+//! So whatever its group and those above it impose on it goes on doing so. The child `wakeful-n` is
+//! *threaded*, because a group that has processes takes no others. Its processors are written into
+//! `cpuset.cpus.exclusive` of the child, and of each group between it and the base group.
 //!
-//! What is written there is ours, and is taken back. The child is made first and removed last: where there is none, nothing of ours is left.
-//! A server that is started finds them by their names ([`Way::find_remote`]). What is not ours is left alone: who is below
-//! such a group gets no partition ([`Way::takes`]).
+//! What is written there is ours, and is taken back. The child is made first and removed last: where there
+//! is none, nothing of ours is left. A server that is started finds them by their names
+//! ([`Way::find_remote`]). What is not ours is left alone: who is below such a group gets no partition
+//! ([`Way::takes`]).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 use tracing::debug;
 
+use super::names::{PREFIX, gone, invalid};
 use super::way::Way;
-use super::{PREFIX, gone, invalid};
 use crate::kernel::{Kernel, Set, parse, show};
 
 /// Of one process.
@@ -57,7 +60,8 @@ impl Way {
         tried
     }
 
-    /// Finds those that an earlier server has left. Others may remove groups meanwhile; names that are not ours are anybody's.
+    /// Finds those that an earlier server has left. Others may remove groups meanwhile; names that are not
+    /// ours are anybody's.
     pub(super) fn find_remote(&mut self, kernel: &impl Kernel) {
         let mut folders = vec![self.base.clone()];
         while let Some(folder) = folders.pop() {
@@ -83,7 +87,8 @@ impl Way {
             let lent = exclusive(kernel, &group).or_else(|_| exclusive(kernel, &group));
             self.lent.insert(group, lent.unwrap_or_default());
         }
-        // A server may have been killed when it had lent something, and given it to nobody yet: others could not have it.
+        // A server may have been killed when it had lent something, and given it to nobody yet: others
+        // could not have it.
         for origin in &origins {
             if let Err(error) = self.lend(kernel, origin).or_else(|_| self.lend(kernel, origin)) {
                 debug!("what {origin} lends stays as it is: {error}");
@@ -208,7 +213,8 @@ impl Way {
         self.lend(kernel, &origin)
     }
 
-    /// Writes, from the top, what the groups from the base group down to this one lend to the children below them.
+    /// Writes, from the top, what the groups from the base group down to this one lend to the children
+    /// below them.
     fn lend(&mut self, kernel: &impl Kernel, origin: &str) -> io::Result<()> {
         let mut groups: Vec<PathBuf> = self.upward_from(origin).collect();
         groups.reverse();

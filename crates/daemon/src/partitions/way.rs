@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use abi::server::Enforcement;
 
+use super::names::{DEFAULT, EXPEDITE, EXPEDITED, Group, LEFT, PREFIX, ROUNDS, gone, invalid, numbers};
 use super::remote::Remote;
-use super::{DEFAULT, EXPEDITE, EXPEDITED, Group, LEFT, PREFIX, ROUNDS, gone, invalid, numbers};
 use crate::kernel::{Kernel, Set, parse, show};
 
 /// How the kernel is told.
@@ -167,7 +167,8 @@ impl Way {
         result.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Ends a group: whoever is left in it goes back to where its process came from, or else to the default partition.
+    /// Ends a group: whoever is left in it goes back to where its process came from, or else to the default
+    /// partition.
     pub(super) fn dissolve(
         &mut self,
         kernel: &impl Kernel,
@@ -190,7 +191,8 @@ impl Way {
         if self.by != Enforcement::CgroupV2 || removed.is_ok() {
             return removed;
         }
-        // Perhaps one whose children have children before we see them: nobody is born in a group that is frozen. Who leaves it, thaws.
+        // Perhaps one whose children have children before we see them: nobody is born in a group that is
+        // frozen. Who leaves it, thaws.
         let freeze = |text: &str| kernel.write(&folder.join("cgroup.freeze"), text);
         freeze("1")?;
         for _ in 0..ROUNDS {
@@ -252,8 +254,9 @@ impl Way {
             .take_while(|group| *group != self.base)
     }
 
-    /// Moves a process to where it was. Its group may be gone by now, or have become one that takes no processes, and its user may have seen to that: then as
-    /// near above it as can be, so that what limits the user there does so again, but not out of the groups that are left.
+    /// Moves a process to where it was. Its group may be gone by now, or have become one that takes no
+    /// processes, and its user may have seen to that: then as near above it as can be, so that what limits
+    /// the user there does so again, but not out of the groups that are left.
     fn put_back(&self, kernel: &impl Kernel, process: u32, origin: Option<&str>) -> io::Result<()> {
         let mut refused = None;
         for group in origin.into_iter().flat_map(|origin| self.upward_from(origin)) {
@@ -292,7 +295,8 @@ impl Way {
     }
 }
 
-/// Sets the masks of all threads, and again while there are new ones; but for [`ROUNDS`] only, because others wait.
+/// Sets the masks of all threads, and again while there are new ones; but for [`ROUNDS`] only, because
+/// others wait.
 fn set_masks(kernel: &impl Kernel, process: u32, processors: &Set) -> io::Result<()> {
     let folder = PathBuf::from(format!("/proc/{process}/task"));
     let mut done = BTreeSet::new();

@@ -39,7 +39,8 @@ impl<K: Kernel> Server<K> {
             let Ok(process) = name.parse::<u32>() else { continue };
             // Once more, if that may help.
             let tried = self.adopt_one(process, &mut all).or_else(|_| self.adopt_one(process, &mut all));
-            // It is over, or was never whole; or it has ended meanwhile, or its number is a thread's now. Whatever it is: it is no reason not to serve the others.
+            // It is over, or was never whole; or it has ended meanwhile, or its number is a thread's now.
+            // Whatever it is: it is no reason not to serve the others.
             if let Err(error) = &tried {
                 warn!("cannot take {process} over: {error}");
             }
@@ -54,7 +55,8 @@ impl<K: Kernel> Server<K> {
         Ok(())
     }
 
-    /// False if there is nobody to adopt; an error if that cannot be told, because then this is not to be forgotten.
+    /// False if there is nobody to adopt; an error if that cannot be told, because then this is not to be
+    /// forgotten.
     fn adopt_one(&mut self, process: u32, all: &mut Vec<Adopted>) -> io::Result<bool> {
         let block = match self.kernel.open_block(&self.file(process)) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(false),

@@ -16,7 +16,8 @@ use crate::kernel::{Kernel, Peer};
 
 /// COST: s. So much of a rate can be saved up.
 const BURST: f64 = 0.1;
-/// COST: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the limit of a connection, 50 a second.
+/// COST: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the
+/// limit of a connection, 50 a second.
 const ARENA_COST: f64 = 20.0;
 /// COST: messages. To join or to leave may move a process into another control group, and writes some files.
 const MOVE_COST: f64 = 10.0;
@@ -55,7 +56,8 @@ impl Allowance {
 }
 
 impl<K: Kernel> Server<K> {
-    /// One, as [`Self::hear`] hears one message: who has more to say is in the next turn again, without a call that finds nothing.
+    /// One, as [`Self::hear`] hears one message: who has more to say is in the next turn again, without a
+    /// call that finds nothing.
     pub(super) fn accept(&mut self) {
         let fd = match self.kernel.accept(self.listener.as_fd()) {
             Ok(fd) => fd,
@@ -222,8 +224,9 @@ impl<K: Kernel> Server<K> {
         self.close(connection.fd, connection.user, connection.wary);
     }
 
-    /// Closes a connection. What nobody has read may have descriptors with it, and the last close of a socket can take as long as its owner likes
-    /// (SO_LINGER): that waits in a thread of its own, and counts as a connection until then.
+    /// Closes a connection. What nobody has read may have descriptors with it, and the last close of a
+    /// socket can take as long as its owner likes (SO_LINGER): that waits in a thread of its own, and
+    /// counts as a connection until then.
     fn close(&mut self, fd: OwnedFd, user: u32, wary: bool) {
         if !wary {
             return;

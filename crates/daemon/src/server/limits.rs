@@ -47,8 +47,8 @@ impl<K: Kernel> Server<K> {
         fit(count, left).map(|count| Demand { priority, count }).ok_or((Refusal::Share, share))
     }
 
-    /// The limits hold for members of an earlier server too: the configuration may be another one, and a block be there that could not be removed.
-    /// Of those that have no room the membership alone is left.
+    /// The limits hold for members of an earlier server too: the configuration may be another one, and a
+    /// block be there that could not be removed. Of those that have no room the membership alone is left.
     pub(super) fn bind(&self, all: Vec<Adopted>) -> Vec<Adopted> {
         let (mut of_users, mut of_all) = (HashMap::<u32, u32>::new(), 0u32);
         // Whoever root has asked for is not bound, but leaves less to the others.
@@ -87,8 +87,8 @@ impl<K: Kernel> Server<K> {
         self.system.application(id).map_or(0, |application| reserved(application.demand.count))
     }
 
-    /// Divides what a user's other programs leave of the user's share among those that leave the number to us; and before that, what there is for such programs
-    /// among their users.
+    /// Divides what a user's other programs leave of the user's share among those that leave the number to
+    /// us; and before that, what there is for such programs among their users.
     pub(super) fn level(&mut self) {
         let users: BTreeSet<u32> = self.members.values().map(|member| member.user).collect();
         users.into_iter().for_each(|user| self.level_user(user));

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The server: connections, members, and the order of things.
 //!
-//! One thread. Each turn waits for something to read and then, for each event: the policy decides, the kernel is told
-//! ([`Partitions::bring_about`]), the blocks of those concerned are written, and they are told. A block says what the kernel was
-//! seen to do, not what was decided: if the kernel refuses, the difference is tried again every [`AGAIN`].
+//! One thread. Each turn waits for something to read and then, for each event: the policy decides, the
+//! kernel is told ([`Partitions::bring_about`]), the blocks of those concerned are written, and they are
+//! told. A block says what the kernel was seen to do, not what was decided: if the kernel refuses, the
+//! difference is tried again every [`AGAIN`].
 //!
-//! **Members** are processes with, or waiting for, a partition; and some that have left theirs, so that they have it sooner next time ([`READY`]).
-//! Membership ends with the process (its pidfd); not with the connection, which a program loses by exec. **A restart** finds members by their blocks' files, and their partitions in the kernel: programs notice
-//! nothing. A block whose process is gone, or is another one by now, is removed.
+//! **Members** are processes with, or waiting for, a partition; and some that have left theirs, so that
+//! they have it sooner next time ([`READY`]). Membership ends with the process (its pidfd); not with the
+//! connection, which a program loses by exec. **A restart** finds members by their blocks' files, and their
+//! partitions in the kernel: programs notice nothing. A block whose process is gone, or is another one by
+//! now, is removed.
 //!
-//! **Clients are not trusted.** A packet of the wrong size ends its connection. Who sends too fast is not read from for a while, and a user of whom far too
-//! much has come is hung up on at once. Who does not read
+//! **Clients are not trusted.** A packet of the wrong size ends its connection. Who sends too fast is not
+//! read from for a while, and a user of whom far too much has come is hung up on at once. Who does not read
 //! its answers loses the connection. Who is silent costs a descriptor, of which each user has so many.
 
 mod adopt;
@@ -202,7 +205,8 @@ impl<K: Kernel> Server<K> {
         self.end();
     }
 
-    /// Waits for something to happen, and does what follows. Never fails: what cannot be done is logged, counted and tried again.
+    /// Waits for something to happen, and does what follows. Never fails: what cannot be done is logged,
+    /// counted and tried again.
     pub fn turn(&mut self) {
         let mut tokens = Vec::new();
         let limit = self.limit();
@@ -242,7 +246,8 @@ impl<K: Kernel> Server<K> {
         }
     }
 
-    /// What is done in this turn: all but messages, and of these some, of those users first from whom the least has come. The rest is there in the next one.
+    /// What is done in this turn: all but messages, and of these some, of those users first from whom the
+    /// least has come. The rest is there in the next one.
     fn in_turn(&self, mut tokens: Vec<u64>) -> Vec<u64> {
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
         let saved = |token: &u64| match self.connections.get(token) {
@@ -361,7 +366,8 @@ impl<K: Kernel> Server<K> {
     }
 }
 
-/// Shall programs have the observer? To enrol, users call bpf(2), which their administrator may have forbidden them.
+/// Shall programs have the observer? To enrol, users call bpf(2), which their administrator may have
+/// forbidden them.
 fn lends(kernel: &impl Kernel, config: &Config) -> bool {
     let forbids = || {
         kernel.read(Path::new("/proc/sys/kernel/unprivileged_bpf_disabled")).map(|text| text.trim() != "0")

@@ -133,8 +133,8 @@ impl<K: Kernel> Server<K> {
         self.level();
     }
 
-    /// Who has this number, if the sender may ask for it. Its own too: it may have ended since it connected, and a child of it have the connection, or
-    /// execute a program with other rights.
+    /// Who has this number, if the sender may ask for it. Its own too: it may have ended since it
+    /// connected, and a child of it have the connection, or execute a program with other rights.
     fn look_up(&self, token: u64, process: u32) -> Result<Process, Refused> {
         let connection = &self.connections[&token];
         let look = || {
@@ -283,7 +283,8 @@ impl<K: Kernel> Server<K> {
 }
 
 impl Connection {
-    /// A user speaks for all processes of that user, root for all. Number 0 elsewhere is not root, and what has that number is not all its own.
+    /// A user speaks for all processes of that user, root for all. Number 0 elsewhere is not root, and what
+    /// has that number is not all its own.
     pub(super) fn may_speak_for(&self, process: u32, user: u32) -> bool {
         self.root || self.user == user && (user != 0 || process == self.process)
     }

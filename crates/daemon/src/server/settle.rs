@@ -99,7 +99,8 @@ impl<K: Kernel> Server<K> {
         }
         partition.processors.store(ids.iter().map(|word| word.count_ones()).sum(), Relaxed);
         let generation = partition.generation.load(Relaxed).wrapping_add(1);
-        // ORDER: Release, pairs with the program's Acquire; publishes the rest of the block, and the change of its masks.
+        // ORDER: Release, pairs with the program's Acquire; publishes the rest of the block, and the change
+        // of its masks.
         partition.generation.store(generation, Release);
         true
     }

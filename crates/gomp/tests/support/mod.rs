@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the programs of the conformance table and runs them, on the compiler's own runtime and on ours. Used for libgomp's interface and for LLVM's.
+//! Compiles the programs of the conformance table and runs them, on the compiler's own runtime and on ours.
+//! Used for libgomp's interface and for LLVM's.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -119,8 +120,9 @@ impl Toolchain {
         fs::remove_file(program).unwrap();
     }
 
-    /// Each allocation of a program fails once, alone, with the next and with all later ones, and the room that it may map ends at
-    /// many places: its answers are the same, or, where it may not map either, it ends and says for want of what.
+    /// Each allocation of a program fails once, alone, with the next and with all later ones, and the room
+    /// that it may map ends at many places: its answers are the same, or, where it may not map either, it
+    /// ends and says for want of what.
     pub fn runs_short(&self, options: &[&OsStr]) {
         let program = &self.compile("short.c", &[options, &["-ldl".as_ref()]].concat());
         let settings = [

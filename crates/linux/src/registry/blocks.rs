@@ -84,8 +84,9 @@ impl Registry {
         local.full.store(0, Relaxed);
     }
 
-    /// Frees the blocks of threads that are no more and did not unregister: those that ended by a bare system call, and those whose
-    /// thread-exit destructor could not be armed. True if there were any. Looks at most every [`RECLAIM_NS`].
+    /// Frees the blocks of threads that are no more and did not unregister: those that ended by a bare
+    /// system call, and those whose thread-exit destructor could not be armed. True if there were any.
+    /// Looks at most every [`RECLAIM_NS`].
     pub(super) fn reclaim(&self) -> bool {
         let at = &self.local().reclaim_at;
         let (now, due) = (futex::now_ns(), at.load(Relaxed));

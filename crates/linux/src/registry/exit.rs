@@ -11,8 +11,9 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 const GONE: u32 = 0xff;
 const ARMING: u32 = 0x100;
 
-/// COST: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and allocates for more, which we
-/// may not; musl allocates for none of its 128. Past it, the blocks of threads that exited are reclaimed when they are needed.
+/// COST: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and
+/// allocates for more, which we may not; musl allocates for none of its 128. Past it, the blocks of threads
+/// that exited are reclaimed when they are needed.
 const KEYS_WITHOUT_ALLOCATION: u32 = if cfg!(target_env = "gnu") { 32 } else { 128 };
 
 unsafe extern "C" fn destructor(_: *mut c_void) {
@@ -67,7 +68,8 @@ pub fn arm() {
         match KEY.compare_exchange_weak(word, word + ARMING, Relaxed, Relaxed) {
             Ok(_) => {
                 let key = word % ARMING - 1;
-                // SAFETY: the key is live until ARMING is taken back; any non-null value makes the destructor run.
+                // SAFETY: the key is live until ARMING is taken back; any non-null value makes the
+                // destructor run.
                 unsafe { libc::pthread_setspecific(key, core::ptr::without_provenance(1)) };
                 // ORDER: Release, pairs with the Acquire in `give_back`: the key ends after this use.
                 KEY.fetch_sub(ARMING, Release);
@@ -78,7 +80,8 @@ pub fn arm() {
     }
 }
 
-/// COST: how often threads that are in [`arm`], a few instructions, are waited for. In a forked child they may be the parent's, for ever.
+/// COST: how often threads that are in [`arm`], a few instructions, are waited for. In a forked child they
+/// may be the parent's, for ever.
 const LOOKS: u32 = 1_000;
 
 pub fn give_back() -> bool {

@@ -13,10 +13,11 @@ use crate::view::perf::Perf;
 use crate::view::{self, Source};
 
 const MEMO_SHIFT: u32 = 4;
-/// COST: ns for which the answer of a scan holds: far below a time slice (milliseconds), far above a look (a clock read, 25 ns).
+/// COST: ns for which the answer of a scan holds: far below a time slice (milliseconds), far above a look
+/// (a clock read, 25 ns).
 const MEMO_NS: u64 = 2_000;
-/// COST: a scan of n threads takes n x 10 to 20 ns; remembering it this many times as long bounds the whole process's expense for
-/// scanning to a fifth of one processor.
+/// COST: a scan of n threads takes n x 10 to 20 ns; remembering it this many times as long bounds the whole
+/// process's expense for scanning to a fifth of one processor.
 const MEMO_FACTOR: u64 = 4;
 impl Registry {
     /// HINT: see [`platform::Platform::run_state`]. Counts as a reason to watch the thread.
@@ -46,7 +47,8 @@ impl Registry {
         }
     }
 
-    /// The calling thread runs. False if the arena says otherwise, because it missed a switch, or nobody writes it any more.
+    /// The calling thread runs. False if the arena says otherwise, because it missed a switch, or nobody
+    /// writes it any more.
     #[inline(always)]
     pub(super) fn sees_me(&self, id: ThreadId) -> bool {
         self.view() != View::Bpf
@@ -55,11 +57,13 @@ impl Registry {
 
     /// HINT: is a thread with a priority above `than` preempted?
     ///
-    /// In the bpf view the kernel counts: a few loads from one line. In the perf view somebody must look at each thread; the
-    /// answer is remembered for [`MEMO_NS`], or [`MEMO_FACTOR`] times as long as it took to find, and is that stale.
+    /// In the bpf view the kernel counts: a few loads from one line. In the perf view somebody must look at
+    /// each thread; the answer is remembered for [`MEMO_NS`], or [`MEMO_FACTOR`] times as long as it took
+    /// to find, and is that stale.
     pub fn higher_preempted(&self, than: u32) -> bool {
         match self.view() {
-            // A thread is counted under the priority that it had when it was preempted; it may have been raised since.
+            // A thread is counted under the priority that it had when it was preempted; it may have been
+            // raised since.
             View::Bpf => {
                 let counts = &self.arena().preempted;
                 let (lower, higher) = counts.split_at((than as usize + 1).min(counts.len()));
@@ -81,7 +85,8 @@ impl Registry {
         self.view() == View::Bpf && self.arena().scheduled.load(Relaxed) != 0
     }
 
-    /// HINT: how many processors the scheduler gives us, and how often that has changed; `None` where none divides them.
+    /// HINT: how many processors the scheduler gives us, and how often that has changed; `None` where none
+    /// divides them.
     pub fn granted(&self) -> Option<(u32, u32)> {
         let partition = &self.arena().partition;
         let count = self

@@ -43,7 +43,8 @@ impl core::fmt::Display for Refused {
     }
 }
 
-/// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not be had, if it was tried.
+/// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not
+/// be had, if it was tried.
 pub fn load() -> Option<Refused> {
     if !may_be_observed() {
         return None;

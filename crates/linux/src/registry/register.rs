@@ -43,8 +43,8 @@ fn register_slow(always: bool) -> ThreadId {
     let local = registry.local();
     let mine = ThreadId(tls::id());
     if tls::epoch() == local.epoch.load(Relaxed) {
-        // The thread is not content, or a handler registered us before signals were off, or we read that we do not run: the view has
-        // missed a switch, or it is dead.
+        // The thread is not content, or a handler registered us before signals were off, or we read that we
+        // do not run: the view has missed a switch, or it is dead.
         if registry.sees_me(mine) || Bpf::attach(registry.slot(mine)) == Attached::Yes {
             registry.reconsider(mine, always);
             return mine;
@@ -88,8 +88,8 @@ pub fn unregister() {
     }
 }
 
-/// Gives the program the pthread key by which exits of threads are noticed: it has none left. From then on the blocks of threads that exited
-/// are reclaimed when they are needed. False if there is no such key.
+/// Gives the program the pthread key by which exits of threads are noticed: it has none left. From then on
+/// the blocks of threads that exited are reclaimed when they are needed. False if there is no such key.
 pub fn give_key_back() -> bool {
     exit::give_back()
 }

@@ -10,15 +10,16 @@ use platform::{Room, ThreadId};
 use crate::view::{Request, Slot, perf};
 use crate::{Linux, futex, memory, processors};
 
-/// The greatest generation told in this line of processes, in the lower half. In the upper half the process that told it without
-/// a space; 0 if it had one.
+/// The greatest generation told in this line of processes, in the lower half. In the upper half the process
+/// that told it without a space; 0 if it had one.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// The space; null before the first use. Never unmapped once it was here.
 static SPACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// The observer of this process, or, in a forked child, of its parent: its copied descriptors are closed when the child gets a space of
-/// its own. (A child with memory of its own but its parent's descriptors, `CLONE_FILES` alone, thereby ends the parent's view.)
+/// The observer of this process, or, in a forked child, of its parent: its copied descriptors are closed
+/// when the child gets a space of its own. (A child with memory of its own but its parent's descriptors,
+/// `CLONE_FILES` alone, thereby ends the parent's view.)
 pub(super) static OBSERVER: std::sync::OnceLock<bpf::Handle> = std::sync::OnceLock::new();
 
 /// A line of its own for what changes often.
@@ -65,7 +66,8 @@ pub(super) struct RoomWords {
     pub(super) turn: AtomicU32,
 }
 
-/// COST: 16 bytes each, and the last thread ids. A lock has use for one from the third thread on that waits for it and has no id or a deadline.
+/// COST: 16 bytes each, and the last thread ids. A lock has use for one from the third thread on that waits
+/// for it and has no id or a deadline.
 pub const ROOMS: u32 = 256;
 
 /// The ids from this on are the waiting rooms'.
@@ -94,8 +96,9 @@ pub fn live() -> Option<Registry> {
     vacant().err()
 }
 
-/// The space that another one may be put in the place of, for [`publish`]: null, or a wiped copy of our parent's (I1). Else the one that is live. One look at
-/// SPACE decides both: between two, another thread may have set its space up, and would be left alone in it.
+/// The space that another one may be put in the place of, for [`publish`]: null, or a wiped copy of our
+/// parent's (I1). Else the one that is live. One look at SPACE decides both: between two, another thread
+/// may have set its space up, and would be left alone in it.
 #[inline(always)]
 pub(super) fn vacant() -> Result<*mut u8, Registry> {
     // ORDER: Acquire, pairs with the Release in `publish`; the space was filled before.
@@ -188,7 +191,8 @@ pub fn generation() -> u32 {
             Some(generation) => return generation % 8,
             // No memory for a space: a copy is the next generation all the same.
             None => {
-                // ORDER: Acquire, pairs with the Release in `told`: if a space's number is here, `live` finds the space.
+                // ORDER: Acquire, pairs with the Release in `told`: if a space's number is here, `live`
+                // finds the space.
                 let told = TOLD.load(Acquire);
                 let next = next_generation(told);
                 if live().is_none() && TOLD.compare_exchange(told, next, Relaxed, Relaxed).is_ok() {
@@ -199,13 +203,15 @@ pub fn generation() -> u32 {
     }
 }
 
-/// See [`platform::Platform::away`]. In the space, so that a forked copy, in which nobody is away, starts at 0.
+/// See [`platform::Platform::away`]. In the space, so that a forked copy, in which nobody is away, starts
+/// at 0.
 pub fn away(lock: *const ()) -> &'static AtomicU32 {
     static NOWHERE: AtomicU32 = AtomicU32::new(0);
     live().map_or(&NOWHERE, |registry| &registry.local().away[futex::hash(lock.addr()) as usize % AWAYS])
 }
 
-/// See [`platform::Platform::room`]. In the space, so that a forked copy, in which nobody waits, has none that is in use.
+/// See [`platform::Platform::room`]. In the space, so that a forked copy, in which nobody waits, has none
+/// that is in use.
 pub fn room(number: u32) -> Option<Room<Linux>> {
     let RoomWords { lock, users, turn } = live()?.local().rooms.get(number as usize)?;
     Some(Room { lock, users, turn, guest: ThreadId(FIRST_GUEST + number) })
@@ -224,7 +230,8 @@ pub fn word(id: ThreadId, index: usize) -> &'static AtomicU32 {
 impl Registry {
     #[inline(always)]
     pub(super) fn local(&self) -> &'static Local {
-        // SAFETY: the space starts with a Local, zeros are a valid one, and it is never unmapped once published.
+        // SAFETY: the space starts with a Local, zeros are a valid one, and it is never unmapped once
+        // published.
         unsafe { self.start.cast().as_ref() }
     }
 
@@ -232,7 +239,8 @@ impl Registry {
     pub(super) fn thread(&self, id: ThreadId) -> &'static Thread {
         // The mask costs less than a branch and keeps every id inside; all ids in use are below the limit.
         let index = id.0 as usize & (MAX_THREADS - 1);
-        // SAFETY: inside the space, which is never unmapped; zeros are a valid Thread, and its fields are atomics.
+        // SAFETY: inside the space, which is never unmapped; zeros are a valid Thread, and its fields are
+        // atomics.
         unsafe { &*self.start.as_ptr().add(THREADS_AT).cast::<Thread>().add(index) }
     }
 

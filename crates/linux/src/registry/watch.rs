@@ -17,23 +17,26 @@ pub(super) const UNWATCHED: u32 = 0;
 pub(super) const ON_DEMAND: u32 = 1;
 /// For as long as the thread lives.
 pub(super) const ALWAYS: u32 = 2;
-/// As [`UNWATCHED`], and it was not worth it because the thread switches so often: asks must be [`RESTLESS_ASKS`] times as many.
+/// As [`UNWATCHED`], and it was not worth it because the thread switches so often: asks must be
+/// [`RESTLESS_ASKS`] times as many.
 pub(super) const RESTLESS: u32 = 4;
 /// COST: to find out takes four system calls.
 const RESTLESS_ASKS: u32 = 32;
 /// The view does not take it.
 pub(super) const REFUSED: u32 = 3;
 
-/// COST: a thread is watched when others have asked for its run state this often, and at least as often as it switched since they began: a waiter asks
-/// about every 300 ns, which it may waste, and perf adds 420 ns to a switch. So the view costs a thread no more than twice what it can save (rent or buy,
-/// Karlin et al. 1991). At least this often, because beginning takes 10 us and locked memory.
+/// COST: a thread is watched when others have asked for its run state this often, and at least as often as
+/// it switched since they began: a waiter asks about every 300 ns, which it may waste, and perf adds 420 ns
+/// to a switch. So the view costs a thread no more than twice what it can save (rent or buy, Karlin et al.
+/// 1991). At least this often, because beginning takes 10 us and locked memory.
 const ASKED: u32 = 32;
 /// COST: bpf adds 60 ns to a switch, an eighth of that.
 const BPF_SAVES: u32 = 8;
-/// COST: ns. A thread that has run for less than this between two switches, over its life, is not watched by perf: it would pay more than a twentieth, and who
-/// waits for it waits for a switch or two.
+/// COST: ns. A thread that has run for less than this between two switches, over its life, is not watched
+/// by perf: it would pay more than a twentieth, and who waits for it waits for a switch or two.
 const RUN_NS: u64 = 10_000;
-/// COST: after so many switches (perf: 0.4 ms of their time) a thread must earn it anew: ending it and beginning again takes a twentieth of that.
+/// COST: after so many switches (perf: 0.4 ms of their time) a thread must earn it anew: ending it and
+/// beginning again takes a twentieth of that.
 const LEASE: u32 = 1_000;
 
 macro_rules! dispatch {
@@ -106,7 +109,8 @@ impl Registry {
         }
     }
 
-    /// Lets the view watch the calling thread, for this reason, falling back from view to view where one ends for good.
+    /// Lets the view watch the calling thread, for this reason, falling back from view to view where one
+    /// ends for good.
     pub(super) fn watch(&self, id: ThreadId, why: u32) {
         let block = self.thread(id);
         block.watch.store(REFUSED, Relaxed);

@@ -5,9 +5,9 @@
 //! Two barriers a region would cost two arrivals a member and two waits.
 //!
 //! The idea: one episode of the default barrier is both the end of a region and the beginning of the next.
-//! Helpers arrive when they are through with a region, and wait there. The primary thread does not arrive at
-//! the end. It looks until only itself is missing, which is the join. It arrives when it has written what is
-//! to be run next, which is the fork.
+//! Helpers arrive when they are through with a region, and wait there. The primary thread does not arrive
+//! at the end. It looks until only itself is missing, which is the join. It arrives when it has written
+//! what is to be run next, which is the fork.
 //!
 //! ```text
 //! helper:   ... region 1 ... H1 arrive ------ wait ------ H2 read keep ... region 2 ... H1 arrive
@@ -16,15 +16,15 @@
 //!
 //! # State
 //!
-//! The barrier's parties: the primary thread, and each helper from before its start until it leaves. `keep`:
-//! helpers that stay; those with a higher number leave at H2. `forks`: how often F2 came. `forked`: F2's
-//! episode, if it was not the last.
+//! The barrier's parties: the primary thread, and each helper from before its start until it leaves.
+//! `keep`: helpers that stay; those with a higher number leave at H2. `forks`: how often F2 came. `forked`:
+//! F2's episode, if it was not the last.
 //!
 //! # Invariants
 //!
-//! I1. What the primary thread writes before F2 is stable until J1 says that all helpers are back.
-//! I2. A helper takes part in F2 number n exactly once, for each n from its start on.
-//! I3. A new helper is a party before its thread begins (P1): the barrier does not open without it.
+//! I1. What the primary thread writes before F2 is stable until J1 says that all helpers are back. I2. A
+//! helper takes part in F2 number n exactly once, for each n from its start on. I3. A new helper is a party
+//! before its thread begins (P1): the barrier does not open without it.
 //!
 //! # Protocol
 //!
@@ -40,8 +40,8 @@
 //! # Under the scheduler
 //!
 //! A helper without a processor: the primary thread waits for it at the barrier, which decides by the
-//! processors really to be had whether to spin, yield or sleep. Primary thread preempted: helpers wait as at
-//! a barrier. Forked: the caller sees that the helpers are elsewhere, and uses another one. Killed: the
+//! processors really to be had whether to spin, yield or sleep. Primary thread preempted: helpers wait as
+//! at a barrier. Forked: the caller sees that the helpers are elsewhere, and uses another one. Killed: the
 //! process dies with it.
 //!
 //! # Fairness and space

@@ -25,11 +25,10 @@
 //!
 //! # Invariants
 //!
-//! I1. A queued task is in a deque: P1 comes before P2, and R2 counts down after it has taken.
-//! I2. A task is counted in `open` from before P1 until after it has run.
-//! I3. While `open` is not 0, the barrier has at least one party more than members, and does not open.
-//! I4. If a call is made while somebody runs, that one sees the call at R3 or before. If not, the woken one
-//! sees that nobody runs any more.
+//! I1. A queued task is in a deque: P1 comes before P2, and R2 counts down after it has taken. I2. A task
+//! is counted in `open` from before P1 until after it has run. I3. While `open` is not 0, the barrier has
+//! at least one party more than members, and does not open. I4. If a call is made while somebody runs, that
+//! one sees the call at R3 or before. If not, the woken one sees that nobody runs any more.
 //!
 //! # Protocol
 //!
@@ -47,9 +46,9 @@
 //!
 //! # Under the scheduler
 //!
-//! Maker preempted between P1 and P2: its task is found late, and the barrier is held. Runner preempted in a
-//! task: the barrier waits for it. HINT: `futile`, `processors`: wrong, somebody is called for nothing, or
-//! less is done at a time.
+//! Maker preempted between P1 and P2: its task is found late, and the barrier is held. Runner preempted in
+//! a task: the barrier waits for it. HINT: `futile`, `processors`: wrong, somebody is called for nothing,
+//! or less is done at a time.
 //!
 //! # Fairness and space
 //!
@@ -57,8 +56,8 @@
 //!
 //! # Rejected
 //!
-//! A word each for queued and running: the last look of a runner and a call can then pass each other, unless
-//! both have a full fence. To call for each task: half of the time of small tasks.
+//! A word each for queued and running: the last look of a runner and a call can then pass each other,
+//! unless both have a full fence. To call for each task: half of the time of small tasks.
 //!
 //! # Checked by
 //!

@@ -20,6 +20,9 @@
 //! While the threads of a process run or yield, they want all processors. If they got less, somebody else had
 //! the rest.
 //!
+//! Asleep, with more threads than processors and little work, all sleep on one processor, their *home*, if
+//! that makes more rounds.
+//!
 //! Beside foreign load a round of little work may be faster awake: its waiters then run at the same time or
 //! not at all. A trial finds out. It lasts for as long as it makes at least as many rounds as the threads
 //! made asleep.
@@ -37,6 +40,9 @@ const ASLEEP: u32 = 1 << 31;
 const TRIAL: u32 = 1 << 30;
 /// Field of `phase`: trials in a row that failed.
 const FAILURES: u32 = 3;
+/// Field of `phase`: looks since the rest began.
+const LOOK: u32 = 1 << 2;
+const MOST_LOOKS: u32 = 63;
 /// Field of `phase`: rounds in [`RATE_MS`] asleep, and 1 more; 0: not known yet.
 const RATE: u32 = 1 << 8;
 const MOST_RATE: u32 = (1 << 16) - 1;
@@ -47,9 +53,12 @@ pub struct Learn<P: Platform> {
     phase: P::AtomicU32,
     /// When the phase, or its sample, began: the episode, and above it milliseconds.
     since: P::AtomicU32,
-    /// Processor time at that moment: microseconds.
+    /// Processor time at that moment: microseconds. Asleep, the home: its processor and 1 more, or 0.
     cpu: P::AtomicU32,
 }
+
+/// Beside a home: nobody has looked yet how it does. Alone: it did badly.
+const NEW: u32 = 1 << 31;
 
 /// What has happened since a phase or its sample began.
 struct Sample {
@@ -76,6 +85,7 @@ impl<P: Platform> Mood<P> for Learn<P> {
     fn wait(&self, episodes: &Episodes<P>, others: u32, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let phase = self.phase.load(Relaxed);
         if phase & ASLEEP != 0 {
+            self.go_home();
             return sleep();
         }
         let processors = P::processors();
@@ -186,25 +196,45 @@ impl<P: Platform> Learn<P> {
             // COST: less than 7/8 of what the processors have is less than all of it.
             let all = u64::from(sample.elapsed_ms) * 1_000 * u64::from(P::processors());
             if crowded.unwrap_or(used < all * 7 / 8) {
+                self.cpu.store(0, Relaxed);
                 self.phase.store(ASLEEP, Relaxed);
             }
         }
     }
 
     fn judge_asleep(&self, episodes: &Episodes<P>, now: u64, sample: &Sample, crowded: Option<bool>) {
-        let phase = self.phase.load(Relaxed);
-        let (mut rate, failures) = ((phase / RATE) & MOST_RATE, phase & FAILURES);
         if sample.elapsed_ms < REST_MS {
             return;
         }
-        if rate == 0 {
-            rate = (sample.rounds + 1).min(MOST_RATE);
-            // HINT: a judgement that comes between is more important.
-            let _ = self.phase.compare_exchange(phase, phase | (rate * RATE), Relaxed, Relaxed);
+        let phase = self.phase.load(Relaxed);
+        let (rate, failures) = ((phase / RATE) & MOST_RATE, phase & FAILURES);
+        let looks = ((phase / LOOK) & MOST_LOOKS) + 1;
+        let made = (sample.rounds + 1).min(MOST_RATE);
+        let parties = episodes.parties();
+        let little = sample.rounds.saturating_mul(parties * LITTLE_US) > RATE_MS * 1_000;
+        if (little || crowded.is_none()) && looks >= 1 << (2 * failures) {
+            self.enter(episodes, TRIAL | (rate.max(made) * RATE) | failures, now);
+            return;
         }
-        let little = (rate - 1).saturating_mul(episodes.parties() * LITTLE_US) > RATE_MS * 1_000;
-        if (little || crowded.is_none()) && sample.elapsed_ms >= REST_MS << (2 * failures) {
-            self.enter(episodes, TRIAL | (rate * RATE) | failures, now);
+        let home = self.cpu.load(Relaxed);
+        let kept = (looks.min(MOST_LOOKS) * LOOK) | failures;
+        self.enter(episodes, ASLEEP | (rate.max(made) * RATE) | kept, now);
+        let home = match home {
+            _ if !little || parties <= P::processors() => 0,
+            0 => P::running_on().map_or(NEW, |here| NEW | (here + 1)),
+            home if home & NEW != 0 && made < rate => NEW,
+            home => home & !NEW,
+        };
+        self.cpu.store(home, Relaxed);
+    }
+
+    /// More threads than processors, asleep, and little work: all sleep on one processor. A wake-up there
+    /// costs a switch. On another it costs an interrupt, and the wait for whoever runs there.
+    #[inline]
+    fn go_home(&self) {
+        let home = self.cpu.load(Relaxed) & !NEW;
+        if home != 0 && P::running_on().is_some_and(|here| here + 1 != home) && !P::migrate(Some(home - 1)) {
+            self.cpu.store(NEW, Relaxed);
         }
     }
 
@@ -226,10 +256,11 @@ impl<P: Platform> Learn<P> {
         Sample { elapsed_ms, rounds: rounds * RATE_MS / elapsed_ms.max(1) }
     }
 
-    /// A phase begins, or its next sample. Processor time since the last one, in us.
+    /// A phase begins, or its next sample. Processor time since the last one, in us. Asleep, there is no
+    /// home.
     fn enter(&self, episodes: &Episodes<P>, phase: u32, now: u64) -> u32 {
         self.phase.store(phase, Relaxed);
-        let cpu = (P::cpu_ns() / 1_000) as u32;
+        let cpu = if phase & ASLEEP != 0 { 0 } else { (P::cpu_ns() / 1_000) as u32 };
         self.since.store(((now / 1_000_000) as u32) << 16 | u32::from(episodes.number()), Relaxed);
         cpu.wrapping_sub(self.cpu.swap(cpu, Relaxed))
     }

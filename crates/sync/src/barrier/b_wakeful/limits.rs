@@ -15,7 +15,8 @@ pub fn long<P: Platform>() -> u64 {
 pub fn switch<P: Platform>() -> u64 {
     P::costs().switch * 13 / 10
 }
-/// A thread that has waited so long sleeps: a third of a slice, to which waking an idle processor adds little.
+/// A thread that has waited so long sleeps: a third of a slice, to which waking an idle processor adds
+/// little.
 pub fn patience<P: Platform>() -> u64 {
     P::costs().slice / 3
 }

@@ -59,8 +59,8 @@ pub fn sample<P: Platform>() -> u64 {
     P::costs().switch
 }
 
-/// COST: ... if that is so often, for each other processor, in both together, a writer's use counting twice. A
-/// use every 170 ns: two moves of a cache line.
+/// COST: ... if that is so often, for each other processor, in both together, a writer's use counting
+/// twice. A use every 170 ns: two moves of a cache line.
 pub const HOT: u32 = 12;
 
 /// Where there are processors to spare a reader looks, and the front stays awake, for so long (W8 of
@@ -75,8 +75,8 @@ pub fn poll_roomy<P: Platform>() -> u64 {
     P::costs().line
 }
 
-/// COST: for so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down to a
-/// unit, a lock that was found not to be hot passes for such.
+/// COST: for so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down
+/// to a unit, a lock that was found not to be hot passes for such.
 pub const SHARED_MS: u32 = 1;
 
 /// A free lock is left to a front that demands it for so long ...
@@ -89,6 +89,6 @@ pub fn waking<P: Platform>() -> u64 {
     P::costs().idle
 }
 
-/// COST: how often a reader that left by another's place is looked for: it moves only while yet another leaves
-/// so.
+/// COST: how often a reader that left by another's place is looked for: it moves only while yet another
+/// leaves so.
 pub const LOOKS_ELSEWHERE: u32 = 100;
