@@ -30,8 +30,8 @@ impl Interposer {
     pub fn here() -> Option<Self> {
         // SAFETY: a C string.
         let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, VIEW_SYMBOL.as_ptr()) };
-        // SAFETY: the symbol, if it is there, is a function of this type.
         (!symbol.is_null()).then(|| {
+            // SAFETY: the symbol, if it is there, is a function of this type.
             Self(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(symbol) })
         })
     }

@@ -24,7 +24,7 @@
 //! |---|---|---|
 //! | 0 | LOCKED | a thread holds the lock |
 //! | 1 | STANDBY | a thread has the standby role, or it is on its way to one (I3) |
-//! | 2 | KICK | the standby sleeps on this word: the release wakes it; beside HANDOFF: woken |
+//! | 2 | KICK | the standby sleeps on this word, and the release wakes it; beside HANDOFF it has been woken |
 //! | 3 | HANDOFF | the standby demands the lock: others should leave it |
 //! | 4-6 | GENERATION | [`Platform::generation`] of the process that set STANDBY |
 //! | 7 | RELAY | the thread that stepped aside will promote the next standby |
@@ -32,13 +32,13 @@
 //! | 20-31 | NEWEST | thread id of the last in line, 0 if the line is empty |
 //!
 //! `0 -> L` and `L -> 0` are the fast path, and so are `f -> f|L -> f` for any free value `f` that the
-//! thread saw last. Its *stamp* ([`Platform::stamp`]) keeps `f`. So a lock with sleepers still takes one
-//! compare-and-swap.
+//! thread saw last. Its *stamp* ([`Platform::stamp`]) keeps `f`, which never has HANDOFF. So a lock with
+//! sleepers still takes one compare-and-swap.
 //!
 //! # Invariants
 //!
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
-//! - I2. NEWEST is not 0 only while STANDBY is set. Nobody leaves the line by itself.
+//! - I2. NEWEST is not 0 only while STANDBY is set. Nobody leaves the line without the role.
 //! - I3. While STANDBY is set, exactly one thread has the *role*: the standby; a thread whose STATE is
 //!   PROMOTED; the holder between A3 and Q3; a standby between G2 and its Q3; or the thread whose RELAY was
 //!   set when A3 or G2 cleared HANDOFF, until its Q3. Only the role takes threads out of the line.
@@ -51,12 +51,12 @@
 //! | step | by | what |
 //! |---|---|---|
 //! | A1 | anybody | compare-and-swap the stamp's free value to held |
-//! | A2 | arrival | compare-and-swap any free value without HANDOFF to held |
+//! | A2 | arrival | compare-and-swap any free value without HANDOFF to held; with HANDOFF after its grace (W7) |
 //! | A3 | standby | free to held, without KICK, HANDOFF, RELAY; then Q3, or no STANDBY if nobody is in line |
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
 //! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
 //! | R3 | holder | ends the standby's nap, if it is about to wait for something ([`RawMutex::leaving`]) |
-//! | N1 | with `N` | wishes before A1 to A3; withdraws if that fails, and after R1; repays after R2 |
+//! | N1 | with `N` | asks not to be preempted ([`wait::shield`]) before A1 to A3, and no longer after R1 |
 //!
 //! # Memory order
 //!
@@ -70,15 +70,16 @@
 //! - *More threads than processors*: all but a few sleep in line, and the line advances once a turn.
 //! - *Hint stale*: costs a spin, a sleep and a wake-up, or a place in line; touches neither I1 to I6 nor W6.
 //! - *Killed while holding*: the lock is lost, as any lock that is not robust.
-//! - *Fork*: a copied word of another GENERATION is purged of all but LOCKED and OWNER.
+//! - *Fork*: the first waiter of a child finds another GENERATION, and clears all but LOCKED and OWNER.
 //! - *Signal handler*: while its thread is in a line, a handler that waits joins none (STATE is not IDLE).
 //!
 //! # Fairness and space
 //!
 //! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
 //! not run, and what the kernel adds. Arrivals barge, after HANDOFF only when the grace has passed. So a
-//! thread in line waits for as many turns as threads came before it, if the kernel runs each standby within
-//! its grace at some time. P2 passes it once at most; P1 as often as it is preempted when its turn comes.
+//! thread in line waits for one turn for each thread before it. That holds if each standby runs, at one of
+//! its demands, before the others' grace is over. P2 passes a waiter once at most; P1 as often as it is
+//! preempted when its turn comes.
 //!
 //! # Rejected
 //!

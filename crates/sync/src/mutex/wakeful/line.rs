@@ -17,7 +17,7 @@
 //!
 //! - Q1. A waiter takes the role, if it is free, or pushes itself (OLDER = the old NEWEST), in one
 //!   compare-and-swap.
-//! - Q2. It sleeps until PROMOTED, unlinks itself, the oldest, and is the standby.
+//! - Q2. It sleeps until PROMOTED. Then it has the role, unlinks itself, the oldest, and is the standby.
 //! - Q3. The role promotes: it sets STATE of the oldest to PROMOTED, and wakes it if that was ASLEEP.
 //! - Q4. The thread with RELAY promotes (Q3) once HANDOFF is gone. It takes the lock for hot and joins the
 //!   line next, so that the new standby finds its processor free.
@@ -25,10 +25,11 @@
 //! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
 //!   Q1 again when it runs. Never the last one.
 //! - P2. Elsewhere the standby passes one thread a processor when its look of W3 finds the lock free
-//!   throughout. Never the last one, and none with KEPT. They come back as arrivals.
+//!   throughout. Never the last one, and none with KEPT. They are arrivals again, behind all others.
 //!
 //! P2 is there because the line moves by one wake-up a turn, which is too slow where nobody holds the lock.
-//! KEPT bounds it: a thread is passed once, and then waits for its turn.
+//! KEPT bounds it: until a thread has had the lock it is passed once, and then waits for its turn. The
+//! standby unlinks whom it passes.
 //!
 //! # Memory order
 //!

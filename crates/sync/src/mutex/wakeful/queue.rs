@@ -2,19 +2,18 @@
 //! W8: the default mutex where there is a processor for each thread ([`Platform::roomy`]). There it is a
 //! queue lock.
 //!
-//! Sleep helps nobody of our own there, and beside other programs it costs slices. What costs is the line
-//! between many caches. So those who wait look at a word of their own:
+//! Nobody of our own lacks the processor of a waiter there, so sleep gains nothing. What costs is the word,
+//! which moves between many caches. So each waiter looks at a word of its own:
 //!
-//! - A thread that comes joins the line at once (Q1), with growing pauses between attempts.
+//! - An arrival joins the line at once (Q1), with growing pauses between attempts.
 //! - In line it looks at its STATE (AWAKE) `LINE_LOOKS` times before it sleeps.
-//! - As the standby it takes what it finds free, without W3, unless it has just lost the lock to the thread
-//!   that had it before.
-//! - It stays awake until it has demanded the lock for a turn, whatever the holder does, unless the lock is
-//!   hot.
-//! - Meanwhile it looks whether the oldest in line, whom it will promote, is preempted, and passes it then
-//!   (P1). Not after W6, when a relay may look for that one.
-//! - N1: the standby wishes, too, and makes the wish for the thread that it will promote. One that is
-//!   warned gives up (G2), repays, and goes to Q1.
+//! - As the standby it takes what it finds free, without W3. But if it has just lost the lock to the thread
+//!   that had it before, it is choosy.
+//! - It stays awake until `turn` after its demand, whatever the holder does, unless the lock is hot.
+//! - Until its demand it looks whether the oldest in line, whom it will promote, is preempted, and passes it
+//!   then (P1). Not later, because a relay may look for that one.
+//! - N1. The standby asks not to be preempted, and asks so for the thread that it will promote. If the kernel
+//!   warns it that a preemption was put off, it gives up (G2), yields, and goes to Q1.
 
 use platform::{Atomic, Ordering::*, Platform, RunState};
 

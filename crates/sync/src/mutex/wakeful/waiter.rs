@@ -11,28 +11,37 @@
 //!    '-------------------------------------------------------------------------------> holder (A2)
 //! ```
 //!
-//! - W1. An arrival looks with growing gaps for `arrival`, while the holder runs, the lock is not hot and
-//!   HANDOFF is not set; then Q1.
-//! - W2. A waiter without an id, or with a deadline, goes to a waiting room ([`crate::wait::room`]); with
-//!   its turn there it joins the line under the room's id, or naps between looks if it has a deadline;
-//!   without a room it naps.
-//! - W3. A *choosy* waiter that finds the lock free looks `SAMPLES` times more; if one owner has it again,
-//!   the lock is *hot*, and the waiter leaves it: it naps (standby) or joins the line.
-//! - W4. If the owner hardly ever has it, or shares itself, the waiter shares: see [`super::share`].
-//! - W5. The standby sleeps on the word if the holder does not run, after `spin` as the standby, or after
-//!   `turn` since its demand.
-//! - W6. After `patience` (`turn` if others are in line), twice that if the holder does not run, it sets
-//!   HANDOFF, and again whenever that was rescinded.
-//! - W7. A thread that finds the lock free with HANDOFF leaves it for `grace` (`spin` if KICK says that the
-//!   standby is being woken), and sets RELAY if somebody is in line; then it takes the lock and clears
-//!   both. The standby leaves it `relay` to do so.
-//! - G1. At its deadline a waiter without a duty just leaves.
-//! - G2. A relay clears RELAY or, if HANDOFF is gone, promotes (Q3); the standby clears the role if the
-//!   line is empty, else HANDOFF and RELAY, and promotes unless RELAY was set.
+//! A *waiter* is any thread that found the lock held. An *arrival* is one that has not been in line yet, or
+//! was passed. Names in small letters are times, see [`limits`].
 //!
-//! A holder of whom nobody knows whether it runs is looked at for less, the oftener that was in vain (W1,
-//! W5). A demand from a sleeper would leave the lock idle until it is awake, so a demand comes late beside
-//! a holder that does not run (W6). A standby that sets HANDOFF again does so because it runs (W7).
+//! - W1. An arrival looks at the word, with growing gaps, until `arrival` has passed. It stops before that
+//!   if the holder does not run, the lock is hot, or HANDOFF is set. Then it goes to Q1.
+//! - W2. Some may not join the line: a thread without an id, one with a deadline, and a signal handler whose
+//!   thread is in line. They take the role if it is free. Else they go to a waiting room
+//!   ([`crate::wait::room`]), where one thread at a time has the turn. With the turn a thread without a
+//!   deadline joins the line, under the room's id. One with a deadline naps between looks. Without a room
+//!   both nap.
+//! - W3. A *rival* is a running thread that held the lock when the waiter looked. Who was in line has one,
+//!   too. A choosy waiter with a rival that finds the lock free looks `SAMPLES` times more. Two owners: it
+//!   begins again. One owner: the lock is *hot*, so the standby naps, and an arrival joins the line. Held
+//!   once: it may share instead (W4). Never held: it takes the lock.
+//! - W4. A waiter that shares takes what it finds free: see [`super::share`].
+//! - W5. The standby sleeps on the word if the holder does not run, after `spin` as the standby, or after
+//!   `turn` since its demand. The release ends that sleep, or the waiter's deadline.
+//! - W6. Awake, the standby sets HANDOFF after `patience`, or `turn` if others are in line; twice that if
+//!   the holder does not run, because others leave the lock idle for a standby that sleeps again. It sets
+//!   HANDOFF again whenever it runs and finds it gone.
+//! - W7. Any other thread that finds the lock free with HANDOFF *steps aside*. If somebody is in line, and
+//!   RELAY is not set, it sets RELAY. It leaves the lock alone for `grace`, or for `spin` if KICK says that
+//!   the standby is being woken. After that the standby is not awake: the thread takes the lock. It clears
+//!   HANDOFF, KICK and RELAY, unless RELAY is another's: then all three stay. The standby that finds
+//!   the lock free without RELAY waits for `relay` before it takes it, so that one can be set.
+//! - G1. At its deadline an arrival just leaves.
+//! - G2. A relay clears RELAY; if HANDOFF is gone, it promotes (Q3). A standby clears the role if the line is
+//!   empty. Otherwise it clears HANDOFF and RELAY, and promotes, unless there is a relay, who will.
+//!
+//! Nobody may know whether the holder runs. Then W1 and W5 last half as long after each time in vain
+//! ([`crate::wait::vain`]).
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
 
