@@ -36,7 +36,6 @@
 //! sleepers still takes one compare-and-swap.
 //!
 //! # Invariants
-//!
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
 //! - I2. NEWEST is not 0 only while STANDBY is set. Nobody leaves the line without the role.
 //! - I3. While STANDBY is set, exactly one thread has the *role*: the standby; a thread whose STATE is
@@ -51,7 +50,7 @@
 //! | step | by | what |
 //! |---|---|---|
 //! | A1 | anybody | compare-and-swap the stamp's free value to held |
-//! | A2 | arrival | compare-and-swap any free value without HANDOFF to held; with HANDOFF after its grace (W7) |
+//! | A2 | arrival | the same with any free value; with HANDOFF only after its grace (W7) |
 //! | A3 | standby | free to held, without KICK, HANDOFF, RELAY; then Q3, or no STANDBY if nobody is in line |
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
 //! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
@@ -59,22 +58,19 @@
 //! | N1 | with `N` | asks not to be preempted ([`wait::shield`]) before A1 to A3, and no longer after R1 |
 //!
 //! # Memory order
-//!
 //! R1 release -> A1, A2, A3 acquire publishes the protected data. All other changes of the word are
 //! read-modify-writes, which continue the release sequence. The line's orderings stand in [`line`].
 //!
 //! # Under the scheduler
-//!
 //! - *Holder preempted or blocked*: arrivals queue at once, the standby sleeps, and processors are free.
 //! - *Next waiter preempted*: nobody waits for it. Others take the free lock (W7).
 //! - *More threads than processors*: all but a few sleep in line, and the line advances once a turn.
 //! - *Hint stale*: costs a spin, a sleep and a wake-up, or a place in line; touches neither I1 to I6 nor W6.
-//! - *Killed while holding*: the lock is lost, as any lock that is not robust.
-//! - *Fork*: the first waiter of a child finds another GENERATION, and clears all but LOCKED and OWNER.
+//! - *Killed while holding*: lost, as any lock that is not robust. *Fork*: the first waiter
+//!   of a child finds another GENERATION, and clears all but LOCKED and OWNER.
 //! - *Signal handler*: while its thread is in a line, a handler that waits joins none (STATE is not IDLE).
 //!
 //! # Fairness and space
-//!
 //! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
 //! not run, and what the kernel adds. Arrivals barge, after HANDOFF only when the grace has passed. So a
 //! thread in line waits for one turn for each thread before it. That holds if each standby runs, at one of
@@ -82,11 +78,9 @@
 //! preempted when its turn comes.
 //!
 //! # Rejected
-//!
-//! `docs/design/mutex.md` has the sources of each idea, what was tried and dropped, and the measurements.
+//! `docs/design/mutex.md` has the sources, what was tried and dropped, and the measurements.
 //!
 //! # Checked by
-//!
 //! `conformance`: real threads, loom, shuttle, with all hints, deadlines, rooms and forks. It catches twins
 //! without acquire, without release, with lost wake-ups, and that promote or pass without telling.
 
