@@ -6,7 +6,6 @@ mod running;
 mod simulated;
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -270,29 +269,6 @@ fn programs_that_let_the_server_choose_divide_their_users_share() {
     assert_eq!(server.holds(two), 1);
     // Root has no such share.
     assert_eq!(server.ask(join(Idle::new().id(), 0, 1, 1)).unwrap().holds, 1);
-    server.stop();
-}
-
-/// A kernel that lets clients send descriptors: nobody waits until they are closed.
-#[test]
-fn a_descriptor_that_is_sent_is_closed_by_itself() {
-    let folder = open_folder();
-    let kernel = Simulated::new();
-    kernel.state.lock().unwrap().old = true;
-    let server = Running::start(&kernel, &config(By::Affinity), folder.path());
-    let mut others = Vec::new();
-    for packet in [&Message::new(Kind::WantBack).bytes()[..], &[1, 2, 3]] {
-        let (socket, other) = common::lingering();
-        let connection = server.connect();
-        common::send_with(&connection, packet, &[socket.as_fd()]).unwrap();
-        others.push(other);
-    }
-    let process = Idle::new();
-    assert!(server.ask(join(process.id(), 0, 1, 1)).is_ok());
-    eventually("both are being closed", || common::threads_called("closes") == 2);
-    assert!(server.ask(join(process.id(), 0, 1, 1)).is_ok());
-    drop(others);
-    eventually("they are closed", || common::threads_called("closes") == 0);
     server.stop();
 }
 

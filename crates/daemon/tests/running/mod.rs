@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A server in a thread over a simulated kernel, and what is asked of it.
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::fs::File;
 use std::io::Write;

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Descriptors that clients send. A program of its own: where other tests fork, their children have copies of
+//! the descriptors, and the server's close is not the last one.
+
+mod common;
+mod running;
+mod simulated;
+
+use std::os::fd::AsFd;
+
+use daemon::config::By;
+use linux::server::{Kind, Message};
+use running::*;
+use simulated::Simulated;
+
+/// A kernel that lets clients send descriptors: nobody waits until they are closed.
+#[test]
+fn a_descriptor_that_is_sent_is_closed_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    kernel.state.lock().unwrap().old = true;
+    let server = Running::start(&kernel, &config(By::Affinity), folder.path());
+    let mut others = Vec::new();
+    for packet in [&Message::new(Kind::WantBack).bytes()[..], &[1, 2, 3]] {
+        let (socket, other) = common::lingering();
+        let connection = server.connect();
+        common::send_with(&connection, packet, &[socket.as_fd()]).unwrap();
+        others.push(other);
+    }
+    let process = Idle::new();
+    assert!(server.ask(join(process.id(), 0, 1, 1)).is_ok());
+    eventually("both are being closed", || common::threads_called("closes") == 2);
+    assert!(server.ask(join(process.id(), 0, 1, 1)).is_ok());
+    drop(others);
+    eventually("they are closed", || common::threads_called("closes") == 0);
+    server.stop();
+}
