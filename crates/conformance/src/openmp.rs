@@ -266,7 +266,7 @@ impl<C: Cell> Job<C> {
     }
 }
 
-/// Tasks of whom each is to be had once.
+/// Tasks, each of which may be taken once.
 pub trait TaskQueue<M: Machine>: Default + Send + Sync + 'static {
     /// As the newest.
     fn push(&self, job: &'static Job<M::Cell>);
@@ -624,7 +624,7 @@ pub const JOINS_EARLY: u32 = 1;
 /// The primary thread writes what is to be run after it has released the helpers.
 pub const FORKS_EARLY: u32 = 2;
 
-/// A primary thread runs regions with helpers, of whom all but `keep` leave before the last one.
+/// A primary thread runs regions with helpers. All helpers but `keep` leave before the last region.
 pub fn fork_join<M: Machine + Wide, W: Patience, const MISTAKE: u32>(helpers: u32, regions: u32, keep: u32) {
     struct Shared<M: Machine + Wide> {
         pool: ForkJoin<M>,

@@ -20,7 +20,7 @@ pub(super) struct Way {
     pub(super) group: String,
     pub(super) base: PathBuf,
     pub(super) expedite: bool,
-    /// Who is below the base group stays in its own group (see `remote`).
+    /// A process below the base group stays in its own group (see `remote`).
     pub(super) stays: bool,
     /// Such processes.
     pub(super) remote: BTreeMap<u32, Remote>,

@@ -12,9 +12,9 @@
 //! partitions in the kernel: programs notice nothing. A block whose process is gone, or is another one by
 //! now, is removed.
 //!
-//! **Clients are not trusted.** A packet of the wrong size ends its connection. Who sends too fast is not
-//! read from for a while, and a user of whom far too much has come is hung up on at once. Who does not read
-//! its answers loses the connection. Who is silent costs a descriptor, of which each user has so many.
+//! **Clients are not trusted.** A packet of the wrong size ends its connection. A client that sends too fast
+//! is not read from for a while. A user who sends far too much loses the connections at once. A client that
+//! does not read its answers loses its own. A silent one costs a descriptor, and each user has so many.
 
 mod adopt;
 mod connections;

@@ -63,7 +63,8 @@
 //!
 //! A party is preempted: the others yield to it, or sleep. A thread is preempted between A1 and A2: the
 //! others wait as if it had not come. A hint is wrong: threads lose slices or sleep needlessly; A4 wakes
-//! every sleeper.
+//! every sleeper. A thread that goes home changes its affinity mask until it is there. A mask that somebody
+//! sets in that moment may be lost. If a real-time thread has the home for good, all wait for it.
 //!
 //! # Fairness and space
 //!
@@ -72,7 +73,7 @@
 //!
 //! # Rejected
 //!
-//! Trials, a home processor, meetings and more: `docs/design/barrier.md`, with the measurements.
+//! Meetings, shorter rests and more: `docs/design/barrier.md`, with the measurements.
 //!
 //! # Checked by
 //!
