@@ -14,6 +14,7 @@ pub mod server;
 mod signals;
 pub mod slice;
 mod tls;
+pub mod upcall;
 pub mod view;
 
 pub use processors::{Processors, throttling};

@@ -29,6 +29,7 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HV: u64 = 1 << 6;
 const CONTEXT_SWITCH: u64 = 1 << 26;
 const WRITE_BACKWARD: u64 = 1 << 27;
+const WATERMARK: u64 = 1 << 14;
 
 const PERF_RECORD_SWITCH: u32 = 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
@@ -116,6 +117,15 @@ pub fn room(most: usize) -> usize {
 
 /// The event of the calling thread; an errno value if the kernel will not.
 fn open() -> Result<i32, i32> {
+    open_with(0, 0)
+}
+
+/// The same, and each record makes the descriptor ready: see `upcall.rs`.
+pub(crate) fn open_waking() -> Result<i32, i32> {
+    open_with(WATERMARK, 1)
+}
+
+fn open_with(flags: u64, wakeup: u32) -> Result<i32, i32> {
     let attr = Attr {
         kind: PERF_TYPE_SOFTWARE,
         size: size_of::<Attr>() as u32,
@@ -123,8 +133,8 @@ fn open() -> Result<i32, i32> {
         sample_period: 0,
         sample_type: 0,
         read_format: 0,
-        flags: EXCLUDE_KERNEL | EXCLUDE_HV | CONTEXT_SWITCH | WRITE_BACKWARD,
-        wakeup_events: 0,
+        flags: EXCLUDE_KERNEL | EXCLUDE_HV | CONTEXT_SWITCH | WRITE_BACKWARD | flags,
+        wakeup_events: wakeup,
         bp_type: 0,
         config1: 0,
     };
@@ -189,7 +199,7 @@ unsafe fn detach(ring: *mut u8) {
 /// # Safety
 /// `ring` is [`RING`] readable bytes.
 #[inline(always)]
-unsafe fn run_state(ring: *const u8) -> RunState {
+pub(crate) unsafe fn run_state(ring: *const u8) -> RunState {
     // SAFETY: both offsets are inside the ring. The kernel writes these words concurrently, hence atomics. A record is
     // 8 bytes, aligned, and `data_head` is published after it (the kernel's smp_wmb in perf_output_put_handle).
     unsafe {

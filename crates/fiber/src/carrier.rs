@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A carrier: a kernel thread that runs fibers while it has a seat.
+
+use core::cell::Cell;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicI32, Ordering::*};
+use std::sync::OnceLock;
+
+use corosensei::CoroutineResult;
+use linux::Linux;
+use linux::upcall::Upcall;
+use platform::Platform;
+
+use crate::deque::Deque;
+use crate::list::{Inbox, List};
+use crate::record::{ENDED, Fiber, Why};
+use crate::runtime::Runtime;
+use crate::seats::Awake;
+
+/// Records that a carrier keeps for its next fibers.
+const KEPT: u32 = 256;
+/// Every so many turns a carrier looks at what it has left alone: timers, the oldest of its new fibers.
+const ROUND: u32 = 256;
+/// A carrier whose seat others want passes it on after so long.
+const QUANTUM_NS: u64 = 1_000_000;
+/// New fibers that a carrier keeps to itself, at most; further ones go to all.
+const NEW: usize = 256;
+
+/// See the module.
+#[repr(align(128))]
+pub struct Carrier {
+    pub runtime: &'static Runtime,
+    pub index: u32,
+    /// New fibers, newest last.
+    pub new: Deque<Linux, Fiber, NEW>,
+    /// Fibers of this carrier that others made ready.
+    pub inbox: Inbox,
+    /// Its fibers that are ready.
+    ready: List,
+    current: Cell<*mut Fiber>,
+    free: List,
+    kept: Cell<u32>,
+    /// It is about to sleep, or stands sentinel: what it makes ready it is told as by others.
+    pub sleeps: Cell<bool>,
+    turn: Cell<u32>,
+    since: Cell<u64>,
+    /// The kernel's word of it, if it can be had.
+    pub upcall: OnceLock<Upcall>,
+    /// The kernel's name of it.
+    pub thread: AtomicI32,
+}
+
+// SAFETY: the cells and the lists without a lock are the carrier's own thread's.
+unsafe impl Sync for Carrier {}
+// SAFETY: as above.
+unsafe impl Send for Carrier {}
+
+#[cfg(target_arch = "x86_64")]
+mod own {
+    use linux::{own_asm, own_variable};
+
+    own_variable!("wakeful_carrier", size 8, align 3);
+
+    /// In assembly, so that no compiler keeps the place across a switch.
+    #[inline(always)]
+    pub fn get() -> usize {
+        let value: usize;
+        // SAFETY: reads this thread's own variable.
+        unsafe {
+            own_asm!("wakeful_carrier", "mov {v}, qword ptr fs:[{a}]",
+                v = lateout(reg) value, options(nostack, preserves_flags, readonly));
+        }
+        value
+    }
+
+    pub fn set(value: usize) {
+        // SAFETY: writes this thread's own variable.
+        unsafe {
+            own_asm!("wakeful_carrier", "mov qword ptr fs:[{a}], {v}",
+                v = in(reg) value, options(nostack, preserves_flags));
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod own {
+    use std::cell::Cell;
+
+    std::thread_local! {
+        static CARRIER: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Not inlined, so that no compiler keeps the place across a switch.
+    #[inline(never)]
+    pub fn get() -> usize {
+        CARRIER.get()
+    }
+
+    #[inline(never)]
+    pub fn set(value: usize) {
+        CARRIER.set(value);
+    }
+}
+
+/// The calling thread's carrier, if it is one.
+#[inline(always)]
+pub fn here() -> Option<&'static Carrier> {
+    // SAFETY: set by `Carrier::work` to one that is never freed.
+    unsafe { core::ptr::with_exposed_provenance::<Carrier>(own::get()).as_ref() }
+}
+
+/// The calling thread is no carrier: what is left of a fiber in a forked child.
+pub fn forget() {
+    own::set(0);
+}
+
+/// The calling fiber; null outside.
+#[inline(always)]
+pub fn current() -> *mut Fiber {
+    here().map_or(null_mut(), |carrier| carrier.current.get())
+}
+
+/// Switches the calling fiber away, which may not unwind. It may return on another carrier if it is movable.
+#[inline]
+pub fn switch(fiber: *mut Fiber, why: Why) {
+    // SAFETY: it runs, so its yielder is there.
+    unsafe { (*(*fiber).yielder.get()).suspend(why) };
+}
+
+impl Carrier {
+    pub fn new(runtime: &'static Runtime, index: u32) -> Self {
+        Self {
+            runtime,
+            index,
+            new: Deque::new(),
+            inbox: Inbox::default(),
+            ready: List::default(),
+            current: Cell::new(null_mut()),
+            free: List::default(),
+            kept: Cell::new(0),
+            sleeps: Cell::new(false),
+            turn: Cell::new(0),
+            since: Cell::new(0),
+            upcall: OnceLock::new(),
+            thread: AtomicI32::new(0),
+        }
+    }
+
+    /// What a carrier's thread does. Does not return but in a forked child.
+    pub fn work(&'static self, seated: bool) {
+        own::set(core::ptr::from_ref(self).expose_provenance());
+        // SAFETY: no arguments.
+        self.thread.store(unsafe { libc::gettid() }, Relaxed);
+        if self.runtime.activations
+            && let Ok(upcall) = Upcall::open()
+            && self.runtime.sentinel.watch(upcall.descriptor(), u64::from(self.index)).is_ok()
+        {
+            let _ = self.upcall.set(upcall);
+        }
+        if !seated {
+            self.rest();
+        }
+        while own::get() != 0 {
+            if self.has_seat()
+                && let Some(fiber) = self.next()
+            {
+                self.run(fiber);
+            }
+        }
+    }
+
+    /// Sees to it that the carrier has a seat, if it has anything to do, or sleeps. False: look again.
+    #[inline]
+    fn has_seat(&'static self) -> bool {
+        let seats = &self.runtime.seats;
+        if !seats.holds(self.index) {
+            return self.find_seat();
+        }
+        if seats.wanted() { self.pass_seat() } else { true }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_seat(&'static self) -> bool {
+        self.inbox.receive(&self.ready);
+        if self.ready.is_empty() {
+            // What is not pinned here others can do.
+            self.rest();
+        } else if !self.runtime.seats.want(self.index) {
+            self.sleep();
+        }
+        false
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_seat(&'static self) -> bool {
+        let now = Linux::now_ns();
+        if now - self.since.get() < QUANTUM_NS {
+            return true;
+        }
+        self.since.set(now);
+        match self.runtime.seats.pass(self.index) {
+            None => return true,
+            Some(woken) => self.runtime.rouse(woken),
+        }
+        self.sleep();
+        false
+    }
+
+    /// Nothing to do: gives the seat up and sleeps until there is.
+    #[cold]
+    #[inline(never)]
+    fn rest(&'static self) {
+        let runtime = self.runtime;
+        runtime.rouse(runtime.seats.lie_down(self.index));
+        if (!self.inbox.is_empty() || runtime.has_work()) && runtime.seats.get_up(self.index) {
+            return;
+        }
+        self.sleep();
+    }
+
+    /// Sleeps until the carrier has a seat, or must ask for one. Nobody is told that it does.
+    fn sleep(&'static self) {
+        let upcall = self.upcall.get();
+        if let Some(upcall) = upcall {
+            upcall.disable();
+        }
+        self.sleeps.set(true);
+        loop {
+            let awake = match self.runtime.sentinel.begin(self.index) {
+                true => self.runtime.stand_sentinel(self),
+                false => self.runtime.seats.sleep(self.index),
+            };
+            if awake != Awake::Called {
+                break;
+            }
+        }
+        self.sleeps.set(false);
+        if let Some(upcall) = upcall {
+            upcall.enable();
+        }
+        self.since.set(Linux::now_ns());
+    }
+
+    /// The fiber to run next.
+    #[inline]
+    fn next(&'static self) -> Option<*mut Fiber> {
+        let turn = self.turn.get().wrapping_add(1);
+        self.turn.set(turn);
+        self.inbox.receive(&self.ready);
+        if turn.is_multiple_of(ROUND)
+            && let Some(fiber) = self.look_round()
+        {
+            return Some(fiber);
+        }
+        // SAFETY: this is the owner's thread.
+        let newest = || unsafe { self.new.pop() };
+        let found = if turn.is_multiple_of(2) {
+            newest().or_else(|| self.ready.pop())
+        } else {
+            self.ready.pop().or_else(newest)
+        };
+        found.or_else(|| self.look_further())
+    }
+
+    /// What comes last in each turn, so that it comes at all.
+    #[cold]
+    #[inline(never)]
+    fn look_round(&self) -> Option<*mut Fiber> {
+        self.runtime.fire_timers();
+        self.runtime.common.pop().or_else(|| self.new.steal())
+    }
+
+    #[inline(never)]
+    fn look_further(&'static self) -> Option<*mut Fiber> {
+        self.runtime.fire_timers();
+        let found = self.runtime.common.pop().or_else(|| self.runtime.steal(self.index));
+        if found.is_none() {
+            self.rest();
+        }
+        found
+    }
+
+    /// Runs a fiber until it switches away, and puts it where it belongs then.
+    fn run(&'static self, fiber: *mut Fiber) {
+        let why = self.enter(fiber);
+        self.put_away(fiber, why);
+    }
+
+    /// Runs a fiber until it switches away; `None`: it has ended.
+    #[inline]
+    pub fn enter(&'static self, fiber: *mut Fiber) -> Option<Why> {
+        // SAFETY: it is ready and in no list: nobody else runs it.
+        let record = unsafe { &*fiber };
+        let before = self.current.replace(fiber);
+        if !record.started.get() {
+            record.started.set(true);
+            if !record.movable.get() {
+                record.home.store(self.index + 1, Relaxed);
+            }
+        }
+        // SAFETY: as above; it was made by `spawn`.
+        let result = unsafe { (*record.coroutine.get()).assume_init_mut().resume(()) };
+        self.current.set(before);
+        match result {
+            CoroutineResult::Yield(why) => Some(why),
+            CoroutineResult::Return(()) => None,
+        }
+    }
+
+    /// A fiber has switched away.
+    #[inline]
+    pub fn put_away(&'static self, fiber: *mut Fiber, why: Option<Why>) {
+        // SAFETY: it is ours until the token or a list has it.
+        let record = unsafe { &*fiber };
+        match why {
+            None => {
+                debug_assert_eq!(record.done.load(Relaxed), ENDED);
+                if record.release() {
+                    self.recycle(fiber);
+                }
+            }
+            Some(Why::Parks) if record.token.settle() => {}
+            _ if record.movable.get() => {
+                self.runtime.common.push(fiber);
+                self.runtime.invite();
+            }
+            _ => self.ready.push(fiber),
+        }
+    }
+
+    /// A fiber that can go on, found out on this carrier's thread.
+    #[inline]
+    pub fn ready(&'static self, fiber: *mut Fiber) {
+        // SAFETY: it is in no list, and this is the owner's thread.
+        let record = unsafe { &*fiber };
+        if record.home.load(Relaxed) == self.index + 1 {
+            return self.ready.push(fiber);
+        }
+        self.publish(fiber);
+    }
+
+    /// A fiber that any carrier may run.
+    #[inline]
+    pub fn publish(&'static self, fiber: *mut Fiber) {
+        // SAFETY: this is the owner's thread.
+        if !unsafe { self.new.push(fiber) } {
+            self.runtime.common.push(fiber);
+        }
+        self.runtime.invite();
+    }
+
+    /// A record for a new fiber, if this carrier has one.
+    #[inline]
+    pub fn record(&self) -> Option<*mut Fiber> {
+        self.free.pop().inspect(|_| self.kept.set(self.kept.get() - 1))
+    }
+
+    /// Is the fiber of this carrier's runtime?
+    pub fn is_home_of(&self, fiber: &Fiber) -> bool {
+        core::ptr::addr_eq(core::ptr::from_ref(fiber.runtime), core::ptr::from_ref(self.runtime))
+    }
+
+    /// If the seat went to another while the calling fiber was blocked, asks for one: one too many run.
+    #[inline]
+    pub fn safe_point(&'static self) {
+        if !self.runtime.seats.holds(self.index) {
+            self.give_way();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_way(&'static self) {
+        let fiber = self.current.get();
+        if !self.runtime.seats.regain(self.index) && !fiber.is_null() && !std::thread::panicking() {
+            switch(fiber, Why::Yields);
+        }
+    }
+
+    /// The calling fiber is about to block and says so: its seat goes to others at once.
+    pub fn leave_seat(&'static self) {
+        if self.runtime.seats.take(self.index) {
+            self.runtime.rouse(self.runtime.seats.surrender());
+            if self.runtime.has_work() {
+                self.runtime.invite();
+            }
+        }
+    }
+
+    /// Nobody refers to this fiber any more.
+    #[inline]
+    pub fn recycle(&self, fiber: *mut Fiber) {
+        // SAFETY: the last reference was just dropped.
+        unsafe { (*fiber).clear() };
+        if self.kept.get() < KEPT {
+            self.kept.set(self.kept.get() + 1);
+            self.free.push(fiber);
+        } else {
+            self.runtime.free.push(fiber);
+        }
+    }
+}

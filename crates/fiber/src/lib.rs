@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! User-level threads on scheduler activations.
+
+mod carrier;
+pub mod deque;
+pub mod fences;
+mod list;
+pub mod local;
+pub mod machine;
+mod overflow;
+mod record;
+mod runtime;
+pub mod seats;
+mod sentinel;
+mod stack;
+pub mod sync;
+mod table;
+pub mod thread;
+mod timers;
+pub mod token;
+
+pub use machine::Fibers;
+pub use runtime::{Config, Runtime};

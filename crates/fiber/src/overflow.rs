@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stack that overflows says whose it was.
+//!
+//! The guard page makes it a SIGSEGV. The handler runs on the carrier's own alternate stack, names the fiber
+//! on stderr and ends the program as the fault would have. A fault elsewhere goes to the handler before it.
+
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use std::sync::Once;
+
+use crate::stack;
+
+static PREPARED: Once = Once::new();
+static mut BEFORE: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
+
+const SIZE: usize = 32 << 10;
+
+/// Installs the handler, once in a process.
+pub fn prepare() {
+    PREPARED.call_once(|| {
+        // SAFETY: both structures live across the call; `BEFORE` is written here only, before any fiber runs.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction =
+                handle as extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigaction(libc::SIGSEGV, &action, (&raw mut BEFORE).cast());
+        }
+    });
+}
+
+/// Gives the calling thread a stack for signals. It is never returned, as carriers do not end.
+pub fn on_own_stack() {
+    // SAFETY: a fresh mapping, which the kernel may use from now on.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let place = libc::mmap(null_mut(), SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if place != libc::MAP_FAILED {
+            let stack = libc::stack_t { ss_sp: place, ss_flags: 0, ss_size: SIZE };
+            libc::sigaltstack(&stack, null_mut());
+        }
+    }
+}
+
+fn say(parts: &[&[u8]]) {
+    for part in parts {
+        // SAFETY: the bytes live across the call.
+        unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
+    }
+}
+
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives a valid siginfo with SA_SIGINFO.
+    let address = unsafe { (*info).si_addr() } as usize;
+    if let Some(fiber) = stack::overflowed(address) {
+        // SAFETY: the guard is below the stack of this record.
+        let name = unsafe { fiber.as_ref() }.name().unwrap_or("<unnamed>");
+        say(&[b"\nfiber '", name.as_bytes(), b"' has overflowed its stack\n"]);
+        // SAFETY: no pointers.
+        unsafe { libc::abort() };
+    }
+    // SAFETY: `prepare` wrote it before the kernel could call us.
+    let before = unsafe { (*(&raw const BEFORE)).assume_init_ref() };
+    match before.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // The fault comes again, and ends the program.
+            // SAFETY: no pointers.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: it was installed as such a function.
+            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { core::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: it was installed as such a function.
+            let handler: extern "C" fn(i32) = unsafe { core::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a fiber is: a record on top of its stack, made once and used for one fiber after another.
+
+use core::alloc::Layout;
+use core::any::Any;
+use core::cell::{Cell, UnsafeCell};
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::Arc;
+
+use corosensei::{Coroutine, Yielder};
+use linux::Linux;
+
+use crate::stack::{self, Part};
+use crate::token::Token;
+
+/// Why a fiber switched away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is ready, after the others.
+    Yields,
+    /// It waits for its token.
+    Parks,
+}
+
+/// Who has fibers made ready.
+pub trait Home: Sync {
+    /// The fiber can go on; nobody else says so.
+    fn ready(&self, fiber: *mut Fiber);
+    /// Nobody refers to this fiber any more, and it was cleared.
+    fn free(&self, fiber: *mut Fiber);
+}
+
+/// [`Fiber::done`]: it runs, it has ended, somebody sleeps until it ends.
+pub const RUNS: u32 = 0;
+pub const ENDED: u32 = 1;
+pub const AWAITED: u32 = 2;
+/// Nobody will ask for its result.
+pub const DROPPED: u32 = 3;
+
+/// What a scope and its fibers share.
+pub struct Scope {
+    pub running: AtomicU32,
+    pub panicked: AtomicU32,
+}
+
+/// What a fiber keeps for itself: see [`crate::local`].
+pub type Locals = Vec<(usize, Box<dyn Any>)>;
+
+/// A fiber. References to it are counted in `refs`, and its memory stays a record for ever.
+#[repr(C, align(64))]
+pub struct Fiber {
+    pub token: Token<Linux>,
+    pub refs: AtomicU32,
+    pub done: AtomicU32,
+    /// May go on with another carrier.
+    pub movable: Cell<bool>,
+    pub priority: Cell<u8>,
+    pub started: Cell<bool>,
+    /// 1 + the index of the carrier with which it began; 0: it has not begun, or is movable.
+    pub home: AtomicU32,
+    /// Its joiner runs it, and nobody else waits for it.
+    pub nested: Cell<bool>,
+    /// Belongs to whatever list the fiber is in; a fiber is in one at a time.
+    pub next: Cell<*mut Fiber>,
+    pub yielder: Cell<*const Yielder<(), Why>>,
+    pub coroutine: UnsafeCell<MaybeUninit<Coroutine<(), Why, (), Part>>>,
+    /// The scope that waits for its end; null: none.
+    pub scope: Cell<*const Scope>,
+    /// The closure, then the result.
+    pub packet: Cell<*mut u8>,
+    /// How the packet was allocated, if it was too big for the stack.
+    pub allocated: Cell<Option<Layout>>,
+    pub runtime: &'static dyn Home,
+    pub name: UnsafeCell<Option<Arc<str>>>,
+    pub locals: UnsafeCell<Locals>,
+    stack: usize,
+    /// Its next higher neighbour begins below this.
+    pub top: usize,
+}
+
+// SAFETY: the cells belong to whoever runs the fiber, or, before and after, to who makes or frees it. Tokens
+// and queues publish them from one to the next.
+unsafe impl Sync for Fiber {}
+
+impl Fiber {
+    /// Makes a record on top of this stack.
+    ///
+    /// # Safety
+    /// `stack` is the lowest address of a stack of this stride, with its guard, that nobody uses.
+    pub unsafe fn make(stack: usize, stride: usize, runtime: &'static dyn Home) -> *mut Fiber {
+        let place = stack::record(stack, stride).as_ptr();
+        // SAFETY: inside the stack, aligned, and nobody else's.
+        unsafe {
+            place.write(Fiber {
+                token: Token::new(),
+                refs: AtomicU32::new(0),
+                done: AtomicU32::new(ENDED),
+                movable: Cell::new(false),
+                priority: Cell::new(0),
+                started: Cell::new(false),
+                home: AtomicU32::new(0),
+                nested: Cell::new(false),
+                next: Cell::new(null_mut()),
+                yielder: Cell::new(core::ptr::null()),
+                coroutine: UnsafeCell::new(MaybeUninit::uninit()),
+                scope: Cell::new(core::ptr::null()),
+                packet: Cell::new(null_mut()),
+                allocated: Cell::new(None),
+                runtime,
+                name: UnsafeCell::new(None),
+                locals: UnsafeCell::new(Vec::new()),
+                stack,
+                top: place.addr(),
+            });
+        }
+        place
+    }
+
+    /// Room for what the fiber is to run and what it returns, below the record; the stack begins below that.
+    #[inline]
+    pub fn place(&self, size: usize, align: usize) -> usize {
+        (self.top - size) & !(align.max(16) - 1)
+    }
+
+    /// The stack below this address.
+    #[inline]
+    pub fn part(&self, base: usize) -> Part {
+        Part::new(self.stack, base)
+    }
+
+    /// Bytes of stack.
+    pub fn size(&self) -> usize {
+        self.top - self.stack
+    }
+
+    /// The name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        // SAFETY: written before the fiber is published, and not while somebody has a reference.
+        unsafe { (*self.name.get()).as_deref() }
+    }
+
+    /// Gives the token; who waits for it becomes ready.
+    pub fn unpark(&self) {
+        if self.token.give() {
+            self.runtime.ready(core::ptr::from_ref(self).cast_mut());
+        }
+    }
+
+    /// One reference more.
+    pub fn retain(&self) {
+        self.refs.fetch_add(1, Relaxed);
+    }
+
+    /// One reference less. True: it was the last one, and the caller frees the fiber.
+    #[must_use]
+    pub fn release(&self) -> bool {
+        // Alone, nobody can make it more: no locked instruction.
+        // ORDER: Acquire, AcqRel: who frees comes after all who used.
+        self.refs.load(Acquire) == 1 || self.refs.fetch_sub(1, AcqRel) == 1
+    }
+
+    /// Empties a record that nobody refers to any more.
+    ///
+    /// # Safety
+    /// The caller dropped the last reference, and the fiber has ended.
+    pub unsafe fn clear(&self) {
+        if let Some(layout) = self.allocated.take() {
+            // SAFETY: so it was allocated, and it is empty.
+            unsafe { std::alloc::dealloc(self.packet.get(), layout) };
+        }
+        // SAFETY: nobody else has it.
+        unsafe {
+            if (*self.name.get()).is_some() {
+                *self.name.get() = None;
+            }
+        }
+    }
+}

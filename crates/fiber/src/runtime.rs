@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A runtime: its carriers, their seats, and what they share.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use std::io;
+use std::sync::{Mutex, Once};
+
+use linux::Linux;
+use platform::{Platform, RunState};
+
+use crate::carrier::{self, Carrier};
+use crate::list::SharedList;
+use crate::record::{Fiber, Home};
+use crate::seats::{Awake, Invited, Seats};
+use crate::sentinel::{self, Event, Sentinel};
+use crate::timers::{Timer, Timers};
+use crate::{fences, overflow, stack};
+
+/// Carriers at most: fibers that are blocked in the kernel have one each.
+pub const CARRIERS: usize = 1024;
+/// How long the sentinel sleeps at most while a carrier cannot be heard, and otherwise.
+const LOOK_MS: i32 = 2;
+const SECOND_MS: i32 = 1000;
+
+/// How a runtime is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Processors at most; `None`: as many as the program may use, looked at once a second.
+    pub processors: Option<u32>,
+    /// Give the seat of a carrier that blocks to another.
+    pub activations: bool,
+    /// Bytes of stack a fiber.
+    pub stack_size: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { processors: None, activations: true, stack_size: 256 << 10 }
+    }
+}
+
+/// See the module. Never freed.
+pub struct Runtime {
+    pub seats: Seats<Linux>,
+    pub sentinel: Sentinel,
+    pub activations: bool,
+    /// New fibers that no carrier made, and movable ones.
+    pub common: SharedList,
+    /// Records that no carrier keeps.
+    pub free: SharedList,
+    processors: Option<u32>,
+    stride: usize,
+    growing: Mutex<()>,
+    timers: Timers,
+    carriers: Box<[AtomicPtr<Carrier>]>,
+    count: AtomicU32,
+    /// Seats that went over because their carrier had blocked.
+    taken: AtomicU64,
+}
+
+/// The runtime of those who name none. Null: not started, or a forked child.
+static DEFAULT: AtomicPtr<Runtime> = AtomicPtr::new(null_mut());
+
+/// In a forked child there are no carriers: the caller is what it was before it became one.
+extern "C" fn after_fork() {
+    carrier::forget();
+    DEFAULT.store(null_mut(), Relaxed);
+}
+
+impl Runtime {
+    /// The default one, started on first use.
+    ///
+    /// # Errors
+    /// As for [`Runtime::start`].
+    #[allow(clippy::should_implement_trait)] // it may fail
+    pub fn default() -> io::Result<&'static Self> {
+        static STARTING: Mutex<()> = Mutex::new(());
+        // SAFETY: null, or one that is never freed.
+        // ORDER: Acquire, pairs with the store below.
+        let started = || unsafe { DEFAULT.load(Acquire).as_ref() };
+        if let Some(runtime) = started() {
+            return Ok(runtime);
+        }
+        let _starting = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
+        if let Some(runtime) = started() {
+            return Ok(runtime);
+        }
+        let runtime = Self::start(Config::default())?;
+        DEFAULT.store(core::ptr::from_ref(runtime).cast_mut(), Release);
+        Ok(runtime)
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// What epoll, or starting a thread, says.
+    pub fn start(config: Config) -> io::Result<&'static Self> {
+        static FORKS: Once = Once::new();
+        // SAFETY: the function lives for ever.
+        FORKS.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(after_fork)) });
+        fences::prepare();
+        overflow::prepare();
+        let granted = config.processors.unwrap_or_else(Linux::processors).max(1);
+        let runtime = Box::leak(Box::new(Self {
+            seats: Seats::new(granted, CARRIERS),
+            sentinel: Sentinel::new()?,
+            activations: config.activations,
+            common: SharedList::default(),
+            free: SharedList::default(),
+            processors: config.processors,
+            stride: stack::stride(config.stack_size + size_of::<Fiber>()),
+            growing: Mutex::new(()),
+            timers: Timers::default(),
+            carriers: (0..CARRIERS).map(|_| AtomicPtr::new(null_mut())).collect(),
+            count: AtomicU32::new(0),
+            taken: AtomicU64::new(0),
+        }));
+        runtime.add_carrier(false)?;
+        Ok(runtime)
+    }
+
+    /// How often a carrier's seat went to another because it had blocked.
+    pub fn seats_taken(&self) -> u64 {
+        self.taken.load(Relaxed)
+    }
+
+    /// Starts a carrier.
+    ///
+    /// # Errors
+    /// That of starting a thread; `OutOfMemory` where there are as many as there can be.
+    fn add_carrier(&'static self, seated: bool) -> io::Result<()> {
+        let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
+        let index = self.count.load(Relaxed);
+        if index as usize == CARRIERS {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let new: &'static Carrier = Box::leak(Box::new(Carrier::new(self, index)));
+        if seated {
+            self.seats.seat_newcomer(index);
+        }
+        let started = std::thread::Builder::new().name(format!("carrier {index}")).spawn(move || {
+            overflow::on_own_stack();
+            new.work(seated);
+        });
+        if let Err(error) = started {
+            if seated {
+                self.seats.take(index);
+            }
+            // SAFETY: made above by Box, and nobody has seen it.
+            drop(unsafe { Box::from_raw(core::ptr::from_ref(new).cast_mut()) });
+            return Err(error);
+        }
+        // ORDER: Release, pairs with the Acquire in `all` and `carrier`; publishes the carrier.
+        self.carriers[index as usize].store(core::ptr::from_ref(new).cast_mut(), Release);
+        self.count.store(index + 1, Release);
+        Ok(())
+    }
+
+    /// The carrier of this number.
+    pub fn carrier(&self, index: u32) -> Option<&'static Carrier> {
+        // SAFETY: null, or one that is never freed.
+        unsafe { self.carriers[index as usize].load(Acquire).as_ref() }
+    }
+
+    /// All carriers.
+    pub fn all(&self) -> impl Iterator<Item = &'static Carrier> + '_ {
+        (0..self.count.load(Acquire)).filter_map(|index| self.carrier(index))
+    }
+
+    /// HINT: is there a fiber that any carrier may run?
+    pub fn has_work(&self) -> bool {
+        !self.common.is_empty() || self.all().any(|carrier| carrier.new.has_any())
+    }
+
+    /// Takes a new fiber from another carrier, beginning behind this one.
+    pub fn steal(&self, me: u32) -> Option<*mut Fiber> {
+        let count = self.count.load(Acquire);
+        (1..count).find_map(|step| self.carrier((me + step) % count)?.new.steal())
+    }
+
+    /// Wakes a carrier whose word was changed.
+    #[inline]
+    pub fn rouse(&self, carrier: Option<u32>) {
+        if let Some(carrier) = carrier {
+            self.sentinel.call(carrier);
+            self.seats.wake(carrier);
+        }
+    }
+
+    /// Work was published: somebody who sleeps gets a free seat, if there is one.
+    #[inline]
+    pub fn invite(&'static self) {
+        match self.seats.invite() {
+            Invited::Nobody => {}
+            Invited::Carrier(carrier) => self.rouse(Some(carrier)),
+            Invited::Newcomer => self.invite_newcomer(),
+        }
+    }
+
+    #[cold]
+    fn invite_newcomer(&'static self) {
+        if self.add_carrier(true).is_err() {
+            // Those that there are will do it, later.
+            self.rouse(self.seats.surrender());
+        }
+    }
+
+    /// A record, from the pool or a new slab.
+    ///
+    /// # Errors
+    /// That of `mmap`.
+    #[cold]
+    pub fn record(&'static self) -> io::Result<*mut Fiber> {
+        loop {
+            if let Some(fiber) = self.free.pop() {
+                return Ok(fiber);
+            }
+            let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
+            if self.free.is_empty() {
+                // SAFETY: fresh stacks of this stride.
+                stack::grow(self.stride, |stack| unsafe {
+                    self.free.push(Fiber::make(stack, self.stride, self));
+                })?;
+            }
+        }
+    }
+
+    /// Has the fiber unparked at this moment.
+    pub fn set_timer(&self, ns: u64, fiber: *const Fiber) -> Timer {
+        self.timers.set(ns, fiber, |first| self.sentinel.set_timer(first))
+    }
+
+    /// Takes a timer back.
+    pub fn cancel_timer(&self, timer: Timer) {
+        self.timers.cancel(timer);
+    }
+
+    /// Unparks who is due.
+    #[inline]
+    pub fn fire_timers(&self) {
+        if self.timers.any() {
+            let now = sentinel::now_ns();
+            if self.timers.due(now) {
+                self.timers.fire(now, |next| self.sentinel.set_timer(next));
+            }
+        }
+    }
+
+    /// The calling carrier, which lies down or wants a seat, is the sentinel until it has other things to do.
+    pub fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
+        self.keep_a_spare(me.index);
+        // The last one may have left with events unheard.
+        self.fire_timers();
+        let mut awake = self.look_at_all(me.index);
+        while awake.is_none() {
+            awake = self.seats.look(me.index);
+            if awake.is_some() {
+                break;
+            }
+            let wait = if self.has_unheard() { LOOK_MS } else { SECOND_MS };
+            awake = self.sentinel.sleep(wait, |event| match event {
+                Event::Switched(carrier) => self.has_switched(me.index, carrier),
+                Event::Timer => {
+                    self.fire_timers();
+                    None
+                }
+                Event::Look => {
+                    self.look_at_processors();
+                    self.look_at_all(me.index)
+                }
+            });
+        }
+        self.sentinel.end();
+        self.rouse(self.seats.call(me.index));
+        awake.unwrap_or(Awake::Lost)
+    }
+
+    /// Who leaves the post for a fiber leaves it to somebody who is there already.
+    fn keep_a_spare(&'static self, me: u32) {
+        if self.activations && !self.seats.has_sleeper(me) {
+            // Without one, the next to lie down stands sentinel.
+            let _ = self.add_carrier(false);
+        }
+    }
+
+    /// HINT: does a carrier run that the kernel says nothing of?
+    fn has_unheard(&self) -> bool {
+        self.activations
+            && self.all().any(|carrier| carrier.upcall.get().is_none() && self.seats.holds(carrier.index))
+    }
+
+    fn look_at_processors(&'static self) {
+        if self.processors.is_none() {
+            Linux::refresh_processors(None);
+            let granted = Linux::processors().max(1);
+            if self.seats.granted() != granted {
+                self.seats.grant(granted, |carrier| self.rouse(Some(carrier)));
+                if self.has_work() {
+                    self.invite();
+                }
+            }
+        }
+    }
+
+    fn look_at_all(&'static self, me: u32) -> Option<Awake> {
+        if !self.activations {
+            return None;
+        }
+        self.all().fold(None, |found, carrier| found.or_else(|| self.has_switched(me, carrier.index)))
+    }
+
+    /// The upcall. If this carrier has blocked, its seat goes to whoever has work for it.
+    fn has_switched(&'static self, me: u32, carrier: u32) -> Option<Awake> {
+        let carrier = self.carrier(carrier)?;
+        if !self.seats.holds(carrier.index) {
+            return None;
+        }
+        let blocked = match carrier.upcall.get() {
+            Some(upcall) => upcall.state() == RunState::Blocked,
+            None => sentinel::is_blocked(carrier.thread.load(Relaxed)),
+        };
+        if !blocked || !self.seats.take(carrier.index) {
+            return None;
+        }
+        self.taken.fetch_add(1, Relaxed);
+        let mine = self.has_work() && !self.seats.wanted() && !self.seats.holds(me);
+        self.rouse(if mine { self.seats.accept(me) } else { self.seats.surrender() });
+        if self.has_work() {
+            self.invite();
+        }
+        mine.then_some(Awake::Seated)
+    }
+}
+
+impl Home for Runtime {
+    #[inline]
+    fn ready(&self, fiber: *mut Fiber) {
+        // SAFETY: runtimes are leaked.
+        let runtime: &'static Self = unsafe { &*core::ptr::from_ref(self) };
+        if let Some(carrier) = carrier::here()
+            && core::ptr::eq(carrier.runtime, self)
+            && !carrier.sleeps.get()
+        {
+            // SAFETY: it is in no list.
+            let home = unsafe { (*fiber).home.load(Relaxed) };
+            if home == 0 || home == carrier.index + 1 {
+                return carrier.ready(fiber);
+            }
+        }
+        runtime.send(fiber);
+    }
+
+    fn free(&self, fiber: *mut Fiber) {
+        self.free.push(fiber);
+    }
+}
+
+impl Runtime {
+    /// A fiber that can go on, found out elsewhere.
+    #[inline(never)]
+    fn send(&'static self, fiber: *mut Fiber) {
+        // SAFETY: it is in no list.
+        match unsafe { (*fiber).home.load(Relaxed) }.checked_sub(1) {
+            Some(home) => {
+                if let Some(carrier) = self.carrier(home) {
+                    carrier.inbox.send(fiber);
+                }
+                if self.seats.kick(home) {
+                    self.rouse(Some(home));
+                }
+            }
+            None => {
+                self.common.push(fiber);
+                self.invite();
+            }
+        }
+    }
+}

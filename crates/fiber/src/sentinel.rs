@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sentinel: the one carrier without a seat that hears from the kernel. All others sleep on their words.
+//!
+//! It sleeps in epoll on the events of the carriers that run ([`linux::upcall`]), on a timer for the fibers
+//! that sleep, and on an event by which others call it. It is SCHED_BATCH meanwhile: so it never preempts a
+//! carrier that runs, and runs at once where one has blocked.
+
+use core::sync::atomic::{AtomicU32, Ordering::*, fence};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use linux::Linux;
+use platform::Platform;
+
+/// Nobody is the sentinel.
+const NOBODY: u32 = u32::MAX;
+/// What epoll says of the two descriptors that are no carrier's.
+const CALLED: u64 = u64::MAX;
+const TIMER: u64 = u64::MAX - 1;
+
+/// What the sentinel is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// This carrier left its processor or came back.
+    Switched(u32),
+    /// A timer is due.
+    Timer,
+    /// The time to look by oneself has come.
+    Look,
+}
+
+/// The role, and what its holder sleeps on.
+pub struct Sentinel {
+    who: AtomicU32,
+    epoll: OwnedFd,
+    call: OwnedFd,
+    timer: OwnedFd,
+}
+
+fn owned(descriptor: i32) -> io::Result<OwnedFd> {
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fresh, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+impl Sentinel {
+    /// # Errors
+    /// Those of `epoll_create1`, `eventfd`, `timerfd_create`.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers.
+        let (epoll, call, timer) = unsafe {
+            (
+                owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))?,
+                owned(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?,
+                owned(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK))?,
+            )
+        };
+        let sentinel = Self { who: AtomicU32::new(NOBODY), epoll, call, timer };
+        sentinel.watch(sentinel.call.as_raw_fd(), CALLED)?;
+        sentinel.watch(sentinel.timer.as_raw_fd(), TIMER)?;
+        Ok(sentinel)
+    }
+
+    /// From now on switches of this carrier, whose event this is, wake the sentinel.
+    ///
+    /// # Errors
+    /// That of `epoll_ctl`.
+    pub fn watch(&self, descriptor: i32, number: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
+        // SAFETY: the event lives across the call.
+        let result =
+            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, descriptor, &mut event) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// The caller is the sentinel, if nobody else is.
+    pub fn begin(&self, me: u32) -> bool {
+        // ORDER: SeqCst and a fence, pairs with `call`: whoever calls us sees that we are it, or we see why.
+        let begun = self.who.compare_exchange(NOBODY, me, SeqCst, Relaxed).is_ok();
+        fence(SeqCst);
+        if begun {
+            set_policy(libc::SCHED_OTHER, libc::SCHED_BATCH);
+        }
+        begun
+    }
+
+    /// The caller is the sentinel no longer.
+    pub fn end(&self) {
+        self.who.store(NOBODY, SeqCst);
+        set_policy(libc::SCHED_BATCH, libc::SCHED_OTHER);
+    }
+
+    /// Is nobody the sentinel?
+    pub fn is_vacant(&self) -> bool {
+        self.who.load(SeqCst) == NOBODY
+    }
+
+    /// Wakes this carrier if it is the sentinel. Its word was changed before.
+    pub fn call(&self, carrier: u32) {
+        // ORDER: as in `begin`.
+        fence(SeqCst);
+        if self.who.load(SeqCst) == carrier {
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: eight bytes, as an eventfd wants.
+            unsafe { libc::write(self.call.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// The first timer is due then; 0: there is none.
+    pub fn set_timer(&self, ns: u64) {
+        let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ };
+        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let timer = libc::itimerspec { it_interval: none, it_value: time };
+        // SAFETY: the structure lives across the call.
+        unsafe {
+            libc::timerfd_settime(
+                self.timer.as_raw_fd(),
+                libc::TFD_TIMER_ABSTIME,
+                &timer,
+                core::ptr::null_mut(),
+            )
+        };
+    }
+
+    /// Sleeps for at most this long. Returns as soon as `handle` returns something.
+    pub fn sleep<T>(&self, most_ms: i32, mut handle: impl FnMut(Event) -> Option<T>) -> Option<T> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
+        // SAFETY: the array lives across the call.
+        let count = unsafe {
+            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, most_ms)
+        };
+        if count <= 0 {
+            return handle(Event::Look);
+        }
+        let mut found = None;
+        for event in &events[..count as usize] {
+            let told = match event.u64 {
+                CALLED => {
+                    drain(&self.call);
+                    continue;
+                }
+                TIMER => {
+                    drain(&self.timer);
+                    Event::Timer
+                }
+                carrier => Event::Switched(carrier as u32),
+            };
+            // All are heard: an event of a carrier comes once.
+            found = found.or(handle(told));
+        }
+        found
+    }
+}
+
+fn drain(descriptor: &OwnedFd) {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer lives across the call.
+    unsafe { libc::read(descriptor.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+}
+
+/// From one policy of the fair class to the other; a thread that has another one keeps it.
+fn set_policy(from: i32, to: i32) {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure lives across the call.
+    unsafe {
+        if libc::sched_getscheduler(0) == from {
+            libc::sched_setscheduler(0, to, &parameter);
+        }
+    }
+}
+
+/// HINT: does this thread of the process sleep in the kernel? For carriers without an event.
+pub fn is_blocked(thread: i32) -> bool {
+    let path = format!("/proc/self/task/{thread}/stat");
+    let Ok(text) = std::fs::read(path) else { return false };
+    // The name, in brackets, may hold anything.
+    let state = text.iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
+    matches!(state, Some(b'S' | b'D'))
+}
+
+/// The monotonic clock.
+pub fn now_ns() -> u64 {
+    Linux::now_ns()
+}

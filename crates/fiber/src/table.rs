@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where fibers sleep on words: a futex of their own.
+//!
+//! A fiber that waits parks; its carrier takes another one. A kernel thread that is no carrier, and a fiber
+//! that unwinds, may wait here as well: those sleep in the kernel.
+//!
+//! # State
+//! Buckets by address. Each has a lock and a list of places, oldest first. A place lies on its waiter's stack.
+//!
+//! # Protocol
+//! - F1. Wait: take the lock; if the word is not as expected leave; join the list; drop the lock; park until
+//!   the place is woken. F2. On a deadline: take the lock; who is still in the list leaves it.
+//! - F3. Wake: take the lock; move the oldest with this address out; mark them woken; drop the lock; unpark.
+//!
+//! # Memory order
+//! Who wakes changed the word before F3; who waits reads it under the lock. So it sees the change, or F3 sees
+//! it in the list. `woken` is stored with release and read with acquire.
+//!
+//! # Under the scheduler
+//! A holder of a bucket's lock that loses its processor keeps others of this bucket waiting, as in the kernel.
+
+use core::cell::{Cell, UnsafeCell};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use linux::Linux;
+use platform::{Clock, Deadline, Platform, Wait};
+use sync::mutex::{Native, RawMutex};
+
+use crate::carrier::{self, switch};
+use crate::record::{Fiber, Why};
+
+const BUCKETS: usize = 1024;
+
+struct Place {
+    key: usize,
+    /// Null: a kernel thread.
+    fiber: *mut Fiber,
+    woken: AtomicU32,
+    listed: Cell<bool>,
+    older: Cell<*const Place>,
+    newer: Cell<*const Place>,
+}
+
+struct Ends {
+    oldest: *const Place,
+    newest: *const Place,
+}
+
+#[repr(align(64))]
+struct Bucket {
+    lock: Native<Linux>,
+    ends: UnsafeCell<Ends>,
+}
+
+// SAFETY: the list is used under the lock.
+unsafe impl Sync for Bucket {}
+
+static TABLE: [Bucket; BUCKETS] = [const {
+    Bucket {
+        lock: Native::INIT,
+        ends: UnsafeCell::new(Ends { oldest: core::ptr::null(), newest: core::ptr::null() }),
+    }
+}; BUCKETS];
+
+fn bucket(key: usize) -> &'static Bucket {
+    let hash = (key as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    &TABLE[hash as usize % BUCKETS]
+}
+
+impl Bucket {
+    #[inline]
+    fn locked<T>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
+        // SAFETY: released below, once; the list is ours in between, and `body` does not come back here.
+        unsafe {
+            self.lock.lock(&());
+            let result = body(&mut *self.ends.get());
+            self.lock.unlock(&());
+            result
+        }
+    }
+}
+
+impl Ends {
+    fn join(&mut self, place: &Place) {
+        place.older.set(self.newest);
+        place.listed.set(true);
+        // SAFETY: what is in the list lives until it has left it.
+        match unsafe { self.newest.as_ref() } {
+            Some(newest) => newest.newer.set(place),
+            None => self.oldest = place,
+        }
+        self.newest = place;
+    }
+
+    fn leave(&mut self, place: &Place) {
+        let (older, newer) = (place.older.get(), place.newer.get());
+        place.listed.set(false);
+        // SAFETY: as in `join`.
+        unsafe {
+            match older.as_ref() {
+                Some(older) => older.newer.set(newer),
+                None => self.oldest = newer,
+            }
+            match newer.as_ref() {
+                Some(newer) => newer.older.set(older),
+                None => self.newest = older,
+            }
+        }
+    }
+}
+
+/// The calling fiber, if it may switch. One that unwinds may not: std counts panics by kernel thread.
+fn switching() -> *mut Fiber {
+    let fiber = carrier::current();
+    if fiber.is_null() || std::thread::panicking() { null_mut() } else { fiber }
+}
+
+/// F1, F2: [`Platform::wait`].
+pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+    let key = core::ptr::from_ref(word).addr();
+    let place = Place {
+        key,
+        fiber: switching(),
+        woken: AtomicU32::new(0),
+        listed: Cell::new(false),
+        older: Cell::new(core::ptr::null()),
+        newer: Cell::new(core::ptr::null()),
+    };
+    let bucket = bucket(key);
+    if !bucket.locked(|ends| {
+        word.load(Relaxed) == expected && {
+            ends.join(&place);
+            true
+        }
+    }) {
+        return Wait::Changed;
+    }
+    let woken = if place.fiber.is_null() { place.sleep(deadline) } else { place.park(deadline) };
+    // F2. Who took it out of the list has not marked it yet, perhaps: the lock waits for that.
+    if !woken
+        && bucket.locked(|ends| {
+            place.listed.get() && {
+                ends.leave(&place);
+                true
+            }
+        })
+    {
+        return Wait::TimedOut;
+    }
+    Wait::Woken
+}
+
+impl Place {
+    fn is_woken(&self) -> bool {
+        // ORDER: Acquire, pairs with F3.
+        self.woken.load(Acquire) != 0
+    }
+
+    /// As a kernel thread. False: the deadline passed.
+    fn sleep(&self, deadline: Option<Deadline>) -> bool {
+        while !self.is_woken() {
+            if Linux::wait(&self.woken, 0, deadline) == Wait::TimedOut {
+                return self.is_woken();
+            }
+        }
+        true
+    }
+
+    /// As a fiber.
+    fn park(&self, deadline: Option<Deadline>) -> bool {
+        // SAFETY: the calling fiber.
+        let fiber = unsafe { &*self.fiber };
+        let Some(deadline) = deadline else {
+            while !self.is_woken() {
+                if !fiber.token.take() {
+                    switch(self.fiber, Why::Parks);
+                    fiber.token.take();
+                }
+            }
+            return true;
+        };
+        while !self.is_woken() && !Linux::past(deadline) {
+            park_until(fiber, monotonic(deadline));
+        }
+        self.is_woken()
+    }
+}
+
+/// When it is on the monotonic clock. The other one may be set meanwhile: the caller looks again.
+fn monotonic(deadline: Deadline) -> u64 {
+    match deadline.clock {
+        Clock::Monotonic => deadline.ns,
+        Clock::Realtime => {
+            let elapsed = std::time::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_nanos() as u64);
+            Linux::now_ns() + deadline.ns.saturating_sub(elapsed).min(1_000_000_000)
+        }
+    }
+}
+
+/// The calling fiber parks until it is unparked, or this moment.
+pub fn park_until(fiber: &Fiber, ns: u64) {
+    if fiber.token.take() {
+        return;
+    }
+    let carrier = carrier::here().expect("a fiber runs on a carrier");
+    let runtime = carrier.runtime;
+    let timer = runtime.set_timer(ns, fiber);
+    switch(core::ptr::from_ref(fiber).cast_mut(), Why::Parks);
+    fiber.token.take();
+    runtime.cancel_timer(timer);
+}
+
+/// The calling fiber parks until it is unparked.
+pub fn park(fiber: &Fiber) {
+    if fiber.token.take() {
+        return;
+    }
+    if std::thread::panicking() {
+        return fiber.token.sleep();
+    }
+    switch(core::ptr::from_ref(fiber).cast_mut(), Why::Parks);
+    fiber.token.take();
+}
+
+/// F3: [`Platform::wake`].
+pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
+    let key = word.addr();
+    let bucket = bucket(key);
+    let mut woken = 0;
+    while woken < count {
+        let found = bucket.locked(|ends| {
+            let mut next = ends.oldest;
+            // SAFETY: what is in the list lives until it has left it.
+            while let Some(place) = unsafe { next.as_ref() } {
+                if place.key == key {
+                    ends.leave(place);
+                    let (fiber, word) = (place.fiber, &raw const place.woken);
+                    // ORDER: Release (F3), pairs with `is_woken`. The place may be gone after this.
+                    place.woken.store(1, Release);
+                    if fiber.is_null() {
+                        // By its address.
+                        Linux::wake(word, 1);
+                    }
+                    return Some(fiber);
+                }
+                next = place.newer.get();
+            }
+            None
+        });
+        let Some(fiber) = found else { break };
+        // SAFETY: null, or a record, which it stays.
+        if let Some(fiber) = unsafe { fiber.as_ref() } {
+            fiber.unpark();
+        }
+        woken += 1;
+    }
+    woken
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who is to be unparked when.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use crate::record::Fiber;
+
+/// A timer that is set: its moment, and a number that makes it unique.
+pub type Timer = (u64, u64);
+
+#[derive(Clone, Copy)]
+struct Sleeper(*const Fiber);
+
+// SAFETY: a fiber's memory stays a record for ever, and unparking one that has gone on is harmless.
+unsafe impl Send for Sleeper {}
+
+/// All timers of a runtime.
+#[derive(Default)]
+pub struct Timers {
+    set: Mutex<BTreeMap<Timer, Sleeper>>,
+    number: AtomicU64,
+    /// HINT: the earliest moment; 0: none.
+    earliest: AtomicU64,
+}
+
+impl Timers {
+    /// Has this fiber unparked at `ns`. If that is the earliest now, `arm` is told, under the lock: two that
+    /// set timers at once must not arm in the wrong order.
+    pub fn set(&self, ns: u64, fiber: *const Fiber, arm: impl FnOnce(u64)) -> Timer {
+        let timer = (ns.max(1), self.number.fetch_add(1, Relaxed));
+        let mut set = self.set.lock().unwrap_or_else(|poison| poison.into_inner());
+        set.insert(timer, Sleeper(fiber));
+        if set.first_key_value().is_some_and(|(first, _)| *first == timer) {
+            self.earliest.store(timer.0, Relaxed);
+            arm(timer.0);
+        }
+        timer
+    }
+
+    /// Takes a timer back, if it has not fired.
+    pub fn cancel(&self, timer: Timer) {
+        let mut set = self.set.lock().unwrap_or_else(|poison| poison.into_inner());
+        set.remove(&timer);
+        self.earliest.store(set.first_key_value().map_or(0, |(first, _)| first.0), Relaxed);
+    }
+
+    /// HINT: is any timer set?
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.earliest.load(Relaxed) != 0
+    }
+
+    /// HINT: is a timer due?
+    pub fn due(&self, now_ns: u64) -> bool {
+        let earliest = self.earliest.load(Relaxed);
+        earliest != 0 && earliest <= now_ns
+    }
+
+    /// Unparks all that are due. Arms for the next one; 0: there is none.
+    pub fn fire(&self, now_ns: u64, arm: impl FnOnce(u64)) {
+        loop {
+            let mut set = self.set.lock().unwrap_or_else(|poison| poison.into_inner());
+            let first = set.first_key_value().map(|(timer, sleeper)| (*timer, *sleeper));
+            let Some((timer, Sleeper(fiber))) = first.filter(|(timer, _)| timer.0 <= now_ns) else {
+                let next = first.map_or(0, |(timer, _)| timer.0);
+                self.earliest.store(next, Relaxed);
+                return arm(next);
+            };
+            set.remove(&timer);
+            drop(set);
+            // SAFETY: as for Send.
+            unsafe { (*fiber).unpark() };
+        }
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The token of park and unpark.
+//!
+//! # State
+//! `EMPTY` (runs, nobody unparked it), `GIVEN` (unparked), `PARKED` (its context is saved: whoever gives the
+//! token makes it ready), `ASLEEP` (its kernel thread sleeps on the word). `EMPTY -> GIVEN -> EMPTY`,
+//! `EMPTY -> PARKED -> GIVEN`, `EMPTY -> ASLEEP -> GIVEN`.
+//!
+//! # Invariants
+//! - I1. Only the owner leaves EMPTY for PARKED or ASLEEP, and only the owner takes the token.
+//! - I2. For each step from PARKED one giver makes the owner ready, and only that one.
+//!
+//! # Protocol
+//! - K1. Take: if GIVEN, swap EMPTY. K2. Else the owner switches away, and after the switch its carrier
+//!   compares EMPTY with PARKED. If that fails the token is there, and the owner runs on.
+//! - G1. Give: swap GIVEN. If it was PARKED make the owner ready; if ASLEEP wake the word.
+//!
+//! # Memory order
+//! G1 release -> K1 acquire publishes what the giver did. K2 release -> G1 acquire publishes the saved
+//! context to whoever runs the owner next.
+//!
+//! # Under the scheduler
+//! A giver preempted after G1 delays the owner, as any waker would. Memory of owners is never returned, so a
+//! late giver at worst gives a stranger a token, who sees a wake-up without a cause.
+//!
+//! # Fairness and space
+//! 4 bytes. Tokens do not add up.
+//!
+//! # Rejected
+//! A plain store at K1: it may wipe out a second giver's token whose writes the owner has not seen.
+//!
+//! # Checked by
+//! `conformance`: loom, shuttle; twins that park before the switch, and that store, are caught.
+
+use platform::{Atomic, Ordering::*, Platform};
+
+const EMPTY: u32 = 0;
+const GIVEN: u32 = 1;
+const PARKED: u32 = 2;
+const ASLEEP: u32 = 3;
+
+/// See the head of this file.
+pub struct Token<P: Platform> {
+    word: P::AtomicU32,
+}
+
+impl<P: Platform> Default for Token<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform> Token<P> {
+    /// Not given.
+    pub fn new() -> Self {
+        Self { word: Atomic::new(EMPTY) }
+    }
+
+    /// A new owner has it. A late giver may be at it.
+    pub fn reset(&self) {
+        self.word.store(EMPTY, Relaxed);
+    }
+
+    /// K1. By the owner.
+    #[inline]
+    pub fn take(&self) -> bool {
+        // ORDER: Acquire (K1), pairs with G1.
+        self.word.load(Relaxed) == GIVEN && self.word.swap(EMPTY, Acquire) == GIVEN
+    }
+
+    /// K2. By the carrier, when the owner's context is saved; true if the owner is parked now.
+    #[inline]
+    pub fn settle(&self) -> bool {
+        // ORDER: Release (K2), pairs with G1; publishes the saved context.
+        self.word.compare_exchange(EMPTY, PARKED, Release, Relaxed).is_ok()
+    }
+
+    /// G1. True: the caller makes the owner ready.
+    #[inline]
+    #[must_use]
+    pub fn give(&self) -> bool {
+        // ORDER: AcqRel (G1), pairs with K1 and K2.
+        match self.word.swap(GIVEN, AcqRel) {
+            PARKED => true,
+            ASLEEP => {
+                P::wake(&raw const self.word, 1);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// The owner waits as a kernel thread, for a fiber that may not switch.
+    pub fn sleep(&self) {
+        while !self.take() {
+            if self.word.compare_exchange(EMPTY, ASLEEP, Relaxed, Relaxed).is_ok() {
+                P::wait(&self.word, ASLEEP, None);
+                // Nobody gave it: a signal.
+                let _ = self.word.compare_exchange(ASLEEP, EMPTY, Relaxed, Relaxed);
+            }
+        }
+    }
+}
