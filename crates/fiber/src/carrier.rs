@@ -275,7 +275,9 @@ impl Carrier {
     #[inline(never)]
     fn look_further(&'static self) -> Option<*mut Fiber> {
         self.runtime.fire_timers();
-        let found = self.runtime.common.pop().or_else(|| self.runtime.steal(self.index));
+        // Those who were due may be ours.
+        let found = self.ready.pop().or_else(|| self.runtime.common.pop());
+        let found = found.or_else(|| self.runtime.steal(self.index));
         if found.is_none() {
             self.rest();
         }
@@ -363,11 +365,14 @@ impl Carrier {
     }
 
     /// If the seat went to another while the calling fiber was blocked, asks for one: one too many run.
+    /// Returns the carrier on which the caller goes on.
     #[inline]
-    pub fn safe_point(&'static self) {
-        if !self.runtime.seats.holds(self.index) {
-            self.give_way();
+    pub fn safe_point(&'static self) -> Option<&'static Self> {
+        if self.runtime.seats.holds(self.index) {
+            return Some(self);
         }
+        self.give_way();
+        here()
     }
 
     #[cold]

@@ -132,11 +132,9 @@ impl Builder {
         unsafe { fill::<F, T>(record, body) };
         record.movable.set(movable);
         record.scope.set(self.scope.map_or(core::ptr::null(), |Pointer(scope)| scope));
-        match carrier {
-            Some(carrier) => {
-                carrier.publish(fiber);
-                carrier.safe_point();
-            }
+        // A movable caller may be on another carrier after it.
+        match carrier.and_then(Carrier::safe_point) {
+            Some(carrier) => carrier.publish(fiber),
             None => {
                 runtime.common.push(fiber);
                 runtime.invite();
