@@ -16,6 +16,7 @@ pub mod barrier_bodies;
 pub mod barrier_twins;
 pub mod bodies;
 pub mod condvar;
+pub mod fiber;
 pub mod loom;
 mod model;
 pub mod once;

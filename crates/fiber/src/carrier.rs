@@ -13,7 +13,7 @@ use platform::Platform;
 
 use crate::deque::Deque;
 use crate::list::{Inbox, List};
-use crate::record::{ENDED, Fiber, Why};
+use crate::record::{Fiber, Why};
 use crate::runtime::Runtime;
 use crate::seats::Awake;
 
@@ -318,7 +318,6 @@ impl Carrier {
         let record = unsafe { &*fiber };
         match why {
             None => {
-                debug_assert_eq!(record.done.load(Relaxed), ENDED);
                 if record.release() {
                     self.recycle(fiber);
                 }

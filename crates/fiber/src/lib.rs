@@ -3,6 +3,7 @@
 
 mod carrier;
 pub mod deque;
+pub mod done;
 pub mod fences;
 mod list;
 pub mod local;

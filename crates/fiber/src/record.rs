@@ -12,6 +12,7 @@ use std::sync::Arc;
 use corosensei::{Coroutine, Yielder};
 use linux::Linux;
 
+use crate::done::Done;
 use crate::stack::{self, Part};
 use crate::token::Token;
 
@@ -32,13 +33,6 @@ pub trait Home: Sync {
     fn free(&self, fiber: *mut Fiber);
 }
 
-/// [`Fiber::done`]: it runs, it has ended, somebody sleeps until it ends.
-pub const RUNS: u32 = 0;
-pub const ENDED: u32 = 1;
-pub const AWAITED: u32 = 2;
-/// Nobody will ask for its result.
-pub const DROPPED: u32 = 3;
-
 /// What a scope and its fibers share.
 pub struct Scope {
     pub running: AtomicU32,
@@ -53,7 +47,7 @@ pub type Locals = Vec<(usize, Box<dyn Any>)>;
 pub struct Fiber {
     pub token: Token<Linux>,
     pub refs: AtomicU32,
-    pub done: AtomicU32,
+    pub done: Done<Linux>,
     /// May go on with another carrier.
     pub movable: Cell<bool>,
     pub priority: Cell<u8>,
@@ -96,7 +90,7 @@ impl Fiber {
             place.write(Fiber {
                 token: Token::new(),
                 refs: AtomicU32::new(0),
-                done: AtomicU32::new(ENDED),
+                done: Done::default(),
                 movable: Cell::new(false),
                 priority: Cell::new(0),
                 started: Cell::new(false),

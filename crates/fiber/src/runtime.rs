@@ -191,7 +191,7 @@ impl Runtime {
     /// Work was published: somebody who sleeps gets a free seat, if there is one.
     #[inline]
     pub fn invite(&'static self) {
-        match self.seats.invite() {
+        match self.seats.invite(true) {
             Invited::Nobody => {}
             Invited::Carrier(carrier) => self.rouse(Some(carrier)),
             Invited::Newcomer => self.invite_newcomer(),
@@ -201,8 +201,13 @@ impl Runtime {
     #[cold]
     fn invite_newcomer(&'static self) {
         if self.add_carrier(true).is_err() {
-            // Those that there are will do it, later.
+            // Those that there are will do it.
             self.rouse(self.seats.surrender());
+            if self.has_work()
+                && let Invited::Carrier(carrier) = self.seats.invite(false)
+            {
+                self.rouse(Some(carrier));
+            }
         }
     }
 

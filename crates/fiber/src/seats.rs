@@ -249,18 +249,19 @@ impl<P: Fences> Seats<P> {
         P::wake(self.word(carrier), 1);
     }
 
-    /// W1, W2. To be called after work was published.
+    /// W1, W2. To be called after work was published. Where nobody sleeps, a newcomer may come.
     #[inline]
-    pub fn invite(&self) -> Invited {
+    pub fn invite(&self, newcomers: bool) -> Invited {
         P::light();
-        if self.open.load(Relaxed) & FREE == 0 { Invited::Nobody } else { self.invite_slow() }
+        if self.open.load(Relaxed) & FREE == 0 { Invited::Nobody } else { self.invite_slow(newcomers) }
     }
 
     #[cold]
     #[inline(never)]
-    fn invite_slow(&self) -> Invited {
+    fn invite_slow(&self, newcomers: bool) -> Invited {
         self.locked(|lists| {
-            if lists.free == 0 {
+            if lists.free == 0 || lists.asleep.is_empty() && !newcomers {
+                // Who is awake will look before it sleeps.
                 return Invited::Nobody;
             }
             lists.free -= 1;
@@ -277,7 +278,7 @@ impl<P: Fences> Seats<P> {
     }
 
     /// The caller has a seat in its hand and no use for it. Returns who must be woken. The caller looks for
-    /// work next, and invites if there is any.
+    /// work next, and invites if there is any: who lay down meanwhile found no seat.
     pub fn surrender(&self) -> Option<u32> {
         let woken = self.locked(|lists| self.give_back(lists));
         P::heavy();

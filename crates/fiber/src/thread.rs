@@ -16,7 +16,8 @@ use linux::Linux;
 use platform::Platform;
 
 use crate::carrier::{self, Carrier, switch};
-use crate::record::{AWAITED, DROPPED, ENDED, Fiber, RUNS, Scope as Words, Why};
+use crate::machine::Fibers;
+use crate::record::{Fiber, Scope as Words, Why};
 use crate::runtime::Runtime;
 use crate::table;
 
@@ -172,7 +173,7 @@ unsafe fn fill<F: FnOnce() -> T, T>(record: &Fiber, body: F) {
         record.started.set(false);
         record.nested.set(false);
         record.home.store(0, Relaxed);
-        record.done.store(RUNS, Relaxed);
+        record.done.reset();
         record.refs.store(2, Relaxed);
         let coroutine = Coroutine::with_stack_unchecked(record.part(base & !15), move |yielder, ()| {
             (*fiber).yielder.set(yielder);
@@ -196,15 +197,10 @@ fn begin<F: FnOnce() -> T, T>(fiber: &Fiber) {
     }
     if fiber.nested.get() {
         // Its joiner is on this kernel thread, and comes back when this one has ended or switched.
-        fiber.done.store(ENDED, Relaxed);
-    } else {
-        // ORDER: AcqRel, pairs with the Acquire in `wait_for`; publishes the result.
-        match fiber.done.swap(ENDED, AcqRel) {
-            AWAITED => _ = table::wake(&fiber.done, u32::MAX),
-            // SAFETY: the result is there, and its handle is not.
-            DROPPED => unsafe { drop_result::<T>(fiber) },
-            _ => {}
-        }
+        fiber.done.end_nested();
+    } else if fiber.done.end::<Fibers>() {
+        // SAFETY: the result is there, and its handle is not.
+        unsafe { drop_result::<T>(fiber) };
     }
     if !fiber.scope.get().is_null() {
         leave_scope(fiber);
@@ -273,7 +269,7 @@ impl<T> JoinHandle<T> {
     /// Has it ended?
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.record().done.load(Acquire) == ENDED
+        self.record().done.has_ended()
     }
 
     /// Waits for its end.
@@ -288,7 +284,7 @@ impl<T> JoinHandle<T> {
         let record = unsafe { &*fiber };
         let carrier = carrier::here();
         if !carrier.is_some_and(|carrier| run_now(carrier, fiber)) {
-            wait_for(record);
+            record.done.wait::<Fibers>();
         }
         // SAFETY: it has ended, and the handle is the one that takes the result.
         let result = unsafe { record.packet.get().cast::<Result<T>>().read() };
@@ -299,8 +295,7 @@ impl<T> JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        // ORDER: AcqRel, pairs with `begin`: one of the two drops the result.
-        if self.record().done.swap(DROPPED, AcqRel) == ENDED {
+        if self.record().done.drop_handle() {
             // SAFETY: it is there, and the fiber left it to us. A scope cannot end before its handles.
             unsafe { drop_result::<T>(self.record()) };
         }
@@ -348,17 +343,6 @@ fn run_now(carrier: &'static Carrier, fiber: *mut Fiber) -> bool {
                 carrier.put_away(fiber, why);
                 false
             }
-        }
-    }
-}
-
-/// Waits until the fiber has ended.
-fn wait_for(fiber: &Fiber) {
-    loop {
-        // ORDER: Acquire, pairs with `begin`.
-        match fiber.done.compare_exchange(RUNS, AWAITED, Acquire, Acquire) {
-            Err(ENDED) => return,
-            _ => _ = table::wait(&fiber.done, AWAITED, None),
         }
     }
 }
