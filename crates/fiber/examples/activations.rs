@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-use fiber::{Config, Runtime, sync, thread};
+use fiber::{Activations, Config, Runtime, sync, thread};
 
 const ROUNDS: usize = 15;
 
-fn runtime(processors: u32, activations: bool) -> &'static Runtime {
+fn runtime(processors: u32, activations: Activations) -> &'static Runtime {
     let config = Config { processors: Some(processors), activations, ..Config::default() };
     Runtime::start(config).expect("a runtime starts")
 }
@@ -185,7 +185,7 @@ fn table() {
         libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
         libc::sched_setaffinity(0, size_of_val(&set), &set);
     }
-    let (active, passive) = (runtime(1, true), runtime(1, false));
+    let (active, passive) = (runtime(1, Activations::Told), runtime(1, Activations::None));
     let contenders: Vec<Contender> = vec![
         ("procedure call", 1_000_000, plain(calls)),
         ("null fork, fibers", 200_000, on(active, fork_fibers)),
@@ -213,7 +213,7 @@ fn table() {
 
 fn latency(blocks: usize) {
     for processors in [1, 2] {
-        let runtime = runtime(processors, true);
+        let runtime = runtime(processors, Activations::Told);
         let mut latencies: Vec<f64> = runtime.run(move || {
             let mut latencies = Vec::new();
             // The second seat, if there is one, is busy.
@@ -309,7 +309,7 @@ fn touch(file: &File, threads: usize, run: impl FnOnce(usize, Arc<dyn Fn(u64) + 
 
 fn faults(path: &str, threads: usize) {
     let file = File::open(path).expect("a big file");
-    let (active, passive) = (runtime(2, true), runtime(2, false));
+    let (active, passive) = (runtime(2, Activations::Told), runtime(2, Activations::None));
     let fibers = |runtime: &'static Runtime| {
         move |threads: usize, work: Arc<dyn Fn(u64) + Send + Sync>| {
             runtime.run(move || {

@@ -14,7 +14,7 @@ use platform::Platform;
 use crate::deque::Deque;
 use crate::list::{Inbox, List};
 use crate::record::{Fiber, Why};
-use crate::runtime::Runtime;
+use crate::runtime::{Activations, Runtime};
 use crate::seats::Awake;
 
 /// Records that a carrier keeps for its next fibers.
@@ -151,7 +151,7 @@ impl Carrier {
         own::set(core::ptr::from_ref(self).expose_provenance());
         // SAFETY: no arguments.
         self.thread.store(unsafe { libc::gettid() }, Relaxed);
-        if self.runtime.activations
+        if self.runtime.activations == Activations::Told
             && let Ok(upcall) = Upcall::open()
             && self.runtime.sentinel.watch(upcall.descriptor(), u64::from(self.index)).is_ok()
         {

@@ -21,4 +21,4 @@ mod timers;
 pub mod token;
 
 pub use machine::Fibers;
-pub use runtime::{Config, Runtime};
+pub use runtime::{Activations, Config, Runtime};

@@ -23,20 +23,31 @@ pub const CARRIERS: usize = 1024;
 const LOOK_MS: i32 = 2;
 const SECOND_MS: i32 = 1000;
 
+/// What becomes of the seat of a carrier that blocks in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activations {
+    /// It keeps it.
+    None,
+    /// The sentinel looks every 2 ms, as it does where the kernel does not tell.
+    Polled,
+    /// The kernel tells the sentinel. A carrier of which it does not is looked at, as above.
+    Told,
+}
+
 /// How a runtime is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Processors at most; `None`: as many as the program may use, looked at once a second.
     pub processors: Option<u32>,
     /// Give the seat of a carrier that blocks to another.
-    pub activations: bool,
+    pub activations: Activations,
     /// Bytes of stack a fiber.
     pub stack_size: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { processors: None, activations: true, stack_size: 256 << 10 }
+        Self { processors: None, activations: Activations::Told, stack_size: 256 << 10 }
     }
 }
 
@@ -44,7 +55,7 @@ impl Default for Config {
 pub struct Runtime {
     pub seats: Seats<Linux>,
     pub sentinel: Sentinel,
-    pub activations: bool,
+    pub activations: Activations,
     /// New fibers that no carrier made, and movable ones.
     pub common: SharedList,
     /// Records that no carrier keeps.
@@ -283,15 +294,19 @@ impl Runtime {
 
     /// Who leaves the post for a fiber leaves it to somebody who is there already.
     fn keep_a_spare(&'static self, me: u32) {
-        if self.activations && !self.seats.has_sleeper(me) {
+        if self.activates() && !self.seats.has_sleeper(me) {
             // Without one, the next to lie down stands sentinel.
             let _ = self.add_carrier(false);
         }
     }
 
+    fn activates(&self) -> bool {
+        self.activations != Activations::None
+    }
+
     /// HINT: does a carrier run that the kernel says nothing of?
     fn has_unheard(&self) -> bool {
-        self.activations
+        self.activates()
             && self.all().any(|carrier| carrier.upcall.get().is_none() && self.seats.holds(carrier.index))
     }
 
@@ -309,7 +324,7 @@ impl Runtime {
     }
 
     fn look_at_all(&'static self, me: u32) -> Option<Awake> {
-        if !self.activations {
+        if !self.activates() {
             return None;
         }
         self.all().fold(None, |found, carrier| found.or_else(|| self.has_switched(me, carrier.index)))

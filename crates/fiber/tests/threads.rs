@@ -2,13 +2,21 @@
 //! Fibers: spawn, join, park, borrow, sleep, panic; on one seat and on more than there are processors.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-use fiber::{Config, Runtime, thread};
+use fiber::{Activations, Config, Runtime, thread};
 
 fn runtimes() -> impl Iterator<Item = &'static Runtime> {
-    [(1, true), (1, false), (2, true), (4, true), (4, false)].into_iter().map(|(processors, activations)| {
+    [
+        (1, Activations::Told),
+        (1, Activations::None),
+        (2, Activations::Polled),
+        (4, Activations::Told),
+        (4, Activations::None),
+    ]
+    .into_iter()
+    .map(|(processors, activations)| {
         let config = Config { processors: Some(processors), activations, ..Config::default() };
         Runtime::start(config).unwrap()
     })
@@ -160,27 +168,36 @@ fn sleeps() {
     }
 }
 
-/// One seat: a fiber that blocks in the kernel keeps it, unless the sentinel hears of it.
+/// One seat: a fiber that blocks in the kernel keeps it, unless the sentinel finds out.
 #[test]
 fn a_blocked_carrier_loses_its_seat() {
-    let config = Config { processors: Some(1), ..Config::default() };
-    let runtime = Runtime::start(config).unwrap();
-    runtime.run(|| {
-        for _ in 0..20 {
-            let (reader, writer) = std::io::pipe().unwrap();
-            let written = Arc::new(AtomicBool::new(false));
-            let ours = written.clone();
-            let writes = thread::spawn(move || {
-                use std::io::Write;
-                ours.store(true, Relaxed);
-                (&writer).write_all(b"x").unwrap();
-            });
-            let mut byte = [0];
-            // Blocks this kernel thread: the writer runs only on another.
-            std::io::Read::read_exact(&mut &reader, &mut byte).unwrap();
-            assert!(written.load(Relaxed));
-            writes.join().unwrap();
-        }
+    for activations in [Activations::Told, Activations::Polled] {
+        let runtime =
+            Runtime::start(Config { processors: Some(1), activations, ..Config::default() }).unwrap();
+        runtime.run(|| {
+            for _ in 0..20 {
+                let (reader, writer) = std::io::pipe().unwrap();
+                let writes = thread::spawn(move || {
+                    use std::io::Write;
+                    (&writer).write_all(b"x").unwrap();
+                });
+                // Blocks this kernel thread: the writer runs only on another.
+                std::io::Read::read_exact(&mut &reader, &mut [0]).unwrap();
+                writes.join().unwrap();
+            }
+        });
+        assert!(runtime.seats_taken() >= 1);
+    }
+}
+
+/// It says itself that it blocks.
+#[test]
+fn a_region_that_blocks_leaves_its_seat() {
+    let config = Config { processors: Some(1), activations: Activations::None, ..Config::default() };
+    Runtime::start(config).unwrap().run(|| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let writes = thread::spawn(move || std::io::Write::write_all(&mut &writer, b"x").unwrap());
+        thread::blocking(|| std::io::Read::read_exact(&mut &reader, &mut [0]).unwrap());
+        writes.join().unwrap();
     });
-    assert!(runtime.seats_taken() >= 1);
 }
