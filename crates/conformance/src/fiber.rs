@@ -331,12 +331,17 @@ pub const BLIND: u32 = 2;
 /// The sentinel takes a seat and forgets it: an upcall lost.
 pub const FORGOTTEN: u32 = 3;
 
+/// A carrier that finds pinned work and no seat sleeps as if there were none.
+pub const HOSTAGE: u32 = 4;
+
 struct Program<M: Machine + Fences> {
     seats: Seats<M>,
     /// Pieces of work that nobody has taken.
     work: M::AtomicU32,
     done: M::AtomicU32,
     stop: M::AtomicU32,
+    /// Pieces that only the first carrier can do.
+    pinned: M::AtomicU32,
 }
 
 impl<M: Machine + Fences> Program<M> {
@@ -377,6 +382,10 @@ impl<M: Machine + Fences> Program<M> {
     fn carry(&self, me: u32, mistake: u32) {
         loop {
             if self.seats.holds(me) {
+                while me == 0 && self.pinned.load(Relaxed) > 0 {
+                    self.pinned.fetch_sub(1, Acquire);
+                    self.done.fetch_add(1, Relaxed);
+                }
                 while self.take() {
                     self.done.fetch_add(1, Relaxed);
                 }
@@ -387,8 +396,9 @@ impl<M: Machine + Fences> Program<M> {
             // It gives its seat up, if it still has it, and looks again.
             let woken = self.seats.lie_down(me);
             self.rouse(woken);
-            let more = self.work.load(Relaxed) > 0 || self.stop.load(Relaxed) != 0;
-            if more && mistake != BLIND && self.seats.get_up(me) {
+            let mine = me == 0 && self.pinned.load(Relaxed) > 0;
+            let more = mine || self.work.load(Relaxed) > 0 || self.stop.load(Relaxed) != 0;
+            if more && mistake != BLIND && self.seats.get_up(me, mine && mistake != HOSTAGE) {
                 continue;
             }
             self.seats.sleep(me);
@@ -404,6 +414,7 @@ pub fn seats<M: Machine + Fences, const MISTAKE: u32>(carriers: u32, granted: u3
         work: Atomic::new(0),
         done: Atomic::new(0),
         stop: Atomic::new(0),
+        pinned: Atomic::new(0),
     });
     let ours = program.clone();
     together::<M>(carriers + 1, move |index| {
@@ -412,8 +423,15 @@ pub fn seats<M: Machine + Fences, const MISTAKE: u32>(carriers: u32, granted: u3
             return it.carry(index - 1, MISTAKE);
         }
         for piece in 0..pieces {
-            it.work.fetch_add(1, Release);
-            it.invite();
+            if piece % 2 == 0 && carriers > 1 {
+                it.pinned.fetch_add(1, Release);
+                if it.seats.kick(0) {
+                    it.rouse(Some(0));
+                }
+            } else {
+                it.work.fetch_add(1, Release);
+                it.invite();
+            }
             if piece == 0 {
                 // The upcall: the first carrier has blocked, says the kernel, right or wrong.
                 let taken = match MISTAKE {

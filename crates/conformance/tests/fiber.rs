@@ -98,4 +98,5 @@ fn shuttle_finds_the_broken() {
     finds("an upcall delivered twice", || seats::<Shuttle, TWICE>(2, 1, 3));
     finds("a carrier that does not look again", || seats::<Shuttle, BLIND>(2, 1, 3));
     finds("an upcall lost", || seats::<Shuttle, FORGOTTEN>(2, 1, 3));
+    finds("pinned work without a seat", || seats::<Shuttle, HOSTAGE>(2, 1, 5));
 }

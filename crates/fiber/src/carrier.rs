@@ -16,6 +16,7 @@ use crate::list::{Inbox, List};
 use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Runtime};
 use crate::seats::Awake;
+use crate::sentinel;
 
 /// Records that a carrier keeps for its next fibers.
 const KEPT: u32 = 256;
@@ -46,6 +47,8 @@ pub struct Carrier {
     since: Cell<u64>,
     /// The kernel's word of it, if it can be had.
     pub upcall: OnceLock<Upcall>,
+    /// See [`sentinel::is_usual`].
+    pub usual: Cell<bool>,
     /// The kernel's name of it.
     pub thread: AtomicI32,
 }
@@ -142,6 +145,7 @@ impl Carrier {
             turn: Cell::new(0),
             since: Cell::new(0),
             upcall: OnceLock::new(),
+            usual: Cell::new(false),
             thread: AtomicI32::new(0),
         }
     }
@@ -151,6 +155,7 @@ impl Carrier {
         own::set(core::ptr::from_ref(self).expose_provenance());
         // SAFETY: no arguments.
         self.thread.store(unsafe { libc::gettid() }, Relaxed);
+        self.usual.set(sentinel::is_usual());
         if self.runtime.activations == Activations::Told
             && let Ok(upcall) = Upcall::open()
             && self.runtime.sentinel.watch(upcall.descriptor(), u64::from(self.index)).is_ok()
@@ -214,7 +219,8 @@ impl Carrier {
     fn rest(&'static self) {
         let runtime = self.runtime;
         runtime.rouse(runtime.seats.lie_down(self.index));
-        if (!self.inbox.is_empty() || runtime.has_work()) && runtime.seats.get_up(self.index) {
+        let mine = !self.inbox.is_empty();
+        if (mine || runtime.has_work()) && runtime.seats.get_up(self.index, mine) {
             return;
         }
         self.sleep();
@@ -228,7 +234,7 @@ impl Carrier {
         }
         self.sleeps.set(true);
         loop {
-            let awake = match self.runtime.sentinel.begin(self.index) {
+            let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
                 true => self.runtime.stand_sentinel(self),
                 false => self.runtime.seats.sleep(self.index),
             };
@@ -237,8 +243,10 @@ impl Carrier {
             }
         }
         self.sleeps.set(false);
-        if let Some(upcall) = upcall {
-            upcall.enable();
+        match upcall {
+            Some(upcall) => upcall.enable(),
+            None if self.runtime.activates() => self.runtime.sentinel.rouse(),
+            None => {}
         }
         self.since.set(Linux::now_ns());
     }

@@ -274,11 +274,13 @@ impl Runtime {
             if awake.is_some() {
                 break;
             }
+            self.sentinel.doze(true);
             let wait = if self.has_unheard() { LOOK_MS } else { SECOND_MS };
             awake = self.sentinel.sleep(wait, |event| match event {
                 Event::Switched(carrier) => self.has_switched(me.index, carrier),
                 Event::Timer => {
-                    self.fire_timers();
+                    // Due or not: the timer for which it was armed may have been taken back.
+                    self.timers.fire(sentinel::now_ns(), |next| self.sentinel.set_timer(next));
                     None
                 }
                 Event::Look => {
@@ -287,7 +289,7 @@ impl Runtime {
                 }
             });
         }
-        self.sentinel.end();
+        self.sentinel.end(me.usual.get());
         self.rouse(self.seats.call(me.index));
         awake.unwrap_or(Awake::Lost)
     }
@@ -300,7 +302,7 @@ impl Runtime {
         }
     }
 
-    fn activates(&self) -> bool {
+    pub fn activates(&self) -> bool {
         self.activations != Activations::None
     }
 

@@ -29,7 +29,7 @@
 //! - U2. The victim (the upcall "has unblocked" is that it runs) finds NONE at its next safe point, and wants
 //!   a seat.
 //! - S1. Sleep: give the seat back, ASLEEP, into `asleep`; heavy fence; S2. look for work; if there is any,
-//!   S3. take a free seat, if one is left, and stay.
+//!   S3. take a free seat, if one is left, and stay. If none is left, and the work is pinned here: want one.
 //! - W1. Publish work; light fence; W2. if FREE, give a free seat to a sleeper.
 //! - B1. Pinned work for one carrier: publish; light fence; B2. if it sleeps, give it a seat or let it want.
 //!
@@ -205,18 +205,24 @@ impl<P: Fences> Seats<P> {
         woken
     }
 
-    /// S3. There is work. True: the caller has a seat.
-    pub fn get_up(&self, me: u32) -> bool {
+    /// S3. There is work; `mine`: which only the caller can do. True: the caller has a seat.
+    pub fn get_up(&self, me: u32, mine: bool) -> bool {
         self.locked(|lists| {
             if self.word(me).load(Relaxed) == HELD {
                 return true;
             }
             let Some(at) = lists.asleep.iter().position(|&carrier| carrier == me) else { return false };
+            if lists.free == 0 && !mine {
+                // Who has the seats will find it.
+                return false;
+            }
+            lists.asleep.swap_remove(at);
             if lists.free == 0 {
+                // Nobody will kick it for what is there already.
+                lists.wanting.push_back(me);
                 return false;
             }
             lists.free -= 1;
-            lists.asleep.swap_remove(at);
             self.seat(me);
             true
         })

@@ -5,7 +5,7 @@
 //! that sleep, and on an event by which others call it. It is SCHED_BATCH meanwhile: so it never preempts a
 //! carrier that runs, and runs at once where one has blocked.
 
-use core::sync::atomic::{AtomicU32, Ordering::*, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -32,6 +32,8 @@ pub enum Event {
 /// The role, and what its holder sleeps on.
 pub struct Sentinel {
     who: AtomicU32,
+    /// It sleeps for long: no carrier runs that it has to look at.
+    dozes: AtomicBool,
     epoll: OwnedFd,
     call: OwnedFd,
     timer: OwnedFd,
@@ -57,7 +59,8 @@ impl Sentinel {
                 owned(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK))?,
             )
         };
-        let sentinel = Self { who: AtomicU32::new(NOBODY), epoll, call, timer };
+        let sentinel =
+            Self { who: AtomicU32::new(NOBODY), dozes: AtomicBool::new(false), epoll, call, timer };
         sentinel.watch(sentinel.call.as_raw_fd(), CALLED)?;
         sentinel.watch(sentinel.timer.as_raw_fd(), TIMER)?;
         Ok(sentinel)
@@ -75,21 +78,25 @@ impl Sentinel {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The caller is the sentinel, if nobody else is.
-    pub fn begin(&self, me: u32) -> bool {
+    /// The caller is the sentinel, if nobody else is. `usual`: see [`is_usual`].
+    pub fn begin(&self, me: u32, usual: bool) -> bool {
         // ORDER: SeqCst and a fence, pairs with `call`: whoever calls us sees that we are it, or we see why.
         let begun = self.who.compare_exchange(NOBODY, me, SeqCst, Relaxed).is_ok();
         fence(SeqCst);
         if begun {
-            set_policy(libc::SCHED_OTHER, libc::SCHED_BATCH);
+            if usual {
+                set_policy(libc::SCHED_BATCH);
+            }
         }
         begun
     }
 
     /// The caller is the sentinel no longer.
-    pub fn end(&self) {
+    pub fn end(&self, usual: bool) {
         self.who.store(NOBODY, SeqCst);
-        set_policy(libc::SCHED_BATCH, libc::SCHED_OTHER);
+        if usual {
+            set_policy(libc::SCHED_OTHER);
+        }
     }
 
     /// Is nobody the sentinel?
@@ -102,9 +109,29 @@ impl Sentinel {
         // ORDER: as in `begin`.
         fence(SeqCst);
         if self.who.load(SeqCst) == carrier {
-            let one = 1u64.to_ne_bytes();
-            // SAFETY: eight bytes, as an eventfd wants.
-            unsafe { libc::write(self.call.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight bytes, as an eventfd wants.
+        unsafe { libc::write(self.call.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// The sentinel is about to sleep for long, unless the caller finds a reason not to after this.
+    pub fn doze(&self, dozes: bool) {
+        self.dozes.store(dozes, Relaxed);
+        // ORDER: SeqCst, pairs with `rouse`: it sees that we doze, or we see its seat.
+        fence(SeqCst);
+    }
+
+    /// A carrier runs from now on that the sentinel has to look at.
+    pub fn rouse(&self) {
+        // ORDER: as in `doze`.
+        fence(SeqCst);
+        if self.dozes.swap(false, Relaxed) {
+            self.ring();
         }
     }
 
@@ -160,15 +187,16 @@ fn drain(descriptor: &OwnedFd) {
     unsafe { libc::read(descriptor.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
 }
 
-/// From one policy of the fair class to the other; a thread that has another one keeps it.
-fn set_policy(from: i32, to: i32) {
+/// Is the calling thread of the usual policy? One that is not keeps what it has.
+pub fn is_usual() -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
+}
+
+fn set_policy(policy: i32) {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure lives across the call.
-    unsafe {
-        if libc::sched_getscheduler(0) == from {
-            libc::sched_setscheduler(0, to, &parameter);
-        }
-    }
+    unsafe { libc::sched_setscheduler(0, policy, &parameter) };
 }
 
 /// HINT: does this thread of the process sleep in the kernel? For carriers without an event.

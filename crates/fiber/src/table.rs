@@ -159,6 +159,7 @@ impl Place {
 
     /// As a kernel thread. False: the deadline passed.
     fn sleep(&self, deadline: Option<Deadline>) -> bool {
+        leave_seat();
         while !self.is_woken() {
             if Linux::wait(&self.woken, 0, deadline) == Wait::TimedOut {
                 return self.is_woken();
@@ -184,6 +185,13 @@ impl Place {
             park_until(fiber, monotonic(deadline));
         }
         self.is_woken()
+    }
+}
+
+/// A fiber that waits as a kernel thread says so: others run meanwhile.
+fn leave_seat() {
+    if let Some(carrier) = carrier::here() {
+        carrier.leave_seat();
     }
 }
 
@@ -217,6 +225,7 @@ pub fn park(fiber: &Fiber) {
         return;
     }
     if std::thread::panicking() {
+        leave_seat();
         return fiber.token.sleep();
     }
     switch(core::ptr::from_ref(fiber).cast_mut(), Why::Parks);
