@@ -366,6 +366,10 @@ impl Carrier {
         self.free.pop().inspect(|_| self.kept.set(self.kept.get() - 1))
     }
 
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Is the fiber of this carrier's runtime?
     pub fn is_home_of(&self, fiber: &Fiber) -> bool {
         core::ptr::addr_eq(core::ptr::from_ref(fiber.runtime), core::ptr::from_ref(self.runtime))

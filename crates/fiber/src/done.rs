@@ -54,6 +54,11 @@ impl<P: Platform> Done<P> {
         self.word.store(RUNS, Relaxed);
     }
 
+    /// For people.
+    pub fn word(&self) -> u32 {
+        self.word.load(Relaxed)
+    }
+
     /// E1, E2, for a joiner who waits on `W`. The result is there. True: the caller drops it.
     #[inline]
     #[must_use]

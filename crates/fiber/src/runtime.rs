@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A runtime: its carriers, their seats, and what they share.
 
+use core::fmt;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::io;
@@ -150,21 +151,22 @@ impl Runtime {
         if seated {
             self.seats.seat_newcomer(index);
         }
+        // Before it runs: the first fiber that it begins may park, and be unparked by others, at once.
+        // ORDER: Release, pairs with the Acquire in `all` and `carrier`; publishes the carrier.
+        self.carriers[index as usize].store(core::ptr::from_ref(new).cast_mut(), Release);
+        self.count.store(index + 1, Release);
         let started = std::thread::Builder::new().name(format!("carrier {index}")).spawn(move || {
             overflow::on_own_stack();
             new.work(seated);
         });
         if let Err(error) = started {
+            // Others may have seen it: it stays, without a thread. The next one takes its place.
             if seated {
                 self.seats.take(index);
             }
-            // SAFETY: made above by Box, and nobody has seen it.
-            drop(unsafe { Box::from_raw(core::ptr::from_ref(new).cast_mut()) });
+            self.count.store(index, Release);
             return Err(error);
         }
-        // ORDER: Release, pairs with the Acquire in `all` and `carrier`; publishes the carrier.
-        self.carriers[index as usize].store(core::ptr::from_ref(new).cast_mut(), Release);
-        self.count.store(index + 1, Release);
         Ok(())
     }
 
@@ -352,6 +354,32 @@ impl Runtime {
             self.invite();
         }
         mine.then_some(Awake::Seated)
+    }
+}
+
+impl fmt::Debug for Runtime {
+    /// What it is doing, as far as that can be read from outside.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = |carrier: &&Carrier| !carrier.inbox.is_empty() || carrier.new.has_any();
+        let mut alive = Vec::new();
+        stack::all(|fiber| {
+            if core::ptr::addr_eq(core::ptr::from_ref(fiber.runtime), self) && fiber.refs.load(Relaxed) > 0 {
+                alive.push(format!("{fiber:?}"));
+            }
+        });
+        f.debug_struct("Runtime")
+            .field("fibers", &alive)
+            .field("seats", &self.seats.describe(self.count.load(Acquire)))
+            .field("timers", &self.timers.describe())
+            .field("now", &sentinel::now_ns())
+            .field("common", &!self.common.is_empty())
+            .field("with_work", &self.all().filter(waiting).map(|carrier| carrier.index).collect::<Vec<_>>())
+            .field(
+                "ready",
+                &self.all().filter(|c| c.has_ready()).map(|carrier| carrier.index).collect::<Vec<_>>(),
+            )
+            .field("sentinel_is_vacant", &self.sentinel.is_vacant())
+            .finish_non_exhaustive()
     }
 }
 

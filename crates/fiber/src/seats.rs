@@ -408,6 +408,17 @@ impl<P: Fences> Seats<P> {
         self.locked(|lists| lists.asleep.iter().any(|&carrier| carrier != but))
     }
 
+    /// For people: what the lists and the words are now.
+    pub fn describe(&self, carriers: u32) -> String {
+        let words: Vec<u32> = (0..carriers).map(|carrier| self.word(carrier).load(Relaxed)).collect();
+        self.locked(|lists| {
+            format!(
+                "free {}, debt {}, asleep {:?}, wanting {:?}, words {words:?}",
+                lists.free, lists.debt, lists.asleep, lists.wanting
+            )
+        })
+    }
+
     /// For tests: free seats, and carriers that hold one, at a moment when nothing moves.
     pub fn count(&self) -> (u32, u32) {
         let held = self.seats.iter().filter(|seat| seat.word.load(Relaxed) == HELD).count();

@@ -142,3 +142,17 @@ pub fn overflowed(address: usize) -> Option<NonNull<Fiber>> {
     }
     None
 }
+
+/// Calls `each` with all records.
+pub fn all(mut each: impl FnMut(&Fiber)) {
+    // ORDER: as in `overflowed`.
+    let mut slab: *const Slab = SLABS.load(Acquire);
+    // SAFETY: slabs are never freed.
+    while let Some(here) = unsafe { slab.as_ref() } {
+        for stack in 0..here.stacks {
+            // SAFETY: a record stays one.
+            each(unsafe { record(here.start + stack * here.stride, here.stride).as_ref() });
+        }
+        slab = here.older;
+    }
+}

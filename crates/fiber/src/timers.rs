@@ -52,6 +52,12 @@ impl Timers {
         self.earliest.load(Relaxed) != 0
     }
 
+    /// For people: how many there are, and when the first is due.
+    pub fn describe(&self) -> (usize, u64) {
+        let set = self.set.lock().unwrap_or_else(|poison| poison.into_inner());
+        (set.len(), set.first_key_value().map_or(0, |(first, _)| first.0))
+    }
+
     /// HINT: is a timer due?
     pub fn due(&self, now_ns: u64) -> bool {
         let earliest = self.earliest.load(Relaxed);

@@ -61,6 +61,11 @@ impl<P: Platform> Token<P> {
         self.word.store(EMPTY, Relaxed);
     }
 
+    /// For people.
+    pub fn word(&self) -> u32 {
+        self.word.load(Relaxed)
+    }
+
     /// K1. By the owner.
     #[inline]
     pub fn take(&self) -> bool {

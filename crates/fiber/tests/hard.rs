@@ -14,7 +14,19 @@ use fiber::sync::{Barrier, Channel, Condvar, Mutex, RwLock, Semaphore};
 use fiber::{Activations, Config, Runtime, thread};
 
 fn runtime(processors: u32) -> &'static Runtime {
-    Runtime::start(Config { processors: Some(processors), ..Config::default() }).unwrap()
+    let runtime = Runtime::start(Config { processors: Some(processors), ..Config::default() }).unwrap();
+    tell(runtime);
+    runtime
+}
+
+/// A test that hangs says how it stands before it is ended.
+fn tell(runtime: &'static Runtime) {
+    std::thread::spawn(move || {
+        for seconds in [4, 30] {
+            std::thread::sleep(Duration::from_secs(seconds));
+            eprintln!("{:?}: {runtime:?}", std::thread::current().id());
+        }
+    });
 }
 
 #[test]
@@ -235,6 +247,7 @@ fn a_storm() {
     for activations in [Activations::Told, Activations::Polled, Activations::None] {
         let runtime =
             Runtime::start(Config { processors: Some(4), activations, ..Config::default() }).unwrap();
+        tell(runtime);
         let stop = Arc::new(AtomicBool::new(false));
         let ours = stop.clone();
         let signals = std::thread::spawn(move || {
