@@ -162,7 +162,9 @@ impl Carrier {
         {
             let _ = self.upcall.set(upcall);
         }
-        if !seated {
+        if seated {
+            self.is_seated();
+        } else {
             self.rest();
         }
         while own::get() != 0 {
@@ -191,7 +193,9 @@ impl Carrier {
         if self.ready.is_empty() {
             // What is not pinned here others can do.
             self.rest();
-        } else if !self.runtime.seats.want(self.index) {
+        } else if self.runtime.seats.want(self.index) {
+            self.is_seated();
+        } else {
             self.sleep();
         }
         false
@@ -221,7 +225,7 @@ impl Carrier {
         runtime.rouse(runtime.seats.lie_down(self.index));
         let mine = !self.inbox.is_empty();
         if (mine || runtime.has_work()) && runtime.seats.get_up(self.index, mine) {
-            return;
+            return self.is_seated();
         }
         self.sleep();
     }
@@ -243,10 +247,13 @@ impl Carrier {
             }
         }
         self.sleeps.set(false);
-        match upcall {
-            Some(upcall) => upcall.enable(),
-            None if self.runtime.activates() => self.runtime.sentinel.rouse(),
-            None => {}
+        if let Some(upcall) = upcall {
+            upcall.enable();
+        }
+        self.is_seated();
+        if self.runtime.sentinel.is_vacant() {
+            // It was called to the post, and has got a seat before it came.
+            self.runtime.rouse(self.runtime.seats.call(self.index));
         }
         self.since.set(Linux::now_ns());
     }
@@ -390,8 +397,17 @@ impl Carrier {
     #[inline(never)]
     fn give_way(&'static self) {
         let fiber = self.current.get();
-        if !self.runtime.seats.regain(self.index) && !fiber.is_null() && !std::thread::panicking() {
+        if self.runtime.seats.regain(self.index) {
+            self.is_seated();
+        } else if !fiber.is_null() && !std::thread::panicking() {
             switch(fiber, Why::Yields);
+        }
+    }
+
+    /// The carrier has a seat: if the kernel does not tell of it, the sentinel must look.
+    fn is_seated(&self) {
+        if self.upcall.get().is_none() && self.runtime.activates() {
+            self.runtime.sentinel.rouse();
         }
     }
 
