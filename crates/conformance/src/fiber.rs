@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the parts of the fibers must do that threads share: the deque, the token, the end, the seats. And some
+//! What the parts of the fibers must do that threads share: the deque, the token, the end, the seats. And
+//! some
 //! that do not.
 
 use std::cell::Cell as StdCell;
@@ -58,6 +59,7 @@ pub trait RawDeque<T>: Send + Sync + 'static {
     fn steal(&self) -> Option<*mut T>;
 }
 
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // the deque only stores it
 impl<P: Fences, T: Send + 'static> RawDeque<T> for Deque<P, T, 4> {
     fn new() -> Self {
         Deque::new()
@@ -121,7 +123,8 @@ unsafe impl<T> Send for Place<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Place<T> {}
 
-/// An owner pushes entries and pops some, thieves steal. Each entry goes to one taker, who sees what was written.
+/// An owner pushes entries and pops some, thieves steal. Each entry goes to one taker, who sees what was
+/// written.
 pub fn stealing<M: Machine, D: RawDeque<M::Cell>>(thieves: u32, entries: u32) {
     let cells: Vec<_> = (0..entries).map(|_| Box::into_raw(Box::new(M::Cell::new()))).map(Place).collect();
     let shared = Arc::new((D::new(), cells));
@@ -236,7 +239,8 @@ struct Parked<M: Machine, T> {
     given: Vec<M::AtomicU32>,
 }
 
-/// An owner parks until all givers have come; nobody's word gets lost, and nobody resumes a context that is not
+/// An owner parks until all givers have come; nobody's word gets lost, and nobody resumes a context that
+/// is not
 /// saved yet.
 pub fn parking<M: Machine, T: RawToken<M>>(givers: u32) {
     let parked = Arc::new(Parked::<M, T> {
@@ -406,7 +410,8 @@ impl<M: Machine + Fences> Program<M> {
     }
 }
 
-/// Carriers do published work while a sentinel takes the seat of the first. No work is left, and no seat is lost
+/// Carriers do published work while a sentinel takes the seat of the first. No work is left, and no seat
+/// is lost
 /// or made.
 pub fn seats<M: Machine + Fences, const MISTAKE: u32>(carriers: u32, granted: u32, pieces: u32) {
     let program = Arc::new(Program::<M> {

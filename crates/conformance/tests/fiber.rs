@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parts of the fibers that threads share, on this computer, in loom and in shuttle; and the checkers find
+//! The parts of the fibers that threads share, on this computer, in loom and in shuttle; and the checkers
+//! find
 //! what is broken.
 
 use conformance::fiber::*;

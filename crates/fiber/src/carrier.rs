@@ -253,7 +253,7 @@ impl Carrier {
         self.is_seated();
         if self.runtime.sentinel.is_vacant() {
             // It was called to the post, and has got a seat before it came.
-            self.runtime.rouse(self.runtime.seats.call(self.index));
+            self.runtime.fill_post(self.index);
         }
         self.since.set(Linux::now_ns());
     }

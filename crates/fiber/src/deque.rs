@@ -19,7 +19,8 @@
 //!   slot that it has counted off.
 //! - O1. Pop: `bottom - 1`, light fence, read `top`. If `top <= bottom`, the entry is ours. O2. Else take
 //!   `thieves` and look again; if it is gone, `bottom + 1`.
-//! - T1. Steal: take `thieves`, `top + 1`, heavy fence, read `bottom`. If `top > bottom`, T2: `top - 1`, none.
+//! - T1. Steal: take `thieves`, `top + 1`, heavy fence, read `bottom`. If `top > bottom`, T2: `top - 1`,
+//!   none.
 //!   Else read the slot.
 //!
 //! # Memory order
@@ -34,8 +35,7 @@
 //! The owner takes the newest, a thief the oldest. CAPACITY words.
 //!
 //! # Rejected
-//! crossbeam-deque: its owner pays a fence and a compare-and-swap for the last entry. `docs/design/fiber.md`
-//! has the numbers.
+//! crossbeam-deque: its owner pays a fence and a compare-and-swap for the last entry, by its source (0.8).
 //!
 //! # Checked by
 //! `conformance`, loom and shuttle, where both fences are full ones; twins without the fence and with a late

@@ -2,11 +2,13 @@
 //! The end of a fiber, and who has its result.
 //!
 //! # State
-//! `RUNS -> ENDED`; `RUNS -> AWAITED -> ENDED` with a joiner asleep on the word; `RUNS -> DROPPED -> ENDED` if
+//! `RUNS -> ENDED`; `RUNS -> AWAITED -> ENDED` with a joiner asleep on the word; `RUNS -> DROPPED ->
+//! ENDED` if
 //! its handle is gone; `ENDED -> DROPPED` if the handle goes later.
 //!
 //! # Invariants
-//! - I1. The result is taken or dropped once: by the joiner, by the fiber that finds DROPPED at its end, or by
+//! - I1. The result is taken or dropped once: by the joiner, by the fiber that finds DROPPED at its end,
+//!   or by
 //!   the handle that finds ENDED when it goes.
 //!
 //! # Protocol

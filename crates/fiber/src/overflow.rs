@@ -60,7 +60,7 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
         unsafe { libc::abort() };
     }
     // SAFETY: `prepare` wrote it before the kernel could call us.
-    let before = unsafe { (*(&raw const BEFORE)).assume_init_ref() };
+    let before: libc::sigaction = unsafe { (&raw const BEFORE).cast::<libc::sigaction>().read() };
     match before.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
             // The fault comes again, and ends the program.

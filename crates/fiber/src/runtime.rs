@@ -292,8 +292,18 @@ impl Runtime {
             });
         }
         self.sentinel.end(me.usual.get());
-        self.rouse(self.seats.call(me.index));
+        self.fill_post(me.index);
         awake.unwrap_or(Awake::Lost)
+    }
+
+    /// Calls somebody to the post, which is empty.
+    pub fn fill_post(&'static self, me: u32) {
+        match self.seats.call(me) {
+            Some(carrier) => self.rouse(Some(carrier)),
+            // All others run fibers, and may do so for long.
+            None if self.activates() => _ = self.add_carrier(false),
+            None => {}
+        }
     }
 
     /// Who leaves the post for a fiber leaves it to somebody who is there already.

@@ -330,7 +330,8 @@ impl<P: Fences> Seats<P> {
         })
     }
 
-    /// The caller's quantum is over: its seat goes to who wants one longest. `None`: it keeps it. Else it must
+    /// The caller's quantum is over: its seat goes to who wants one longest. `None`: it keeps it. Else it
+    /// must
     /// sleep, after it woke whom this names.
     pub fn pass(&self, me: u32) -> Option<Option<u32>> {
         self.locked(|lists| {

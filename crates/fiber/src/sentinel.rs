@@ -83,10 +83,8 @@ impl Sentinel {
         // ORDER: SeqCst and a fence, pairs with `call`: whoever calls us sees that we are it, or we see why.
         let begun = self.who.compare_exchange(NOBODY, me, SeqCst, Relaxed).is_ok();
         fence(SeqCst);
-        if begun {
-            if usual {
-                set_policy(libc::SCHED_BATCH);
-            }
+        if begun && usual {
+            set_policy(libc::SCHED_BATCH);
         }
         begun
     }

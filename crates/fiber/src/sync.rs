@@ -2,7 +2,8 @@
 //! Locks for fibers: the algorithms of the crate `sync` on [`Fibers`]. Kernel threads may use them as well.
 //!
 //! A fiber that holds one of these may wait, and whoever waits for it parks. A lock of kernel threads (std's,
-//! the crate's own default) held across a wait can stop its carrier for good: the holder needs the very kernel
+//! the crate's own default) held across a wait can stop its carrier for good: the holder needs the very
+//! kernel
 //! thread that sleeps for the lock.
 
 use core::fmt;

@@ -5,7 +5,8 @@
 //! that unwinds, may wait here as well: those sleep in the kernel.
 //!
 //! # State
-//! Buckets by address. Each has a lock and a list of places, oldest first. A place lies on its waiter's stack.
+//! Buckets by address. Each has a lock and a list of places, oldest first. A place lies on its waiter's
+//! stack.
 //!
 //! # Protocol
 //! - F1. Wait: take the lock; if the word is not as expected leave; join the list; drop the lock; park until
@@ -17,7 +18,8 @@
 //! it in the list. `woken` is stored with release and read with acquire.
 //!
 //! # Under the scheduler
-//! A holder of a bucket's lock that loses its processor keeps others of this bucket waiting, as in the kernel.
+//! A holder of a bucket's lock that loses its processor keeps others of this bucket waiting, as in the
+//! kernel.
 
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;

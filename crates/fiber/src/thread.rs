@@ -235,8 +235,9 @@ unsafe fn drop_result<T>(fiber: &Fiber) {
     // SAFETY: as the caller promises.
     let result = unsafe { fiber.packet.get().cast::<Result<T>>().read() };
     // SAFETY: as above.
+    let scope = unsafe { fiber.scope.get().as_ref() };
     if result.is_err()
-        && let Some(scope) = unsafe { fiber.scope.get().as_ref() }
+        && let Some(scope) = scope
     {
         scope.panicked.fetch_add(1, Relaxed);
     }
@@ -437,7 +438,8 @@ pub fn current() -> Option<Thread> {
     unsafe { carrier::current().as_ref() }.map(Thread::of)
 }
 
-/// Waits until somebody has called [`Thread::unpark`] since the last time, or for no reason. Outside of fibers
+/// Waits until somebody has called [`Thread::unpark`] since the last time, or for no reason. Outside of
+/// fibers
 /// it is `std::thread::park`.
 pub fn park() {
     // SAFETY: the calling fiber runs.
@@ -492,7 +494,8 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Runs this while another carrier has the seat: for code that blocks where no upcall can be had. Never needed.
+/// Runs this while another carrier has the seat: for code that blocks where no upcall can be had. Never
+/// needed.
 pub fn blocking<T>(body: impl FnOnce() -> T) -> T {
     if let Some(carrier) = carrier::here() {
         carrier.leave_seat();
@@ -575,7 +578,8 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
     {
         self.words.running.fetch_add(1, Relaxed);
-        // SAFETY: the scope outlives the fiber: `scope` waits until it has left. The result is 'scope, and so is
+        // SAFETY: the scope outlives the fiber: `scope` waits until it has left. The result is 'scope,
+        // and so is
         // the handle.
         let handle = unsafe {
             Builder { scope: Some(Pointer(&self.words)), ..Builder::new() }.spawn_unchecked(body, false)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fibers in trouble: more seats than processors, signals, blocking calls, panics, full stacks, forks; and the
+//! Fibers in trouble: more seats than processors, signals, blocking calls, panics, full stacks, forks;
+//! and the
 //! locks.
 
 use std::cell::Cell;

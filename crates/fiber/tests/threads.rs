@@ -201,3 +201,28 @@ fn a_region_that_blocks_leaves_its_seat() {
         writes.join().unwrap();
     });
 }
+
+/// Two seats, one of a fiber that never waits: there is always somebody who hears that the other has blocked.
+#[test]
+fn a_busy_seat_leaves_nobody_deaf() {
+    for _ in 0..5 {
+        let runtime = Runtime::start(Config { processors: Some(2), ..Config::default() }).unwrap();
+        runtime.run(|| {
+            let stop = Arc::new(AtomicU32::new(0));
+            let ours = stop.clone();
+            let busy = thread::spawn(move || {
+                while ours.load(Relaxed) == 0 {
+                    std::hint::spin_loop();
+                }
+            });
+            for _ in 0..30 {
+                let (reader, writer) = std::io::pipe().unwrap();
+                let writes = thread::spawn(move || std::io::Write::write_all(&mut &writer, b"x").unwrap());
+                std::io::Read::read_exact(&mut &reader, &mut [0]).unwrap();
+                writes.join().unwrap();
+            }
+            stop.store(1, Relaxed);
+            busy.join().unwrap();
+        });
+    }
+}

@@ -64,6 +64,7 @@ pub mod partition;
 pub mod raw;
 mod rwlock;
 mod semaphore;
+pub mod thread;
 mod time;
 
 /// Asks the processor server for its view of this program's threads, if there is one, waiting for it for no longer than a twentieth of a second. For the beginning of

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! User-level threads: `std::thread`'s interface at some procedure calls' cost.
+//!
+//! A *fiber* is a stack of its own on a kernel thread, its *carrier*. As many carriers run as there
+//! are processors. If one blocks in the kernel (a system call, a page fault), the kernel wakes another, which runs
+//! the fibers that have not begun yet.
+//!
+//! ```
+//! use std::time::Duration;
+//! use wakeful::thread;
+//!
+//! let fibers: Vec<_> = (0..1000)
+//!     .map(|number| {
+//!         thread::spawn(move || {
+//!             thread::sleep(Duration::from_millis(1));
+//!             number
+//!         })
+//!     })
+//!     .collect();
+//! let sum: u32 = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+//! assert_eq!(sum, 499_500);
+//! ```
+//!
+//! # What a fiber may do
+//!
+//! Everything that a thread may. A fiber stays with the kernel thread on which it begins, so thread-local
+//! data are safe in it, and so is `spawn`. Two things differ from a kernel thread:
+//!
+//! - Fibers of one carrier share its thread-local data. [`local`] has storage of the fiber's own.
+//! - A fiber waits best with [`sync`]'s locks. The locks at the root of this crate, and std's, block the
+//!   carrier. Do not hold one of those across a wait: the holder and who wants the lock may share a carrier.
+//!
+//! A stack has 256 KiB with a guard page below it; an overflow ends the program and names the fiber.
+
+pub use fiber::thread::*;
+pub use fiber::{Activations, Config, Runtime, local, sync};
