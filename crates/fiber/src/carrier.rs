@@ -251,10 +251,6 @@ impl Carrier {
             upcall.enable();
         }
         self.is_seated();
-        if self.runtime.sentinel.is_vacant() {
-            // It was called to the post, and has got a seat before it came.
-            self.runtime.fill_post(self.index);
-        }
         self.since.set(Linux::now_ns());
     }
 
@@ -404,8 +400,12 @@ impl Carrier {
         }
     }
 
-    /// The carrier has a seat: if the kernel does not tell of it, the sentinel must look.
+    /// The carrier has a seat: if the kernel does not tell of it, the sentinel must look. And there must be
+    /// one: the carrier may have been called to the post, or been about to lie down, and has got a seat before.
     fn is_seated(&self) {
+        if self.runtime.sentinel.is_vacant() {
+            self.runtime.fill_post(self.index);
+        }
         if self.upcall.get().is_none() && self.runtime.activates() {
             self.runtime.sentinel.rouse();
         }

@@ -207,6 +207,10 @@ fn a_region_that_blocks_leaves_its_seat() {
 fn a_busy_seat_leaves_nobody_deaf() {
     for _ in 0..5 {
         let runtime = Runtime::start(Config { processors: Some(2), ..Config::default() }).unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(4));
+            eprintln!("{runtime:?}");
+        });
         runtime.run(|| {
             let stop = Arc::new(AtomicU32::new(0));
             let ours = stop.clone();
