@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Platform`] on Linux.
 
+pub mod closed;
 mod costs;
 mod futex;
 mod load;

@@ -404,7 +404,8 @@ pub fn offered() -> u32 {
     OFFERED.load(Relaxed)
 }
 
-/// The block of this process.
+/// The block of this process. Each start reads it; as for the key in `registry/exit.rs`.
+#[unsafe(link_section = ".data")]
 static BLOCK: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
 /// The generation of it that was seen last.
 static SEEN: AtomicU32 = AtomicU32::new(0);

@@ -5,6 +5,8 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// 1 + the key, 0 if it is not made yet, or [`GONE`]; and above that how many threads are in [`arm`].
+/// It is where the library's other variables are that a start writes, so that it costs no page of its own.
+#[unsafe(link_section = ".data")]
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// The C library offers no key without allocation, or the program has it.
