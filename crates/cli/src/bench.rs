@@ -308,7 +308,7 @@ pub struct Timing {
     pub format: Format,
 }
 
-/// COST: a thread is a thread of this machine; ten thousand is where starting them takes longer than measuring.
+/// BOUND: a thread is a thread of this machine; ten thousand is where starting them takes longer than measuring.
 const MOST_THREADS: u64 = 10_000;
 
 pub fn threads(text: &str) -> Result<usize, String> {
@@ -323,10 +323,10 @@ fn bounded(text: &str, what: &str, least: u64, most: u64) -> Result<u64, String>
     }
 }
 
-/// COST: a turn takes some tenths of a nanosecond, and a sample counts whole sections in fractions of a second: of 100 ms no
+/// BOUND: a turn takes some tenths of a nanosecond, and a sample counts whole sections in fractions of a second: of 100 ms no
 /// median can be made.
 const MOST_UNITS: u64 = 100_000_000;
-/// COST: 64 bytes each, so 64 MB.
+/// BOUND: 64 bytes each, so 64 MB.
 const MOST_LINES: usize = 1_000_000;
 /// As for [`MOST_UNITS`].
 const LONGEST: Duration = Duration::from_millis(100);
@@ -476,7 +476,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// COST: at the end of a sample every thread may still do a section, one after the other; this is half the time that a sample gets
+/// BOUND: at the end of a sample every thread may still do a section, one after the other; this is half the time that a sample gets
 /// before it counts as hung.
 const LAST_SECTIONS: Duration = Duration::from_secs(30);
 
@@ -746,9 +746,9 @@ fn views_taken(cells: &[Cell]) -> Option<String> {
     (!views.is_empty()).then(|| suggest::wrap(&format!("views taken: {}", views.join(", ")), suggest::WIDTH))
 }
 
-/// COST: a median that may be off by a quarter is no result.
+/// BOUND: a median that may be off by a quarter is no result.
 const NOISY: f64 = 1.5;
-/// COST: with five rounds the interval covers the median with the confidence that it claims.
+/// BOUND: with five rounds the interval covers the median with the confidence that it claims.
 const ROUNDS: usize = 5;
 
 /// What to say about results that say little.

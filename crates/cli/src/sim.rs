@@ -273,7 +273,7 @@ fn time(text: &str) -> Result<f64, String> {
         return Ok(0.0);
     }
     match humantime::parse_duration(text) {
-        // COST: a day of virtual time is hours of ours.
+        // BOUND: a day of virtual time is hours of ours.
         Ok(time) if time.as_secs() < 86_400 => Ok(time.as_nanos() as f64),
         Ok(_) => Err("give a time below a day".into()),
         Err(_) => Err("give a time such as 20us".into()),
@@ -329,7 +329,7 @@ pub fn machine(name: &str) -> Result<Machine> {
     }
     let cannot = || format!("cannot read the machine's description {name}");
     let mut text = String::new();
-    // COST: bytes; those that come with the crate have 3,000. A device may have no end.
+    // BOUND: bytes; those that come with the crate have 3,000. A device may have no end.
     let read = File::open(name)
         .and_then(|file| file.take(1 << 20).read_to_string(&mut text))
         .with_context(cannot)?;
@@ -387,7 +387,7 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
             Program::Cholesky { lock, levels: (columns / 4 + 1).ilog2().clamp(1, 10) }
         }
         (Some(App::Gauss), Kind::Barrier) => match args.size.unwrap_or(128) {
-            // COST: equations; 1,000 are 4 MB of words, and take a minute.
+            // BOUND: equations; 1,000 are 4 MB of words, and take a minute.
             rows @ ..=2000 => Program::Gauss { barrier: lock, rows },
             _ => bail!("gauss solves at most 2000 equations: give a smaller --size"),
         },

@@ -512,7 +512,7 @@ impl Uneven {
 /// What was measured, what the threads counted, and how often that left its mark.
 type Outcome = (Sample, u64, u64);
 
-/// COST: how long a version, or a wait for what never comes, takes: some context switches, so that there are thousands in a sample.
+/// BOUND: how long a version, or a wait for what never comes, takes: some context switches, so that there are thousands in a sample.
 const PERIOD: Duration = Duration::from_micros(100);
 /// One of so many operations on the cache writes.
 const WRITES: u64 = 64;
