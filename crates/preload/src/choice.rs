@@ -63,8 +63,8 @@ unsafe fn lock_until<L: RawMutexTimed<Linux, Node = ()>>(at: *const u8, deadline
     unsafe { (*at.cast::<L>()).lock_until(&(), deadline) }
 }
 
-/// A lock without a timed acquire naps between tries: for what two sleeps cost at first, for a third of a slice
-/// at most.
+/// A lock without a timed acquire naps between tries: for what two sleeps cost at first, for a third of a
+/// slice at most.
 unsafe fn poll_until<L: RawMutex<Linux, Node = ()>>(at: *const u8, deadline: Deadline) -> bool {
     let costs = Linux::costs();
     let mut nap = 2 * costs.sleep;

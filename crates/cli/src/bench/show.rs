@@ -105,7 +105,8 @@ impl Show {
     }
 }
 
-/// Which view each contender took that did not say which. The best view of a machine may change with who runs us.
+/// Which view each contender took that did not say which. The best view of a machine may change with who
+/// runs us.
 fn views_taken(cells: &[Cell]) -> Option<String> {
     let rows = cells.first()?.rows.iter().filter(|row| {
         !row.contender.contains('@') && !matches!(&row.view, Some(view) if *view == row.contender)

@@ -4,7 +4,7 @@
 use super::*;
 
 fn fork(raw: bool) -> i32 {
-    // SAFETY: as fork; the raw one skips the C library's handlers, and the child here keeps to what works then.
+    // SAFETY: as fork; the raw one skips the C library's handlers, and the child keeps to what works then.
     unsafe {
         if raw { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 } else { libc::fork() }
     }
@@ -27,6 +27,17 @@ fn in_child(raw: bool, body: impl FnOnce() -> bool) -> bool {
     }
 }
 
+/// Two fresh pages that begin with this number.
+fn mapped(number: usize) -> *mut usize {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh mapping, written within.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), 8192, protection, flags, -1, 0).cast::<usize>();
+        at.write(number);
+        at
+    }
+}
+
 pub fn forks(raw: bool) {
     linux::init();
     let me = Linux::register();
@@ -37,24 +48,7 @@ pub fn forks(raw: bool) {
     assert!(ids.iter().all(|&id| id != ThreadId::NONE && id != me));
     // A child that maps a lot where the parent's rings were, and finds it unharmed.
     let child = || {
-        let maps: Vec<_> = (0..2000usize)
-            .map(|i| {
-                // SAFETY: fresh mappings of two pages, written within.
-                unsafe {
-                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                    let at = libc::mmap(
-                        std::ptr::null_mut(),
-                        8192,
-                        libc::PROT_READ | libc::PROT_WRITE,
-                        flags,
-                        -1,
-                        0,
-                    );
-                    at.cast::<usize>().write(i);
-                    at.cast::<usize>()
-                }
-            })
-            .collect();
+        let maps: Vec<_> = (0..2000).map(mapped).collect();
         // Before anybody sets anything up: nothing is known, and nothing faults.
         let unknown =
             Linux::run_state(me) == RunState::Unknown && !Linux::higher_preempted(Priority::BarrierWaiter);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kits of which a pattern is built: families of mutex, condition variable, reader-writer lock and semaphore.
+//! The kits of which a pattern is built: families of mutex, condition variable, reader-writer lock and
+//! semaphore.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
