@@ -109,7 +109,7 @@ impl Sample {
     }
 }
 
-/// COST: a wait is recorded to 2 significant digits, up to 100 s: 1 % is less than any other error here, and the histogram stays in the cache.
+/// BOUND: a wait is recorded to 2 significant digits, up to 100 s: 1 % is less than any other error here, and the histogram stays in the cache.
 fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, 100_000_000_000, 2).expect("the bounds are in order")
 }

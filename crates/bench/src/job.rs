@@ -144,7 +144,7 @@ pub enum JobError {
     Answer(#[from] serde_json::Error),
 }
 
-/// COST: how long a sample may take beyond its interval; threads that burn critical sections of 100 us finish in milliseconds.
+/// BOUND: how long a sample may take beyond its interval; threads that burn critical sections of 100 us finish in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A contender that asks for a view and silently runs with another would be a lie.

@@ -17,7 +17,7 @@ use crate::job::{Job, JobError, Work};
 use crate::stats::{self, Interval};
 use crate::workload::parallel::{Body, GRANTED, Parallel};
 
-/// COST: rows and columns of the products that the load computes, so that a thread lives for a second and not for a quantum.
+/// BOUND: rows and columns of the products that the load computes, so that a thread lives for a second and not for a quantum.
 const LOAD: u32 = 1000;
 
 /// What runs beside.

@@ -99,5 +99,5 @@ pub fn further() -> usize {
     if long() { LONGER } else { 1 }
 }
 
-/// COST: all that `WAKEFUL_LONG=1` makes longer then takes about as long as a meal (2 processors).
+/// BOUND: all that `WAKEFUL_LONG=1` makes longer then takes about as long as a meal (2 processors).
 const LONGER: usize = 20;

@@ -88,7 +88,7 @@ fn shuttle_exclusion() {
 
 #[test]
 fn shuttle_supply() {
-    // More tokens than may be ahead of those who are woken for them.
+    // Tokens come while those who were woken for others are on their way.
     shuttle("semaphore, supply", 300, || supply::<Shuttle, Wakeful<Shuttle>>(6, 3));
 }
 

@@ -318,7 +318,7 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 /// `SO_PEERPIDFD`, Linux 6.5.
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// COST: events of one wait; the rest comes with the next.
+/// BOUND: events of one wait; the rest comes with the next.
 const EVENTS: usize = 256;
 
 impl Kernel for Linux {

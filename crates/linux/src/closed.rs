@@ -22,7 +22,7 @@ pub const KNOWN: [&str; 9] = [
     "ld-linux-aarch64.so.1",
 ];
 
-/// COST: bytes. Small programs have at most some 2,000 bytes of names (coreutils, dash, gcc).
+/// BOUND: bytes. Small programs have at most some 2,000 bytes of names (coreutils, dash, gcc).
 const NAMES: u64 = 4096;
 
 /// Reads from a place in a file as much as there is. A file that cannot be read is empty. It is a system
@@ -111,7 +111,7 @@ fn look(mut file: Window) -> Option<bool> {
     Some(all && size <= NAMES && !tells_of_loading(&mut file, names, size)?)
 }
 
-/// Linkers make two to six segments that are loaded.
+/// BOUND: segments. Linkers make two to six that are loaded.
 const SEGMENTS: usize = 8;
 
 /// What a dynamic section says: the names of needed libraries, and of all names the address and the size.

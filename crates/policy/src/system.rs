@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::{Count, Demand, Id, Machine, Policy, place};
 
-/// COST: requests. So often others are served before a request that waits for more than there is.
+/// BOUND: requests. So often others are served before a request that waits for more than there is.
 pub const PASSES: u32 = 8;
 
 /// What happens.

@@ -57,11 +57,11 @@ const OPENMP: &[u8] = b"WAKEFUL_OPENMP=";
 const PREFIX: &[u8] =
     b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
 
-/// COST: bytes of stack. ELF header and most program headers; the kernel takes at most 256 of a `#!` line.
+/// BOUND: bytes of stack. ELF header and most program headers; the kernel takes at most 256 of a `#!` line.
 const HEAD: usize = 896;
-/// Bytes. The end of a dynamic linker's path has its name.
+/// BOUND: bytes of stack. The end of a dynamic linker's path has its name.
 const NAME: usize = 64;
-/// Bytes of stack, as well. A longer path in PATH is not looked at.
+/// BOUND: bytes of stack. A longer path in PATH is not looked at.
 const PATH: usize = 768;
 /// The kernel follows so many interpreters of interpreters.
 const INTERPRETERS: usize = 5;

@@ -344,7 +344,7 @@ impl Engine {
             live: 0,
             asleep: 0,
             counts: Counts::default(),
-            // COST: two digits, so that a percentile is within 1 %; up to 1,000 s in ns.
+            // BOUND: two digits, so that a percentile is within 1 %; up to 1,000 s in ns.
             waits: Histogram::new_with_bounds(1, 1_000_000_000_000, 2).expect("constant bounds"),
             failure: None,
             end: 0,

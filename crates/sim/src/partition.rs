@@ -11,7 +11,7 @@ use crate::workload::Repartition;
 
 /// The program's application.
 const OURS: Id = 0;
-/// COST: other applications at once; with this many, requests wait for each other.
+/// BOUND: other applications at once; with this many, requests wait for each other.
 const MOST_OTHERS: usize = 6;
 
 /// The server's knowledge, and the applications beside ours.

@@ -95,7 +95,7 @@ struct Helpers {
 const LOOK_LOOPS: u32 = 16;
 
 impl Team {
-    // COST: beyond, a fork that tells each helper by itself is no longer what one would want. Not measured.
+    // BOUND: beyond, a fork that tells each helper by itself is no longer what one would want. Not measured.
     /// Members at most.
     pub const MOST_MEMBERS: usize = 64;
 

@@ -39,7 +39,7 @@ struct Phases {
     cells: Option<[Vec<f64>; 2]>,
 }
 
-/// COST: cells a thread: 4 MB each, twice; with two threads more than the caches near the processors hold.
+/// BOUND: cells a thread: 4 MB each, twice; with two threads more than the caches near the processors hold.
 const CELLS: usize = 1 << 19;
 
 impl Phases {
@@ -269,7 +269,7 @@ impl<'a> Rounds<'a> {
             if let Some(worker) = &mut worker {
                 worker.count();
             }
-            // COST: a look at another thread's line, for one round in 16.
+            // BOUND: a look at another thread's line, for one round in 16.
             if round % 16 == 0 && neighbour.load(Relaxed) < round {
                 self.overlap.store(true, Relaxed);
             }

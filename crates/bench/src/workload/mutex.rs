@@ -142,7 +142,7 @@ impl Lock for Spin {
 fn run_with<L: Lock>(work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
     let lock = Padded::<L>(L::new());
     let mut data = Data::new(work.critical);
-    // COST: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that short, else every one.
+    // BOUND: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that short, else every one.
     let every = match work.critical {
         Length::Lines(_) => 16,
         Length::Time(_) => 1,

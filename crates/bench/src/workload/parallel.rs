@@ -328,7 +328,7 @@ fn run_units(
     }
 }
 
-/// COST: how long to wait for processors that somebody else has: of one who ends, they are back in milliseconds.
+/// BOUND: how long to wait for processors that somebody else has: of one who ends, they are back in milliseconds.
 pub const GRANT: Duration = Duration::from_secs(10);
 
 /// Loops whose iterations are counted.

@@ -174,7 +174,7 @@ fn run_with<L: Lock>(work: &RwLock, plan: Plan) -> Result<Sample, JobError> {
     let mut data = Data::new(work.critical);
     let written = AtomicU64::new(0);
     let torn = AtomicU64::new(0);
-    // COST: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that short, else every one.
+    // BOUND: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that short, else every one.
     let every = match work.critical {
         Length::Lines(_) => 16,
         Length::Time(_) => 1,

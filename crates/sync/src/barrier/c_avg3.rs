@@ -39,19 +39,20 @@
 //!
 //! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
-use super::{ADJUST, Competitive, Patience, SWITCH_NS, SWITCH_PAUSES};
+use super::{ADJUST, Competitive, Patience, SWITCH_PAUSES};
 
 /// Follows the mean of the last three waits, step by step.
 #[derive(Debug)]
 pub struct Average {
     pauses: u32,
-    times_ns: [u64; 3],
+    /// Before the first wait: none.
+    times_ns: Option<[u64; 3]>,
     episode: usize,
 }
 
 impl Default for Average {
     fn default() -> Self {
-        Self { pauses: SWITCH_PAUSES, times_ns: [SWITCH_NS; 3], episode: 0 }
+        Self { pauses: SWITCH_PAUSES, times_ns: None, episode: 0 }
     }
 }
 
@@ -60,10 +61,11 @@ impl Patience for Average {
         self.pauses
     }
 
-    fn learn(&mut self, waited_ns: u64) {
-        self.times_ns[self.episode] = waited_ns;
+    fn learn(&mut self, waited_ns: u64, switch_ns: u64) {
+        let times_ns = self.times_ns.get_or_insert([switch_ns; 3]);
+        times_ns[self.episode] = waited_ns;
         self.episode = (self.episode + 1) % 3;
-        self.pauses = if self.times_ns.iter().sum::<u64>() / 3 < SWITCH_NS {
+        self.pauses = if times_ns.iter().sum::<u64>() / 3 < switch_ns {
             (self.pauses + ADJUST).min(SWITCH_PAUSES)
         } else {
             self.pauses.saturating_sub(ADJUST)

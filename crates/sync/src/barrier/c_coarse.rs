@@ -39,7 +39,7 @@
 //!
 //! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
-use super::{Competitive, Patience, SWITCH_NS, SWITCH_PAUSES};
+use super::{Competitive, Patience, SWITCH_PAUSES};
 
 /// What would have been right the last time.
 #[derive(Debug)]
@@ -58,8 +58,8 @@ impl Patience for Either {
         self.pauses
     }
 
-    fn learn(&mut self, waited_ns: u64) {
-        self.pauses = if waited_ns < SWITCH_NS { SWITCH_PAUSES } else { 0 };
+    fn learn(&mut self, waited_ns: u64, switch_ns: u64) {
+        self.pauses = if waited_ns < switch_ns { SWITCH_PAUSES } else { 0 };
     }
 }
 

@@ -42,7 +42,7 @@
 //!
 //! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
-use super::{ADJUST, Competitive, Patience, SWITCH_NS, SWITCH_PAUSES};
+use super::{ADJUST, Competitive, Patience, SWITCH_PAUSES};
 
 /// Follows the last wait, step by step.
 #[derive(Debug)]
@@ -61,8 +61,8 @@ impl Patience for Last {
         self.pauses
     }
 
-    fn learn(&mut self, waited_ns: u64) {
-        self.pauses = if waited_ns < SWITCH_NS {
+    fn learn(&mut self, waited_ns: u64, switch_ns: u64) {
+        self.pauses = if waited_ns < switch_ns {
             (self.pauses + ADJUST).min(SWITCH_PAUSES)
         } else {
             self.pauses.saturating_sub(ADJUST)

@@ -20,6 +20,7 @@ pub use queue::{Queue, QueueNp};
 pub use queue_hs::{QueueHs, QueueHsNode};
 pub use smart_q::{SmartQ, SmartQNode};
 pub use tas_b::TasB;
+pub(crate) use tas_b::{FIRST_BACKOFF, LAST_BACKOFF};
 pub use ticket::Ticket;
 pub use ticket_np::TicketNp;
 pub use ttas::Ttas;

@@ -67,7 +67,7 @@ use core::ptr;
 use platform::{Atomic, Ordering::*, Platform};
 
 use super::RawMutex;
-use crate::wait::{self, Unpreemptable};
+use crate::wait::{self, ANSWER_PAUSES, Unpreemptable};
 
 const NOT_YET: u32 = 0;
 const CAN_GO: u32 = 1;
@@ -75,9 +75,6 @@ const GOT_IT: u32 = 2;
 const LOST_IT: u32 = 3;
 const ACK: u32 = 4;
 const NACK: u32 = 5;
-
-/// COST: pauses until a successor counts as preempted, 2 to 8 us: a running one answers within 0.2 us, two cache misses.
-const TIMEOUT: u32 = 192;
 
 /// Threads passed over in one release at most: more than a program has waiting.
 const SKIPS: u32 = 1000;
@@ -116,7 +113,7 @@ impl<P: Platform> QueueHs<P> {
         loop {
             // ORDER: Release (R3), pairs with A5; publishes the protected data and the candidate's `prev`.
             candidate.status.store(CAN_GO, Release);
-            let mut patience = TIMEOUT.min(P::PAUSES);
+            let mut patience = ANSWER_PAUSES.min(P::PAUSES);
             let mut answered = node.next_done.load(Relaxed) != 0;
             while !answered && patience > 0 {
                 patience -= 1;

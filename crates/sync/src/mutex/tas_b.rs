@@ -54,8 +54,9 @@ use super::RawMutex;
 use crate::wait::{self, Preemptable, Preemption};
 
 /// COST: pauses; the bound is 5 to 22 us, less than the scheduler's shortest slice by far.
-const FIRST_BACKOFF: u32 = 4;
-const LAST_BACKOFF: u32 = 512;
+pub(crate) const FIRST_BACKOFF: u32 = 4;
+/// See [`FIRST_BACKOFF`].
+pub(crate) const LAST_BACKOFF: u32 = 512;
 
 /// Test-and-test_and_set with bounded exponential backoff; with `N` its holder wishes not to be preempted.
 #[repr(transparent)]

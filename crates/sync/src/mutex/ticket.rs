@@ -81,9 +81,9 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
 /// COST: pauses for each thread before us, about the length of a short section (40 to 170 ns).
-const PROPORTION: u32 = 4;
+pub(super) const PROPORTION: u32 = 4;
 /// COST: pauses between two looks at most, 2 to 11 us.
-const MOST_PAUSES: u32 = 256;
+pub(super) const MOST_PAUSES: u32 = 256;
 
 /// COST: looks, of about 1 us and more, at a line that does not move, before a waiter makes room for any preempted thread of its own program.
 const STANDSTILL_LOOKS: u32 = 20;

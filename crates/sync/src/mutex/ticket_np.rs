@@ -68,7 +68,8 @@ use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, StaticPlatform, ThreadId};
 
 use super::RawMutex;
-use crate::wait::{self, Unpreemptable};
+use super::ticket::{MOST_PAUSES, PROPORTION};
+use crate::wait::{self, ANSWER_PAUSES, Unpreemptable};
 
 const OPEN: u32 = 0;
 const ATTENDED: u32 = 1;
@@ -78,12 +79,6 @@ const TAKEN: u32 = 3;
 /// More waiters than there can be: who is further ahead than this was passed over.
 const MAX_THREADS: u32 = 1 << 20;
 
-/// COST: as in `ticket`.
-const PROPORTION: u32 = 4;
-const MOST_PAUSES: u32 = 256;
-/// COST: pauses until the owner of a ticket counts as preempted, 2 to 8 us. More than [`PROPORTION`], so that who is passed over
-/// looks again before its own turn.
-const TIMEOUT: u32 = 192;
 /// Tickets passed over in one release at most: more than a program has waiting.
 const SKIPS: u32 = 1000;
 
@@ -162,7 +157,7 @@ impl<P: Platform> TicketNp<P> {
             if !awaited {
                 return;
             }
-            let mut patience = TIMEOUT.min(P::PAUSES);
+            let mut patience = ANSWER_PAUSES.min(P::PAUSES);
             while self.grant.load(Relaxed) == offered {
                 if patience > 0 || skipped == SKIPS {
                     patience = patience.saturating_sub(1);

@@ -55,11 +55,8 @@ use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, StaticPlatform};
 
 use super::RawRwLock;
+use crate::mutex::{FIRST_BACKOFF, LAST_BACKOFF};
 use crate::wait::{self, Preemptable, Preemption};
-
-/// COST: pauses; the bound is 5 to 22 us, less than the scheduler's shortest slice by far.
-const FIRST_BACKOFF: u32 = 4;
-const LAST_BACKOFF: u32 = 512;
 
 const WRITER: u32 = 1 << 31;
 /// So many readers keep the next one out.
