@@ -43,6 +43,10 @@ pub fn prepare() {
 
 /// The part of [`prepare`] that cannot wait: takes over what was inherited, an observer and a partition block. The processors are counted, which
 /// takes ten times as long, when [`init`] is called or somebody asks for their number.
+///
+/// All of it is inlined: each start of a program runs it, and pays some microseconds for each part of the
+/// library's code that it comes to.
+#[inline(always)]
 pub fn inherit() {
     server::path();
     server::inherit();

@@ -452,6 +452,7 @@ fn follow(fd: BorrowedFd<'_>) -> bool {
 
 /// Follows the block that this program inherited from `wakeful run`. The descriptor stays open, for other libraries of the program in which there is this
 /// crate too, and is closed in its children.
+#[inline(always)]
 pub fn inherit() {
     if !BLOCK.load(Relaxed).is_null() {
         return;

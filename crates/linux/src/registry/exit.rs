@@ -23,6 +23,7 @@ unsafe extern "C" fn destructor(_: *mut c_void) {
 }
 
 /// The last key whose values need no allocation, so that the program gets those before it, as without us.
+#[inline(always)]
 fn make() -> Option<libc::pthread_key_t> {
     let mut keys = [0; KEYS_WITHOUT_ALLOCATION as usize];
     let (mut made, mut ours) = (0, None);
@@ -47,6 +48,7 @@ fn make() -> Option<libc::pthread_key_t> {
 }
 
 /// Makes the key; the earlier the better, see [`KEYS_WITHOUT_ALLOCATION`].
+#[inline(always)]
 pub fn key() {
     if KEY.load(Relaxed) != 0 {
         return;
