@@ -49,7 +49,7 @@
 //! Priority LOCK_WAITER for waiters: they are worth less than those who wait for a lock, who hold others up.
 //!
 //! Sleeping at once where a thread that matters more is preempted: whoever is woken and has not run yet counts as blocked, so that the others spin, for a
-//! slice, while it waits for a processor: 854 us a round with 4 threads, 4840 with 8, where yielding makes 4 and 8 (2 processors, `perf`, 1500 units of work; the machine of the README).
+//! slice, while it waits for a processor: 854 us a round with 4 threads, 4840 with 8, where yielding makes 4 and 8 (2 processors, `perf`, 1500 units of work; two virtual processors).
 //!
 //! # Checked by
 //!
