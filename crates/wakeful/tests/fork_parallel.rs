@@ -68,8 +68,7 @@ fn teams_and_processes() {
         assert!(fine(fork(|| work(20))));
         work(20);
     })));
-    // From a body, the caller's or a helper's; the child is in the middle of a loop, and the loops that it
-    // begins run inline.
+    // From a body, the caller's or a helper's, in the middle of a loop: the child's loops run inline.
     let forked = AtomicBool::new(false);
     TEAM.for_each(0..8, Schedule::Dynamic { chunk: 1 }, |_| {
         if !forked.swap(true, Relaxed) {

@@ -142,8 +142,7 @@ fn in_turn(files: &[&str], changed: &[String], turn: usize) -> Vec<usize> {
     first
 }
 
-// --- the source, and its copy
-// ----------------------------------------------------------------------------------------
+// --- the source, and its copy -----------------------------------------------
 
 /// The files of `crates/sync/src`, with the sites in each; sites are numbered through all of them.
 struct Sources(Vec<(String, String, Vec<Site>)>);
@@ -215,8 +214,7 @@ fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<Strin
             fs::remove_file(path)?;
         }
     }
-    // Cargo tells the packages of two workspaces apart by name and version only, and the two share their
-    // built dependencies here.
+    // Two workspaces share their built dependencies here, and cargo knows packages by name and version.
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
     let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
     ensure!(manifest.contains(&version), "Cargo.toml does not say {version}");
@@ -276,8 +274,7 @@ fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<Strin
     Ok(programs)
 }
 
-// --- the tests
-// -------------------------------------------------------------------------------------------------------
+// --- the tests --------------------------------------------------------------
 
 struct Test {
     program: PathBuf,
@@ -443,8 +440,7 @@ fn in_parallel<T: Sync, R: Send>(
     results.into_iter().map(|result| result.into_inner().unwrap().expect("each was worked on")).collect()
 }
 
-// --- the report
-// ------------------------------------------------------------------------------------------------------
+// --- the report -------------------------------------------------------------
 
 /// Survivors that are right to survive.
 #[derive(Deserialize)]

@@ -93,8 +93,7 @@ fn lock_sgi_by_processors(machine: Machine, lock: &str, processors: f64, rounds:
 fn lock_ksr(machine: Machine, lock: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     let processors = machine.processors.count.value;
     let workload = Workload::tr_lock(lock, processors, level, 65.0, rounds);
-    // The section must not become a bottleneck (section 5.2), so a transfer over both rings must be short
-    // beside it: a twentieth, as on the SGI.
+    // No bottleneck (section 5.2): a transfer over both rings is a twentieth of it, as on the SGI.
     let critical_ns = 600e3;
     let program = Program::Mutex { lock: lock.into(), critical_ns, outside_ns: 65.0 * critical_ns };
     (machine, Workload { program, ..workload })
@@ -107,8 +106,7 @@ fn lock_ksr_by_processors(machine: Machine, lock: &str, processors: f64, rounds:
 /// What a thread of figure 14 does beside waiting: 30 turns of 66 times 600 us.
 const KSR_WORK_MS: f64 = 30.0 * 66.0 * 0.6;
 
-/// Figures 21 to 24: five percent write; the paper does not tell the lengths, only that their ratio did not
-/// follow the number of processors.
+/// Figures 21 to 24: five percent write. Of the lengths the paper says only: their ratio was fixed.
 fn rwlock(machine: Machine, lock: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     let (machine, workload) = lock_sgi(machine, lock, level, rounds);
     let program =
@@ -132,8 +130,7 @@ fn central(mut machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Mac
     (machine, Workload { setting, ..Workload::tr_barrier(barrier, threads, rounds) })
 }
 
-/// Two threads a processor. How far a repartition goes the paper does not tell: at most a fourth of the
-/// processors.
+/// Two threads a processor. A repartition takes a fourth of the processors at most: the paper does not tell.
 fn trees(
     machine: Machine,
     barrier: &str,
@@ -158,8 +155,7 @@ fn trees_by_interval(machine: Machine, barrier: &str, every_ms: f64, rounds: u64
     trees(machine, barrier, 57, every_ms, rounds)
 }
 
-/// Figures 17 to 20: one thread a processor, bound, and at level 2 a foreign process beside each. The
-/// papers' inputs are larger.
+/// Figures 17 to 20: a thread a processor, bound; at level 2 a foreign process beside each. Small inputs.
 fn with_locks(machine: Machine, program: Program, level: f64) -> (Machine, Workload) {
     let processors = machine.processors.count.value;
     let workload = Workload::tr_lock("", processors, level, 0.0, 1);

@@ -23,9 +23,9 @@
 //! release.
 //!
 //! On the simulated machine of the paper (SGI Challenge, 11 processors; `crates/sim/tests/figure10.rs`) the
-//! barrier as printed lets a thread go early in the third episode of 13, 16 and 22 threads. Its test with N
-//! - P - 1 units, which would be right, needs 43, 103 and 354 ms for 20 episodes, the text 3.8, 4.2 and 5.0
-//! ms.
+//! barrier as printed lets a thread go early in the third episode of 13, 16 and 22 threads. Its test with
+//! `N - P - 1` units, which would be right, needs 43, 103 and 354 ms for 20 episodes, the text 3.8, 4.2 and
+//! 5.0 ms.
 //!
 //! # State
 //!
