@@ -13,19 +13,23 @@
 //! The rules, which `tests/properties.rs` states as properties, each shown able to fail:
 //!
 //! 1. The default partition has at least `floor` processors, 1 or more, as long as that many are online;
-//! also when one goes offline. 2. Allocation is *semi-dynamic*: an application loses a processor only if it
-//! said that it can spare it, holds more than it asked for, or is gone; or if the processor is. (And for
-//! rule 1, when nothing else is left. And by a lease, where the administrator wants that: [`Lease`].) 3. A
-//! hint costs nothing while nobody asks: a processor leaves an application for somebody who waits for it,
-//! and for nothing else. 4. Requests are *prioritized*: a request that waits comes before lower ones, and
-//! before later ones of its priority. What is free may be less than its least. Then others may have that:
-//! [`PASSES`] times, after which all that becomes free is kept for it. (A request whose least is more than
-//! all applications can have now, because processors went offline, is passed over until they are back.) 5.
-//! Few moves: nobody is given one processor for another, and a request takes no more than it lacks. 6. Near
-//! processors: the rest of a core that one has, then the rest of the node, then whole free cores of the
-//! node that fits best. 7. Who has nothing is given at least its *least*, or nothing: then it runs in the
-//! default partition and waits. Nobody is given more than its *most*. 8. Nobody waits without need: who
-//! waits lacks more than is free, hinted and in excess, or is behind one for whom that is kept (rule 4).
+//!    also when one goes offline.
+//! 2. Allocation is *semi-dynamic*: an application loses a processor only if it said that it can spare it,
+//!    holds more than it asked for, or is gone; or if the processor is. (And for rule 1, when nothing else
+//!    is left. And by a lease, where the administrator wants that: [`Lease`].)
+//! 3. A hint costs nothing while nobody asks: a processor leaves an application for somebody who waits for
+//!    it, and for nothing else.
+//! 4. Requests are *prioritized*: a request that waits comes before lower ones, and before later ones of
+//!    its priority. What is free may be less than its least. Then others may have that: [`PASSES`] times,
+//!    after which all that becomes free is kept for it. (A request whose least is more than all
+//!    applications can have now, because processors went offline, is passed over until they are back.)
+//! 5. Few moves: nobody is given one processor for another, and a request takes no more than it lacks.
+//! 6. Near processors: the rest of a core that one has, then the rest of the node, then whole free cores of
+//!    the node that fits best.
+//! 7. Who has nothing is given at least its *least*, or nothing: then it runs in the default partition and
+//!    waits. Nobody is given more than its *most*.
+//! 8. Nobody waits without need: who waits lacks more than is free, hinted and in excess, or is behind one
+//!    for whom that is kept (rule 4).
 
 mod lease;
 mod machine;
