@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which processors are the program's, when they change: drawn at random, or decided by the crate `policy`, as on a machine with a
-//! processor server, while other applications come, hint and go at random.
+//! Which processors are the program's, when they change: drawn at random, or decided by the crate `policy`,
+//! as on a machine with a processor server, while other applications come, hint and go at random.
 
 use policy::{Count, Demand, Event, Id, Owner, SemiDynamic, System};
 use rand_pcg::Pcg64Mcg;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The synthetic program of TR 1994, section 5.4, with a little work: every thread works and then waits for all others, for ever.
+//! The synthetic program of TR 1994, section 5.4, with a little work: every thread works and then waits for
+//! all others, for ever.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_void};

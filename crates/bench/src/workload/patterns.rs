@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What programs build of mutexes, condition variables, reader-writer locks and semaphores.
 //!
-//! Each pattern is one function over a [`Kit`]: a family of such objects. Every operation also leaves its mark under a
-//! lock, and the marks are compared with what the threads counted.
+//! Each pattern is one function over a [`Kit`]: a family of such objects. Every operation also leaves its
+//! mark under a lock, and the marks are compared with what the threads counted.
 
 mod kits;
 
@@ -75,7 +75,8 @@ pub const PATTERNS: &[(&str, Pattern, &str)] = &[
     ("mixed", Pattern::Mixed, "eight atomic additions for each section"),
 ];
 
-/// The kits, and what there is to say about each. The C library's is the first: it is what a preloaded library replaces.
+/// The kits, and what there is to say about each. The C library's is the first: it is what a preloaded
+/// library replaces.
 pub const KITS: &[(&str, &str)] = &[
     ("glibc", "pthread and sem_t of the C library"),
     ("std", "std::sync; semaphores of a mutex and a condition variable"),
@@ -183,7 +184,8 @@ impl Buffer {
     }
 }
 
-/// How much work comes next: 0 to 2 times the average (Knuth's linear congruential generator, one for each thread).
+/// How much work comes next: 0 to 2 times the average (Knuth's linear congruential generator, one for each
+/// thread).
 struct Uneven(u64);
 
 impl Uneven {
@@ -196,7 +198,8 @@ impl Uneven {
 /// What was measured, what the threads counted, and how often that left its mark.
 type Outcome = (Sample, u64, u64);
 
-/// BOUND: how long a version, or a wait for what never comes, takes: some context switches, so that there are thousands in a sample.
+/// BOUND: how long a version, or a wait for what never comes, takes: some context switches, so that there
+/// are thousands in a sample.
 const PERIOD: Duration = Duration::from_micros(100);
 /// One of so many operations on the cache writes.
 const WRITES: u64 = 64;
@@ -394,7 +397,8 @@ impl Patterns {
         (sample, counted, gaps[0].buffer.with(|buffer| buffer.taken()))
     }
 
-    /// The first half of the threads asks. Each question has a promise of its own, which both sides keep alive.
+    /// The first half of the threads asks. Each question has a promise of its own, which both sides keep
+    /// alive.
     fn future<K: Kit>(&self, plan: Plan) -> Outcome {
         struct Questions<K: Kit> {
             open: VecDeque<Arc<Post<K, bool>>>,
