@@ -361,36 +361,53 @@ fn as_user<T>(user: u32, body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// All of them at once, each a user of its own, beside three programs that ask for nothing but what they may.
-#[test]
-fn root_honest_programs_are_served_beside_all_of_them() {
-    let Some(place) = as_root(AFFINITY) else { return };
-    if !several() {
-        return;
+/// How long it lasts: seconds in the gate, an hour among the long tests, or what is asked for.
+fn how_long() -> Duration {
+    let asked = std::env::var("WAKEFUL_HOSTILE_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(asked.unwrap_or(if long() { 3600 } else { 5 }))
+}
+
+/// Of the server and its loader together: seconds of processor time, bytes in memory, open descriptors.
+fn both(server: &Process) -> (f64, u64, usize) {
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.id())).unwrap();
+    let (own, loaders) = (usage(server.id()), usage(children.trim().parse().expect("one child")));
+    (own.0 + loaders.0, own.1 + loaders.1, own.2 + loaders.2)
+}
+
+/// What a user does who wants the others not to be served. Each is a user of its own.
+struct Hostile<'a> {
+    path: &'a str,
+    /// `cgroup.procs` of the base group, opened by root.
+    base: &'a File,
+    end: Instant,
+    scripts: [String; 5],
+}
+
+impl Hostile<'_> {
+    fn open(&self) -> Result<Connection, Error> {
+        Connection::open_at(self.path)
     }
-    let mut server = place.server();
-    let path = place.path("run/wakefuld");
-    let open = || Connection::open_at(path.to_str().unwrap());
-    let sleep = place.path("sleep");
-    fs::copy("/bin/sleep", &sleep).unwrap();
-    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
-    let end = Instant::now() + Duration::from_secs(if long() { 150 } else { 5 });
-    let goes_on = || Instant::now() < end;
-    let malformed = || {
+
+    fn goes_on(&self) -> bool {
+        Instant::now() < self.end
+    }
+
+    fn malformed(&self) {
         let mut random = random_from(7);
-        while goes_on() {
-            let Ok(connection) = open() else { continue };
+        while self.goes_on() {
+            let Ok(connection) = self.open() else { continue };
             let kind = random() % 32;
             let mut message =
                 Message { kind, least: random(), wanted: random(), most: random(), ..join(random(), 1) };
             message.version += u32::from(random().is_multiple_of(8));
             while connection.send(&message).is_ok() && !random().is_multiple_of(16) {}
         }
-    };
-    let slow = || {
+    }
+
+    fn slow(&self) {
         let mut deaf = Vec::new();
-        while goes_on() {
-            let Ok(connection) = open() else { continue };
+        while self.goes_on() {
+            let Ok(connection) = self.open() else { continue };
             (0..64).for_each(|_| drop(connection.send(&Message::new(Kind::Status))));
             deaf.push(connection);
             if deaf.len() > 40 {
@@ -398,21 +415,118 @@ fn root_honest_programs_are_served_beside_all_of_them() {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-    };
-    let flood = || while goes_on() && (open().is_ok() || goes_on()) {};
-    let descriptors = || {
+    }
+
+    /// Connections without end.
+    fn connects(&self) {
+        while self.goes_on() {
+            drop(self.open());
+        }
+    }
+
+    /// Messages without end, by many connections at once.
+    fn chatters(&self) {
+        while self.goes_on() {
+            let mut all: Vec<_> = (0..32).map_while(|_| self.open().ok()).collect();
+            while self.goes_on() && !all.is_empty() {
+                all.retain_mut(|connection| {
+                    matches!(connection.ask(Message::new(Kind::WantBack)), Ok(_) | Err(Error::Refused(..)))
+                });
+            }
+        }
+    }
+
+    fn descriptors(&self) {
         let mut others = Vec::new();
-        while goes_on() {
+        while self.goes_on() {
             let (socket, other) = lingering();
-            let Ok(connection) = open() else { continue };
+            let Ok(connection) = self.open() else { continue };
             let barred =
                 send_with(&connection, Message::new(Kind::WantBack).bytes(), &[socket.as_fd()]).is_err();
             linger_for(&socket, if barred { 0 } else { 3600 });
             others.push(other);
             others.drain(..others.len().saturating_sub(16));
         }
-    };
-    // In turn: it forks and ends, has a name that is none, is killed, or gets other rights.
+    }
+
+    /// Processes that ask for an arena and end.
+    fn arenas(&self) {
+        while self.goes_on() {
+            // SAFETY: the child uses the heap, which glibc's fork keeps usable.
+            match unsafe { libc::fork() } {
+                0 => {
+                    if let Ok(mut connection) = self.open() {
+                        (0..3).for_each(|_| drop(connection.ask_for(Message::new(Kind::Observe))));
+                    }
+                    // SAFETY: a number.
+                    unsafe { libc::_exit(0) }
+                }
+                // SAFETY: a child of ours.
+                child => unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) },
+            };
+        }
+    }
+
+    /// In turn: it forks and ends, has a name that is none, is killed, or gets other rights.
+    fn programs(&self, user: u32) {
+        for script in self.scripts.iter().cycle() {
+            if !self.goes_on() {
+                return;
+            }
+            let mut command = Command::new("sh");
+            let base = self.base.as_raw_fd();
+            // SAFETY: a call that a child may make; the file is root's and open.
+            unsafe {
+                command.pre_exec(move || match libc::write(base, c"0".as_ptr().cast(), 1) {
+                    1 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                })
+            };
+            let program = Told::start(command.args(["-c", script]).uid(user).gid(user));
+            let request = |request: Message| self.open().and_then(|mut connection| connection.ask(request));
+            let _ = request(join(program.id(), 1));
+            let _ = request(Message { process: program.id(), count: 1, ..Message::new(Kind::Spare) });
+            std::thread::sleep(Duration::from_millis(3));
+            let _ = request(Message { process: program.id(), ..Message::new(Kind::WantBack) });
+        }
+    }
+}
+
+/// Asks, hints and leaves, as it may; how long each answer took.
+fn honest(path: &str, program: u32, end: Instant) -> Vec<Duration> {
+    // Its own time to get a processor is not the server's.
+    // SAFETY: plain numbers; of this thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    let mut connection = Connection::open_at(path).unwrap();
+    let mut times = Vec::new();
+    let of = |kind| Message { process: program, count: 1, ..Message::new(kind) };
+    let requests =
+        [join(program, 1), of(Kind::Spare), of(Kind::WantBack), Message::new(Kind::Status), of(Kind::Leave)];
+    for request in requests.into_iter().cycle() {
+        if Instant::now() >= end {
+            return times;
+        }
+        let began = Instant::now();
+        let mut answer = connection.ask(request).expect("an honest request").0;
+        while answer.kind == Kind::Entry as u32 {
+            answer = connection.receive().expect("all of an answer").0;
+        }
+        times.push(began.elapsed());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    times
+}
+
+/// All of them at once beside three programs that ask for nothing but what they may.
+#[test]
+fn root_honest_programs_are_served_beside_all_of_them() {
+    let Some(base) = Base::v1("hostile") else { return };
+    let place = base.place_with("[observer]\nenabled = true\n");
+    let mut server = place.server();
+    let path = place.path("run/wakefuld");
+    let sleep = place.path("sleep");
+    fs::copy("/bin/sleep", &sleep).unwrap();
+    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
     let scripts = [
         "(while :; do (exec sleep 0.01) & wait; done) & wait".to_string(),
         r"printf '\377\303) R 1 ' >/proc/$$/comm; while read more; do :; done".to_string(),
@@ -420,70 +534,63 @@ fn root_honest_programs_are_served_beside_all_of_them() {
         format!("exec {} 1000", sleep.display()),
         "exit".to_string(),
     ];
-    let programs = |user: u32| {
-        for script in scripts.iter().cycle() {
-            if !goes_on() {
-                return;
-            }
-            let program = Told::shell(user, script);
-            let request = |request: Message| open().and_then(|mut connection| connection.ask(request));
-            let _ = request(join(program.id(), 1));
-            let _ = request(Message { process: program.id(), count: 1, ..Message::new(Kind::Spare) });
-            std::thread::sleep(Duration::from_millis(3));
-            let _ = request(Message { process: program.id(), ..Message::new(Kind::WantBack) });
-        }
-    };
-    let (some, others) = (|| programs(70_004), || programs(70_005));
-    let honest = |program: u32| {
-        // Its own time to get a processor is not the server's.
-        // SAFETY: plain numbers; of this thread.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-        let mut connection = open().unwrap();
-        let mut times = Vec::new();
-        while goes_on() {
-            let began = Instant::now();
-            let answer = connection.ask(Message { process: program, ..Message::new(Kind::WantBack) });
-            times.push(began.elapsed());
-            answer.expect("an honest request");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        times
-    };
     let idle = [(); 3].map(|()| Process::idle());
-    for program in &idle {
-        ask(&place, join(program.id(), 1)).unwrap();
-    }
-    std::thread::sleep(Duration::from_millis(300));
-    let before = usage(server.id());
+    idle.iter().for_each(|program| base.take(program));
+    let all = idle[0].allowed();
+    let group = File::options().write(true).open(base.folder.join("cgroup.procs")).unwrap();
+    eventually("all arenas are ready", || status(&mut place.connect().unwrap()).1.lacks == 0);
+    let before = both(&server);
     let (mut times, began) = (Vec::new(), Instant::now());
+    let end = began + how_long();
+    let hostile = Hostile { path: path.to_str().unwrap(), base: &group, end, scripts };
     std::thread::scope(|scope| {
-        let hostile: [&(dyn Fn() + Sync); 6] = [&malformed, &slow, &flood, &descriptors, &some, &others];
-        for (user, body) in (70_000..).zip(hostile) {
+        let hostile = &hostile;
+        let bodies: [Box<dyn FnOnce() + Send>; 8] = [
+            Box::new(|| hostile.malformed()),
+            Box::new(|| hostile.slow()),
+            Box::new(|| hostile.connects()),
+            Box::new(|| hostile.chatters()),
+            Box::new(|| hostile.descriptors()),
+            Box::new(|| hostile.arenas()),
+            Box::new(|| hostile.programs(70_006)),
+            Box::new(|| hostile.programs(70_007)),
+        ];
+        for (user, body) in (70_000..).zip(bodies) {
             scope.spawn(move || as_user(user, body));
         }
-        let honest: Vec<_> = idle.iter().map(|program| scope.spawn(|| honest(program.id()))).collect();
+        let asks = |program: &Process| {
+            let (path, program) = (hostile.path, program.id());
+            scope.spawn(move || honest(path, program, end))
+        };
+        let honest: Vec<_> = idle.iter().map(asks).collect();
         times.extend(honest.into_iter().flat_map(|thread| thread.join().unwrap()));
     });
     assert_eq!(server.0.try_wait().unwrap(), None, "the server lives");
-    let share = (usage(server.id()).0 - before.0) / began.elapsed().as_secs_f64();
+    let share = (both(&server).0 - before.0) / began.elapsed().as_secs_f64();
     times.sort_unstable();
     let at = |part: usize| times[times.len() * part / 1000];
+    eventually("all connections are closed", || both(&server).2 <= before.2);
+    let after = both(&server);
     println!(
-        "{} honest requests: median {:?}, 99 % {:?}, greatest {:?}; {:.0} % of a processor; memory {} KiB and {} KiB",
+        "{} honest requests in {:.0} s: median {:?}, 99 % {:?}, greatest {:?}; {:.0} % of a processor; \
+         memory {} KiB and {} KiB, descriptors {} and {}",
         times.len(),
+        began.elapsed().as_secs_f64(),
         at(500),
         at(990),
         times[times.len() - 1],
         share * 100.0,
         before.1 / 1024,
-        usage(server.id()).1 / 1024
+        after.1 / 1024,
+        before.2,
+        after.2
     );
-    eventually("all connections are closed", || usage(server.id()).2 <= before.2);
-    assert!(usage(server.id()).1 < before.1 + (2 << 20), "it has leaked memory");
+    assert!(after.1 < before.1 + (2 << 20), "it has leaked memory");
     for program in &idle {
-        ask(&place, Message { process: program.id(), ..Message::new(Kind::Leave) }).unwrap();
+        let left = ask(&place, Message { process: program.id(), ..Message::new(Kind::Leave) });
+        assert!(matches!(left, Ok(_) | Err(Error::Refused(Refusal::Unknown, _))), "{left:?}");
     }
-    let (connection, all) = (&mut place.connect().unwrap(), idle[0].allowed());
+    let connection = &mut place.connect().unwrap();
     eventually("nobody's processor is lost", || {
         status(connection).0.is_empty() && idle.iter().all(|program| program.allowed() == all)
     });
@@ -492,4 +599,6 @@ fn root_honest_programs_are_served_beside_all_of_them() {
     assert!(!long() || at(990) < Duration::from_millis(5), "{:?}", at(990));
     server.signal(libc::SIGTERM);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    drop(idle);
+    base.end();
 }

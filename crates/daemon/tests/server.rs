@@ -318,6 +318,57 @@ fn all_users_together_have_a_share() {
     server.stop();
 }
 
+/// A user who can be many: subordinate ids have their owner's limits, also from when they are given to somebody on.
+#[test]
+fn subordinate_ids_have_their_owners_share() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let mut config = config(By::CgroupV1);
+    config.access.processors = 0.5;
+    config.access.connections = 2;
+    kernel.state.lock().unwrap().files.extend([
+        ("/etc/subuid".into(), "joe:100000:65536\nroot:200000:65536\n".into()),
+        ("/etc/passwd".into(), "joe:x:1000:1000::/:/bin/sh\n".into()),
+    ]);
+    let server = Running::start(&kernel, &config, folder.path());
+    let (own, one, other) = (process_of(1000), process_of(100_000), process_of(100_001));
+    let asks =
+        |user: u32, of: &Idle, count| as_user(user, || server.ask(join(of.id(), 0, count, count)));
+    assert_eq!(asks(100_000, &one, 1).unwrap().holds, 1);
+    assert_eq!(asks(1000, &own, 1).unwrap().holds, 1);
+    assert_eq!(asks(100_001, &other, 1), Err(Refusal::Share));
+    // Nobody speaks for another because of it.
+    let foreign = as_user(1000, || server.connect().ask(join(one.id(), 0, 1, 1)));
+    assert!(matches!(foreign, Err(Error::Refused(Refusal::NoProcess, _))), "{foreign:?}");
+    eventually("their connections count together", || {
+        let asked = [100_000, 100_001, 1000].map(|user| {
+            as_user(user, || {
+                let mut connection = server.connect();
+                let answer = connection.ask(Message::new(Kind::Status)).map(drop);
+                (connection, answer)
+            })
+        });
+        matches!(
+            asked.each_ref().map(|(_, answer)| answer),
+            [Ok(()), Ok(()), Err(Error::Refused(Refusal::Crowd, _))]
+        )
+    });
+    // Root's are users of their own.
+    let roots = process_of(200_000);
+    as_user(200_000, || {
+        let answer = server.connect().ask(join(roots.id(), 4_000_000_000, 1, 1));
+        assert!(matches!(answer, Err(Error::Refused(Refusal::Priority, _))), "{answer:?}");
+    });
+    // From now on it is another's.
+    let changed = "ann:100001:1\njoe:100000:1\n1001:100001:1\n";
+    kernel.state.lock().unwrap().files.insert("/etc/subuid".into(), changed.into());
+    eventually("it has a share of its own", || asks(100_001, &other, 1).is_ok());
+    server.stop();
+}
+
 /// Another user's thread asks.
 fn as_user<T: Send>(user: u32, body: impl FnOnce() -> T + Send) -> T {
     let thread = || {
@@ -426,6 +477,40 @@ fn a_partition_is_in_a_child_of_its_own_group() {
     });
     server.stop();
     clean(&kernel, folder.path(), By::CgroupV2);
+}
+
+/// Which groups give cpusets to those below them is as it was, also when the server was killed meanwhile; but for what others use by then.
+#[test]
+fn groups_above_give_what_they_gave_before() {
+    for (before, used, after) in [(false, false, false), (true, false, true), (false, true, true)] {
+        let folder = open_folder();
+        let kernel = Simulated::new();
+        kernel.state.lock().unwrap().remote = true;
+        let (slice, service) =
+            (Path::new(V2).join("system.slice"), Path::new(V2).join("system.slice/service"));
+        let slices = simulated::Group { inner: true, control: before, ..Default::default() };
+        kernel.state.lock().unwrap().groups.insert(slice.clone(), slices);
+        let process = ordinary();
+        let group = simulated::Group { processes: [process.id()].into(), ..Default::default() };
+        kernel.state.lock().unwrap().groups.insert(service.clone(), group);
+        let gives = |path: &Path| kernel.state.lock().unwrap().groups[path].control;
+        let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+        assert_eq!(as_nobody(|| server.ask(join(process.id(), 0, 2, 2))).unwrap().holds, 2);
+        assert!(gives(Path::new(V2)) && gives(&slice) && gives(&service));
+        server.kill();
+        let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+        if used {
+            let other = simulated::Group { cpus: (0..4).collect(), ..Default::default() };
+            kernel.state.lock().unwrap().groups.insert(slice.join("other"), other);
+        }
+        as_nobody(|| server.ask(of(process.id(), Kind::Leave, 0))).unwrap();
+        let child = service.join(format!("wakeful-{}", process.id()));
+        eventually("it has left", || !kernel.state.lock().unwrap().groups.contains_key(&child));
+        assert_eq!((gives(&slice), gives(&service)), (after, false), "before {before}, used {used}");
+        server.stop();
+        // The slice's own user.
+        assert_eq!(gives(Path::new(V2)), after, "before {before}, used {used}");
+    }
 }
 
 /// What the group has been given by others is not changed.
@@ -656,11 +741,13 @@ fn each_call_may_fail() {
         "exists",
         "folders",
         "image",
+        "is_marked",
         "list",
         "live",
         "load_observer",
         "make_block",
         "make_folder",
+        "mark",
         "open_block",
         "peer",
         "peer_pidfd",
@@ -676,6 +763,7 @@ fn each_call_may_fail() {
         "send",
         "set_affinity",
         "unwatch",
+        "user",
         "wait",
         "watch",
         "write",

@@ -10,7 +10,8 @@
 //!
 //! What was done is read back, and again once a second ([`Partitions::audit`]), because others can change
 //! groups too. Nothing here decides anything: [`Partitions::bring_about`] is told who shall have what, and
-//! makes the difference.
+//! makes the difference. What the kernel refuses a process again and again is tried less and less often (see
+//! `refused`).
 //!
 //! **What takes long.** To move a process into another group, the kernel waits for a grace period of RCU:
 //! some milliseconds, during which nobody else is served. So a process that waits for processors, or has
@@ -20,6 +21,7 @@
 //! periods expedited, where the configuration allows that.
 
 mod names;
+mod refused;
 mod remote;
 mod way;
 
@@ -27,6 +29,7 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use abi::server::{Enforcement, ORIGIN_SIZE};
 use tracing::{debug, warn};
@@ -36,6 +39,7 @@ use crate::kernel::{Kernel, Set};
 
 pub use names::{EXPEDITE, READY};
 use names::{EXPEDITED, Group, PREFIX, gone, invalid, numbers};
+use refused::Refused;
 use remote::process_of;
 use way::Way;
 
@@ -53,6 +57,8 @@ pub struct Partitions {
     /// Processes whose group may be there although `groups` does not have it: it was not finished, or was
     /// changed by others.
     unsure: BTreeSet<u32>,
+    /// What some of them cannot have for now.
+    refused: Refused,
     /// Processes of the base group that cannot be moved.
     immovable: BTreeSet<u32>,
     /// Where processes were before they had a group, below the mount; those that are not here were in the
@@ -109,7 +115,8 @@ impl Partitions {
             let (remote, lent, strays) = Default::default();
             let way =
                 Way { by, mount: mount.clone(), group, base, expedite, stays: false, remote, lent, strays };
-            let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
+            let (default, groups, gone, ready, unsure, refused, immovable, origins, members) =
+                Default::default();
             let (limits, leave) = (config.limits.clone(), config.leave.clone());
             let mut partitions = Self {
                 way,
@@ -118,6 +125,7 @@ impl Partitions {
                 gone,
                 ready,
                 unsure,
+                refused,
                 immovable,
                 origins,
                 members,
@@ -128,6 +136,9 @@ impl Partitions {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
                     debug!("not by {by:?}: {error}");
+                    if by == Enforcement::CgroupV2 {
+                        let _ = partitions.way.give_no_more(kernel, &partitions.way.base);
+                    }
                     reason.get_or_insert(error);
                 }
             }
@@ -159,7 +170,7 @@ impl Partitions {
                         "no cpuset controller in cgroup v2; v1 has it, or the kernel has none".into(),
                     ));
                 }
-                kernel.write(&way.base.join("cgroup.subtree_control"), "+cpuset")?;
+                way.control(kernel, &way.base)?;
                 // Only a try tells whether this kernel makes partitions here.
                 let probe = way.base.join("wakeful-probe");
                 let _ = kernel.remove_folder(&probe.join("inner"));
@@ -466,10 +477,16 @@ impl Partitions {
         default: &Set,
         failures: &mut Vec<Failure>,
     ) {
-        let Self { way, groups, origins, .. } = self;
+        let Self { way, groups, origins, refused, .. } = self;
+        let now = kernel.now();
+        refused.retain(|process| wanted.contains_key(&process));
         for (&process, set) in wanted {
             let group = groups.get(&process);
             if group.is_some_and(|group| group.own && group.processors == *set) {
+                refused.forget(process);
+                continue;
+            }
+            if refused.pauses(process, set, now) {
                 continue;
             }
             let result = match group {
@@ -484,10 +501,19 @@ impl Partitions {
                 }
                 Some(_) => way.give(kernel, process, set),
             };
-            if note(failures, process, result) {
-                groups.insert(process, Group { processors: set.clone(), own: true });
-            } else {
-                self.unsure.insert(process);
+            match result {
+                Ok(()) => {
+                    groups.insert(process, Group { processors: set.clone(), own: true });
+                    refused.forget(process);
+                }
+                Err(error) => {
+                    self.unsure.insert(process);
+                    if refused.add(process, set, &error, now) {
+                        failures.push(Failure { process, error });
+                    } else {
+                        debug!(process, "the same again: {error}");
+                    }
+                }
             }
         }
         self.share_out(kernel, failures, |_| default.clone());
@@ -511,6 +537,11 @@ impl Partitions {
                 *set = to;
             }
         }
+    }
+
+    /// When to try again what the kernel has refused; [`Self::bring_about`] has said so once.
+    pub fn due(&self) -> Option<Duration> {
+        self.refused.due()
     }
 
     /// Is there something for [`Self::tidy`] to do?
@@ -612,6 +643,10 @@ impl Partitions {
                 let _ = way.attach(kernel, &way.base, member);
             }
             note(&mut failures, 0, kernel.remove_folder(&home));
+        }
+        if way.by == Enforcement::CgroupV2 {
+            let undo = || way.give_no_more(kernel, &way.base);
+            note(&mut failures, 0, undo().or_else(|_| undo()));
         }
         failures
     }

@@ -196,10 +196,10 @@ pub fn clean(kernel: &Simulated, folder: &Path, by: By) {
     // A base group each, and those that the test has made.
     let ours =
         |path: &Path| path.file_name().is_some_and(|name| name.to_str().unwrap().starts_with("wakeful-"));
-    let changed = |group: &simulated::Group| group.control && !group.inner || !group.exclusive.is_empty();
-    let is_base = |path: &Path| path == Path::new(V1) || path == Path::new(V2);
+    let changed =
+        |group: &simulated::Group| group.control && !group.inner || group.marked || !group.exclusive.is_empty();
     for (path, group) in &state.groups {
-        assert!(!ours(path) && (is_base(path) || !changed(group)), "{by:?}: {path:?}: {group:?}");
+        assert!(!ours(path) && !changed(group), "{by:?}: {path:?}: {group:?}");
     }
     assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
 }
