@@ -501,15 +501,25 @@ impl Kernel for Linux {
     }
 
     fn write(&self, file: &Path, text: &str) -> io::Result<()> {
-        let fd = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-        rustix::io::write(&fd, text.as_bytes())?;
-        Ok(())
+        let write = || {
+            let fd = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            rustix::io::write(&fd, text.as_bytes())
+        };
+        match write() {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::debug!("{}: {:?}: {error}", file.display(), text.trim());
+                Err(error.into())
+            }
+        }
     }
 
     fn write_as_administrator(&self, file: &Path, text: &str) -> io::Result<()> {
         let Some(loader) = &self.loader else { return self.write(file, text) };
         let fd = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-        loader.write(fd.as_fd(), text)
+        loader.write(fd.as_fd(), text).inspect_err(|error| {
+            tracing::debug!("{}: {:?}: {error}", file.display(), text.trim());
+        })
     }
 
     fn make_folder(&self, folder: &Path) -> io::Result<()> {

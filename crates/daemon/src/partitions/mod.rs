@@ -245,6 +245,14 @@ impl Partitions {
                 }
             }
         }
+        // One that was being taken back: others can have its processors now.
+        let left = |process: &u32| self.groups.get(process).is_some_and(|group| !group.own);
+        let left: Vec<u32> = self.way.remote.keys().copied().filter(left).collect();
+        for process in left {
+            if let Err(error) = self.way.share_remote(kernel, process) {
+                debug!("what {process} had is taken back later: {error}");
+            }
+        }
         for (&process, remote) in &self.way.remote {
             self.origins.insert(process, remote.origin.clone());
         }
