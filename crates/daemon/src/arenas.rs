@@ -198,7 +198,8 @@ impl Arenas {
 
     /// Have this user's programs, or all users', as many as they may, beside the one that is known?
     fn is_crowded(&self, account: u32, known: Option<u64>, (own, of_all): (u32, u32)) -> bool {
-        let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.account);
+        let others =
+            self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.account);
         let users = others.chain(self.left.iter().map(|&(account, _)| account));
         let (has, all) = users.fold((0, 0), |(has, all), other| {
             (has + usize::from(other == account), all + usize::from(other != 0))
@@ -282,7 +283,9 @@ impl Arenas {
 
     /// A process has ended, if the token is that of one.
     pub fn bury(&mut self, kernel: &impl Kernel, token: u64) {
-        let Some(Lent { process, account, pidfd, slot, arena, .. }) = self.lent.remove(&token) else { return };
+        let Some(Lent { process, account, pidfd, slot, arena, .. }) = self.lent.remove(&token) else {
+            return;
+        };
         self.by_process.remove(&process);
         if let Err(error) = kernel.unwatch(pidfd.as_fd()) {
             warn!("cannot stop watching a process: {error}");

@@ -214,7 +214,8 @@ pub trait Kernel {
     fn make_folder(&self, folder: &Path) -> io::Result<()>;
     fn remove_folder(&self, folder: &Path) -> io::Result<()>;
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
-    /// Notes at a control group that the server has changed what it gives to the groups below it, or that this is over.
+    /// Notes at a control group that the server has changed what it gives to the groups below it, or that
+    /// this is over.
     fn mark(&self, group: &Path, changed: bool) -> io::Result<()>;
     fn is_marked(&self, group: &Path) -> io::Result<bool>;
     /// The folders in this one; and of each, whether we have made it.
@@ -464,7 +465,8 @@ impl Kernel for Linux {
     }
 
     fn user(&self, pidfd: BorrowedFd<'_>, process: u32) -> io::Result<u32> {
-        // struct pidfd_info: what is wanted and two words of 8 bytes, then numbers of 4; the sixth is the effective user.
+        // struct pidfd_info: what is wanted and a number, of 8 bytes each, then six of 4, the last of them
+        // the effective user; and more.
         let mut info = [0u32; 16];
         info[0] = PIDFD_INFO_CREDS;
         // SAFETY: a structure of the size that the call knows.

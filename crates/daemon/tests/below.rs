@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote partitions over a simulated kernel (cgroup v2, Linux 6.7): whoever asks stays below its own group, and what is changed above it is changed back.
+//! Remote partitions over a simulated kernel (cgroup v2, Linux 6.7): whoever asks stays
+//! below its own group, and what is changed above it is changed back.
 
 mod common;
 mod running;
@@ -12,7 +13,8 @@ use linux::server::{COUNTERS, Kind, Message, Refusal};
 use running::*;
 use simulated::{Simulated, V2};
 
-/// A kernel that makes remote partitions: whoever asks stays below its own group, also when the server is killed, and nothing stays of that.
+/// A kernel that makes remote partitions: whoever asks stays below its own group, also when the server is
+/// killed, and nothing stays of that.
 #[test]
 fn a_partition_is_in_a_child_of_its_own_group() {
     let folder = open_folder();
@@ -57,7 +59,8 @@ fn a_partition_is_in_a_child_of_its_own_group() {
     clean(&kernel, folder.path(), By::CgroupV2);
 }
 
-/// Which groups give cpusets to those below them is as it was, also when the server was killed meanwhile; but for what others use by then.
+/// Which groups give cpusets to those below them is as it was, also when the server was killed meanwhile;
+/// but for what others use by then.
 #[test]
 fn groups_above_give_what_they_gave_before() {
     for (before, used, after) in [(false, false, false), (true, false, true), (false, true, true)] {
@@ -132,7 +135,8 @@ fn who_is_in_a_group_with_processors_of_its_own_gets_no_others() {
     server.stop();
 }
 
-/// The server was killed when it had begun to take a partition back: somebody else gets its processors without an error.
+/// The server was killed when it had begun to take a partition back: somebody else gets its processors
+/// without an error.
 #[test]
 fn what_was_being_taken_back_hinders_nobody() {
     let folder = open_folder();

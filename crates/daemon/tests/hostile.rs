@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -183,8 +184,15 @@ fn root_no_block_keeps_a_server_from_starting() {
 /// Not a test of its own: the programs of the others.
 #[test]
 fn a_program() {
-    if std::env::var(ROLE).as_deref() == Ok("contained") {
-        contained();
+    match std::env::var(ROLE).as_deref() {
+        Ok("contained") => contained(),
+        Ok("asks for names") => asks_for_names(),
+        Ok("begins") => begins(),
+        Ok("is answered") => {
+            Connection::open().unwrap().ask(Message::new(Kind::Status)).unwrap();
+            println!("answered");
+        }
+        _ => {}
     }
 }
 
@@ -337,6 +345,91 @@ fn root_what_takes_long_is_dear() {
     assert!(count > 0 && share < 0.4, "{share}");
 }
 
+/// What a library of ours takes from the environment.
+const NAMES: [&CStr; 6] = [
+    c"WAKEFUL_LOCK",
+    c"WAKEFUL_RWLOCK",
+    c"WAKEFUL_VIEW",
+    c"WAKEFUL_SERVER",
+    c"WAKEFUL_OBSERVER",
+    c"WAKEFUL_PARTITION",
+];
+
+fn asks_for_names() {
+    let found = NAMES.iter().filter(|name| linux::server::variable(name, |_| Some(())).is_some());
+    println!("found {}", found.count());
+}
+
+/// Who has started a set-user-ID program chooses nothing in it.
+#[test]
+fn root_the_environment_of_a_set_user_id_program_says_nothing() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    for (mode, found) in [(0o755, "found 6"), (0o4755, "found 0")] {
+        let program = place.path("program");
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(&program);
+        command.args(["--exact", "a_program", "--nocapture"]).uid(NOBODY).gid(NOBODY);
+        command.env(ROLE, "asks for names");
+        command.envs(NAMES.map(|name| (name.to_str().unwrap(), "x")));
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(found), "{mode:o}: {text}");
+    }
+}
+
+fn begins() {
+    let began = Instant::now();
+    linux::init();
+    println!("took {} ms", began.elapsed().as_millis());
+}
+
+/// A server that is stopped costs a program's beginning little.
+#[test]
+fn root_nobody_waits_long_for_a_server_that_hangs() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let server = place.server();
+    server.signal(libc::SIGSTOP);
+    let took = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "a_program", "--nocapture"]).env_remove("WAKEFUL_VIEW");
+        command.env(ROLE, "begins").env("WAKEFUL_SERVER", place.path("run/wakefuld"));
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let (_, rest) = text.split_once("took ").expect("it says how long");
+        rest.split_whitespace().next().unwrap().parse::<u32>().unwrap()
+    };
+    // The least of some: this machine may be busy.
+    let least = (0..10).map(|_| took()).min().unwrap();
+    assert!((10..45).contains(&least), "{least} ms");
+    server.signal(libc::SIGCONT);
+}
+
+/// A server in a container, and a program outside: it has no number there.
+#[test]
+fn root_who_has_no_number_here_is_nobody() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]);
+    let server = place.command();
+    command.arg(server.get_program()).args(server.get_args());
+    let mut server = Process::start(&mut command);
+    let path = place.path("run/wakefuld");
+    eventually("it listens", || Connection::open_at(path.to_str().unwrap()).is_ok());
+    for request in [Message::new(Kind::Status), join(0, 1), join(1, 1), Message::new(Kind::Observe)] {
+        let answer = Connection::open_at(path.to_str().unwrap()).and_then(|mut all| all.ask(request));
+        assert!(matches!(answer, Err(Error::Io(_))), "{answer:?}");
+    }
+    assert_eq!(server.0.try_wait().unwrap(), None, "the server lives");
+    // And answers those that have one.
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.id())).unwrap();
+    let mut command = Command::new("nsenter");
+    command.args(["--pid", "--target", children.trim()]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_program", "--nocapture"]).env(ROLE, "is answered");
+    let output = command.env("WAKEFUL_SERVER", &path).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("answered"), "{text}");
+}
+
 #[test]
 fn root_users_see_their_own() {
     let Some(place) = as_root(AFFINITY) else { return };
@@ -349,6 +442,12 @@ fn root_users_see_their_own() {
     let (seen, summary) = as_nobody(|| status(&mut place.connect().unwrap()));
     assert_eq!((seen.len(), summary.count), (0, 1), "{seen:?}");
     assert_eq!(status(&mut place.connect().unwrap()).0.len(), 1);
+    // Unless the administrator says so.
+    let place = Place::new(&AFFINITY.replace("[access]", "[access]\nstatus = \"all\""));
+    let _server = place.server();
+    ask(&place, join(idle.id(), 1)).unwrap();
+    let (seen, _) = as_nobody(|| status(&mut place.connect().unwrap()));
+    assert_eq!(seen.len(), 1, "{seen:?}");
 }
 
 /// A thread that is this user's.

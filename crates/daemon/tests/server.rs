@@ -300,8 +300,7 @@ fn subordinate_ids_have_their_owners_share() {
     ]);
     let server = Running::start(&kernel, &config, folder.path());
     let (own, one, other) = (process_of(1000), process_of(100_000), process_of(100_001));
-    let asks =
-        |user: u32, of: &Idle, count| as_user(user, || server.ask(join(of.id(), 0, count, count)));
+    let asks = |user: u32, of: &Idle, count| as_user(user, || server.ask(join(of.id(), 0, count, count)));
     assert_eq!(asks(100_000, &one, 1).unwrap().holds, 1);
     assert_eq!(asks(1000, &own, 1).unwrap().holds, 1);
     assert_eq!(asks(100_001, &other, 1), Err(Refusal::Share));
@@ -497,6 +496,29 @@ fn a_status_ends_however_many_have_asked() {
     assert_eq!(message.kind, Kind::Summary as u32);
     assert!(!ours || (listed, message.count) == (64, 300), "{listed} of {}", message.count);
     server.stop();
+}
+
+/// Somebody has written into a block that its process came from outside the mount.
+#[test]
+fn nobody_goes_back_outside_the_mount() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let (session, outside) = (Path::new(V2).join("user.slice"), Path::new(V2).join("../victim"));
+    let one = placed(&kernel, &session);
+    kernel.state.lock().unwrap().groups.insert(outside.clone(), simulated::Group::default());
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(server.ask(join(one.id(), 0, 1, 1)).unwrap().holds, 1);
+    server.kill();
+    let block = folder.path().join("partitions").join(one.id().to_string());
+    let block = std::fs::File::options().write(true).open(block).unwrap();
+    let at = std::mem::offset_of!(abi::server::Block, origin) as u64;
+    std::os::unix::fs::FileExt::write_all_at(&block, b"/../victim\0", at).unwrap();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(server.holds(one.id()), 1);
+    server.stop();
+    let state = kernel.state.lock().unwrap();
+    assert!(state.groups[&outside].processes.is_empty());
+    assert!(state.groups[Path::new(V2)].processes.contains(&one.id()));
 }
 
 /// A block's process has ended, and its number is now a thread's.

@@ -474,7 +474,12 @@ impl Partitions {
                 group.processors = less;
             }
         }
-        self.share_out(kernel, failures, |set| set & default);
+        // What it would lose may be what it is to have for itself.
+        self.share_out(kernel, failures, |process, set| {
+            let less = set & default;
+            let gets_it = wanted.get(&process).is_some_and(|own| own.is_superset(&(set - &less)));
+            if gets_it { set.clone() } else { less }
+        });
     }
 
     /// Last whoever gets some.
@@ -524,7 +529,7 @@ impl Partitions {
                 }
             }
         }
-        self.share_out(kernel, failures, |_| default.clone());
+        self.share_out(kernel, failures, |_, _| default.clone());
         if self.way.by != Enforcement::CgroupV1 {
             self.default = default.clone();
         }
@@ -532,7 +537,12 @@ impl Partitions {
 
     /// Changes what the default partition and the groups that share it have, where it is a group of ours
     /// (v1).
-    fn share_out(&mut self, kernel: &impl Kernel, failures: &mut Vec<Failure>, change: impl Fn(&Set) -> Set) {
+    fn share_out(
+        &mut self,
+        kernel: &impl Kernel,
+        failures: &mut Vec<Failure>,
+        change: impl Fn(u32, &Set) -> Set,
+    ) {
         let Self { way, groups, .. } = self;
         if way.by != Enforcement::CgroupV1 {
             return;
@@ -540,7 +550,7 @@ impl Partitions {
         let shared = groups.iter_mut().filter(|(_, group)| !group.own);
         let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
         for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
-            let to = change(set);
+            let to = change(process, set);
             if !to.is_empty() && to != *set && note(failures, process, way.set(kernel, &folder, &to)) {
                 *set = to;
             }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::kernel::Set;
 
-/// COST: how long after the first refusal to try again; twice as long each time.
+/// How long after the first refusal to try again; twice as long each time. As with other failures.
 const FIRST: Duration = Duration::from_millis(10);
-/// COST: a try is some tens of microseconds, during which nobody else is served.
+/// An administrator who has mended it waits no longer than this.
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

@@ -6,9 +6,9 @@
 //! *threaded*, because a group that has processes takes no others. Its processors are written into
 //! `cpuset.cpus.exclusive` of the child, and of each group between it and the base group.
 //!
-//! What is written there is ours, and is taken back; so is `+cpuset` in the groups above, which an attribute of
-//! theirs says was not there before. The child is made first and removed last: where there is none, nothing of
-//! ours is left, but what others use by then. A server that is started finds them by their names
+//! What is written there is ours, and is taken back; so is `+cpuset` in the groups above, which an attribute
+//! of theirs says was not there before. The child is made first and removed last: where there is none,
+//! nothing of ours is left, but what others use by then. A server that is started finds them by their names
 //! ([`Way::find_remote`]). What is not ours is left alone: who is below such a group gets no partition
 //! ([`Way::takes`]).
 

@@ -112,8 +112,7 @@ impl<K: Kernel> Server<K> {
         }
         let allowance = Allowance::new(self.config.access.messages_per_second, now);
         let Peer { process, user } = peer;
-        let connection =
-            Connection { fd, process, user, account, root, wary, pidfd, allowance, muted: None };
+        let connection = Connection { fd, process, user, account, root, wary, pidfd, allowance, muted: None };
         self.connections.insert(token, connection);
         // It takes as long as a message.
         self.mute_if_too_fast(token, 1.0);

@@ -96,7 +96,8 @@ impl<K: Kernel> Server<K> {
     }
 
     fn level_user(&mut self, account: u32) {
-        let theirs = || self.members.iter().filter(|(_, member)| member.account == account).map(|(&id, _)| id);
+        let theirs =
+            || self.members.iter().filter(|(_, member)| member.account == account).map(|(&id, _)| id);
         // For whom root has asked may have as many as there are.
         let most_of = |id: Id| match self.system.application(id)?.demand.count {
             Count::Choose { most } if most != u32::MAX => Some(most),

@@ -146,11 +146,7 @@ impl<K: Kernel> Server<K> {
             // If it lives still, that was about it.
             let right = !self.kernel.ended(pidfd.as_fd())? && connection.may_speak_for(process, user);
             let root = user == 0 && connection.root;
-            if right {
-                Ok(Process { pidfd, user, root })
-            } else {
-                Err(io::ErrorKind::NotFound.into())
-            }
+            if right { Ok(Process { pidfd, user, root }) } else { Err(io::ErrorKind::NotFound.into()) }
         };
         look().map_err(|error: io::Error| {
             debug!("{process}: {error}");

@@ -196,8 +196,9 @@ pub fn clean(kernel: &Simulated, folder: &Path, by: By) {
     // A base group each, and those that the test has made.
     let ours =
         |path: &Path| path.file_name().is_some_and(|name| name.to_str().unwrap().starts_with("wakeful-"));
-    let changed =
-        |group: &simulated::Group| group.control && !group.inner || group.marked || !group.exclusive.is_empty();
+    let changed = |group: &simulated::Group| {
+        group.control && !group.inner || group.marked || !group.exclusive.is_empty()
+    };
     for (path, group) in &state.groups {
         assert!(!ours(path) && !changed(group), "{by:?}: {path:?}: {group:?}");
     }
@@ -314,7 +315,8 @@ pub fn ordinary() -> Idle {
 /// Does this in a thread of an ordinary user's.
 pub fn as_nobody<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     let thread = || {
-        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread alone.
+        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread
+        // alone.
         unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
         body()
     };

@@ -194,6 +194,19 @@ impl State {
         })
     }
 
+    /// The groups in this one have no cpusets of their own any more.
+    fn take_cpusets(&mut self, folder: &Path) -> io::Result<()> {
+        let inner = |path: &Path| path.parent() == Some(folder);
+        if self.groups.iter().any(|(path, child)| inner(path) && child.control) {
+            return Err(os(libc::EBUSY));
+        }
+        self.groups.get_mut(folder).unwrap().control = false;
+        for (_, child) in self.groups.iter_mut().filter(|(path, _)| inner(path)) {
+            (child.root, child.exclusive) = (false, Set::new());
+        }
+        Ok(())
+    }
+
     fn write(&mut self, file: &Path, text: &str) -> io::Result<()> {
         let (folder, name) = (file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap());
         let v2 = folder.starts_with(V2);
@@ -201,16 +214,7 @@ impl State {
             return Err(os(libc::ENOENT));
         }
         match name {
-            "cgroup.subtree_control" if text == "-cpuset" => {
-                let gives = |(path, child): (&PathBuf, &Group)| path.parent() == Some(folder) && child.control;
-                if self.groups.iter().any(gives) {
-                    return Err(os(libc::EBUSY));
-                }
-                self.groups.get_mut(folder).unwrap().control = false;
-                for (_, child) in self.groups.iter_mut().filter(|(path, _)| path.parent() == Some(folder)) {
-                    (child.root, child.exclusive) = (false, Set::new());
-                }
-            }
+            "cgroup.subtree_control" if text == "-cpuset" => self.take_cpusets(folder)?,
             "cgroup.subtree_control" => {
                 let base = folder == Path::new(V2);
                 if !base && !self.groups[folder].processes.is_empty() && !self.has_threaded_children(folder) {
