@@ -4,7 +4,7 @@
 //! One thread. Each turn waits for something to read and then, for each event: the policy decides, the
 //! kernel is told ([`Partitions::bring_about`]), the blocks of those concerned are written, and they are
 //! told. A block says what the kernel was seen to do, not what was decided: if the kernel refuses, the
-//! difference is tried again every [`AGAIN`].
+//! difference is tried again, at first after [`AGAIN`].
 //!
 //! **Members** are processes with, or waiting for, a partition; and some that have left theirs, so that
 //! they have it sooner next time ([`READY`]). Membership ends with the process (its pidfd); not with the
