@@ -28,13 +28,13 @@ use crate::kernel::{Arena, Kernel, Life, Prepared};
 
 /// Slots of the observer, of which 0 is nobody's.
 pub const SLOTS: u32 = 4096;
-/// COST: of a process that has just ended, a thread may still be on its way off its processor, and would be counted in its slot's next arena.
+/// BOUND: of a process that has just ended, a thread may still be on its way off its processor, and would be counted in its slot's next arena.
 const REST: Duration = Duration::from_secs(1);
-/// COST: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody should wait; half a MB of the kernel's memory each.
+/// BOUND: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody should wait; half a MB of the kernel's memory each.
 const READY: usize = 16;
-/// COST: an arena is looked at this often, however often somebody asks: a full one takes some tens of microseconds.
+/// BOUND: an arena is looked at this often, however often somebody asks: a full one takes some tens of microseconds.
 const LOOK: Duration = Duration::from_millis(200);
-/// COST: threads take the first free block, so behind so many free ones there are no others to speak of.
+/// BOUND: threads take the first free block, so behind so many free ones there are no others to speak of.
 const GAP: u32 = 64;
 
 /// What [`THREADS`] count.

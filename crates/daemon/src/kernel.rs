@@ -331,7 +331,7 @@ const SO_PEERPIDFD: libc::c_int = 77;
 const PIDFD_GET_INFO: libc::Ioctl = 0xc040_ff0b_u32 as libc::Ioctl;
 const PIDFD_INFO_CREDS: u32 = 2;
 
-/// COST: events of one wait; the rest comes with the next.
+/// BOUND: events of one wait; the rest comes with the next.
 const EVENTS: usize = 256;
 
 impl Kernel for Linux {

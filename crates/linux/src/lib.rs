@@ -353,7 +353,7 @@ fn told(wish: Wish) {
     }
 }
 
-/// COST: processors with neighbouring numbers that share a cache on common servers; not measured.
+/// ASSUMED: processors with neighbouring numbers that share a cache on common servers.
 const CLUSTER: u32 = 16;
 
 impl Wide for Linux {

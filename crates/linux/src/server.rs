@@ -500,11 +500,11 @@ pub fn partition() -> Option<&'static abi::Partition> {
         .filter(|partition| partition.processors.load(Relaxed) > 0)
 }
 
-/// COST: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
+/// BOUND: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(15);
-/// COST: and a command that wants to know.
+/// BOUND: and a command that wants to know.
 const LONGER_PATIENCE: Duration = Duration::from_millis(50);
-/// COST: and for an answer about its processors: a move into a control group takes some 20 ms.
+/// BOUND: and for an answer about its processors: a move into a control group takes some 20 ms.
 const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Of many that ask at once, some have to ask again: after a millisecond, and each time after twice as long.

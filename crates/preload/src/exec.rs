@@ -48,9 +48,9 @@ const VARIABLE: &[u8] = b"LD_PRELOAD=";
 const PREFIX: &[u8] =
     b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
 
-/// COST: bytes of stack. ELF header and the first program headers; the kernel takes at most 256 of a `#!` line.
+/// BOUND: bytes of stack. ELF header and the first program headers; the kernel takes at most 256 of a `#!` line.
 const HEAD: usize = 512;
-/// COST: bytes of stack. A longer path in PATH is not looked at.
+/// BOUND: bytes of stack. A longer path in PATH is not looked at.
 const PATH: usize = 768;
 /// The kernel follows so many interpreters of interpreters.
 const INTERPRETERS: usize = 5;

@@ -645,7 +645,7 @@ impl Partitions {
         let Ok(all) = self.online(kernel) else { return Vec::new() };
         let mut failures = self.bring_about(kernel, &BTreeMap::new(), &[], &all);
         let mut left = self.tidy(kernel);
-        // COST: 100 x 2 ms; who dies just now is in its group until it is dead.
+        // BOUND: 100 x 2 ms; who dies just now is in its group until it is dead.
         for _ in 0..100 {
             if left.is_empty() {
                 break;

@@ -12,7 +12,7 @@ use crate::kernel::Set;
 
 /// How long after the first refusal to try again; twice as long each time. As with other failures.
 const FIRST: Duration = Duration::from_millis(10);
-/// An administrator who has mended it waits no longer than this.
+/// BOUND: an administrator who has mended it waits no longer than this.
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

@@ -14,16 +14,16 @@ use tracing::debug;
 use super::{AGAIN, Connection, LISTENER, Refused, Server};
 use crate::kernel::{Kernel, Peer};
 
-/// COST: s. So much of a rate can be saved up.
+/// BOUND: s. So much of a rate can be saved up.
 const BURST: f64 = 0.1;
-/// COST: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the
+/// BOUND: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the
 /// limit of a connection, 50 a second.
 const ARENA_COST: f64 = 20.0;
-/// COST: messages. To join or to leave may move a process into another control group, and writes some files.
+/// BOUND: messages. To join or to leave may move a process into another control group, and writes some files.
 const MOVE_COST: f64 = 10.0;
-/// COST: an ordinary message takes so long; what takes longer counts as more of them.
+/// BOUND: an ordinary message takes so long; what takes longer counts as more of them.
 const MESSAGE: Duration = Duration::from_micros(25);
-/// COST: a second. To refuse a connection takes some 15 us.
+/// BOUND: a second. To refuse a connection takes some 15 us.
 pub(super) const REFUSED: u32 = 10_000;
 
 /// How many messages may still be sent, as of when.

@@ -43,11 +43,11 @@ use crate::partitions::Partitions;
 use connections::{Allowance, REFUSED};
 use owners::Owners;
 
-/// COST: how long after a failure to try again, at first; twice as long each time, up to a second.
+/// BOUND: how long after a failure to try again, at first; twice as long each time, up to a second.
 const AGAIN: Duration = Duration::from_millis(10);
 /// How often to look for changes by others.
 const AUDIT: Duration = Duration::from_secs(1);
-/// COST: messages of a turn, after which somebody who has said little may come before the others.
+/// BOUND: messages of a turn, after which somebody who has said little may come before the others.
 const ROUND: usize = 8;
 
 /// What root asks for comes before what users ask for, whatever their priorities.

@@ -11,7 +11,7 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 const GONE: u32 = 0xff;
 const ARMING: u32 = 0x100;
 
-/// COST: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and
+/// BOUND: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and
 /// allocates for more, which we may not; musl allocates for none of its 128. Past it, the blocks of threads
 /// that exited are reclaimed when they are needed.
 const KEYS_WITHOUT_ALLOCATION: u32 = if cfg!(target_env = "gnu") { 32 } else { 128 };
@@ -80,7 +80,7 @@ pub fn arm() {
     }
 }
 
-/// COST: how often threads that are in [`arm`], a few instructions, are waited for. In a forked child they
+/// BOUND: how often threads that are in [`arm`], a few instructions, are waited for. In a forked child they
 /// may be the parent's, for ever.
 const LOOKS: u32 = 1_000;
 
