@@ -7,8 +7,8 @@ use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,12 @@ fn as_root(config: &str) -> Option<Place> {
         println!("skipped: needs root");
     }
     root.then(|| Place::new(config))
+}
+
+/// A copy of a program with these permissions. Another process writes it: children that tests fork meanwhile
+/// would keep it open for writing, and then nobody can execute it.
+fn install(from: &Path, to: &Path, mode: &str) {
+    assert!(Command::new("install").args(["-m", mode]).args([from, to]).status().unwrap().success());
 }
 
 /// A program that goes on when it is told to.
@@ -274,8 +280,7 @@ fn root_who_gets_other_rights_is_the_users_no_more() {
     }
     let _server = place.server();
     let (all, sleep) = (Process::idle().allowed(), place.path("sleep"));
-    fs::copy("/bin/sleep", &sleep).unwrap();
-    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
+    install(Path::new("/bin/sleep"), &sleep, "4755");
     let mut program = Told::shell(NOBODY, &format!("read go; exec {} 1000", sleep.display()));
     let id = program.id();
     let as_user = |kind| as_nobody(|| ask(&place, Message { process: id, ..Message::new(kind) }));
@@ -364,17 +369,16 @@ fn asks_for_names() {
 #[test]
 fn root_the_environment_of_a_set_user_id_program_says_nothing() {
     let Some(place) = as_root(AFFINITY) else { return };
-    for (mode, found) in [(0o755, "found 6"), (0o4755, "found 0")] {
+    for (mode, found) in [("755", "found 6"), ("4755", "found 0")] {
         let program = place.path("program");
-        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        install(&std::env::current_exe().unwrap(), &program, mode);
         let mut command = Command::new(&program);
         command.args(["--exact", "a_program", "--nocapture"]).uid(NOBODY).gid(NOBODY);
         command.env(ROLE, "asks for names");
         command.envs(NAMES.map(|name| (name.to_str().unwrap(), "x")));
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains(found), "{mode:o}: {text}");
+        assert!(text.contains(found), "{mode}: {text}");
     }
 }
 
@@ -624,8 +628,7 @@ fn root_honest_programs_are_served_beside_all_of_them() {
     let mut server = place.server();
     let path = place.path("run/wakefuld");
     let sleep = place.path("sleep");
-    fs::copy("/bin/sleep", &sleep).unwrap();
-    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
+    install(Path::new("/bin/sleep"), &sleep, "4755");
     let scripts = [
         "(while :; do (exec sleep 0.01) & wait; done) & wait".to_string(),
         r"printf '\377\303) R 1 ' >/proc/$$/comm; while read more; do :; done".to_string(),
