@@ -14,6 +14,19 @@ fn main() {
     println!("cargo::rustc-link-arg=-Wl,-z,nodelete");
     // GNU ld refuses to join this script with the one that rustc brings.
     println!("cargo::rustc-link-arg=-fuse-ld=lld");
-    println!("cargo::rerun-if-changed=src/doacross.c");
-    cc::Build::new().file("src/doacross.c").pic(true).opt_level(2).warnings(true).compile("doacross");
+    let mut files = vec!["src/doacross.c"];
+    // Arm's own exception handling has other functions.
+    if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|name| name != "arm") {
+        files.push("../linux/src/unwind.c");
+    }
+    for file in &files {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    cc::Build::new()
+        .files(files)
+        .flag("-fexceptions")
+        .pic(true)
+        .opt_level(2)
+        .warnings(true)
+        .compile("doacross");
 }

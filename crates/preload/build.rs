@@ -2,12 +2,16 @@
 //! Compiles what thread cancellation, or an exception, unwinds through, and what has variable arguments.
 
 fn main() {
-    const FILES: [&str; 4] = ["src/cancel.c", "src/exec.c", "src/once.c", "src/sem.c"];
-    for file in FILES {
+    let mut files = vec!["src/cancel.c", "src/exec.c", "src/once.c", "src/sem.c"];
+    // Arm's own exception handling has other functions.
+    if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|name| name != "arm") {
+        files.push("../linux/src/unwind.c");
+    }
+    for file in &files {
         println!("cargo::rerun-if-changed={file}");
     }
     cc::Build::new()
-        .files(FILES)
+        .files(files)
         .flag("-fexceptions")
         .pic(true)
         .use_plt(false)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sparse Cholesky factorization: a lock a column.
 //!
-//! The factor is chosen first, of small integers, and the matrix is its square. So every number on the way is an integer below
-//! 2^24, each operation is exact, and the result is the chosen factor whoever comes first: an error of a single update
-//! would show.
+//! The factor is chosen first, of small integers, and the matrix is its square. So every number on the way
+//! is an integer below 2^24, each operation is exact, and the result is the chosen factor whoever comes
+//! first: an error of a single update would show.
 
 use platform::{Atomic, Ordering::*, Platform};
 use sync::mutex::RawMutex;
@@ -17,7 +17,8 @@ pub(crate) fn columns(levels: u32) -> usize {
     ((1 << levels.clamp(1, 10)) - 1) * WIDTH
 }
 
-/// Columns, each with its rows: itself, the rest of its node, and the nodes above it up to the root, which comes last.
+/// Columns, each with its rows: itself, the rest of its node, and the nodes above it up to the root, which
+/// comes last.
 struct Shape {
     /// Where each column begins among the values.
     begins: Vec<usize>,
@@ -29,7 +30,8 @@ impl Shape {
         let levels = levels.clamp(1, 10);
         let nodes = (1usize << levels) - 1;
         let mut shape = Self { begins: vec![0], rows: Vec::new() };
-        // Node 1 is the root, and 2n and 2n + 1 are below n; numbered from the leaves on, so that rows ascend.
+        // Node 1 is the root, and 2n and 2n + 1 are below n; numbered from the leaves on, so that rows
+        // ascend.
         for node in (1..=nodes).rev() {
             for column in 0..WIDTH {
                 let mut at = node;

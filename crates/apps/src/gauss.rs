@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gaussian elimination: a barrier a column.
 //!
-//! A row is changed by its own thread only, and by the rows above it in their order, so that the rounding is the same whatever the number of threads.
+//! A row is changed by its own thread only, and by the rows above it in their order, so that the rounding
+//! is the same whatever the number of threads.
 
 use platform::{Atomic, Ordering::*};
 use sync::barrier::RawBarrier;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The real programs of TR 1994, sections 5.2 and 5.4, written once: Quicksort and Cholesky with locks, Gaussian elimination with barriers.
+//! The real programs of TR 1994, sections 5.2 and 5.4, written once: Quicksort and Cholesky with locks,
+//! Gaussian elimination with barriers.
 //!
-//! A program sees a [`Host`], which gives it memory and threads, and a lock or a barrier of the catalogue. [`Threads`] is the host that is
-//! real; the simulator brings another. What a program computes is the same on each of them, whatever the lock and whoever
-//! comes first: its [digest](App::load) says so.
+//! A program sees a [`Host`], which gives it memory and threads, and a lock or a barrier of the catalogue.
+//! [`Threads`] is the host that is real; the simulator brings another. What a program computes is the same
+//! on each of them, whatever the lock and whoever comes first: its [digest](App::load) says so.
 //!
 //! Beside them [`LoopApp`]: the programs of Uemura and Kan, made of loops, over whatever runs those.
 //!
@@ -36,8 +37,8 @@ pub trait Host: 'static {
     fn share<T: Send + Sync + 'static>(&mut self, values: Vec<T>) -> Self::Shared<T>;
     /// A thread, which runs when all is loaded.
     fn spawn(&mut self, body: impl FnOnce() + Send + 'static);
-    /// The running thread has computed: so many arithmetic operations beside its accesses to shared words. For hosts on which time does not pass by
-    /// itself.
+    /// The running thread has computed: so many arithmetic operations beside its accesses to shared words.
+    /// For hosts on which time does not pass by itself.
     fn computed(operations: u32);
     /// So many of [`App::parts`] are done.
     fn done(parts: u32);
@@ -46,19 +47,22 @@ pub trait Host: 'static {
 /// A program and the size of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum App {
-    /// Sorts so many numbers: ranges to sort are on a stack under one lock. A range of at most 32 is sorted by insertion.
+    /// Sorts so many numbers: ranges to sort are on a stack under one lock. A range of at most 32 is sorted
+    /// by insertion.
     Quicksort {
         /// Numbers.
         elements: u32,
     },
-    /// Factors a sparse matrix: columns that wait for nothing are in a queue under one lock, and each column has a lock under which
-    /// others are subtracted from it, as in SPLASH. The columns' dependences form a binary tree of so many levels, four columns a
-    /// node (SPLASH's input matrices have such trees, of irregular shape).
+    /// Factors a sparse matrix: columns that wait for nothing are in a queue under one lock, and each
+    /// column has a lock under which others are subtracted from it, as in SPLASH. The columns' dependences
+    /// form a binary tree of so many levels, four columns a node (SPLASH's input matrices have such trees,
+    /// of irregular shape).
     Cholesky {
         /// Levels of the tree, from 1 to 10.
         levels: u32,
     },
-    /// Solves so many equations, by row operations without pivoting; a barrier behind each column. Rows are dealt to the threads by turns.
+    /// Solves so many equations, by row operations without pivoting; a barrier behind each column. Rows are
+    /// dealt to the threads by turns.
     Gauss {
         /// Equations.
         rows: u32,
@@ -78,8 +82,8 @@ impl App {
         }
     }
 
-    /// Loads the program for so many threads, with this lock or barrier of the catalogue; `None` if there is none of the name. A part of
-    /// Gaussian elimination is done by all threads, so that each counts it.
+    /// Loads the program for so many threads, with this lock or barrier of the catalogue; `None` if there
+    /// is none of the name. A part of Gaussian elimination is done by all threads, so that each counts it.
     pub fn load<H: Host>(self, host: &mut H, lock: &str, threads: u32) -> Option<Digest> {
         let threads = threads.max(1);
         match self {
@@ -134,7 +138,8 @@ impl<H: Host> BarrierVisitor<H::Platform> for Loader<'_, H> {
 /// A place in line for a lock, where its lock's other waiters see it.
 struct Place<N>(N);
 
-// SAFETY: what others see of a node they see through the lock's protocol, which is made for that; the rest is the thread's own.
+// SAFETY: what others see of a node they see through the lock's protocol, which is made for that; the rest
+// is the thread's own.
 unsafe impl<N> Send for Place<N> {}
 // SAFETY: as above.
 unsafe impl<N> Sync for Place<N> {}

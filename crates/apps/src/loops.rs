@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs of Uemura and Kan, section 4, whose parallel parts are loops: a two-dimensional FFT and a matrix product.
+//! The programs of Uemura and Kan, section 4, whose parallel parts are loops: a two-dimensional FFT and a
+//! matrix product.
 //!
-//! A row is computed by one thread, so that the rounding is the same whatever their number. Each output row has a lock that nobody waits for: it
-//! says that the row is one iteration's.
+//! A row is computed by one thread, so that the rounding is the same whatever their number. Each output row
+//! has a lock that nobody waits for: it says that the row is one iteration's.
 
 use std::f64::consts::TAU;
 use std::sync::Mutex;

@@ -134,7 +134,8 @@ pub struct Comparison {
     pub helped: Side,
     /// Wall-clock time without over that with: above 1 is faster with.
     pub speedup: Option<Interval>,
-    /// Processor time with over that without: above 1 costs more with. `None` where it is too short to be seen.
+    /// Processor time with over that without: above 1 costs more with. `None` where it is too short to be
+    /// seen.
     pub cpu_ratio: Option<Interval>,
     /// Every pair wrote the same, if that was compared.
     pub same_output: Option<bool>,

@@ -73,8 +73,8 @@ pub enum ContenderError {
 }
 
 impl Contender {
-    /// Parses `LOCK[@VIEW]`, `interposed[:LOCK][@VIEW]` or `preload=PATH`. `built_in` are the locks that the workload can run by name,
-    /// the first of them the C library's; `interposer` is our library.
+    /// Parses `LOCK[@VIEW]`, `interposed[:LOCK][@VIEW]` or `preload=PATH`. `built_in` are the locks that
+    /// the workload can run by name, the first of them the C library's; `interposer` is our library.
     pub fn parse(text: &str, built_in: &[&str], interposer: Option<&Path>) -> Result<Self, ContenderError> {
         let label = text.to_string();
         if let Some(path) = text.strip_prefix("preload=") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the processor server takes: from what makes a processor available, or from asking where one is free, to the first instruction
-//! that the asker runs on it. Needs a running server.
+//! How long the processor server takes: from what makes a processor available, or from asking where one is
+//! free, to the first instruction that the asker runs on it. Needs a running server.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::mem::swap;
@@ -188,8 +188,9 @@ impl Drop for Asker {
     }
 }
 
-/// Asks and says when, as it is told by standard input, until that ends: `ask` answers with the times before and after, `wait` with 0 as soon
-/// as it waits and with the time when it has got a processor, `leave` with the time before. What is no number is a reason.
+/// Asks and says when, as it is told by standard input, until that ends: `ask` answers with the times
+/// before and after, `wait` with 0 as soon as it waits and with the time when it has got a processor,
+/// `leave` with the time before. What is no number is a reason.
 ///
 /// # Errors
 /// If it cannot be heard.

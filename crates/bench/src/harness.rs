@@ -109,7 +109,8 @@ impl Sample {
     }
 }
 
-/// COST: a wait is recorded to 2 significant digits, up to 100 s: 1 % is less than any other error here, and the histogram stays in the cache.
+/// BOUND: a wait is recorded to 2 significant digits, up to 100 s: 1 % is less than any other error here,
+/// and the histogram stays in the cache.
 fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, 100_000_000_000, 2).expect("the bounds are in order")
 }
@@ -125,9 +126,9 @@ fn summary(waits: &Histogram<u32>) -> Option<Wait> {
     })
 }
 
-/// Runs `body` on the planned threads and returns what the interval saw, and how many operations there were in all, warm-up
-/// included, so that the workload can check its own data. `release` is called once everybody is to stop, and must get
-/// sleeping workers to look.
+/// Runs `body` on the planned threads and returns what the interval saw, and how many operations there were
+/// in all, warm-up included, so that the workload can check its own data. `release` is called once
+/// everybody is to stop, and must get sleeping workers to look.
 pub fn measure(plan: Plan, body: impl Fn(&mut Worker) + Sync, release: impl FnOnce()) -> (Sample, u64) {
     let phase = Padded(AtomicU32::new(WARM_UP));
     let counts: Vec<Padded<AtomicU64>> = (0..plan.threads).map(|_| Padded::default()).collect();
@@ -147,7 +148,8 @@ pub fn measure(plan: Plan, body: impl Fn(&mut Worker) + Sync, release: impl FnOn
             .collect();
         start.wait();
         std::thread::sleep(plan.warm_up);
-        // Whoever sets something up on first use (a kernel view, a library) does it now. A lock may starve a thread; do not wait for ever.
+        // Whoever sets something up on first use (a kernel view, a library) does it now. A lock may starve
+        // a thread; do not wait for ever.
         let patience = Instant::now();
         while read().contains(&0) && patience.elapsed() < Duration::from_secs(1) {
             std::thread::sleep(Duration::from_millis(1));
@@ -177,7 +179,8 @@ pub fn measure(plan: Plan, body: impl Fn(&mut Worker) + Sync, release: impl FnOn
     })
 }
 
-/// A sample in which something was counted: where the machine is busy, the threads may not have run at all in the first.
+/// A sample in which something was counted: where the machine is busy, the threads may not have run at all
+/// in the first.
 #[cfg(test)]
 pub(crate) fn some<E: std::fmt::Display>(name: &str, mut take: impl FnMut() -> Result<Sample, E>) -> Sample {
     let mut take = || take().unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One sample, in a process of its own: the parent sends a [`Job`] as an argument, the child answers with a [`Sample`] on its
-//! standard output.
+//! One sample, in a process of its own: the parent sends a [`Job`] as an argument, the child answers with a
+//! [`Sample`] on its standard output.
 
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -144,7 +144,8 @@ pub enum JobError {
     Answer(#[from] serde_json::Error),
 }
 
-/// COST: how long a sample may take beyond its interval; threads that burn critical sections of 100 us finish in milliseconds.
+/// BOUND: how long a sample may take beyond its interval; threads that burn critical sections of 100 us
+/// finish in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A contender that asks for a view and silently runs with another would be a lie.
@@ -196,7 +197,8 @@ impl Job {
         }
     }
 
-    /// Takes the sample in a new process: `program prefix... JOB` must call [`Job::run`] and write what it returns as JSON.
+    /// Takes the sample in a new process: `program prefix... JOB` must call [`Job::run`] and write what it
+    /// returns as JSON.
     pub fn run_in_child(
         &self,
         program: &Path,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workloads, statistics and result records. Nothing here prints.
 //!
-//! [`suite`] measures every contender in every cell, interleaved, each sample in a process of its own (a [`job`]), so that
-//! contenders can differ in environment and preloaded library and none inherits the threads, heap or arena of another.
-//! [`compare`] runs a whole program with and without the interposer. Results are ratios of interleaved pairs ([`stats`]).
+//! [`suite`] measures every contender in every cell, interleaved, each sample in a process of its own (a
+//! [`job`]), so that contenders can differ in environment and preloaded library and none inherits the
+//! threads, heap or arena of another. [`compare`] runs a whole program with and without the interposer.
+//! Results are ratios of interleaved pairs ([`stats`]).
 
 pub mod busy;
 pub mod compare;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A parallel program with processors of its own, and without, beside a growing load: the experiment of Uemura and Kan, *A Two-level Processor
-//! Scheduling Scheme for Shared-memory Multiprocessors*, section 4 and figure 3. Needs a running server.
+//! A parallel program with processors of its own, and without, beside a growing load: the experiment of
+//! Uemura and Kan, *A Two-level Processor Scheduling Scheme for Shared-memory Multiprocessors*, section 4
+//! and figure 3. Needs a running server.
 //!
-//! In each round every contender runs beside every load, none among them, one after the other: what is compared was measured within seconds.
+//! In each round every contender runs beside every load, none among them, one after the other: what is
+//! compared was measured within seconds.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -17,7 +19,8 @@ use crate::job::{Job, JobError, Work};
 use crate::stats::{self, Interval};
 use crate::workload::parallel::{Body, GRANTED, Parallel};
 
-/// COST: rows and columns of the products that the load computes, so that a thread lives for a second and not for a quantum.
+/// BOUND: rows and columns of the products that the load computes, so that a thread lives for a second and
+/// not for a quantum.
 const LOAD: u32 = 1000;
 
 /// What runs beside.
@@ -25,7 +28,8 @@ const LOAD: u32 = 1000;
 pub enum Load {
     /// So many processes, each of which runs this shell command again and again.
     Command(String),
-    /// One program that computes matrix products with so many threads, whether or not there are processors for them.
+    /// One program that computes matrix products with so many threads, whether or not there are processors
+    /// for them.
     Threads,
 }
 

@@ -82,15 +82,17 @@ pub struct Finished {
     pub timed_out: bool,
 }
 
-/// Makes the calling process die with its parent, whose id is given; false if the parent is gone already. Async-signal-safe.
-/// The kernel sends the signal when the *thread* that forked ends: that thread must live as long as the child.
+/// Makes the calling process die with its parent, whose id is given; false if the parent is gone already.
+/// Async-signal-safe. The kernel sends the signal when the *thread* that forked ends: that thread must live
+/// as long as the child.
 pub(crate) fn die_with(parent: libc::pid_t, signal: libc::c_int) -> bool {
     // SAFETY: plain numbers. A parent that died before prctl sends nothing, but is not our parent any more.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) == 0 && libc::getppid() == parent }
 }
 
-/// The leader of a process group of its own, which does nothing but wait until we die, even by SIGKILL, and then kills its group: the
-/// signal that the kernel sends at a parent's death reaches the child, but not what the child has started.
+/// The leader of a process group of its own, which does nothing but wait until we die, even by SIGKILL, and
+/// then kills its group: the signal that the kernel sends at a parent's death reaches the child, but not
+/// what the child has started.
 #[derive(Debug)]
 pub(crate) struct Guard(pub(crate) libc::pid_t);
 
@@ -218,9 +220,11 @@ pub fn processors() -> Vec<usize> {
     }
 }
 
-/// Has a process of one thread, or with 0 the calling thread, run on these processors only; and what it starts from now on.
+/// Has a process of one thread, or with 0 the calling thread, run on these processors only; and what it
+/// starts from now on.
 pub fn restrict(pid: libc::pid_t, processors: &[usize]) -> std::io::Result<()> {
-    // SAFETY: zeros are a valid set, `CPU_SET` checks nothing, but `processors` gave no greater number; the kernel is told the size.
+    // SAFETY: zeros are a valid set, `CPU_SET` checks nothing, but `processors` gave no greater number; the
+    // kernel is told the size.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         processors.iter().for_each(|&processor| libc::CPU_SET(processor, &mut set));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Few numbers, honestly: medians and the order-statistic interval of the median, which assumes no distribution.
+//! Few numbers, honestly: medians and the order-statistic interval of the median, which assumes no
+//! distribution.
 
 use serde::Serialize;
 
@@ -41,9 +42,9 @@ pub struct Interval {
 /// Confidence that [`interval`] tries to keep: what lowest and highest of five values have (1 - 2/2^5).
 pub const CONFIDENCE: f64 = 0.9375;
 
-/// The narrowest pair of k-th smallest and k-th largest value that covers the median with [`CONFIDENCE`]; lowest and highest, at
-/// whatever confidence they have, if there are fewer than five values. (Order statistics of a binomial; for example
-/// Conover, Practical Nonparametric Statistics, section 3.2.)
+/// The narrowest pair of k-th smallest and k-th largest value that covers the median with [`CONFIDENCE`];
+/// lowest and highest, at whatever confidence they have, if there are fewer than five values. (Order
+/// statistics of a binomial; for example Conover, Practical Nonparametric Statistics, section 3.2.)
 pub fn interval(values: &[f64]) -> Option<Interval> {
     let sorted = sorted(values);
     let n = sorted.len();
@@ -70,7 +71,8 @@ pub fn interval(values: &[f64]) -> Option<Interval> {
     })
 }
 
-/// The interval of `numerator[i] / denominator[i]`: values of the same round, so that what disturbs both falls out.
+/// The interval of `numerator[i] / denominator[i]`: values of the same round, so that what disturbs both
+/// falls out.
 pub fn paired_ratio(numerator: &[f64], denominator: &[f64]) -> Option<Interval> {
     assert_eq!(numerator.len(), denominator.len());
     interval(&numerator.iter().zip(denominator).map(|(n, d)| n / d).collect::<Vec<_>>())
@@ -110,8 +112,9 @@ impl Interval {
     }
 }
 
-/// Fairness factor: share of all acquisitions that the busier half of the threads had. 0.5 is fair, 1 is starvation; `None` for
-/// less than two threads or acquisitions. Of an odd number of threads, the larger half is the busier.
+/// Fairness factor: share of all acquisitions that the busier half of the threads had. 0.5 is fair, 1 is
+/// starvation; `None` for less than two threads or acquisitions. Of an odd number of threads, the larger
+/// half is the busier.
 pub fn fairness_factor(counts: &[u64]) -> Option<f64> {
     let total: u64 = counts.iter().sum();
     if counts.len() < 2 || total == 0 {

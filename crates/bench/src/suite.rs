@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cells times contenders times rounds. Contenders take turns inside every round, so that what disturbs the machine disturbs all of them.
+//! Cells times contenders times rounds. Contenders take turns inside every round, so that what disturbs the
+//! machine disturbs all of them.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -147,7 +147,7 @@ fn move_up(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is valid.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    // COST: 1024 is the usual limit; a higher number would make the kernel enlarge the descriptor table.
+    // BOUND: 1024 is the usual limit; a higher number would make the kernel enlarge the descriptor table.
     let from = limit.rlim_cur.min(1024).saturating_sub(32) as RawFd;
     // SAFETY: plain numbers; the result is ours.
     match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) } {

@@ -31,7 +31,8 @@ fn header_is_what_the_source_says() {
     );
 }
 
-/// The folder with the libraries, of the profile that the tests are built in. Cargo does not build them for tests.
+/// The folder with the libraries, of the profile that the tests are built in. Cargo does not build them for
+/// tests.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {

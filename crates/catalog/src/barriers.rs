@@ -19,8 +19,8 @@ pub struct BarrierEntry {
     pub informed: bool,
 }
 
-/// Expands `$callback! { rows }` with one row per barrier: `{ name, ident, Type<P>, kind, flags, citation, summary }`. `kind` is
-/// `dynamic` (in place, parties join and leave) or `fixed`.
+/// Expands `$callback! { rows }` with one row per barrier: `{ name, ident, Type<P>, kind, flags, citation,
+/// summary }`. `kind` is `dynamic` (in place, parties join and leave) or `fixed`.
 #[macro_export]
 macro_rules! barriers {
     ($callback:ident) => {
@@ -144,7 +144,8 @@ macro_rules! expand {
             None
         }
 
-        /// Calls the visitor with the barrier of this name; `None` if there is none whose parties may join and leave.
+        /// Calls the visitor with the barrier of this name; `None` if there is none whose parties may join
+        /// and leave.
         pub fn visit_dynamic_barrier<P: Platform, V: DynamicBarrierVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
             let entry = barrier(name)?;
             $(kind!(@if dynamic: $kind {

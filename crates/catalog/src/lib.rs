@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one list of algorithms. Command, interposer, benchmark and tests all expand it: adding an algorithm is one file in
-//! `sync` and one line in [`mutexes!`].
+//! The one list of algorithms. Command, interposer, benchmark and tests all expand it: adding an algorithm
+//! is one file in `sync` and one line in [`mutexes!`].
 #![no_std]
 
 mod barriers;
@@ -21,7 +21,8 @@ pub struct Entry {
     pub summary: &'static str,
     /// Where it comes from.
     pub citation: &'static str,
-    /// Lives entirely in its own word or words: fits into `pthread_mutex_t` and can be chosen with `WAKEFUL_LOCK`.
+    /// Lives entirely in its own word or words: fits into `pthread_mutex_t` and can be chosen with
+    /// `WAKEFUL_LOCK`.
     pub in_place: bool,
     /// Has a timed acquire.
     pub timed: bool,
@@ -29,13 +30,14 @@ pub struct Entry {
     pub fair: bool,
     /// Uses what a kernel view tells.
     pub informed: bool,
-    /// Asks the kernel not to preempt those inside ([`Platform::honours_wishes`] says whether anybody acts on it).
+    /// Asks the kernel not to preempt those inside ([`Platform::honours_wishes`] says whether anybody acts
+    /// on it).
     pub wishes: bool,
 }
 
-/// Expands `$callback! { rows }` with one row per mutual-exclusion lock:
-/// `{ name, ident, Type<P>, kind, flags, citation, summary }`. `ident` is the name as an identifier, for tests; `kind` is
-/// `timed` (in place, with a timed acquire), `in_place` or `queue` (needs a node).
+/// Expands `$callback! { rows }` with one row per mutual-exclusion lock: `{ name, ident, Type<P>, kind,
+/// flags, citation, summary }`. `ident` is the name as an identifier, for tests; `kind` is `timed` (in
+/// place, with a timed acquire), `in_place` or `queue` (needs a node).
 #[macro_export]
 macro_rules! mutexes {
     ($callback:ident) => {

@@ -6,7 +6,8 @@ use sync::rwlock::{RawRwLock, RawRwLockRecursive};
 
 use crate::Entry;
 
-/// Expands `$callback! { rows }` with one row per reader-writer lock, in the form of [`mutexes!`](crate::mutexes!).
+/// Expands `$callback! { rows }` with one row per reader-writer lock, in the form of
+/// [`mutexes!`](crate::mutexes!).
 #[macro_export]
 macro_rules! rwlocks {
     ($callback:ident) => {
@@ -47,7 +48,8 @@ pub trait RwLockVisitor<P: Platform> {
     fn visit<L: RawRwLock<P> + 'static>(self, entry: &'static Entry) -> Self::Output;
 }
 
-/// What to do with one reader-writer lock of the catalogue that lives in place, can give up waiting, and lets a reader read once more.
+/// What to do with one reader-writer lock of the catalogue that lives in place, can give up waiting, and
+/// lets a reader read once more.
 pub trait TimedRwLockVisitor<P: Platform> {
     /// What comes out.
     type Output;

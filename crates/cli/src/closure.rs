@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use linux::closed::KNOWN;
 use object::elf;
 
 use crate::elf::{Elf, Mapped};
@@ -35,19 +36,6 @@ pub enum Reach {
     /// To the end.
     All,
 }
-
-/// The C library and the compiler's, which need nothing but each other. Nearly every program is linked with some.
-const KNOWN: [&str; 9] = [
-    "libc.so.6",
-    "libm.so.6",
-    "libpthread.so.0",
-    "libdl.so.2",
-    "librt.so.1",
-    "libgcc_s.so.1",
-    "libstdc++.so.6",
-    "ld-linux-x86-64.so.2",
-    "ld-linux-aarch64.so.1",
-];
 
 /// Where the linker looks when nothing else says so.
 const FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];

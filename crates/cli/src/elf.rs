@@ -58,7 +58,7 @@ impl Drop for Mapped {
     }
 }
 
-/// COST: bytes, read at once. In nearly every file the first hold the headers and the dynamic linker's name,
+/// BOUND: bytes, read at once. In nearly every file the first hold the headers and the dynamic linker's name,
 /// and the names that a library asks for are side by side.
 const PIECE: usize = 2048;
 

@@ -75,6 +75,8 @@ pub struct Launch {
     view: Option<String>,
     library: PathBuf,
     openmp: Option<OpenMp>,
+    /// Would our OpenMP runtime be of no use in the program itself? It may be in what that starts.
+    is_closed: bool,
 }
 
 /// The hidden verb that prints what the interposer says of its view.
@@ -284,9 +286,14 @@ impl Launch {
             (helped && args.openmp != When::Never).then(|| library::openmp(&library, &program.image, reach));
         match openmp {
             Some(OpenMp { path: Err(reason), .. }) if args.openmp == When::Always => Err(reason),
-            openmp => Ok(Self { program, path, command: args.command, lock, rwlock, view, library, openmp }),
+            openmp => {
+                let is_closed = args.openmp != When::Always && library::is_alone(&library, &program.image);
+                let command = args.command;
+                Ok(Self { program, path, command, lock, rwlock, view, library, openmp, is_closed })
+            }
         }
     }
+
     /// The program, without us.
     pub fn plain(&self) -> Command {
         let mut command = Command::new(&self.command[0]);
@@ -300,8 +307,17 @@ impl Launch {
     }
 
     fn help(&self, mut command: Command) -> Command {
-        let list = preload_list(&self.library);
-        command.env("LD_PRELOAD", self.openmp().map_or(list.clone(), |path| prepend(path, &list)));
+        let mut list = preload_list(&self.library);
+        match self.openmp() {
+            Some(path) => {
+                command.env(library::OPENMP_VARIABLE, path);
+                if !self.is_closed {
+                    list = prepend(path, &list);
+                }
+            }
+            None => _ = command.env_remove(library::OPENMP_VARIABLE),
+        }
+        command.env("LD_PRELOAD", list);
         if let Some(lock) = &self.lock {
             command.env(LOCK_VARIABLE, lock);
         }
@@ -404,9 +420,12 @@ impl Launch {
 /// if that fails, it may be in another folder of PATH as well.
 pub fn become_program(command: &Command, path: &Path) -> io::Error {
     for (name, value) in command.get_envs() {
-        if let Some(value) = value {
-            // SAFETY: no other thread runs; at most one waits for us (stack.rs).
-            unsafe { std::env::set_var(name, value) };
+        // SAFETY: no other thread runs; at most one waits for us (stack.rs).
+        unsafe {
+            match value {
+                Some(value) => std::env::set_var(name, value),
+                None => std::env::remove_var(name),
+            }
         }
     }
     let words = std::iter::once(command.get_program()).chain(command.get_args());

@@ -2,11 +2,14 @@
 //! Where the interposer is.
 
 use std::ffi::{CStr, OsStr, c_char};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ::bench::contender::VIEW_SYMBOL;
 use anyhow::{Context, Result, anyhow, bail};
+use linux::closed::is_closed;
 
 use crate::closure::{self, Object, Reach};
 use crate::program;
@@ -54,6 +57,8 @@ pub fn find() -> Result<PathBuf> {
 
 /// File name of our OpenMP runtime, which is where the interposer is.
 pub const OPENMP_NAME: &str = "libgomp_wakeful.so";
+/// The environment variable by which the interposer knows it, for what the program starts: `exec.rs` there.
+pub const OPENMP_VARIABLE: &str = "WAKEFUL_OPENMP";
 const OPENMP_SYMBOL: &[u8] = b"wakeful_omp_version";
 
 /// Where a program's OpenMP regions run, and those of what it loads or starts.
@@ -137,6 +142,16 @@ is not wakeful's OpenMP runtime; build it again with `cargo build --release`",
         }
         None => OpenMp { linked, path: Ok(path), lacks: lacks(false) },
     }
+}
+
+/// Is there nobody in this program who could use an OpenMP runtime? A library that the user preloads might.
+pub fn is_alone(interposer: &Path, image: &Path) -> bool {
+    let ours = [interposer.to_path_buf(), interposer.with_file_name(OPENMP_NAME)];
+    let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let mut entries =
+        preloaded.as_bytes().split(|byte| b": ".contains(byte)).filter(|entry| !entry.is_empty());
+    entries.all(|entry| ours.iter().any(|path| path.as_os_str().as_bytes() == entry))
+        && File::open(image).is_ok_and(|file| is_closed(file.as_raw_fd(), &mut [0; 4096], 0))
 }
 
 /// The file is there, but not for us.

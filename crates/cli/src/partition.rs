@@ -89,7 +89,7 @@ pub fn join(cpus: Cpus, priority: u32) -> Result<(Message, OwnedFd)> {
 
 /// Lets the program that we become inherit the block, under a number that is in nobody's way.
 pub fn hand_over(fd: &OwnedFd) -> Option<String> {
-    // COST: below the usual limit of 1024, above what programs count on.
+    // BOUND: below the usual limit of 1024, above what programs count on.
     // SAFETY: plain numbers.
     let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, 900) };
     (number >= 0).then(|| number.to_string())

@@ -52,7 +52,7 @@ fn view_of(status: Status) -> View {
     }
 }
 
-/// COST: more threads than this are rare, and each event takes the kernel some tens of us to open and close.
+/// BOUND: more threads than this are rare, and each event takes the kernel some tens of us to open and close.
 const ENOUGH_THREADS: usize = 512;
 
 /// Tries how many threads the perf view has room for, and says how to make more.
@@ -68,7 +68,7 @@ fn with_room(view: &mut View) {
         room => format!("yes, for {room} threads of this user at a time; others run without hints"),
     };
     let now = read("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or_else(|| "unknown".to_string());
-    // COST: KiB a processor, of which the processors of a machine make one budget; 8 KiB a thread.
+    // BOUND: KiB a processor, of which the processors of a machine make one budget; 8 KiB a thread.
     view.remedy = Some(format!(
         "for more: a higher limit of locked memory (ulimit -l), or as root\n         sysctl kernel.perf_event_mlock_kb=32768 (now {now})"
     ));

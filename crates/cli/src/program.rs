@@ -99,7 +99,7 @@ pub fn executable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// COST: the kernel follows at most so many interpreters of interpreters (BINPRM_BUF_SIZE bytes of the line each).
+/// BOUND: the kernel follows at most so many interpreters of interpreters (BINPRM_BUF_SIZE bytes of the line each).
 const INTERPRETERS: usize = 5;
 const LINE: usize = 256;
 

@@ -220,7 +220,7 @@ struct Member {
     pidfd: OwnedFd,
 }
 
-/// COST: programs of one user, and of all users but root; each takes half a MB of the kernel's memory.
+/// BOUND: programs of one user, and of all users but root; each takes half a MB of the kernel's memory.
 const OF_USER: usize = 16;
 const OF_USERS: usize = 48;
 

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-/// COST: bytes. A release build ran out of stack with a limit of 40 KiB, and did not with 64.
+/// BOUND: bytes. A release build ran out of stack with a limit of 40 KiB, and did not with 64.
 const ENOUGH: usize = 1 << 20;
 
 /// May the calling thread use as much, as the program's first one?

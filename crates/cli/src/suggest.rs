@@ -12,7 +12,7 @@ pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String 
         .iter()
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .min()
-        // COST: more than a third wrong is another word.
+        // BOUND: more than a third wrong is another word.
         .filter(|(distance, known)| distance * 3 <= known.len().max(3));
     let near = near.map_or(String::new(), |(_, near)| format!("\nDid you mean `{near}`?"));
     format!("{near}\n{}", wrap(&format!("There are: {}", known.join(", ")), WIDTH))

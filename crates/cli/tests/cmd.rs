@@ -407,16 +407,45 @@ fn the_interposer_is_found_without_proc() {
     }
 }
 
-/// The OpenMP runtime is preloaded into every program, unless that asks for more than it has.
+/// A program that can load nothing has no OpenMP runtime, unless another library is preloaded, which may want
+/// it. What it starts is told where the runtime is.
+#[test]
+fn closed_programs_have_no_openmp() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = folder.path();
+    compile(at, "libstand-in.so", STAND_IN, &["-shared", "-fPIC"]);
+    compile(at, "libgomp_wakeful.so", GOMP_STAND_IN, &["-shared", "-fPIC"]);
+    let list = "extern char **environ; int puts(const char *);\n\
+                int main(void) { for (char **at = environ; *at; at++) puts(*at); }";
+    compile(at, "list", list, &[]);
+    let ours = at.join("libstand-in.so").display().to_string();
+    let runtime = at.join("libgomp_wakeful.so").display().to_string();
+    let environment = |preloaded: &str, option: &str| {
+        let program = at.join("list").display().to_string();
+        let mut command = wakeful(&["run", option, "--", &program]);
+        command.env("WAKEFUL_PRELOAD", &ours).env("LD_PRELOAD", preloaded).env("WAKEFUL_OPENMP", "/old");
+        let (_, stdout, _) = outcome(&mut command);
+        let value = |name: &str| stdout.lines().find_map(|line| line.strip_prefix(name)).map(String::from);
+        (value("WAKEFUL_OPENMP="), value("LD_PRELOAD="))
+    };
+    let both = format!("{runtime}:{ours}");
+    let with = |list: &str| (Some(runtime.clone()), Some(list.to_string()));
+    assert_eq!(environment("", "--openmp=auto"), with(&ours));
+    assert_eq!(environment("", "--openmp=always"), with(&both));
+    assert_eq!(environment("", "--openmp=never"), (None, Some(ours.clone())));
+    assert_eq!(environment("libc.so.6", "--openmp=auto"), with(&format!("{both}:libc.so.6")));
+}
+
+/// The OpenMP runtime is preloaded into programs that can call it, unless that asks for more than it has.
 #[test]
 fn openmp() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let at = folder.path();
     compile(at, "libstand-in.so", STAND_IN, &["-shared", "-fPIC"]);
-    let list = "#include <stdio.h>\n#include <stdlib.h>\n\
+    let list = "#include <stdio.h>\n#include <stdlib.h>\nint dlopen(), (*opens)() = dlopen;\n\
                 int main(void) {\n#ifdef _OPENMP\n#pragma omp parallel\n;\n#endif\nputs(getenv(\"LD_PRELOAD\")); }";
     compile(at, "parallel", list, &["-fopenmp"]);
-    compile(at, "plain", list, &[]);
+    compile(at, "plain", list, &["-ldl"]);
     let ours = at.join("libstand-in.so").display().to_string();
     let runtime = at.join("libgomp_wakeful.so").display().to_string();
     let run = |arguments: &[&str], program: &str| {

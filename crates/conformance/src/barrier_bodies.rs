@@ -9,7 +9,8 @@ use sync::barrier::{BWakeful, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
 use crate::{Cell, Machine};
 
-/// Cells that members write in even rounds, and others for odd ones: a round's are read until the next is over.
+/// Cells that members write in even rounds, and others for odd ones: a round's are read until the next is
+/// over.
 type Marks<M> = [Vec<<M as Machine>::Cell>; 2];
 
 fn marks<M: Machine>(members: u32) -> Marks<M> {
@@ -39,7 +40,8 @@ impl<M: Machine, B: RawBarrier<M> + 'static> Shared<M, B> {
         for round in 0..rounds {
             let marks = &self.marks[round as usize % 2];
             marks[index as usize].bump();
-            // SAFETY: places as many as asked for; each member has an index of its own and brings the same variables.
+            // SAFETY: places as many as asked for; each member has an index of its own and brings the same
+            // variables.
             let serial = unsafe { self.barrier.wait(&self.places, index, &mut member) };
             self.serial[round as usize].fetch_add(serial as u32, Relaxed);
             for (other, mark) in marks.iter().enumerate() {

@@ -160,7 +160,8 @@ impl<P: Platform> RawBarrier<P> for LeavesAChild<P> {
     }
 }
 
-/// `c-sched` as figure 10 of TR 1994 prints it: one thread fewer blocks than units are put into the semaphore.
+/// `c-sched` as figure 10 of TR 1994 prints it: one thread fewer blocks than units are put into the
+/// semaphore.
 pub struct CSchedAsPrinted<P: Platform> {
     parties: u32,
     count: P::AtomicU32,

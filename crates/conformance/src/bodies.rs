@@ -98,7 +98,8 @@ pub fn exclusion_of<M: Machine, L: RawMutex<M> + 'static>(lock: L, threads: u32,
     shared.finish(threads * rounds);
 }
 
-/// All others have come, and wait as they do, when the first one releases. Then it comes again, `rounds` times.
+/// All others have come, and wait as they do, when the first one releases. Then it comes again, `rounds`
+/// times.
 pub fn convoy<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
     let shared = Arc::new(Shared::<M, L>::new());
     let node = L::Node::default();
@@ -118,7 +119,8 @@ pub fn convoy<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
     shared.finish(threads - 1 + rounds);
 }
 
-/// The lock goes as soon as its next holder has released it: whoever released it before does not touch it any more.
+/// The lock goes as soon as its next holder has released it: whoever released it before does not touch it
+/// any more.
 pub fn going<M: Machine, L: RawMutex<M> + 'static>() {
     struct Going<L>(*mut L);
     // SAFETY: a lock is made for that.
@@ -257,7 +259,8 @@ pub fn nesting<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, 
     inner.finish(threads * rounds);
 }
 
-/// Who holds a lock that asks not to be preempted asks for it, whichever of two it releases first; nobody else does.
+/// Who holds a lock that asks not to be preempted asks for it, whichever of two it releases first; nobody
+/// else does.
 pub fn wishing<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
     let outer = Arc::new(Shared::<M, L>::new());
     let inner = Arc::new(Shared::<M, L>::new());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a condition variable must do: bodies generic over it, its mutex and the machine. Each panics on failure; who waits
-//! for ever, on a model, is a failure that the checker reports.
+//! What a condition variable must do: bodies generic over it, its mutex and the machine. Each panics on
+//! failure; who waits for ever, on a model, is a failure that the checker reports.
 
 use std::sync::Arc;
 
@@ -244,8 +244,8 @@ pub fn broadcasts<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>
     });
 }
 
-/// Some wait with a deadline and some without. A timed waiter may take a signal on its way out, but then it sees what was given; nobody
-/// without a deadline waits for ever.
+/// Some wait with a deadline and some without. A timed waiter may take a signal on its way out, but then it
+/// sees what was given; nobody without a deadline waits for ever.
 pub fn timing<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(
     timed: u32,
     untimed: u32,
@@ -279,7 +279,8 @@ pub fn timing_out<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>
     });
 }
 
-/// POSIX: a signal unblocks a thread that is blocked when it is sent. Waiters that come later, however many, do not take it from those.
+/// POSIX: a signal unblocks a thread that is blocked when it is sent. Waiters that come later, however
+/// many, do not take it from those.
 pub fn no_stealing<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>>(early: u32, late: u32) {
     let monitor = Monitor::<M, L, C>::new();
     let spawn = |early: bool| {

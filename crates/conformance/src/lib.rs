@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What every algorithm must do, whichever machine it runs on.
 //!
-//! [`bodies`] holds the tests, generic over algorithm and machine. The machines: [`threads`] (this computer, with more threads than
-//! processors), [`mod@loom`] (all interleavings and all weak-memory outcomes of a small program, up to a bound on preemptions) and
-//! [`mod@shuttle`] (many random schedules of a larger one, sequentially consistent). [`twist`] makes a machine whose hints lie, whose
-//! orderings are weaker than written or whose wake-ups get lost. [`twins`] are locks with one mistake each, which
-//! the checkers must find.
+//! [`bodies`] holds the tests, generic over algorithm and machine. The machines: [`threads`] (this
+//! computer, with more threads than processors), [`mod@loom`] (all interleavings and all weak-memory
+//! outcomes of a small program, up to a bound on preemptions) and [`mod@shuttle`] (many random schedules of
+//! a larger one, sequentially consistent). [`twist`] makes a machine whose hints lie, whose orderings are
+//! weaker than written or whose wake-ups get lost. [`twins`] are locks with one mistake each, which the
+//! checkers must find.
 //!
-//! What they cannot see: loom does not explore load buffering, treats `SeqCst` accesses as `AcqRel` and, in our futex, orders
-//! whoever wakes before whoever is woken, which a kernel merely happens to do; shuttle knows no weak memory, and cannot
-//! run another thread while one unwinds. Both model time as
-//! a clock of one's own that jumps at each look, and a sleep with a deadline as one that ends after others had a turn.
+//! What they cannot see: loom does not explore load buffering, treats `SeqCst` accesses as `AcqRel` and, in
+//! our futex, orders whoever wakes before whoever is woken, which a kernel merely happens to do; shuttle
+//! knows no weak memory, and cannot run another thread while one unwinds. Both model time as a clock of
+//! one's own that jumps at each look, and a sleep with a deadline as one that ends after others had a turn.
 
 pub mod barrier_bodies;
 pub mod barrier_twins;
@@ -100,5 +101,5 @@ pub fn further() -> usize {
     if long() { LONGER } else { 1 }
 }
 
-/// COST: all that `WAKEFUL_LONG=1` makes longer then takes about as long as a meal (2 processors).
+/// BOUND: all that `WAKEFUL_LONG=1` makes longer then takes about as long as a meal (2 processors).
 const LONGER: usize = 20;

@@ -36,7 +36,8 @@ impl<T> Dies for atomic::AtomicPtr<T> {
 /// Seen by loom: two threads in it at once is a failure.
 pub struct Cell(::loom::cell::UnsafeCell<u32>);
 
-// SAFETY: loom runs one thread at a time and stops the test if two use the cell without an order between them.
+// SAFETY: loom runs one thread at a time and stops the test if two use the cell without an order between
+// them.
 unsafe impl Sync for Cell {}
 
 impl crate::Cell for Cell {
@@ -71,8 +72,8 @@ pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'st
     assert!(found, "loom let {what} pass");
 }
 
-/// Explores `body`; returns the number of executions. On failure says which execution failed: loom is deterministic, the
-/// same test fails there again.
+/// Explores `body`; returns the number of executions. On failure says which execution failed: loom is
+/// deterministic, the same test fails there again.
 pub fn explore(
     name: &str,
     settings: Settings,
@@ -103,8 +104,8 @@ pub fn explore(
     executions
 }
 
-/// loom's threads end by a panic, which the hook of its generators keeps quiet. shuttle's hook tells of each panic, and so must
-/// come before that one and be called by it.
+/// loom's threads end by a panic, which the hook of its generators keeps quiet. shuttle's hook tells of
+/// each panic, and so must come before that one and be called by it.
 fn quieten() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| ::shuttle::check_random(|| (), 1));

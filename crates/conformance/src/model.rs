@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine inside a model checker, written once for the two checkers, whose interfaces are the same.
 //!
-//! The state of an execution is a [`World`]: thread blocks and the futex table. The priorities and wishes are not the
-//! checker's atomics: they are hints, and nothing may depend on them.
+//! The state of an execution is a [`World`]: thread blocks and the futex table. The priorities and wishes
+//! are not the checker's atomics: they are hints, and nothing may depend on them.
 
 /// Defines `$name` in terms of the crate `$checker`. `$yield` lets others go first, `$choose` picks a bool.
 macro_rules! model {
@@ -70,7 +70,8 @@ macro_rules! model {
             behind: RefCell<Vec<thread::Thread>>,
             /// Counts pauses.
             turns: StdCell<u64>,
-            /// The pause at which each thread was last seen to do something; [`RESTS`] if it sleeps or has ended.
+            /// The pause at which each thread was last seen to do something; [`RESTS`] if it sleeps or has
+            /// ended.
             seen: [StdCell<u64>; THREADS],
             /// Threads started.
             started: StdCell<usize>,
@@ -135,10 +136,11 @@ macro_rules! model {
 
         /// Lets others go first.
         ///
-        /// A checker need not be fair. So a thread waits here, first, while another one that could run has done nothing
-        /// for [`FAIR`] pauses of all. And then for a write, if it has paused often without anybody writing anything, and its clock has gone
-        /// so far that whatever ends by the clock has ended: where everybody waits so, nobody will ever get anywhere, which the checker reports
-        /// as a deadlock.
+        /// A checker need not be fair. So a thread waits here, first, while another one that could run has
+        /// done nothing for [`FAIR`] pauses of all. And then for a write, if it has paused often without
+        /// anybody writing anything, and its clock has gone so far that whatever ends by the clock has
+        /// ended: where everybody waits so, nobody will ever get anywhere, which the checker reports as a
+        /// deadlock.
         fn pause() {
             let world = world();
             world.turns.set(world.turns.get() + 1);
@@ -172,7 +174,8 @@ macro_rules! model {
         /// Pauses without news before a spinner's clock leaps: so long it has been watched.
         const PAUSES: u32 = 64;
 
-        /// Such pauses before it waits for news: more phases than any algorithm has that end by the clock one after the other.
+        /// Such pauses before it waits for news: more phases than any algorithm has that end by the clock
+        /// one after the other.
         const LEAPS: u32 = 8;
 
         /// Longer than any such phase.

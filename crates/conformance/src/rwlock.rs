@@ -168,8 +168,8 @@ pub fn sharing<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
             let (ours, count) = (ours.clone(), count.clone());
             M::spawn(move || {
                 let node = L::Node::default();
-                // Without a guard: where nobody shares, the test ends here, and its threads must not touch the model any more.
-                // SAFETY: acquired and released with this node.
+                // Without a guard: where nobody shares, the test ends here, and its threads must not touch
+                // the model any more. SAFETY: acquired and released with this node.
                 unsafe {
                     ours.lock.read(&node);
                     ours.look();
@@ -188,8 +188,9 @@ pub fn sharing<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
     shared.finish();
 }
 
-/// Readers come in one after the other, each while the one before it is in, the first of them behind a writer; the second leaves before
-/// the others. Nothing but the lock orders them: the last sees what the writer wrote.
+/// Readers come in one after the other, each while the one before it is in, the first of them behind a
+/// writer; the second leaves before the others. Nothing but the lock orders them: the last sees what the
+/// writer wrote.
 pub fn entering_beside<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
     let shared = Shared::<M, L>::new();
     // How many are in, and how many may leave.
@@ -250,8 +251,8 @@ pub fn trying<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) 
     shared.finish();
 }
 
-/// Who holds a lock that asks not to be preempted asks for it, whichever of several it releases first; nobody else does. Mutexes of that
-/// kind count, too.
+/// Who holds a lock that asks not to be preempted asks for it, whichever of several it releases first;
+/// nobody else does. Mutexes of that kind count, too.
 pub fn wishing<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
     type Mutex<M> = sync::mutex::TasB<M, sync::wait::Unpreemptable>;
     fn asks<M: Platform>() -> bool {
@@ -396,7 +397,8 @@ pub fn recursion<M: Machine, L: RawRwLockRecursive<M> + 'static>(writers: u32, r
     shared.finish();
 }
 
-/// Readers that came behind a writer, among other writers, wait for nobody else: none of them leaves before all are there.
+/// Readers that came behind a writer, among other writers, wait for nobody else: none of them leaves before
+/// all are there.
 pub fn sharing_again<M: Machine, L: RawRwLockRecursive<M> + 'static>(writers: u32, readers: u32) {
     let shared = Shared::<M, L>::new();
     let inside = Arc::new(M::AtomicU32::new(0));
@@ -495,7 +497,8 @@ pub enum Waits {
     UpgradesUntil,
 }
 
-/// A reader that need not count itself acquires the lock once more, releases that, and again, while another waits for it to leave.
+/// A reader that need not count itself acquires the lock once more, releases that, and again, while another
+/// waits for it to leave.
 pub fn aside_again<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(waits: Waits) {
     let shared = Shared::<M, L>::new();
     M::register();
@@ -553,7 +556,8 @@ pub fn aside_again<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 
     shared.finish();
 }
 
-/// A writer, and then readers who meet, after whom another reader need not count itself: it sees what the writer wrote.
+/// A writer, and then readers who meet, after whom another reader need not count itself: it sees what the
+/// writer wrote.
 pub fn aside_after_a_writer<M: Machine, L: RawRwLock<M, Node = ()> + 'static>() {
     let shared = Shared::<M, L>::new();
     let ours = shared.clone();
@@ -571,7 +575,8 @@ pub fn aside_after_a_writer<M: Machine, L: RawRwLock<M, Node = ()> + 'static>() 
     shared.finish();
 }
 
-/// A reader, counted or not, that another thread releases, while a writer waits for it or other readers come and go.
+/// A reader, counted or not, that another thread releases, while a writer waits for it or other readers
+/// come and go.
 pub fn leaving_elsewhere<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(writers: u32, readers: u32) {
     let shared = Shared::<M, L>::new();
     {
@@ -599,7 +604,8 @@ pub fn leaving_elsewhere<M: Machine, L: RawRwLock<M, Node = ()> + 'static>(write
     shared.finish();
 }
 
-/// Readers who hold the lock together for a while, and again, and acquire it once more inside; beside them a writer, one that upgrades and one that tries.
+/// Readers who hold the lock together for a while, and again, and acquire it once more inside; beside them
+/// a writer, one that upgrades and one that tries.
 pub fn aside<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'static>(threads: u32) {
     let shared = Shared::<M, L>::new();
     // Who has no id counts itself.
@@ -646,7 +652,8 @@ pub fn aside<M: Machine, L: RawRwLockRecursive<M> + RawRwLockUpgrade<M> + 'stati
     shared.finish();
 }
 
-/// A reader that may upgrade becomes the writer, and no other writer gets in between; then it goes back in one way or another.
+/// A reader that may upgrade becomes the writer, and no other writer gets in between; then it goes back in
+/// one way or another.
 pub fn upgrading<M: Machine, L: RawRwLockUpgrade<M> + 'static>(threads: u32, rounds: u32, patience_ns: u64) {
     let shared = Shared::<M, L>::new();
     let ours = shared.clone();
@@ -696,7 +703,8 @@ pub fn upgrading<M: Machine, L: RawRwLockUpgrade<M> + 'static>(threads: u32, rou
     shared.finish();
 }
 
-/// A lock in a certain state, which counts as free: one waits for a reader to leave, to upgrade, when a writer comes.
+/// A lock in a certain state, which counts as free: one waits for a reader to leave, to upgrade, when a
+/// writer comes.
 pub fn upgrading_beside<M: Machine, L: RawRwLockUpgrade<M> + 'static>(lock: L) {
     let shared = Shared::<M, L>::of(lock);
     let reader = shared.guard(&(), As::Reader);
@@ -719,8 +727,8 @@ pub fn upgrading_beside<M: Machine, L: RawRwLockUpgrade<M> + 'static>(lock: L) {
     shared.finish();
 }
 
-/// Threads that hold the lock `how` most of the time, and never let go together: does one that wants it the other way get it within the
-/// patience? For real threads only.
+/// Threads that hold the lock `how` most of the time, and never let go together: does one that wants it the
+/// other way get it within the patience? For real threads only.
 fn gets_in<M: Machine, L: RawRwLock<M> + 'static>(
     threads: u32,
     crowd: As,

@@ -99,7 +99,8 @@ word_twin! {
         loop {
             let word = this.word.load(Acquire);
             if word & WRITER == 0 {
-                // The mistake: a load and a store where one step is needed; a writer that came in between stays.
+                // The mistake: a load and a store where one step is needed; a writer that came in between
+                // stays.
                 if this.word.compare_exchange(word, word, Acquire, Relaxed).is_ok() {
                     this.word.store(word + READER, Relaxed);
                     return;
@@ -266,7 +267,8 @@ impl<P: Platform> RawRwLockUpgrade<P> for LetsGo<P> {
     }
 }
 
-/// The node of [`SmartQAsPrinted`]. It is never freed: a mistake in the order of threads shall not become one of memory.
+/// The node of [`SmartQAsPrinted`]. It is never freed: a mistake in the order of threads shall not become
+/// one of memory.
 pub struct Node<P: Platform>(&'static Place<P>);
 
 struct Place<P: Platform> {

@@ -59,7 +59,8 @@ pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'st
     assert!(catch_unwind(AssertUnwindSafe(explore)).is_err(), "shuttle let {what} pass");
 }
 
-/// Runs `body` under `count` schedules from a fixed seed. On failure shuttle prints the schedule; give it to [`replay`].
+/// Runs `body` under `count` schedules from a fixed seed. On failure shuttle prints the schedule; give it
+/// to [`replay`].
 pub fn explore(
     settings: Settings,
     schedules: Schedules,
@@ -69,7 +70,8 @@ pub fn explore(
     explore_into(None, settings, schedules, count, body)
 }
 
-/// The same; a failing schedule goes to a file in this folder. (For shuttle the first choice in a process holds for all that come after.)
+/// The same; a failing schedule goes to a file in this folder. (For shuttle the first choice in a process
+/// holds for all that come after.)
 pub fn explore_into(
     folder: Option<&std::path::Path>,
     settings: Settings,

@@ -11,7 +11,8 @@ use sync::team::{Chunks, Job, Kind, RawTeam, Schedule};
 use crate::bodies::together;
 use crate::{Cell, Machine};
 
-/// A job whose parts each count that they were run. In all that follows `C` is a number that the machine watches, see [`Cell`].
+/// A job whose parts each count that they were run. In all that follows `C` is a number that the machine
+/// watches, see [`Cell`].
 #[repr(C)]
 struct Counted<C> {
     job: Job,
@@ -120,13 +121,15 @@ pub struct Broken<P: Platform, const MISTAKE: u32> {
 pub const NONE: u32 = 0;
 /// The caller looks whether the helper sleeps, and then offers: the helper has fallen asleep in between.
 pub const LOSES_WAKE_UP: u32 = 1;
-/// The caller looks whether a part is still there, and then takes it back: the helper has taken it in between.
+/// The caller looks whether a part is still there, and then takes it back: the helper has taken it in
+/// between.
 pub const RUNS_TWICE: u32 = 2;
 /// The caller does not wait for parts that helpers are at.
 pub const RETURNS_EARLY: u32 = 3;
 /// A helper says that it has failed when it has said that it is done.
 pub const LOSES_FAILURE: u32 = 4;
-/// A helper looks whether the caller sleeps, and then says that it is done: the caller has fallen asleep in between.
+/// A helper looks whether the caller sleeps, and then says that it is done: the caller has fallen asleep in
+/// between.
 pub const FORGETS_CALLER: u32 = 5;
 
 /// A place of [`Broken`].

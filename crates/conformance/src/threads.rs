@@ -11,7 +11,8 @@ use crate::Machine;
 /// Not atomic; an update is lost if two threads are in it.
 pub struct Cell(UnsafeCell<u32>);
 
-// SAFETY: the lock under test keeps threads apart. If it fails to, the count comes out wrong and the test fails.
+// SAFETY: the lock under test keeps threads apart. If it fails to, the count comes out wrong and the test
+// fails.
 unsafe impl Sync for Cell {}
 
 impl crate::Cell for Cell {

@@ -178,7 +178,8 @@ word_twin! {
     }
 }
 
-/// The node of the queue locks below. It is never freed: a mistake in the order of threads shall not become one of memory.
+/// The node of the queue locks below. It is never freed: a mistake in the order of threads shall not become
+/// one of memory.
 pub struct Node<P: Platform>(&'static Place<P>);
 
 struct Place<P: Platform> {
@@ -242,7 +243,8 @@ impl<P: Platform> RawMutex<P> for LeavesNext<P> {
     }
 }
 
-/// `smart-q` as figure 3 of the TR prints it: a passed-over thread may use its node again while it is still the tail.
+/// `smart-q` as figure 3 of the TR prints it: a passed-over thread may use its node again while it is still
+/// the tail.
 pub struct SmartQAsPrinted<P: Platform>(P::AtomicPtr<Place<P>>);
 
 impl<P: Platform> RawMutex<P> for SmartQAsPrinted<P> {
@@ -301,7 +303,8 @@ impl<P: Platform> RawMutex<P> for SmartQAsPrinted<P> {
     }
 }
 
-/// `queue-hs` whose releaser goes on to the next in line, out of patience, without taking the grant back: two swaps too few.
+/// `queue-hs` whose releaser goes on to the next in line, out of patience, without taking the grant back:
+/// two swaps too few.
 pub struct QueueHsWithoutRescind<P: Platform>(P::AtomicPtr<Place<P>>);
 
 impl<P: Platform> RawMutex<P> for QueueHsWithoutRescind<P> {

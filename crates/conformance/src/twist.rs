@@ -40,8 +40,8 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn wakes(count: u32) -> u32 {
         count
     }
-    /// What the machine tells of its crowd instead of this, to one who says that so many of ours are awake. A lie: others where there are none, and
-    /// none where there are.
+    /// What the machine tells of its crowd instead of this, to one who says that so many of ours are awake.
+    /// A lie: others where there are none, and none where there are.
     fn crowd(_awake: u32, crowd: Option<Crowd>) -> Option<Crowd> {
         match Self::lies() {
             true => crowd.map(|it| Crowd { others: if it.others == 0 { it.processors } else { 0 }, ..it }),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue in an array with two slots, so that threads share them and tickets go round, which 16 slots in a model never do.
+//! The queue in an array with two slots, so that threads share them and tickets go round, which 16 slots in
+//! a model never do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -77,7 +78,8 @@ macro_rules! suite {
         })*
     };
 }
-// COST: rounds; a queue that is oblivious of the scheduler waits for a slice (3 ms on 2 processors) at nearly each turn.
+// COST: rounds; a queue that is oblivious of the scheduler waits for a slice (3 ms on 2 processors) at
+// nearly each turn.
 suite! {
     spin: Spin, false, 10;
     block: Block, false, 100;

@@ -107,13 +107,15 @@ fn one(name: &str, hints: Hints, preemptions: usize, executions: usize, body: fn
 
 const UNKNOWN: Hints = Hints::Always(RunState::Unknown);
 
-/// One that is about to sleep finds that another has said so already: what it waits for must not have been called yet (W2).
+/// One that is about to sleep finds that another has said so already: what it waits for must not have been
+/// called yet (W2).
 #[test]
 fn b_wakeful_asleep_beside_another() {
     one("b-wakeful, two asleep", UNKNOWN, 2, 10_000, || barrier_bodies::episodes::<Loom, Default>(3, 1));
 }
 
-/// The last of an episode, who carried others, finds those of the next in its leaf (L2), and then moves to another leaf.
+/// The last of an episode, who carried others, finds those of the next in its leaf (L2), and then moves to
+/// another leaf.
 #[test]
 fn b_wakeful_leaf_of_the_next_episode() {
     one("b-wakeful, leaf", Hints::Mixed, 2, 40_000, || {

@@ -13,8 +13,8 @@ use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained, Ra
 
 const MANY: u32 = 32;
 
-/// COST: with many threads, a barrier that is oblivious of the scheduler waits for a slice (3 ms on 2 processors) a thread, or level and
-/// thread, in each round.
+/// COST: with many threads, a barrier that is oblivious of the scheduler waits for a slice (3 ms on 2
+/// processors) a thread, or level and thread, in each round.
 fn rounds(name: &str, threads: u32) -> u32 {
     let oblivious = name.ends_with("-spin") || matches!(name, "tree" | "scal-sc" | "c-sched");
     let tree = name.contains("mcs") || name.contains("tree");
@@ -100,7 +100,8 @@ fn b_wakeful_draining() {
 fn b_wakeful_is_unmapped_while_others_leave() {
     let parties = 6;
     for _ in 0..rounds("", MANY) {
-        // SAFETY: a fresh page; no thread keeps a reference, and whoever unmaps it does so once, after `drain`.
+        // SAFETY: a fresh page; no thread keeps a reference, and whoever unmaps it does so once, after
+        // `drain`.
         let page = unsafe {
             let (all, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let page = libc::mmap(std::ptr::null_mut(), 4096, all, flags, -1, 0);
@@ -175,7 +176,8 @@ fn sizes() {
     assert_eq!(size_of::<IncrementalPlace<Linux>>(), 64);
 }
 
-/// With more threads than parties, one that is off its processor for more than half of the episode's numbers still finds its own over.
+/// With more threads than parties, one that is off its processor for more than half of the episode's
+/// numbers still finds its own over.
 #[test]
 fn b_wakeful_sleeping_through_episodes() {
     type Meanwhile = Option<Box<dyn FnOnce()>>;
@@ -215,7 +217,8 @@ fn b_wakeful_sleeping_through_episodes() {
     }
 }
 
-/// Beside foreign load who waits sleeps at once, from the first episode on; when the load has gone, it stays awake.
+/// Beside foreign load who waits sleeps at once, from the first episode on; when the load has gone, it
+/// stays awake.
 #[test]
 fn b_wakeful_beside_foreign_load() {
     static OTHERS: AtomicU32 = AtomicU32::new(1);
@@ -272,8 +275,8 @@ fn b_wakeful_beside_foreign_load() {
     }
 }
 
-/// A barrier that is made beside foreign load knows of it, though its parties are not there yet: one that looked while it waits would take the
-/// foreign threads for them.
+/// A barrier that is made beside foreign load knows of it, though its parties are not there yet: one that
+/// looked while it waits would take the foreign threads for them.
 #[test]
 fn b_wakeful_made_before_its_parties() {
     static RUNNABLE: AtomicU32 = AtomicU32::new(1);

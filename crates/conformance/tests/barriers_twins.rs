@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The checkers find what is broken: barriers with a mistake, orderings weaker than written, wake-ups that get lost.
+//! The checkers find what is broken: barriers with a mistake, orderings weaker than written, wake-ups that
+//! get lost.
 
 use std::panic::catch_unwind;
 
@@ -83,7 +84,8 @@ mod leaves_silently {
     }
 }
 
-/// What needs no rare schedule is found on real threads too, if it leaves nobody waiting: a thread that fails does not come to the barrier again.
+/// What needs no rare schedule is found on real threads too, if it leaves nobody waiting: a thread that
+/// fails does not come to the barrier again.
 mod threads {
     use super::*;
 
@@ -106,7 +108,8 @@ mod threads {
 
 macro_rules! orderings {
     ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
-        /// Each algorithm without its acquires, and without its releases: loom sees the members' data raced for.
+        /// Each algorithm without its acquires, and without its releases: loom sees the members' data raced
+        /// for.
         mod orderings {
             $(mod $ident {
                 use super::super::*;
@@ -125,7 +128,8 @@ macro_rules! orderings {
             })*
         }
 
-        /// Nothing is found where nothing is broken: the same bodies under the same settings, twisted by nothing.
+        /// Nothing is found where nothing is broken: the same bodies under the same settings, twisted by
+        /// nothing.
         mod whole {
             $(mod $ident {
                 use super::super::*;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The default condition variable in loom and shuttle, on this computer, and twins of it with one mistake each.
+//! The default condition variable in loom and shuttle, on this computer, and twins of it with one mistake
+//! each.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -215,8 +216,8 @@ fn in_state<P: Platform>(state: u32) -> Wakeful<P> {
     unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
 }
 
-/// So many have given up waiting that the count of sleepers is full, or will be with the next: a waiter that comes while a signal finds nobody
-/// asleep is not taken for one of those.
+/// So many have given up waiting that the count of sleepers is full, or will be with the next: a waiter
+/// that comes while a signal finds nobody asleep is not taken for one of those.
 #[test]
 fn loom_many_gave_up() {
     loom("condvar, many gave up", 2, 100, || {
@@ -251,8 +252,8 @@ fn waits_that_time_out_do_not_poll() {
     assert!(polled < 50, "{polled} of 700 waits polled");
 }
 
-/// A signal that is left to a woken thread on its way, and meant for a waiter that does not sleep yet; a later waiter sleeps before
-/// that one. It must not take the signal.
+/// A signal that is left to a woken thread on its way, and meant for a waiter that does not sleep yet; a
+/// later waiter sleeps before that one. It must not take the signal.
 mod a_deferred_signal {
     use super::*;
     use platform::AtomicInt;
@@ -297,7 +298,8 @@ mod a_deferred_signal {
         M::join(late);
     }
 
-    /// Two in flight are to pass two signals on and find nobody: then nobody is in flight, and the next signal wakes by itself.
+    /// Two in flight are to pass two signals on and find nobody: then nobody is in flight, and the next
+    /// signal wakes by itself.
     fn finds_nobody<M: Machine>() {
         let condvar = Arc::new(in_state::<M>(2 << 5 | 2 << 13));
         for _ in 0..2 {
@@ -350,7 +352,8 @@ mod a_deferred_signal {
     }
 }
 
-/// A signal to a lone sleeper, or a broadcast, that is delivered when the mutex is released (S5, S6), as the interposer does it.
+/// A signal to a lone sleeper, or a broadcast, that is delivered when the mutex is released (S5, S6), as
+/// the interposer does it.
 struct AtRelease<P: Platform>(Wakeful<P>, P::AtomicU32);
 
 impl<P: Platform> Condvar<P> for AtRelease<P> {
@@ -508,7 +511,8 @@ mod twins {
         broadcast(this) { this.broadcast() }
     }
 
-    /// A count of waiters and a count of signals, from which whoever comes first takes: also one that came after the signal.
+    /// A count of waiters and a count of signals, from which whoever comes first takes: also one that came
+    /// after the signal.
     struct Steals<P: Platform> {
         sequence: P::AtomicU32,
         signals: P::AtomicU32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the locks gain from a kernel that honours their wishes. Counts, never times; by `vm/test`, in a guest whose kernel has what
-//! the test's name says.
+//! What the locks gain from a kernel that honours their wishes. Counts, never times; by `vm/test`, in a
+//! guest whose kernel has what the test's name says.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -66,7 +66,8 @@ struct Run {
     yielded: u64,
 }
 
-/// Sections under a lock, 4 threads a processor. The observer, which sees each switch, says whether the holder was preempted in one.
+/// Sections under a lock, 4 threads a processor. The observer, which sees each switch, says whether the
+/// holder was preempted in one.
 fn sections<N: Preemption>(each: u64) -> Run {
     let observer = Observer::load().unwrap();
     let (arena, enrolment) = (observer.arena().unwrap(), observer.enrolment());

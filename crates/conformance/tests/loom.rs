@@ -8,8 +8,9 @@ fn bounds(preemptions: usize, executions: usize) -> Bounds {
     Bounds { preemptions: preemptions + long() as usize, executions: executions * further() }
 }
 
-/// Not further in the long exploration: where a thread is preempted in the model's futex while another one unwinds, loom's own mutex takes
-/// itself for poisoned, because for the standard library both are one thread.
+/// Not further in the long exploration: where a thread is preempted in the model's futex while another one
+/// unwinds, loom's own mutex takes itself for poisoned, because for the standard library both are one
+/// thread.
 const UNWINDING: Bounds = Bounds { preemptions: 2, executions: 500 };
 
 fn report(name: &str, executions: usize) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Initialisation that happens once, on this computer, in loom and in shuttle; and the checkers find what is broken.
+//! Initialisation that happens once, on this computer, in loom and in shuttle; and the checkers find what
+//! is broken.
 
 use conformance::loom::{Bounds, Loom};
 use conformance::once::{BeginsTwice, WakesOne, once, once_of, poison};
@@ -10,7 +11,8 @@ use linux::Linux;
 use platform::{Atomic, Platform, RunState};
 use sync::once::Wakeful;
 
-/// COST: ns a look of the models' clock: with the first a waiter polls some times, with the second it goes to sleep at once.
+/// COST: ns a look of the models' clock: with the first a waiter polls some times, with the second it goes
+/// to sleep at once.
 const STEPS: [u64; 2] = [4_000, 1_000_000];
 
 fn all() -> impl Iterator<Item = Settings> {
@@ -55,7 +57,8 @@ fn shuttle_once() {
     shuttle(|| once::<Shuttle, Wakeful<Shuttle>>(4, 3));
 }
 
-/// One whose word a parent of this process wrote: a thread that is not here (number 5) initialises, and others sleep.
+/// One whose word a parent of this process wrote: a thread that is not here (number 5) initialises, and
+/// others sleep.
 fn copied<P: Platform>(word: u32) -> Wakeful<P> {
     const { assert!(size_of::<Wakeful<P>>() == size_of::<P::AtomicU32>()) };
     let word = std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Situations that the other loom tests do not come to at their bounds and that some ordering is for. `cargo xtask mutate` says which.
+//! Situations that the other loom tests do not come to at their bounds and that some ordering is for.
+//! `cargo xtask mutate` says which.
 
 use conformance::loom::{Bounds, Loom};
 use conformance::{Cell as _, Hints, Machine, Settings, bodies, rwlock};
@@ -36,7 +37,8 @@ fn loom_wakeful_sleepers_come() {
     });
 }
 
-/// The standby, promoted from the line, takes the lock while another thread, the relay, is to promote the next (A3, Q4).
+/// The standby, promoted from the line, takes the lock while another thread, the relay, is to promote the
+/// next (A3, Q4).
 #[test]
 fn loom_wakeful_relay() {
     explore("wakeful, relay", PREEMPTED, (2, 15_000), || bodies::convoy::<Loom, Wakeful<Loom>>(4, 1));
@@ -82,7 +84,8 @@ fn loom_rw_wakeful_try_upgrade() {
     });
 }
 
-/// A reader that is not counted acquires the lock once more while the upgrader waits for it, and so is counted at last (A5, B5).
+/// A reader that is not counted acquires the lock once more while the upgrader waits for it, and so is
+/// counted at last (A5, B5).
 #[test]
 fn loom_rw_wakeful_upgrade_beside_recursion() {
     explore("rw-wakeful, upgrade beside recursion", RUNNING, (2, 5_000), || {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Barriers whose program is given fewer processors, and more again, while they are in use. A program of its own: the affinity is everybody's.
+//! Barriers whose program is given fewer processors, and more again, while they are in use. A program of
+//! its own: the affinity is everybody's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -61,7 +62,8 @@ fn barriers_follow_the_affinity() {
                 turn += 1;
                 let few = turn % 2;
                 restrict(if few == 1 { &usable[..1] } else { &usable });
-                // As if it had been a second; a barrier may have looked before us, or between us and the mask.
+                // As if it had been a second; a barrier may have looked before us, or between us and the
+                // mask.
                 Linux::refresh_processors(Some(Linux::now_ns() + turn as u64 * 2_000_000_000));
                 seen[few] |= (Linux::processors() == 1) == (few == 1);
                 std::thread::sleep(Duration::from_millis(3));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every reader-writer lock of the catalogue: on this computer with many more threads than processors, in loom, in shuttle.
+//! Every reader-writer lock of the catalogue: on this computer with many more threads than processors, in
+//! loom, in shuttle.
 
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
@@ -8,7 +9,8 @@ use conformance::{HINTS, Hints, Settings, further, long, rwlock as bodies};
 use linux::Linux;
 use platform::RunState;
 
-/// COST: a queue that is oblivious of the scheduler waits for a slice (3 ms on 2 processors) at nearly each of these.
+/// COST: a queue that is oblivious of the scheduler waits for a slice (3 ms on 2 processors) at nearly each
+/// of these.
 fn rounds(name: &str) -> u32 {
     match (name, long()) {
         ("rw-queue", false) => 10,
@@ -228,8 +230,9 @@ macro_rules! suite {
 }
 catalog::rwlocks!(suite);
 
-/// Where readers are counted in a word beside other bits, so many that the count is full keep the next one out; they do not come to look like
-/// a writer, or like nobody. (Guards that are forgotten are counted for ever.)
+/// Where readers are counted in a word beside other bits, so many that the count is full keep the next one
+/// out; they do not come to look like a writer, or like nobody. (Guards that are forgotten are counted for
+/// ever.)
 mod crowd {
     use std::sync::atomic::AtomicU32;
     use std::sync::{Arc, mpsc};
@@ -312,8 +315,8 @@ mod crowd {
     }
 }
 
-/// The default, further than the others: every hint at clocks of several speeds (each phase that ends by the clock lasts one look or
-/// many), upgrades, recursion, and who gets in at all.
+/// The default, further than the others: every hint at clocks of several speeds (each phase that ends by
+/// the clock lasts one look or many), upgrades, recursion, and who gets in at all.
 mod default {
     use std::time::Duration;
 
@@ -400,7 +403,8 @@ mod default {
         all.into_iter().for_each(|body| shuttle("bias and recursion, again", 50, body));
     }
 
-    /// The words as a fork copies them: a front of the parent's, of generation 2, has `line`, which is not here; and the word's bits.
+    /// The words as a fork copies them: a front of the parent's, of generation 2, has `line`, which is not
+    /// here; and the word's bits.
     fn copied<P: Platform>(state: u32) -> Wakeful<P> {
         const { assert!(size_of::<Wakeful<P>>() == 4 * size_of::<P::AtomicU32>()) };
         let words = [state, 0, 1 << 15 | 2 << 12 | 5, 5 << platform::STAMP_SHIFT | 1];

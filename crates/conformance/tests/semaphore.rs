@@ -10,7 +10,8 @@ use linux::Linux;
 use platform::{Atomic, Platform, RunState};
 use sync::semaphore::{RawSemaphore, Wakeful};
 
-/// COST: ns a look of the models' clock: with the first a standby polls some times, with the second it goes to sleep at once.
+/// COST: ns a look of the models' clock: with the first a standby polls some times, with the second it goes
+/// to sleep at once.
 const STEPS: [u64; 2] = [15_000, 1_000_000];
 
 fn all() -> impl Iterator<Item = Settings> {
@@ -67,7 +68,8 @@ fn loom_supply() {
     loom("semaphore, turns", 3, 500, || turns::<Loom, Wakeful<Loom>>(2));
 }
 
-/// Far enough to see a token added between the two steps of L2, in which the flag is clear though a thread sleeps.
+/// Far enough to see a token added between the two steps of L2, in which the flag is clear though a thread
+/// sleeps.
 #[test]
 fn loom_window() {
     let bounds = Bounds { preemptions: 3, executions: 10_000 * further() };
@@ -88,7 +90,7 @@ fn shuttle_exclusion() {
 
 #[test]
 fn shuttle_supply() {
-    // More tokens than may be ahead of those who are woken for them.
+    // Tokens come while those who were woken for others are on their way.
     shuttle("semaphore, supply", 300, || supply::<Shuttle, Wakeful<Shuttle>>(6, 3));
 }
 

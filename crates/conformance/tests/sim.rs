@@ -93,8 +93,9 @@ twins! {
     c_sched_as_printed: [P, Straight] barrier barrier_twins::CSchedAsPrinted<P>, 3 x 3;
 }
 
-/// `queue-hs` with loads and stores where TR 1994, figure 2, has `fetch_and_store` on the status: the timing window that its section 4.1
-/// speaks of. The successor sees `CAN_GO` just before the releaser takes it back; both go on.
+/// `queue-hs` with loads and stores where TR 1994, figure 2, has `fetch_and_store` on the status: the
+/// timing window that its section 4.1 speaks of. The successor sees `CAN_GO` just before the releaser takes
+/// it back; both go on.
 struct TimingWindow<P: Platform>(P::AtomicPtr<Node<P>>);
 
 struct Node<P: Platform> {

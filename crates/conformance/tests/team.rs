@@ -15,7 +15,8 @@ use sim::explore::{Exploration, Strategy, explore};
 use sim::{Explored, World};
 use sync::team::{Chunks, Job, Kind, RawTeam, Schedule, Wakeful};
 
-/// COST: ns a look of the models' clock: with the first a helper spins for some looks, with the second it goes to sleep at once.
+/// COST: ns a look of the models' clock: with the first a helper spins for some looks, with the second it
+/// goes to sleep at once.
 const STEPS: [u64; 2] = [60_000, 20_000_000];
 
 const KINDS: [Kind; 2] = [Kind::Bound, Kind::Free];
@@ -101,7 +102,8 @@ fn threads_chunks() {
     }
 }
 
-/// By one thread, so that the arithmetic is all there is; also of lengths beyond 32 bits, where the callers' ranges are added up.
+/// By one thread, so that the arithmetic is all there is; also of lengths beyond 32 bits, where the
+/// callers' ranges are added up.
 #[test]
 fn chunks_cover_each_length() {
     for schedule in SCHEDULES {

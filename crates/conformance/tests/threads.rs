@@ -12,8 +12,8 @@ use platform::{Ordering::*, Platform};
 use sync::mutex::{RawMutex, Ticket, TicketNp, Wakeful};
 use sync::wait::{Block, Informing, Spin};
 
-/// COST: a lock that keeps its waiters in order and is oblivious of the scheduler waits for a slice (3 ms on 2 processors that do
-/// nothing else) at nearly each of these.
+/// COST: a lock that keeps its waiters in order and is oblivious of the scheduler waits for a slice (3 ms
+/// on 2 processors that do nothing else) at nearly each of these.
 fn rounds(entry: &catalog::Entry) -> u32 {
     let slow = entry.fair && !entry.informed;
     match (slow, long()) {
@@ -26,7 +26,8 @@ fn rounds(entry: &catalog::Entry) -> u32 {
 
 const MANY: u32 = 32;
 
-/// Waiters are served as they came. A waiter may be preempted between saying that it comes and coming: then again.
+/// Waiters are served as they came. A waiter may be preempted between saying that it comes and coming: then
+/// again.
 fn in_order<M: Machine, L: RawMutex<M> + 'static>() {
     let waiters = 4;
     let attempt = || {
@@ -147,7 +148,8 @@ macro_rules! suite {
 }
 catalog::mutexes!(suite);
 
-/// POSIX leaves open what a release too many does; a program that lives with the C library's answer shall live with ours.
+/// POSIX leaves open what a release too many does; a program that lives with the C library's answer shall
+/// live with ours.
 #[test]
 fn tickets_released_too_often() {
     bodies::released_too_often::<Linux, Ticket<Linux, Spin>>();
@@ -156,7 +158,8 @@ fn tickets_released_too_often() {
     bodies::released_too_often::<Linux, TicketNp<Linux>>();
 }
 
-/// A signal handler that waits for a lock may have interrupted its thread asleep in the line of another, whose links are in the thread's words.
+/// A signal handler that waits for a lock may have interrupted its thread asleep in the line of another,
+/// whose links are in the thread's words.
 fn leaves_words_in_use<L: RawMutex<Linux, Node = ()> + 'static>() {
     /// OLDER or BELOW, and so on; the last says ASLEEP.
     const IN_USE: [u32; 4] = [7, 8, 9, 1];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The checkers find what is broken: locks with a mistake, orderings weaker than written, wake-ups that get lost.
+//! The checkers find what is broken: locks with a mistake, orderings weaker than written, wake-ups that get
+//! lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -72,7 +73,8 @@ fn real_threads_find_two_holders() {
 
 macro_rules! orderings {
     ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
-        /// Each algorithm without its acquires, and without its releases: loom sees the protected data raced for.
+        /// Each algorithm without its acquires, and without its releases: loom sees the protected data
+        /// raced for.
         mod orderings {
             $(mod $ident {
                 use super::super::*;
@@ -91,7 +93,8 @@ macro_rules! orderings {
             })*
         }
 
-        /// Nothing is found where nothing is broken: the same bodies under the same settings, twisted by nothing.
+        /// Nothing is found where nothing is broken: the same bodies under the same settings, twisted by
+        /// nothing.
         mod whole {
             $(mod $ident {
                 use super::super::*;
@@ -121,7 +124,8 @@ macro_rules! orderings {
                 #[test]
                 fn loom() {
                     type P = Twisted<Loom, Deaf>;
-                    // Loom lets all others go first where a warned waiter yields, so that this one would never fall asleep.
+                    // Loom lets all others go first where a warned waiter yields, so that this one would
+                    // never fall asleep.
                     let warned = catalog::entry($name).is_some_and(|entry| entry.wishes);
                     let settings = if warned { Settings::default() } else { PREEMPTED };
                     if sleeps($name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The default mutex, further than the others: every hint, clocks of several speeds (each phase that ends by the clock lasts
-//! one look or many), timed waiters among the others, and words copied by fork.
+//! The default mutex, further than the others: every hint, clocks of several speeds (each phase that ends
+//! by the clock lasts one look or many), timed waiters among the others, and words copied by fork.
 
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
@@ -121,7 +121,8 @@ mod awake {
     }
 }
 
-/// W2: threads without ids, which stand in line by turns, under the id of a waiting room. The models have one room.
+/// W2: threads without ids, which stand in line by turns, under the id of a waiting room. The models have
+/// one room.
 mod strangers {
     use super::*;
     type L = Twisted<Loom, Strangers>;
@@ -186,7 +187,8 @@ mod strangers {
         });
     }
 
-    /// One has the turn at a time, and those who give up take nobody's wake-up with them. `locks` share the one room, which serves one of them at a time.
+    /// One has the turn at a time, and those who give up take nobody's wake-up with them. `locks` share the
+    /// one room, which serves one of them at a time.
     fn turns<P: Machine + Platform>(threads: u32, locks: u32, some_give_up: bool) {
         let cell = Arc::new(P::Cell::new());
         let body = move |index: u32, cell: &P::Cell| {
@@ -220,7 +222,8 @@ mod strangers {
         );
     }
 
-    /// The room is closed, and opened for another lock, while somebody enters it (E1, E2). Who took it for the old lock's would wait for one who waits for it.
+    /// The room is closed, and opened for another lock, while somebody enters it (E1, E2). Who took it for
+    /// the old lock's would wait for one who waits for it.
     fn opened_anew() {
         let lock = |number: usize| core::ptr::without_provenance(64 * number);
         let first = Stay::<Loom>::begin(lock(1), None).unwrap();
@@ -252,7 +255,8 @@ mod strangers {
     }
 }
 
-/// P2 passes a waiter once at most. A thread registers when it comes to wait, and again whenever it has been passed.
+/// P2 passes a waiter once at most. A thread registers when it comes to wait, and again whenever it has
+/// been passed.
 mod passed {
     use super::*;
     use conformance::twist::Twist;

@@ -28,13 +28,13 @@ use crate::kernel::{Arena, Kernel, Life, Prepared};
 
 /// Slots of the observer, of which 0 is nobody's.
 pub const SLOTS: u32 = 4096;
-/// COST: of a process that has just ended, a thread may still be on its way off its processor, and would be counted in its slot's next arena.
+/// BOUND: of a process that has just ended, a thread may still be on its way off its processor, and would be counted in its slot's next arena.
 const REST: Duration = Duration::from_secs(1);
-/// COST: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody should wait; half a MB of the kernel's memory each.
+/// BOUND: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody should wait; half a MB of the kernel's memory each.
 const READY: usize = 16;
-/// COST: an arena is looked at this often, however often somebody asks: a full one takes some tens of microseconds.
+/// BOUND: an arena is looked at this often, however often somebody asks: a full one takes some tens of microseconds.
 const LOOK: Duration = Duration::from_millis(200);
-/// COST: threads take the first free block, so behind so many free ones there are no others to speak of.
+/// BOUND: threads take the first free block, so behind so many free ones there are no others to speak of.
 const GAP: u32 = 64;
 
 /// What [`THREADS`] count.
@@ -44,6 +44,8 @@ pub type Threads = [u32; THREADS.len()];
 pub struct Asker<'a> {
     pub process: u32,
     pub user: u32,
+    /// Whose limits hold.
+    pub account: u32,
     pub pidfd: BorrowedFd<'a>,
     /// Of its own, for when it ends.
     pub token: u64,
@@ -52,6 +54,7 @@ pub struct Asker<'a> {
 struct Lent {
     process: u32,
     user: u32,
+    account: u32,
     pidfd: OwnedFd,
     slot: u32,
     /// None of the image before, whose arena counts in [`Arenas::left`].
@@ -77,7 +80,7 @@ pub struct Arenas {
     again: Vec<u32>,
     lent: BTreeMap<u64, Lent>,
     by_process: HashMap<u32, u64>,
-    /// Of processes and images that have ended: user and arena.
+    /// Of processes and images that have ended: account and arena.
     left: Vec<(u32, u32)>,
 }
 
@@ -133,7 +136,7 @@ impl Arenas {
         }
         self.refill(kernel);
         self.forget_freed(kernel);
-        if let Some((limit, _)) = limit.filter(|limit| self.is_crowded(asker.user, known, *limit)) {
+        if let Some((limit, _)) = limit.filter(|limit| self.is_crowded(asker.account, known, *limit)) {
             // What it gave back a moment ago the kernel may still have.
             let why = if known.is_some() { (Refusal::Later, 0) } else { (Refusal::Crowd, limit) };
             return Ok(Err(why));
@@ -168,7 +171,8 @@ impl Arenas {
             return Err(error);
         }
         info!(process = asker.process, slot, "is observed");
-        (lent.arena, lent.image, lent.user, lent.seen) = (Some(arena), image, asker.user, Default::default());
+        (lent.arena, lent.image, lent.seen) = (Some(arena), image, Default::default());
+        (lent.user, lent.account) = (asker.user, asker.account);
         Ok(Ok([map, enrol, life]))
     }
 
@@ -180,7 +184,7 @@ impl Arenas {
         }
         let slot = lent.slot;
         if let Some(arena) = lent.arena.take() {
-            self.left.push((lent.user, arena.id));
+            self.left.push((lent.account, arena.id));
             drop(arena);
             release(kernel, slot);
         }
@@ -193,11 +197,12 @@ impl Arenas {
     }
 
     /// Have this user's programs, or all users', as many as they may, beside the one that is known?
-    fn is_crowded(&self, user: u32, known: Option<u64>, (own, of_all): (u32, u32)) -> bool {
-        let others = self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.user);
-        let users = others.chain(self.left.iter().map(|&(user, _)| user));
+    fn is_crowded(&self, account: u32, known: Option<u64>, (own, of_all): (u32, u32)) -> bool {
+        let others =
+            self.lent.iter().filter(|&(&token, _)| Some(token) != known).map(|(_, lent)| lent.account);
+        let users = others.chain(self.left.iter().map(|&(account, _)| account));
         let (has, all) = users.fold((0, 0), |(has, all), other| {
-            (has + usize::from(other == user), all + usize::from(other != 0))
+            (has + usize::from(other == account), all + usize::from(other != 0))
         });
         has >= own as usize || all >= of_all as usize
     }
@@ -207,9 +212,9 @@ impl Arenas {
     fn enter(&mut self, kernel: &impl Kernel, asker: &Asker<'_>, slot: u32) -> io::Result<u64> {
         let pidfd = asker.pidfd.try_clone_to_owned()?;
         kernel.watch(pidfd.as_fd(), asker.token)?;
-        let Asker { process, user, token, .. } = *asker;
-        let lent =
-            Lent { process, user, pidfd, slot, arena: None, next: None, image: 0, seen: Default::default() };
+        let Asker { process, user, account, token, .. } = *asker;
+        let (arena, next, image, seen) = Default::default();
+        let lent = Lent { process, user, account, pidfd, slot, arena, next, image, seen };
         self.lent.insert(token, lent);
         self.by_process.insert(process, token);
         Ok(token)
@@ -278,13 +283,15 @@ impl Arenas {
 
     /// A process has ended, if the token is that of one.
     pub fn bury(&mut self, kernel: &impl Kernel, token: u64) {
-        let Some(Lent { process, user, pidfd, slot, arena, .. }) = self.lent.remove(&token) else { return };
+        let Some(Lent { process, account, pidfd, slot, arena, .. }) = self.lent.remove(&token) else {
+            return;
+        };
         self.by_process.remove(&process);
         if let Err(error) = kernel.unwatch(pidfd.as_fd()) {
             warn!("cannot stop watching a process: {error}");
         }
         if let Some(arena) = arena {
-            self.left.push((user, arena.id));
+            self.left.push((account, arena.id));
         }
         // What has been ordered for it comes first.
         if !self.again.contains(&slot) {

@@ -333,7 +333,7 @@ pub fn image(process: u32) -> io::Result<u64> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// COST: bytes of a set of processors, the longest that the kernel writes.
+/// BOUND: bytes of a set of processors, the longest that the kernel writes.
 const TEXT: u64 = 4096;
 
 /// To two files of control groups and no others: whoever got hold of the server has these open anyway.

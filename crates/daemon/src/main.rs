@@ -118,7 +118,7 @@ fn have_descriptors() {
 /// between which a nice value decides nothing; not more than 95 % of a second, the kernel sees to that (`sched_rt_runtime_us`).
 /// Else with the most weight, and in slices so short that the kernel lets us preempt.
 fn hurry(realtime: bool) {
-    // COST: ns; the shortest slice that Linux 6.12 and newer grant.
+    // BOUND: ns; the shortest slice that Linux 6.12 and newer grant.
     const SLICE_NS: u64 = 100_000;
     /// SCHED_FLAG_RESET_ON_FORK: threads and children of ours are ordinary.
     const RESET_ON_FORK: u64 = 1;

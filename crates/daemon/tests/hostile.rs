@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,12 @@ fn as_root(config: &str) -> Option<Place> {
         println!("skipped: needs root");
     }
     root.then(|| Place::new(config))
+}
+
+/// A copy of a program with these permissions. Another process writes it: children that tests fork meanwhile
+/// would keep it open for writing, and then nobody can execute it.
+fn install(from: &Path, to: &Path, mode: &str) {
+    assert!(Command::new("install").args(["-m", mode]).args([from, to]).status().unwrap().success());
 }
 
 /// A program that goes on when it is told to.
@@ -183,8 +190,15 @@ fn root_no_block_keeps_a_server_from_starting() {
 /// Not a test of its own: the programs of the others.
 #[test]
 fn a_program() {
-    if std::env::var(ROLE).as_deref() == Ok("contained") {
-        contained();
+    match std::env::var(ROLE).as_deref() {
+        Ok("contained") => contained(),
+        Ok("asks for names") => asks_for_names(),
+        Ok("begins") => begins(),
+        Ok("is answered") => {
+            Connection::open().unwrap().ask(Message::new(Kind::Status)).unwrap();
+            println!("answered");
+        }
+        _ => {}
     }
 }
 
@@ -266,8 +280,7 @@ fn root_who_gets_other_rights_is_the_users_no_more() {
     }
     let _server = place.server();
     let (all, sleep) = (Process::idle().allowed(), place.path("sleep"));
-    fs::copy("/bin/sleep", &sleep).unwrap();
-    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
+    install(Path::new("/bin/sleep"), &sleep, "4755");
     let mut program = Told::shell(NOBODY, &format!("read go; exec {} 1000", sleep.display()));
     let id = program.id();
     let as_user = |kind| as_nobody(|| ask(&place, Message { process: id, ..Message::new(kind) }));
@@ -337,6 +350,90 @@ fn root_what_takes_long_is_dear() {
     assert!(count > 0 && share < 0.4, "{share}");
 }
 
+/// What a library of ours takes from the environment.
+const NAMES: [&CStr; 6] = [
+    c"WAKEFUL_LOCK",
+    c"WAKEFUL_RWLOCK",
+    c"WAKEFUL_VIEW",
+    c"WAKEFUL_SERVER",
+    c"WAKEFUL_OBSERVER",
+    c"WAKEFUL_PARTITION",
+];
+
+fn asks_for_names() {
+    let found = NAMES.iter().filter(|name| linux::server::variable(name, |_| Some(())).is_some());
+    println!("found {}", found.count());
+}
+
+/// Who has started a set-user-ID program chooses nothing in it.
+#[test]
+fn root_the_environment_of_a_set_user_id_program_says_nothing() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    for (mode, found) in [("755", "found 6"), ("4755", "found 0")] {
+        let program = place.path("program");
+        install(&std::env::current_exe().unwrap(), &program, mode);
+        let mut command = Command::new(&program);
+        command.args(["--exact", "a_program", "--nocapture"]).uid(NOBODY).gid(NOBODY);
+        command.env(ROLE, "asks for names");
+        command.envs(NAMES.map(|name| (name.to_str().unwrap(), "x")));
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(found), "{mode}: {text}");
+    }
+}
+
+fn begins() {
+    let began = Instant::now();
+    linux::init();
+    println!("took {} ms", began.elapsed().as_millis());
+}
+
+/// A server that is stopped costs a program's beginning little.
+#[test]
+fn root_nobody_waits_long_for_a_server_that_hangs() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let server = place.server();
+    server.signal(libc::SIGSTOP);
+    let took = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "a_program", "--nocapture"]).env_remove("WAKEFUL_VIEW");
+        command.env(ROLE, "begins").env("WAKEFUL_SERVER", place.path("run/wakefuld"));
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let (_, rest) = text.split_once("took ").expect("it says how long");
+        rest.split_whitespace().next().unwrap().parse::<u32>().unwrap()
+    };
+    // The least of some: this machine may be busy.
+    let least = (0..10).map(|_| took()).min().unwrap();
+    assert!((10..45).contains(&least), "{least} ms");
+    server.signal(libc::SIGCONT);
+}
+
+/// A server in a container, and a program outside: it has no number there.
+#[test]
+fn root_who_has_no_number_here_is_nobody() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]);
+    let server = place.command();
+    command.arg(server.get_program()).args(server.get_args());
+    let mut server = Process::start(&mut command);
+    let path = place.path("run/wakefuld");
+    eventually("it listens", || Connection::open_at(path.to_str().unwrap()).is_ok());
+    for request in [Message::new(Kind::Status), join(0, 1), join(1, 1), Message::new(Kind::Observe)] {
+        let answer = Connection::open_at(path.to_str().unwrap()).and_then(|mut all| all.ask(request));
+        assert!(matches!(answer, Err(Error::Io(_))), "{answer:?}");
+    }
+    assert_eq!(server.0.try_wait().unwrap(), None, "the server lives");
+    // And answers those that have one.
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.id())).unwrap();
+    let mut command = Command::new("nsenter");
+    command.args(["--pid", "--target", children.trim()]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_program", "--nocapture"]).env(ROLE, "is answered");
+    let output = command.env("WAKEFUL_SERVER", &path).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("answered"), "{text}");
+}
+
 #[test]
 fn root_users_see_their_own() {
     let Some(place) = as_root(AFFINITY) else { return };
@@ -349,6 +446,12 @@ fn root_users_see_their_own() {
     let (seen, summary) = as_nobody(|| status(&mut place.connect().unwrap()));
     assert_eq!((seen.len(), summary.count), (0, 1), "{seen:?}");
     assert_eq!(status(&mut place.connect().unwrap()).0.len(), 1);
+    // Unless the administrator says so.
+    let place = Place::new(&AFFINITY.replace("[access]", "[access]\nstatus = \"all\""));
+    let _server = place.server();
+    ask(&place, join(idle.id(), 1)).unwrap();
+    let (seen, _) = as_nobody(|| status(&mut place.connect().unwrap()));
+    assert_eq!(seen.len(), 1, "{seen:?}");
 }
 
 /// A thread that is this user's.
@@ -361,36 +464,53 @@ fn as_user<T>(user: u32, body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// All of them at once, each a user of its own, beside three programs that ask for nothing but what they may.
-#[test]
-fn root_honest_programs_are_served_beside_all_of_them() {
-    let Some(place) = as_root(AFFINITY) else { return };
-    if !several() {
-        return;
+/// How long it lasts: seconds in the gate, an hour among the long tests, or what is asked for.
+fn how_long() -> Duration {
+    let asked = std::env::var("WAKEFUL_HOSTILE_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(asked.unwrap_or(if long() { 3600 } else { 5 }))
+}
+
+/// Of the server and its loader together: seconds of processor time, bytes in memory, open descriptors.
+fn both(server: &Process) -> (f64, u64, usize) {
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.id())).unwrap();
+    let (own, loaders) = (usage(server.id()), usage(children.trim().parse().expect("one child")));
+    (own.0 + loaders.0, own.1 + loaders.1, own.2 + loaders.2)
+}
+
+/// What a user does who wants the others not to be served. Each is a user of its own.
+struct Hostile<'a> {
+    path: &'a str,
+    /// `cgroup.procs` of the base group, opened by root.
+    base: &'a File,
+    end: Instant,
+    scripts: [String; 5],
+}
+
+impl Hostile<'_> {
+    fn open(&self) -> Result<Connection, Error> {
+        Connection::open_at(self.path)
     }
-    let mut server = place.server();
-    let path = place.path("run/wakefuld");
-    let open = || Connection::open_at(path.to_str().unwrap());
-    let sleep = place.path("sleep");
-    fs::copy("/bin/sleep", &sleep).unwrap();
-    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o4755)).unwrap();
-    let end = Instant::now() + Duration::from_secs(if long() { 150 } else { 5 });
-    let goes_on = || Instant::now() < end;
-    let malformed = || {
+
+    fn goes_on(&self) -> bool {
+        Instant::now() < self.end
+    }
+
+    fn malformed(&self) {
         let mut random = random_from(7);
-        while goes_on() {
-            let Ok(connection) = open() else { continue };
+        while self.goes_on() {
+            let Ok(connection) = self.open() else { continue };
             let kind = random() % 32;
             let mut message =
                 Message { kind, least: random(), wanted: random(), most: random(), ..join(random(), 1) };
             message.version += u32::from(random().is_multiple_of(8));
             while connection.send(&message).is_ok() && !random().is_multiple_of(16) {}
         }
-    };
-    let slow = || {
+    }
+
+    fn slow(&self) {
         let mut deaf = Vec::new();
-        while goes_on() {
-            let Ok(connection) = open() else { continue };
+        while self.goes_on() {
+            let Ok(connection) = self.open() else { continue };
             (0..64).for_each(|_| drop(connection.send(&Message::new(Kind::Status))));
             deaf.push(connection);
             if deaf.len() > 40 {
@@ -398,21 +518,117 @@ fn root_honest_programs_are_served_beside_all_of_them() {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-    };
-    let flood = || while goes_on() && (open().is_ok() || goes_on()) {};
-    let descriptors = || {
+    }
+
+    /// Connections without end.
+    fn connects(&self) {
+        while self.goes_on() {
+            drop(self.open());
+        }
+    }
+
+    /// Messages without end, by many connections at once.
+    fn chatters(&self) {
+        while self.goes_on() {
+            let mut all: Vec<_> = (0..32).map_while(|_| self.open().ok()).collect();
+            while self.goes_on() && !all.is_empty() {
+                all.retain_mut(|connection| {
+                    matches!(connection.ask(Message::new(Kind::WantBack)), Ok(_) | Err(Error::Refused(..)))
+                });
+            }
+        }
+    }
+
+    fn descriptors(&self) {
         let mut others = Vec::new();
-        while goes_on() {
+        while self.goes_on() {
             let (socket, other) = lingering();
-            let Ok(connection) = open() else { continue };
+            let Ok(connection) = self.open() else { continue };
             let barred =
                 send_with(&connection, Message::new(Kind::WantBack).bytes(), &[socket.as_fd()]).is_err();
             linger_for(&socket, if barred { 0 } else { 3600 });
             others.push(other);
             others.drain(..others.len().saturating_sub(16));
         }
-    };
-    // In turn: it forks and ends, has a name that is none, is killed, or gets other rights.
+    }
+
+    /// Processes that ask for an arena and end.
+    fn arenas(&self) {
+        while self.goes_on() {
+            // SAFETY: the child uses the heap, which glibc's fork keeps usable.
+            match unsafe { libc::fork() } {
+                0 => {
+                    if let Ok(mut connection) = self.open() {
+                        (0..3).for_each(|_| drop(connection.ask_for(Message::new(Kind::Observe))));
+                    }
+                    // SAFETY: a number.
+                    unsafe { libc::_exit(0) }
+                }
+                // SAFETY: a child of ours.
+                child => unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) },
+            };
+        }
+    }
+
+    /// In turn: it forks and ends, has a name that is none, is killed, or gets other rights.
+    fn programs(&self, user: u32) {
+        for script in self.scripts.iter().cycle() {
+            if !self.goes_on() {
+                return;
+            }
+            let mut command = Command::new("sh");
+            let base = self.base.as_raw_fd();
+            // SAFETY: a call that a child may make; the file is root's and open.
+            unsafe {
+                command.pre_exec(move || match libc::write(base, c"0".as_ptr().cast(), 1) {
+                    1 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                })
+            };
+            let program = Told::start(command.args(["-c", script]).uid(user).gid(user));
+            let request = |request: Message| self.open().and_then(|mut connection| connection.ask(request));
+            let _ = request(join(program.id(), 1));
+            let _ = request(Message { process: program.id(), count: 1, ..Message::new(Kind::Spare) });
+            std::thread::sleep(Duration::from_millis(3));
+            let _ = request(Message { process: program.id(), ..Message::new(Kind::WantBack) });
+        }
+    }
+}
+
+/// Asks, hints and leaves, as it may; how long each answer took.
+fn honest(path: &str, program: u32, end: Instant) -> Vec<Duration> {
+    // Its own time to get a processor is not the server's.
+    // SAFETY: plain numbers; of this thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    let mut connection = Connection::open_at(path).unwrap();
+    let mut times = Vec::new();
+    let of = |kind| Message { process: program, count: 1, ..Message::new(kind) };
+    let requests =
+        [join(program, 1), of(Kind::Spare), of(Kind::WantBack), Message::new(Kind::Status), of(Kind::Leave)];
+    for request in requests.into_iter().cycle() {
+        if Instant::now() >= end {
+            return times;
+        }
+        let began = Instant::now();
+        let mut answer = connection.ask(request).expect("an honest request").0;
+        while answer.kind == Kind::Entry as u32 {
+            answer = connection.receive().expect("all of an answer").0;
+        }
+        times.push(began.elapsed());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    times
+}
+
+/// All of them at once beside three programs that ask for nothing but what they may.
+#[test]
+fn root_honest_programs_are_served_beside_all_of_them() {
+    let Some(base) = Base::v1("hostile") else { return };
+    let place = base.place_with("[observer]\nenabled = true\n");
+    let mut server = place.server();
+    let path = place.path("run/wakefuld");
+    let sleep = place.path("sleep");
+    install(Path::new("/bin/sleep"), &sleep, "4755");
     let scripts = [
         "(while :; do (exec sleep 0.01) & wait; done) & wait".to_string(),
         r"printf '\377\303) R 1 ' >/proc/$$/comm; while read more; do :; done".to_string(),
@@ -420,70 +636,68 @@ fn root_honest_programs_are_served_beside_all_of_them() {
         format!("exec {} 1000", sleep.display()),
         "exit".to_string(),
     ];
-    let programs = |user: u32| {
-        for script in scripts.iter().cycle() {
-            if !goes_on() {
-                return;
-            }
-            let program = Told::shell(user, script);
-            let request = |request: Message| open().and_then(|mut connection| connection.ask(request));
-            let _ = request(join(program.id(), 1));
-            let _ = request(Message { process: program.id(), count: 1, ..Message::new(Kind::Spare) });
-            std::thread::sleep(Duration::from_millis(3));
-            let _ = request(Message { process: program.id(), ..Message::new(Kind::WantBack) });
-        }
-    };
-    let (some, others) = (|| programs(70_004), || programs(70_005));
-    let honest = |program: u32| {
-        // Its own time to get a processor is not the server's.
-        // SAFETY: plain numbers; of this thread.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-        let mut connection = open().unwrap();
-        let mut times = Vec::new();
-        while goes_on() {
-            let began = Instant::now();
-            let answer = connection.ask(Message { process: program, ..Message::new(Kind::WantBack) });
-            times.push(began.elapsed());
-            answer.expect("an honest request");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        times
-    };
     let idle = [(); 3].map(|()| Process::idle());
+    idle.iter().for_each(|program| base.take(program));
+    let all = idle[0].allowed();
+    // Each is a member from now on, whether it asks for something or not.
     for program in &idle {
         ask(&place, join(program.id(), 1)).unwrap();
     }
-    std::thread::sleep(Duration::from_millis(300));
-    let before = usage(server.id());
+    let group = File::options().write(true).open(base.folder.join("cgroup.procs")).unwrap();
+    eventually("all arenas are ready", || status(&mut place.connect().unwrap()).1.lacks == 0);
+    let before = both(&server);
     let (mut times, began) = (Vec::new(), Instant::now());
+    let end = began + how_long();
+    let hostile = Hostile { path: path.to_str().unwrap(), base: &group, end, scripts };
     std::thread::scope(|scope| {
-        let hostile: [&(dyn Fn() + Sync); 6] = [&malformed, &slow, &flood, &descriptors, &some, &others];
-        for (user, body) in (70_000..).zip(hostile) {
+        let hostile = &hostile;
+        let bodies: [Box<dyn FnOnce() + Send>; 8] = [
+            Box::new(|| hostile.malformed()),
+            Box::new(|| hostile.slow()),
+            Box::new(|| hostile.connects()),
+            Box::new(|| hostile.chatters()),
+            Box::new(|| hostile.descriptors()),
+            Box::new(|| hostile.arenas()),
+            Box::new(|| hostile.programs(70_006)),
+            Box::new(|| hostile.programs(70_007)),
+        ];
+        for (user, body) in (70_000..).zip(bodies) {
             scope.spawn(move || as_user(user, body));
         }
-        let honest: Vec<_> = idle.iter().map(|program| scope.spawn(|| honest(program.id()))).collect();
+        let asks = |program: &Process| {
+            let (path, program) = (hostile.path, program.id());
+            scope.spawn(move || honest(path, program, end))
+        };
+        let honest: Vec<_> = idle.iter().map(asks).collect();
         times.extend(honest.into_iter().flat_map(|thread| thread.join().unwrap()));
     });
     assert_eq!(server.0.try_wait().unwrap(), None, "the server lives");
-    let share = (usage(server.id()).0 - before.0) / began.elapsed().as_secs_f64();
+    let share = (both(&server).0 - before.0) / began.elapsed().as_secs_f64();
     times.sort_unstable();
     let at = |part: usize| times[times.len() * part / 1000];
+    // And one, since it has lent the first arena: that of its life.
+    eventually("all connections are closed", || both(&server).2 <= before.2 + 1);
+    let after = both(&server);
     println!(
-        "{} honest requests: median {:?}, 99 % {:?}, greatest {:?}; {:.0} % of a processor; memory {} KiB and {} KiB",
+        "{} honest requests in {:.0} s: median {:?}, 99 % {:?}, greatest {:?}; {:.0} % of a processor; \
+         memory {} KiB and {} KiB, descriptors {} and {}",
         times.len(),
+        began.elapsed().as_secs_f64(),
         at(500),
         at(990),
         times[times.len() - 1],
         share * 100.0,
         before.1 / 1024,
-        usage(server.id()).1 / 1024
+        after.1 / 1024,
+        before.2,
+        after.2
     );
-    eventually("all connections are closed", || usage(server.id()).2 <= before.2);
-    assert!(usage(server.id()).1 < before.1 + (2 << 20), "it has leaked memory");
+    assert!(after.1 < before.1 + (2 << 20), "it has leaked memory");
     for program in &idle {
-        ask(&place, Message { process: program.id(), ..Message::new(Kind::Leave) }).unwrap();
+        let left = ask(&place, Message { process: program.id(), ..Message::new(Kind::Leave) });
+        assert!(matches!(left, Ok(_) | Err(Error::Refused(Refusal::Unknown, _))), "{left:?}");
     }
-    let (connection, all) = (&mut place.connect().unwrap(), idle[0].allowed());
+    let connection = &mut place.connect().unwrap();
     eventually("nobody's processor is lost", || {
         status(connection).0.is_empty() && idle.iter().all(|program| program.allowed() == all)
     });
@@ -492,4 +706,6 @@ fn root_honest_programs_are_served_beside_all_of_them() {
     assert!(!long() || at(990) < Duration::from_millis(5), "{:?}", at(990));
     server.signal(libc::SIGTERM);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    drop(idle);
+    base.end();
 }

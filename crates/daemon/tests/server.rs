@@ -156,41 +156,6 @@ fn who_holds_nothing_is_where_it_was() {
     assert!(is_back(&one) && is_back(&two));
 }
 
-const NOBODY: u32 = 65534;
-
-fn is_root() -> bool {
-    // SAFETY: no arguments.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// An ordinary user's process.
-fn ordinary() -> Idle {
-    use std::os::unix::process::CommandExt;
-    let mut command = Command::new("sleep");
-    if is_root() {
-        command.uid(NOBODY);
-    }
-    Idle(command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
-}
-
-/// Does this in a thread of an ordinary user's.
-fn as_nobody<T: Send>(body: impl FnOnce() -> T + Send) -> T {
-    let thread = || {
-        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread alone.
-        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
-        body()
-    };
-    std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
-}
-
-/// A folder that all may look into.
-fn open_folder() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    folder
-}
-
 #[test]
 fn who_is_below_a_limit_stays_there_unless_root_asks() {
     let folder = open_folder();
@@ -318,6 +283,56 @@ fn all_users_together_have_a_share() {
     server.stop();
 }
 
+/// A user who can be many: subordinate ids have their owner's limits, also from when they are given to somebody on.
+#[test]
+fn subordinate_ids_have_their_owners_share() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let kernel = Simulated::new();
+    let mut config = config(By::CgroupV1);
+    config.access.processors = 0.5;
+    config.access.connections = 2;
+    kernel.state.lock().unwrap().files.extend([
+        ("/etc/subuid".into(), "joe:100000:65536\nroot:200000:65536\n".into()),
+        ("/etc/passwd".into(), "joe:x:1000:1000::/:/bin/sh\n".into()),
+    ]);
+    let server = Running::start(&kernel, &config, folder.path());
+    let (own, one, other) = (process_of(1000), process_of(100_000), process_of(100_001));
+    let asks = |user: u32, of: &Idle, count| as_user(user, || server.ask(join(of.id(), 0, count, count)));
+    assert_eq!(asks(100_000, &one, 1).unwrap().holds, 1);
+    assert_eq!(asks(1000, &own, 1).unwrap().holds, 1);
+    assert_eq!(asks(100_001, &other, 1), Err(Refusal::Share));
+    // Nobody speaks for another because of it.
+    let foreign = as_user(1000, || server.connect().ask(join(one.id(), 0, 1, 1)));
+    assert!(matches!(foreign, Err(Error::Refused(Refusal::NoProcess, _))), "{foreign:?}");
+    eventually("their connections count together", || {
+        let asked = [100_000, 100_001, 1000].map(|user| {
+            as_user(user, || {
+                let mut connection = server.connect();
+                let answer = connection.ask(Message::new(Kind::Status)).map(drop);
+                (connection, answer)
+            })
+        });
+        matches!(
+            asked.each_ref().map(|(_, answer)| answer),
+            [Ok(()), Ok(()), Err(Error::Refused(Refusal::Crowd, _))]
+        )
+    });
+    // Root's are users of their own.
+    let roots = process_of(200_000);
+    as_user(200_000, || {
+        let answer = server.connect().ask(join(roots.id(), 4_000_000_000, 1, 1));
+        assert!(matches!(answer, Err(Error::Refused(Refusal::Priority, _))), "{answer:?}");
+    });
+    // From now on it is another's.
+    let changed = "ann:100001:1\njoe:100000:1\n1001:100001:1\n";
+    kernel.state.lock().unwrap().files.insert("/etc/subuid".into(), changed.into());
+    eventually("it has a share of its own", || asks(100_001, &other, 1).is_ok());
+    server.stop();
+}
+
 /// Another user's thread asks.
 fn as_user<T: Send>(user: u32, body: impl FnOnce() -> T + Send) -> T {
     let thread = || {
@@ -380,92 +395,6 @@ fn programs_that_let_the_server_choose_divide_among_users_first() {
     let one = process_of(NOBODY - 1);
     as_user(NOBODY - 1, || server.ask(join(one.id(), 0, 0, 0))).unwrap();
     eventually("each user has what the other leaves", || server.holds(one.id()) == 1 && theirs() == 2);
-    server.stop();
-}
-
-/// A kernel that makes remote partitions: whoever asks stays below its own group, also when the server is killed, and nothing stays of that.
-#[test]
-fn a_partition_is_in_a_child_of_its_own_group() {
-    let folder = open_folder();
-    let kernel = Simulated::new();
-    kernel.state.lock().unwrap().remote = true;
-    let (slice, service) = (Path::new(V2).join("system.slice"), Path::new(V2).join("system.slice/service"));
-    let limited = simulated::Group { inner: true, limit: Some(1 << 30), ..Default::default() };
-    kernel.state.lock().unwrap().groups.insert(slice.clone(), limited);
-    let process = ordinary();
-    let group = simulated::Group { processes: [process.id()].into(), ..Default::default() };
-    kernel.state.lock().unwrap().groups.insert(service.clone(), group);
-    let child = service.join(format!("wakeful-{}", process.id()));
-    let inside = |path: &Path| {
-        let state = kernel.state.lock().unwrap();
-        state.groups.get(path).is_some_and(|group| group.processes.contains(&process.id()))
-    };
-    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
-    assert_eq!(as_nobody(|| server.ask(join(process.id(), 0, 2, 2))).unwrap().holds, 2);
-    let held = truth(&kernel, By::CgroupV2, process.id()).unwrap();
-    assert!(inside(&child) && held.len() == 2);
-    assert_eq!(kernel.state.lock().unwrap().groups[&slice].exclusive, held);
-    server.kill();
-    // As if it had been killed while it gave the process a third one.
-    kernel.state.lock().unwrap().groups.get_mut(&service).unwrap().exclusive.extend(0..4);
-    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
-    assert_eq!(kernel.state.lock().unwrap().groups[&service].exclusive, held);
-    assert_eq!((server.holds(process.id()), truth(&kernel, By::CgroupV2, process.id())), (2, Some(held)));
-    as_nobody(|| server.ask(of(process.id(), Kind::Leave, 0))).unwrap();
-    eventually("it is back", || {
-        inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child)
-    });
-    assert_eq!(as_nobody(|| server.ask(join(process.id(), 0, 1, 1))).unwrap().holds, 1);
-    assert!(inside(&child));
-    // Its server is killed, and nobody knows its block any more.
-    server.kill();
-    std::fs::remove_file(folder.path().join("partitions").join(process.id().to_string())).unwrap();
-    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
-    eventually("it is back again", || {
-        inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child)
-    });
-    server.stop();
-    clean(&kernel, folder.path(), By::CgroupV2);
-}
-
-/// What the group has been given by others is not changed.
-#[test]
-fn who_is_in_a_group_with_processors_of_its_own_gets_no_others() {
-    let folder = open_folder();
-    let kernel = Simulated::new();
-    kernel.state.lock().unwrap().remote = true;
-    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
-    let parse = |text| daemon::kernel::parse(text).unwrap();
-    for (name, cpus, exclusive, threads, goes) in [
-        ("all", "0-3", "", false, true),
-        ("some", "0-1", "", false, false),
-        ("exclusive", "", "3", false, false),
-        ("threaded", "", "", true, false),
-    ] {
-        let process = ordinary();
-        let group = Path::new(V2).join(name);
-        let made =
-            simulated::Group { cpus: parse(cpus), processes: [process.id()].into(), ..Default::default() };
-        {
-            let mut state = kernel.state.lock().unwrap();
-            state.groups.insert(group.clone(), simulated::Group { exclusive: parse(exclusive), ..made });
-            let theirs = simulated::Group { threaded: true, ..Default::default() };
-            threads.then(|| state.groups.insert(group.join("theirs"), theirs));
-        }
-        let answer = as_nobody(|| server.ask(join(process.id(), 0, 1, 1)));
-        assert_eq!(
-            answer.map(|state| state.holds),
-            if goes { Ok(1) } else { Err(Refusal::Elsewhere) },
-            "{name}"
-        );
-        kernel.state.lock().unwrap().groups.remove(&group.join("theirs"));
-        drop(process);
-        eventually("nothing is left", || {
-            kernel.state.lock().unwrap().groups.keys().all(|path| path.parent() != Some(&group))
-        });
-        assert_eq!(kernel.state.lock().unwrap().groups[&group].exclusive, parse(exclusive), "{name}");
-        kernel.state.lock().unwrap().groups.remove(&group);
-    }
     server.stop();
 }
 
@@ -569,6 +498,29 @@ fn a_status_ends_however_many_have_asked() {
     server.stop();
 }
 
+/// Somebody has written into a block that its process came from outside the mount.
+#[test]
+fn nobody_goes_back_outside_the_mount() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let (session, outside) = (Path::new(V2).join("user.slice"), Path::new(V2).join("../victim"));
+    let one = placed(&kernel, &session);
+    kernel.state.lock().unwrap().groups.insert(outside.clone(), simulated::Group::default());
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(server.ask(join(one.id(), 0, 1, 1)).unwrap().holds, 1);
+    server.kill();
+    let block = folder.path().join("partitions").join(one.id().to_string());
+    let block = std::fs::File::options().write(true).open(block).unwrap();
+    let at = std::mem::offset_of!(abi::server::Block, origin) as u64;
+    std::os::unix::fs::FileExt::write_all_at(&block, b"/../victim\0", at).unwrap();
+    let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
+    assert_eq!(server.holds(one.id()), 1);
+    server.stop();
+    let state = kernel.state.lock().unwrap();
+    assert!(state.groups[&outside].processes.is_empty());
+    assert!(state.groups[Path::new(V2)].processes.contains(&one.id()));
+}
+
 /// A block's process has ended, and its number is now a thread's.
 #[test]
 fn a_number_that_is_a_threads_is_no_member() {
@@ -656,11 +608,13 @@ fn each_call_may_fail() {
         "exists",
         "folders",
         "image",
+        "is_marked",
         "list",
         "live",
         "load_observer",
         "make_block",
         "make_folder",
+        "mark",
         "open_block",
         "peer",
         "peer_pidfd",
@@ -676,6 +630,7 @@ fn each_call_may_fail() {
         "send",
         "set_affinity",
         "unwatch",
+        "user",
         "wait",
         "watch",
         "write",

@@ -242,6 +242,13 @@ impl Kernel for Nonsense {
         Ok(self.pidfd_of(process))
     }
 
+    fn user(&self, _: BorrowedFd<'_>, process: u32) -> io::Result<u32> {
+        self.call()?;
+        let user =
+            self.world(|world| world.users.get(&process).copied().filter(|_| !world.dead.contains(&process)));
+        user.ok_or(io::Error::from_raw_os_error(libc::ESRCH))
+    }
+
     fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool> {
         self.call()?;
         // A clone of one has another number.
@@ -260,11 +267,11 @@ impl Kernel for Nonsense {
         if let ["", "proc", number, name] = parts[..]
             && let Ok(process) = number.parse::<u32>()
         {
-            let user = self
-                .world(|world| world.users.get(&process).copied().filter(|_| !world.dead.contains(&process)));
-            let user = user.ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+            if self.world(|world| world.dead.contains(&process) || !world.users.contains_key(&process)) {
+                return Err(io::Error::from_raw_os_error(libc::ENOENT));
+            }
             if name == "status" {
-                return Ok(format!("Name:\tx\nUid:\t{user}\t{user}\t{user}\t{user}\nNSpid:\t{process}\n"));
+                return Ok(format!("Name:\tx\nNSpid:\t{process}\n"));
             }
         }
         self.inner.read(file)
@@ -284,6 +291,16 @@ impl Kernel for Nonsense {
 
     fn write_as_administrator(&self, file: &Path, text: &str) -> io::Result<()> {
         self.write(file, text)
+    }
+
+    fn mark(&self, group: &Path, changed: bool) -> io::Result<()> {
+        self.call()?;
+        self.inner.mark(group, changed)
+    }
+
+    fn is_marked(&self, group: &Path) -> io::Result<bool> {
+        self.call()?;
+        self.inner.is_marked(group)
     }
 
     fn folders(&self, folder: &Path) -> io::Result<Vec<(String, bool)>> {
@@ -653,6 +670,36 @@ fn what_fails_is_tried_less_and_less_often() {
     // 10, 20, 40 ms and so on up to a second: 7 in the first one, and then 9.
     let tried = kernel.world(|world| world.stuck.unwrap().1);
     assert!((8..=40).contains(&tried), "{tried} times in 10 seconds");
+}
+
+/// As where a group beside its own is bound to the same processors.
+#[test]
+fn what_is_refused_for_long_is_tried_seldom_whatever_others_ask_for() {
+    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV1);
+    let (root, one, other) = (processes.id(0), processes.id(1), processes.id(2));
+    let name: &'static str = format!("wakeful-{one}/cpuset.cpus").leak();
+    kernel.world(|world| world.stuck = Some((name, 0)));
+    say(&kernel, &mut server, root, join(one, 1));
+    let begin = kernel.now();
+    while kernel.now() < begin + Duration::from_secs(600) {
+        server.turn();
+    }
+    let tried = || kernel.world(|world| world.stuck.unwrap().1);
+    assert!((8..=60).contains(&tried()), "{} times in 10 minutes", tried());
+    let before = tried();
+    for kind in [Kind::Join, Kind::Leave].into_iter().cycle().take(20) {
+        say(&kernel, &mut server, root, Message { kind: kind as u32, ..join(other, 1) });
+        server.turn();
+    }
+    assert!(tried() <= before + 2, "{} times because of others", tried() - before);
+    kernel.world(|world| world.stuck = None);
+    while kernel.now() < begin + Duration::from_secs(700) {
+        server.turn();
+    }
+    assert!(server.holders().any(|(process, _, held)| process == one && held.len() == 1));
+    let groups = &kernel.inner.state.lock().unwrap().groups;
+    let group = &groups[&Path::new(V1).join(format!("wakeful-{one}"))];
+    assert!(group.cpus.len() == 1 && group.processes.contains(&one), "it has it in the end");
 }
 
 /// Its number may be another's by the time that it is given what it waited for.

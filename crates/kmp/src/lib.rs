@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `libgomp_wakeful.so`: OpenMP for programs that were built with `gcc -fopenmp` or `clang -fopenmp`, and
-//! for what Python's wheels bring. It is preloaded into every program that `wakeful run` starts, and does
-//! nothing there until somebody calls it. It has libgomp's name (soname) and symbol versions, and libomp's.
-//! Its file is named so that threadpoolctl takes it for an OpenMP runtime.
+//! for what Python's wheels bring. It is preloaded into every program that `wakeful run` starts and that
+//! could call it, and does nothing there until somebody does. It has libgomp's name (soname) and symbol
+//! versions, and libomp's. Its file is named so that threadpoolctl takes it for an OpenMP runtime.
 //!
 //! Teams, tasks, loops, locks, routines and variables are those of the crate [`omp`]. The functions of the
 //! crate `gomp`, for gcc's programs, are exported as well, as LLVM's runtime does. Here is what clang calls

@@ -102,7 +102,7 @@ impl Shared {
     }
 }
 
-/// COST: bytes; copies of different threads are on lines of their own, and on those fetched with them.
+/// BOUND: bytes; copies of different threads are on lines of their own, and on those fetched with them.
 const ALIGN: usize = 128;
 
 impl Variable {

@@ -34,7 +34,7 @@ fn recipe<R>(variable: *mut c_void, work: impl FnOnce(&mut Recipe) -> R) -> R {
     work(recipes.entry(variable.addr(), WHAT))
 }
 
-/// COST: bytes; a line of the cache.
+/// BOUND: bytes; a line of the cache.
 const ALIGN: usize = 64;
 
 /// A thread's copy of a variable.

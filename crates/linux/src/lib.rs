@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Platform`] on Linux.
 
+pub mod closed;
 mod costs;
 mod futex;
 mod load;
@@ -43,6 +44,10 @@ pub fn prepare() {
 
 /// The part of [`prepare`] that cannot wait: takes over what was inherited, an observer and a partition block. The processors are counted, which
 /// takes ten times as long, when [`init`] is called or somebody asks for their number.
+///
+/// All of it is inlined: each start of a program runs it, and pays some microseconds for each part of the
+/// library's code that it comes to.
+#[inline(always)]
 pub fn inherit() {
     server::path();
     server::inherit();
@@ -354,7 +359,7 @@ fn told(wish: Wish) {
     }
 }
 
-/// COST: processors with neighbouring numbers that share a cache on common servers; not measured.
+/// ASSUMED: processors with neighbouring numbers that share a cache on common servers.
 const CLUSTER: u32 = 16;
 
 impl Wide for Linux {

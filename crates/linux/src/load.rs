@@ -18,7 +18,7 @@ const COUNT: u32 = (1 << 16) - 1;
 
 /// The last look, see [`Look`].
 static LAST: AtomicU64 = AtomicU64::new(0);
-/// COST: the binary logarithm of the ns from one look to the next, at least.
+/// BOUND: the binary logarithm of the ns from one look to the next, at least.
 const LOOK_SHIFT: u32 = 20;
 /// COST: looks so many milliseconds apart have nothing to do with each other.
 const APART: u32 = 16;

@@ -82,7 +82,7 @@ static LAST: Last = Last {
     next_ns: AtomicU64::new(0),
 };
 
-/// COST: ns between two looks, which take about 50 us.
+/// BOUND: ns between two looks, which take about 50 us.
 const AGAIN_NS: u64 = 1_000_000_000;
 
 /// Processors, as of the last look. At least 1.
@@ -211,7 +211,7 @@ pub fn running_on() -> Option<u32> {
 #[derive(Clone, Copy)]
 struct Mask<const WORDS: usize>([u64; WORDS]);
 
-/// COST: for as many as Linux can have, 8192.
+/// BOUND: for as many as Linux can have, 8192.
 type AllMask = Mask<128>;
 /// For what must not need much stack. On a machine with more than 1024 processors it reads as empty.
 type OwnMask = Mask<16>;

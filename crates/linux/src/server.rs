@@ -404,7 +404,8 @@ pub fn offered() -> u32 {
     OFFERED.load(Relaxed)
 }
 
-/// The block of this process.
+/// The block of this process. Each start reads it; as for the key in `registry/exit.rs`.
+#[unsafe(link_section = ".data")]
 static BLOCK: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
 /// The generation of it that was seen last.
 static SEEN: AtomicU32 = AtomicU32::new(0);
@@ -451,6 +452,7 @@ fn follow(fd: BorrowedFd<'_>) -> bool {
 
 /// Follows the block that this program inherited from `wakeful run`. The descriptor stays open, for other libraries of the program in which there is this
 /// crate too, and is closed in its children.
+#[inline(always)]
 pub fn inherit() {
     if !BLOCK.load(Relaxed).is_null() {
         return;
@@ -500,11 +502,11 @@ pub fn partition() -> Option<&'static abi::Partition> {
         .filter(|partition| partition.processors.load(Relaxed) > 0)
 }
 
-/// COST: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
+/// BOUND: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(15);
-/// COST: and a command that wants to know.
+/// BOUND: and a command that wants to know.
 const LONGER_PATIENCE: Duration = Duration::from_millis(50);
-/// COST: and for an answer about its processors: a move into a control group takes some 20 ms.
+/// BOUND: and for an answer about its processors: a move into a control group takes some 20 ms.
 const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Of many that ask at once, some have to ask again: after a millisecond, and each time after twice as long.

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use crate::memory::{self, Need};
 
-/// COST: bytes for a task and a few arguments.
+/// BOUND: bytes for a task and a few arguments.
 #[repr(align(64))]
 struct Block(#[allow(dead_code)] [u8; 448]);
 
@@ -20,7 +20,7 @@ pub struct Blocks {
 
 impl Blocks {
     pub const LAYOUT: Layout = Layout::new::<Block>();
-    /// COST: blocks that a thread keeps; as many as it may have open tasks.
+    /// BOUND: blocks that a thread keeps; as many as it may have open tasks.
     pub const MOST: u32 = 64;
 
     #[inline]

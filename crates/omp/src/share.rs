@@ -20,7 +20,7 @@ use crate::memory::{self, Own};
 use crate::wait::{ByUser, Event};
 
 /// Worksharing constructs that the fastest member may be ahead of the slowest.
-/// COST: bytes, 128 each; LLVM's runtime has 7.
+/// BOUND: bytes, 128 each; LLVM's runtime has 7.
 pub const SHARES: usize = 16;
 
 /// Which of some iterations are over.
@@ -156,7 +156,7 @@ impl Share {
         }
     }
 
-    /// COST: bytes; as much as an allocator gives.
+    /// BOUND: bytes; as much as an allocator gives.
     const ALIGN: usize = 16;
 
     /// Makes zeros that the members share, by the first to come.

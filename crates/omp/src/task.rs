@@ -276,7 +276,7 @@ impl Group {
     }
 }
 
-/// COST: addresses in a table of which half may be forgotten before it is looked for those: their tasks take
+/// BOUND: addresses in a table of which half may be forgotten before it is looked for those: their tasks take
 /// some ten KiB.
 pub(crate) const LEAST_FORGOTTEN: usize = 64;
 

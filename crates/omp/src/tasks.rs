@@ -173,7 +173,7 @@ impl Team {
     }
 }
 
-/// COST: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no
+/// BOUND: tasks a member that are not done, beyond which new ones are run at once: enough to steal, and no
 /// more memory than some hundred KiB.
 pub(crate) const MOST_OPEN: u32 = 64;
 

@@ -7,21 +7,14 @@ use crate::icv::settings;
 use linux::Linux;
 use platform::{Platform, Priority};
 use sync::openmp::Patience;
-use sync::wait::{Informing, Waiting};
+use sync::wait::{Informing, LOOK_PAUSES, Waiting};
 
-/// COST: pauses between two looks at the kernel's hints, as in `sync::wait`: 0.6 to 3 us.
-const LOOK_PAUSES: u32 = 64;
 /// COST: yields, of 300 ns where nobody takes them, before a waiter sleeps: a third of what that costs.
 const YIELDS: u32 = 8;
 /// COST: yields for a turn that goes round the team: who sleeps and is woken takes some 10 us.
 const TURN_YIELDS: u32 = 64;
-/// COST: ns; a yield that takes longer has been to the benefit of another program, which costs a slice: the
-/// barrier's number.
-const LONG_NS: u64 = 200_000;
 /// COST: ns for which nobody yields after that.
 const MEMORY_NS: u64 = 100_000_000;
-/// COST: ns between looks of somebody who cannot be woken.
-const NAP_NS: u64 = 50_000;
 
 /// Are threads to sleep that wait? By `OMP_WAIT_POLICY`; where it says `active`, or nothing, they do what is
 /// best.
@@ -42,7 +35,8 @@ fn yields_to_us() -> bool {
     }
     Linux::yield_now();
     let after = Linux::now_ns();
-    if after - before > LONG_NS {
+    // Another program had it, which costs a slice.
+    if after - before > sync::barrier::long_ns::<Linux>() {
         LOST_NS.store(after, Relaxed);
     }
     true
@@ -89,7 +83,7 @@ pub fn briefly(done: impl Fn() -> bool) {
 
 /// Leaves the processor to others for a while.
 pub fn nap() {
-    Linux::nap(NAP_NS);
+    Linux::nap(Linux::costs().idle);
 }
 
 /// Something happened: for those who wait for what is written elsewhere.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Leases: who has had its processors for long enough must give way to a higher priority. Not in the paper, where a
-//! request waits for a hint however long that takes; for machines whose applications do not hint.
+//! Leases: who has had its processors for long enough must give way to a higher priority. Not in the paper,
+//! where a request waits for a hint however long that takes; for machines whose applications do not hint.
 
 use crate::{Application, Policy};
 
-/// From `length` after an application was last given a processor, a waiting request of higher priority may take all but one.
+/// From `length` after an application was last given a processor, a waiting request of higher priority may
+/// take all but one.
 ///
-/// The one remains because a program that runs must run somewhere; an equal priority takes nothing, or two would take from each
-/// other in turns.
+/// The one remains because a program that runs must run somewhere; an equal priority takes nothing, or two
+/// would take from each other in turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
     /// In the unit of [`crate::System::apply`]'s `now`.

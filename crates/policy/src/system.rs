@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::{Count, Demand, Id, Machine, Policy, place};
 
-/// COST: requests. So often others are served before a request that waits for more than there is.
+/// BOUND: requests. So often others are served before a request that waits for more than there is.
 pub const PASSES: u32 = 8;
 
 /// What happens.
@@ -27,7 +27,8 @@ pub enum Event {
     Online(u32),
     /// A processor is not there any more: unplugged, or taken from all of us by somebody else.
     Offline(u32),
-    /// Applications that hold processors already, or wait: found so by a server that has been started anew. All at once, so that none is given what another has.
+    /// Applications that hold processors already, or wait: found so by a server that has been started anew.
+    /// All at once, so that none is given what another has.
     Adopt(Vec<Adopted>),
     /// Time has passed.
     Tick,
@@ -188,7 +189,8 @@ pub struct System<P> {
 }
 
 impl<P: Policy> System<P> {
-    /// All online processors are in the default partition, which keeps at least `floor` of them, and at least one.
+    /// All online processors are in the default partition, which keeps at least `floor` of them, and at
+    /// least one.
     pub fn new(machine: Machine, floor: u32, policy: P) -> Self {
         Self {
             default: machine.online().collect(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules of the crate's documentation over random machines and histories, judged by a model that knows of the policy only
-//! what it was told and what it decided; and twins of the policy, each with one fault, that must be found out.
+//! The rules of the crate's documentation over random machines and histories, judged by a model that knows
+//! of the policy only what it was told and what it decided; and twins of the policy, each with one fault,
+//! that must be found out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +99,8 @@ impl Model {
         self.holds(id).saturating_sub(self.wanted(id))
     }
 
-    /// How many it must be given for its wait to go on to the next step: all of its least, else one. 0: it does not wait.
+    /// How many it must be given for its wait to go on to the next step: all of its least, else one. 0: it
+    /// does not wait.
     fn step(&self, id: Id) -> u32 {
         let usable = self.applications[&id].usable.unwrap_or(u32::MAX);
         match self.holds(id) {
@@ -400,7 +402,8 @@ fn numbers(priority: u32, least: u32) -> Demand {
     Demand { priority, count: Count::Numbers { least, wanted: least, most: least } }
 }
 
-/// Of 8 processors 1 is kept and 4 are held: who wants 6 waits, and others have the 3 meanwhile, but not for ever.
+/// Of 8 processors 1 is kept and 4 are held: who wants 6 waits, and others have the 3 meanwhile, but not
+/// for ever.
 #[test]
 fn who_waits_for_much_holds_up_others_only_in_the_end() {
     let machine = || (0..8).map(|core| (core, Processor { core, node: 0, online: true })).collect();

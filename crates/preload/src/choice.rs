@@ -63,13 +63,11 @@ unsafe fn lock_until<L: RawMutexTimed<Linux, Node = ()>>(at: *const u8, deadline
     unsafe { (*at.cast::<L>()).lock_until(&(), deadline) }
 }
 
-/// COST: how long a lock without a timed acquire naps between tries: short beside a timeout a program would
-/// choose, long beside a try.
-const NAP_NS: u64 = 20_000;
-const NAP_MAX_NS: u64 = 1_000_000;
-
+/// A lock without a timed acquire naps between tries: for what two sleeps cost at first, for a third of a
+/// slice at most.
 unsafe fn poll_until<L: RawMutex<Linux, Node = ()>>(at: *const u8, deadline: Deadline) -> bool {
-    let mut nap = NAP_NS;
+    let costs = Linux::costs();
+    let mut nap = 2 * costs.sleep;
     loop {
         // SAFETY: as above.
         if unsafe { try_lock::<L>(at) } {
@@ -79,7 +77,7 @@ unsafe fn poll_until<L: RawMutex<Linux, Node = ()>>(at: *const u8, deadline: Dea
             return false;
         }
         Linux::nap(nap);
-        nap = (nap * 2).min(NAP_MAX_NS);
+        nap = (nap * 2).min(costs.slice / 3);
     }
 }
 

@@ -7,10 +7,14 @@
 //!
 //! | file | `LD_PRELOAD` |
 //! |---|---|
-//! | ours: glibc, this processor | stays as it is |
+//! | ours: glibc, this processor | stays as it is, with the OpenMP runtime |
+//! | the same, and closed ([`linux::closed`]) | loses the OpenMP runtime, which nobody there could call |
 //! | static, or musl's linker | our entries get [`PREFIX`], which glibc resolves and musl does not find: its own glibc children are reached |
 //! | all others | loses our entries; its children are not reached |
 //! | cannot be read | stays as it is |
+//!
+//! **OpenMP.** `WAKEFUL_OPENMP` says where the runtime is that programs are to get. Without it, no entry is added or taken away for
+//! its sake. A library of others in `LD_PRELOAD` may need it, so then a closed program keeps it.
 //!
 //! **Where.** A child of vfork(2) shares the memory and the stack of its parent. So nothing here allocates or writes to a variable of the
 //! program. The new environment is a mapping. If exec fails, we unmap it. If it succeeds, the mapping ends with the
@@ -20,12 +24,13 @@
 //! **Not reached**: the C library's own calls. `system` and `popen` start a shell, which is preloaded; `posix_spawn` is here.
 //! A program that calls the kernel itself (Go) passes `LD_PRELOAD` on as it is.
 
-use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::size_of;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, pid_t};
+use linux::closed::{is_closed, read};
 
 use crate::{real, tid};
 
@@ -37,6 +42,8 @@ type List = *const *const c_char;
 enum Fate {
     /// Loads our library.
     Loads,
+    /// Loads what is preloaded and what it is linked with, and never more.
+    Closed,
     /// Does not see it under a name with [`PREFIX`], and passes it on.
     Ignores,
     /// Cannot load it, and says so.
@@ -44,13 +51,17 @@ enum Fate {
 }
 
 const VARIABLE: &[u8] = b"LD_PRELOAD=";
+/// Has the path of our OpenMP runtime.
+const OPENMP: &[u8] = b"WAKEFUL_OPENMP=";
 /// From the folder of any program to the root: `..` of the root is the root.
 const PREFIX: &[u8] =
     b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
 
-/// COST: bytes of stack. ELF header and the first program headers; the kernel takes at most 256 of a `#!` line.
-const HEAD: usize = 512;
-/// COST: bytes of stack. A longer path in PATH is not looked at.
+/// BOUND: bytes of stack. ELF header and most program headers; the kernel takes at most 256 of a `#!` line.
+const HEAD: usize = 896;
+/// BOUND: bytes of stack. The end of a dynamic linker's path has its name.
+const NAME: usize = 64;
+/// BOUND: bytes of stack. A longer path in PATH is not looked at.
 const PATH: usize = 768;
 /// The kernel follows so many interpreters of interpreters.
 const INTERPRETERS: usize = 5;
@@ -80,14 +91,6 @@ fn open(folder: c_int, path: *const c_char) -> c_int {
 fn close(fd: c_int) {
     // SAFETY: opened here.
     unsafe { libc::syscall(libc::SYS_close, fd) };
-}
-
-/// Reads as much as there is; a file that cannot be read is empty.
-fn read(fd: c_int, buffer: &mut [u8], offset: u64) -> usize {
-    let Ok(offset) = c_long::try_from(offset) else { return 0 };
-    // SAFETY: the buffer is live.
-    let got = unsafe { libc::syscall(libc::SYS_pread64, fd, buffer.as_mut_ptr(), buffer.len(), offset) };
-    usize::try_from(got).unwrap_or(0)
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -126,14 +129,21 @@ fn by_linker(fd: c_int, head: &mut [u8; HEAD], size: usize) -> Option<Fate> {
         if u32::from_ne_bytes(number(&one, 0)?) == INTERP {
             let (offset, length) =
                 (u64::from_ne_bytes(number(&one, 8)?), u64::from_ne_bytes(number(&one, 32)?));
-            let path = head.get_mut(..usize::try_from(length).ok()?)?;
-            if read(fd, path, offset) != path.len() {
-                return None;
+            let rest = length.saturating_sub(NAME as u64);
+            let (mut end, from) = ([0; NAME], offset.checked_add(rest)?);
+            let end = end.get_mut(..usize::try_from(length - rest).ok()?)?;
+            let there =
+                usize::try_from(from).ok().and_then(|from| head.get(..size)?.get(from..)?.get(..end.len()));
+            match there {
+                Some(there) => end.copy_from_slice(there),
+                None if read(fd, end, from) == end.len() => {}
+                None => return None,
             }
-            let name = last_part(path.split(|&byte| byte == 0).next()?);
+            let name = last_part(end.split(|&byte| byte == 0).next()?);
             let glibc =
                 [b"ld-linux".as_slice(), b"ld64.so", b"ld.so"].iter().any(|prefix| name.starts_with(prefix));
             return Some(match name {
+                _ if glibc && is_closed(fd, head, size) => Fate::Closed,
                 _ if glibc => Fate::Loads,
                 _ if name.starts_with(b"ld-musl-") => Fate::Ignores,
                 _ => Fate::Refuses,
@@ -311,6 +321,49 @@ fn unmap(at: *mut c_void, size: usize) {
     unsafe { libc::munmap(at, size) };
 }
 
+/// What an environment tells of us.
+#[derive(Default)]
+struct Told<'a> {
+    /// A library of ours is preloaded.
+    ours: bool,
+    /// One of others is.
+    others: bool,
+    /// Where our OpenMP runtime is, if programs are to have it.
+    openmp: Option<&'a [u8]>,
+}
+
+impl Told<'_> {
+    /// The runtime, by its file's name.
+    fn is_openmp(&self, entry: &[u8]) -> bool {
+        self.openmp.is_some_and(|openmp| last_part(openmp) == last_part(entry))
+    }
+}
+
+/// # Safety
+/// An environment, or null.
+unsafe fn told<'a>(list: List) -> Told<'a> {
+    let mut told = Told::default();
+    // SAFETY: as promised.
+    unsafe {
+        let mut next = list;
+        while !next.is_null() && !(*next).is_null() {
+            // Most entries are neither.
+            if b"LW".contains(&(**next as u8)) {
+                if let Some(value) = preloads(*next) {
+                    entries(value).for_each(|entry| match is_ours(entry) {
+                        true => told.ours = true,
+                        false => told.others = true,
+                    });
+                } else if let Some(path) = CStr::from_ptr(*next).to_bytes().strip_prefix(OPENMP) {
+                    told.openmp = Some(path).filter(|path| path.starts_with(b"/") && is_ours(path));
+                }
+            }
+            next = next.add(1);
+        }
+    }
+    told
+}
+
 /// The environment for a file, if it must not be the one that was given. errno stays what it was.
 ///
 /// # Safety
@@ -319,39 +372,50 @@ fn unmap(at: *mut c_void, size: usize) {
 unsafe fn fit(list: List, look: impl FnOnce() -> Option<Fate>) -> Option<Mapping> {
     // SAFETY: as promised.
     unsafe {
-        if list.is_null() || !tells_of_us(list) {
+        let told = told(list);
+        if !told.ours {
             return None;
         }
         let errno = *libc::__errno_location();
-        let fate = look();
-        let mapping = fate.filter(|&fate| fate != Fate::Loads).and_then(|fate| without_us(list, fate));
+        let fate = look().map(|fate| if fate == Fate::Closed && told.others { Fate::Loads } else { fate });
+        let mapping = fate.and_then(|fate| fitting(list, &told, fate));
         *libc::__errno_location() = errno;
         mapping
     }
 }
 
-/// # Safety
-/// An environment.
-unsafe fn tells_of_us(list: List) -> bool {
-    // SAFETY: as promised.
-    unsafe { (0..).map(|index| *list.add(index)).take_while(|entry| !entry.is_null()) }
-        // SAFETY: as promised.
-        .any(|entry| unsafe { preloads(entry) }.is_some_and(|value| entries(value).any(is_ours)))
-}
-
-/// A copy of the environment, which [`tells_of_us`], with `LD_PRELOAD` as it is to be.
+/// Is there the OpenMP runtime among what is preloaded?
 ///
 /// # Safety
 /// An environment.
-#[cold]
+unsafe fn has_openmp(list: List, told: &Told) -> bool {
+    // SAFETY: as promised.
+    unsafe { (0..).map(|index| *list.add(index)).take_while(|entry| !entry.is_null()) }
+        // SAFETY: as promised.
+        .any(|entry| {
+            unsafe { preloads(entry) }.is_some_and(|value| entries(value).any(|it| told.is_openmp(it)))
+        })
+}
+
+/// A copy of the environment, with `LD_PRELOAD` as it is to be; `None` if it is so.
+///
+/// # Safety
+/// An environment.
 #[inline(never)]
-unsafe fn without_us(list: List, fate: Fate) -> Option<Mapping> {
+unsafe fn fitting(list: List, told: &Told, fate: Fate) -> Option<Mapping> {
     // SAFETY: as promised; the mapping has room for the pointers, and behind them for each value with all its prefixes.
     unsafe {
+        let openmp = told.openmp.filter(|_| matches!(fate, Fate::Loads | Fate::Ignores));
+        if matches!(fate, Fate::Loads | Fate::Closed)
+            && (told.openmp.is_none() || openmp.is_some() == has_openmp(list, told))
+        {
+            return None;
+        }
+        let more = VARIABLE.len() + PREFIX.len() + openmp.map_or(0, <[u8]>::len) + 2;
         let (mut count, mut bytes) = (1, 0);
         while !(*list.add(count - 1)).is_null() {
             if let Some(value) = preloads(*list.add(count - 1)) {
-                bytes += VARIABLE.len() + value.len() + 1 + entries(value).count() * (PREFIX.len() + 1);
+                bytes += more + value.len() + entries(value).count() * (PREFIX.len() + 1);
             }
             count += 1;
         }
@@ -372,16 +436,24 @@ unsafe fn without_us(list: List, fate: Fate) -> Option<Mapping> {
                 text = text.add(bytes.len());
             };
             let mut separator = VARIABLE;
+            let mut first = openmp;
             for entry in entries(value) {
-                let parts: [&[u8]; 2] = match fate {
-                    _ if !is_ours(entry) => [entry, b""],
-                    Fate::Ignores if entry.starts_with(b"$ORIGIN/") => [entry, b""],
-                    Fate::Ignores if entry.starts_with(b"/") => [PREFIX, entry],
-                    _ => continue,
-                };
-                add(separator);
-                parts.iter().for_each(|part| add(part));
-                separator = b":";
+                if told.is_openmp(entry) {
+                    continue;
+                }
+                // The runtime is before the rest of us.
+                for entry in first.take_if(|_| is_ours(entry)).into_iter().chain([entry]) {
+                    let parts: [&[u8]; 2] = match fate {
+                        Fate::Loads | Fate::Closed => [entry, b""],
+                        _ if !is_ours(entry) => [entry, b""],
+                        Fate::Ignores if entry.starts_with(b"$ORIGIN/") => [entry, b""],
+                        Fate::Ignores if entry.starts_with(b"/") => [PREFIX, entry],
+                        _ => continue,
+                    };
+                    add(separator);
+                    parts.iter().for_each(|part| add(part));
+                    separator = b":";
+                }
             }
             if separator != VARIABLE {
                 add(b"\0");

@@ -55,6 +55,8 @@ macro_rules! aliases {
 pub(crate) use aliases;
 
 mod barrier;
+#[cfg(not(target_arch = "arm"))]
+mod cancel;
 mod choice;
 mod cond;
 mod exec;
@@ -91,7 +93,6 @@ pub extern "C" fn wakeful_preload_view() -> *const core::ffi::c_char {
 extern "C" fn constructor() {
     real::resolve();
     sem::decide();
-    tid::init();
     choice::decide();
     linux::inherit();
     rwlock_choice::decide();

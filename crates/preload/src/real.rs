@@ -108,6 +108,7 @@ real! {
     create = c"pthread_create", None,
         (thread: *mut pthread_t, attr: *const pthread_attr_t, start: *mut c_void, arg: *mut c_void);
     thrd_create = c"thrd_create", None, (thread: *mut pthread_t, start: *mut c_void, arg: *mut c_void);
+    cancel = c"pthread_cancel", None, (thread: pthread_t);
     key_create = c"pthread_key_create", None,
         (key: *mut pthread_key_t, destructor: Option<unsafe extern "C" fn(*mut c_void)>);
     tss_create = c"tss_create", None,

@@ -15,7 +15,7 @@
 //! **Kinds.** The default, `PTHREAD_RWLOCK_PREFER_READER_NP` (and `PREFER_WRITER_NP`, which the C library treats alike), lets a thread
 //! that reads read once more, and lets a reader in while others read, whoever waits. Taken literally, that starves
 //! writers. So a thread counts what it reads (one number for all locks): with something in its hands it waits for nobody but a writer that
-//! is inside; else it lets a writer that waits go first, for [`PATIENCE_NS`] at most, in case those who read wait for it.
+//! is inside; else it lets a writer that waits go first, for [`patience_ns`] at most, in case those who read wait for it.
 //! `PREFER_WRITER_NONRECURSIVE_NP` promises neither, and readers then wait for writers.
 //!
 //! **Other algorithms.** `WAKEFUL_RWLOCK` cannot ask for one that breaks this promise: an algorithm is used only if it has an acquisition
@@ -53,9 +53,11 @@ const _: () = assert!(size_of::<Default>() <= choice::SIZE && align_of::<Default
 
 const WRITER_NONRECURSIVE: u32 = 2;
 
-/// COST: how long a reader that reads nothing else lets a waiting writer go first: a few slices of Linux's scheduler (3 ms), so that both the
+/// How long a reader that reads nothing else lets a waiting writer go first: a few slices, so that both the
 /// readers in front of the writer and the writer get a processor meanwhile.
-const PATIENCE_NS: u64 = 10_000_000;
+fn patience_ns() -> u64 {
+    3 * Linux::costs().slice
+}
 
 /// `pthread_rwlockattr_t`.
 #[repr(C)]
@@ -165,9 +167,9 @@ impl RwLock {
     fn wait_to_read_again(&self, deadline: Option<Deadline>) -> bool {
         // The deadline, where that comes sooner.
         let soon = |deadline: &Deadline| {
-            Linux::past(Deadline { ns: deadline.ns.saturating_sub(PATIENCE_NS), ..*deadline })
+            Linux::past(Deadline { ns: deadline.ns.saturating_sub(patience_ns()), ..*deadline })
         };
-        let patience = || Deadline { ns: Linux::now_ns() + PATIENCE_NS, clock: Clock::Monotonic };
+        let patience = || Deadline { ns: Linux::now_ns() + patience_ns(), clock: Clock::Monotonic };
         if READS.get() == 0 && self.wait_in_line(Some(deadline.filter(soon).unwrap_or_else(patience))) {
             return true;
         }

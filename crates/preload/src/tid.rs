@@ -1,23 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The calling thread's kernel id as the C library knows it, without a system call.
 //!
-//! Recursive and error-checking mutexes compare it, and debuggers read it in `__owner`. It is cached in a thread-local word and believed
-//! only while [`PAGE`] says so: the kernel zeroes that page in a forked child (`MADV_WIPEONFORK`), before any
-//! atfork handler runs there. So, as with the C library, a child does not own what its parent locked; but the child of a bare
-//! fork(2) or clone(2), which the C library does not notice, does: the C library goes by the id that it keeps in the thread's block, and so do we,
-//! by having it lock an error-checking mutex, where the id can be read.
+//! Recursive and error-checking mutexes compare it, and debuggers read it in `__owner`. It is cached in a
+//! thread-local word and believed only while a page ([`page`]) says so: the kernel zeroes that page in a
+//! forked child (`MADV_WIPEONFORK`), before any atfork handler runs there. So, as with the C library, a
+//! child does not own what its parent locked; but the child of a bare fork(2) or clone(2), which the C
+//! library does not notice, does: the C library goes by the id that it keeps in the thread's block, and so
+//! do we, by having it lock an error-checking mutex, where the id can be read.
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use crate::real;
 
-#[repr(C, align(4096))]
-struct Page(AtomicU32, [u8; 4092]);
+const PAGE: usize = 4096;
 
-static PAGE: Page = Page(AtomicU32::new(0), [0; 4092]);
+/// Has room for a whole page. It is not aligned to one: then all small variables of this library would begin
+/// on a page of their own, which each start of a program has filled.
+static ROOM: [AtomicU32; 2 * PAGE / size_of::<AtomicU32>()] =
+    [const { AtomicU32::new(0) }; 2 * PAGE / size_of::<AtomicU32>()];
 
-/// 1: the page is wiped in a child.
-static WIPES: AtomicU32 = AtomicU32::new(0);
+/// The first word of the page.
+#[inline(always)]
+fn page() -> &'static AtomicU32 {
+    let before = (&raw const ROOM).addr().wrapping_neg() % PAGE;
+    &ROOM[before / size_of::<AtomicU32>()]
+}
+
+/// Is the page wiped in a child?
+static WIPES: AtomicU32 = AtomicU32::new(UNKNOWN);
+const NO: u32 = 0;
+const YES: u32 = 1;
+const UNKNOWN: u32 = 2;
 
 #[cfg(target_arch = "x86_64")]
 mod word {
@@ -72,13 +85,21 @@ mod word {
     }
 }
 
-/// Lets the cache be used from now on, if the kernel can wipe it (Linux 4.14).
-pub fn init() {
-    let page = core::ptr::from_ref(&PAGE).cast_mut().cast();
-    // SAFETY: the page is a whole one and ours; a kernel that refuses changes nothing.
-    if unsafe { libc::madvise(page, size_of::<Page>(), libc::MADV_WIPEONFORK) } == 0 {
-        WIPES.store(1, Relaxed);
+/// May the cache be used? If the kernel can wipe it (Linux 4.14). Asked when it is needed: most programs never
+/// do, and the page would be a mapping of its own in each.
+fn wipes() -> u32 {
+    if WIPES.load(Relaxed) == UNKNOWN {
+        let page = core::ptr::from_ref(page()).cast_mut().cast();
+        // SAFETY: the page is a whole one and ours; a kernel that refuses changes nothing but errno.
+        let done = unsafe {
+            let errno = *libc::__errno_location();
+            let result = libc::madvise(page, PAGE, libc::MADV_WIPEONFORK);
+            *libc::__errno_location() = errno;
+            result == 0
+        };
+        WIPES.store(if done { YES } else { NO }, Relaxed);
     }
+    WIPES.load(Relaxed)
 }
 
 /// What the C library writes into `__owner`; 0 if it does not tell.
@@ -104,9 +125,9 @@ fn ask() -> u32 {
         0 => unsafe { libc::syscall(libc::SYS_gettid) as u32 },
         tid => tid,
     };
-    // Where PAGE reads 0 there is one thread (a fresh child) or the cached words are all empty or right (start).
+    // Where the page reads 0 there is one thread (a fresh child) or the cached words are all empty or right (start).
     word::set(tid);
-    PAGE.0.store(WIPES.load(Relaxed), Relaxed);
+    page().store(wipes(), Relaxed);
     tid
 }
 
@@ -114,5 +135,5 @@ fn ask() -> u32 {
 #[inline(always)]
 pub fn get() -> u32 {
     let tid = word::get();
-    if tid != 0 && PAGE.0.load(Relaxed) != 0 { tid } else { ask() }
+    if tid != 0 && page().load(Relaxed) != 0 { tid } else { ask() }
 }

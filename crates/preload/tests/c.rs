@@ -388,24 +388,98 @@ fn exec() {
     fs::remove_file(program).unwrap();
 }
 
-/// A library that is loaded at run time, and whose constructor comes before anything of the program.
-#[test]
-fn plugin() {
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("plugin.{}.so", std::process::id()));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/plugin.c");
+/// A program that loads a library made of the same source, as without us.
+fn same_with_plugin(name: &str) {
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}.so", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
     let status = Command::new("cc")
         .args(["-O2", "-g", "-pthread", "-Wall", "-Werror", "-DPLUGIN", "-fPIC", "-shared", "-o"])
         .args([&library, &source])
         .status()
         .unwrap();
-    assert!(status.success(), "cc -shared plugin.c");
-    let program = compile("plugin.c");
+    assert!(status.success(), "cc -shared {name}");
+    let program = compile(name);
     let run = |command: &mut Command| show(&command.arg(&library).output().unwrap());
     let plain = run(&mut Command::new(&program));
     assert_eq!(plain, run(&mut preloaded(&program)));
     assert!(plain.ends_with("exit status: 0"), "{plain}");
     fs::remove_file(program).unwrap();
     fs::remove_file(library).unwrap();
+}
+
+/// A library that is loaded at run time, and whose constructor comes before anything of the program.
+#[test]
+fn plugin() {
+    same_with_plugin("plugin.c");
+}
+
+#[test]
+fn threads_are_cancelled_while_a_library_is_loaded() {
+    same_with_plugin("unwind.c");
+}
+
+/// A start pays for each library. The unwinder is loaded when somebody unwinds, as without us.
+#[test]
+fn we_need_the_c_library_only() {
+    let output = preloaded(Path::new("cat")).arg("/proc/self/maps").output().unwrap();
+    let maps = String::from_utf8(output.stdout).unwrap();
+    let found = |part: &str| maps.lines().any(|line| line.contains(part));
+    assert!(found("libwakeful_preload.so") && !found("libgcc_s"), "{maps}");
+}
+
+/// Who can call the OpenMP runtime gets it, also from a program that cannot, and does not have it.
+#[test]
+fn openmp_is_for_programs_that_can_load_it() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("openmp.{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let runtime = folder.join("libgomp_wakeful.so");
+    let mut build = Command::new("cc");
+    build.args(["-shared", "-fPIC", "-xc", "/dev/null", "-o"]).arg(&runtime);
+    assert!(build.status().unwrap().success());
+    let says = "-DSAYS_WHAT_IS_PRELOADED";
+    let closed = child(&folder, "closed", "gcc", &["cc", says]);
+    let open = child(&folder, "open", "gcc", &["cc", says, "-DSAYS_WHO_IS_HERE"]);
+    let fixed = child(&folder, "static", "libc6-dev", &["cc", "-static"]);
+    let musl = child(&folder, "musl", "musl-tools", &["musl-gcc"]);
+    let (ours, theirs) = (library().display().to_string(), runtime.display().to_string());
+    let both = format!("{theirs}:{ours}");
+    let said = |first: &str, wanted: bool, chain: &[&PathBuf]| {
+        let mut command = Command::new(chain[0]);
+        command.env("LD_PRELOAD", first).env_remove("WAKEFUL_OPENMP");
+        if wanted {
+            command.env("WAKEFUL_OPENMP", &theirs);
+        }
+        for next in &chain[1..] {
+            command.arg("--").arg(next);
+        }
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines()
+            .find_map(|line| line.strip_prefix("preloaded: ").map(String::from))
+            .unwrap_or_else(|| show(&output))
+    };
+    for first in [&ours, &both] {
+        assert_eq!(said(first, true, &[&closed, &open]), both);
+        assert_eq!(said(first, true, &[&open, &closed]), ours);
+        assert_eq!(said(first, true, &[&open, &closed, &open]), both);
+        assert_eq!(said(first, true, &[&open, &script(&folder, "script", &closed)]), ours);
+        assert_eq!(said(first, true, &[&closed, &script(&folder, "script", &open)]), both);
+        // Nobody wants another one: what is there stays.
+        assert_eq!(&said(first, false, &[&closed, &open]), first);
+        assert_eq!(&said(first, false, &[&open, &closed]), first);
+        // Through programs that cannot load it.
+        for between in [&fixed, &musl] {
+            let last = said(first, true, &[&closed, between, &open]);
+            let [one, other] = last.split(':').collect::<Vec<_>>()[..] else { panic!("{last}") };
+            assert!(one.starts_with("$ORIGIN/") && one.ends_with(&theirs), "{last}");
+            assert!(other.starts_with("$ORIGIN/") && other.ends_with(&ours), "{last}");
+        }
+    }
+    // A library of others may call it.
+    let others = format!("/no/such.so:{both}");
+    assert_eq!(said(&others, true, &[&open, &closed]), others);
+    assert_eq!(said(&format!("/no/such.so:{ours}"), true, &[&open, &closed]), others);
+    fs::remove_dir_all(folder).unwrap();
 }
 
 /// Every reader-writer lock of the catalogue that can be chosen; those that cannot, and names that are none, mean the default. None

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How fast the simulator is, on one core: shared accesses a second, with and without those of spinners that were passed over, and the memory.
-//! `cargo bench -p wakeful-sim`; an argument picks the rows whose name contains it.
+//! How fast the simulator is, on one core: shared accesses a second, with and without those of spinners
+//! that were passed over, and the memory. `cargo bench -p wakeful-sim`; an argument picks the rows whose
+//! name contains it.
 
 use std::time::Instant;
 

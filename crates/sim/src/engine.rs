@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine: coroutines in the order of virtual time.
 //!
-//! Each processor has a clock of its own. A thread goes on without a switch of coroutines for as long as its processor's clock is before
-//! the next event of anybody else (`limit`): until then nobody can see or do anything that concerns it. At a shared access past the limit
-//! it steps back, and whoever is earliest goes on. So accesses happen in the order of virtual time, ties in the order of
-//! processor numbers, and nothing depends on the host.
+//! Each processor has a clock of its own. A thread goes on without a switch of coroutines for as long as
+//! its processor's clock is before the next event of anybody else (`limit`): until then nobody can see or
+//! do anything that concerns it. At a shared access past the limit it steps back, and whoever is earliest
+//! goes on. So accesses happen in the order of virtual time, ties in the order of processor numbers, and
+//! nothing depends on the host.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -49,8 +50,8 @@ pub(crate) enum Reason {
 
 type Body = Coroutine<(), Reason, (), Coloured>;
 
-/// A stack whose base is somewhere in its first page: if those of all threads were at the same place of a page, a cache of the host
-/// would have room for the stacks of a few threads only.
+/// A stack whose base is somewhere in its first page: if those of all threads were at the same place of a
+/// page, a cache of the host would have room for the stacks of a few threads only.
 pub(crate) struct Coloured {
     stack: DefaultStack,
     by: usize,
@@ -137,7 +138,8 @@ pub(crate) struct Processor {
     /// When the thread goes on.
     pub resume: Time,
     pub quantum_end: Time,
-    /// The greatest virtual time with which a thread came; between processors only the distance to this counts.
+    /// The greatest virtual time with which a thread came; between processors only the distance to this
+    /// counts.
     pub virtual_time: Time,
     /// KE-2: a preemption was put off then.
     pub put_off: Option<Time>,
@@ -177,7 +179,8 @@ pub(crate) struct Counts {
     pub foreign: Time,
 }
 
-/// The thread's part of the arena that is real memory, because algorithms have references into it: `abi::Thread`'s second line.
+/// The thread's part of the arena that is real memory, because algorithms have references into it:
+/// `abi::Thread`'s second line.
 #[repr(C, align(64))]
 pub(crate) struct Block {
     head: [u32; 3],
@@ -344,7 +347,7 @@ impl Engine {
             live: 0,
             asleep: 0,
             counts: Counts::default(),
-            // COST: two digits, so that a percentile is within 1 %; up to 1,000 s in ns.
+            // BOUND: two digits, so that a percentile is within 1 %; up to 1,000 s in ns.
             waits: Histogram::new_with_bounds(1, 1_000_000_000_000, 2).expect("constant bounds"),
             failure: None,
             end: 0,
@@ -518,8 +521,8 @@ pub(crate) unsafe fn sync(this: *mut Engine) {
     }
 }
 
-/// The time of a shared access by the running thread. Not inlined, so that nothing of it stays on the stack of who calls: see
-/// [`crate::spin`].
+/// The time of a shared access by the running thread. Not inlined, so that nothing of it stays on the stack
+/// of who calls: see [`crate::spin`].
 ///
 /// # Safety
 /// `this` is the current machine.
@@ -576,7 +579,8 @@ pub(crate) unsafe fn note(this: *mut Engine, address: usize, value: u64) {
 /// # Safety
 /// `this` is the current machine, and nobody else uses it.
 pub(crate) unsafe fn run(this: *mut Engine) {
-    // SAFETY: each reference ends before a coroutine is resumed, which uses the machine through the same pointer.
+    // SAFETY: each reference ends before a coroutine is resumed, which uses the machine through the same
+    // pointer.
     unsafe {
         (*this).boot();
         loop {
@@ -650,8 +654,9 @@ impl Drop for Engine {
         let mut stacks = STACKS.take();
         for thread in &mut self.threads {
             if let Some(mut body) = thread.body.take() {
-                // SAFETY: what is on the stack refers to the machine, which ends, and to nothing that needs a destructor to run: the
-                // closures that come with the crate own copies and references into the machine's memory.
+                // SAFETY: what is on the stack refers to the machine, which ends, and to nothing that needs
+                // a destructor to run: the closures that come with the crate own copies and references into
+                // the machine's memory.
                 unsafe { body.force_reset() };
                 stacks.push(body.into_stack());
             }

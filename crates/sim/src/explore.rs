@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exploration: who goes on after each shared access is chosen, not computed, so that every preemption can be tried.
+//! Exploration: who goes on after each shared access is chosen, not computed, so that every preemption can
+//! be tried.
 //!
-//! The machine has one processor, and an explorer in the place of its quanta. Before each shared access of the running thread, and
-//! where it pauses, sleeps or ends, is a *step*. By default a thread goes on until it pauses, sleeps or ends, and then the one that has
-//! waited longest. A *schedule* is the list of steps at which it is otherwise, printed as `step:thread,...`: with it [`replay`] does
-//! the same again, on any host.
+//! The machine has one processor, and an explorer in the place of its quanta. Before each shared access of
+//! the running thread, and where it pauses, sleeps or ends, is a *step*. By default a thread goes on until
+//! it pauses, sleeps or ends, and then the one that has waited longest. A *schedule* is the list of steps
+//! at which it is otherwise, printed as `step:thread,...`: with it [`replay`] does the same again, on any
+//! host.
 //!
-//! All is as on a real machine with one processor: who does not run is preempted, and the arena says so (unless the hints lie); a thread that wishes
-//! not to be preempted is warned once, and then preempted; deadlines pass in virtual time, in which a pause is long.
+//! All is as on a real machine with one processor: who does not run is preempted, and the arena says so
+//! (unless the hints lie); a thread that wishes not to be preempted is warned once, and then preempted;
+//! deadlines pass in virtual time, in which a pause is long.
 //!
-//! What it cannot find: faults of memory orderings (accesses happen one after the other), and a node that is used after its end.
+//! What it cannot find: faults of memory orderings (accesses happen one after the other), and a node that
+//! is used after its end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -37,7 +41,8 @@ pub enum Strategy {
         /// So many schedules.
         runs: u64,
     },
-    /// By priorities, which change at so many random steps (probabilistic concurrency testing, Burckhardt et al., ASPLOS 2010).
+    /// By priorities, which change at so many random steps (probabilistic concurrency testing, Burckhardt
+    /// et al., ASPLOS 2010).
     Pct {
         /// So many schedules.
         runs: u64,
@@ -349,7 +354,8 @@ pub fn explore(exploration: &Exploration, build: impl Fn(&mut World)) -> Report 
     report
 }
 
-/// Runs the program under a printed schedule; how it fails, if it does. `exploration` is that which printed it.
+/// Runs the program under a printed schedule; how it fails, if it does. `exploration` is that which printed
+/// it.
 ///
 /// # Panics
 /// If it is no schedule.
@@ -365,7 +371,8 @@ fn bump<P: Platform>(number: Placed<P::AtomicU32>) {
     number.store(before + 1, Relaxed);
 }
 
-/// `P` in what follows is [`Explored`], or something twisted around it. So many threads enter the lock's section so many times each; one is alone, and nobody is left behind.
+/// `P` in what follows is [`Explored`], or something twisted around it. So many threads enter the lock's
+/// section so many times each; one is alone, and nobody is left behind.
 pub fn mutex<P: Platform, L: RawMutex<P> + 'static>(threads: u32, rounds: u32) -> impl Fn(&mut World) {
     move |world| {
         let app = world.add_app();
@@ -400,7 +407,8 @@ pub fn rwlock<P: Platform, L: RawRwLock<P> + 'static>(threads: u32, rounds: u32)
             let node = world.place(L::Node::default());
             world.spawn(app, move || {
                 for _ in 0..rounds {
-                    // SAFETY: the node is this thread's, in use once at a time, and stays where it is; each is released as it was acquired.
+                    // SAFETY: the node is this thread's, in use once at a time, and stays where it is; each
+                    // is released as it was acquired.
                     unsafe {
                         if index % 2 == 0 {
                             lock.write(node.get());
@@ -424,7 +432,8 @@ pub fn rwlock<P: Platform, L: RawRwLock<P> + 'static>(threads: u32, rounds: u32)
     }
 }
 
-/// So many threads wait so many times; nobody goes on before all have come, and one of each episode is the serial one.
+/// So many threads wait so many times; nobody goes on before all have come, and one of each episode is the
+/// serial one.
 pub fn barrier<P: Platform, B: RawBarrier<P> + 'static>(threads: u32, episodes: u32) -> impl Fn(&mut World)
 where
     B::Place: 'static,

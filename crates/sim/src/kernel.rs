@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel: run queues, quanta, sleep and wake-up, and the arena that it keeps true (or not, if so asked).
+//! The kernel: run queues, quanta, sleep and wake-up, and the arena that it keeps true (or not, if so
+//! asked).
 //!
-//! Its decisions take no time of their own beyond the costs in the machine's description. It writes a thread's state into the arena when it
-//! takes or gives a processor, by the processor concerned, so that a reader elsewhere misses once.
+//! Its decisions take no time of their own beyond the costs in the machine's description. It writes a
+//! thread's state into the arena when it takes or gives a processor, by the processor concerned, so that a
+//! reader elsewhere misses once.
 
 use std::cmp::Reverse;
 
@@ -135,8 +137,8 @@ impl Engine {
         self.queues[queue].pop_front()
     }
 
-    /// ICPP 2001, section 3: of the threads of the application that the kernel has chosen, the one of highest priority, which is the
-    /// first of its like in the queue.
+    /// ICPP 2001, section 3: of the threads of the application that the kernel has chosen, the one of
+    /// highest priority, which is the first of its like in the queue.
     fn preferred(&self, queue: usize, thread: usize) -> usize {
         let app = self.threads[thread].app;
         if app == FOREIGN {
@@ -363,7 +365,8 @@ impl Engine {
         self.is_wanted(self.processor)
     }
 
-    /// The running thread gives its processor up and gets it back at once: nobody wants it. A preemption that was put off is repaid later.
+    /// The running thread gives its processor up and gets it back at once: nobody wants it. A preemption
+    /// that was put off is repaid later.
     pub(crate) fn settle_debit(&mut self) {
         let it = &mut self.processors[self.processor];
         if let Some(since) = it.put_off.take() {
@@ -528,7 +531,8 @@ impl Engine {
         self.threads.iter().filter(|thread| thread.app == app).map(of).sum::<Time>() / NS
     }
 
-    /// Threads that run or could, of the whole machine, but for so many; unless an application may use some of the processors only.
+    /// Threads that run or could, of the whole machine, but for so many; unless an application may use some
+    /// of the processors only.
     pub(crate) fn crowd_now(&self, awake: u32) -> Option<Crowd> {
         let processors = self.processors.len();
         let runnable = self

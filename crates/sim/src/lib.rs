@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A simulated multiprocessor: the algorithms of the catalogue, from the same source, on machines of any size.
+//! A simulated multiprocessor: the algorithms of the catalogue, from the same source, on machines of any
+//! size.
 //!
 //! ```
 //! let machine = sim::Machine::named("sgi-challenge-11").unwrap();
@@ -9,34 +10,41 @@
 //! assert_eq!(results, sim::simulate(&machine, &workload, 1).unwrap());
 //! ```
 //!
-//! [`Machine`] describes the machine, [`Workload`] the program and its surroundings; [`simulate`] returns [`Results`]. Other programs are closures over a
-//! [`World`] ([`simulate_with`]). [`mod@explore`] tries schedules instead of computing one.
+//! [`Machine`] describes the machine, [`Workload`] the program and its surroundings; [`simulate`] returns
+//! [`Results`]. Other programs are closures over a [`World`] ([`simulate_with`]). [`mod@explore`] tries
+//! schedules instead of computing one.
 //!
 //! # What is modelled
 //!
-//! - **Processors**, each with a clock. A thread's computation takes the time that the program says ([`work_ns`]); a turn of a spin
-//!   loop and a look at the clock take what the machine's description says.
-//! - **Caches**, private and coherent: each line is owned by one or shared by some. An access that the own cache does not answer costs by state
-//!   and distance (the levels of the description: a cache shared by some, a bus, a ring, a socket, a link), and waits for a hot line
-//!   and for a busy connection. Which words share a line is decided by their place in the machine's memory
-//!   ([`World::place`]), where each object begins on a line of its own, so false sharing inside an object is the real one. A word
+//! - **Processors**, each with a clock. A thread's computation takes the time that the program says
+//!   ([`work_ns`]); a turn of a spin loop and a look at the clock take what the machine's description says.
+//! - **Caches**, private and coherent: each line is owned by one or shared by some. An access that the own
+//!   cache does not answer costs by state and distance (the levels of the description: a cache shared by
+//!   some, a bus, a ring, a socket, a link), and waits for a hot line and for a busy connection. Which
+//!   words share a line is decided by their place in the machine's memory ([`World::place`]), where each
+//!   object begins on a line of its own, so false sharing inside an object is the real one. A word
 //!   elsewhere has a line for itself.
 //! - **Atomic operations** cost more than stores, succeed or not.
-//! - **A kernel**: run queues (one, or one a processor), quanta, the costs of a switch, a migration, a system call and a wake-up; sleeping on a
-//!   word; who wakes up comes last, or next, or at once, if it has used less than others; foreign processes; a partition that changes; and the arena: run states, counts of preempted threads by priority, the wish
-//!   not to be preempted, honoured once and repaid from the next quantum (KE-1, KE-2 of TR 1994), the partition and its generation
-//!   (KE-3), the choice by user-level priority among the threads of a program (ICPP 2001, section 3). It may also lie ([`Hints`]).
+//! - **A kernel**: run queues (one, or one a processor), quanta, the costs of a switch, a migration, a
+//!   system call and a wake-up; sleeping on a word; who wakes up comes last, or next, or at once, if it has
+//!   used less than others; foreign processes; a partition that changes; and the arena: run states, counts
+//!   of preempted threads by priority, the wish not to be preempted, honoured once and repaid from the next
+//!   quantum (KE-1, KE-2 of TR 1994), the partition and its generation (KE-3), the choice by user-level
+//!   priority among the threads of a program (ICPP 2001, section 3). It may also lie ([`Hints`]).
 //!
 //! # What is not
 //!
-//! - **Weak memory**: accesses happen one after the other, in the order of virtual time. `loom` is for that.
-//! - **Capacity**: a cache never loses a line to another, and a thread that comes back to its processor finds what it left. What a
-//!   switch or a migration costs beyond itself stands in the description as a lump.
+//! - **Weak memory**: accesses happen one after the other, in the order of virtual time. `loom` is for
+//!   that.
+//! - **Capacity**: a cache never loses a line to another, and a thread that comes back to its processor
+//!   finds what it left. What a switch or a migration costs beyond itself stands in the description as a
+//!   lump.
 //! - **Instructions** between shared accesses take no time, but for [`work_ns`] and pauses.
 //! - **Places in a ring** and routing: what is on one level is equally far.
 //!
-//! Two runs with one seed give the same results, byte for byte, on any host: nothing depends on addresses, on the host's clock or on the order of a
-//! hash table, and time is an integer number of picoseconds. (Words on threads' stacks are the exception that algorithms of the catalogue do not make: their number
+//! Two runs with one seed give the same results, byte for byte, on any host: nothing depends on addresses,
+//! on the host's clock or on the order of a hash table, and time is an integer number of picoseconds.
+//! (Words on threads' stacks are the exception that algorithms of the catalogue do not make: their number
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
 mod app;
@@ -91,7 +99,8 @@ pub enum SimError {
 /// An object in the machine's memory: a copyable reference, for the threads of one simulation.
 pub struct Placed<T: ?Sized>(*mut T);
 
-// SAFETY: as for `Word`: the threads of a machine run on one thread of the host, one at a time, and what is placed belongs to one machine.
+// SAFETY: as for `Word`: the threads of a machine run on one thread of the host, one at a time, and what is
+// placed belongs to one machine.
 unsafe impl<T: ?Sized + Sync> Send for Placed<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Sync> Sync for Placed<T> {}
@@ -107,7 +116,8 @@ impl<T: ?Sized> Copy for Placed<T> {}
 impl<T: ?Sized> Placed<T> {
     /// The object.
     pub fn get(&self) -> &T {
-        // SAFETY: placed objects live as long as the machine, and only its threads, which end with it, have them.
+        // SAFETY: placed objects live as long as the machine, and only its threads, which end with it, have
+        // them.
         unsafe { &*self.0 }
     }
 }
@@ -160,7 +170,8 @@ pub fn simulate_with(
     simulate_then(machine, setting, seed, wanted, build, |()| ()).0
 }
 
-/// As [`simulate_with`]; when all is done, `look` makes something of what `build` has left and of what is in the machine's memory.
+/// As [`simulate_with`]; when all is done, `look` makes something of what `build` has left and of what is
+/// in the machine's memory.
 fn simulate_then<T, R>(
     machine: &Machine,
     setting: &Setting,
@@ -217,8 +228,8 @@ pub fn simulate(machine: &Machine, workload: &Workload, seed: u64) -> Result<Res
     Err(SimError::Unknown { kind, name: name.clone() })
 }
 
-/// What `run` makes of each job, in their order, on so many threads of the host, which changes nothing but the time that it takes. `done` is
-/// called after each.
+/// What `run` makes of each job, in their order, on so many threads of the host, which changes nothing but
+/// the time that it takes. `done` is called after each.
 pub fn in_parallel<T: Sync, R: Send>(
     jobs: &[T],
     cores: usize,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine costs: the description, and those that come with the crate.
 //!
-//! A description is a TOML file in which every number names its source: a paper and its section, or the word "assumption". The simulator
-//! has no numbers of its own.
+//! A description is a TOML file in which every number names its source: a paper and its section, or the
+//! word "assumption". The simulator has no numbers of its own.
 
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +122,8 @@ pub struct Kernel {
     pub queue: Sourced<Queue>,
     /// What waking up is good for.
     pub woken: Sourced<Woken>,
-    /// By how much more processor time the running thread must have used to lose the processor to one that wakes up.
+    /// By how much more processor time the running thread must have used to lose the processor to one that
+    /// wakes up.
     pub woken_margin_ms: Sourced<f64>,
     /// However long it slept, it passes for having used only so much less than those who were awake.
     pub woken_credit_ms: Sourced<f64>,
@@ -182,7 +183,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// As this machine, with another number of processors; groups that are larger shrink, the last one holds all.
+    /// As this machine, with another number of processors; groups that are larger shrink, the last one
+    /// holds all.
     pub fn with_processors(mut self, count: u32) -> Self {
         self.processors.count = Sourced { value: count, source: "the caller".into() };
         let last = self.level.len() - 1;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory and caches: where a word lies, which caches hold its line, and what an access costs.
 //!
-//! A line has an owner (the processor that may write it without asking) or any number of sharers, as MESI has it; caches are as large as
-//! need be. An access that the processor's cache cannot answer waits until the line is not on its way to another processor
-//! (a hot line serves one after the other, in the order in which they came), then until the connection is free, then for the
-//! transfer. The value changes at the moment when the request comes: nobody can see the line between that and the end of the
-//! transfer without waiting behind it, so no order of values is possible here that the machine does not have.
+//! A line has an owner (the processor that may write it without asking) or any number of sharers, as MESI
+//! has it; caches are as large as need be. An access that the processor's cache cannot answer waits until
+//! the line is not on its way to another processor (a hot line serves one after the other, in the order in
+//! which they came), then until the connection is free, then for the transfer. The value changes at the
+//! moment when the request comes: nobody can see the line between that and the end of the transfer without
+//! waiting behind it, so no order of values is possible here that the machine does not have.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
@@ -188,8 +189,8 @@ impl Memory {
         }
     }
 
-    /// The line of a word: by its place in the machine's memory, or, for a word elsewhere, one for the word alone, numbered when first
-    /// touched.
+    /// The line of a word: by its place in the machine's memory, or, for a word elsewhere, one for the word
+    /// alone, numbered when first touched.
     #[inline(always)]
     pub fn line(&mut self, address: usize) -> LineId {
         let offset = address.wrapping_sub(self.base.addr());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which processors are the program's, when they change: drawn at random, or decided by the crate `policy`, as on a machine with a
-//! processor server, while other applications come, hint and go at random.
+//! Which processors are the program's, when they change: drawn at random, or decided by the crate `policy`,
+//! as on a machine with a processor server, while other applications come, hint and go at random.
 
 use policy::{Count, Demand, Event, Id, Owner, SemiDynamic, System};
 use rand_pcg::Pcg64Mcg;
@@ -11,7 +11,7 @@ use crate::workload::Repartition;
 
 /// The program's application.
 const OURS: Id = 0;
-/// COST: other applications at once; with this many, requests wait for each other.
+/// BOUND: other applications at once; with this many, requests wait for each other.
 const MOST_OTHERS: usize = 6;
 
 /// The server's knowledge, and the applications beside ours.

@@ -14,7 +14,8 @@ use crate::spin;
 
 /// The machine that the calling thread of the host simulates.
 ///
-/// Its functions must be called by simulated threads, while they run; words may be made and read by the host as well, at no cost.
+/// Its functions must be called by simulated threads, while they run; words may be made and read by the
+/// host as well, at no cost.
 ///
 /// `PAUSES` is [`Platform::PAUSES`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,11 +27,13 @@ pub type Sim = Simulated<{ u32::MAX }>;
 /// The simulated machine under [`crate::explore`], where each pause is a choice of who goes on.
 pub type Explored = Simulated<1>;
 
-/// A word that simulated threads share. As large as the real one, so that what shares a line there shares one here.
+/// A word that simulated threads share. As large as the real one, so that what shares a line there shares
+/// one here.
 #[repr(transparent)]
 pub struct Word<T>(UnsafeCell<T>);
 
-// SAFETY: all simulated threads of a machine run on one thread of the host, one at a time, and a word belongs to one machine.
+// SAFETY: all simulated threads of a machine run on one thread of the host, one at a time, and a word
+// belongs to one machine.
 unsafe impl<T> Sync for Word<T> {}
 // SAFETY: as above.
 unsafe impl<T> Send for Word<T> {}

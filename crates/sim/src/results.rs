@@ -84,7 +84,8 @@ pub struct Results {
     pub foreign_ms: f64,
     /// Of the program's, without waiting.
     pub work_ms: f64,
-    /// From one thread or process, or from none, to another or to the same after a pause without one; on all processors.
+    /// From one thread or process, or from none, to another or to the same after a pause without one; on
+    /// all processors.
     pub context_switches: u64,
     /// Of the program's threads.
     pub preemptions: u64,
@@ -104,8 +105,8 @@ pub struct Results {
     pub invalidations: u64,
     /// Time that accesses waited for a line or a connection.
     pub queued_ms: f64,
-    /// Of the accesses, those of spinners who were passed over: simulated without being executed. Says how the simulator worked and
-    /// nothing about the machine; differs from one build to another.
+    /// Of the accesses, those of spinners who were passed over: simulated without being executed. Says how
+    /// the simulator worked and nothing about the machine; differs from one build to another.
     #[serde(skip)]
     pub passed_over: u64,
     /// Each thread.
@@ -118,7 +119,8 @@ impl Results {
         self.sections as f64 / (self.elapsed_ms / 1e3)
     }
 
-    /// Jain's index of the threads' sections: 1 if all are equal, 1/n if one has all. Of the sections per instance until the end.
+    /// Jain's index of the threads' sections: 1 if all are equal, 1/n if one has all. Of the sections per
+    /// instance until the end.
     pub fn fairness(&self) -> f64 {
         let (sum, squares) = self.threads.iter().fold((0.0, 0.0), |(sum, squares), thread| {
             let sections = thread.sections as f64;

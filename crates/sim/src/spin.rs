@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Spinners are passed over, exactly.
 //!
-//! A turn of a spin loop is what a thread does from the first pause behind a shared access to the next such pause. A thread that spins does the same again and again until somebody writes what it reads. The simulator finds out that it does: if between
-//! three turns in a row the thread has made the same accesses with the same values, all of them answered by its own cache, in the same
-//! time, has asked the machine nothing else (no clock, no hint about others), and if its registers and its stack are byte for byte
-//! the same at the end of two, then the next turn is the last one again. Such a thread is *parked*: it takes no part until
+//! A turn of a spin loop is what a thread does from the first pause behind a shared access to the next such
+//! pause. A thread that spins does the same again and again until somebody writes what it reads. The
+//! simulator finds out that it does: if between three turns in a row the thread has made the same accesses
+//! with the same values, all of them answered by its own cache, in the same time, has asked the machine
+//! nothing else (no clock, no hint about others), and if its registers and its stack are byte for byte the
+//! same at the end of two, then the next turn is the last one again. Such a thread is *parked*: it takes no
+//! part until
 //!
 //! - somebody else is about to touch a line that it writes, or to write a line that it reads,
 //! - its quantum is over and somebody wants the processor, or the partition changes.
 //!
-//! Then it is put to the last pause at or before that moment, which is a whole number of turns later, and goes on from there before the other
-//! access happens. The results are the same as if it had run all the time; the unit tests compare.
+//! Then it is put to the last pause at or before that moment, which is a whole number of turns later, and
+//! goes on from there before the other access happens. The results are the same as if it had run all the
+//! time; the unit tests compare.
 //!
-//! A thread that counts its turns (to sleep after a while, or to look at a hint each 64th) has another stack each time and
-//! is not passed over. What a thread keeps neither on its stack nor in shared words, but writes in a spin loop, would be missed; no
-//! algorithm of the catalogue does.
+//! A thread that counts its turns (to sleep after a while, or to look at a hint each 64th) has another
+//! stack each time and is not passed over. What a thread keeps neither on its stack nor in shared words,
+//! but writes in a spin loop, would be missed; no algorithm of the catalogue does.
 
 use crate::engine::{Engine, Reason, suspend};
 use crate::memory::{Kind, LineId, Time};
@@ -231,14 +235,16 @@ pub(crate) unsafe fn pause(this: *mut Engine) {
     unsafe {
         with_state(this)
     }
-    // SAFETY: as the caller promises. Without registers to compare nobody is passed over, which changes no result.
+    // SAFETY: as the caller promises. Without registers to compare nobody is passed over, which changes no
+    // result.
     #[cfg(not(target_arch = "x86_64"))]
     unsafe {
         turn(this, std::ptr::null())
     }
 }
 
-/// Calls [`turn_of`] with the address of the registers that a function must keep, behind which the caller's stack begins.
+/// Calls [`turn_of`] with the address of the registers that a function must keep, behind which the caller's
+/// stack begins.
 ///
 /// # Safety
 /// As for [`pause`].

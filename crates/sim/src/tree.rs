@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose turn is it? The next moment of each processor, in a tree of winners: the least one is at the root, and a change
-//! costs a comparison a level.
+//! Whose turn is it? The next moment of each processor, in a tree of winners: the least one is at the root,
+//! and a change costs a comparison a level.
 
 use crate::memory::Time;
 

@@ -47,8 +47,9 @@ pub struct Repartition {
     pub least: u32,
     /// Processors at most.
     pub most: u32,
-    /// The policy of the processor server decides: the program asks for these numbers of processors, and beside it other applications come, hint and go at random, one
-    /// of them at each change. Not: each number is as probable.
+    /// The policy of the processor server decides: the program asks for these numbers of processors, and
+    /// beside it other applications come, hint and go at random, one of them at each change. Not: each
+    /// number is as probable.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
 }
@@ -56,7 +57,8 @@ pub struct Repartition {
 /// The surroundings of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Foreign processes that want a processor all the time, for each processor; a fraction puts one on some of them.
+    /// Foreign processes that want a processor all the time, for each processor; a fraction puts one on
+    /// some of them.
     pub foreign: f64,
     /// Threads stay on the processor that they belong to: thread i on processor i modulo their number.
     pub bound: bool,
@@ -177,8 +179,9 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The synthetic program for locks of TR 1994, section 5.2, at a multiprogramming level: one thread a processor, bound to it, and
-    /// `level - 1` foreign processes a processor. `ratio` is that of outside to critical, 14 on the SGI and 65 on the KSR.
+    /// The synthetic program for locks of TR 1994, section 5.2, at a multiprogramming level: one thread a
+    /// processor, bound to it, and `level - 1` foreign processes a processor. `ratio` is that of outside to
+    /// critical, 14 on the SGI and 65 on the KSR.
     pub fn tr_lock(lock: &str, processors: u32, level: f64, ratio: f64, rounds: u64) -> Self {
         // The paper does not tell the length.
         let critical_ns = 20_000.0;
@@ -192,8 +195,8 @@ impl Workload {
         }
     }
 
-    /// The lock microbenchmark of ICPP 2001, section 5, at a degree of multiprogramming: so many instances of four threads. 1,000 and
-    /// 1,500 updates of cached memory, both varied by 10 %.
+    /// The lock microbenchmark of ICPP 2001, section 5, at a degree of multiprogramming: so many instances
+    /// of four threads. 1,000 and 1,500 updates of cached memory, both varied by 10 %.
     pub fn icpp_lock(lock: &str, degree: u32) -> Self {
         let program = Program::Mutex {
             lock: lock.into(),
@@ -216,8 +219,9 @@ impl Workload {
         Self { program, ..Self::icpp_lock("", degree) }
     }
 
-    /// An update of cached memory on a Pentium Pro of 200 MHz: 1.5 cycles. Derived: at degree 1, 0.07 s are 6.89 %, so that 32 times 4,096
-    /// sections of 1,000 updates, one after the other, take about 1 s. (If that were one of the 32 executions, an update would take 50 cycles.)
+    /// An update of cached memory on a Pentium Pro of 200 MHz: 1.5 cycles. Derived: at degree 1, 0.07 s are
+    /// 6.89 %, so that 32 times 4,096 sections of 1,000 updates, one after the other, take about 1 s. (If
+    /// that were one of the 32 executions, an update would take 50 cycles.)
     const UPDATE_NS: f64 = 7.75;
 
     /// The synthetic program for barriers of TR 1994, section 5.4: no work between them.
@@ -378,7 +382,8 @@ impl Workload {
         }
     }
 
-    /// Puts the program into the world, and returns what computes the digests, if it has any. `None` if the catalogue has no such name.
+    /// Puts the program into the world, and returns what computes the digests, if it has any. `None` if the
+    /// catalogue has no such name.
     pub(crate) fn build(&self, world: &mut World) -> Option<Vec<Digest>> {
         if let Some((app, lock)) = self.program.app() {
             return (0..self.instances)

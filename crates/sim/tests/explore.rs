@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every algorithm of the catalogue, preempted at each of its shared accesses; random and PCT schedules; hints late, lost and inverted.
+//! Every algorithm of the catalogue, preempted at each of its shared accesses; random and PCT schedules;
+//! hints late, lost and inverted.
 
 use catalog::{BarrierEntry, BarrierVisitor, Entry, MutexVisitor, RwLockVisitor};
 use sim::explore::{self, Exploration, Report, Strategy};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TR 1994, figure 10: as it is printed its test does not agree with its text, nor with its V loop. Three barriers on the machine of the paper, more threads
-//! than processors: as printed; as the text has it, which is what the catalogue's `c-sched` does; and as the test has it, with a unit less to agree.
+//! TR 1994, figure 10: as it is printed its test does not agree with its text, nor with its V loop. Three
+//! barriers on the machine of the paper, more threads than processors: as printed; as the text has it,
+//! which is what the catalogue's `c-sched` does; and as the test has it, with a unit less to agree.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -80,13 +81,15 @@ fn run(threads: u32, block: u32, units: u32) -> Results {
 fn settled() {
     for threads in [12, 13, 16, 22] {
         let over = threads - 11;
-        // "if count + 1 >= NUM_PROCESSES - barrier_processors": spins; and N - P times V. With N - P = 1 nobody ever does P.
+        // "if count + 1 >= NUM_PROCESSES - barrier_processors": spins; and N - P times V. With N - P = 1
+        // nobody ever does P.
         let printed = run(threads, over - 1, over);
         assert_eq!(printed.failure.is_some(), over > 1, "{threads} threads: {printed:?}");
         // "The first N - P processes should block while the remaining P should spin."
         let text = run(threads, over, over);
         assert_eq!(text.failure, None);
-        // Would be right, too; but eleven processors are not enough for eleven who spin and the one for whom they do.
+        // Would be right, too; but eleven processors are not enough for eleven who spin and the one for
+        // whom they do.
         let test = run(threads, over - 1, over - 1);
         assert_eq!(test.failure, None);
         println!("{threads} threads: text {:.1} ms, test {:.1} ms", text.elapsed_ms, test.elapsed_ms);

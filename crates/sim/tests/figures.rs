@@ -41,8 +41,8 @@ fn the_number_of_cores_changes_nothing() {
     assert_ne!(one, figure.run(4, 0.002, 2, || {}).unwrap());
 }
 
-/// The claims that do not hold are named here by their beginnings, so that a change in either direction is seen: at a size that takes some
-/// seconds, and at the full one.
+/// The claims that do not hold are named here by their beginnings, so that a change in either direction is
+/// seen: at a size that takes some seconds, and at the full one.
 fn expect(name: &str, size: f64, failing: &[&str], failing_at_full_size: &[&str]) {
     let failing = if long() { failing_at_full_size } else { failing };
     let verdicts = verdicts(name, size);

@@ -43,7 +43,8 @@ fn a_line_that_goes_to_and_fro_costs_what_the_description_says() {
             });
         }
     });
-    // A hand-over: the reader's miss (900 ns), and the writer's upgrade (300 ns); beside them hits and the bus.
+    // A hand-over: the reader's miss (900 ns), and the writer's upgrade (300 ns); beside them hits and the
+    // bus.
     let turn_ns = results.elapsed_ms * 1e6 / 2000.0;
     assert!((1200.0..1500.0).contains(&turn_ns), "{turn_ns}");
     assert!((1990..=2010).contains(&results.invalidations), "{}", results.invalidations);
@@ -113,8 +114,8 @@ fn a_preempted_holder_delays_by_a_quantum() {
     assert!((44.0..46.5).contains(&beside) || (64.0..66.5).contains(&beside), "{beside}");
 }
 
-/// One processor, one foreign process: the thread wishes not to be preempted and is, in the end. Returns results and the moments at which
-/// it saw the warning, and its processor go.
+/// One processor, one foreign process: the thread wishes not to be preempted and is, in the end. Returns
+/// results and the moments at which it saw the warning, and its processor go.
 fn wishing(yields: bool, honours: bool) -> (Results, Vec<(bool, f64)>) {
     let machine = machine("sgi-challenge-11", 1);
     let seen: Log<(bool, f64)> = Rc::default();
@@ -272,7 +273,8 @@ fn sleepers_wake_in_line_and_in_time() {
 
 #[test]
 fn who_wakes_up_comes_last_next_or_at_once() {
-    // One processor, three foreign processes with a quantum of 3 ms, and a thread that works 10 us and naps 1 ms.
+    // One processor, three foreign processes with a quantum of 3 ms, and a thread that works 10 us and naps
+    // 1 ms.
     let mean_ms = |woken: Woken| {
         let mut machine = machine("epyc-64", 1);
         machine.kernel.woken.value = woken;
@@ -401,7 +403,8 @@ fn a_partition_changes() {
     assert!((250.0..900.0).contains(&results.elapsed_ms), "{}", results.elapsed_ms);
 }
 
-/// What the program sees of a partition that the server's policy decides about: the numbers it asked for, as long as it has any.
+/// What the program sees of a partition that the server's policy decides about: the numbers it asked for,
+/// as long as it has any.
 #[test]
 fn a_served_partition_changes_as_others_come_and_go() {
     let machine = machine("epyc-64", 16);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The catalogue on the machines: everything runs, twice the same, and as it was when the golden file was written.
+//! The catalogue on the machines: everything runs, twice the same, and as it was when the golden file was
+//! written.
 
 use std::fmt::Write;
 
@@ -94,7 +95,8 @@ fn passing_spinners_over_changes_nothing() {
     }
 }
 
-/// To write it anew, also after a change to an algorithm: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test runs`, after a change that is meant to change results.
+/// To write it anew, also after a change to an algorithm: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test
+/// runs`, after a change that is meant to change results.
 #[test]
 fn golden_runs() {
     let mut text = String::new();

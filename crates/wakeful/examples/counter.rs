@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads that share a counter: `cargo run --release -p wakeful --example counter [THREADS]`.
 //!
-//! Prints, for one second each and in turns, how often the threads got std's mutex and ours, and how even the shares were. Not a
-//! benchmark (`wakeful bench mutex` is): it shows that both get on and roughly how.
+//! Prints, for one second each and in turns, how often the threads got std's mutex and ours, and how even
+//! the shares were. Not a benchmark (`wakeful bench mutex` is): it shows that both get on and roughly how.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -10,9 +10,9 @@ use sync::barrier::{BWakeful, RawBarrierDynamic};
 
 /// A point that threads pass together: 24 bytes.
 ///
-/// The interface is that of [`std::sync::Barrier`], and parties may join and leave. Who waits gives the processor to the program's other
-/// threads, and sleeps where other programs would take it instead; `sync::barrier::BWakeful` underneath says how it
-/// tells.
+/// The interface is that of [`std::sync::Barrier`], and parties may join and leave. Who waits gives the
+/// processor to the program's other threads, and sleeps where other programs would take it instead;
+/// `sync::barrier::BWakeful` underneath says how it tells.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -96,8 +96,8 @@ impl Barrier {
         Self(unsafe { transmute::<[AtomicU32; 6], BWakeful<Linux>>(words) })
     }
 
-    /// Waits until as many threads have come as there are parties. Then it can be used again at once. Where more threads come than there
-    /// are parties, those that are too many are the first of the next group.
+    /// Waits until as many threads have come as there are parties. Then it can be used again at once. Where
+    /// more threads come than there are parties, those that are too many are the first of the next group.
     pub fn wait(&self) -> BarrierWaitResult {
         BarrierWaitResult(self.0.wait())
     }
@@ -110,8 +110,8 @@ impl Barrier {
         assert!(self.0.join(), "a barrier takes at most 12,287 parties");
     }
 
-    /// Arrives for a party without waiting, and takes it out: from the next round on there is one less. To be called by a thread that the
-    /// barrier counts on; where no party is left it does nothing.
+    /// Arrives for a party without waiting, and takes it out: from the next round on there is one less. To
+    /// be called by a thread that the barrier counts on; where no party is left it does nothing.
     pub fn arrive_and_drop(&self) {
         self.0.arrive_and_drop();
     }

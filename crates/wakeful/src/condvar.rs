@@ -15,10 +15,12 @@ use crate::held::{self, Owed};
 
 /// Waits for a condition on what a mutex protects.
 ///
-/// 16 bytes, const-constructible. Works with the guard of any mutex of this crate. All threads that wait at one time must use the
-/// same mutex; with several the program stays sound, and a notification may reach whom it does not concern.
+/// 16 bytes, const-constructible. Works with the guard of any mutex of this crate. All threads that wait at
+/// one time must use the same mutex; with several the program stays sound, and a notification may reach
+/// whom it does not concern.
 ///
-/// A wait can return without a notification, so wait in a loop, or let [`wait_while`](Self::wait_while) do it.
+/// A wait can return without a notification, so wait in a loop, or let [`wait_while`](Self::wait_while) do
+/// it.
 ///
 /// ```
 /// use std::thread;
@@ -68,7 +70,8 @@ impl Condvar {
         self.wait_before(guard, None);
     }
 
-    /// As [`wait`](Self::wait), but not longer than `timeout`, apart from the time to acquire the mutex again.
+    /// As [`wait`](Self::wait), but not longer than `timeout`, apart from the time to acquire the mutex
+    /// again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -84,7 +87,8 @@ impl Condvar {
         WaitTimeoutResult(!self.wait_before(guard, Some(crate::time::after(timeout))))
     }
 
-    /// As [`wait`](Self::wait), but not longer than until `moment`, apart from the time to acquire the mutex again.
+    /// As [`wait`](Self::wait), but not longer than until `moment`, apart from the time to acquire the
+    /// mutex again.
     pub fn wait_until<R: RawMutex, T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, R, T>,
@@ -124,7 +128,8 @@ impl Condvar {
 
     /// Wakes one waiting thread, if there is any.
     ///
-    /// Best called with the mutex held: a thread that comes between would find the condition changed and nobody woken yet.
+    /// Best called with the mutex held: a thread that comes between would find the condition changed and
+    /// nobody woken yet.
     #[inline]
     pub fn notify_one(&self) {
         let ours = &self.algorithm;

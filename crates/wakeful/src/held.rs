@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lock of this crate that the calling thread has locked last, if it has not unlocked any since; and what it is to do at a release.
+//! The lock of this crate that the calling thread has locked last, if it has not unlocked any since; and
+//! what it is to do at a release.
 //!
-//! A thread that is woken under the mutex that it waits for next runs for nothing. So a notification by the holder of the waiters' mutex is
-//! delivered when that mutex is released. The wake-up that is owed stands here, not in the mutex, which has no room for it.
+//! A thread that is woken under the mutex that it waits for next runs for nothing. So a notification by the
+//! holder of the waiters' mutex is delivered when that mutex is released. The wake-up that is owed stands
+//! here, not in the mutex, which has no room for it.
 //!
-//! The address says nothing of a lock whose guard was forgotten and whose memory has a new lock now. Then a notification may wait for a release that
-//! does not come. No data are at risk.
+//! The address says nothing of a lock whose guard was forgotten and whose memory has a new lock now. Then a
+//! notification may wait for a release that does not come. No data are at risk.
 
 use core::sync::atomic::AtomicU32;
 
@@ -82,8 +84,8 @@ pub fn owes(lock: usize) -> bool {
     get::<LOCK>() == lock
 }
 
-/// Puts this off until the calling thread releases this lock. False, and nothing done, if it does not hold it or owes something else, or `commit`, asked
-/// at the last moment, says no.
+/// Puts this off until the calling thread releases this lock. False, and nothing done, if it does not hold
+/// it or owes something else, or `commit`, asked at the last moment, says no.
 pub fn owe(lock: usize, owed: Owed, commit: impl FnOnce() -> bool) -> bool {
     if lock == 0 || get::<HELD>() != lock || get::<LOCK>() != 0 || !commit() {
         return false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks that know which of your threads are running.
 //!
-//! A spinning lock is fast until its holder loses its processor; then every waiter burns its time slice for nothing. A sleeping lock
-//! is safe from that and pays two context switches for a critical section of a few nanoseconds. Which of the two is right
-//! depends on one fact that only the kernel knows: does the holder run at this moment? [`Mutex`] and [`Condvar`] of
-//! this crate look it up. Their interface is [`lock_api`]'s and so parking_lot's: no poisoning, guards that
-//! map, timed acquires.
+//! A spinning lock is fast until its holder loses its processor; then every waiter burns its time slice for
+//! nothing. A sleeping lock is safe from that and pays two context switches for a critical section of a few
+//! nanoseconds. Which of the two is right depends on one fact that only the kernel knows: does the holder
+//! run at this moment? [`Mutex`] and [`Condvar`] of this crate look it up. Their interface is
+//! [`lock_api`]'s and so parking_lot's: no poisoning, guards that map, timed acquires.
 //!
 //! ```
 //! use std::thread;
@@ -23,37 +23,42 @@
 //!
 //! # When it helps
 //!
-//! With more threads that want to run than processors (threads of yours, or other programs beside you, or a container's quota), and
-//! locks that are fought for. It also helps where a condition variable is notified often.
+//! With more threads that want to run than processors (threads of yours, or other programs beside you, or a
+//! container's quota), and locks that are fought for. It also helps where a condition variable is notified
+//! often.
 //!
 //! # When it does not
 //!
-//! Locks that nobody waits for cost what std's and parking_lot's cost. A program with a processor for each thread has no preempted
-//! holders to avoid. Nor is there anything here for waiting in async code: a lock held across an `.await` is another matter.
+//! Locks that nobody waits for cost what std's and parking_lot's cost. A program with a processor for each
+//! thread has no preempted holders to avoid. Nor is there anything here for waiting in async code: a lock
+//! held across an `.await` is another matter.
 //!
 //! # Where the knowledge comes from
 //!
-//! A *view* of the kernel tells which threads run. Here it is `perf`: when a thread has to wait for a lock for the first time, it
-//! opens a software perf event on itself that counts nothing and logs the thread's own context switches into a
-//! page, which the other threads read. That needs no privilege where `/proc/sys/kernel/perf_event_paranoid` is at most 2.
-//! Where it is refused the locks work all the same, by what they can see for themselves. The environment
-//! variable `WAKEFUL_VIEW`, read once when the first thread waits, can be set to `none` to do without.
+//! A *view* of the kernel tells which threads run. Here it is `perf`: when a thread has to wait for a lock
+//! for the first time, it opens a software perf event on itself that counts nothing and logs the thread's
+//! own context switches into a page, which the other threads read. That needs no privilege where
+//! `/proc/sys/kernel/perf_event_paranoid` is at most 2. Where it is refused the locks work all the same, by
+//! what they can see for themselves. The environment variable `WAKEFUL_VIEW`, read once when the first
+//! thread waits, can be set to `none` to do without.
 //!
-//! Where a processor server runs (`wakefuld`), a program that calls [`init`] gets the view `bpf` from it, with no privilege either: an eBPF program in the
-//! kernel then says more, for less at each context switch.
+//! Where a processor server runs (`wakefuld`), a program that calls [`init`] gets the view `bpf` from it,
+//! with no privilege either: an eBPF program in the kernel then says more, for less at each context switch.
 //!
-//! What the kernel tells is a hint, late at times and at times missing. A wrong one costs time, never exclusion.
+//! What the kernel tells is a hint, late at times and at times missing. A wrong one costs time, never
+//! exclusion.
 //!
 //! # Cost
 //!
-//! A thread that never waits for a lock costs nothing. One that does has a block of 128 bytes and, in the `perf` view, two locked
-//! pages (counted against `kernel.perf_event_mlock_kb`, then RLIMIT_MEMLOCK; beyond both it goes without), and its context switches
-//! take a little longer. The process reserves address space for 4,095 threads once, without memory behind it; further threads
-//! go without. Nothing is allocated, in no path.
+//! A thread that never waits for a lock costs nothing. One that does has a block of 128 bytes and, in the
+//! `perf` view, two locked pages (counted against `kernel.perf_event_mlock_kb`, then RLIMIT_MEMLOCK; beyond
+//! both it goes without), and its context switches take a little longer. The process reserves address space
+//! for 4,095 threads once, without memory behind it; further threads go without. Nothing is allocated, in
+//! no path.
 //!
-//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 16 bytes, [`Semaphore`] 8, [`Once`] 4; all can stand in a
-//! `static`, and their bytes are zero when nobody
-//! uses them. After a fork the child may use them as its parent could.
+//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 16 bytes,
+//! [`Semaphore`] 8, [`Once`] 4; all can stand in a `static`, and their bytes are zero when nobody uses
+//! them. After a fork the child may use them as its parent could.
 
 mod barrier;
 mod condvar;
@@ -67,8 +72,9 @@ mod semaphore;
 pub mod thread;
 mod time;
 
-/// Asks the processor server for its view of this program's threads, if there is one, waiting for it for no longer than a twentieth of a second. For the beginning of
-/// `main`: once a thread has waited for a lock it changes nothing. If the server ends, the program goes over to the view that it would have had without.
+/// Asks the processor server for its view of this program's threads, if there is one, waiting for it for no
+/// longer than a twentieth of a second. For the beginning of `main`: once a thread has waited for a lock it
+/// changes nothing. If the server ends, the program goes over to the view that it would have had without.
 ///
 /// Programs that `wakeful run` starts need not call it.
 pub fn init() {
@@ -96,9 +102,10 @@ pub use semaphore::{Semaphore, SemaphorePermit};
 /// unsafe { LOCK.unlock() };
 /// ```
 ///
-/// It is not a [`lock_api::RawMutexFair`]: a fair release hands the lock to the next in line, and the next in line may be a thread that
-/// does not run, which is what this lock exists to avoid. Whoever runs may take it; a thread that has waited too long
-/// demands it and then gets it, so nobody starves. Locks in [`raw`] that serve in line are fair.
+/// It is not a [`lock_api::RawMutexFair`]: a fair release hands the lock to the next in line, and the next
+/// in line may be a thread that does not run, which is what this lock exists to avoid. Whoever runs may
+/// take it; a thread that has waited too long demands it and then gets it, so nobody starves. Locks in
+/// [`raw`] that serve in line are fair.
 ///
 /// ```compile_fail
 /// fn fair<R: wakeful::lock_api::RawMutexFair>() {}
@@ -108,8 +115,8 @@ pub type RawMutex = raw::wakeful::RawMutex;
 
 /// Mutual exclusion: 4 bytes and the data.
 ///
-/// [`lock_api::Mutex`] has the methods: `lock`, `try_lock`, `try_lock_for`, `try_lock_until`, `get_mut`, `into_inner`. A panic in
-/// the critical section releases the lock and leaves no poison.
+/// [`lock_api::Mutex`] has the methods: `lock`, `try_lock`, `try_lock_for`, `try_lock_until`, `get_mut`,
+/// `into_inner`. A panic in the critical section releases the lock and leaves no poison.
 ///
 /// ```
 /// use std::time::Duration;
@@ -124,7 +131,8 @@ pub type RawMutex = raw::wakeful::RawMutex;
 /// ```
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
-/// Holds a [`Mutex`] until dropped. Stays in its thread, because the lock word names the thread that holds it.
+/// Holds a [`Mutex`] until dropped. Stays in its thread, because the lock word names the thread that holds
+/// it.
 ///
 /// ```compile_fail
 /// let mutex = wakeful::Mutex::new(0);
@@ -149,8 +157,9 @@ pub type RawRwLock = raw::rw_wakeful::RawRwLock;
 
 /// Many readers or one writer: 16 bytes and the data.
 ///
-/// [`lock_api::RwLock`] has the methods: `read`, `write`, `try_read`, `try_write_for`, `upgradable_read`, `read_recursive`, `get_mut`,
-/// `into_inner` and so on. A panic in the critical section releases the lock and leaves no poison.
+/// [`lock_api::RwLock`] has the methods: `read`, `write`, `try_read`, `try_write_for`, `upgradable_read`,
+/// `read_recursive`, `get_mut`, `into_inner` and so on. A panic in the critical section releases the lock
+/// and leaves no poison.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -172,9 +181,9 @@ pub type RawRwLock = raw::rw_wakeful::RawRwLock;
 /// }
 /// ```
 ///
-/// Neither readers nor writers starve: a thread that has waited for its turn demands the lock, and those who come later wait for it. So a
-/// thread that holds the lock for reading must not `read` it again, because a writer may be waiting in between for the first to
-/// be released; `read_recursive` is for that.
+/// Neither readers nor writers starve: a thread that has waited for its turn demands the lock, and those
+/// who come later wait for it. So a thread that holds the lock for reading must not `read` it again,
+/// because a writer may be waiting in between for the first to be released; `read_recursive` is for that.
 ///
 /// ```
 /// use std::time::Duration;
@@ -200,7 +209,8 @@ pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 /// Holds an [`RwLock`] for writing until dropped.
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
-/// Holds an [`RwLock`] for reading until dropped, and may be turned into a [`RwLockWriteGuard`]. One thread at a time has one.
+/// Holds an [`RwLock`] for reading until dropped, and may be turned into a [`RwLockWriteGuard`]. One thread
+/// at a time has one.
 pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
 
 /// A guard of a part of the data, from `RwLockReadGuard::map`.

@@ -11,8 +11,9 @@ use sync::once::{self, Begin, End, RawOnce};
 
 /// Runs something once, as `std::sync::Once`. 4 bytes.
 ///
-/// A panic in it poisons: later calls panic, too, but for those of [`call_once_force`](Self::call_once_force). A thread that asks
-/// for it while it is running it itself waits for ever. After a fork in the middle, the child starts it again.
+/// A panic in it poisons: later calls panic, too, but for those of
+/// [`call_once_force`](Self::call_once_force). A thread that asks for it while it is running it itself
+/// waits for ever. After a fork in the middle, the child starts it again.
 ///
 /// ```
 /// use wakeful::Once;
@@ -141,7 +142,8 @@ pub struct OnceLock<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value is written by one thread, before it is read by any; a thread may also drop what another wrote.
+// SAFETY: the value is written by one thread, before it is read by any; a thread may also drop what another
+// wrote.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 
@@ -175,7 +177,8 @@ impl<T> OnceLock<T> {
         value.map_or(Ok(()), Err)
     }
 
-    /// The value; if there is none, that of `init`. If `init` panics there is still none, and the next call tries again.
+    /// The value; if there is none, that of `init`. If `init` panics there is still none, and the next call
+    /// tries again.
     #[inline]
     pub fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
         let Ok(value) = self.get_or_try_init(|| Ok::<_, core::convert::Infallible>(init()));

@@ -9,30 +9,34 @@
 //! assert_eq!(sum, 49_995_000.0);
 //! ```
 //!
-//! The calling thread works, and helpers (*microthreads*) work with it. Bodies may borrow what the caller has. A helper spins for a
-//! moment after a loop, so that the next one begins at once, and then sleeps.
+//! The calling thread works, and helpers (*microthreads*) work with it. Bodies may borrow what the caller
+//! has. A helper spins for a moment after a loop, so that the next one begins at once, and then sleeps.
 //!
 //! # What is different from OpenMP and Rayon
 //!
-//! A loop waits for nobody who has not begun. A helper without a processor (another program has it, or a quota is used up) is offered its part of
-//! the loop and does not come; then the caller does that part as well. With OpenMP such a loop takes until that
-//! thread has had its turn, milliseconds later.
+//! A loop waits for nobody who has not begun. A helper without a processor (another program has it, or a
+//! quota is used up) is offered its part of the loop and does not come; then the caller does that part as
+//! well. With OpenMP such a loop takes until that thread has had its turn, milliseconds later.
 //!
-//! There are never more members at work than the program has processors, whatever the team's size: affinity, cpusets and quotas count, and
-//! a change is noticed within about a second.
+//! There are never more members at work than the program has processors, whatever the team's size:
+//! affinity, cpusets and quotas count, and a change is noticed within about a second.
 //!
 //! # Rules
 //!
-//! - Iterations are independent: none may wait for another. A [`Barrier`](crate::Barrier) inside a body waits for ever, locks are fine.
-//! - A loop inside a body runs on the thread that came to it, as does a loop while another thread uses the same team.
-//! - A panic in a body ends the loop and goes on in the caller, once nobody works any more. Other iterations may or may not have been run. The team can be used again.
+//! - Iterations are independent: none may wait for another. A [`Barrier`](crate::Barrier) inside a body
+//!   waits for ever, locks are fine.
+//! - A loop inside a body runs on the thread that came to it, as does a loop while another thread uses the
+//!   same team.
+//! - A panic in a body ends the loop and goes on in the caller, once nobody works any more. Other
+//!   iterations may or may not have been run. The team can be used again.
 //! - After a fork the child has no helpers; the first loop there starts new ones.
 //!
 //! # Bound and free
 //!
-//! Helpers are [free](Team::free) or [bound](Team::bound) (Uemura and Kan, *A Two-level Processor Scheduling Scheme for Shared-memory
-//! Multiprocessors*, section 3). Free ones run where everybody runs. Bound ones are for programs with processors of their own (a cpuset partition, `taskset`,
-//! `isolcpus`): as many as those, and more patient, because who spins there keeps nobody from work.
+//! Helpers are [free](Team::free) or [bound](Team::bound) (Uemura and Kan, *A Two-level Processor
+//! Scheduling Scheme for Shared-memory Multiprocessors*, section 3). Free ones run where everybody runs.
+//! Bound ones are for programs with processors of their own (a cpuset partition, `taskset`, `isolcpus`): as
+//! many as those, and more patient, because who spins there keeps nobody from work.
 
 use std::any::Any;
 use std::fmt;
@@ -54,8 +58,8 @@ const MOST_MEMBERS: u32 = Team::MOST_MEMBERS as u32;
 
 /// The calling thread and its helpers.
 ///
-/// Helpers are started when the first loop wants them; a loop uses as many members as there are processors, and at most as many as the
-/// team was made for. Can stand in a `static`. Dropping it ends the helpers.
+/// Helpers are started when the first loop wants them; a loop uses as many members as there are processors,
+/// and at most as many as the team was made for. Can stand in a `static`. Dropping it ends the helpers.
 ///
 /// ```
 /// use wakeful::parallel::{Schedule, Team};
@@ -91,11 +95,12 @@ struct Helpers {
     refused: bool,
 }
 
-/// COST: loops between two looks at the clock whether to count processors again: a tenth of an empty loop each.
+/// COST: loops between two looks at the clock whether to count processors again: a tenth of an empty loop
+/// each.
 const LOOK_LOOPS: u32 = 16;
 
 impl Team {
-    // COST: beyond, a fork that tells each helper by itself is no longer what one would want. Not measured.
+    // BOUND: beyond, a fork that tells each helper by itself is no longer what one would want. Not measured.
     /// Members at most.
     pub const MOST_MEMBERS: usize = 64;
 
@@ -106,7 +111,8 @@ impl Team {
         Self::new(members, Kind::Free)
     }
 
-    /// A team of as many members as the program has processors at any time, for a program whose processors are its own.
+    /// A team of as many members as the program has processors at any time, for a program whose processors
+    /// are its own.
     #[must_use]
     pub const fn bound() -> Self {
         Self::new(MOST_MEMBERS, Kind::Bound)
@@ -174,11 +180,12 @@ impl Team {
         });
     }
 
-    /// Computes one value from a range: each member folds its block, starting from `identity`, and the members' values are combined, in the
-    /// blocks' order.
+    /// Computes one value from a range: each member folds its block, starting from `identity`, and the
+    /// members' values are combined, in the blocks' order.
     ///
-    /// The result is that of the sequential fold if `combine` is associative and `identity` its neutral element. The sum of floating-point numbers
-    /// is not quite: it is the same each time for the same number of members.
+    /// The result is that of the sequential fold if `combine` is associative and `identity` its neutral
+    /// element. The sum of floating-point numbers is not quite: it is the same each time for the same
+    /// number of members.
     ///
     /// # Panics
     /// If a function does that was passed.
@@ -227,8 +234,9 @@ impl Team {
         let count = wanted.min(helpers.threads.len());
         let (state, body) = make(count as u32 + 1);
         let work = Work { job: Job { run: run_part::<S, F> }, panic: Mutex::new(None), state, body };
-        // SAFETY: the lock makes us the only caller; `run_part` takes a `Work` of these types, to which a job is the beginning, and
-        // which may be used by all threads, because state and body are `Sync`. The places live as long as the crew, which whoever serves has.
+        // SAFETY: the lock makes us the only caller; `run_part` takes a `Work` of these types, to which a
+        // job is the beginning, and which may be used by all threads, because state and body are `Sync`.
+        // The places live as long as the crew, which whoever serves has.
         let fine = unsafe { crew.team.run(&crew.places[..count], (&raw const work).cast()) };
         drop(helpers);
         if !fine && let Some(payload) = work.panic.into_inner() {
@@ -366,7 +374,8 @@ unsafe fn run_part<S: Sync, F: Fn(&S, u32) + Sync>(job: *const Job, part: u32) -
 /// The team of the functions of this module.
 static DEFAULT: Team = Team::free(MOST_MEMBERS as usize);
 
-/// Calls `body` with each index of the range, on all processors of the program: a block of equal size for each.
+/// Calls `body` with each index of the range, on all processors of the program: a block of equal size for
+/// each.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -383,7 +392,8 @@ pub fn parallel_for(range: Range<usize>, body: impl Fn(usize) + Sync) {
     DEFAULT.for_each(range, Schedule::Static, body);
 }
 
-/// Cuts the range into blocks as the schedule says, and calls `body` with each, on all processors of the program.
+/// Cuts the range into blocks as the schedule says, and calls `body` with each, on all processors of the
+/// program.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -422,8 +432,9 @@ pub fn reduce<T: Send>(
     DEFAULT.reduce(range, identity, fold, combine)
 }
 
-/// Runs a phase of the program that cannot use more than `processors`, and says so to whoever divides the processors of this machine: they may be lent
-/// to other programs meanwhile. It costs nothing if nobody wants them.
+/// Runs a phase of the program that cannot use more than `processors`, and says so to whoever divides the
+/// processors of this machine: they may be lent to other programs meanwhile. It costs nothing if nobody
+/// wants them.
 ///
 /// A bound team says the same by itself when no loop has come for 10 ms.
 ///
@@ -442,13 +453,14 @@ pub fn with_fewer<T>(processors: usize, phase: impl FnOnce() -> T) -> T {
     phase()
 }
 
-/// The same for a phase that begins now, until it is said again; 0: as many as there are. Returns what was said before.
+/// The same for a phase that begins now, until it is said again; 0: as many as there are. Returns what was
+/// said before.
 pub fn use_at_most(processors: usize) -> usize {
     spare::limit(processors)
 }
 
-/// What the processor server hears of processors that the program does not need. HINT: everything here; a processor stays idle for a while, or goes to others and
-/// comes back late.
+/// What the processor server hears of processors that the program does not need. HINT: everything here; a
+/// processor stays idle for a while, or goes to others and comes back late.
 mod spare {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -497,7 +509,8 @@ mod spare {
         }
     }
 
-    /// A loop begins. Not how many helpers sleep is told: some may sleep because their processors are lent, and nobody wakes these.
+    /// A loop begins. Not how many helpers sleep is told: some may sleep because their processors are lent,
+    /// and nobody wakes these.
     #[inline]
     pub fn want() {
         if server::offered() != 0 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processors of the program's own, from the processor server (`wakefuld`).
 //!
-//! `wakeful run --cpus` asks for them before a program starts, and the program need not know. Here it asks by itself:
+//! `wakeful run --cpus` asks for them before a program starts, and the program need not know. Here it asks
+//! by itself:
 //!
 //! ```no_run
 //! use wakeful::parallel::Team;
@@ -19,16 +20,18 @@
 //! # Ok::<(), partition::Error>(())
 //! ```
 //!
-//! How many there are changes while the program runs; bound teams follow. What the program cannot use in a phase it can lend:
-//! [`with_fewer`](crate::parallel::with_fewer).
+//! How many there are changes while the program runs; bound teams follow. What the program cannot use in a
+//! phase it can lend: [`with_fewer`](crate::parallel::with_fewer).
 
 use std::ops::RangeInclusive;
 
 pub use linux::server::{Error, Refusal};
 
-/// Asks for at least and at most so many processors, or again with other numbers; `0..=0`: the server chooses. Higher priorities are served first.
+/// Asks for at least and at most so many processors, or again with other numbers; `0..=0`: the server
+/// chooses. Higher priorities are served first.
 ///
-/// Returns how many the program has now. With 0 it runs where everybody runs, until its turn comes; nothing need be done for that.
+/// Returns how many the program has now. With 0 it runs where everybody runs, until its turn comes; nothing
+/// need be done for that.
 ///
 /// # Errors
 /// No server runs, or it refuses.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every lock of the catalogue that lives in place, by its name.
 //!
-//! Each module is a lock: `ttas_spin::Mutex<T>`, `ttas_spin::RawMutex`, `rw_native::RwLock<T>`, and so on. They are the evidence for the default and the
-//! choice of those who know better; [`crate::Mutex`] is what to use otherwise. Queue locks whose waiters bring a node (MCS)
-//! have no place to keep it in this interface and are not here.
+//! Each module is a lock: `ttas_spin::Mutex<T>`, `ttas_spin::RawMutex`, `rw_native::RwLock<T>`, and so on.
+//! They are the evidence for the default and the choice of those who know better; [`crate::Mutex`] is what
+//! to use otherwise. Queue locks whose waiters bring a node (MCS) have no place to keep it in this
+//! interface and are not here.
 //!
 //! ```
 //! use wakeful::raw::wakeful as chosen;
@@ -36,7 +37,8 @@ pub struct RawLock<A>(A);
 /// The type is made of plain words, and one whose bytes are all zero is a free lock.
 pub unsafe trait InPlace: mutex::RawMutex<Linux, Node = ()> {}
 
-/// A lock whose release always serves the thread that waits longest (where the catalogue says so: of those that run).
+/// A lock whose release always serves the thread that waits longest (where the catalogue says so: of those
+/// that run).
 pub trait Fair: InPlace {}
 
 impl<A> fmt::Debug for RawLock<A> {

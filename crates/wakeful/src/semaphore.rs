@@ -11,8 +11,9 @@ use sync::semaphore::{self, RawSemaphore};
 
 /// Permits that any thread may add and take.
 ///
-/// 8 bytes. Not fair: whoever runs takes a permit first. [`acquire`](Self::acquire) gives a guard that returns the permit;
-/// [`forget`](SemaphorePermit::forget) keeps it, and [`release`](Self::release) adds one, so that it also counts what one thread makes and another uses.
+/// 8 bytes. Not fair: whoever runs takes a permit first. [`acquire`](Self::acquire) gives a guard that
+/// returns the permit; [`forget`](SemaphorePermit::forget) keeps it, and [`release`](Self::release) adds
+/// one, so that it also counts what one thread makes and another uses.
 ///
 /// ```
 /// use std::thread;

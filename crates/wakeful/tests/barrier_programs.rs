@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gaussian elimination, LU and a stencil: the same result with our barrier as with pthread's in C, with any number of threads.
+//! Gaussian elimination, LU and a stencil: the same result with our barrier as with pthread's in C, with
+//! any number of threads.
 
 #[path = "../examples/barrier_programs/kernels.rs"]
 mod kernels;

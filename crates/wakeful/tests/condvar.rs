@@ -33,7 +33,8 @@ fn a_notification_without_waiters_is_not_remembered() {
     assert!(start.elapsed() >= SHORT);
 }
 
-/// A notification under the waiters' mutex is delivered when that is released, whatever the notifier does until then.
+/// A notification under the waiters' mutex is delivered when that is released, whatever the notifier does
+/// until then.
 #[test]
 fn a_notification_under_the_mutex_arrives_whatever_comes_between() {
     type Between = fn(&Mutex<u32>, &mut wakeful::MutexGuard<u32>);
@@ -70,8 +71,8 @@ fn a_notification_under_the_mutex_arrives_whatever_comes_between() {
     }
 }
 
-/// Who is woken by `notify_all` under the mutex finds the mutex free: it sleeps once a round, and not again for the mutex. (Other load on
-/// the machine can only add to that, so the least of some runs counts.)
+/// Who is woken by `notify_all` under the mutex finds the mutex free: it sleeps once a round, and not again
+/// for the mutex. (Other load on the machine can only add to that, so the least of some runs counts.)
 #[test]
 fn a_notification_under_the_mutex_wakes_no_crowd() {
     const THREADS: u32 = 16;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A forked child uses the locks of its parent, whose waiters did not come along. A program of its own: fork copies one thread.
+//! A forked child uses the locks of its parent, whose waiters did not come along. A program of its own:
+//! fork copies one thread.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
@@ -22,8 +23,8 @@ fn contend(threads: usize, each: usize) {
 
 /// Runs `body` in a forked child; true if it returned.
 fn forked(body: impl FnOnce()) -> bool {
-    // SAFETY: the child uses what it inherited, then leaves by _exit. glibc makes malloc and pthread_create usable in
-    // the child of a threaded program, which POSIX does not promise.
+    // SAFETY: the child uses what it inherited, then leaves by _exit. glibc makes malloc and pthread_create
+    // usable in the child of a threaded program, which POSIX does not promise.
     match unsafe { libc::fork() } {
         0 => {
             // SAFETY: as above; a child that hangs is ended by the alarm, and that counts as a failure.

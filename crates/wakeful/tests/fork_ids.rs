@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In a forked child a thread still has its id from the parent until it registers anew, and a new thread may have got the same. A program of its own: the
-//! ids must begin at 1.
+//! In a forked child a thread still has its id from the parent until it registers anew, and a new thread
+//! may have got the same. A program of its own: the ids must begin at 1.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering::*};

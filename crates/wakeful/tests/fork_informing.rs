@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In a forked child the thread that forked has its id from the parent, and the child's first own thread may have the same. Whoever waits long for an informing lock
-//! gets an id of its own. A program of its own: the ids must begin at 1.
+//! In a forked child the thread that forked has its id from the parent, and the child's first own thread
+//! may have the same. Whoever waits long for an informing lock gets an id of its own. A program of its own:
+//! the ids must begin at 1.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;

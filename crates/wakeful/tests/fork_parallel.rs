@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Teams in forked children, and in processes that are stopped, interrupted and killed. A program of its own: fork copies one thread.
+//! Teams in forked children, and in processes that are stopped, interrupted and killed. A program of its
+//! own: fork copies one thread.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
@@ -21,8 +22,8 @@ fn work(loops: usize) {
 
 /// Forks; the child runs `body` and leaves.
 fn fork(body: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the child uses what it inherited, then leaves by _exit. glibc makes malloc and pthread_create usable in
-    // the child of a threaded program, which POSIX does not promise.
+    // SAFETY: the child uses what it inherited, then leaves by _exit. glibc makes malloc and pthread_create
+    // usable in the child of a threaded program, which POSIX does not promise.
     match unsafe { libc::fork() } {
         0 => {
             // SAFETY: as above; a child that hangs is ended by the alarm, and that counts as a failure.
@@ -67,7 +68,7 @@ fn teams_and_processes() {
         assert!(fine(fork(|| work(20))));
         work(20);
     })));
-    // From a body, the caller's or a helper's; the child is in the middle of a loop, and the loops that it begins run inline.
+    // From a body, the caller's or a helper's, in the middle of a loop: the child's loops run inline.
     let forked = AtomicBool::new(false);
     TEAM.for_each(0..8, Schedule::Dynamic { chunk: 1 }, |_| {
         if !forked.swap(true, Relaxed) {

@@ -194,7 +194,8 @@ fn timeouts_end() {
     drop(reader);
 }
 
-/// A thread forks while it holds the lock and others wait for it. The child has the lock, and nobody waits there.
+/// A thread forks while it holds the lock and others wait for it. The child has the lock, and nobody waits
+/// there.
 #[test]
 fn a_child_has_the_lock_for_itself() {
     static LOCK: RwLock<u32> = RwLock::new(0);
@@ -269,7 +270,8 @@ macro_rules! each {
 }
 catalog::rwlocks!(each);
 
-/// Guards that are forgotten are counted for ever. So many that the count is full keep the next reader out; they do not come to look like nobody.
+/// Guards that are forgotten are counted for ever. So many that the count is full keep the next reader out;
+/// they do not come to look like nobody.
 #[test]
 fn forgotten_readers_keep_a_writer_out() {
     static LOCK: RwLock<u32> = RwLock::new(1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Part of the copy of `sync` that `cargo xtask mutate` builds, and of nothing else: each ordering in it goes through [`at`].
+//! Part of the copy of `sync` that `cargo xtask mutate` builds, and of nothing else: each ordering in it
+//! goes through [`at`].
 
 use platform::Ordering;
 use std::io::Write;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask mutate`: is every memory ordering needed, and would a test notice if it were missing?
 //!
-//! A copy of the crate `sync` is built once, in which each ordering goes through a function that can replace it (`hook.rs`). Then each
-//! loom test runs as it is, which shows the orderings that it reaches; then, for each ordering and each way to weaken it, the
-//! tests that reach it run until one fails. Who survives is explained in `explained.toml`, or this fails.
+//! A copy of the crate `sync` is built once, in which each ordering goes through a function that can
+//! replace it (`hook.rs`). Then each loom test runs as it is, which shows the orderings that it reaches;
+//! then, for each ordering and each way to weaken it, the tests that reach it run until one fails. Who
+//! survives is explained in `explained.toml`, or this fails.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -102,8 +103,8 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
     Ok(report(&results, &explained, &options.file, start.elapsed()))
 }
 
-/// The files of `crates/sync/src` that changed lately, the newest first: without a commit, and in the last commits that changed any.
-/// Empty where git cannot tell.
+/// The files of `crates/sync/src` that changed lately, the newest first: without a commit, and in the last
+/// commits that changed any. Empty where git cannot tell.
 fn changed_files(root: &Path) -> Vec<String> {
     const COMMITS: &str = "-n10";
     let sources = ["--", "crates/sync/src"];
@@ -127,8 +128,8 @@ fn git(root: &Path, arguments: &[&str]) -> String {
         .map_or_else(String::new, |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// In which order mutants run that stand in these files: those of changed files first, then the others, which a run without
-/// time for all begins at another one each `turn`.
+/// In which order mutants run that stand in these files: those of changed files first, then the others,
+/// which a run without time for all begins at another one each `turn`.
 fn in_turn(files: &[&str], changed: &[String], turn: usize) -> Vec<usize> {
     let rank = |&index: &usize| changed.iter().position(|file| file == files[index]);
     let (mut first, mut rest): (Vec<_>, Vec<_>) = (0..files.len()).partition(|index| rank(index).is_some());
@@ -141,7 +142,7 @@ fn in_turn(files: &[&str], changed: &[String], turn: usize) -> Vec<usize> {
     first
 }
 
-// --- the source, and its copy ----------------------------------------------------------------------------------------
+// --- the source, and its copy -----------------------------------------------
 
 /// The files of `crates/sync/src`, with the sites in each; sites are numbered through all of them.
 struct Sources(Vec<(String, String, Vec<Site>)>);
@@ -213,7 +214,7 @@ fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<Strin
             fs::remove_file(path)?;
         }
     }
-    // Cargo tells the packages of two workspaces apart by name and version only, and the two share their built dependencies here.
+    // Two workspaces share their built dependencies here, and cargo knows packages by name and version.
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
     let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
     ensure!(manifest.contains(&version), "Cargo.toml does not say {version}");
@@ -273,7 +274,7 @@ fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<Strin
     Ok(programs)
 }
 
-// --- the tests -------------------------------------------------------------------------------------------------------
+// --- the tests --------------------------------------------------------------
 
 struct Test {
     program: PathBuf,
@@ -408,7 +409,8 @@ fn try_all(
             None => {
                 child.kill()?;
                 child.wait()?;
-                // At the long bounds most do not end: then this test has not noticed it, and the next is tried.
+                // At the long bounds most do not end: then this test has not noticed it, and the next is
+                // tried.
                 if !long {
                     return Ok(Verdict::TimedOut(test.name.clone()));
                 }
@@ -438,7 +440,7 @@ fn in_parallel<T: Sync, R: Send>(
     results.into_iter().map(|result| result.into_inner().unwrap().expect("each was worked on")).collect()
 }
 
-// --- the report ------------------------------------------------------------------------------------------------------
+// --- the report -------------------------------------------------------------
 
 /// Survivors that are right to survive.
 #[derive(Deserialize)]

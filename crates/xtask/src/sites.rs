@@ -28,8 +28,9 @@ impl Order {
         })
     }
 
-    /// The weaker orderings that this operation can have: one step down, and from SeqCst two, since loom treats an access with SeqCst as
-    /// one with AcqRel, and a test that misses the first step can still see the second.
+    /// The weaker orderings that this operation can have: one step down, and from SeqCst two, since loom
+    /// treats an access with SeqCst as one with AcqRel, and a test that misses the first step can still see
+    /// the second.
     fn weaker(self, method: &str, role: &str) -> &'static [Order] {
         match self {
             Self::Relaxed => &[],
@@ -50,7 +51,8 @@ pub struct Site {
     pub line: usize,
     pub bytes: Range<usize>,
     pub order: Order,
-    /// Where it stands, in a way that survives edits elsewhere: `unlock: compare_exchange success`, with ` #2` for the second of its kind.
+    /// Where it stands, in a way that survives edits elsewhere: `unlock: compare_exchange success`, with `
+    /// #2` for the second of its kind.
     pub place: String,
     /// An `ORDER:` comment stands on the line or in the ten above it.
     pub commented: bool,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The synthetic program of TR 1994, section 5.4, with a little work: every thread works and then waits for all others, for ever.
+//! The synthetic program of TR 1994, section 5.4, with a little work: every thread works and then waits for
+//! all others, for ever.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_void};
@@ -39,7 +40,7 @@ struct Phases {
     cells: Option<[Vec<f64>; 2]>,
 }
 
-/// COST: cells a thread: 4 MB each, twice; with two threads more than the caches near the processors hold.
+/// BOUND: cells a thread: 4 MB each, twice; with two threads more than the caches near the processors hold.
 const CELLS: usize = 1 << 19;
 
 impl Phases {
@@ -269,7 +270,7 @@ impl<'a> Rounds<'a> {
             if let Some(worker) = &mut worker {
                 worker.count();
             }
-            // COST: a look at another thread's line, for one round in 16.
+            // BOUND: a look at another thread's line, for one round in 16.
             if round % 16 == 0 && neighbour.load(Relaxed) < round {
                 self.overlap.store(true, Relaxed);
             }

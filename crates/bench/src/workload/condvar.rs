@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bounded buffer over one pthread mutex and two pthread condition variables: half of the threads put, half take.
+//! A bounded buffer over one pthread mutex and two pthread condition variables: half of the threads put,
+//! half take.
 
 use std::cell::UnsafeCell;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The synthetic program of TR 1994, section 5.2: every thread, for ever, enters a critical section and then works outside it.
+//! The synthetic program of TR 1994, section 5.2: every thread, for ever, enters a critical section and
+//! then works outside it.
 
 use std::cell::UnsafeCell;
 use std::time::Instant;
@@ -142,7 +143,8 @@ impl Lock for Spin {
 fn run_with<L: Lock>(work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
     let lock = Padded::<L>(L::new());
     let mut data = Data::new(work.critical);
-    // COST: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that short, else every one.
+    // BOUND: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that
+    // short, else every one.
     let every = match work.critical {
         Length::Lines(_) => 16,
         Length::Time(_) => 1,
@@ -242,7 +244,8 @@ mod tests {
                 alone.operations > 0 && alone.wait.is_some() && alone.fairness.is_none(),
                 "{name}: {alone:?}"
             );
-            // Some collapse with three threads, and then there may be no operation to see; exclusion is checked all the same.
+            // Some collapse with three threads, and then there may be no operation to see; exclusion is
+            // checked all the same.
             let together = work.run(name, PLAN).unwrap_or_else(fail);
             assert!(
                 together.fairness.is_none_or(|factor| (0.5..=1.0).contains(&factor)),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parallel loops: one thread runs a loop of as many iterations as there are members, again and again. With no work in them, what is left is fork and join.
-//! Or a program made of loops, again and again: those of Uemura and Kan, section 4.
+//! Parallel loops: one thread runs a loop of as many iterations as there are members, again and again. With
+//! no work in them, what is left is fork and join. Or a program made of loops, again and again: those of
+//! Uemura and Kan, section 4.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
@@ -82,7 +83,8 @@ impl fmt::Display for Body {
     }
 }
 
-/// The contender that has processors of its own: all but the first, where foreign processes stay while it runs.
+/// The contender that has processors of its own: all but the first, where foreign processes stay while it
+/// runs.
 pub const PARTITION: &str = "partition";
 
 /// The contender whose processors the server grants: as many as members, or none.
@@ -242,7 +244,8 @@ impl Loops for Omp {
             _: *const i32,
             region: *const c_void,
         ) {
-            // SAFETY: `run` passes a region of this type, which lives until the call returns; the library passes a number.
+            // SAFETY: `run` passes a region of this type, which lives until the call returns; the library
+            // passes a number.
             let (region, number) = unsafe { (&*region.cast::<Region<Omp, F>>(), *number) };
             if region.iterations == 0 {
                 return;
@@ -328,7 +331,8 @@ fn run_units(
     }
 }
 
-/// COST: how long to wait for processors that somebody else has: of one who ends, they are back in milliseconds.
+/// BOUND: how long to wait for processors that somebody else has: of one who ends, they are back in
+/// milliseconds.
 pub const GRANT: Duration = Duration::from_secs(10);
 
 /// Loops whose iterations are counted.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The synthetic program of TR 1994, section 5.3: every thread, for ever, reads shared data, or writes them in some of its turns, and then
-//! works outside.
+//! The synthetic program of TR 1994, section 5.3: every thread, for ever, reads shared data, or writes them
+//! in some of its turns, and then works outside.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -147,7 +147,8 @@ impl Lock for Glibc {
     }
 }
 
-/// Which turns write: a generator of one's own for each thread (Marsaglia's xorshift), so that threads do not go in step.
+/// Which turns write: a generator of one's own for each thread (Marsaglia's xorshift), so that threads do
+/// not go in step.
 struct Turns {
     state: u64,
     limit: u64,
@@ -174,7 +175,8 @@ fn run_with<L: Lock>(work: &RwLock, plan: Plan) -> Result<Sample, JobError> {
     let mut data = Data::new(work.critical);
     let written = AtomicU64::new(0);
     let torn = AtomicU64::new(0);
-    // COST: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that short, else every one.
+    // BOUND: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that
+    // short, else every one.
     let every = match work.critical {
         Length::Lines(_) => 16,
         Length::Time(_) => 1,
@@ -298,7 +300,8 @@ mod tests {
                     alone.operations > 0 && alone.wait.is_some() && alone.fairness.is_none(),
                     "{name}: {alone:?}"
                 );
-                // Some collapse with three threads, and then there may be no operation to see; exclusion is checked all the same.
+                // Some collapse with three threads, and then there may be no operation to see; exclusion is
+                // checked all the same.
                 let together = work.run(name, PLAN).unwrap_or_else(fail);
                 assert!(
                     together.fairness.is_none_or(|factor| (0.5..=1.0).contains(&factor)),

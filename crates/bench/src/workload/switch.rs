@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a kernel view costs: two threads on one processor hand a futex to and fro, so that every operation is a context switch.
+//! What a kernel view costs: two threads on one processor hand a futex to and fro, so that every operation
+//! is a context switch.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,7 +60,8 @@ mod tests {
         interval: Duration::from_millis(30),
     };
 
-    /// In threads of their own: they are tied to one processor. Many short ones, because the end is where it could hang.
+    /// In threads of their own: they are tied to one processor. Many short ones, because the end is where
+    /// it could hang.
     #[test]
     fn switches_end_and_a_view_that_is_not_there_is_told() {
         let run = |view| std::thread::spawn(move || run(view, PLAN)).join().unwrap();

@@ -10,7 +10,8 @@
 //!
 //! What was done is read back, and again once a second ([`Partitions::audit`]), because others can change
 //! groups too. Nothing here decides anything: [`Partitions::bring_about`] is told who shall have what, and
-//! makes the difference.
+//! makes the difference. What the kernel refuses a process again and again is tried less and less often (see
+//! `refused`).
 //!
 //! **What takes long.** To move a process into another group, the kernel waits for a grace period of RCU:
 //! some milliseconds, during which nobody else is served. So a process that waits for processors, or has
@@ -20,6 +21,7 @@
 //! periods expedited, where the configuration allows that.
 
 mod names;
+mod refused;
 mod remote;
 mod way;
 
@@ -27,6 +29,7 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use abi::server::{Enforcement, ORIGIN_SIZE};
 use tracing::{debug, warn};
@@ -36,6 +39,7 @@ use crate::kernel::{Kernel, Set};
 
 pub use names::{EXPEDITE, READY};
 use names::{EXPEDITED, Group, PREFIX, gone, invalid, numbers};
+use refused::Refused;
 use remote::process_of;
 use way::Way;
 
@@ -53,6 +57,8 @@ pub struct Partitions {
     /// Processes whose group may be there although `groups` does not have it: it was not finished, or was
     /// changed by others.
     unsure: BTreeSet<u32>,
+    /// What some of them cannot have for now.
+    refused: Refused,
     /// Processes of the base group that cannot be moved.
     immovable: BTreeSet<u32>,
     /// Where processes were before they had a group, below the mount; those that are not here were in the
@@ -109,7 +115,8 @@ impl Partitions {
             let (remote, lent, strays) = Default::default();
             let way =
                 Way { by, mount: mount.clone(), group, base, expedite, stays: false, remote, lent, strays };
-            let (default, groups, gone, ready, unsure, immovable, origins, members) = Default::default();
+            let (default, groups, gone, ready, unsure, refused, immovable, origins, members) =
+                Default::default();
             let (limits, leave) = (config.limits.clone(), config.leave.clone());
             let mut partitions = Self {
                 way,
@@ -118,6 +125,7 @@ impl Partitions {
                 gone,
                 ready,
                 unsure,
+                refused,
                 immovable,
                 origins,
                 members,
@@ -128,6 +136,9 @@ impl Partitions {
                 Ok(()) => return Ok(partitions),
                 Err(error) => {
                     debug!("not by {by:?}: {error}");
+                    if by == Enforcement::CgroupV2 {
+                        let _ = partitions.way.give_no_more(kernel, &partitions.way.base);
+                    }
                     reason.get_or_insert(error);
                 }
             }
@@ -159,7 +170,7 @@ impl Partitions {
                         "no cpuset controller in cgroup v2; v1 has it, or the kernel has none".into(),
                     ));
                 }
-                kernel.write(&way.base.join("cgroup.subtree_control"), "+cpuset")?;
+                way.control(kernel, &way.base)?;
                 // Only a try tells whether this kernel makes partitions here.
                 let probe = way.base.join("wakeful-probe");
                 let _ = kernel.remove_folder(&probe.join("inner"));
@@ -232,6 +243,14 @@ impl Partitions {
                     // Made again, or removed.
                     Err(_) => drop(self.unsure.insert(process)),
                 }
+            }
+        }
+        // One that was being taken back: others can have its processors now.
+        let left = |process: &u32| self.groups.get(process).is_some_and(|group| !group.own);
+        let left: Vec<u32> = self.way.remote.keys().copied().filter(left).collect();
+        for process in left {
+            if let Err(error) = self.way.share_remote(kernel, process) {
+                debug!("what {process} had is taken back later: {error}");
             }
         }
         for (&process, remote) in &self.way.remote {
@@ -455,7 +474,12 @@ impl Partitions {
                 group.processors = less;
             }
         }
-        self.share_out(kernel, failures, |set| set & default);
+        // What it would lose may be what it is to have for itself.
+        self.share_out(kernel, failures, |process, set| {
+            let less = set & default;
+            let gets_it = wanted.get(&process).is_some_and(|own| own.is_superset(&(set - &less)));
+            if gets_it { set.clone() } else { less }
+        });
     }
 
     /// Last whoever gets some.
@@ -466,10 +490,16 @@ impl Partitions {
         default: &Set,
         failures: &mut Vec<Failure>,
     ) {
-        let Self { way, groups, origins, .. } = self;
+        let Self { way, groups, origins, refused, .. } = self;
+        let now = kernel.now();
+        refused.retain(|process| wanted.contains_key(&process));
         for (&process, set) in wanted {
             let group = groups.get(&process);
             if group.is_some_and(|group| group.own && group.processors == *set) {
+                refused.forget(process);
+                continue;
+            }
+            if refused.pauses(process, set, now) {
                 continue;
             }
             let result = match group {
@@ -484,13 +514,22 @@ impl Partitions {
                 }
                 Some(_) => way.give(kernel, process, set),
             };
-            if note(failures, process, result) {
-                groups.insert(process, Group { processors: set.clone(), own: true });
-            } else {
-                self.unsure.insert(process);
+            match result {
+                Ok(()) => {
+                    groups.insert(process, Group { processors: set.clone(), own: true });
+                    refused.forget(process);
+                }
+                Err(error) => {
+                    self.unsure.insert(process);
+                    if refused.add(process, set, &error, now) {
+                        failures.push(Failure { process, error });
+                    } else {
+                        debug!(process, "the same again: {error}");
+                    }
+                }
             }
         }
-        self.share_out(kernel, failures, |_| default.clone());
+        self.share_out(kernel, failures, |_, _| default.clone());
         if self.way.by != Enforcement::CgroupV1 {
             self.default = default.clone();
         }
@@ -498,7 +537,12 @@ impl Partitions {
 
     /// Changes what the default partition and the groups that share it have, where it is a group of ours
     /// (v1).
-    fn share_out(&mut self, kernel: &impl Kernel, failures: &mut Vec<Failure>, change: impl Fn(&Set) -> Set) {
+    fn share_out(
+        &mut self,
+        kernel: &impl Kernel,
+        failures: &mut Vec<Failure>,
+        change: impl Fn(u32, &Set) -> Set,
+    ) {
         let Self { way, groups, .. } = self;
         if way.by != Enforcement::CgroupV1 {
             return;
@@ -506,11 +550,16 @@ impl Partitions {
         let shared = groups.iter_mut().filter(|(_, group)| !group.own);
         let shared = shared.map(|(&process, group)| (process, way.group(process), &mut group.processors));
         for (process, folder, set) in shared.chain([(0, way.home(), &mut self.default)]) {
-            let to = change(set);
+            let to = change(process, set);
             if !to.is_empty() && to != *set && note(failures, process, way.set(kernel, &folder, &to)) {
                 *set = to;
             }
         }
+    }
+
+    /// When to try again what the kernel has refused; [`Self::bring_about`] has said so once.
+    pub fn due(&self) -> Option<Duration> {
+        self.refused.due()
     }
 
     /// Is there something for [`Self::tidy`] to do?
@@ -596,7 +645,7 @@ impl Partitions {
         let Ok(all) = self.online(kernel) else { return Vec::new() };
         let mut failures = self.bring_about(kernel, &BTreeMap::new(), &[], &all);
         let mut left = self.tidy(kernel);
-        // COST: 100 x 2 ms; who dies just now is in its group until it is dead.
+        // BOUND: 100 x 2 ms; who dies just now is in its group until it is dead.
         for _ in 0..100 {
             if left.is_empty() {
                 break;
@@ -612,6 +661,10 @@ impl Partitions {
                 let _ = way.attach(kernel, &way.base, member);
             }
             note(&mut failures, 0, kernel.remove_folder(&home));
+        }
+        if way.by == Enforcement::CgroupV2 {
+            let undo = || way.give_no_more(kernel, &way.base);
+            note(&mut failures, 0, undo().or_else(|_| undo()));
         }
         failures
     }

@@ -9,10 +9,10 @@ pub(super) const DEFAULT: &str = "wakeful-default";
 pub(super) const PREFIX: &str = "wakeful-";
 /// In a group that takes no processes itself: where those go that go back there.
 pub(super) const LEFT: &str = "wakeful-left";
-/// COST: of members without processors, so many have a control group. To each of these groups every change
+/// BOUND: of members without processors, so many have a control group. To each of these groups every change
 /// of the default partition is written too, which takes 10 to 40 us (Linux 6.18, 2 processors, Nov 2026).
 pub const READY: usize = 16;
-/// COST: to look who has come meanwhile. A thread that is born has its creator's mask and group, so two are
+/// BOUND: to look who has come meanwhile. A thread that is born has its creator's mask and group, so two are
 /// enough but for those that do it to hold us up.
 pub(super) const ROUNDS: usize = 8;
 /// Not 0 while grace periods of RCU are to be short, at the cost of interrupts to all processors.

@@ -6,8 +6,9 @@
 //! *threaded*, because a group that has processes takes no others. Its processors are written into
 //! `cpuset.cpus.exclusive` of the child, and of each group between it and the base group.
 //!
-//! What is written there is ours, and is taken back. The child is made first and removed last: where there
-//! is none, nothing of ours is left. A server that is started finds them by their names
+//! What is written there is ours, and is taken back; so is `+cpuset` in the groups above, which an attribute
+//! of theirs says was not there before. The child is made first and removed last: where there is none,
+//! nothing of ours is left, but what others use by then. A server that is started finds them by their names
 //! ([`Way::find_remote`]). What is not ours is left alone: who is below such a group gets no partition
 //! ([`Way::takes`]).
 
@@ -169,12 +170,7 @@ impl Way {
         }
         let mut groups: Vec<PathBuf> = self.upward_from(&origin).collect();
         groups.reverse();
-        for group in groups {
-            let control = group.join(CONTROL);
-            if !kernel.read(&control)?.split_whitespace().any(|name| name == "cpuset") {
-                kernel.write(&control, "+cpuset")?;
-            }
-        }
+        groups.iter().try_for_each(|group| self.control(kernel, group))?;
         self.give_remote(kernel, process, processors)?;
         self.attach(kernel, &folder, process)
     }
@@ -247,17 +243,58 @@ impl Way {
         self.share_remote(kernel, process)?;
         let Some(remote) = self.remote.get(&process) else { return Ok(()) };
         let origin = remote.origin.clone();
-        if self.remote.values().filter(|remote| remote.origin == origin).count() == 1 {
-            let control = self.mount.join(origin.trim_start_matches('/')).join(CONTROL);
-            match kernel.write(&control, "-cpuset") {
-                // Others have made children there, and use it.
-                Err(error) if error.raw_os_error() != Some(libc::EBUSY) && !gone(&error) => {
-                    return Err(error);
-                }
-                _ => {}
-            }
-        }
+        self.control_no_more(kernel, &origin, Some(process))?;
         kernel.remove_folder(&self.child(&origin, process))
+    }
+
+    /// Has a group give cpusets to those below it, and notes there that it did not before.
+    pub(super) fn control(&self, kernel: &impl Kernel, group: &Path) -> io::Result<()> {
+        let control = group.join(CONTROL);
+        if gives_cpusets(&kernel.read(&control)?) {
+            return Ok(());
+        }
+        kernel.mark(group, true)?;
+        kernel.write(&control, "+cpuset")
+    }
+
+    /// The same back, where it was us and nobody needs it any more: in the group that an origin is and
+    /// those above it, below which there is no process but this one.
+    fn control_no_more(&self, kernel: &impl Kernel, origin: &str, but: Option<u32>) -> io::Result<()> {
+        for group in self.upward_from(origin) {
+            let others = self.remote.iter().filter(|&(&process, _)| Some(process) != but);
+            let mut places = others.map(|(_, remote)| self.mount.join(remote.origin.trim_start_matches('/')));
+            if places.any(|place| place.starts_with(&group)) {
+                return Ok(());
+            }
+            self.give_no_more(kernel, &group)?;
+        }
+        Ok(())
+    }
+
+    /// The same of one group. Those below it may be others' that have begun to use their cpusets.
+    pub(super) fn give_no_more(&self, kernel: &impl Kernel, group: &Path) -> io::Result<()> {
+        let undo = || {
+            if !kernel.is_marked(group)? {
+                return Ok(());
+            }
+            for (name, _) in kernel.folders(group)? {
+                let inner = group.join(name);
+                for file in ["cpuset.cpus", "cpuset.mems", EXCLUSIVE, CONTROL] {
+                    match kernel.read(&inner.join(file)) {
+                        Ok(text) if file == CONTROL && !gives_cpusets(&text) => {}
+                        Ok(text) if !text.trim().is_empty() => return Ok(()),
+                        Err(error) if !gone(&error) => return Err(error),
+                        _ => {}
+                    }
+                }
+            }
+            match kernel.write(&group.join(CONTROL), "-cpuset") {
+                // Somebody has begun just now.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
+                written => written.and_then(|()| kernel.mark(group, false)),
+            }
+        };
+        undo().or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Removes what nobody needs and nobody finds by its process.
@@ -275,6 +312,9 @@ impl Way {
                         _ => {}
                     }
                 }
+                if let Ok(origin) = home.strip_prefix(&self.mount) {
+                    self.control_no_more(kernel, &format!("/{}", origin.display()), None)?;
+                }
                 kernel.remove_folder(folder)
             });
             match removed {
@@ -284,6 +324,11 @@ impl Way {
         }
         Ok(())
     }
+}
+
+/// By what a group's `cgroup.subtree_control` says.
+fn gives_cpusets(text: &str) -> bool {
+    text.split_whitespace().any(|name| name == "cpuset")
 }
 
 fn clear(kernel: &impl Kernel, folder: &Path) -> io::Result<()> {

@@ -71,7 +71,7 @@ impl<K: Kernel> Server<K> {
         {
             return Ok(false);
         }
-        let user = self.user_of(process)?;
+        let user = self.kernel.user(pidfd.as_fd(), process)?;
         let [priority, least, wanted, most, usable] =
             [0, 1, 2, 3, 4].map(|n: usize| words.demand[n].load(Relaxed));
         let count = match (wanted, most) {
@@ -93,7 +93,8 @@ impl<K: Kernel> Server<K> {
         let id = self.token();
         self.kernel.watch(pidfd.as_fd(), id)?;
         let root = user == 0 && self.kernel.at_home(process).unwrap_or(false);
-        self.members.insert(id, Member { process, user, root, pidfd, block, connection: None });
+        let account = self.owners.of(user);
+        self.members.insert(id, Member { process, user, account, root, pidfd, block, connection: None });
         self.by_process.insert(process, id);
         info!(process, "was a member before");
         if usable != NOTHING {

@@ -14,16 +14,16 @@ use tracing::debug;
 use super::{AGAIN, Connection, LISTENER, Refused, Server};
 use crate::kernel::{Kernel, Peer};
 
-/// COST: s. So much of a rate can be saved up.
+/// BOUND: s. So much of a rate can be saved up.
 const BURST: f64 = 0.1;
-/// COST: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the
+/// BOUND: messages. An arena is half a MB, and its map takes the kernel two grace periods of RCU: at the
 /// limit of a connection, 50 a second.
 const ARENA_COST: f64 = 20.0;
-/// COST: messages. To join or to leave may move a process into another control group, and writes some files.
+/// BOUND: messages. To join or to leave may move a process into another control group, and writes some files.
 const MOVE_COST: f64 = 10.0;
-/// COST: an ordinary message takes so long; what takes longer counts as more of them.
+/// BOUND: an ordinary message takes so long; what takes longer counts as more of them.
 const MESSAGE: Duration = Duration::from_micros(25);
-/// COST: a second. To refuse a connection takes some 15 us.
+/// BOUND: a second. To refuse a connection takes some 15 us.
 pub(super) const REFUSED: u32 = 10_000;
 
 /// How many messages may still be sent, as of when.
@@ -80,22 +80,23 @@ impl<K: Kernel> Server<K> {
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
         let root = peer.user == 0 && self.kernel.at_home(peer.process).unwrap_or(false);
         let wary = self.kernel.carries_descriptors(fd.as_fd());
-        if !root && self.allowances.get(&peer.user).is_some_and(|allowance| allowance.is_spent(rate, now)) {
-            return self.turn_away(fd, &peer, wary, now);
+        let account = self.owners.of(peer.user);
+        if !root && self.allowances.get(&account).is_some_and(|allowance| allowance.is_spent(rate, now)) {
+            return self.turn_away(fd, account, wary, now);
         }
         self.closing.retain(|(_, closing)| closing.strong_count() > 0);
-        let closing = self.closing.iter().filter(|(user, _)| *user == peer.user).count();
+        let closing = self.closing.iter().filter(|(of, _)| *of == account).count();
         let of_users = self.connections.values().filter(|other| !other.root);
         let (theirs, all) = of_users.fold((closing, self.closing.len()), |(theirs, all), other| {
-            (theirs + usize::from(other.user == peer.user), all + 1)
+            (theirs + usize::from(other.account == account), all + 1)
         });
         let access = &self.config.access;
         if !root && (theirs >= access.connections as usize || all >= access.all_connections as usize) {
             let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
             let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
-            let allowance = self.allowances.entry(peer.user).or_insert_with(|| Allowance::new(rate, now));
+            let allowance = self.allowances.entry(account).or_insert_with(|| Allowance::new(rate, now));
             allowance.spend(1.0, rate, now);
-            return self.turn_away(fd, &peer, wary, now);
+            return self.turn_away(fd, account, wary, now);
         }
         let pidfd = match self.kernel.peer_pidfd(fd.as_fd(), peer.process) {
             Ok(pidfd) => pidfd,
@@ -111,16 +112,16 @@ impl<K: Kernel> Server<K> {
         }
         let allowance = Allowance::new(self.config.access.messages_per_second, now);
         let Peer { process, user } = peer;
-        let connection = Connection { fd, process, user, root, wary, pidfd, allowance, muted: None };
+        let connection = Connection { fd, process, user, account, root, wary, pidfd, allowance, muted: None };
         self.connections.insert(token, connection);
         // It takes as long as a message.
         self.mute_if_too_fast(token, 1.0);
     }
 
     /// To refuse takes time too: of those that wait to be refused we take so many a second.
-    fn turn_away(&mut self, fd: OwnedFd, peer: &Peer, wary: bool, now: Duration) {
+    fn turn_away(&mut self, fd: OwnedFd, account: u32, wary: bool, now: Duration) {
         self.counters.refusals += 1;
-        self.close(fd, peer.user, wary);
+        self.close(fd, account, wary);
         self.deaf = self.refused.spend(1.0, REFUSED, now);
         if self.deaf.is_some() && self.kernel.unwatch(self.listener.as_fd()).is_err() {
             self.deaf = None;
@@ -173,7 +174,7 @@ impl<K: Kernel> Server<K> {
         let own = connection.allowance.spend(1.0, rate, now);
         let together = (!connection.root).then(|| {
             let allowance =
-                self.allowances.entry(connection.user).or_insert_with(|| Allowance::new(of_user, now));
+                self.allowances.entry(connection.account).or_insert_with(|| Allowance::new(of_user, now));
             allowance.spend(cost, of_user, now)
         });
         connection.muted = own.max(together.flatten());
@@ -221,18 +222,18 @@ impl<K: Kernel> Server<K> {
         {
             member.connection = None;
         }
-        self.close(connection.fd, connection.user, connection.wary);
+        self.close(connection.fd, connection.account, connection.wary);
     }
 
     /// Closes a connection. What nobody has read may have descriptors with it, and the last close of a
     /// socket can take as long as its owner likes (SO_LINGER): that waits in a thread of its own, and
     /// counts as a connection until then.
-    fn close(&mut self, fd: OwnedFd, user: u32, wary: bool) {
+    fn close(&mut self, fd: OwnedFd, account: u32, wary: bool) {
         if !wary {
             return;
         }
         let (closing, fd) = (Arc::new(()), ManuallyDrop::new(fd));
-        self.closing.push((user, Arc::downgrade(&closing)));
+        self.closing.push((account, Arc::downgrade(&closing)));
         let close = move || {
             drop(ManuallyDrop::into_inner(fd));
             drop(closing);

@@ -33,8 +33,9 @@ impl<K: Kernel> Server<K> {
         if priority > access.priority.min(!ROOT) {
             return Err((Refusal::Priority, access.priority));
         }
+        let account = self.owners.of(user);
         let asks = |id: Id| Some(id) != known && self.system.application(id).is_some();
-        let theirs = || self.members.iter().filter(|&(&id, member)| member.user == user && asks(id));
+        let theirs = || self.members.iter().filter(|&(&id, member)| member.account == account && asks(id));
         if theirs().count() >= access.applications as usize {
             return Err((Refusal::Crowd, 0));
         }
@@ -57,7 +58,7 @@ impl<K: Kernel> Server<K> {
         let mut kept = Vec::new();
         for mut adopted in free.into_iter().chain(bound) {
             let member = &self.members[&adopted.id];
-            let of_user = of_users.entry(member.user).or_default();
+            let of_user = of_users.entry(member.account).or_default();
             if is_bound(&adopted) {
                 let left =
                     self.share().saturating_sub(*of_user).min(self.all_users_share().saturating_sub(of_all));
@@ -90,12 +91,13 @@ impl<K: Kernel> Server<K> {
     /// Divides what a user's other programs leave of the user's share among those that leave the number to
     /// us; and before that, what there is for such programs among their users.
     pub(super) fn level(&mut self) {
-        let users: BTreeSet<u32> = self.members.values().map(|member| member.user).collect();
-        users.into_iter().for_each(|user| self.level_user(user));
+        let users: BTreeSet<u32> = self.members.values().map(|member| member.account).collect();
+        users.into_iter().for_each(|account| self.level_user(account));
     }
 
-    fn level_user(&mut self, user: u32) {
-        let theirs = || self.members.iter().filter(|(_, member)| member.user == user).map(|(&id, _)| id);
+    fn level_user(&mut self, account: u32) {
+        let theirs =
+            || self.members.iter().filter(|(_, member)| member.account == account).map(|(&id, _)| id);
         // For whom root has asked may have as many as there are.
         let most_of = |id: Id| match self.system.application(id)?.demand.count {
             Count::Choose { most } if most != u32::MAX => Some(most),
@@ -104,12 +106,12 @@ impl<K: Kernel> Server<K> {
         let level: Vec<(Id, u32)> = theirs().filter_map(|id| Some((id, most_of(id)?))).collect();
         let number = level.len() as u32;
         let used = theirs().map(|id| self.reserves(id)).fold(0, u32::saturating_add).saturating_sub(number);
-        let others = self.members.iter().filter(|(_, member)| !member.root && member.user != user);
+        let others = self.members.iter().filter(|(_, member)| !member.root && member.account != account);
         let of_others = others.map(|(&id, _)| self.reserves(id)).fold(used, u32::saturating_add);
         let left = self.all_users_share().saturating_sub(of_others);
         // A user with many programs has no more than one with few.
         let choose = self.members.iter().filter(|&(&id, _)| most_of(id).is_some());
-        let users = choose.map(|(_, member)| member.user).collect::<BTreeSet<_>>().len().max(1) as u32;
+        let users = choose.map(|(_, member)| member.account).collect::<BTreeSet<_>>().len().max(1) as u32;
         let fair = self.all_users_share() / users;
         let rest = self.share().saturating_sub(used).min(left).min(fair).max(number);
         for ((id, most), index) in level.into_iter().zip(0..) {

@@ -4,7 +4,7 @@
 //! One thread. Each turn waits for something to read and then, for each event: the policy decides, the
 //! kernel is told ([`Partitions::bring_about`]), the blocks of those concerned are written, and they are
 //! told. A block says what the kernel was seen to do, not what was decided: if the kernel refuses, the
-//! difference is tried again every [`AGAIN`].
+//! difference is tried again, at first after [`AGAIN`].
 //!
 //! **Members** are processes with, or waiting for, a partition; and some that have left theirs, so that
 //! they have it sooner next time ([`READY`]). Membership ends with the process (its pidfd); not with the
@@ -19,6 +19,7 @@
 mod adopt;
 mod connections;
 mod limits;
+mod owners;
 mod requests;
 mod settle;
 mod status;
@@ -40,12 +41,13 @@ use crate::kernel::{Kernel, Mapped, Set, parse};
 use crate::partitions::Partitions;
 
 use connections::{Allowance, REFUSED};
+use owners::Owners;
 
-/// COST: how long after a failure to try again, at first; twice as long each time, up to a second.
+/// BOUND: how long after a failure to try again, at first; twice as long each time, up to a second.
 const AGAIN: Duration = Duration::from_millis(10);
 /// How often to look for changes by others.
 const AUDIT: Duration = Duration::from_secs(1);
-/// COST: messages of a turn, after which somebody who has said little may come before the others.
+/// BOUND: messages of a turn, after which somebody who has said little may come before the others.
 const ROUND: usize = 8;
 
 /// What root asks for comes before what users ask for, whatever their priorities.
@@ -61,6 +63,8 @@ struct Connection {
     fd: OwnedFd,
     process: u32,
     user: u32,
+    /// Whose limits hold: see [`owners`].
+    account: u32,
     /// The machine's root; number 0 alone could be a container's.
     root: bool,
     /// It could send descriptors.
@@ -74,6 +78,7 @@ struct Connection {
 struct Member {
     process: u32,
     user: u32,
+    account: u32,
     /// See [`Connection::root`].
     root: bool,
     pidfd: OwnedFd,
@@ -111,9 +116,10 @@ pub struct Server<K> {
     former: Vec<Member>,
     by_process: HashMap<u32, Id>,
     connections: BTreeMap<u64, Connection>,
-    /// Connections of these users that are being closed, which takes as long as somebody else likes.
+    /// Connections of these accounts that are being closed, which takes as long as somebody else likes.
     closing: Vec<(u32, Weak<()>)>,
-    /// Of users but root.
+    owners: Owners,
+    /// Of accounts but root's.
     allowances: HashMap<u32, Allowance>,
     /// Connections that are refused because so much came from their users.
     refused: Allowance,
@@ -154,6 +160,8 @@ impl<K: Kernel> Server<K> {
         info!(by = ?partitions.by(), processors = online.len(), "ready");
         let now = kernel.now();
         let arenas = if lends(&kernel, &config) { Arenas::begin(&kernel) } else { Arenas::default() };
+        let mut owners = Owners::default();
+        owners.look(&kernel);
         let mut server = Self {
             system: System::new(machine, floor, policy),
             folder: folder.to_owned(),
@@ -167,6 +175,7 @@ impl<K: Kernel> Server<K> {
             by_process: HashMap::new(),
             connections: BTreeMap::new(),
             closing: Vec::new(),
+            owners,
             allowances: HashMap::new(),
             refused: Allowance::new(REFUSED, now),
             arenas,
@@ -239,6 +248,9 @@ impl<K: Kernel> Server<K> {
             let _ = self.apply(Event::Tick);
         }
         self.clear();
+        if self.partitions.due().is_some_and(|due| now >= due) {
+            self.unsettled = true;
+        }
         if (self.unsettled || self.partitions.untidy()) && now >= self.retry {
             self.settle();
             let failures = self.partitions.tidy(&self.kernel);
@@ -252,7 +264,8 @@ impl<K: Kernel> Server<K> {
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
         let saved = |token: &u64| match self.connections.get(token) {
             Some(connection) if !connection.root => {
-                self.allowances.get(&connection.user).map_or(f64::MAX, |allowance| allowance.saved(rate, now))
+                let allowance = self.allowances.get(&connection.account);
+                allowance.map_or(f64::MAX, |allowance| allowance.saved(rate, now))
             }
             Some(_) => f64::MAX,
             None => f64::INFINITY,
@@ -270,6 +283,9 @@ impl<K: Kernel> Server<K> {
         let mut next = self.audit;
         if self.unsettled || self.partitions.untidy() {
             next = next.min(self.retry);
+        }
+        if let Some(due) = self.partitions.due() {
+            next = next.min(due.max(self.retry));
         }
         if let Some(due) = self.system.due().map(Duration::from_nanos)
             // One who has had its time and whom nobody asks for anything: there is nothing to do.
@@ -336,6 +352,7 @@ impl<K: Kernel> Server<K> {
         let others: Vec<Id> = self.members.keys().copied().filter(|&id| self.is_another(id)).collect();
         others.into_iter().for_each(|id| self.expel(id));
         self.arenas.tidy(&self.kernel);
+        self.owners.look(&self.kernel);
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
         self.allowances.retain(|_, allowance| allowance.saved(rate, now) < Allowance::new(rate, now).0);
         let repairs = self.partitions.audit(&self.kernel);

@@ -23,7 +23,6 @@ struct Process {
     /// Whose rights it has.
     user: u32,
     root: bool,
-    started: u64,
 }
 
 impl<K: Kernel> Server<K> {
@@ -68,7 +67,7 @@ impl<K: Kernel> Server<K> {
     fn observe(&mut self, token: u64, message: &Message) {
         let own = self.token();
         let connection = &self.connections[&token];
-        let (process, user) = (connection.process, connection.user);
+        let (process, user, account) = (connection.process, connection.user, connection.account);
         let result = if message.process != 0 && message.process != process
             // It executes, since it has connected, a program with other rights.
             || self.look_up(token, process).map(|process| process.user) != Ok(user)
@@ -77,7 +76,7 @@ impl<K: Kernel> Server<K> {
         } else if !connection.root && !self.config.allows(user) {
             Ok(Err((Refusal::NotAllowed, 0)))
         } else {
-            let asker = Asker { process, user, pidfd: connection.pidfd.as_fd(), token: own };
+            let asker = Asker { process, user, account, pidfd: connection.pidfd.as_fd(), token: own };
             let observer = &self.config.observer;
             let limit = (!connection.root).then_some((observer.arenas, observer.all_arenas));
             self.arenas.lend(&self.kernel, &asker, limit, &self.folder.join(LIFE))
@@ -119,7 +118,8 @@ impl<K: Kernel> Server<K> {
     /// Has this member executed a program with other rights? It asks for nothing any more.
     pub(super) fn is_another(&self, id: Id) -> bool {
         let member = &self.members[&id];
-        self.user_of(member.process).is_ok_and(|user| user != member.user)
+        let user = self.kernel.user(member.pidfd.as_fd(), member.process);
+        user.is_ok_and(|user| user != member.user)
     }
 
     /// Ends the membership of a process that lives.
@@ -142,17 +142,11 @@ impl<K: Kernel> Server<K> {
                 true => connection.pidfd.try_clone()?,
                 false => self.kernel.pidfd(process)?,
             };
-            let user = self.user_of(process)?;
-            let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")))?;
-            let started = started(&stat).ok_or(io::ErrorKind::InvalidData)?;
+            let user = self.kernel.user(pidfd.as_fd(), process)?;
             // If it lives still, that was about it.
             let right = !self.kernel.ended(pidfd.as_fd())? && connection.may_speak_for(process, user);
             let root = user == 0 && connection.root;
-            if right {
-                Ok(Process { pidfd, user, root, started })
-            } else {
-                Err(io::ErrorKind::NotFound.into())
-            }
+            if right { Ok(Process { pidfd, user, root }) } else { Err(io::ErrorKind::NotFound.into()) }
         };
         look().map_err(|error: io::Error| {
             debug!("{process}: {error}");
@@ -214,7 +208,13 @@ impl<K: Kernel> Server<K> {
             server.fail(what, &error);
             (Refusal::Failed, 0)
         };
-        let Process { pidfd, user, root, started } = found;
+        let Process { pidfd, user, root } = found;
+        let stat = self.kernel.read(Path::new(&format!("/proc/{process}/stat")));
+        let started = stat.ok().and_then(|stat| started(&stat));
+        // If it lives still, that was about it.
+        let (Some(started), Ok(false)) = (started, self.kernel.ended(pidfd.as_fd())) else {
+            return Err((Refusal::NoProcess, 0));
+        };
         let file = self.file(process);
         let block = match self.kernel.make_block(&file) {
             Ok(block) => block,
@@ -234,7 +234,8 @@ impl<K: Kernel> Server<K> {
             let _ = self.kernel.remove_file(&file);
             return Err(no(self, "watch a process", error));
         }
-        self.members.insert(id, Member { process, user, root, pidfd, block, connection: None });
+        let account = self.owners.of(user);
+        self.members.insert(id, Member { process, user, account, root, pidfd, block, connection: None });
         self.by_process.insert(process, id);
         self.unsettled = true;
         Ok(id)
@@ -242,14 +243,6 @@ impl<K: Kernel> Server<K> {
 
     pub(super) fn file(&self, process: u32) -> PathBuf {
         self.folder.join(process.to_string())
-    }
-
-    /// Whose rights a process has: its effective user, as `SO_PEERCRED` says it of who connects.
-    pub(super) fn user_of(&self, process: u32) -> io::Result<u32> {
-        let status = self.kernel.read(Path::new(&format!("/proc/{process}/status")))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        let user = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-        user.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     pub(super) fn apply(&mut self, event: Event) -> Result<Vec<Move>, Refused> {

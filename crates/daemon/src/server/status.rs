@@ -10,7 +10,7 @@ use super::{Connection, Counters, ROOT, Server};
 use crate::config::Status;
 use crate::kernel::Kernel;
 
-/// COST: of each kind of entries; to list more in one answer could be more than what a socket takes at once.
+/// BOUND: of each kind of entries; to list more in one answer could be more than what a socket takes at once.
 const LISTED: usize = 64;
 
 impl<K: Kernel> Server<K> {

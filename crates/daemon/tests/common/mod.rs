@@ -214,12 +214,15 @@ impl Base {
     }
 
     pub fn place(&self) -> Place {
+        // The observer has descriptors of its own.
+        self.place_with("[observer]\nenabled = false\n")
+    }
+
+    /// With more of a configuration.
+    pub fn place_with(&self, more: &str) -> Place {
         let (by, mount) = if self.v2 { ("cgroup-v2", V2) } else { ("cgroup-v1", V1) };
         let group = self.folder.strip_prefix(mount).unwrap().display();
-        // The observer has descriptors of its own.
-        Place::new(&format!(
-            "[enforcement]\nby = \"{by}\"\ngroup = \"/{group}\"\n[observer]\nenabled = false\n"
-        ))
+        Place::new(&format!("[enforcement]\nby = \"{by}\"\ngroup = \"/{group}\"\n{more}"))
     }
 
     /// That of a process's partition.

@@ -196,10 +196,11 @@ pub fn clean(kernel: &Simulated, folder: &Path, by: By) {
     // A base group each, and those that the test has made.
     let ours =
         |path: &Path| path.file_name().is_some_and(|name| name.to_str().unwrap().starts_with("wakeful-"));
-    let changed = |group: &simulated::Group| group.control && !group.inner || !group.exclusive.is_empty();
-    let is_base = |path: &Path| path == Path::new(V1) || path == Path::new(V2);
+    let changed = |group: &simulated::Group| {
+        group.control && !group.inner || group.marked || !group.exclusive.is_empty()
+    };
     for (path, group) in &state.groups {
-        assert!(!ours(path) && (is_base(path) || !changed(group)), "{by:?}: {path:?}: {group:?}");
+        assert!(!ours(path) && !changed(group), "{by:?}: {path:?}: {group:?}");
     }
     assert_eq!(std::fs::read_dir(folder.join("partitions")).unwrap().count(), 0, "{by:?}");
 }
@@ -292,4 +293,40 @@ pub fn placed(kernel: &Simulated, group: &Path) -> Idle {
     let mut state = kernel.state.lock().unwrap();
     state.groups.entry(group.to_owned()).or_default().processes.insert(process.id());
     process
+}
+
+pub const NOBODY: u32 = 65534;
+
+pub fn is_root() -> bool {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// An ordinary user's process.
+pub fn ordinary() -> Idle {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("sleep");
+    if is_root() {
+        command.uid(NOBODY);
+    }
+    Idle(command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+}
+
+/// Does this in a thread of an ordinary user's.
+pub fn as_nobody<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    let thread = || {
+        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread
+        // alone.
+        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+        body()
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
+}
+
+/// A folder that all may look into.
+pub fn open_folder() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
 }

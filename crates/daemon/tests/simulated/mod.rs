@@ -34,6 +34,8 @@ pub struct Group {
     pub threaded: bool,
     /// It gives cpusets to groups below it.
     pub control: bool,
+    /// See [`Kernel::mark`].
+    pub marked: bool,
     /// Somebody else has made it.
     pub foreign: bool,
 }
@@ -44,6 +46,8 @@ pub struct State {
     pub masks: BTreeMap<u32, Set>,
     pub online: Set,
     pub expedited: String,
+    /// Files of the machine that tests write.
+    pub files: BTreeMap<PathBuf, String>,
     /// A kernel before 6.16.
     pub old: bool,
     /// One with remote partitions.
@@ -190,6 +194,19 @@ impl State {
         })
     }
 
+    /// The groups in this one have no cpusets of their own any more.
+    fn take_cpusets(&mut self, folder: &Path) -> io::Result<()> {
+        let inner = |path: &Path| path.parent() == Some(folder);
+        if self.groups.iter().any(|(path, child)| inner(path) && child.control) {
+            return Err(os(libc::EBUSY));
+        }
+        self.groups.get_mut(folder).unwrap().control = false;
+        for (_, child) in self.groups.iter_mut().filter(|(path, _)| inner(path)) {
+            (child.root, child.exclusive) = (false, Set::new());
+        }
+        Ok(())
+    }
+
     fn write(&mut self, file: &Path, text: &str) -> io::Result<()> {
         let (folder, name) = (file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap());
         let v2 = folder.starts_with(V2);
@@ -197,12 +214,7 @@ impl State {
             return Err(os(libc::ENOENT));
         }
         match name {
-            "cgroup.subtree_control" if text == "-cpuset" => {
-                self.groups.get_mut(folder).unwrap().control = false;
-                for (_, child) in self.groups.iter_mut().filter(|(path, _)| path.parent() == Some(folder)) {
-                    (child.root, child.exclusive) = (false, Set::new());
-                }
-            }
+            "cgroup.subtree_control" if text == "-cpuset" => self.take_cpusets(folder)?,
             "cgroup.subtree_control" => {
                 let base = folder == Path::new(V2);
                 if !base && !self.groups[folder].processes.is_empty() && !self.has_threaded_children(folder) {
@@ -359,6 +371,11 @@ impl Kernel for Simulated {
         self.real.pidfd(process)
     }
 
+    fn user(&self, pidfd: BorrowedFd<'_>, process: u32) -> io::Result<u32> {
+        self.call("user")?;
+        self.real.user(pidfd, process)
+    }
+
     fn ended(&self, pidfd: BorrowedFd<'_>) -> io::Result<bool> {
         self.call("ended")?;
         self.real.ended(pidfd)
@@ -371,6 +388,9 @@ impl Kernel for Simulated {
         }
         if file == Path::new(EXPEDITE) {
             return Ok(self.state.lock().unwrap().expedited.clone() + "\n");
+        }
+        if file.starts_with("/etc") {
+            return self.state.lock().unwrap().files.get(file).cloned().ok_or(os(libc::ENOENT));
         }
         if let Some(process) =
             file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
@@ -408,6 +428,18 @@ impl Kernel for Simulated {
 
     fn write_as_administrator(&self, file: &Path, text: &str) -> io::Result<()> {
         self.write(file, text)
+    }
+
+    fn mark(&self, group: &Path, changed: bool) -> io::Result<()> {
+        self.call("mark")?;
+        let mut state = self.state.lock().unwrap();
+        state.groups.get_mut(group).ok_or(os(libc::ENOENT))?.marked = changed;
+        Ok(())
+    }
+
+    fn is_marked(&self, group: &Path) -> io::Result<bool> {
+        self.call("is_marked")?;
+        Ok(self.state.lock().unwrap().groups.get(group).ok_or(os(libc::ENOENT))?.marked)
     }
 
     fn folders(&self, folder: &Path) -> io::Result<Vec<(String, bool)>> {

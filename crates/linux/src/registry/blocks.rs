@@ -12,7 +12,7 @@ use crate::futex;
 use crate::view::Source;
 use crate::view::perf::Perf;
 
-/// COST: ns between two searches for dead threads; one is a system call a block, so 1 ms for all of them.
+/// BOUND: ns between two searches for dead threads; one is a system call a block, so 1 ms for all of them.
 const RECLAIM_NS: u64 = 100_000_000;
 
 /// The value of `tid` while somebody frees the block of a dead thread.

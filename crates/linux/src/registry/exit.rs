@@ -5,13 +5,15 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// 1 + the key, 0 if it is not made yet, or [`GONE`]; and above that how many threads are in [`arm`].
+/// It is where the library's other variables are that a start writes, so that it costs no page of its own.
+#[unsafe(link_section = ".data")]
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// The C library offers no key without allocation, or the program has it.
 const GONE: u32 = 0xff;
 const ARMING: u32 = 0x100;
 
-/// COST: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and
+/// BOUND: glibc keeps the values of this many keys in the thread itself (PTHREAD_KEY_2NDLEVEL_SIZE) and
 /// allocates for more, which we may not; musl allocates for none of its 128. Past it, the blocks of threads
 /// that exited are reclaimed when they are needed.
 const KEYS_WITHOUT_ALLOCATION: u32 = if cfg!(target_env = "gnu") { 32 } else { 128 };
@@ -21,6 +23,7 @@ unsafe extern "C" fn destructor(_: *mut c_void) {
 }
 
 /// The last key whose values need no allocation, so that the program gets those before it, as without us.
+#[inline(always)]
 fn make() -> Option<libc::pthread_key_t> {
     let mut keys = [0; KEYS_WITHOUT_ALLOCATION as usize];
     let (mut made, mut ours) = (0, None);
@@ -45,6 +48,7 @@ fn make() -> Option<libc::pthread_key_t> {
 }
 
 /// Makes the key; the earlier the better, see [`KEYS_WITHOUT_ALLOCATION`].
+#[inline(always)]
 pub fn key() {
     if KEY.load(Relaxed) != 0 {
         return;
@@ -80,7 +84,7 @@ pub fn arm() {
     }
 }
 
-/// COST: how often threads that are in [`arm`], a few instructions, are waited for. In a forked child they
+/// BOUND: how often threads that are in [`arm`], a few instructions, are waited for. In a forked child they
 /// may be the parent's, for ever.
 const LOOKS: u32 = 1_000;
 

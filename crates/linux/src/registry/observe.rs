@@ -11,6 +11,7 @@ use crate::view::{self, Request};
 use crate::{memory, server};
 
 /// What is to be done at program start, where it is cheap: see [`crate::prepare`].
+#[inline(always)]
 pub fn prepare() {
     exit::key();
     // An inherited observer is taken over at once: until then our children would inherit its descriptors.
@@ -21,6 +22,7 @@ pub fn prepare() {
     }
 }
 
+#[inline(always)]
 fn may_be_observed() -> bool {
     Request::from_environment().allows_bpf() && live().is_none()
 }

@@ -66,7 +66,7 @@ pub(super) struct RoomWords {
     pub(super) turn: AtomicU32,
 }
 
-/// COST: 16 bytes each, and the last thread ids. A lock has use for one from the third thread on that waits
+/// BOUND: 16 bytes each, and the last thread ids. A lock has use for one from the third thread on that waits
 /// for it and has no id or a deadline.
 pub const ROOMS: u32 = 256;
 
@@ -76,7 +76,7 @@ pub(super) const FIRST_GUEST: u32 = MAX_THREADS as u32 - ROOMS;
 /// So many threads can have an id.
 pub const MOST_THREADS: u32 = FIRST_GUEST - 1;
 
-/// COST: a word each; two locks in use that share one make each other's threads stay away longer.
+/// BOUND: a word each; two locks in use that share one make each other's threads stay away longer.
 const AWAYS: usize = 256;
 
 pub(super) const ARENA_AT: usize = size_of::<Local>();

@@ -76,6 +76,7 @@ impl Request {
     }
 
     /// What the environment asks for. An unknown name counts as `auto`: a library has nobody to complain to.
+    #[inline(always)]
     pub(crate) fn from_environment() -> Self {
         crate::server::variable(c"WAKEFUL_VIEW", Self::named).unwrap_or(Self::Auto)
     }

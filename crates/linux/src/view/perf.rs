@@ -7,7 +7,7 @@
 //! one when it comes back. The descriptor is closed at once: the mapping keeps the event alive, so a program that closes all
 //! descriptors does no harm.
 //!
-//! COST: two locked pages a thread, counted against `perf_event_mlock_kb` and then RLIMIT_MEMLOCK; past both, a thread
+//! It takes two locked pages a thread, counted against `perf_event_mlock_kb` and then RLIMIT_MEMLOCK; past both, a thread
 //! has no event and reads as [`RunState::Unknown`]. The first limit is the
 //! user's and shared with all perf sessions of that user.
 

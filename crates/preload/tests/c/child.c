@@ -16,7 +16,12 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1 && strcmp(argv[1], "quiet") == 0)
 		return 0;
+#ifdef SAYS_WHAT_IS_PRELOADED
+	printf("preloaded: %s\n", getenv("LD_PRELOAD"));
+#endif
 #ifdef SAYS_WHO_IS_HERE
+	if (argc > 9)
+		return !dlopen(argv[9], RTLD_LAZY);
 	puts(dlsym(RTLD_DEFAULT, "wakeful_preload_view") ? "reached" : "not reached");
 #endif
 	for (int at = 1; at < argc; at++)

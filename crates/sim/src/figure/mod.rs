@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The papers' figures: what is simulated for each, and whether what the papers say of it holds.
 //!
-//! The text of the papers does not give every parameter (lengths of sections, numbers of turns, the exact points of an axis); what
-//! is chosen instead stands in the table. Times are therefore compared with one another and not with the papers' own.
+//! The text of the papers does not give every parameter (lengths of sections, numbers of turns, the exact
+//! points of an axis); what is chosen instead stands in the table. Times are therefore compared with one
+//! another and not with the papers' own.
 
 mod svg;
 mod table;
@@ -172,7 +173,8 @@ impl Figure {
         self.series.len() * self.at.len()
     }
 
-    /// Simulates all points, on `cores` threads, with this part of the turns and of the limit (1 is full size). `done` is called after each.
+    /// Simulates all points, on `cores` threads, with this part of the turns and of the limit (1 is full
+    /// size). `done` is called after each.
     pub fn run(&self, seed: u64, size: f64, cores: usize, mut done: impl FnMut()) -> Result<Data, SimError> {
         let all: Vec<_> =
             self.series.iter().flat_map(|&series| self.at.iter().map(move |&x| (series, x))).collect();

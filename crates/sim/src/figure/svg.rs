@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A figure as SVG: lines that differ by dash and by mark, so that they can be told apart without colours; bars where there is one point a series.
+//! A figure as SVG: lines that differ by dash and by mark, so that they can be told apart without colours;
+//! bars where there is one point a series.
 
 use std::fmt::Write;
 

@@ -17,8 +17,8 @@ const LOCKS: &[&str] = &[
     "native",
     "native-np",
 ];
-/// On the SGI the paper's Native is a test-and-test_and_set lock without backoff, which is `ttas-spin` here. Native-np, the same with the wish, is not in the
-/// catalogue; TAS-B-np has backoff beside.
+/// On the SGI the paper's Native is a test-and-test_and_set lock without backoff, which is `ttas-spin`
+/// here. Native-np, the same with the wish, is not in the catalogue; TAS-B-np has backoff beside.
 const LOCKS_SGI: &[&str] = &[
     "tas-b",
     "tas-b-np",
@@ -93,7 +93,7 @@ fn lock_sgi_by_processors(machine: Machine, lock: &str, processors: f64, rounds:
 fn lock_ksr(machine: Machine, lock: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     let processors = machine.processors.count.value;
     let workload = Workload::tr_lock(lock, processors, level, 65.0, rounds);
-    // The section must not become a bottleneck (section 5.2), so a transfer over both rings must be short beside it: a twentieth, as on the SGI.
+    // No bottleneck (section 5.2): a transfer over both rings is a twentieth of it, as on the SGI.
     let critical_ns = 600e3;
     let program = Program::Mutex { lock: lock.into(), critical_ns, outside_ns: 65.0 * critical_ns };
     (machine, Workload { program, ..workload })
@@ -106,7 +106,7 @@ fn lock_ksr_by_processors(machine: Machine, lock: &str, processors: f64, rounds:
 /// What a thread of figure 14 does beside waiting: 30 turns of 66 times 600 us.
 const KSR_WORK_MS: f64 = 30.0 * 66.0 * 0.6;
 
-/// Figures 21 to 24: five percent write; the paper does not tell the lengths, only that their ratio did not follow the number of processors.
+/// Figures 21 to 24: five percent write. Of the lengths the paper says only: their ratio was fixed.
 fn rwlock(machine: Machine, lock: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     let (machine, workload) = lock_sgi(machine, lock, level, rounds);
     let program =
@@ -118,8 +118,8 @@ fn rwlock_by_processors(machine: Machine, lock: &str, processors: f64, rounds: u
     rwlock(machine.with_processors(processors as u32), lock, 2.0, rounds)
 }
 
-/// Figure 25: 5 to 11 processors, 7.9 on average, which the level is computed from; a quantum of 30 ms. Each 80 ms another number, as
-/// for figures 26 and 27; the paper does not tell for this one.
+/// Figure 25: 5 to 11 processors, 7.9 on average, which the level is computed from; a quantum of 30 ms.
+/// Each 80 ms another number, as for figures 26 and 27; the paper does not tell for this one.
 fn central(mut machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     machine.kernel.quantum_ms.value = 30.0;
     let setting = Setting {
@@ -130,7 +130,7 @@ fn central(mut machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Mac
     (machine, Workload { setting, ..Workload::tr_barrier(barrier, threads, rounds) })
 }
 
-/// Two threads a processor. How far a repartition goes the paper does not tell: at most a fourth of the processors.
+/// Two threads a processor. A repartition takes a fourth of the processors at most: the paper does not tell.
 fn trees(
     machine: Machine,
     barrier: &str,
@@ -155,7 +155,7 @@ fn trees_by_interval(machine: Machine, barrier: &str, every_ms: f64, rounds: u64
     trees(machine, barrier, 57, every_ms, rounds)
 }
 
-/// Figures 17 to 20: one thread a processor, bound, and at level 2 a foreign process beside each. The papers' inputs are larger.
+/// Figures 17 to 20: a thread a processor, bound; at level 2 a foreign process beside each. Small inputs.
 fn with_locks(machine: Machine, program: Program, level: f64) -> (Machine, Workload) {
     let processors = machine.processors.count.value;
     let workload = Workload::tr_lock("", processors, level, 0.0, 1);
@@ -176,8 +176,8 @@ fn rows(rounds: u64) -> u32 {
     (rounds as u32).next_multiple_of(32)
 }
 
-/// Figures 26 and 27: 8 processors on average and, at level 2, 16 threads; so 8 at level 1, although the text also speaks of 11. A quantum of 30 ms, a repartition each
-/// 80 ms.
+/// Figures 26 and 27: 8 processors on average and, at level 2, 16 threads; so 8 at level 1, although the
+/// text also speaks of 11. A quantum of 30 ms, a repartition each 80 ms.
 fn gauss_central(machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Machine, Workload) {
     let threads = (8.0 * level) as u32;
     let (machine, workload) = central(machine, barrier, 1.0, rounds);

@@ -95,6 +95,7 @@ pub use episode::Episode;
 use episode::{Arrival, Episodes, Joined, MOST};
 pub use leaf::BWakefulLeaf;
 pub use learn::Learn;
+pub use limits::long;
 pub use mood::Mood;
 use mood::{Sleep, Yield};
 
@@ -230,7 +231,7 @@ impl<P: Platform, M: Mood<P>> RawBarrier<P> for BWakeful<P, M> {
     }
 
     fn places(parties: u32) -> usize {
-        // COST: fewer processors than two clusters have need no tree; not measured.
+        // ASSUMED: fewer processors than two clusters have need no tree.
         let clusters = P::processors().min(parties) / 16;
         if clusters < 2 { 0 } else { clusters as usize }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `c-block`: a counter and a semaphore; everybody sleeps.
 //!
-//! The baseline of TR 1994, section 5.4.1. Unchanged, but that the units come at once ("Rejected"). Choose it where processors must not be burnt and rounds are long.
+//! The baseline of TR 1994, section 5.4.1. Unchanged, but that the units come at once ("Rejected"). Choose
+//! it where processors must not be burnt and rounds are long.
 //!
 //! # State
 //!
@@ -9,21 +10,23 @@
 //!
 //! # Invariants
 //!
-//! I1. As in `c-spin`. I2. An episode puts as many units into its semaphore as members wait there, and all are taken before the
-//! semaphore is used again, two episodes later: the episode between needs everybody.
+//! I1. As in `c-spin`. I2. An episode puts as many units into its semaphore as members wait there, and all
+//! are taken before the semaphore is used again, two episodes later: the episode between needs everybody.
 //!
 //! # Protocol
 //!
-//! A1. Flip the private sense. A2. Increment the counter. A3. The last one: counter to 0, then A4. N - 1 times V. A5. The others: P.
+//! A1. Flip the private sense. A2. Increment the counter. A3. The last one: counter to 0, then A4. N - 1
+//! times V. A5. The others: P.
 //!
 //! # Memory order
 //!
-//! The counter is a chain of AcqRel increments. A4 release -> A5 acquire publishes all to all, and the counter's 0.
+//! The counter is a chain of AcqRel increments. A4 release -> A5 acquire publishes all to all, and the
+//! counter's 0.
 //!
 //! # Under the scheduler
 //!
-//! Nobody burns a processor. Each member but the last is switched away and woken again in each round, whether that was needed or not;
-//! waking an idle processor is what takes longest.
+//! Nobody burns a processor. Each member but the last is switched away and woken again in each round,
+//! whether that was needed or not; waking an idle processor is what takes longest.
 //!
 //! # Fairness and space
 //!
@@ -35,7 +38,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; a twin that wakes only those it has seen asleep is caught, and so is the barrier itself when nobody is woken.
+//! `conformance`: real threads, loom, shuttle; a twin that wakes only those it has seen asleep is caught,
+//! and so is the barrier itself when nobody is woken.
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 

@@ -5,27 +5,31 @@
 //!
 //! # State
 //!
-//! `count`: members that have arrived. `sense`: turned by the last one. `blocked`: how many sleep, or are about to, guarded by `mutex` together
-//! with the turn of the sense. `wakeup`: a semaphore for each sense. Private: the sense and the
-//! threshold.
+//! `count`: members that have arrived. `sense`: turned by the last one. `blocked`: how many sleep, or are
+//! about to, guarded by `mutex` together with the turn of the sense. `wakeup`: a semaphore for each sense.
+//! Private: the sense and the threshold.
 //!
 //! # Invariants
 //!
-//! I1. As in `c-spin`. I2. Who has counted itself into `blocked` in an episode gets a unit of that episode's semaphore: the last
-//! one turns the sense and takes `blocked` under the same lock. Who comes to the lock after that sees the sense and does not block.
+//! I1. As in `c-spin`. I2. Who has counted itself into `blocked` in an episode gets a unit of that
+//! episode's semaphore: the last one turns the sense and takes `blocked` under the same lock. Who comes to
+//! the lock after that sees the sense and does not block.
 //!
 //! # Protocol
 //!
-//! A1. Flip the private sense. A2. Increment the counter. A3. Not the last: spin, as long as the policy says. A4. Under the lock, count into
-//! `blocked` unless the sense has turned; then P. R1. The last: counter to 0; R2. under the lock, turn the sense, take `blocked`; R3. so many V.
+//! A1. Flip the private sense. A2. Increment the counter. A3. Not the last: spin, as long as the policy
+//! says. A4. Under the lock, count into `blocked` unless the sense has turned; then P. R1. The last:
+//! counter to 0; R2. under the lock, turn the sense, take `blocked`; R3. so many V.
 //!
 //! # Memory order
 //!
-//! The counter is a chain of AcqRel increments. R2 release -> A3 acquire publishes all to all; for those who block, R3 release -> P acquire does.
+//! The counter is a chain of AcqRel increments. R2 release -> A3 acquire publishes all to all; for those
+//! who block, R3 release -> P acquire does.
 //!
 //! # Under the scheduler
 //!
-//! Follows a change at once, and a single late member just as readily. Back from sleeping it comes as rarely as `c-last1`, but then at once.
+//! Follows a change at once, and a single late member just as readily. Back from sleeping it comes as
+//! rarely as `c-last1`, but then at once.
 //!
 //! # Fairness and space
 //!
@@ -37,9 +41,10 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock prevents is a twin of `c-block` that wakes only those it has seen asleep.
+//! `conformance`: real threads, loom, shuttle; with wake-ups lost it hangs, which is caught. What the lock
+//! prevents is a twin of `c-block` that wakes only those it has seen asleep.
 
-use super::{Competitive, Patience, SWITCH_NS, SWITCH_PAUSES};
+use super::{Competitive, Patience, SWITCH_PAUSES};
 
 /// What would have been right the last time.
 #[derive(Debug)]
@@ -58,8 +63,8 @@ impl Patience for Either {
         self.pauses
     }
 
-    fn learn(&mut self, waited_ns: u64) {
-        self.pauses = if waited_ns < SWITCH_NS { SWITCH_PAUSES } else { 0 };
+    fn learn(&mut self, waited_ns: u64, switch_ns: u64) {
+        self.pauses = if waited_ns < switch_ns { SWITCH_PAUSES } else { 0 };
     }
 }
 

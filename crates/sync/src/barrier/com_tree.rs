@@ -5,20 +5,24 @@
 //!
 //! # State
 //!
-//! A place for each member: a flag for each of its four children. One wake-up flag for all. A flag holds the number of an episode, and, where
-//! members sleep, whether one does. Private: the episode.
+//! A place for each member: a flag for each of its four children. One wake-up flag for all. A flag holds
+//! the number of an episode, and, where members sleep, whether one does. Private: the episode.
 //!
 //! # Invariants
 //!
-//! I1. The flag of a child holds the number of the last episode in which its subtree has arrived; only the child writes it.
-//! I2. The root writes an episode's number into the wake-up flag after all subtrees have arrived, so after everybody has.
+//! I1. The flag of a child holds the number of the last episode in which its subtree has arrived; only the
+//! child writes it.
+//! I2. The root writes an episode's number into the wake-up flag after all subtrees have arrived, so after
+//! everybody has.
 //! I3. No flag is two episodes ahead of a member that waits for it: each episode needs that member.
-//! I4. Who sleeps on a flag has marked it in a step that found an older episode; who sets the new one sees the mark, and wakes.
+//! I4. Who sleeps on a flag has marked it in a step that found an older episode; who sets the new one sees
+//! the mark, and wakes.
 //!
 //! # Protocol
 //!
-//! A1. Count the episode. A2. Wait for the flag of each child. A3. Set the own flag at the parent. A4. Wait for the wake-up flag. R1. The root, instead
-//! of A3 and A4, sets it. Waiting: awake for SWITCH_PAUSES at each flag anew, then asleep on it.
+//! A1. Count the episode. A2. Wait for the flag of each child. A3. Set the own flag at the parent. A4. Wait
+//! for the wake-up flag. R1. The root, instead of A3 and A4, sets it. Waiting: awake for SWITCH_PAUSES at
+//! each flag anew, then asleep on it.
 //!
 //! # Memory order
 //!
@@ -26,7 +30,8 @@
 //!
 //! # Under the scheduler
 //!
-//! No slice is wasted, but switches are: a member that waits for its children sleeps, is woken, finds that the next child is missing.
+//! No slice is wasted, but switches are: a member that waits for its children sleeps, is woken, finds that
+//! the next child is missing.
 //!
 //! # Fairness and space
 //!

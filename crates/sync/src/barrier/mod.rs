@@ -20,6 +20,7 @@ mod scal_sc;
 mod tree;
 
 pub use b_mcs::{BMcs, BMcsMember, BMcsPlace};
+pub use b_wakeful::long as long_ns;
 pub use b_wakeful::{BSleep, BWakeful, BWakefulDrained, BWakefulLeaf, BYield, Episode, Learn, Mood};
 pub use c_avg3::CAvg3;
 pub use c_block::CBlock;
@@ -37,7 +38,7 @@ use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, ThreadId};
 
 use crate::mutex::{Native, RawMutex};
-use crate::wait::{Waiting, informed_after, informed_thread};
+use crate::wait::{SWITCH_PAUSES, Waiting, informed_after, informed_thread};
 
 /// A barrier, without the memory for its members.
 ///
@@ -83,11 +84,10 @@ pub trait RawBarrierDrained<P: Platform>: RawBarrier<P, Member = ()> {
     fn drain(&self);
 }
 
-/// COST: pauses that take about as long as a context switch, the papers' SWITCH_TIME: 0.5 to 2 us (see
-/// [`crate::wait`]).
-const SWITCH_PAUSES: u32 = 50;
-/// COST: ns; a wait that took less has not waited for a context switch. The greater of the above.
-const SWITCH_NS: u64 = 2_000;
+/// A wait that took less has not waited for a context switch: twice that, for the pauses take up to so long.
+fn switch_ns<P: Platform>() -> u64 {
+    2 * P::costs().switch
+}
 /// COST: how often a waiter hands its processor off before it sleeps: 300 ns each where there is nobody to
 /// take it, so that all are less than falling asleep and being woken (5 to 15 us).
 const HAND_OFFS: u32 = 16;
@@ -165,9 +165,9 @@ pub trait Patience: Default + Send {
     /// Pauses to spin.
     fn pauses(&self) -> u32;
 
-    /// The member has waited so long.
-    fn learn(&mut self, waited_ns: u64) {
-        let _ = waited_ns;
+    /// The member has waited so long. What took less than `switch_ns` has not waited for a context switch.
+    fn learn(&mut self, waited_ns: u64, switch_ns: u64) {
+        let _ = (waited_ns, switch_ns);
     }
 }
 
@@ -224,7 +224,7 @@ impl<P: Platform, W: Patience> RawBarrier<P> for Competitive<P, W> {
             self.block(sense);
         }
         if W::LEARNS {
-            patience.learn(P::now_ns().saturating_sub(asked));
+            patience.learn(P::now_ns().saturating_sub(asked), switch_ns::<P>());
         }
         false
     }

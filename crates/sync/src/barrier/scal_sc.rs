@@ -1,50 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `scal-sc`: members of one processor sleep, one of each processor takes part in a tree.
 //!
-//! The scalable scheduler-conscious barrier: TR 1994, figures 11 and 12, with kernel extension KE-3. Choose it on many processors that are divided
-//! among programs, where threads stay on theirs.
+//! The scalable scheduler-conscious barrier: TR 1994, figures 11 and 12, with kernel extension KE-3. Choose
+//! it on many processors that are divided among programs, where threads stay on theirs.
 //!
 //! Changed:
-//! - Which processor a member belongs to is not the kernel's word (`partition->processor_ids`) but `index % processors`: Linux moves threads as it likes. Where
-//!   nobody moves them, `taskset` or an OpenMP runtime puts them there.
-//! - The counter of a processor is set to 0 before its last member goes into the tree, not after it has come out (figure 11). As printed, a member that
-//!   a reorganization has moved to another processor may arrive there before that processor's last one has cleared its counter; its arrival is lost, or it takes
-//!   itself for the last.
-//! - Reorganization (figure 12) needs no phase of its own, in which members would spin for representatives that may not run: flags hold numbers
-//!   of episodes, so a new tree needs no preparation, and all members learn of it in the same episode, from the root.
+//! - Which processor a member belongs to is not the kernel's word (`partition->processor_ids`) but `index %
+//!   processors`: Linux moves threads as it likes. Where nobody moves them, `taskset` or an OpenMP runtime
+//!   puts them there.
+//! - The counter of a processor is set to 0 before its last member goes into the tree, not after it has
+//!   come out (figure 11). As printed, a member that a reorganization has moved to another processor may
+//!   arrive there before that processor's last one has cleared its counter; its arrival is lost, or it
+//!   takes itself for the last.
+//! - Reorganization (figure 12) needs no phase of its own, in which members would spin for representatives
+//!   that may not run: flags hold numbers of episodes, so a new tree needs no preparation, and all members
+//!   learn of it in the same episode, from the root.
 //!
 //! # State
 //!
-//! A place for each processor: how many of its members have arrived, a semaphore for each sense, a flag for each of four children in the tree. Shared: the
-//! wake-up flag; the partition by which this episode goes, `processors` and `generation`. Private: the episode.
+//! A place for each processor: how many of its members have arrived, a semaphore for each sense, a flag for
+//! each of four children in the tree. Shared: the wake-up flag; the partition by which this episode goes,
+//! `processors` and `generation`. Private: the episode.
 //!
 //! # Invariants
 //!
-//! I1. All members of an episode go by the same partition: only the root writes it, when all have arrived and none has been released.
-//! I2. A processor's counter is 0 when the first of its members of an episode arrives: it was set to 0 before the tree knew of the last one.
-//! I3. An episode puts as many units into a semaphore as members wait there, and all are taken before it is used again, two episodes later.
-//! I4. The flag that a representative waits for holds an older episode than its own until the child sets it. (Modulo 2^31: a flag that no tree has used for exactly so many would pass for set.)
+//! I1. All members of an episode go by the same partition: only the root writes it, when all have arrived
+//! and none has been released.
+//! I2. A processor's counter is 0 when the first of its members of an episode arrives: it was set to 0
+//! before the tree knew of the last one.
+//! I3. An episode puts as many units into a semaphore as members wait there, and all are taken before it is
+//! used again, two episodes later.
+//! I4. The flag that a representative waits for holds an older episode than its own until the child sets
+//! it. (Modulo 2^31: a flag that no tree has used for exactly so many would pass for set.)
 //!
 //! # Protocol
 //!
-//! A1. Count the episode; find the processor. A2. Increment its counter. A3. Not the last of the processor: P. A4. The last: counter to 0, wait for the
-//! flags of the children, A5. set the own flag at the parent, A6. wait for the wake-up flag. R1. The root, instead: copy the partition if its
-//! generation has changed; R2. set the wake-up flag. R3. The last of each processor: V for the others.
+//! A1. Count the episode; find the processor. A2. Increment its counter. A3. Not the last of the processor:
+//! P. A4. The last: counter to 0, wait for the flags of the children, A5. set the own flag at the parent,
+//! A6. wait for the wake-up flag. R1. The root, instead: copy the partition if its generation has changed;
+//! R2. set the wake-up flag. R3. The last of each processor: V for the others.
 //!
 //! # Memory order
 //!
-//! The counter is a chain of AcqRel increments; A5 release -> A4 acquire up the tree, R2 release -> A6 acquire down, R3 release -> A3
-//! acquire to the others. So I1 holds for the partition too.
+//! The counter is a chain of AcqRel increments; A5 release -> A4 acquire up the tree, R2 release -> A6
+//! acquire down, R3 release -> A3 acquire to the others. So I1 holds for the partition too.
 //!
 //! # Under the scheduler
 //!
-//! Threads on their processors: as few switches as there can be. One processor's last member without its processor: the others' representatives
-//! burn theirs. Hint stale: for one episode a partition that is gone, on `linux`, which looks once a second, for up to a second; any partition is safe (I1).
+//! Threads on their processors: as few switches as there can be. One processor's last member without its
+//! processor: the others' representatives burn theirs. Hint stale: for one episode a partition that is
+//! gone, on `linux`, which looks once a second, for up to a second; any partition is safe (I1).
 //!
 //! # Fairness and space
 //!
-//! A place is a cache line; there are as many as members. The longest path is logarithmic in the processors. The serial one is whichever
-//! member of processor 0 comes last.
+//! A place is a cache line; there are as many as members. The longest path is logarithmic in the
+//! processors. The serial one is whichever member of processor 0 comes last.
 //!
 //! # Rejected
 //!
@@ -52,7 +62,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; partitions that change at any moment; with wake-ups lost it hangs, which is caught.
+//! `conformance`: real threads, loom, shuttle; partitions that change at any moment; with wake-ups lost it
+//! hangs, which is caught.
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 

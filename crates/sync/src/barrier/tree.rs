@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `tree`: arrival by a tree, wake-up by one flag; everybody spins.
 //!
-//! Mellor-Crummey and Scott, TOCS 1991, with the wake-up of TR 1994, section 5.4.2. Choose it on many processors, all one's own.
+//! Mellor-Crummey and Scott, TOCS 1991, with the wake-up of TR 1994, section 5.4.2. Choose it on many
+//! processors, all one's own.
 //!
 //! # State
 //!
-//! A place for each member: a flag for each of its four children. One wake-up flag for all. A flag holds the number of an episode, and, where
-//! members sleep, whether one does. Private: the episode.
+//! A place for each member: a flag for each of its four children. One wake-up flag for all. A flag holds
+//! the number of an episode, and, where members sleep, whether one does. Private: the episode.
 //!
 //! # Invariants
 //!
-//! I1. The flag of a child holds the number of the last episode in which its subtree has arrived; only the child writes it.
-//! I2. The root writes an episode's number into the wake-up flag after all subtrees have arrived, so after everybody has.
+//! I1. The flag of a child holds the number of the last episode in which its subtree has arrived; only the
+//! child writes it.
+//! I2. The root writes an episode's number into the wake-up flag after all subtrees have arrived, so after
+//! everybody has.
 //! I3. No flag is two episodes ahead of a member that waits for it: each episode needs that member.
 //!
 //! # Protocol
 //!
-//! A1. Count the episode. A2. Wait for the flag of each child. A3. Set the own flag at the parent. A4. Wait for the wake-up flag. R1. The root, instead
-//! of A3 and A4, sets it.
+//! A1. Count the episode. A2. Wait for the flag of each child. A3. Set the own flag at the parent. A4. Wait
+//! for the wake-up flag. R1. The root, instead of A3 and A4, sets it.
 //!
 //! # Memory order
 //!
@@ -25,8 +28,8 @@
 //!
 //! # Under the scheduler
 //!
-//! Oblivious, and worse than a counter: members must arrive in the order of the tree, so that the scheduler may have to go through all
-//! threads once for each level.
+//! Oblivious, and worse than a counter: members must arrive in the order of the tree, so that the scheduler
+//! may have to go through all threads once for each level.
 //!
 //! # Fairness and space
 //!
@@ -38,7 +41,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; a twin whose root does not wait for its last child (I2) is caught.
+//! `conformance`: real threads, loom, shuttle; a twin whose root does not wait for its last child (I2) is
+//! caught.
 
 use core::marker::PhantomData;
 use platform::Platform;

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `array-queue-spin`, `array-queue-block`, `array-queue-informing`: a queue in an array, each waiter at a slot of its own, and three ways to wait.
+//! `array-queue-spin`, `array-queue-block`, `array-queue-informing`: a queue in an array, each waiter at a
+//! slot of its own, and three ways to wait.
 //!
-//! First come, first served, with local spinning and without the link that `mcs` waits for; it costs an array a lock. Anderson, TPDS 1990; ICPP
-//! 2001, section 4, "Queue Lock" (the paper leaves its code to a technical report; the four steps of figure 1 are applied here).
+//! First come, first served, with local spinning and without the link that `mcs` waits for; it costs an
+//! array a lock. Anderson, TPDS 1990; ICPP 2001, section 4, "Queue Lock" (the paper leaves its code to a
+//! technical report; the four steps of figure 1 are applied here).
 //!
-//! Changed: a slot holds the ticket served there last, where Anderson's holds a flag that the next owner of the slot resets. So more threads than slots share slots instead
-//! of overrunning them, and the array is as long as machines have processors, not as programs have threads: 16 lines.
+//! Changed: a slot holds the ticket served there last, where Anderson's holds a flag that the next owner of
+//! the slot resets. So more threads than slots share slots instead of overrunning them, and the array is as
+//! long as machines have processors, not as programs have threads: 16 lines.
 //!
 //! # State
 //!
-//! `next`: the next ticket (31 bits). Slot `n mod SLOTS` for ticket n: `turn`, bits 1-31 the ticket served there last, bit 0 SLEEPERS; `who`, a thread that is next
-//! there, in `informing`. The node keeps the ticket from acquire to release.
+//! `next`: the next ticket (31 bits). Slot `n mod SLOTS` for ticket n: `turn`, bits 1-31 the ticket served
+//! there last, bit 0 SLEEPERS; `who`, a thread that is next there, in `informing`. The node keeps the
+//! ticket from acquire to release.
 //!
 //! | turn | change | by |
 //! |---|---|---|
@@ -20,19 +24,27 @@
 //!
 //! # Invariants
 //!
-//! I1. The greatest ticket in any slot is the one that is served; its owner holds the lock, or the lock is free if that is `next`.
-//! I2. A slot's ticket only grows, by SLOTS. (Modulo 2^31: a thread would have to be stopped between two looks while as many are served.)
-//! I3. A thread that sleeps on a slot has set SLEEPERS there, and whoever clears it wakes all who sleep there; those whose turn it is not look, and sleep again.
+//! I1. The greatest ticket in any slot is the one that is served; its owner holds the lock, or the lock is
+//! free if that is `next`.
+//! I2. A slot's ticket only grows, by SLOTS. (Modulo 2^31: a thread would have to be stopped between two
+//! looks while as many are served.)
+//! I3. A thread that sleeps on a slot has set SLEEPERS there, and whoever clears it wakes all who sleep
+//! there; those whose turn it is not look, and sleep again.
 //! I4. After R2 the releaser uses the address of the slot only: the lock may be freed by then.
 //!
 //! # Protocol
 //!
-//! A1. Take a ticket. A2. In `informing`, once the ticket before in one's slot is served: publish oneself (`who`); if the predecessor owns the lock become IMMEDIATE_WAITER (figure 1, line 11), else
-//! LOCK_WAITER by compare-and-swap (line 16), because the predecessor may become the owner meanwhile and raise us (A5). The two
-//! may miss each other (see `mcs`, A3); here both A2 and the policy are asked again at each look. A3. Spin until the slot has one's ticket. A4. Sleep if the policy says so.
-//! A5. Become LOCK_HOLDER (line 22) and make the successor, if it has published itself, IMMEDIATE_WAITER (lines 23-25).
-//! R1. In `informing`, if we are crowded, wake who sleeps at the slot after next. R2. Serve the next ticket (line 40). There is always a slot for it, so lines 28 to 36, where `mcs`
-//! waits for a successor that is about to link, have nothing to correspond to. R3. Wake who sleeps there. R4. Restore the priority (line 41). R5. Hand off (line 42), as `mcs`.
+//! A1. Take a ticket. A2. In `informing`, once the ticket before in one's slot is served: publish oneself
+//! (`who`); if the predecessor owns the lock become IMMEDIATE_WAITER (figure 1, line 11), else LOCK_WAITER
+//! by compare-and-swap (line 16), because the predecessor may become the owner meanwhile and raise us (A5).
+//! The two may miss each other (see `mcs`, A3); here both A2 and the policy are asked again at each look.
+//! A3. Spin until the slot has one's ticket. A4. Sleep if the policy says so.
+//! A5. Become LOCK_HOLDER (line 22) and make the successor, if it has published itself, IMMEDIATE_WAITER
+//! (lines 23-25).
+//! R1. In `informing`, if we are crowded, wake who sleeps at the slot after next. R2. Serve the next ticket
+//! (line 40). There is always a slot for it, so lines 28 to 36, where `mcs` waits for a successor that is
+//! about to link, have nothing to correspond to. R3. Wake who sleeps there. R4. Restore the priority (line
+//! 41). R5. Hand off (line 42), as `mcs`.
 //!
 //! # Memory order
 //!
@@ -40,23 +52,27 @@
 //!
 //! # Under the scheduler
 //!
-//! As `mcs`. Hint stale: `who` may name a thread that has long gone on; then that one's priority is raised, if it waits for a lock, until it acquires it. A successor that was preempted
-//! before it published itself is nobody that we know: its releaser does not make room for it. Killed while holding: lost. A copy made by `fork` while threads
-//! waited serves tickets that are never used: lost in the child.
+//! As `mcs`. Hint stale: `who` may name a thread that has long gone on; then that one's priority is raised,
+//! if it waits for a lock, until it acquires it. A successor that was preempted before it published itself
+//! is nobody that we know: its releaser does not make room for it. Killed while holding: lost. A copy made
+//! by `fork` while threads waited serves tickets that are never used: lost in the child.
 //!
 //! # Fairness and space
 //!
-//! FIFO. 17 cache lines a lock, a word a waiter. With more waiters than slots, each SLOTS-th spins on the same line.
+//! FIFO. 17 cache lines a lock, a word a waiter. With more waiters than slots, each SLOTS-th spins on the
+//! same line.
 //!
 //! # Rejected
 //!
-//! Slots in the thread blocks: tickets of two locks would meet in one. Slots for as many threads as there are blocks: 16 KiB a lock at one word each, which then
-//! share lines. Allocating the array on first contention: acquire does not allocate.
+//! Slots in the thread blocks: tickets of two locks would meet in one. Slots for as many threads as there
+//! are blocks: 16 KiB a lock at one word each, which then share lines. Allocating the array on first
+//! contention: acquire does not allocate.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads (more than slots), loom and shuttle, also with two slots, which threads then share; the twins whose slots overrun, and
-//! that wake one of those at a slot, are caught. Nobody sees tickets go round (2^31).
+//! `conformance`: real threads (more than slots), loom and shuttle, also with two slots, which threads then
+//! share; the twins whose slots overrun, and that wake one of those at a slot, are caught. Nobody sees
+//! tickets go round (2^31).
 
 use core::array;
 use core::marker::PhantomData;

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `mcs-spin`, `mcs-block`, `mcs-competitive`, `mcs-informing`: the list-based queue lock, and four ways to wait.
+//! `mcs-spin`, `mcs-block`, `mcs-competitive`, `mcs-informing`: the list-based queue lock, and four ways to
+//! wait.
 //!
-//! First come, first served; each waiter spins on its own cache line. Choose it where fairness counts, or on many processors;
-//! `mcs-spin` only on a machine of one's own. Mellor-Crummey and Scott, TOCS 1991; informing: Antonopoulos, Nikolopoulos,
-//! Papatheodorou, ICPP 2001, figure 1, whose lines are cited below.
+//! First come, first served; each waiter spins on its own cache line. Choose it where fairness counts, or
+//! on many processors; `mcs-spin` only on a machine of one's own. Mellor-Crummey and Scott, TOCS 1991;
+//! informing: Antonopoulos, Nikolopoulos, Papatheodorou, ICPP 2001, figure 1, whose lines are cited below.
 //!
 //! Changed in `mcs-informing`, because Linux has no second-level scheduler that acts on our priorities:
-//! - "Hand off the processor" in a waiter (lines 18-20) is to sleep on its own node: the processor goes to whoever is runnable.
-//!   In a releaser (line 42) it is a nap outside the queue, so that threads without a processor come to be
-//!   without a place in line too, and those in line run.
-//! - Who hands over to a sleeper wakes the sleeper behind it as well (R4): an immediate waiter is one that spins by the time it is served.
-//! - Line 42 looks at the successor, not at all threads: it is the only one whose priority this release has raised. Lines 32 and 33, with no successor, look
-//!   at nobody.
-//! - Line 39 comes after line 40, and only for a successor that is off its processor; a running one raises itself (line 22).
-//!   It is a write to a line of another processor, between two who hand over. The releaser is LOCK_HOLDER until it has granted, so that the
-//!   race for which the paper has line 38 (preempted between 39 and 40 by the successor it has just raised) cannot be.
+//! - "Hand off the processor" in a waiter (lines 18-20) is to sleep on its own node: the processor goes to
+//!   whoever is runnable. In a releaser (line 42) it is a nap outside the queue, so that threads without a
+//!   processor come to be without a place in line too, and those in line run.
+//! - Who hands over to a sleeper wakes the sleeper behind it as well (R4): an immediate waiter is one that
+//!   spins by the time it is served.
+//! - Line 42 looks at the successor, not at all threads: it is the only one whose priority this release has
+//!   raised. Lines 32 and 33, with no successor, look at nobody.
+//! - Line 39 comes after line 40, and only for a successor that is off its processor; a running one raises
+//!   itself (line 22). It is a write to a line of another processor, between two who hand over. The
+//!   releaser is LOCK_HOLDER until it has granted, so that the race for which the paper has line 38
+//!   (preempted between 39 and 40 by the successor it has just raised) cannot be.
 //! - The previous priority is not saved but counted ([`crate::wait::entered`] says why).
 //!
 //! # State
 //!
-//! The lock is the tail of the queue, null when free. The word `state` of a node: bits 0-1 WAITING, ASLEEP, GRANTED; the rest is the waiter's
-//! thread.
+//! The lock is the tail of the queue, null when free. The word `state` of a node: bits 0-1 WAITING, ASLEEP,
+//! GRANTED; the rest is the waiter's thread.
 //!
 //! | from | to | by |
 //! |---|---|---|
@@ -31,42 +34,51 @@
 //! # Invariants
 //!
 //! I1. One node of the queue is granted (or was put into an empty queue), and its thread holds the lock.
-//! I2. A node stays where it is from A1 until its thread's unlock has returned. Its predecessors come to it only before they grant it; its successor until it has
-//! linked itself (A3), for which unlock waits (R2).
-//! I3. A node that is ASLEEP is woken by whoever changes that: every such change is a swap or compare-and-swap that sees it. (A waiter that woke for nothing leaves it
-//! ASLEEP, whether it sleeps again or spins, and is woken once more, perhaps in vain.)
-//! I4. After R1's null or R3 the releaser touches neither the lock nor another's node: they may be freed by then. Wake-ups, and the count of those who nap, use addresses only.
+//! I2. A node stays where it is from A1 until its thread's unlock has returned. Its predecessors come to it
+//! only before they grant it; its successor until it has linked itself (A3), for which unlock waits (R2).
+//! I3. A node that is ASLEEP is woken by whoever changes that: every such change is a swap or
+//! compare-and-swap that sees it. (A waiter that woke for nothing leaves it ASLEEP, whether it sleeps again
+//! or spins, and is woken once more, perhaps in vain.)
+//! I4. After R1's null or R3 the releaser touches neither the lock nor another's node: they may be freed by
+//! then. Wake-ups, and the count of those who nap, use addresses only.
 //!
 //! # Protocol
 //!
-//! A1. Swap the node into the tail (line 7); A2. done if it was null. A3. Link behind the predecessor (lines 12, 15), after
-//! taking the priority IMMEDIATE_WAITER if the predecessor owns the lock (line 11), else before changing it
-//! to LOCK_WAITER by compare-and-swap (line 16): the predecessor may become the owner meanwhile and raise us (A6), and that must stand. The other
-//! race the figure leaves open, and so do we: a predecessor that becomes the owner after our look at it, and looks for us before our link, raises nobody, and the next in line is a LOCK_WAITER until it
-//! is served. (To look again would be to look at a node that may be gone.)
-//! A4. Spin while WAITING. A5. Sleep if the policy says so (lines 18-20). A6. Granted: become LOCK_HOLDER (line 22), make the
-//! successor IMMEDIATE_WAITER (lines 23-25).
+//! A1. Swap the node into the tail (line 7); A2. done if it was null. A3. Link behind the predecessor
+//! (lines 12, 15), after taking the priority IMMEDIATE_WAITER if the predecessor owns the lock (line 11),
+//! else before changing it to LOCK_WAITER by compare-and-swap (line 16): the predecessor may become the
+//! owner meanwhile and raise us (A6), and that must stand. The other race the figure leaves open, and so do
+//! we: a predecessor that becomes the owner after our look at it, and looks for us before our link, raises
+//! nobody, and the next in line is a LOCK_WAITER until it is served. (To look again would be to look at a
+//! node that may be gone.)
+//! A4. Spin while WAITING. A5. Sleep if the policy says so (lines 18-20). A6. Granted: become LOCK_HOLDER
+//! (line 22), make the successor IMMEDIATE_WAITER (lines 23-25).
 //! R1. No successor: tail to null (line 29). R2. That failing, one is about to link; wait for it as an
-//! IMMEDIATE_WAITER, giving way to it (lines 34-36). R3. Grant (line 40). R4. Wake the successor if it slept, and before R3, if we are
-//! crowded, the one behind it. R5. Restore the priority (line 41). R6. Hand off (line 42).
+//! IMMEDIATE_WAITER, giving way to it (lines 34-36). R3. Grant (line 40). R4. Wake the successor if it
+//! slept, and before R3, if we are crowded, the one behind it. R5. Restore the priority (line 41). R6. Hand
+//! off (line 42).
 //!
 //! # Memory order
 //!
-//! A1 release (in AcqRel) -> A1 acquire of the next, and A3 release -> R1, R2 acquire publish the node. R3 release -> A4 acquire and
-//! R1 release -> A1 acquire publish the protected data. R4 publishes nothing.
+//! A1 release (in AcqRel) -> A1 acquire of the next, and A3 release -> R1, R2 acquire publish the node. R3
+//! release -> A4 acquire and R1 release -> A1 acquire publish the protected data. R4 publishes nothing.
 //!
 //! # Under the scheduler
 //!
-//! Holder preempted: waiters of `informing` see a preempted thread of higher priority and sleep; the processor is free for the
-//! holder. Next waiter preempted: it is served all the same (first come, first served), and the releaser, who sees it, leaves its
-//! processor to it. More threads than processors: after a few such hand-overs the threads in line are those that run,
-//! the others nap or were preempted outside; a napper's return costs the line a few switches. Hint stale or inverted: a waiter sleeps, and
-//! is woken (I3), or spins, and is granted the lock; a releaser naps in vain, a slice (3 ms) for each that does so beside the same lock. Line 39 may raise a thread that is already in
-//! another line: until it has that lock. Releaser preempted between R3 and its wake-ups: who sleeps is late by that, the one behind the successor too. Killed while holding: lost. A copy made by `fork`
-//! while threads waited is lost in the child: its release hands over to a node on a stack that is nobody's there.
-//! No view: `informing` cannot ask, and waits as `competitive` does; those who served a sleeper stay away all the same, so that the line stays short.
-//! `spin`, `block` and `competitive` are oblivious: in `spin` everybody waits for whoever is first in line and preempted; in `block` every hand-over is a
-//! context switch, in `competitive` every one that takes longer than that.
+//! Holder preempted: waiters of `informing` see a preempted thread of higher priority and sleep; the
+//! processor is free for the holder. Next waiter preempted: it is served all the same (first come, first
+//! served), and the releaser, who sees it, leaves its processor to it. More threads than processors: after
+//! a few such hand-overs the threads in line are those that run, the others nap or were preempted outside;
+//! a napper's return costs the line a few switches. Hint stale or inverted: a waiter sleeps, and is woken
+//! (I3), or spins, and is granted the lock; a releaser naps in vain, a slice (3 ms) for each that does so
+//! beside the same lock. Line 39 may raise a thread that is already in another line: until it has that
+//! lock. Releaser preempted between R3 and its wake-ups: who sleeps is late by that, the one behind the
+//! successor too. Killed while holding: lost. A copy made by `fork` while threads waited is lost in the
+//! child: its release hands over to a node on a stack that is nobody's there. No view: `informing` cannot
+//! ask, and waits as `competitive` does; those who served a sleeper stay away all the same, so that the
+//! line stays short. `spin`, `block` and `competitive` are oblivious: in `spin` everybody waits for whoever
+//! is first in line and preempted; in `block` every hand-over is a context switch, in `competitive` every
+//! one that takes longer than that.
 //!
 //! # Fairness and space
 //!
@@ -74,13 +86,15 @@
 //!
 //! # Rejected
 //!
-//! `sched_yield` as hand-off: it chooses among the threads of one processor by their past, so that the first in line, on the other, went on
-//! waiting. Waking the second in line from inside the section (line 24): the system call would be paid by everybody in line.
-//! Skipping preempted waiters: that is `smart-q`, and no longer FIFO.
+//! `sched_yield` as hand-off: it chooses among the threads of one processor by their past, so that the
+//! first in line, on the other, went on waiting. Waking the second in line from inside the section (line
+//! 24): the system call would be paid by everybody in line. Skipping preempted waiters: that is `smart-q`,
+//! and no longer FIFO.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin that does not wait for a linking successor (R2) is caught, and so are those that sleep when nobody is woken (I3). R4 has a test of its own
+//! `conformance`: real threads, loom, shuttle; the twin that does not wait for a linking successor (R2) is
+//! caught, and so are those that sleep when nobody is woken (I3). R4 has a test of its own
 //! (`orderings.rs`).
 
 use core::marker::PhantomData;
@@ -101,7 +115,8 @@ const THREAD_SHIFT: u32 = 2;
 pub struct McsNode<P: Platform> {
     next: P::AtomicPtr<McsNode<P>>,
     state: P::AtomicU32,
-    /// Its owner slept for this acquisition, so there is more to run than there are processors. Only the owner's.
+    /// Its owner slept for this acquisition, so there is more to run than there are processors. Only the
+    /// owner's.
     crowded: P::AtomicU32,
 }
 
@@ -225,7 +240,8 @@ impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
                 break next;
             }
             turns = turns.wrapping_add(1);
-            // One that was preempted before linking has at most our priority (line 34): no hint tells us of it.
+            // One that was preempted before linking has at most our priority (line 34): no hint tells us of
+            // it.
             if W::SLEEPS && turns.is_multiple_of(LOOK_PAUSES.min(P::PAUSES)) {
                 P::hand_off();
             } else {
@@ -238,7 +254,8 @@ impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
         next
     }
 
-    /// Wakes the node's thread without granting it anything, if it sleeps (R4). Returns what to pass to `wake`.
+    /// Wakes the node's thread without granting it anything, if it sleeps (R4). Returns what to pass to
+    /// `wake`.
     fn rouse(&self, node: *mut McsNode<P>) -> Option<*const P::AtomicU32> {
         if node.is_null() {
             return None;

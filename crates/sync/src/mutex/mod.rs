@@ -20,6 +20,7 @@ pub use queue::{Queue, QueueNp};
 pub use queue_hs::{QueueHs, QueueHsNode};
 pub use smart_q::{SmartQ, SmartQNode};
 pub use tas_b::TasB;
+pub(crate) use tas_b::{FIRST_BACKOFF, LAST_BACKOFF};
 pub use ticket::Ticket;
 pub use ticket_np::TicketNp;
 pub use ttas::Ttas;
@@ -29,8 +30,8 @@ use platform::{Deadline, Platform};
 
 /// A mutual-exclusion lock: the word and its protocol, no data and no guard.
 ///
-/// The signature is the papers': `acquire_lock (L, I)`. The node `I` is the thread's place in line; a lock that lives
-/// entirely in its own word has `Node = ()`.
+/// The signature is the papers': `acquire_lock (L, I)`. The node `I` is the thread's place in line; a lock
+/// that lives entirely in its own word has `Node = ()`.
 pub trait RawMutex<P: Platform>: Send + Sync {
     /// What a thread brings to the lock and leaves there until it has released it.
     type Node: Default;
@@ -50,8 +51,9 @@ pub trait RawMutex<P: Platform>: Send + Sync {
     /// As for [`RawMutex::lock`], if it returns true.
     unsafe fn try_lock(&self, node: &Self::Node) -> bool;
 
-    /// Tells the lock that the caller has just released it and will not come back soon, because it waits for something else. The lock
-    /// must still exist. A hint, for locks that are kept for a thread that comes back at once.
+    /// Tells the lock that the caller has just released it and will not come back soon, because it waits
+    /// for something else. The lock must still exist. A hint, for locks that are kept for a thread that
+    /// comes back at once.
     fn leaving(&self) {}
 
     /// Releases the lock.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `native`, `native-np`: what this system offers, a futex with three states; `-np` asks the kernel not to preempt who is inside.
+//! `native`, `native-np`: what this system offers, a futex with three states; `-np` asks the kernel not to
+//! preempt who is inside.
 //!
-//! The lock that a programmer of this machine would use, as the native lock of the TR was for its machines (TR 1994, section
-//! 5.2, "Native", "Native-np"): Drepper, "Futexes Are Tricky", mutex3, which is glibc's low-level lock. Choose it to compare
-//! with, or where threads wait long. Changed: a waiter that finds 2 does not sleep at once but swaps first, too; and the release swaps, as glibc's,
-//! where Drepper's decrements and then stores.
+//! The lock that a programmer of this machine would use, as the native lock of the TR was for its machines
+//! (TR 1994, section 5.2, "Native", "Native-np"): Drepper, "Futexes Are Tricky", mutex3, which is glibc's
+//! low-level lock. Choose it to compare with, or where threads wait long. Changed: a waiter that finds 2
+//! does not sleep at once but swaps first, too; and the release swaps, as glibc's, where Drepper's
+//! decrements and then stores.
 //!
 //! # State
 //!
@@ -19,16 +21,17 @@
 //! # Invariants
 //!
 //! I1. Not 0 exactly while one thread is between A1 or A2 and R1.
-//! I2. While a thread sleeps the word is 2, or a sleeper is about to be woken (between R1 and R2), or a woken thread has yet to execute A2. (Who gives up at
-//! its deadline was not woken.)
-//! I3. In `-np`: a thread that tries (A1, A2), or holds a lock of any kind that wishes, wishes not to be preempted; one that sleeps or does neither does not, unless it holds
-//! another such lock.
+//! I2. While a thread sleeps the word is 2, or a sleeper is about to be woken (between R1 and R2), or a
+//! woken thread has yet to execute A2. (Who gives up at its deadline was not woken.)
+//! I3. In `-np`: a thread that tries (A1, A2), or holds a lock of any kind that wishes, wishes not to be
+//! preempted; one that sleeps or does neither does not, unless it holds another such lock.
 //!
 //! # Protocol
 //!
-//! A1. `0 -> 1`. A2. Else swap 2 until that returns 0, sleeping on 2 in between. R1. Swap 0. R2. If it was 2, wake one.
-//! In `-np` the wish comes before A1 and, withdrawn for each sleep, before A2; after R1 it is withdrawn, if this was the thread's last such lock, so that no
-//! grace is spent on the wake-up, and after R2 the processor is yielded if the kernel had put a preemption off (KE-2).
+//! A1. `0 -> 1`. A2. Else swap 2 until that returns 0, sleeping on 2 in between. R1. Swap 0. R2. If it was
+//! 2, wake one. In `-np` the wish comes before A1 and, withdrawn for each sleep, before A2; after R1 it is
+//! withdrawn, if this was the thread's last such lock, so that no grace is spent on the wake-up, and after
+//! R2 the processor is yielded if the kernel had put a preemption off (KE-2).
 //!
 //! # Memory order
 //!
@@ -36,9 +39,9 @@
 //!
 //! # Under the scheduler
 //!
-//! Oblivious: nobody spins, so that a preempted holder costs nothing but itself, and every contended hand-over costs a sleep.
-//! A waiter that gives up leaves 2 behind: one wake-up in vain. `-np`: see `tas-b`.
-//! Killed while holding: lost.
+//! Oblivious: nobody spins, so that a preempted holder costs nothing but itself, and every contended
+//! hand-over costs a sleep. A waiter that gives up leaves 2 behind: one wake-up in vain. `-np`: see
+//! `tas-b`. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
@@ -46,11 +49,13 @@
 //!
 //! # Rejected
 //!
-//! Drepper's mutex2, with compare-and-swaps `1 -> 2` and `0 -> 2` for A2's swap: it retries when the word changes in between.
+//! Drepper's mutex2, with compare-and-swaps `1 -> 2` and `0 -> 2` for A2's swap: it retries when the word
+//! changes in between.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin whose woken sleeper forgets that others may sleep still (A2) is caught, and when nobody is woken.
+//! `conformance`: real threads, loom, shuttle; the twin whose woken sleeper forgets that others may sleep
+//! still (A2) is caught, and when nobody is woken.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Deadline, Ordering::*, Platform, StaticPlatform, ThreadId, Wait};

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ticket-spin`, `ticket-block`, `ticket-informing`: take a number, wait until it is served; three ways to wait.
+//! `ticket-spin`, `ticket-block`, `ticket-informing`: take a number, wait until it is served; three ways to
+//! wait.
 //!
-//! First come, first served without a node: `ticket-spin` on a machine of one's own with little contention, the others to compare.
-//! TR 1994, section 4.1 (the standard ticket lock with proportional backoff) and ICPP 2001, section 4 (its three versions; the
-//! paper leaves the code to a technical report).
+//! First come, first served without a node: `ticket-spin` on a machine of one's own with little contention,
+//! the others to compare. TR 1994, section 4.1 (the standard ticket lock with proportional backoff) and
+//! ICPP 2001, section 4 (its three versions; the paper leaves the code to a technical report).
 //!
-//! Changed: "The releaser of a lock does not know who the successor is" (TR, section 4.1). Here those who sleep say so: they
-//! push themselves on a stack of thread ids that starts in the lock and goes through the thread blocks, each with its ticket. So the releaser
-//! wakes the one thread it serves, and in `informing` the one behind it, early (see `mcs`, which has the rules).
+//! Changed: "The releaser of a lock does not know who the successor is" (TR, section 4.1). Here those who
+//! sleep say so: they push themselves on a stack of thread ids that starts in the lock and goes through the
+//! thread blocks, each with its ticket. So the releaser wakes the one thread it serves, and in `informing`
+//! the one behind it, early (see `mcs`, which has the rules).
 //!
 //! # State
 //!
-//! `next`: the next ticket (bits above 19 say nothing). `serving`: bits 0-19 the ticket being served, bits 20-31 the thread that slept
-//! last, 0 if none. In a sleeper's block: BELOW, the thread that slept before it; TICKET; STATE, ASLEEP or AWAKE.
+//! `next`: the next ticket (bits above 19 say nothing). `serving`: bits 0-19 the ticket being served, bits
+//! 20-31 the thread that slept last, 0 if none. In a sleeper's block: BELOW, the thread that slept before
+//! it; TICKET; STATE, ASLEEP or AWAKE.
 //!
 //! | serving | change | by |
 //! |---|---|---|
@@ -23,31 +26,39 @@
 //! # Invariants
 //!
 //! I1. The thread with ticket s holds the lock, if next is not s.
-//! I2. A thread is on the stack exactly while its STATE is ASLEEP, seen from the holder (but in A3, while it tries to push itself); only the holder takes threads off.
-//! I3. No thread with ticket s is on the stack: A3 does not push it and R2 does not serve one that is there.
-//! I4. After R2 the releaser does not touch the lock, which may be freed by then: who waits (R4) it looks up before.
+//! I2. A thread is on the stack exactly while its STATE is ASLEEP, seen from the holder (but in A3, while
+//! it tries to push itself); only the holder takes threads off.
+//! I3. No thread with ticket s is on the stack: A3 does not push it and R2 does not serve one that is
+//! there.
+//! I4. After R2 the releaser does not touch the lock, which may be freed by then: who waits (R4) it looks
+//! up before.
 //!
 //! # Protocol
 //!
-//! A1. Take a ticket. A2. Spin until it is served, looking the less often the more are before us. A3. If the policy says so, push oneself
-//! and sleep until STATE is AWAKE; again from A2. (`informing` asks its policy as a waiter of the lowest priority once the line has not moved for [`STANDSTILL_LOOKS`].) A thread without a block, or
-//! whose words are in use, does not sleep but yields.
-//! R1. Take s+1 (and in `informing` s+2) off the stack, making it AWAKE. R2. Serve s+1, if the word has not changed since R1 looked; else
-//! again from R1, because A3 may have pushed it. R3. Wake those taken off. R4. Hand off, as in `mcs`.
+//! A1. Take a ticket. A2. Spin until it is served, looking the less often the more are before us. A3. If
+//! the policy says so, push oneself and sleep until STATE is AWAKE; again from A2. (`informing` asks its
+//! policy as a waiter of the lowest priority once the line has not moved for [`STANDSTILL_LOOKS`].) A
+//! thread without a block, or whose words are in use, does not sleep but yields.
+//! R1. Take s+1 (and in `informing` s+2) off the stack, making it AWAKE. R2. Serve s+1, if the word has not
+//! changed since R1 looked; else again from R1, because A3 may have pushed it. R3. Wake those taken off.
+//! R4. Hand off, as in `mcs`.
 //!
 //! # Memory order
 //!
-//! R2 release -> A2 acquire publishes the protected data. A3 release -> R1 acquire publishes BELOW, TICKET and STATE; what the
-//! holder wrote into blocks (R1) is published by R2 to the next holder.
+//! R2 release -> A2 acquire publishes the protected data. A3 release -> R1 acquire publishes BELOW, TICKET
+//! and STATE; what the holder wrote into blocks (R1) is published by R2 to the next holder.
 //!
 //! # Under the scheduler
 //!
-//! As `mcs`. But only who sleeps has a name here, so that a releaser of `informing` looks at all threads, as the paper
-//! does, for a preempted one of higher priority; it does so after the hand-over, and only if somebody waited before it.
-//! A thread without a block spins, giving way at each look, and so does a signal handler whose thread is asleep in a line itself: its words are taken. A copy made by `fork` while threads waited in line
-//! stays taken in the child: their tickets are never used. Hint stale, no view: as `mcs`. A waiter of real-time priority keeps its processor from a holder without until it sleeps: in
-//! `informing` as in `ttas`, in `spin` until the kernel throttles it (0.95 s by default). Killed while holding: lost.
-//! A release too many, a mistake that POSIX leaves open, does nothing to a free lock; to a held one it lets the next in, as in any lock.
+//! As `mcs`. But only who sleeps has a name here, so that a releaser of `informing` looks at all threads,
+//! as the paper does, for a preempted one of higher priority; it does so after the hand-over, and only if
+//! somebody waited before it. A thread without a block spins, giving way at each look, and so does a signal
+//! handler whose thread is asleep in a line itself: its words are taken. A copy made by `fork` while
+//! threads waited in line stays taken in the child: their tickets are never used. Hint stale, no view: as
+//! `mcs`. A waiter of real-time priority keeps its processor from a holder without until it sleeps: in
+//! `informing` as in `ttas`, in `spin` until the kernel throttles it (0.95 s by default). Killed while
+//! holding: lost. A release too many, a mistake that POSIX leaves open, does nothing to a free lock; to a
+//! held one it lets the next in, as in any lock.
 //!
 //! # Fairness and space
 //!
@@ -55,12 +66,15 @@
 //!
 //! # Rejected
 //!
-//! Publishing every spinner as an immediate waiter, so that a preempted successor is always seen: with 8 threads and more, somebody deep in
-//! line was always preempted, and everybody napped and slept. Sleeping on `serving` and waking all: n wake-ups a hand-over. A bitset of futex channels: not in the seam, and collisions wake in vain.
+//! Publishing every spinner as an immediate waiter, so that a preempted successor is always seen: with 8
+//! threads and more, somebody deep in line was always preempted, and everybody napped and slept. Sleeping
+//! on `serving` and waking all: n wake-ups a hand-over. A bitset of futex channels: not in the seam, and
+//! collisions wake in vain.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin that serves before it is done is caught, and so are those that sleep when nobody is woken; words in use by another line (real threads).
+//! `conformance`: real threads, loom, shuttle; the twin that serves before it is done is caught, and so are
+//! those that sleep when nobody is woken; words in use by another line (real threads).
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -81,11 +95,12 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
 /// COST: pauses for each thread before us, about the length of a short section (40 to 170 ns).
-const PROPORTION: u32 = 4;
+pub(super) const PROPORTION: u32 = 4;
 /// COST: pauses between two looks at most, 2 to 11 us.
-const MOST_PAUSES: u32 = 256;
+pub(super) const MOST_PAUSES: u32 = 256;
 
-/// COST: looks, of about 1 us and more, at a line that does not move, before a waiter makes room for any preempted thread of its own program.
+/// COST: looks, of about 1 us and more, at a line that does not move, before a waiter makes room for any
+/// preempted thread of its own program.
 const STANDSTILL_LOOKS: u32 = 20;
 
 /// Ticket lock, waiting as `W` says.
@@ -135,7 +150,8 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
             if W::SLEEPS && turns >= W::LOOK_PAUSES.min(P::PAUSES) {
                 turns = 0;
                 looks = u32::saturating_add(looks, 1);
-                // The line stands still: the thread it waits for may be one that spins, of our own priority, preempted.
+                // The line stands still: the thread it waits for may be one that spins, of our own
+                // priority, preempted.
                 let rank = if looks > STANDSTILL_LOOKS { Priority::BarrierWaiter } else { P::priority(me) };
                 if !W::may_spin::<P>(rank, looks) {
                     self.sleep(serving, ticket, me);
@@ -149,7 +165,8 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
 
     #[cold]
     fn sleep(&self, serving: u32, ticket: u32, me: ThreadId) {
-        // A signal handler that waits while its thread is asleep in a line (this kind's or another's) finds the thread's words taken.
+        // A signal handler that waits while its thread is asleep in a line (this kind's or another's) finds
+        // the thread's words taken.
         if me == ThreadId::NONE || P::word(me, STATE).load(Relaxed) != AWAKE {
             P::yield_now();
             return;
@@ -174,7 +191,8 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
         }
     }
 
-    /// Takes the sleeper with this ticket off the stack that starts in `serving` (R1). `Err`: the stack has changed.
+    /// Takes the sleeper with this ticket off the stack that starts in `serving` (R1). `Err`: the stack has
+    /// changed.
     fn take(&self, serving: &mut u32, ticket: u32) -> Result<ThreadId, ()> {
         let mut above = ThreadId::NONE;
         let mut thread = top(*serving);
@@ -265,7 +283,8 @@ impl<P: Platform, W: Waiting> RawMutex<P> for Ticket<P, W> {
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
         let next = self.next.load(Relaxed);
-        // ORDER: Acquire (A2), pairs with R2. If nobody takes a ticket until we do, nobody else is served either.
+        // ORDER: Acquire (A2), pairs with R2. If nobody takes a ticket until we do, nobody else is served
+        // either.
         let got = ahead(next, self.serving.load(Acquire)) == 0
             && self.next.compare_exchange(next, next.wrapping_add(1), Relaxed, Relaxed).is_ok();
         if got {

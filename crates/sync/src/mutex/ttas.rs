@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ttas-spin`, `ttas-block`, `ttas-competitive`, `ttas-informing`: test-and-test_and_set with local spinning, and four ways to wait.
+//! `ttas-spin`, `ttas-block`, `ttas-competitive`, `ttas-informing`: test-and-test_and_set with local
+//! spinning, and four ways to wait.
 //!
-//! The best simple lock of ICPP 2001 on a multiprogrammed machine, because it imposes no order that the scheduler could
-//! contradict. Antonopoulos, Nikolopoulos, Papatheodorou, ICPP 2001, section 4, "TTAS Lock". The paper leaves the code to a
-//! technical report; ours follows its rules for priorities. Blocking needs a mark that somebody sleeps: Drepper's
-//! ("Futexes Are Tricky", mutex2).
+//! The best simple lock of ICPP 2001 on a multiprogrammed machine, because it imposes no order that the
+//! scheduler could contradict. Antonopoulos, Nikolopoulos, Papatheodorou, ICPP 2001, section 4, "TTAS
+//! Lock". The paper leaves the code to a technical report; ours follows its rules for priorities. Blocking
+//! needs a mark that somebody sleeps: Drepper's ("Futexes Are Tricky", mutex2).
 //!
 //! # State
 //!
@@ -18,45 +19,55 @@
 //! # Invariants
 //!
 //! I1. LOCKED exactly while one thread is between A1 or A3 and R1.
-//! I2. While a thread sleeps, SLEEPERS is set, or a thread is about to be woken (R2), or one that has been is awake in the slow path: it sets
-//! SLEEPERS whether it acquires (A3) or sleeps again (A2).
+//! I2. While a thread sleeps, SLEEPERS is set, or a thread is about to be woken (R2), or one that has been
+//! is awake in the slow path: it sets SLEEPERS whether it acquires (A3) or sleeps again (A2).
 //!
 //! # Protocol
 //!
-//! A1. `0 -> LOCKED`. Else spin while the policy lets us; A2. else set SLEEPERS and sleep while the word stays so.
+//! A1. `0 -> LOCKED`. Else spin while the policy lets us; A2. else set SLEEPERS and sleep while the word
+//! stays so.
 //! A3. After having slept, `0 -> LOCKED | SLEEPERS`: others may sleep still.
-//! R1. Swap 0. R2. If SLEEPERS was set, wake one. Between R1 and the wake-up of its sleeper anybody may take the lock; I2 holds
-//! because the sleeper comes back through A2 or A3.
+//! R1. Swap 0. R2. If SLEEPERS was set, wake one. Between R1 and the wake-up of its sleeper anybody may
+//! take the lock; I2 holds because the sleeper comes back through A2 or A3.
 //!
 //! # Memory order
 //!
-//! R1 release -> A1, A3 acquire publishes the protected data. SLEEPERS needs none: sleeping compares the word again.
+//! R1 release -> A1, A3 acquire publishes the protected data. SLEEPERS needs none: sleeping compares the
+//! word again.
 //!
 //! # Under the scheduler
 //!
-//! Holder preempted: `spin` burns its slice; `block` sleeps; `informing` sees a preempted thread of higher priority and sleeps.
-//! Next waiter preempted: there is no next, somebody else takes the lock. More threads than processors: as a rule
-//! some thread of priority Running is preempted, so that `informing` waiters sleep. Hint stale: a waiter spins or sleeps in
-//! vain; I2 wakes it. No view: `informing` waits as `competitive` does, for as long as a switch costs before it sleeps. A waiter of real-time priority keeps its processor from a holder without
-//! until it sleeps, at once if the view says "preempted". A holder that slept inside and was woken, but has not run since, still counts as blocked: then the
-//! waiter spins until the kernel throttles it, 0.95 s by default. A holder that waits for a second lock counts as a waiter meanwhile, as in the paper (figure 1, line 16): others give way to it no
-//! longer. Killed while holding: lost.
+//! Holder preempted: `spin` burns its slice; `block` sleeps; `informing` sees a preempted thread of higher
+//! priority and sleeps. Next waiter preempted: there is no next, somebody else takes the lock. More threads
+//! than processors: as a rule some thread of priority Running is preempted, so that `informing` waiters
+//! sleep. Hint stale: a waiter spins or sleeps in vain; I2 wakes it. No view: `informing` waits as
+//! `competitive` does, for as long as a switch costs before it sleeps. A waiter of real-time priority keeps
+//! its processor from a holder without until it sleeps, at once if the view says "preempted". A holder that
+//! slept inside and was woken, but has not run since, still counts as blocked: then the waiter spins until
+//! the kernel throttles it, 0.95 s by default. A holder that waits for a second lock counts as a waiter
+//! meanwhile, as in the paper (figure 1, line 16): others give way to it no longer. Killed while holding:
+//! lost.
 //!
 //! # Fairness and space
 //!
-//! None: who was woken may find the lock taken each time. 4 bytes, no node; `informing` counts held locks in the thread's block.
+//! None: who was woken may find the lock taken each time. 4 bytes, no node; `informing` counts held locks
+//! in the thread's block.
 //!
 //! # Rejected
 //!
-//! A bit that says "one has been woken": clearing SLEEPERS at release says the same (no second wake-up until the first one has
-//! looked), and a bit of its own would have to be cleared by exactly the right thread.
+//! A bit that says "one has been woken": clearing SLEEPERS at release says the same (no second wake-up
+//! until the first one has looked), and a bit of its own would have to be cleared by exactly the right
+//! thread.
 //!
-//! Releasing by a plain store, as `spin` does, and looking for sleepers afterwards: it needs a fence that costs what the swap costs. That cost is what
-//! `informing` loses to `spin` where two threads alternate in very short sections (5 lines: 0.75 to 0.79 x; 20 lines: 0.94 to 0.97 x; 2 processors, virtual machine, November 2026).
+//! Releasing by a plain store, as `spin` does, and looking for sleepers afterwards: it needs a fence that
+//! costs what the swap costs. That cost is what `informing` loses to `spin` where two threads alternate in
+//! very short sections (5 lines: 0.75 to 0.79 x; 20 lines: 0.94 to 0.97 x; 2 processors, virtual machine,
+//! November 2026).
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; the twin that falls asleep without leaving its mark (A2) is caught, and so are those that sleep when nobody is woken.
+//! `conformance`: real threads, loom, shuttle; the twin that falls asleep without leaving its mark (A2) is
+//! caught, and so are those that sleep when nobody is woken.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, Priority, StaticPlatform};
@@ -101,7 +112,8 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
             looks = u32::saturating_add(looks, look as u32);
             if W::INFORMS && look {
                 me = wait::informed_after::<W, P>(looks == 1, me);
-                // HINT: who is preempted in the first microsecond is taken more seriously than a waiter should be. `entered` ends it.
+                // HINT: who is preempted in the first microsecond is taken more seriously than a waiter
+                // should be. `entered` ends it.
                 P::set_priority(me, Priority::LockWaiter);
             }
             if look && !W::may_spin::<P>(Priority::LockWaiter, looks) {

@@ -56,7 +56,7 @@ use platform::{Atomic, AtomicInt, Ordering::*, Wide};
 
 use super::{Event, Patience};
 
-/// COST: turns that have an event of their own; with more waiters than that some are woken for nothing.
+/// BOUND: turns that have an event of their own; with more waiters than that some are woken for nothing.
 const TURNS: usize = 8;
 
 /// Whose turn it is.

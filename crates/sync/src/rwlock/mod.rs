@@ -17,8 +17,8 @@ use platform::{Deadline, Platform};
 
 /// A reader-writer lock: the word and its protocol, no data and no guard.
 ///
-/// The signatures are the papers': `reader_lock (L, I)`, `writer_unlock (L, I)`. The node `I` is the thread's place in line; a
-/// lock that lives entirely in its own words has `Node = ()`.
+/// The signatures are the papers': `reader_lock (L, I)`, `writer_unlock (L, I)`. The node `I` is the
+/// thread's place in line; a lock that lives entirely in its own words has `Node = ()`.
 pub trait RawRwLock<P: Platform>: Send + Sync {
     /// What a thread brings to the lock and leaves there until it has released it.
     type Node: Default;
@@ -26,7 +26,8 @@ pub trait RawRwLock<P: Platform>: Send + Sync {
     /// A free lock.
     fn new() -> Self;
 
-    /// Acquires the lock together with other readers. A thread that holds it already, in whatever way, may wait for itself.
+    /// Acquires the lock together with other readers. A thread that holds it already, in whatever way, may
+    /// wait for itself.
     ///
     /// # Safety
     /// `node` is not in use by another acquisition and stays where it is until `unlock_read` has returned.
@@ -81,7 +82,8 @@ pub trait RawRwLockTimed<P: Platform>: RawRwLock<P> {
 /// A lock that a reader may acquire once more, whoever waits for it. Such an acquisition is released by
 /// [`RawRwLock::unlock_read`], too.
 pub trait RawRwLockRecursive<P: Platform>: RawRwLockTimed<P, Node = ()> {
-    /// As [`RawRwLock::read`], and waits for nobody but a writer that holds the lock: other readers may wait for this one.
+    /// As [`RawRwLock::read`], and waits for nobody but a writer that holds the lock: other readers may
+    /// wait for this one.
     fn read_recursive(&self);
 
     /// As [`RawRwLockRecursive::read_recursive`], if that is possible without waiting.
@@ -91,7 +93,8 @@ pub trait RawRwLockRecursive<P: Platform>: RawRwLockTimed<P, Node = ()> {
     fn read_recursive_until(&self, deadline: Deadline) -> bool;
 }
 
-/// A lock that one of its readers may turn into its writer without letting another writer in between, and back.
+/// A lock that one of its readers may turn into its writer without letting another writer in between, and
+/// back.
 pub trait RawRwLockUpgrade<P: Platform>: RawRwLockTimed<P, Node = ()> {
     /// Acquires the lock together with readers, alone among those who may upgrade and among writers.
     fn upgradable(&self);

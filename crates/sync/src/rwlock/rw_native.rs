@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `rw-native`, `rw-native-np`: what this system offers, a futex that counts readers.
 //!
-//! The lock that a programmer of this machine would write, as RW-Native of the TR was for its machines (TR 1994, section 5.3); readers come first, as in
-//! glibc's default. Choose it to compare with, or where threads wait long. `rw-native-np` asks the kernel besides not to preempt who holds it.
+//! The lock that a programmer of this machine would write, as RW-Native of the TR was for its machines (TR
+//! 1994, section 5.3); readers come first, as in glibc's default. Choose it to compare with, or where
+//! threads wait long. `rw-native-np` asks the kernel besides not to preempt who holds it.
 //!
 //! # State
 //!
@@ -12,44 +13,52 @@
 //! | 1 | SLEEPERS | somebody may sleep |
 //! | 2-31 | READERS | number of readers |
 //!
-//! Added and taken away by those who hold it; SLEEPERS is set by who goes to sleep while it is held, and cleared by the release that makes it free.
+//! Added and taken away by those who hold it; SLEEPERS is set by who goes to sleep while it is held, and
+//! cleared by the release that makes it free.
 //!
 //! # Invariants
 //!
 //! I1. WRITER is set exactly while one thread is between A2 and R2, and then READERS is 0.
 //! I2. READERS is the number of acquisitions between A1 and R1, 2^29 at most: it does not overflow.
 //! I3. While a thread sleeps SLEEPERS is set, or a release that has cleared it is about to wake all.
-//! I4. With `np`: a thread that tries, or holds a lock of any kind that wishes, wishes not to be preempted; one that sleeps or does neither does not, unless it holds
-//! another such lock.
+//! I4. With `np`: a thread that tries, or holds a lock of any kind that wishes, wishes not to be preempted;
+//! one that sleeps or does neither does not, unless it holds another such lock.
 //!
 //! # Protocol
 //!
-//! A1. Reader: add 1 to READERS if WRITER is clear (and 2^29 are not there). A2. Writer: set WRITER if it and READERS are clear. A3. Else set SLEEPERS, sleep while the word stays the same, and try again.
-//! R1. Reader: subtract 1; the last clears SLEEPERS in the same step. R2. Writer: clear WRITER and SLEEPERS. R3. Who cleared SLEEPERS wakes all.
-//! With `np`: the wish is made before A1 and A2 (N1) and withdrawn before sleeping and between R1 or R2 and R3 (N2), unless the thread holds another lock of a kind that wishes: no grace is spent on the wake-up. Who gives up
-//! at a deadline leaves SLEEPERS set: one wake-up in vain.
+//! A1. Reader: add 1 to READERS if WRITER is clear (and 2^29 are not there). A2. Writer: set WRITER if it
+//! and READERS are clear. A3. Else set SLEEPERS, sleep while the word stays the same, and try again.
+//! R1. Reader: subtract 1; the last clears SLEEPERS in the same step. R2. Writer: clear WRITER and
+//! SLEEPERS. R3. Who cleared SLEEPERS wakes all. With `np`: the wish is made before A1 and A2 (N1) and
+//! withdrawn before sleeping and between R1 or R2 and R3 (N2), unless the thread holds another lock of a
+//! kind that wishes: no grace is spent on the wake-up. Who gives up at a deadline leaves SLEEPERS set: one
+//! wake-up in vain.
 //!
 //! # Memory order
 //!
-//! R2 release -> A1, A2 acquire publishes the protected data; R1 release -> A2 acquire: the writer's changes come after the readers' last look.
+//! R2 release -> A1, A2 acquire publishes the protected data; R1 release -> A2 acquire: the writer's
+//! changes come after the readers' last look.
 //!
 //! # Under the scheduler
 //!
-//! Nobody spins: a preempted holder costs nothing but itself, and every wait costs a sleep. A writer that waits for readers wakes in vain whenever one of them comes or goes
-//! between its look and its sleep. `np`: see `rw-tas-b`. Killed while holding: lost.
+//! Nobody spins: a preempted holder costs nothing but itself, and every wait costs a sleep. A writer that
+//! waits for readers wakes in vain whenever one of them comes or goes between its look and its sleep. `np`:
+//! see `rw-tas-b`. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
-//! None: readers who overlap keep writers out. 4 bytes, no node. Read locks that are never released count for ever; the 2^29th keeps all later readers out.
+//! None: readers who overlap keep writers out. 4 bytes, no node. Read locks that are never released count
+//! for ever; the 2^29th keeps all later readers out.
 //!
 //! # Rejected
 //!
-//! glibc's own, with phases and separate words for readers and writers: it is a contender of the benchmark as it is. Waking one writer or all readers:
-//! needs to know who sleeps.
+//! glibc's own, with phases and separate words for readers and writers: it is a contender of the benchmark
+//! as it is. Waking one writer or all readers: needs to know who sleeps.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, a full count; the twin whose last reader forgets the sleepers is caught.
+//! `conformance`: real threads, loom, shuttle, a full count; the twin whose last reader forgets the
+//! sleepers is caught.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
@@ -112,7 +121,8 @@ impl<P: Platform, N: Preemption> Native<P, N> {
         }
     }
 
-    /// The word, of which only the address is used, is released: wakes those who sleep on it, if there are any.
+    /// The word, of which only the address is used, is released: wakes those who sleep on it, if there are
+    /// any.
     #[inline]
     fn released(word: *const P::AtomicU32, sleepers: bool) {
         let me = wait::withdraw::<N, P>();

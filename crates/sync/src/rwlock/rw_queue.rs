@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `rw-queue`: a fair reader-writer lock over a doubly linked list of waiters and readers.
 //!
-//! First come, first served, each waiter spinning on its own line: for machines of many processors with no more threads than those, and the
-//! oblivious reference for `rw-smart-q`. Krieger, Stumm, Unrau, "A Fair Fast Scalable Reader-Writer Lock", ICPP 1993; TR 1994, section 5.3, "RW-Queue".
+//! First come, first served, each waiter spinning on its own line: for machines of many processors with no
+//! more threads than those, and the oblivious reference for `rw-smart-q`. Krieger, Stumm, Unrau, "A Fair
+//! Fast Scalable Reader-Writer Lock", ICPP 1993; TR 1994, section 5.3, "RW-Queue".
 //!
 //! Changed, because our nodes are on the stacks of their threads and gone when those have left:
-//! - The original links itself behind its predecessor and then looks whether that one is an active reader. By then it may have left. We ask first, by a
-//!   compare-and-swap that also leaves word that a reader follows (A3), as in Mellor-Crummey and Scott's lock (PPoPP 1991).
-//! - A reader that leaves locks its own node, then tries its predecessor's, then locks its successor's. The original does not lock the
-//!   successor's, so that a reader may try the lock of a predecessor that is gone.
+//! - The original links itself behind its predecessor and then looks whether that one is an active reader.
+//!   By then it may have left. We ask first, by a compare-and-swap that also leaves word that a reader
+//!   follows (A3), as in Mellor-Crummey and Scott's lock (PPoPP 1991).
+//! - A reader that leaves locks its own node, then tries its predecessor's, then locks its successor's. The
+//!   original does not lock the successor's, so that a reader may try the lock of a predecessor that is
+//!   gone.
 //!
 //! # State
 //!
-//! The lock is the tail of the list, null when free. A node has `next`, `prev`, its thread, a small lock for its removal, `status`
-//! (WAITING -> SUCCESS; `rw-smart-q` also FAILURE) and `class`:
+//! The lock is the tail of the list, null when free. A node has `next`, `prev`, its thread, a small lock
+//! for its removal, `status` (WAITING -> SUCCESS; `rw-smart-q` also FAILURE) and `class`:
 //!
 //! | class | meaning |
 //! |---|---|
@@ -26,46 +29,60 @@
 //!
 //! # Invariants
 //!
-//! I1. The active readers are the head of the list; or one writer is its first node and nobody is active beside it.
-//! I2. `next` of a node other than the tail is set, or about to be set: by the successor, which has swapped the tail already, or by the reader between (R4).
+//! I1. The active readers are the head of the list; or one writer is its first node and nobody is active
+//! beside it.
+//! I2. `next` of a node other than the tail is set, or about to be set: by the successor, which has swapped
+//! the tail already, or by the reader between (R4).
 //! I3. `prev` of an active reader is its predecessor, an active reader too, or null if it is the first.
-//! I4. `prev` of an active reader changes only under the small lock of that node, `next` only under that of its own node or
-//!     while it is null, by the successor that links itself. So a node whose removal is complete is nobody's neighbour.
+//! I4. `prev` of an active reader changes only under the small lock of that node, `next` only under that of
+//! its own node or while it is null, by the successor that links itself. So a node whose removal is
+//! complete is nobody's neighbour.
 //!
 //! # Protocol
 //!
-//! A1. Swap the own node into the tail; null: the lock is ours. A2. Writer: link behind the predecessor, and wait for SUCCESS.
-//! A3. Reader: if the predecessor's class goes from READER to FOLLOWED, it will let us in; if it is ACTIVE, we are (class ACTIVE before A4).
-//! A4. Link behind the predecessor. A5. If not active: wait for SUCCESS. A6. Swap the own class to ACTIVE; was it FOLLOWED, let the successor in.
-//! R1. Writer, or first reader: no successor: tail from us to null, or wait for A2 or A4. R2. Let the successor in; if it is a reader that is in already, it
-//!     becomes the first (I3).
-//! R3. Another reader: lock the own node, try to lock the predecessor's, giving up the own if that fails; R4. unlink: as the tail, set the tail to the predecessor;
-//!     else lock the successor and join the two.
-//! `try`: A1 on an empty list only. Without waiting a reader cannot learn that the last in line is an active reader, and stays.
+//! A1. Swap the own node into the tail; null: the lock is ours. A2. Writer: link behind the predecessor,
+//! and wait for SUCCESS.
+//! A3. Reader: if the predecessor's class goes from READER to FOLLOWED, it will let us in; if it is ACTIVE,
+//! we are (class ACTIVE before A4).
+//! A4. Link behind the predecessor. A5. If not active: wait for SUCCESS. A6. Swap the own class to ACTIVE;
+//! was it FOLLOWED, let the successor in.
+//! R1. Writer, or first reader: no successor: tail from us to null, or wait for A2 or A4. R2. Let the
+//! successor in; if it is a reader that is in already, it becomes the first (I3).
+//! R3. Another reader: lock the own node, try to lock the predecessor's, giving up the own if that fails;
+//! R4. unlink: as the tail, set the tail to the predecessor; else lock the successor and join the two.
+//! `try`: A1 on an empty list only. Without waiting a reader cannot learn that the last in line is an
+//! active reader, and stays.
 //!
 //! # Memory order
 //!
-//! A2, A4 release -> R1, R4, A6 acquire publishes the node. R2, A6 release (`status`) -> A5 acquire, and R1 release -> A1 acquire, publish the
-//! protected data; so do the small locks from one leaving reader to the next, of which the last lets a writer in. A6 release -> A3 acquire: who enters beside an active reader sees what that
-//! reader saw.
+//! A2, A4 release -> R1, R4, A6 acquire publishes the node. R2, A6 release (`status`) -> A5 acquire, and R1
+//! release -> A1 acquire, publish the protected data; so do the small locks from one leaving reader to the
+//! next, of which the last lets a writer in. A6 release -> A3 acquire: who enters beside an active reader
+//! sees what that reader saw.
 //!
 //! # Under the scheduler
 //!
-//! Oblivious: a preempted holder, but also a preempted waiter, stalls everybody behind it; with more threads than processors each hand-over may
-//! wait for a time slice. A reader preempted while it leaves holds up to three of the small locks, and its neighbours that leave spin for them. Killed while holding or waiting: lost. A copy made by `fork` while
-//! threads held or waited is lost in the child: its nodes are on stacks that are nobody's there.
+//! Oblivious: a preempted holder, but also a preempted waiter, stalls everybody behind it; with more
+//! threads than processors each hand-over may wait for a time slice. A reader preempted while it leaves
+//! holds up to three of the small locks, and its neighbours that leave spin for them. Killed while holding
+//! or waiting: lost. A copy made by `fork` while threads held or waited is lost in the child: its nodes are
+//! on stacks that are nobody's there.
 //!
 //! # Fairness and space
 //!
-//! First come, first served; readers who come one after the other share. A pointer, and a node of a cache line for each thread.
+//! First come, first served; readers who come one after the other share. A pointer, and a node of a cache
+//! line for each thread.
 //!
 //! # Rejected
 //!
-//! One lock for the whole list instead of one for each node: the readers that leave would meet there, which is what the list is to spare them.
+//! One lock for the whole list instead of one for each node: the readers that leave would meet there, which
+//! is what the list is to spare them.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, readers that come in beside one that leaves (`orderings.rs`); a lock whose readers keep one another out is caught, and so is each without its acquires or releases.
+//! `conformance`: real threads, loom, shuttle, readers that come in beside one that leaves
+//! (`orderings.rs`); a lock whose readers keep one another out is caught, and so is each without its
+//! acquires or releases.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -182,8 +199,8 @@ pub struct Queue<P: Platform, S: Succession> {
 impl<P: Platform, S: Succession> Queue<P, S> {
     /// Takes the tail back from `node` to `before`; false if somebody has come.
     fn retract(&self, node: &QueueNode<P>, before: *mut QueueNode<P>) -> bool {
-        // ORDER: Release (R1), pairs with A1; publishes the protected data. What others published on the tail before stays published: it is changed by
-        // read-modify-writes only.
+        // ORDER: Release (R1), pairs with A1; publishes the protected data. What others published on the
+        // tail before stays published: it is changed by read-modify-writes only.
         self.tail.compare_exchange(node.address(), before, Release, Relaxed).is_ok()
     }
 
@@ -201,7 +218,8 @@ impl<P: Platform, S: Succession> Queue<P, S> {
                 // As in `smart-q`.
                 WAITING => turns = turns.wrapping_add(naps.into()),
                 status => {
-                    // Who let us in has made the wish, unless it was out of patience with others; and who queues again makes it, too.
+                    // Who let us in has made the wish, unless it was out of patience with others; and who
+                    // queues again makes it, too.
                     wait::shield::<S::Wish, P>();
                     return status == SUCCESS;
                 }
@@ -227,8 +245,8 @@ impl<P: Platform, S: Succession> Queue<P, S> {
         }
     }
 
-    /// Lets in the first of the waiters from `candidate`, the successor of `node`, who is fit; only readers if not `anybody`. `node` is the
-    /// calling thread's, and stays in the list if not `anybody`.
+    /// Lets in the first of the waiters from `candidate`, the successor of `node`, who is fit; only readers
+    /// if not `anybody`. `node` is the calling thread's, and stays in the list if not `anybody`.
     fn admit(&self, node: &QueueNode<P>, candidate: *mut QueueNode<P>, anybody: bool) {
         let mut candidate = candidate;
         let mut skipped = 0;
@@ -337,7 +355,8 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
         let me = wait::shield::<S::Wish, P>();
         loop {
             node.reset(READER, me);
-            // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node's fields to who comes next.
+            // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node's fields to who comes
+            // next.
             let before = self.tail.swap(node.address(), AcqRel);
             if before.is_null() {
                 break self.activate(node);
@@ -367,7 +386,8 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
     }
 
     unsafe fn try_read(&self, node: &QueueNode<P>) -> bool {
-        // Not beside other readers: without waiting there is no way to learn that the last in line is one, and stays.
+        // Not beside other readers: without waiting there is no way to learn that the last in line is one,
+        // and stays.
         let me = wait::shield::<S::Wish, P>();
         node.reset(READER, me);
         // ORDER: AcqRel, as A1.
@@ -389,7 +409,8 @@ impl<P: Platform, S: Succession> RawRwLock<P> for Queue<P, S> {
         let me = wait::shield::<S::Wish, P>();
         loop {
             node.reset(WRITER, me);
-            // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node's fields to who comes next.
+            // ORDER: AcqRel (A1): Acquire pairs with R1; Release publishes the node's fields to who comes
+            // next.
             let before = self.tail.swap(node.address(), AcqRel);
             if before.is_null() {
                 break;

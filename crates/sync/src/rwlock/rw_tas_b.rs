@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `rw-tas-b`, `rw-tas-b-np`: one word, test-and-test_and_set, bounded exponential backoff.
 //!
-//! The simplest reader-writer lock, and the plain reference for the others. `rw-tas-b-np` asks the kernel besides not to preempt who holds it, or is about to.
-//! Kontothanassis, Wisniewski, Scott, TR 1994, section 5.3, "RW-TAS-B" and "RW-TAS-B-np" (wish of the Symunix interface: KE-1 and KE-2).
-//! Changed: the paper does not print them; the word counts readers, as the centralized locks of Mellor-Crummey and Scott (PPoPP 1991) do.
+//! The simplest reader-writer lock, and the plain reference for the others. `rw-tas-b-np` asks the kernel
+//! besides not to preempt who holds it, or is about to. Kontothanassis, Wisniewski, Scott, TR 1994, section
+//! 5.3, "RW-TAS-B" and "RW-TAS-B-np" (wish of the Symunix interface: KE-1 and KE-2). Changed: the paper
+//! does not print them; the word counts readers, as the centralized locks of Mellor-Crummey and Scott
+//! (PPoPP 1991) do.
 //!
 //! # State
 //!
@@ -18,48 +20,53 @@
 //! # Invariants
 //!
 //! I1. The top bit is set exactly while one thread is between A2 and R2, and then the count is 0.
-//! I2. The count is the number of acquisitions between A1 and R1, 2^30 at most: it never looks like the top bit.
-//! I3. With `np`: a thread that tries, or holds a lock of any kind that wishes, wishes not to be preempted; one that does neither does not.
+//! I2. The count is the number of acquisitions between A1 and R1, 2^30 at most: it never looks like the top
+//! bit.
+//! I3. With `np`: a thread that tries, or holds a lock of any kind that wishes, wishes not to be preempted;
+//! one that does neither does not.
 //!
 //! # Protocol
 //!
-//! A1. Reader: read until the top bit is clear (and 2^30 readers are not there), pausing twice as long after each look, up to a bound; then add 1.
-//! A2. Writer: the same until the word is 0; then set the top bit. R1. Subtract 1. R2. Store 0.
-//! With `np`: the wish not to be preempted is made before each attempt (N1) and withdrawn after one that failed, and after R1 or R2 (N2), unless the thread
-//! holds another lock of a kind that wishes; who withdraws it yields if the kernel has put a preemption off (KE-2).
+//! A1. Reader: read until the top bit is clear (and 2^30 readers are not there), pausing twice as long
+//! after each look, up to a bound; then add 1.
+//! A2. Writer: the same until the word is 0; then set the top bit. R1. Subtract 1. R2. Store 0. With `np`:
+//! the wish not to be preempted is made before each attempt (N1) and withdrawn after one that failed, and
+//! after R1 or R2 (N2), unless the thread holds another lock of a kind that wishes; who withdraws it yields
+//! if the kernel has put a preemption off (KE-2).
 //!
 //! # Memory order
 //!
-//! R2 release -> A1, A2 acquire publishes the protected data; R1 release -> A2 acquire: the writer's changes come after the readers' last look.
+//! R2 release -> A1, A2 acquire publishes the protected data; R1 release -> A2 acquire: the writer's
+//! changes come after the readers' last look.
 //!
 //! # Under the scheduler
 //!
-//! Oblivious but for the wish. A preempted writer stalls everybody, a preempted reader all writers, who spin through its slice. Where nobody honours the wish
-//! (see the view), `np` is the plain lock, dearer by four stores to the thread's own block. Hint stale: a warning missed costs the next section its grace. Killed while
-//! holding: lost.
+//! Oblivious but for the wish. A preempted writer stalls everybody, a preempted reader all writers, who
+//! spin through its slice. Where nobody honours the wish (see the view), `np` is the plain lock, dearer by
+//! four stores to the thread's own block. Hint stale: a warning missed costs the next section its grace.
+//! Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
-//! None: readers who overlap keep writers out for ever. 4 bytes, no node. Read locks that are never released (forgotten guards) count for ever; the
-//! 2^30th keeps all later readers out.
+//! None: readers who overlap keep writers out for ever. 4 bytes, no node. Read locks that are never
+//! released (forgotten guards) count for ever; the 2^30th keeps all later readers out.
 //!
 //! # Rejected
 //!
-//! A test-and-set lock around a count: two words to change where one will do. Adding first and taking back if a writer is there: R2 could not be a plain store.
+//! A test-and-set lock around a count: two words to change where one will do. Adding first and taking back
+//! if a writer is there: R2 could not be a plain store.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, a full count; the twins that lose a reader and that let a writer in are caught.
+//! `conformance`: real threads, loom, shuttle, a full count; the twins that lose a reader and that let a
+//! writer in are caught.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, StaticPlatform};
 
 use super::RawRwLock;
+use crate::mutex::{FIRST_BACKOFF, LAST_BACKOFF};
 use crate::wait::{self, Preemptable, Preemption};
-
-/// COST: pauses; the bound is 5 to 22 us, less than the scheduler's shortest slice by far.
-const FIRST_BACKOFF: u32 = 4;
-const LAST_BACKOFF: u32 = 512;
 
 const WRITER: u32 = 1 << 31;
 /// So many readers keep the next one out.

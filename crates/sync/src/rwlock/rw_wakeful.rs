@@ -33,13 +33,15 @@
 //! # Invariants
 //!
 //! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. Alone: nobody else is
-//!     inside.
+//! inside.
 //! I2. The front alone sets DEMAND and URGENT. It clears them, or a thread that passes it does (A3).
-//! I3. While a thread sleeps on `state`, SLEEPER is set, or the thread that cleared it is about to wake all.
+//! I3. While a thread sleeps on `state`, SLEEPER is set, or the thread that cleared it is about to wake
+//! all.
 //! I4. Only a step that wakes clears SLEEPER, or a front beside which nobody can be asleep. It is set in a
-//!     state that excludes.
+//! state that excludes.
 //! I5. After its releasing step a thread uses only the address of `state`.
-//! I6. An uncounted reader has the lock in its place. Meanwhile BIASED is set, or the writer is still in B3.
+//! I6. An uncounted reader has the lock in its place. Meanwhile BIASED is set, or the writer is still in
+//! B3.
 //! I7. A recursive reader waits for nobody but the writer inside (A5, A6), and never in line.
 //!
 //! # Protocol
@@ -55,15 +57,15 @@
 //!
 //! # Memory order
 //!
-//! R1, R2, D1 release -> A1, A2, A6, U1 acquire. B1 against B3: both are read-modify-writes of the place, so
-//! B2 sees the bias gone or B3 sees the reader. B4 release -> B3 acquire; R1 release -> B5 acquire; R2
+//! R1, R2, D1 release -> A1, A2, A6, U1 acquire. B1 against B3: both are read-modify-writes of the place,
+//! so B2 sees the bias gone or B3 sees the reader. B4 release -> B3 acquire; R1 release -> B5 acquire; R2
 //! release -> B2 acquire. The rest is hints.
 //!
 //! # Under the scheduler
 //!
-//! Writer preempted: arrivals queue, the front sleeps. Reader preempted: the front demands and sleeps. Front
-//! preempted: passed until URGENT. Hint wrong: a look, a sleep or a pass too many. Killed inside: lost. Fork:
-//! a front left in the parent is purged.
+//! Writer preempted: arrivals queue, the front sleeps. Reader preempted: the front demands and sleeps.
+//! Front preempted: passed until URGENT. Hint wrong: a look, a sleep or a pass too many. Killed inside:
+//! lost. Fork: a front left in the parent is purged.
 //!
 //! # Fairness and space
 //!

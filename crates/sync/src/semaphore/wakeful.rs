@@ -5,12 +5,12 @@
 //! Dijkstra's P and V ("Cooperating Sequential Processes", 1965), barging: a token belongs to nobody until
 //! it is taken. Nobody can know which thread will add the next token. So the waiting policy is that of our
 //! condition variable. A *standby* polls and takes a token without a system call on either side. A sleeper
-//! is woken only for a token that the standby will not take, and only a few are on their way at a time.
+//! is woken only for a token that the standby will not take.
 //!
 //! ```text
 //!                 standby: polls ------------- takes a token (A1) ---.
 //!   no token: <   | in vain (W2)                                      > goes on
-//!                 sleepers: counted (W3) -- woken by R2 or A2 -- A1 -'
+//!                 sleepers: counted (W3) ------ woken by R2 ----- A1 -'
 //! ```
 //!
 //! # State
@@ -40,20 +40,20 @@
 //!   anybody here sleeps.
 //! - I3. While a thread sleeps, SLEEPERS is set, or a thread between the two steps of L2 sets it again and
 //!   wakes whom it should.
-//! - I4. While there are tokens and a thread sleeps, another waiter is awake or is being woken. A wake-up is
-//!   made at each step up from below [`AHEAD`] tokens, but for the first if a standby takes it, and at each
-//!   step down from above. Each thread woken takes a token; if all of them had, there would be none.
+//! - I4. While somebody sleeps whom nobody wakes, there are no more tokens than waiters awake: the standby,
+//!   and those on their way from their sleep. A token added wakes one, but for the first if a standby takes
+//!   it. A token taken is one less, of waiters at most one. Who goes to sleep finds none.
 //!
 //! # Protocol
 //!
-//! - A1. Take: if there are tokens, subtract one. A2. If SLEEPERS and there were more than AHEAD, wake one.
+//! - A1. Take: if there are tokens, subtract one.
 //! - W1. Wait: become the standby, if there is none and `skip` allows it, and poll. W2. In vain, or when the
 //!   processor is wanted: W3. Count oneself into `sleepers`. W4. At 0 tokens set SLEEPERS, clear one's own
 //!   STANDBY, and sleep while the word stays so.
 //! - L1. Whoever leaves counts itself out. L2. The last one clears SLEEPERS. If somebody has counted itself
-//!   meanwhile, it sets the flag again and wakes as many as there are tokens, AHEAD at most.
-//! - R1. Add a token and learn the flags, in one step. R2. If SLEEPERS, wake one (I4). R2 uses the address
-//!   only: the semaphore may be gone.
+//!   meanwhile, it sets the flag again and wakes as many as there are tokens.
+//! - R1. Add a token and learn the flags, in one step. R2. If SLEEPERS, and it is not the first token for a
+//!   standby, wake one. R2 uses the address only: the semaphore may be gone.
 //! - Give up (deadline, signal, cancellation): a standby does W4 without sleeping; L1; L2. Who slept looks
 //!   for a token once more. A thread cancelled in its sleep may have been woken: it wakes another.
 //!
@@ -108,11 +108,6 @@ const TURN_ONE: u32 = 1 << 22;
 /// COST: tokens to standbys in a row: with fewer, the cost of waking a sleeper shows (2 us to 40 us,
 /// against 0.3 us a turn).
 const TURNS: u32 = 63;
-
-/// COST: sleepers on their way at a time, at least. Each takes 2 us (busy machine) to 40 us (idle
-/// processor) to get there and then calls the next; a handful keeps a handful of processors supplied, and
-/// no more are woken in vain when others take the tokens.
-const AHEAD: u32 = 4;
 
 /// The default semaphore.
 pub struct Wakeful<P: Platform> {
@@ -188,7 +183,8 @@ impl<P: Platform> RawSemaphore<P> for Wakeful<P> {
     fn release(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         while state / ONE != MAX {
-            let wake = state & SLEEPERS != 0 && Self::owes(state);
+            let standby_takes = state & !SLEEPERS == STANDBY;
+            let wake = state & SLEEPERS != 0 && !standby_takes;
             // R1. ORDER: Release, pairs with A1.
             match self.state.compare_exchange_weak(state, state + ONE, Release, Relaxed) {
                 Ok(_) => {
@@ -215,25 +211,12 @@ impl<P: Platform> Wakeful<P> {
         &self.state
     }
 
-    /// A1 and A2; `state` has a token. A standby clears its flag as it takes.
+    /// A1; `state` has a token. A standby clears its flag as it takes.
     #[inline]
     fn take(&self, state: u32, standby: bool) -> Result<(), u32> {
         let new = (if standby { state & !STANDBY } else { state }) - ONE;
         // ORDER: Acquire (A1), pairs with R1.
-        self.state.compare_exchange_weak(state, new, Acquire, Relaxed)?;
-        if state & SLEEPERS != 0 && state / ONE > AHEAD {
-            P::wake(&raw const self.state, 1);
-        }
-        Ok(())
-    }
-
-    /// Is a wake-up due for a token added in this state, if somebody may sleep (I4)?
-    #[inline]
-    fn owes(state: u32) -> bool {
-        match state / ONE {
-            0 => state & STANDBY == 0,
-            tokens => tokens < AHEAD,
-        }
+        self.state.compare_exchange_weak(state, new, Acquire, Relaxed).map(|_| ())
     }
 
     /// Changes `crowd` and returns it as it is then. A crowd of another generation is not here: it is
@@ -291,7 +274,7 @@ impl<P: Platform> Wakeful<P> {
         {
             let tokens = self.state.fetch_or(SLEEPERS, Relaxed) / ONE;
             if tokens != 0 {
-                P::wake(&raw const self.state, tokens.min(AHEAD));
+                P::wake(&raw const self.state, tokens);
             }
         }
     }

@@ -58,7 +58,7 @@ use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
 use crate::wait::look;
 
-/// Naps double up to so many times a sleep's cost. COST: by trial, 640 us on the machine of `README.md`.
+/// Naps double up to so many times a sleep's cost. COST: by trial, 640 us on two virtual processors.
 const NAPS_MOST: u64 = 64;
 
 const FREE: u32 = 1;

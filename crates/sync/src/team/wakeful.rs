@@ -86,7 +86,7 @@ use platform::{Atomic, Ordering::*, Platform, Priority};
 
 use super::{Job, Kind, RawTeam};
 use crate::barrier::{BWakeful, RawBarrier};
-use crate::wait::look;
+use crate::wait::{LOOK_PAUSES, SWITCH_PAUSES, look};
 
 const IDLE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -95,11 +95,6 @@ const TAKEN: u32 = 3;
 const AWAITED: u32 = 4;
 const GONE: u32 = 5;
 
-/// COST: pauses for which the caller waits for a helper before it goes to the barrier; 0.5 to 2 us, less
-/// than a context switch.
-const JOIN_PAUSES: u32 = 50;
-/// COST: pauses between two looks at the hints and the clock; 0.6 to 3 us.
-const LOOK_PAUSES: u32 = 64;
 /// A free helper spins for so many times what waking an idle processor costs. COST: by trial; loops come in
 /// rows.
 const FREE_IDLES: u64 = 4;
@@ -160,7 +155,7 @@ impl<P: Platform> Wakeful<P> {
     /// J1, J2.
     #[inline]
     fn join(&self, place: &Place<P>) {
-        for _ in 0..JOIN_PAUSES.min(P::PAUSES) {
+        for _ in 0..SWITCH_PAUSES.min(P::PAUSES) {
             // ORDER: Acquire (J1), pairs with D1.
             if place.word.load(Acquire) <= ASLEEP {
                 return;

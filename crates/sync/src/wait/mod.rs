@@ -8,7 +8,7 @@
 //! [`Competitive`], which that paper leaves out, spins for as long as a switch costs and then gives up. The
 //! TR's locks come in two versions: [`Preemptable`] and [`Unpreemptable`], its `-np`.
 //!
-//! COST: what is counted in pauses is a matter of the processor: a pause took 43 ns on one and 10 ns on
+//! What is counted in pauses is a matter of the processor: a pause took 43 ns on one and 10 ns on
 //! another virtual Xeon (November 2026). Times given for such numbers, here and in the algorithms, lie
 //! between; none of them decides anything that a factor of 4 would turn around.
 
@@ -226,6 +226,11 @@ pub fn repay<N: Preemption, P: Platform>(me: ThreadId) {
 /// Pauses between two looks at the kernel's hints, which cost a look at each thread where the view keeps no
 /// count. COST: 0.6 to 3 us; a hand-over between two running threads takes less, so that it never looks.
 pub const LOOK_PAUSES: u32 = 64;
+/// COST: pauses that take about as long as a context switch, the papers' SWITCH_TIME: 0.5 to 2 us.
+pub const SWITCH_PAUSES: u32 = 50;
+/// COST: pauses after which a thread that was asked counts as preempted, 2 to 8 us: one that runs answers
+/// within 0.2 us, two moves of a line. More than waiters leave between two looks.
+pub const ANSWER_PAUSES: u32 = 192;
 
 /// How long a thread that gives its processor up stays away from it, for each thread that does so beside
 /// the same lock.

@@ -33,7 +33,7 @@ use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Room, ThreadI
 
 const OPENING: u32 = 1 << 31;
 
-/// COST: a lock uses so many rooms at most, which is how many of its guests stand in line at a time.
+/// BOUND: a lock uses so many rooms at most, which is how many of its guests stand in line at a time.
 const WAYS: u32 = 8;
 
 const TAKEN: u32 = 1;

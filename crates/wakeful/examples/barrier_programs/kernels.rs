@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gaussian elimination, LU and a stencil, each thread with rows or blocks of its own and a barrier between steps. `programs.c` has
-//! the same, operation by operation, so that the results are equal to the last bit.
+//! Gaussian elimination, LU and a stencil, each thread with rows or blocks of its own and a barrier between
+//! steps. `programs.c` has the same, operation by operation, so that the results are equal to the last bit.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -134,7 +134,8 @@ fn stencil(a: &Square, b: &Square, me: usize, threads: usize, barrier: &Barrier)
     }
 }
 
-/// Runs a kernel on a square of so many numbers a side (a multiple of 16); the checksum of the result, `None` for an unknown name.
+/// Runs a kernel on a square of so many numbers a side (a multiple of 16); the checksum of the result,
+/// `None` for an unknown name.
 pub fn run(kernel: &str, side: usize, threads: usize) -> Option<u64> {
     if !KERNELS.contains(&kernel) {
         return None;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Three programs that meet at barriers: `cargo run --release -p wakeful --example barrier_programs [KERNEL] [THREADS] [SIDE]`.
+//! Three programs that meet at barriers: `cargo run --release -p wakeful --example barrier_programs
+//! [KERNEL] [THREADS] [SIDE]`.
 //!
-//! Prints a checksum of the result and the time. `programs.c` beside this file is the same with pthread_barrier:
-//! `cc -O2 -ffp-contract=off -pthread programs.c -o programs && wakeful compare -- ./programs lu 8`.
+//! Prints a checksum of the result and the time. `programs.c` beside this file is the same with
+//! pthread_barrier: `cc -O2 -ffp-contract=off -pthread programs.c -o programs && wakeful compare --
+//! ./programs lu 8`.
 
 mod kernels;
 

@@ -18,7 +18,8 @@ fn notified_with_nobody_there() {
     condvar.notify_all();
 }
 
-/// Ten threads wait; each notification lets one go, and no more than one goes on (but for wake-ups without cause, which the count of permits catches).
+/// Ten threads wait; each notification lets one go, and no more than one goes on (but for wake-ups without
+/// cause, which the count of permits catches).
 #[test]
 fn notify_one_lets_one_go_at_a_time() {
     const THREADS: u32 = 10;
@@ -257,7 +258,8 @@ enum Notify {
     OneWithTimeouts(Duration),
 }
 
-/// A queue between producers and consumers, as WebKit's tests of WTF::Lock have it: numbers go in and the same come out.
+/// A queue between producers and consumers, as WebKit's tests of WTF::Lock have it: numbers go in and the
+/// same come out.
 fn queue(
     producers: u32,
     consumers: u32,

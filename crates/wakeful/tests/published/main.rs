@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The situations that the published tests of std and of parking_lot put their locks in, put to ours. Written anew; what
-//! those libraries have and we do not (poison, numbers of woken threads) is left out.
+//! The situations that the published tests of std and of parking_lot put their locks in, put to ours.
+//! Written anew; what those libraries have and we do not (poison, numbers of woken threads) is left out.
 
 mod barrier;
 mod condvar;

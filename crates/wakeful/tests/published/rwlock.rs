@@ -235,7 +235,8 @@ fn a_writer_that_gives_up_lets_readers_pass() {
     assert!(lock.try_write().is_some());
 }
 
-/// What the writer wrote is what it reads after the downgrade: no other writer comes between; and other readers come in.
+/// What the writer wrote is what it reads after the downgrade: no other writer comes between; and other
+/// readers come in.
 #[test]
 fn a_downgrade_lets_readers_in_and_no_writer_between() {
     const THREADS: usize = 8;

@@ -3,10 +3,10 @@
 
 use platform::Platform;
 
-/// COST: pauses for which one of the last to arrive waits for the others; 2 us, the time of a context switch.
-pub const SPIN_PAUSES: u32 = 50;
-/// A thread that was away so long after yielding suspects that others have its processor. COST: 64 threads of
-/// one processor yield to each other in that time (200 us); a slice is far longer.
+/// For so long one of the last to arrive waits for the others.
+pub use crate::wait::SWITCH_PAUSES as SPIN_PAUSES;
+/// A thread that was away so long after yielding suspects that others have its processor: 64 threads of
+/// one processor yield to each other in that time, and a slice is far longer.
 pub fn long<P: Platform>() -> u64 {
     4 * P::costs().idle
 }

@@ -75,7 +75,7 @@ pub fn poll_roomy<P: Platform>() -> u64 {
     P::costs().line
 }
 
-/// COST: for so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down
+/// For so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down
 /// to a unit, a lock that was found not to be hot passes for such.
 pub const SHARED_MS: u32 = 1;
 
@@ -89,6 +89,6 @@ pub fn waking<P: Platform>() -> u64 {
     P::costs().idle
 }
 
-/// COST: how often a reader that left by another's place is looked for: it moves only while yet another
+/// BOUND: how often a reader that left by another's place is looked for: it moves only while yet another
 /// leaves so.
 pub const LOOKS_ELSEWHERE: u32 = 100;
