@@ -247,8 +247,8 @@ fn latency(blocks: usize) {
         latencies.sort_by(f64::total_cmp);
         let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
         println!(
-            "{processors} seats, {} of {blocks} blocks, us: least {:.1}, 10 % {:.1}, median {:.1}, 90 % {:.1}, \
-             99 % {:.1}; taken {}",
+            "{processors} seats, {} of {blocks} blocks, us: least {:.1}, 10 % {:.1}, median {:.1}, \
+             90 % {:.1}, 99 % {:.1}; seats taken {}",
             latencies.len(),
             at(0.0),
             at(0.1),

@@ -401,7 +401,7 @@ impl Carrier {
     }
 
     /// The carrier has a seat: if the kernel does not tell of it, the sentinel must look. And there must be
-    /// one: the carrier may have been called to the post, or been about to lie down, and has got a seat before.
+    /// one: the carrier may have been called to the post, or been about to lie down, when it got the seat.
     fn is_seated(&self) {
         if self.runtime.sentinel.is_vacant() {
             self.runtime.fill_post(self.index);

@@ -2,8 +2,8 @@
 //! User-level threads: `std::thread`'s interface at some procedure calls' cost.
 //!
 //! A *fiber* is a stack of its own on a kernel thread, its *carrier*. As many carriers run as there
-//! are processors. If one blocks in the kernel (a system call, a page fault), the kernel wakes another, which runs
-//! the fibers that have not begun yet.
+//! are processors. If one blocks in the kernel (a system call, a page fault), the kernel wakes another,
+//! which runs the fibers that have not begun yet.
 //!
 //! ```
 //! use std::time::Duration;
