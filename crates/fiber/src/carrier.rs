@@ -261,7 +261,7 @@ impl Carrier {
         self.turn.set(turn);
         self.inbox.receive(&self.ready);
         if turn.is_multiple_of(ROUND)
-            && let Some(fiber) = self.look_round()
+            && let Some(fiber) = self.look_round(turn / ROUND)
         {
             return Some(fiber);
         }
@@ -275,12 +275,29 @@ impl Carrier {
         found.or_else(|| self.look_further())
     }
 
-    /// What comes last in each turn, so that it comes at all.
+    /// What comes last in each turn, so that it comes at all. Each source is the first in one round of three.
     #[cold]
     #[inline(never)]
-    fn look_round(&self) -> Option<*mut Fiber> {
+    fn look_round(&self, round: u32) -> Option<*mut Fiber> {
         self.runtime.fire_timers();
-        self.runtime.common.pop().or_else(|| self.new.steal())
+        (round..).take(3).find_map(|source| match source % 3 {
+            0 => self.runtime.common.pop(),
+            1 => self.new.steal(),
+            // A carrier without a seat cannot begin its new fibers.
+            _ => self.runtime.steal(self.index),
+        })
+    }
+
+    /// May the calling fiber go on at once with another on top of it? Not if others want the seat or a round
+    /// is over: then the carrier's loop has its turn.
+    #[inline]
+    pub fn may_nest(&self) -> bool {
+        let turn = self.turn.get().wrapping_add(1);
+        if self.runtime.seats.wanted() || turn.is_multiple_of(ROUND) {
+            return false;
+        }
+        self.turn.set(turn);
+        true
     }
 
     #[inline(never)]

@@ -311,12 +311,12 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 /// If the fiber is the newest that this carrier made and nobody has begun it, runs it at once, on top of the
-/// calling one. True: it has ended.
+/// calling one, unless others have waited for a turn. True: it has ended.
 #[inline]
 fn run_now(carrier: &'static Carrier, fiber: *mut Fiber) -> bool {
     // SAFETY: this is the owner's thread; the entry is ours once it is popped, and it has not begun.
     unsafe {
-        if carrier.new.newest() != Some(fiber) || std::thread::panicking() {
+        if carrier.new.newest() != Some(fiber) || std::thread::panicking() || !carrier.may_nest() {
             return false;
         }
         match carrier.new.pop() {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Nobody waits for ever while others run: for a turn, a seat, a look of the sentinel's.
+
+use std::io::{Read, Write, pipe};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::time::{Duration, Instant};
+
+use fiber::{Activations, Config, Runtime, thread};
+
+/// With one seat. A test that hangs is ended.
+fn runtime(activations: Activations) -> &'static Runtime {
+    // SAFETY: no pointers.
+    unsafe { libc::alarm(40) };
+    Runtime::start(Config { processors: Some(1), activations, ..Config::default() }).unwrap()
+}
+
+/// A carrier that has a fiber ready at each turn takes new fibers of one that is blocked as well.
+#[test]
+fn new_fibers_of_a_blocked_carrier_begin() {
+    for movable in [false, true] {
+        runtime(Activations::None).run(|| {
+            let (reader, writer) = pipe().unwrap();
+            let stop = Arc::new(AtomicBool::new(false));
+            let ours = stop.clone();
+            let yields = move || {
+                while !ours.load(Relaxed) {
+                    thread::yield_now();
+                }
+            };
+            // The oldest is taken first, and then its carrier never lacks something to do.
+            let yields = match movable {
+                false => thread::spawn(yields),
+                // SAFETY: it keeps no reference to thread-local data.
+                true => unsafe { thread::Builder::new().spawn_movable(yields) }.unwrap(),
+            };
+            let writes = thread::spawn(move || (&writer).write_all(b"x").unwrap());
+            thread::blocking(|| (&reader).read_exact(&mut [0]).unwrap());
+            stop.store(true, Relaxed);
+            yields.join().unwrap();
+            writes.join().unwrap();
+        });
+    }
+}
+
+/// One that spawns and joins without end passes its seat to who wants it.
+#[test]
+fn fork_and_join_passes_the_seat() {
+    runtime(Activations::None).run(|| {
+        let (reader, writer) = pipe().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let ours = stop.clone();
+        let forks = thread::spawn(move || {
+            (&writer).write_all(b"x").unwrap();
+            while !ours.load(Relaxed) {
+                thread::spawn(|| {}).join().unwrap();
+            }
+        });
+        thread::blocking(|| (&reader).read_exact(&mut [0]).unwrap());
+        // The seat is the other carrier's now.
+        thread::yield_now();
+        stop.store(true, Relaxed);
+        forks.join().unwrap();
+    });
+}
+
+/// Nor does it keep its carrier from the fibers that are ready there.
+#[test]
+fn fork_and_join_lets_others_run() {
+    runtime(Activations::None).run(|| {
+        let (begun, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let ours = (begun.clone(), stop.clone());
+        let other = thread::spawn(move || {
+            ours.0.store(true, Relaxed);
+            thread::yield_now();
+            ours.1.store(true, Relaxed);
+        });
+        while !begun.load(Relaxed) {
+            thread::yield_now();
+        }
+        while !stop.load(Relaxed) {
+            thread::spawn(|| {}).join().unwrap();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// Events that come faster than the sentinel looks do not keep it from looking.
+#[test]
+fn the_sentinel_looks_while_timers_ring() {
+    const SLEEPERS: u32 = 6_000;
+    runtime(Activations::Polled).run(|| {
+        let begun = Arc::new(AtomicU32::new(0));
+        let begin = Instant::now();
+        for number in 1..=SLEEPERS {
+            let begun = begun.clone();
+            drop(thread::spawn(move || {
+                begun.fetch_add(1, Relaxed);
+                let until = Duration::from_millis(u64::from(number));
+                thread::sleep(until.saturating_sub(begin.elapsed()));
+            }));
+        }
+        while begun.load(Relaxed) < SLEEPERS {
+            thread::yield_now();
+        }
+        let (reader, writer) = pipe().unwrap();
+        let writes = thread::spawn(move || (&writer).write_all(b"x").unwrap());
+        // Only another carrier can run the writer, and only if the sentinel sees that this one has blocked.
+        (&reader).read_exact(&mut [0]).unwrap();
+        let elapsed = begin.elapsed();
+        writes.join().unwrap();
+        assert!(elapsed < Duration::from_millis(u64::from(SLEEPERS) / 2), "it did not look: {elapsed:?}");
+    });
+}
+
+/// Who was made by the sentinel, which is SCHED_BATCH, is not.
+#[test]
+fn carriers_have_the_usual_policy() {
+    for activations in [Activations::Told, Activations::Polled] {
+        runtime(activations).run(|| {
+            let fibers: Vec<_> = (0..8)
+                .map(|_| {
+                    thread::spawn(|| {
+                        // The carrier keeps blocking, so the next fiber begins on another.
+                        std::thread::sleep(Duration::from_millis(20));
+                        // SAFETY: no pointers.
+                        unsafe { libc::sched_getscheduler(0) }
+                    })
+                })
+                .collect();
+            for fiber in fibers {
+                assert_eq!(fiber.join().unwrap(), libc::SCHED_OTHER);
+            }
+        });
+    }
+}
+
+/// A program that closes all descriptors, as daemons do, has its timers and its upcalls still.
+#[test]
+fn descriptors_are_closed() {
+    if std::env::var_os("FIBER_CHILD").is_none() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let test = ["descriptors_are_closed", "--exact", "--nocapture"];
+        let status = command.args(test).env("FIBER_CHILD", "1").status().unwrap();
+        assert!(status.success(), "{status}");
+        return;
+    }
+    runtime(Activations::Polled).run(|| {
+        // SAFETY: no pointers; the descriptors are the runtime's, which expects it.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+        // SAFETY: no pointers.
+        unsafe { libc::alarm(20) };
+        for _ in 0..10 {
+            thread::sleep(Duration::from_millis(3));
+        }
+        let (reader, writer) = pipe().unwrap();
+        let writes = thread::spawn(move || (&writer).write_all(b"x").unwrap());
+        (&reader).read_exact(&mut [0]).unwrap();
+        writes.join().unwrap();
+    });
+}
