@@ -13,16 +13,16 @@ use platform::{Platform, RunState};
 use crate::carrier::{self, Carrier};
 use crate::list::SharedList;
 use crate::record::{Fiber, Home};
-use crate::seats::{Awake, Invited, Seats};
-use crate::sentinel::{self, Event, Sentinel};
+use crate::seats::{Awake, Called, Invited, Seats};
+use crate::sentinel::{self, Event, LOOK_NS, Sentinel};
 use crate::timers::{Timer, Timers};
 use crate::{fences, overflow, stack};
 
 /// Carriers at most: fibers that are blocked in the kernel have one each.
 pub const CARRIERS: usize = 1024;
-/// How long the sentinel sleeps at most while a carrier cannot be heard, and otherwise.
-const LOOK_MS: i32 = 2;
-const SECOND_MS: i32 = 1000;
+/// How long the sentinel sleeps at most while every carrier can be heard; and how often it looks at the
+/// processors.
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// What becomes of the seat of a carrier that blocks in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +63,16 @@ pub struct Runtime {
     pub free: SharedList,
     processors: Option<u32>,
     stride: usize,
+    /// Held to make stacks, and to start carriers: the sentinel does not wait for a mapping.
     growing: Mutex<()>,
+    starting: Mutex<()>,
     timers: Timers,
     carriers: Box<[AtomicPtr<Carrier>]>,
     count: AtomicU32,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
+    /// When the sentinel looks at the processors next.
+    look_next: AtomicU64,
 }
 
 /// The runtime of those who name none. Null: not started, or a forked child.
@@ -123,10 +127,12 @@ impl Runtime {
             processors: config.processors,
             stride: stack::stride(config.stack_size + size_of::<Fiber>()),
             growing: Mutex::new(()),
+            starting: Mutex::new(()),
             timers: Timers::default(),
             carriers: (0..CARRIERS).map(|_| AtomicPtr::new(null_mut())).collect(),
             count: AtomicU32::new(0),
             taken: AtomicU64::new(0),
+            look_next: AtomicU64::new(0),
         }));
         runtime.add_carrier(false)?;
         Ok(runtime)
@@ -142,7 +148,7 @@ impl Runtime {
     /// # Errors
     /// That of starting a thread; `OutOfMemory` where there are as many as there can be.
     fn add_carrier(&'static self, seated: bool) -> io::Result<()> {
-        let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
+        let _starting = self.starting.lock().unwrap_or_else(|poison| poison.into_inner());
         let index = self.count.load(Relaxed);
         if index as usize == CARRIERS {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -155,7 +161,12 @@ impl Runtime {
         // ORDER: Release, pairs with the Acquire in `all` and `carrier`; publishes the carrier.
         self.carriers[index as usize].store(core::ptr::from_ref(new).cast_mut(), Release);
         self.count.store(index + 1, Release);
+        // A new thread inherits the policy, and the sentinel's own is not for who runs fibers.
+        let usual = carrier::here().is_some_and(|carrier| carrier.usual.get());
         let started = std::thread::Builder::new().name(format!("carrier {index}")).spawn(move || {
+            if usual {
+                sentinel::be_usual();
+            }
             overflow::on_own_stack();
             new.work(seated);
         });
@@ -271,25 +282,34 @@ impl Runtime {
         // The last one may have left with events unheard.
         self.fire_timers();
         let mut awake = self.look_at_all(me.index);
+        let mut looked = sentinel::now_ns();
         while awake.is_none() {
-            awake = self.seats.look(me.index);
+            // It is there already: a call is only cleared.
+            awake = self.seats.look(me.index).filter(|awake| *awake != Awake::Called);
             if awake.is_some() {
                 break;
             }
             self.sentinel.doze(true);
-            let wait = if self.has_unheard() { LOOK_MS } else { SECOND_MS };
+            let every = if self.has_unheard() { LOOK_NS } else { SECOND_NS };
+            // From the moment of the last look: events that come often do not put the next one off.
+            let wait = (looked + every).saturating_sub(sentinel::now_ns());
             awake = self.sentinel.sleep(wait, |event| match event {
                 Event::Switched(carrier) => self.has_switched(me.index, carrier),
-                Event::Timer => {
+                told @ (Event::Timer | Event::Deaf) => {
+                    if told == Event::Deaf {
+                        looked = 0;
+                    }
                     // Due or not: the timer for which it was armed may have been taken back.
                     self.timers.fire(sentinel::now_ns(), |next| self.sentinel.set_timer(next));
                     None
                 }
-                Event::Look => {
-                    self.look_at_processors();
-                    self.look_at_all(me.index)
-                }
             });
+            let now = sentinel::now_ns();
+            self.look_at_processors(now);
+            if awake.is_none() && now >= looked + every {
+                looked = now;
+                awake = self.look_at_all(me.index);
+            }
         }
         self.sentinel.end(me.usual.get());
         self.fill_post(me.index);
@@ -299,10 +319,11 @@ impl Runtime {
     /// Calls somebody to the post, which is empty.
     pub fn fill_post(&'static self, me: u32) {
         match self.seats.call(me) {
-            Some(carrier) => self.rouse(Some(carrier)),
+            Called::Carrier(carrier) => self.rouse(Some(carrier)),
+            Called::Before => {}
             // All others run fibers, and may do so for long.
-            None if self.activates() => _ = self.add_carrier(false),
-            None => {}
+            Called::Nobody if self.activates() => _ = self.add_carrier(false),
+            Called::Nobody => {}
         }
     }
 
@@ -324,8 +345,10 @@ impl Runtime {
             && self.all().any(|carrier| carrier.upcall.get().is_none() && self.seats.holds(carrier.index))
     }
 
-    fn look_at_processors(&'static self) {
-        if self.processors.is_none() {
+    /// Once a second, whoever is the sentinel.
+    fn look_at_processors(&'static self, now: u64) {
+        if self.processors.is_none() && now >= self.look_next.load(Relaxed) {
+            self.look_next.store(now + SECOND_NS, Relaxed);
             Linux::refresh_processors(None);
             let granted = Linux::processors().max(1);
             if self.seats.granted() != granted {

@@ -79,6 +79,17 @@ pub enum Invited {
     Newcomer,
 }
 
+/// What [`Seats::call`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// Nobody sleeps.
+    Nobody,
+    /// Somebody was called before and is on its way.
+    Before,
+    /// This one was called, and must be woken.
+    Carrier(u32),
+}
+
 /// Why [`Seats::sleep`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awake {
@@ -245,7 +256,10 @@ impl<P: Fences> Seats<P> {
         match word.load(Acquire) {
             HELD => Some(Awake::Seated),
             NONE => Some(Awake::Lost),
-            CALLED => word.compare_exchange(CALLED, ASLEEP, Relaxed, Relaxed).ok().map(|_| Awake::Called),
+            // Under the lock: who found that we are on our way left the post empty before. So we find it so.
+            CALLED => self.locked(|_| {
+                word.compare_exchange(CALLED, ASLEEP, Relaxed, Relaxed).ok().map(|_| Awake::Called)
+            }),
             _ => None,
         }
     }
@@ -368,13 +382,18 @@ impl<P: Fences> Seats<P> {
         })
     }
 
-    /// Calls a sleeper to be the sentinel. `None`: nobody sleeps.
-    pub fn call(&self, not: u32) -> Option<u32> {
+    /// Calls a sleeper to be the sentinel, unless one that was called has not come yet. That one comes, or
+    /// gets a seat and calls another.
+    pub fn call(&self, not: u32) -> Called {
         self.locked(|lists| {
-            let asleep = lists.asleep.iter().chain(&lists.wanting).copied();
-            asleep.into_iter().filter(|&carrier| carrier != not).find(|&carrier| {
+            let asleep = || lists.asleep.iter().chain(&lists.wanting).copied().filter(|&other| other != not);
+            if asleep().any(|carrier| self.word(carrier).load(Relaxed) == CALLED) {
+                return Called::Before;
+            }
+            let called = asleep().find(|&carrier| {
                 self.word(carrier).compare_exchange(ASLEEP, CALLED, Relaxed, Relaxed).is_ok()
-            })
+            });
+            called.map_or(Called::Nobody, Called::Carrier)
         })
     }
 

@@ -18,6 +18,9 @@ const NOBODY: u32 = u32::MAX;
 const CALLED: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
 
+/// Where nothing tells the sentinel, it looks so often.
+pub const LOOK_NS: u64 = 2_000_000;
+
 /// What the sentinel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -25,8 +28,8 @@ pub enum Event {
     Switched(u32),
     /// A timer is due.
     Timer,
-    /// The time to look by oneself has come.
-    Look,
+    /// Nothing can be told: somebody closed the descriptors.
+    Deaf,
 }
 
 /// The role, and what its holder sleeps on.
@@ -149,18 +152,21 @@ impl Sentinel {
         };
     }
 
-    /// Sleeps for at most this long. Returns as soon as `handle` returns something.
-    pub fn sleep<T>(&self, most_ms: i32, mut handle: impl FnMut(Event) -> Option<T>) -> Option<T> {
+    /// Sleeps for at most this long, rounded up to milliseconds. Returns what `handle` returned first, after
+    /// the first events.
+    pub fn sleep<T>(&self, most_ns: u64, mut handle: impl FnMut(Event) -> Option<T>) -> Option<T> {
+        let most_ms = most_ns.div_ceil(1_000_000) as i32;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         // SAFETY: the array lives across the call.
         let count = unsafe {
             libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, most_ms)
         };
-        if count <= 0 {
-            return handle(Event::Look);
+        if count < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            Linux::nap(most_ns.min(LOOK_NS));
+            return handle(Event::Deaf);
         }
         let mut found = None;
-        for event in &events[..count as usize] {
+        for event in &events[..count.max(0) as usize] {
             let told = match event.u64 {
                 CALLED => {
                     drain(&self.call);
@@ -189,6 +195,11 @@ fn drain(descriptor: &OwnedFd) {
 pub fn is_usual() -> bool {
     // SAFETY: no pointers.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
+}
+
+/// The calling thread, which a sentinel made, is of the usual policy.
+pub fn be_usual() {
+    set_policy(libc::SCHED_OTHER);
 }
 
 fn set_policy(policy: i32) {

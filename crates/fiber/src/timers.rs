@@ -2,10 +2,13 @@
 //! Who is to be unparked when.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Mutex, TryLockError};
 
 use crate::record::Fiber;
+
+/// Who could not fire the timers tries again after so long.
+const SOON_NS: u64 = 100_000;
 
 /// A timer that is set: its moment, and a number that makes it unique.
 pub type Timer = (u64, u64);
@@ -64,10 +67,15 @@ impl Timers {
         earliest != 0 && earliest <= now_ns
     }
 
-    /// Unparks all that are due. Arms for the next one; 0: there is none.
+    /// Unparks all that are due. Arms for the next one; 0: there is none. If another has the lock, it may be
+    /// blocked in the allocator, and the caller may be the sentinel, who must hear of that: arms for soon.
     pub fn fire(&self, now_ns: u64, arm: impl FnOnce(u64)) {
         loop {
-            let mut set = self.set.lock().unwrap_or_else(|poison| poison.into_inner());
+            let mut set = match self.set.try_lock() {
+                Ok(set) => set,
+                Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
+                Err(TryLockError::WouldBlock) => return arm(now_ns + SOON_NS),
+            };
             let first = set.first_key_value().map(|(timer, sleeper)| (*timer, *sleeper));
             let Some((timer, Sleeper(fiber))) = first.filter(|(timer, _)| timer.0 <= now_ns) else {
                 let next = first.map_or(0, |(timer, _)| timer.0);
@@ -79,5 +87,22 @@ impl Timers {
             // SAFETY: as for Send.
             unsafe { (*fiber).unpark() };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody waits for a fiber that is blocked while it sets a timer.
+    #[test]
+    fn firing_does_not_wait() {
+        let (timers, mut armed) = (Timers::default(), 0);
+        let held = timers.set.lock().unwrap();
+        timers.fire(5, |ns| armed = ns);
+        assert_eq!(armed, 5 + SOON_NS);
+        drop(held);
+        timers.fire(5, |ns| armed = ns);
+        assert_eq!(armed, 0);
     }
 }

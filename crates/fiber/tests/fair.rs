@@ -146,17 +146,17 @@ fn descriptors_are_closed() {
         assert!(status.success(), "{status}");
         return;
     }
-    runtime(Activations::Polled).run(|| {
-        // SAFETY: no pointers; the descriptors are the runtime's, which expects it.
-        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
-        // SAFETY: no pointers.
-        unsafe { libc::alarm(20) };
-        for _ in 0..10 {
-            thread::sleep(Duration::from_millis(3));
-        }
-        let (reader, writer) = pipe().unwrap();
-        let writes = thread::spawn(move || (&writer).write_all(b"x").unwrap());
-        (&reader).read_exact(&mut [0]).unwrap();
-        writes.join().unwrap();
-    });
+    for activations in [Activations::Told, Activations::Polled] {
+        runtime(activations).run(|| {
+            // SAFETY: no pointers; the descriptors are the runtime's, which expects it.
+            unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+            for _ in 0..10 {
+                thread::sleep(Duration::from_millis(3));
+            }
+            let (reader, writer) = pipe().unwrap();
+            let writes = thread::spawn(move || (&writer).write_all(b"x").unwrap());
+            (&reader).read_exact(&mut [0]).unwrap();
+            writes.join().unwrap();
+        });
+    }
 }
