@@ -113,8 +113,10 @@ impl Platform for Fibers {
         0
     }
 
+    /// A condition variable holds signals back while as many as these are on their way. Who is on its way
+    /// may be pinned to a blocked carrier, so the number says nothing of when it comes.
     fn processors() -> u32 {
-        Linux::processors()
+        u32::MAX
     }
 
     fn cpu_ns() -> u64 {

@@ -29,6 +29,8 @@ pub enum Why {
 pub trait Home: Sync {
     /// The fiber can go on; nobody else says so.
     fn ready(&self, fiber: *mut Fiber);
+    /// HINT: false if it can only go on with a carrier that is blocked, or has just come back.
+    fn can_run(&self, fiber: &Fiber) -> bool;
     /// Nobody refers to this fiber any more, and it was cleared.
     fn free(&self, fiber: *mut Fiber);
 }

@@ -434,6 +434,10 @@ impl Home for Runtime {
         runtime.send(fiber);
     }
 
+    fn can_run(&self, fiber: &Fiber) -> bool {
+        fiber.home.load(Relaxed).checked_sub(1).is_none_or(|home| !self.seats.is_away(home))
+    }
+
     fn free(&self, fiber: *mut Fiber) {
         self.free.push(fiber);
     }

@@ -185,6 +185,11 @@ impl<P: Fences> Seats<P> {
         self.word(carrier).load(Relaxed) == HELD
     }
 
+    /// HINT: it runs without a seat, or is blocked.
+    pub fn is_away(&self, carrier: u32) -> bool {
+        self.word(carrier).load(Relaxed) == NONE
+    }
+
     /// HINT: does somebody want a seat?
     #[inline(always)]
     pub fn wanted(&self) -> bool {

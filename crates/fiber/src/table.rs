@@ -11,7 +11,8 @@
 //! # Protocol
 //! - F1. Wait: take the lock; if the word is not as expected leave; join the list; drop the lock; park until
 //!   the place is woken. F2. On a deadline: take the lock; who is still in the list leaves it.
-//! - F3. Wake: take the lock; move the oldest with this address out; mark them woken; drop the lock; unpark.
+//! - F3. Wake: take the lock; move the oldest with this address out; mark it woken; drop the lock; unpark.
+//!   Oldest is first among those whose carrier is not blocked: who got a lock's wake-up must run to pass it on.
 //!
 //! # Memory order
 //! Who wakes changed the word before F3; who waits reads it under the lock. So it sees the change, or F3 sees
@@ -33,6 +34,8 @@ use crate::carrier::{self, switch};
 use crate::record::{Fiber, Why};
 
 const BUCKETS: usize = 1024;
+/// Who wakes passes over so many that cannot run, at most: the others of the bucket wait meanwhile.
+const PASSED: u32 = 64;
 
 struct Place {
     key: usize,
@@ -112,6 +115,30 @@ impl Ends {
     }
 }
 
+impl Ends {
+    /// F3. Who is to be woken with this address: the oldest who can run, if one of the first few can.
+    fn find<'a>(&self, key: usize) -> Option<&'a Place> {
+        let (mut oldest, mut passed) = (None, 0);
+        // SAFETY: what is in the list lives until it has left it.
+        let mut next = unsafe { self.oldest.as_ref() };
+        while let Some(place) = next {
+            if place.key == key {
+                if place.can_run() {
+                    return Some(place);
+                }
+                oldest = oldest.or(Some(place));
+                passed += 1;
+                if passed == PASSED {
+                    break;
+                }
+            }
+            // SAFETY: as above.
+            next = unsafe { place.newer.get().as_ref() };
+        }
+        oldest
+    }
+}
+
 /// The calling fiber, if it may switch. One that unwinds may not: std counts panics by kernel thread.
 fn switching() -> *mut Fiber {
     let fiber = carrier::current();
@@ -154,6 +181,12 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait
 }
 
 impl Place {
+    /// HINT: a fiber of a blocked carrier cannot.
+    fn can_run(&self) -> bool {
+        // SAFETY: null, or a record, which it stays.
+        unsafe { self.fiber.as_ref() }.is_none_or(|fiber| fiber.runtime.can_run(fiber))
+    }
+
     fn is_woken(&self) -> bool {
         // ORDER: Acquire, pairs with F3.
         self.woken.load(Acquire) != 0
@@ -241,23 +274,16 @@ pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
     let mut woken = 0;
     while woken < count {
         let found = bucket.locked(|ends| {
-            let mut next = ends.oldest;
-            // SAFETY: what is in the list lives until it has left it.
-            while let Some(place) = unsafe { next.as_ref() } {
-                if place.key == key {
-                    ends.leave(place);
-                    let (fiber, word) = (place.fiber, &raw const place.woken);
-                    // ORDER: Release (F3), pairs with `is_woken`. The place may be gone after this.
-                    place.woken.store(1, Release);
-                    if fiber.is_null() {
-                        // By its address.
-                        Linux::wake(word, 1);
-                    }
-                    return Some(fiber);
-                }
-                next = place.newer.get();
+            let place = ends.find(key)?;
+            ends.leave(place);
+            let (fiber, word) = (place.fiber, &raw const place.woken);
+            // ORDER: Release (F3), pairs with `is_woken`. The place may be gone after this.
+            place.woken.store(1, Release);
+            if fiber.is_null() {
+                // By its address.
+                Linux::wake(word, 1);
             }
-            None
+            Some(fiber)
         });
         let Some(fiber) = found else { break };
         // SAFETY: null, or a record, which it stays.

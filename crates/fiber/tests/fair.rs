@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
 
+use fiber::sync::Mutex;
 use fiber::{Activations, Config, Runtime, thread};
 
 /// With one seat. A test that hangs is ended.
@@ -83,6 +84,46 @@ fn fork_and_join_lets_others_run() {
             thread::spawn(|| {}).join().unwrap();
         }
         other.join().unwrap();
+    });
+}
+
+/// A mutex that is released goes to who can run, not to a fiber of a blocked carrier that came before.
+#[test]
+fn a_blocked_carrier_keeps_no_lock_from_others() {
+    let mutex = Mutex::new(());
+    let [held, begun, waited] = [const { AtomicBool::new(false) }; 3];
+    let (reader, writer) = pipe().unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let guard = mutex.lock();
+            held.store(true, Relaxed);
+            while !waited.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            drop(guard);
+        });
+        while !held.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        runtime(Activations::None).run(|| {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    begun.store(true, Relaxed);
+                    drop(mutex.lock());
+                });
+                // There is one seat, so it waits before this fiber runs again.
+                while !begun.load(Relaxed) {
+                    thread::yield_now();
+                }
+                scope.spawn(|| {
+                    drop(mutex.lock());
+                    (&writer).write_all(b"x").unwrap();
+                });
+                // Begins when the one before it waits.
+                scope.spawn(|| waited.store(true, Relaxed));
+                thread::blocking(|| (&reader).read_exact(&mut [0]).unwrap());
+            });
+        });
     });
 }
 
