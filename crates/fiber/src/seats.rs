@@ -455,3 +455,22 @@ impl<P: Fences> Seats<P> {
         self.open.fetch_or(0, Relaxed) & WANTED == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linux::Linux;
+
+    /// A second call finds the first, so that nobody starts a carrier for the post, until it is answered.
+    #[test]
+    fn one_call_at_a_time() {
+        let seats = Seats::<Linux>::new(1, 2);
+        assert_eq!(seats.call(2), Called::Nobody);
+        (0..2).for_each(|carrier| assert_eq!(seats.lie_down(carrier), None));
+        assert_eq!(seats.call(2), Called::Carrier(0));
+        assert_eq!(seats.call(2), Called::Before);
+        assert_eq!(seats.look(0), Some(Awake::Called));
+        assert_eq!(seats.look(0), None);
+        assert_eq!(seats.call(0), Called::Carrier(1));
+    }
+}

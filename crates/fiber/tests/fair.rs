@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
 
-use fiber::sync::Mutex;
+use fiber::sync::{Condvar, Mutex};
 use fiber::{Activations, Config, Runtime, thread};
 
 /// With one seat. A test that hangs is ended.
@@ -123,6 +123,36 @@ fn a_blocked_carrier_keeps_no_lock_from_others() {
                 scope.spawn(|| waited.store(true, Relaxed));
                 thread::blocking(|| (&reader).read_exact(&mut [0]).unwrap());
             });
+        });
+    });
+}
+
+/// Signals that are on their way to fibers of a blocked carrier hold no further one back.
+#[test]
+fn a_blocked_carrier_keeps_no_signal_from_others() {
+    let (waiting, condvar) = (Mutex::new(0), Condvar::new());
+    let (reader, writer) = pipe().unwrap();
+    let waits = || {
+        let mut waiting = waiting.lock();
+        *waiting += 1;
+        condvar.wait(&mut waiting);
+    };
+    runtime(Activations::None).run(|| {
+        thread::scope(|scope| {
+            for _ in 0..30 {
+                scope.spawn(waits);
+            }
+            while *waiting.lock() < 30 {
+                thread::yield_now();
+            }
+            (0..30).for_each(|_| condvar.notify_one());
+            scope.spawn(|| {
+                waits();
+                (&writer).write_all(b"x").unwrap();
+            });
+            // Begins when the one before it waits.
+            scope.spawn(|| condvar.notify_one());
+            thread::blocking(|| (&reader).read_exact(&mut [0]).unwrap());
         });
     });
 }
