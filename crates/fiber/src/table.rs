@@ -12,7 +12,7 @@
 //! - F1. Wait: take the lock; if the word is not as expected leave; join the list; drop the lock; park until
 //!   the place is woken. F2. On a deadline: take the lock; who is still in the list leaves it.
 //! - F3. Wake: take the lock; move the oldest with this address out; mark it woken; drop the lock; unpark.
-//!   Oldest is first among those whose carrier is not blocked: who got a lock's wake-up must run to pass it on.
+//!   Those whose carrier is not blocked come first: who gets a lock's wake-up must run to pass it on.
 //!
 //! # Memory order
 //! Who wakes changed the word before F3; who waits reads it under the lock. So it sees the change, or F3 sees
