@@ -391,8 +391,8 @@ unsafe fn fit(list: List, look: impl FnOnce() -> Option<Fate>) -> Option<Mapping
 unsafe fn has_openmp(list: List, told: &Told) -> bool {
     // SAFETY: as promised.
     unsafe { (0..).map(|index| *list.add(index)).take_while(|entry| !entry.is_null()) }
-        // SAFETY: as promised.
         .any(|entry| {
+            // SAFETY: as promised.
             unsafe { preloads(entry) }.is_some_and(|value| entries(value).any(|it| told.is_openmp(it)))
         })
 }
