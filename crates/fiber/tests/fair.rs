@@ -157,24 +157,31 @@ fn a_blocked_carrier_keeps_no_signal_from_others() {
     });
 }
 
+const SLEEPERS: u32 = 6_000;
+
+/// For six seconds a timer is due each millisecond, if this fiber's carrier fires none. Since when?
+fn ring() -> Instant {
+    let begun = Arc::new(AtomicU32::new(0));
+    let begin = Instant::now();
+    for number in 1..=SLEEPERS {
+        let begun = begun.clone();
+        drop(thread::spawn(move || {
+            begun.fetch_add(1, Relaxed);
+            let until = Duration::from_millis(u64::from(number));
+            thread::sleep(until.saturating_sub(begin.elapsed()));
+        }));
+    }
+    while begun.load(Relaxed) < SLEEPERS {
+        thread::yield_now();
+    }
+    begin
+}
+
 /// Events that come faster than the sentinel looks do not keep it from looking.
 #[test]
 fn the_sentinel_looks_while_timers_ring() {
-    const SLEEPERS: u32 = 6_000;
     runtime(Activations::Polled).run(|| {
-        let begun = Arc::new(AtomicU32::new(0));
-        let begin = Instant::now();
-        for number in 1..=SLEEPERS {
-            let begun = begun.clone();
-            drop(thread::spawn(move || {
-                begun.fetch_add(1, Relaxed);
-                let until = Duration::from_millis(u64::from(number));
-                thread::sleep(until.saturating_sub(begin.elapsed()));
-            }));
-        }
-        while begun.load(Relaxed) < SLEEPERS {
-            thread::yield_now();
-        }
+        let begin = ring();
         let (reader, writer) = pipe().unwrap();
         let writes = thread::spawn(move || (&writer).write_all(b"x").unwrap());
         // Only another carrier can run the writer, and only if the sentinel sees that this one has blocked.
@@ -183,6 +190,66 @@ fn the_sentinel_looks_while_timers_ring() {
         writes.join().unwrap();
         assert!(elapsed < Duration::from_millis(u64::from(SLEEPERS) / 2), "it did not look: {elapsed:?}");
     });
+}
+
+/// The processors of this thread, or of all of the process.
+fn processors(all: bool, set: Option<&libc::cpu_set_t>) -> libc::cpu_set_t {
+    // SAFETY: the sets live across the calls.
+    unsafe {
+        let mut now: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&now), &mut now), 0);
+        let Some(set) = set else { return now };
+        let mut threads = vec![0];
+        if all {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            threads =
+                tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+        }
+        threads.into_iter().for_each(|thread| _ = libc::sched_setaffinity(thread, size_of_val(set), set));
+        now
+    }
+}
+
+/// Nor from looking at the processors: two fibers that run at once need two.
+#[test]
+fn processors_are_granted_while_timers_ring() {
+    if std::env::var_os("FIBER_CHILD").is_none() {
+        return alone("processors_are_granted_while_timers_ring");
+    }
+    // SAFETY: no pointers.
+    unsafe { libc::alarm(40) };
+    let all = processors(false, None);
+    // SAFETY: the sets are whole, and the numbers within.
+    let one = unsafe {
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        let first = (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &all)).unwrap();
+        libc::CPU_SET(first, &mut one);
+        if libc::CPU_EQUAL(&one, &all) {
+            return;
+        }
+        one
+    };
+    processors(false, Some(&one));
+    Runtime::start(Config::default()).unwrap().run(|| {
+        let begin = ring();
+        let met = Arc::new(AtomicBool::new(false));
+        let ours = met.clone();
+        let other = thread::spawn(move || ours.store(true, Relaxed));
+        processors(true, Some(&all));
+        while !met.load(Relaxed) {
+            std::hint::spin_loop();
+        }
+        let elapsed = begin.elapsed();
+        other.join().unwrap();
+        assert!(elapsed < Duration::from_millis(u64::from(SLEEPERS) / 2), "it did not look: {elapsed:?}");
+    });
+}
+
+/// This test in a process of its own.
+fn alone(test: &str) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let status = command.args([test, "--exact", "--nocapture"]).env("FIBER_CHILD", "1").status().unwrap();
+    assert!(status.success(), "{status}");
 }
 
 /// Who was made by the sentinel, which is SCHED_BATCH, is not.
@@ -211,11 +278,7 @@ fn carriers_have_the_usual_policy() {
 #[test]
 fn descriptors_are_closed() {
     if std::env::var_os("FIBER_CHILD").is_none() {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        let test = ["descriptors_are_closed", "--exact", "--nocapture"];
-        let status = command.args(test).env("FIBER_CHILD", "1").status().unwrap();
-        assert!(status.success(), "{status}");
-        return;
+        return alone("descriptors_are_closed");
     }
     for activations in [Activations::Told, Activations::Polled] {
         runtime(activations).run(|| {
