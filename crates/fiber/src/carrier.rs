@@ -130,6 +130,15 @@ pub fn switch(fiber: *mut Fiber, why: Why) {
     unsafe { (*(*fiber).yielder.get()).suspend(why) };
 }
 
+/// Ends the program when it is dropped.
+struct Abort;
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
 impl Carrier {
     pub fn new(runtime: &'static Runtime, index: u32) -> Self {
         Self {
@@ -275,6 +284,18 @@ impl Carrier {
         found.or_else(|| self.look_further())
     }
 
+    /// A turn that a fiber takes on top of another, which joins it. False: others come first.
+    #[inline]
+    pub fn nested_turn(&self) -> bool {
+        let turn = self.turn.get().wrapping_add(1);
+        // At a round the caller switches away, and `next` looks round.
+        if turn.is_multiple_of(ROUND) || self.runtime.seats.wanted() {
+            return false;
+        }
+        self.turn.set(turn);
+        true
+    }
+
     /// What comes last in each turn, so that it comes at all.
     #[cold]
     #[inline(never)]
@@ -313,8 +334,11 @@ impl Carrier {
                 record.home.store(self.index + 1, Relaxed);
             }
         }
+        // A carrier that unwinds would leave its fibers and its seat behind.
+        let unwinds = Abort;
         // SAFETY: as above; it was made by `spawn`.
         let result = unsafe { (*record.coroutine.get()).assume_init_mut().resume(()) };
+        core::mem::forget(unwinds);
         self.current.set(before);
         match result {
             CoroutineResult::Yield(why) => Some(why),
