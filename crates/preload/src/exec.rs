@@ -390,11 +390,10 @@ unsafe fn fit(list: List, look: impl FnOnce() -> Option<Fate>) -> Option<Mapping
 /// An environment.
 unsafe fn has_openmp(list: List, told: &Told) -> bool {
     // SAFETY: as promised.
-    unsafe { (0..).map(|index| *list.add(index)).take_while(|entry| !entry.is_null()) }
+    unsafe { (0..).map(|index| *list.add(index)).take_while(|entry| !entry.is_null()) }.any(|entry| {
         // SAFETY: as promised.
-        .any(|entry| {
-            unsafe { preloads(entry) }.is_some_and(|value| entries(value).any(|it| told.is_openmp(it)))
-        })
+        unsafe { preloads(entry) }.is_some_and(|value| entries(value).any(|it| told.is_openmp(it)))
+    })
 }
 
 /// A copy of the environment, with `LD_PRELOAD` as it is to be; `None` if it is so.
