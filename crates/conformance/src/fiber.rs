@@ -178,6 +178,10 @@ pub trait RawToken<P: Platform>: Send + Sync + 'static {
     fn settle(&self) -> bool;
     /// G1.
     fn give(&self) -> bool;
+    /// N1.
+    fn unpark(&self) -> bool;
+    /// N2.
+    fn take_unpark(&self) -> bool;
 }
 
 impl<P: Platform> RawToken<P> for Token<P> {
@@ -193,14 +197,21 @@ impl<P: Platform> RawToken<P> for Token<P> {
     fn give(&self) -> bool {
         Token::give(self)
     }
+    fn unpark(&self) -> bool {
+        Token::unpark(self)
+    }
+    fn take_unpark(&self) -> bool {
+        Token::take_unpark(self)
+    }
 }
 
-/// A token with a mistake: K1 by a store (1), K2 without release (2), K2 by a store (3).
-pub struct BrokenToken<P: Platform, const MISTAKE: u32>(P::AtomicU32);
+/// A token with a mistake: K1 by a store (1), K2 without release (2), K2 by a store (3), one word for all
+/// waits (4), N1 in the wrong order (5), N2 by a store (6).
+pub struct BrokenToken<P: Platform, const MISTAKE: u32>(P::AtomicU32, P::AtomicU32);
 
 impl<P: Platform, const MISTAKE: u32> RawToken<P> for BrokenToken<P, MISTAKE> {
     fn new() -> Self {
-        Self(Atomic::new(0))
+        Self(Atomic::new(0), Atomic::new(0))
     }
     fn take(&self) -> bool {
         if self.0.load(Relaxed) != 1 {
@@ -228,6 +239,33 @@ impl<P: Platform, const MISTAKE: u32> RawToken<P> for BrokenToken<P, MISTAKE> {
     fn give(&self) -> bool {
         self.0.swap(1, AcqRel) == 2
     }
+    fn unpark(&self) -> bool {
+        match MISTAKE {
+            4 => self.give(),
+            5 => {
+                let parked = self.give();
+                self.1.swap(1, Release);
+                parked
+            }
+            _ => {
+                self.1.swap(1, Release);
+                self.give()
+            }
+        }
+    }
+    fn take_unpark(&self) -> bool {
+        match MISTAKE {
+            4 => self.take(),
+            6 => {
+                let unparked = self.1.load(Acquire) == 1;
+                if unparked {
+                    self.1.store(0, Relaxed);
+                }
+                unparked
+            }
+            _ => self.1.load(Relaxed) == 1 && self.1.swap(0, Acquire) == 1,
+        }
+    }
 }
 
 struct Parked<M: Machine, T> {
@@ -239,42 +277,82 @@ struct Parked<M: Machine, T> {
     given: Vec<M::AtomicU32>,
 }
 
+impl<M: Machine, T: RawToken<M>> Parked<M, T> {
+    fn new(givers: u32) -> Arc<Self> {
+        Arc::new(Self {
+            token: T::new(),
+            context: M::Cell::new(),
+            ready: Atomic::new(0),
+            given: (0..givers).map(|_| Atomic::new(0)).collect(),
+        })
+    }
+
+    /// By a giver, who was told that the owner is parked.
+    fn make_ready(&self, parked: bool) {
+        if parked {
+            self.context.bump();
+            // What a queue of ready fibers does.
+            self.ready.store(1, Release);
+            M::wake(&self.ready, 1);
+        }
+    }
+
+    /// By the owner: K1 or K2.
+    fn doze(&self) {
+        if self.token.take() {
+            return;
+        }
+        self.context.bump();
+        if self.token.settle() {
+            while self.ready.load(Acquire) == 0 {
+                M::wait(&self.ready, 0, None);
+            }
+            self.ready.store(0, Relaxed);
+            self.context.bump();
+        }
+        self.token.take();
+    }
+}
+
 /// An owner parks until all givers have come; nobody's word gets lost, and nobody resumes a context that
 /// is not
 /// saved yet.
 pub fn parking<M: Machine, T: RawToken<M>>(givers: u32) {
-    let parked = Arc::new(Parked::<M, T> {
-        token: T::new(),
-        context: M::Cell::new(),
-        ready: Atomic::new(0),
-        given: (0..givers).map(|_| Atomic::new(0)).collect(),
-    });
-    let ours = parked.clone();
+    let it = Parked::<M, T>::new(givers);
     together::<M>(givers + 1, move |index| {
-        let it = &*ours;
         if index != 0 {
             it.given[index as usize - 1].store(1, Relaxed);
-            if it.token.give() {
-                it.context.bump();
-                // What a queue of ready fibers does.
-                it.ready.store(1, Release);
-                M::wake(&it.ready, 1);
-            }
-            return;
+            return it.make_ready(it.token.give());
         }
         while it.given.iter().any(|given| given.load(Relaxed) == 0) {
-            if it.token.take() {
-                continue;
+            it.doze();
+        }
+    });
+}
+
+/// An owner waits for a lock's waker and parks until all unparkers have come. What the waker gives is not the
+/// unparkers', and the other way round.
+pub fn parking_and_waiting<M: Machine, T: RawToken<M>>(unparkers: u32) {
+    let it = Parked::<M, T>::new(unparkers + 1);
+    together::<M>(unparkers + 2, move |index| match index {
+        0 => {
+            let (woken, unparked) = it.given.split_first().expect("the waker's is the first");
+            while woken.load(Acquire) == 0 {
+                it.doze();
             }
-            it.context.bump();
-            if it.token.settle() {
-                while it.ready.load(Acquire) == 0 {
-                    M::wait(&it.ready, 0, None);
+            while unparked.iter().any(|unparked| unparked.load(Relaxed) == 0) {
+                while !it.token.take_unpark() {
+                    it.doze();
                 }
-                it.ready.store(0, Relaxed);
-                it.context.bump();
             }
-            it.token.take();
+        }
+        1 => {
+            it.given[0].store(1, Release);
+            it.make_ready(it.token.give());
+        }
+        _ => {
+            it.given[index as usize - 1].store(1, Relaxed);
+            it.make_ready(it.token.unpark());
         }
     });
 }

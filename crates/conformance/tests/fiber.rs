@@ -30,6 +30,7 @@ fn threads() {
     for _ in 0..2_000 * further() {
         stealing::<Linux, Of<Linux>>(3, 40);
         parking::<Linux, Token<Linux>>(4);
+        parking_and_waiting::<Linux, Token<Linux>>(3);
         ending::<Linux, 0>(true);
         ending::<Linux, 0>(false);
     }
@@ -49,6 +50,8 @@ fn loom_stealing() {
 fn loom_parking() {
     loom("token, one giver", 3, || parking::<Loom, Token<Loom>>(1));
     loom("token, two givers", 3, || parking::<Loom, Token<Loom>>(2));
+    loom("token, a waker and an unparker", 3, || parking_and_waiting::<Loom, Token<Loom>>(1));
+    loom("token, a waker and two unparkers", 2, || parking_and_waiting::<Loom, Token<Loom>>(2));
 }
 
 #[test]
@@ -67,6 +70,7 @@ fn loom_seats() {
 fn shuttle_all() {
     shuttle(|| stealing::<Shuttle, Of<Shuttle>>(3, 8));
     shuttle(|| parking::<Shuttle, Token<Shuttle>>(4));
+    shuttle(|| parking_and_waiting::<Shuttle, Token<Shuttle>>(3));
     shuttle(|| ending::<Shuttle, 0>(true));
     shuttle(|| ending::<Shuttle, 0>(false));
     shuttle(|| seats::<Shuttle, NONE>(3, 2, 4));
@@ -83,6 +87,9 @@ fn loom_finds_the_broken() {
     finds("a token taken by a store", || parking::<Loom, BrokenToken<Loom, 1>>(2));
     finds("a context that is not published", || parking::<Loom, BrokenToken<Loom, 2>>(1));
     finds("a token parked by a store", || parking::<Loom, BrokenToken<Loom, 3>>(1));
+    finds("one token for two kinds of wait", || parking_and_waiting::<Loom, BrokenToken<Loom, 4>>(1));
+    finds("an unpark that is told late", || parking_and_waiting::<Loom, BrokenToken<Loom, 5>>(1));
+    finds("an unpark taken by a store", || parking_and_waiting::<Loom, BrokenToken<Loom, 6>>(2));
     finds("an end that nobody hears of", || ending::<Loom, 1>(true));
     finds("a handle dropped by a look", || ending::<Loom, 2>(false));
     finds("an upcall delivered twice", || seats::<Loom, TWICE>(1, 1, 2));
@@ -94,6 +101,8 @@ fn loom_finds_the_broken() {
 fn shuttle_finds_the_broken() {
     let finds = |what: &str, body: fn()| conformance::shuttle::finds(Settings::default(), what, body);
     finds("a token parked by a store", || parking::<Shuttle, BrokenToken<Shuttle, 3>>(2));
+    finds("one token for two kinds of wait", || parking_and_waiting::<Shuttle, BrokenToken<Shuttle, 4>>(1));
+    finds("an unpark that is told late", || parking_and_waiting::<Shuttle, BrokenToken<Shuttle, 5>>(1));
     finds("an end that nobody hears of", || ending::<Shuttle, 1>(true));
     finds("a handle dropped by a look", || ending::<Shuttle, 2>(false));
     finds("an upcall delivered twice", || seats::<Shuttle, TWICE>(2, 1, 3));

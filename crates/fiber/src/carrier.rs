@@ -130,6 +130,15 @@ pub fn switch(fiber: *mut Fiber, why: Why) {
     unsafe { (*(*fiber).yielder.get()).suspend(why) };
 }
 
+/// Ends the program when it is dropped.
+struct Abort;
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
 impl Carrier {
     pub fn new(runtime: &'static Runtime, index: u32) -> Self {
         Self {
@@ -330,8 +339,11 @@ impl Carrier {
                 record.home.store(self.index + 1, Relaxed);
             }
         }
+        // A carrier that unwinds would leave its fibers and its seat behind.
+        let unwinds = Abort;
         // SAFETY: as above; it was made by `spawn`.
         let result = unsafe { (*record.coroutine.get()).assume_init_mut().resume(()) };
+        core::mem::forget(unwinds);
         self.current.set(before);
         match result {
             CoroutineResult::Yield(why) => Some(why),

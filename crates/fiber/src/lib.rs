@@ -5,6 +5,7 @@ mod carrier;
 pub mod deque;
 pub mod done;
 pub mod fences;
+mod forks;
 mod list;
 pub mod local;
 pub mod machine;

@@ -2,7 +2,8 @@
 //! A stack that overflows says whose it was.
 //!
 //! The guard page makes it a SIGSEGV. The handler runs on the carrier's own alternate stack, names the fiber
-//! on stderr and ends the program as the fault would have. A fault elsewhere goes to the handler before it.
+//! on stderr and ends the program as the fault would have. A fault elsewhere goes to the handler before it,
+//! and so does a signal that somebody sent.
 
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -51,8 +52,8 @@ fn say(parts: &[&[u8]]) {
 
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid siginfo with SA_SIGINFO.
-    let address = unsafe { (*info).si_addr() } as usize;
-    if let Some(fiber) = stack::overflowed(address) {
+    let (address, sent) = unsafe { ((*info).si_addr() as usize, (*info).si_code <= 0) };
+    if !sent && let Some(fiber) = stack::overflowed(address) {
         // SAFETY: the guard is below the stack of this record.
         let name = unsafe { fiber.as_ref() }.name().unwrap_or("<unnamed>");
         say(&[b"\nfiber '", name.as_bytes(), b"' has overflowed its stack\n"]);
@@ -62,10 +63,17 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
     // SAFETY: `prepare` wrote it before the kernel could call us.
     let before: libc::sigaction = unsafe { (&raw const BEFORE).cast::<libc::sigaction>().read() };
     match before.sa_sigaction {
+        libc::SIG_IGN if sent => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // The fault comes again, and ends the program.
+            // The fault comes again, and ends the program. What was sent does not: it is raised, and comes
+            // when this returns.
             // SAFETY: no pointers.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                if sent {
+                    libc::raise(signal);
+                }
+            }
         }
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: it was installed as such a function.

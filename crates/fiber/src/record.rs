@@ -137,16 +137,29 @@ impl Fiber {
         unsafe { (*self.name.get()).as_deref() }
     }
 
-    /// Gives the token; who waits for it becomes ready.
+    /// Ends the wait of [`crate::thread::park`].
     pub fn unpark(&self) {
-        if self.token.give() {
+        self.go_on(self.token.unpark());
+    }
+
+    /// Has the fiber look again at what it waits for.
+    pub fn nudge(&self) {
+        self.go_on(self.token.give());
+    }
+
+    #[inline]
+    fn go_on(&self, parked: bool) {
+        if parked {
             self.runtime.ready(core::ptr::from_ref(self).cast_mut());
         }
     }
 
     /// One reference more.
     pub fn retain(&self) {
-        self.refs.fetch_add(1, Relaxed);
+        // As `Arc`: handles that are forgotten must not add up to a fiber that is freed too early.
+        if self.refs.fetch_add(1, Relaxed) > i32::MAX as u32 {
+            std::process::abort();
+        }
     }
 
     /// One reference less. True: it was the last one, and the caller frees the fiber.

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A runtime: its carriers, their seats, and what they share.
 
+use core::cell::UnsafeCell;
 use core::fmt;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::io;
-use std::sync::{Mutex, Once};
+use std::sync::Mutex;
 
 use linux::Linux;
 use platform::{Platform, RunState};
+use sync::mutex::{Native, RawMutex};
 
 use crate::carrier::{self, Carrier};
+use crate::forks::Forget;
 use crate::list::SharedList;
 use crate::record::{Fiber, Home};
 use crate::seats::{Awake, Called, Invited, Seats};
@@ -78,10 +81,22 @@ pub struct Runtime {
 /// The runtime of those who name none. Null: not started, or a forked child.
 static DEFAULT: AtomicPtr<Runtime> = AtomicPtr::new(null_mut());
 
+/// Who holds it starts the default runtime.
+struct Starting(UnsafeCell<Native<Linux>>);
+
+// SAFETY: it is replaced in a forked child only, where there is one thread.
+unsafe impl Sync for Starting {}
+
+static STARTING: Starting = Starting(UnsafeCell::new(Native::INIT));
+
+static FORGET: Forget = Forget::by(after_fork);
+
 /// In a forked child there are no carriers: the caller is what it was before it became one.
 extern "C" fn after_fork() {
     carrier::forget();
     DEFAULT.store(null_mut(), Relaxed);
+    // SAFETY: the child's one thread, which is not starting a runtime.
+    unsafe { *STARTING.0.get() = Native::INIT };
 }
 
 impl Runtime {
@@ -91,20 +106,24 @@ impl Runtime {
     /// As for [`Runtime::start`].
     #[allow(clippy::should_implement_trait)] // it may fail
     pub fn default() -> io::Result<&'static Self> {
-        static STARTING: Mutex<()> = Mutex::new(());
         // SAFETY: null, or one that is never freed.
         // ORDER: Acquire, pairs with the store below.
         let started = || unsafe { DEFAULT.load(Acquire).as_ref() };
         if let Some(runtime) = started() {
             return Ok(runtime);
         }
-        let _starting = STARTING.lock().unwrap_or_else(|poison| poison.into_inner());
-        if let Some(runtime) = started() {
-            return Ok(runtime);
-        }
-        let runtime = Self::start(Config::default())?;
-        DEFAULT.store(core::ptr::from_ref(runtime).cast_mut(), Release);
-        Ok(runtime)
+        // SAFETY: shared, but in a forked child's handler.
+        let starting = unsafe { &*STARTING.0.get() };
+        // SAFETY: released below, once.
+        unsafe { starting.lock(&()) };
+        let runtime = match started() {
+            Some(runtime) => Ok(runtime),
+            None => Self::start(Config::default())
+                .inspect(|&runtime| DEFAULT.store(core::ptr::from_ref(runtime).cast_mut(), Release)),
+        };
+        // SAFETY: the caller holds it.
+        unsafe { starting.unlock(&()) };
+        runtime
     }
 
     /// Starts one.
@@ -112,9 +131,7 @@ impl Runtime {
     /// # Errors
     /// What epoll, or starting a thread, says.
     pub fn start(config: Config) -> io::Result<&'static Self> {
-        static FORKS: Once = Once::new();
-        // SAFETY: the function lives for ever.
-        FORKS.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(after_fork)) });
+        FORGET.prepare();
         fences::prepare();
         overflow::prepare();
         let granted = config.processors.unwrap_or_else(Linux::processors).max(1);
@@ -255,7 +272,7 @@ impl Runtime {
         }
     }
 
-    /// Has the fiber unparked at this moment.
+    /// Has the fiber nudged at this moment.
     pub fn set_timer(&self, ns: u64, fiber: *const Fiber) -> Timer {
         self.timers.set(ns, fiber, |first| self.sentinel.set_timer(first))
     }
@@ -265,7 +282,7 @@ impl Runtime {
         self.timers.cancel(timer);
     }
 
-    /// Unparks who is due.
+    /// Nudges who is due.
     #[inline]
     pub fn fire_timers(&self) {
         if self.timers.any() {

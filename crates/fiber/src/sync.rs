@@ -5,6 +5,9 @@
 //! the crate's own default) held across a wait can stop its carrier for good: the holder needs the very
 //! kernel
 //! thread that sleeps for the lock.
+//!
+//! A fiber that unwinds waits as a kernel thread. So a destructor must not wait, during a panic, for a fiber
+//! that may share its carrier.
 
 use core::fmt;
 use core::sync::atomic::AtomicU32;

@@ -11,7 +11,7 @@
 //! # Protocol
 //! - F1. Wait: take the lock; if the word is not as expected leave; join the list; drop the lock; park until
 //!   the place is woken. F2. On a deadline: take the lock; who is still in the list leaves it.
-//! - F3. Wake: take the lock; move the oldest with this address out; mark it woken; drop the lock; unpark.
+//! - F3. Wake: take the lock; move the oldest with this address out; mark it woken; drop the lock; nudge.
 //!   Those whose carrier is not blocked come first: who gets a lock's wake-up must run to pass it on.
 //!
 //! # Memory order
@@ -31,6 +31,7 @@ use platform::{Clock, Deadline, Platform, Wait};
 use sync::mutex::{Native, RawMutex};
 
 use crate::carrier::{self, switch};
+use crate::forks::Forget;
 use crate::record::{Fiber, Why};
 
 const BUCKETS: usize = 1024;
@@ -54,21 +55,37 @@ struct Ends {
 
 #[repr(align(64))]
 struct Bucket {
-    lock: Native<Linux>,
+    /// In a cell: a forked child replaces it.
+    lock: UnsafeCell<Native<Linux>>,
     ends: UnsafeCell<Ends>,
 }
 
-// SAFETY: the list is used under the lock.
+// SAFETY: the list is used under the lock, which is replaced where there is one thread.
 unsafe impl Sync for Bucket {}
 
-static TABLE: [Bucket; BUCKETS] = [const {
-    Bucket {
-        lock: Native::INIT,
-        ends: UnsafeCell::new(Ends { oldest: core::ptr::null(), newest: core::ptr::null() }),
+static TABLE: [Bucket; BUCKETS] =
+    [const { Bucket { lock: UnsafeCell::new(Native::INIT), ends: UnsafeCell::new(Ends::EMPTY) } }; BUCKETS];
+
+/// There may be no runtime.
+static FORGET: Forget = Forget::by(after_fork);
+
+/// The one thread of a forked child does not wait: nobody holds a lock, and nobody is in a list.
+extern "C" fn after_fork() {
+    for bucket in &TABLE {
+        // SAFETY: nobody else is there; the lock is a word. What is as it was stays shared with the parent.
+        unsafe {
+            let lock = bucket.lock.get();
+            let ends = &mut *bucket.ends.get();
+            if *lock.cast::<u32>() != 0 || !ends.oldest.is_null() || !ends.newest.is_null() {
+                *ends = Ends::EMPTY;
+                *lock = Native::INIT;
+            }
+        }
     }
-}; BUCKETS];
+}
 
 fn bucket(key: usize) -> &'static Bucket {
+    FORGET.prepare();
     let hash = (key as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     &TABLE[hash as usize % BUCKETS]
 }
@@ -78,15 +95,17 @@ impl Bucket {
     fn locked<T>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
         // SAFETY: released below, once; the list is ours in between, and `body` does not come back here.
         unsafe {
-            self.lock.lock(&());
+            (*self.lock.get()).lock(&());
             let result = body(&mut *self.ends.get());
-            self.lock.unlock(&());
+            (*self.lock.get()).unlock(&());
             result
         }
     }
 }
 
 impl Ends {
+    const EMPTY: Self = Self { oldest: core::ptr::null(), newest: core::ptr::null() };
+
     fn join(&mut self, place: &Place) {
         place.older.set(self.newest);
         place.listed.set(true);
@@ -209,15 +228,12 @@ impl Place {
         let fiber = unsafe { &*self.fiber };
         let Some(deadline) = deadline else {
             while !self.is_woken() {
-                if !fiber.token.take() {
-                    switch(self.fiber, Why::Parks);
-                    fiber.token.take();
-                }
+                doze(fiber);
             }
             return true;
         };
         while !self.is_woken() && !Linux::past(deadline) {
-            park_until(fiber, monotonic(deadline));
+            doze_until(fiber, monotonic(deadline));
         }
         self.is_woken()
     }
@@ -241,30 +257,44 @@ fn monotonic(deadline: Deadline) -> u64 {
     }
 }
 
-/// The calling fiber parks until it is unparked, or this moment.
-pub fn park_until(fiber: &Fiber, ns: u64) {
+/// The calling fiber, which does not unwind, waits for its token.
+#[inline]
+fn doze(fiber: &Fiber) {
+    if !fiber.token.take() {
+        switch(core::ptr::from_ref(fiber).cast_mut(), Why::Parks);
+        fiber.token.take();
+    }
+}
+
+/// The same until this moment at most.
+pub fn doze_until(fiber: &Fiber, ns: u64) {
     if fiber.token.take() {
         return;
     }
     let carrier = carrier::here().expect("a fiber runs on a carrier");
     let runtime = carrier.runtime;
     let timer = runtime.set_timer(ns, fiber);
-    switch(core::ptr::from_ref(fiber).cast_mut(), Why::Parks);
-    fiber.token.take();
+    doze(fiber);
     runtime.cancel_timer(timer);
 }
 
-/// The calling fiber parks until it is unparked.
+/// The calling fiber waits until it is unparked.
 pub fn park(fiber: &Fiber) {
-    if fiber.token.take() {
-        return;
+    while !fiber.token.take_unpark() {
+        if std::thread::panicking() {
+            leave_seat();
+            fiber.token.sleep();
+        } else {
+            doze(fiber);
+        }
     }
-    if std::thread::panicking() {
-        leave_seat();
-        return fiber.token.sleep();
+}
+
+/// The calling fiber, which does not unwind, waits until it is unparked, or this moment.
+pub fn park_until(fiber: &Fiber, ns: u64) {
+    while !fiber.token.take_unpark() && Linux::now_ns() < ns {
+        doze_until(fiber, ns);
     }
-    switch(core::ptr::from_ref(fiber).cast_mut(), Why::Parks);
-    fiber.token.take();
 }
 
 /// F3: [`Platform::wake`].
@@ -288,7 +318,7 @@ pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
         let Some(fiber) = found else { break };
         // SAFETY: null, or a record, which it stays.
         if let Some(fiber) = unsafe { fiber.as_ref() } {
-            fiber.unpark();
+            fiber.nudge();
         }
         woken += 1;
     }

@@ -225,7 +225,14 @@ fn leave_scope(fiber: &Fiber) {
 fn drop_locals(fiber: &Fiber) {
     // SAFETY: the calling fiber's own. A destructor may add some.
     while let Some(local) = unsafe { (*fiber.locals.get()).pop() } {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(local)));
+        drop_quietly(local);
+    }
+}
+
+/// Drops what may panic at it. What that panic carries may do so as well: it is forgotten.
+fn drop_quietly<T>(it: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(it))) {
+        forget(payload);
     }
 }
 
@@ -241,7 +248,7 @@ unsafe fn drop_result<T>(fiber: &Fiber) {
     {
         scope.panicked.fetch_add(1, Relaxed);
     }
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(result)));
+    drop_quietly(result);
 }
 
 /// Waits for the end of a fiber and has its result. Dropped, the fiber goes on by itself.
@@ -388,7 +395,7 @@ impl Thread {
         unsafe { &*self.fiber }
     }
 
-    /// Gives it its token: see [`park`].
+    /// Ends its [`park`], or the next one.
     pub fn unpark(&self) {
         self.record().unpark();
     }
@@ -478,19 +485,10 @@ pub fn sleep(time: Duration) {
     if fiber.is_null() || std::thread::panicking() {
         return std::thread::sleep(time);
     }
-    // Tokens that come meanwhile are for somebody else's wait: they are given on.
     let until = after(time);
-    let mut given = false;
     while Linux::now_ns() < until {
         // SAFETY: the calling fiber runs.
-        let record = unsafe { &*fiber };
-        given |= record.token.take();
-        table::park_until(record, until);
-        given |= Linux::now_ns() < until;
-    }
-    if given {
-        // SAFETY: as above.
-        unsafe { (*fiber).unpark() };
+        table::doze_until(unsafe { &*fiber }, until);
     }
 }
 

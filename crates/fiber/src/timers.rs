@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is to be unparked when.
+//! Who is to be nudged when.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -16,7 +16,7 @@ pub type Timer = (u64, u64);
 #[derive(Clone, Copy)]
 struct Sleeper(*const Fiber);
 
-// SAFETY: a fiber's memory stays a record for ever, and unparking one that has gone on is harmless.
+// SAFETY: a fiber's memory stays a record for ever, and nudging one that has gone on is harmless.
 unsafe impl Send for Sleeper {}
 
 /// All timers of a runtime.
@@ -29,7 +29,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Has this fiber unparked at `ns`. If that is the earliest now, `arm` is told, under the lock: two that
+    /// Has this fiber nudged at `ns`. If that is the earliest now, `arm` is told, under the lock: two that
     /// set timers at once must not arm in the wrong order.
     pub fn set(&self, ns: u64, fiber: *const Fiber, arm: impl FnOnce(u64)) -> Timer {
         let timer = (ns.max(1), self.number.fetch_add(1, Relaxed));
@@ -67,7 +67,7 @@ impl Timers {
         earliest != 0 && earliest <= now_ns
     }
 
-    /// Unparks all that are due. Arms for the next one; 0: there is none. If another has the lock, it may be
+    /// Nudges all that are due. Arms for the next one; 0: there is none. If another has the lock, it may be
     /// blocked in the allocator, and the caller may be the sentinel, who must hear of that: arms for soon.
     pub fn fire(&self, now_ns: u64, arm: impl FnOnce(u64)) {
         loop {
@@ -85,7 +85,7 @@ impl Timers {
             set.remove(&timer);
             drop(set);
             // SAFETY: as for Send.
-            unsafe { (*fiber).unpark() };
+            unsafe { (*fiber).nudge() };
         }
     }
 }

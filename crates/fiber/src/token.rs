@@ -4,33 +4,40 @@
 //! # State
 //! `EMPTY` (runs, nobody unparked it), `GIVEN` (unparked), `PARKED` (its context is saved: whoever gives the
 //! token makes it ready), `ASLEEP` (its kernel thread sleeps on the word). `EMPTY -> GIVEN -> EMPTY`,
-//! `EMPTY -> PARKED -> GIVEN`, `EMPTY -> ASLEEP -> GIVEN`.
+//! `EMPTY -> PARKED -> GIVEN`, `EMPTY -> ASLEEP -> GIVEN`. Beside it `unparked`: 1 if somebody called unpark
+//! since the owner last returned from park.
 //!
 //! # Invariants
 //! - I1. Only the owner leaves EMPTY for PARKED or ASLEEP, and only the owner takes the token.
 //! - I2. For each step from PARKED one giver makes the owner ready, and only that one.
+//! - I3. The token only says "look again": each wait looks at a word of its own. So any wait may take any
+//!   token. The word of park is `unparked`, which only park takes.
 //!
 //! # Protocol
 //! - K1. Take: if GIVEN, swap EMPTY. K2. Else the owner switches away, and after the switch its carrier
 //!   compares EMPTY with PARKED. If that fails the token is there, and the owner runs on.
 //! - G1. Give: swap GIVEN. If it was PARKED make the owner ready; if ASLEEP wake the word.
+//! - N1. Unpark: swap `unparked` to 1, then G1. N2. Park: until `unparked` can be swapped to 0, K1 or K2.
 //!
 //! # Memory order
 //! G1 release -> K1 acquire publishes what the giver did. K2 release -> G1 acquire publishes the saved
-//! context to whoever runs the owner next.
+//! context to whoever runs the owner next. N1 release -> N2 acquire publishes what each unparker did: all of
+//! them swap. Who took the token of N1 by K1 sees `unparked`.
 //!
 //! # Under the scheduler
 //! A giver preempted after G1 delays the owner, as any waker would. Memory of owners is never returned, so a
 //! late giver at worst gives a stranger a token, who sees a wake-up without a cause.
 //!
 //! # Fairness and space
-//! 4 bytes. Tokens do not add up.
+//! 8 bytes. Tokens do not add up.
 //!
 //! # Rejected
-//! A plain store at K1: it may wipe out a second giver's token whose writes the owner has not seen.
+//! A plain store at K1: it may wipe out a second giver's token whose writes the owner has not seen. One word
+//! for unpark and all other waits: a lock or a sleep between unpark and park takes what park waits for.
 //!
 //! # Checked by
-//! `conformance`: loom, shuttle; twins that park before the switch, and that store, are caught.
+//! `conformance`: loom, shuttle; twins that park before the switch, that store, that have one word, and that
+//! give before they say so, are caught.
 
 use platform::{Atomic, Ordering::*, Platform};
 
@@ -42,6 +49,7 @@ const ASLEEP: u32 = 3;
 /// See the head of this file.
 pub struct Token<P: Platform> {
     word: P::AtomicU32,
+    unparked: P::AtomicU32,
 }
 
 impl<P: Platform> Default for Token<P> {
@@ -53,12 +61,13 @@ impl<P: Platform> Default for Token<P> {
 impl<P: Platform> Token<P> {
     /// Not given.
     pub fn new() -> Self {
-        Self { word: Atomic::new(EMPTY) }
+        Self { word: Atomic::new(EMPTY), unparked: Atomic::new(0) }
     }
 
     /// A new owner has it. A late giver may be at it.
     pub fn reset(&self) {
         self.word.store(EMPTY, Relaxed);
+        self.unparked.store(0, Relaxed);
     }
 
     /// For people.
@@ -93,6 +102,22 @@ impl<P: Platform> Token<P> {
             }
             _ => false,
         }
+    }
+
+    /// N1. True: the caller makes the owner ready.
+    #[inline]
+    #[must_use]
+    pub fn unpark(&self) -> bool {
+        // ORDER: Release (N1), pairs with N2.
+        self.unparked.swap(1, Release);
+        self.give()
+    }
+
+    /// N2. By the owner.
+    #[inline]
+    pub fn take_unpark(&self) -> bool {
+        // ORDER: Acquire (N2), pairs with N1.
+        self.unparked.load(Relaxed) != 0 && self.unparked.swap(0, Acquire) != 0
     }
 
     /// The owner waits as a kernel thread, for a fiber that may not switch.

@@ -24,11 +24,13 @@
 //! # What a fiber may do
 //!
 //! Everything that a thread may. A fiber stays with the kernel thread on which it begins, so thread-local
-//! data are safe in it, and so is `spawn`. Two things differ from a kernel thread:
+//! data are safe in it, and so is `spawn`. Three things differ from a kernel thread:
 //!
 //! - Fibers of one carrier share its thread-local data. [`local`] has storage of the fiber's own.
 //! - A fiber waits best with [`sync`]'s locks. The locks at the root of this crate, and std's, block the
 //!   carrier. Do not hold one of those across a wait: the holder and who wants the lock may share a carrier.
+//! - A fiber that unwinds does not switch: a wait then stops its carrier. In a destructor that runs during a
+//!   panic, do not wait for a fiber that may share the carrier: no join, no lock that it holds.
 //!
 //! A stack has 256 KiB with a guard page below it; an overflow ends the program and names the fiber.
 
