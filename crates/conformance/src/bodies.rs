@@ -259,8 +259,8 @@ pub fn nesting<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, 
     inner.finish(threads * rounds);
 }
 
-/// Who holds a lock that asks not to be preempted asks for it, whichever of two it releases first; nobody
-/// else does.
+/// A holder of a lock that wishes has the wish, whichever of two such locks it releases first. Nobody else
+/// has it.
 pub fn wishing<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
     let outer = Arc::new(Shared::<M, L>::new());
     let inner = Arc::new(Shared::<M, L>::new());

@@ -251,8 +251,8 @@ pub fn trying<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) 
     shared.finish();
 }
 
-/// Who holds a lock that asks not to be preempted asks for it, whichever of several it releases first;
-/// nobody else does. Mutexes of that kind count, too.
+/// A holder of a lock that wishes has the wish, whichever of several such locks it releases first, mutexes
+/// too. Nobody else has it.
 pub fn wishing<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
     type Mutex<M> = sync::mutex::TasB<M, sync::wait::Unpreemptable>;
     fn asks<M: Platform>() -> bool {

@@ -365,7 +365,7 @@ fn asks_for_names() {
     println!("found {}", found.count());
 }
 
-/// Who has started a set-user-ID program chooses nothing in it.
+/// The user who starts a set-user-ID program chooses nothing in it.
 #[test]
 fn root_the_environment_of_a_set_user_id_program_says_nothing() {
     let Some(place) = as_root(AFFINITY) else { return };

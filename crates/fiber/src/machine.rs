@@ -113,8 +113,8 @@ impl Platform for Fibers {
         0
     }
 
-    /// A condition variable holds signals back while as many as these are on their way. Who is on its way
-    /// may be pinned to a blocked carrier, so the number says nothing of when it comes.
+    /// A condition variable holds signals back while as many woken fibers are on their way. One of those may
+    /// be pinned to a blocked carrier, and come late. So the number is as large as it can be.
     fn processors() -> u32 {
         u32::MAX
     }
