@@ -261,11 +261,11 @@ mod a_deferred_signal {
     use sync::mutex::RawMutex;
 
     fn stays<M: Machine>() {
-        let condvar = Arc::new(in_state::<M>(2 << 5));
+        let condvar = Arc::new(in_state::<M>(4 << 5));
         // Says when the late one may stop; the mutex orders this and its waits, as in any use.
         let go = Arc::new((Native::<M>::new(), M::AtomicU32::new(0)));
         let early = condvar.enter();
-        // Two are in flight: left to them.
+        // Two for each processor are in flight: left to them.
         condvar.signal();
         let (theirs, gone) = (condvar.clone(), go.clone());
         let late = M::spawn(move || {
@@ -286,7 +286,7 @@ mod a_deferred_signal {
             theirs.wait(early, None);
         });
         M::pause();
-        // One of the two in flight comes by.
+        // One of those in flight comes by.
         condvar.slept(&mut Wakeful::<M>::new().enter(), Wait::Woken);
         M::join(early);
         // SAFETY: there is no node; released at once.
@@ -314,7 +314,7 @@ mod a_deferred_signal {
 
     /// The sleeper was counted out by the signal; a broadcast wakes it all the same.
     fn is_woken_by_a_broadcast<M: Machine>() {
-        let condvar = Arc::new(in_state::<M>(2 << 5));
+        let condvar = Arc::new(in_state::<M>(4 << 5));
         let (theirs, waiter) = (condvar.clone(), condvar.enter());
         let sleeper = M::spawn(move || assert!(theirs.wait(waiter, None)));
         M::pause();
