@@ -167,22 +167,18 @@ impl Observer {
     /// Those of mmap.
     pub unsafe fn map(&self, at: *mut u8) -> io::Result<NonNull<Arena>> {
         let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // Past the C library: a program's own `mmap` may take the lock that we are in.
         // SAFETY: as the caller promised.
         let start = unsafe {
-            libc::mmap(
-                at.cast(),
-                ARENA_SIZE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | fixed,
-                self.arena.as_raw_fd(),
-                0,
-            )
+            let (flags, fd) = (libc::MAP_SHARED | fixed, self.arena.as_raw_fd());
+            libc::syscall(libc::SYS_mmap, at, ARENA_SIZE, access, flags, fd, 0usize) as *mut libc::c_void
         };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the mapping is ours.
-        if unsafe { libc::madvise(start, ARENA_SIZE, libc::MADV_DONTFORK) } != 0 {
+        if unsafe { libc::syscall(libc::SYS_madvise, start, ARENA_SIZE, libc::MADV_DONTFORK) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(NonNull::new(start.cast()).expect("mmap does not return null"))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mapping memory, past the C library: some allocators (tcmalloc) put functions of their own in place of `mmap` and `munmap`, which
-//! use `pthread_once` and locks, and so would come back here in the middle of it.
+//! Mapping memory, past the C library.
+//!
+//! Some libraries put functions of their own in place of `mmap`, `munmap` (tcmalloc), and of `madvise` and
+//! `mremap` too (UCX, and so most MPI programs). Those take locks, and would come back here in the middle of it.
 
 use core::ffi::c_void;
 
@@ -20,4 +22,22 @@ pub unsafe fn map(at: *mut c_void, size: usize, protection: i32, flags: i32, fd:
 pub unsafe fn unmap(at: *mut c_void, size: usize) {
     // SAFETY: as the caller promised.
     unsafe { libc::syscall(libc::SYS_munmap, at, size) };
+}
+
+/// `mprotect`; with errno.
+///
+/// # Safety
+/// As for `mprotect`.
+pub unsafe fn protect(at: *mut c_void, size: usize, protection: i32) -> bool {
+    // SAFETY: as the caller promised.
+    unsafe { libc::syscall(libc::SYS_mprotect, at, size, protection) == 0 }
+}
+
+/// `madvise`; with errno.
+///
+/// # Safety
+/// As for `madvise`.
+pub unsafe fn advise(at: *mut c_void, size: usize, advice: i32) -> bool {
+    // SAFETY: as the caller promised.
+    unsafe { libc::syscall(libc::SYS_madvise, at, size, advice) == 0 }
 }

@@ -16,7 +16,7 @@ pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THR
 
 use platform::Platform;
 
-use crate::Linux;
+use crate::{Linux, memory};
 
 /// Why there is no answer that helps.
 #[derive(Debug)]
@@ -423,14 +423,8 @@ fn map<T>(fd: BorrowedFd<'_>) -> Option<&'static T> {
     }
     // SAFETY: a mapping of its own, of a file that is so long and that the server never truncates.
     unsafe {
-        let start = libc::mmap(
-            core::ptr::null_mut(),
-            BLOCK_SIZE,
-            libc::PROT_READ,
-            libc::MAP_SHARED,
-            fd.as_raw_fd(),
-            0,
-        );
+        let (at, fd) = (core::ptr::null_mut(), fd.as_raw_fd());
+        let start = memory::map(at, BLOCK_SIZE, libc::PROT_READ, libc::MAP_SHARED, fd);
         (start != libc::MAP_FAILED).then(|| &*start.cast::<T>())
     }
 }
@@ -441,7 +435,7 @@ fn follow(fd: BorrowedFd<'_>) -> bool {
     let Some(block) = map::<Block>(fd) else { return false };
     if block.magic.load(Relaxed) != MAGIC || block.version.load(Relaxed) != VERSION {
         // SAFETY: our mapping, which nobody else knows.
-        unsafe { libc::munmap(core::ptr::from_ref(block).cast_mut().cast(), BLOCK_SIZE) };
+        unsafe { memory::unmap(core::ptr::from_ref(block).cast_mut().cast(), BLOCK_SIZE) };
         return false;
     }
     // ORDER: Release, pairs with the Acquire in `changed`.

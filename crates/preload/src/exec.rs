@@ -312,13 +312,13 @@ impl Drop for Mapping {
 fn map(size: usize) -> Option<*mut c_void> {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: new memory.
-    let at = unsafe { libc::mmap(null_mut(), size, access, flags, -1, 0) };
+    let at = unsafe { linux::memory::map(null_mut(), size, access, flags, -1) };
     (at != libc::MAP_FAILED).then_some(at)
 }
 
 fn unmap(at: *mut c_void, size: usize) {
     // SAFETY: mapped here, and nobody uses it any more.
-    unsafe { libc::munmap(at, size) };
+    unsafe { linux::memory::unmap(at, size) };
 }
 
 /// What an environment tells of us.

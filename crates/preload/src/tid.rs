@@ -93,9 +93,9 @@ fn wipes() -> u32 {
         // SAFETY: the page is a whole one and ours; a kernel that refuses changes nothing but errno.
         let done = unsafe {
             let errno = *libc::__errno_location();
-            let result = libc::madvise(page, PAGE, libc::MADV_WIPEONFORK);
+            let done = linux::memory::advise(page, PAGE, libc::MADV_WIPEONFORK);
             *libc::__errno_location() = errno;
-            result == 0
+            done
         };
         WIPES.store(if done { YES } else { NO }, Relaxed);
     }

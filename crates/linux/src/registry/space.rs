@@ -133,8 +133,8 @@ pub(super) fn build(view: View) -> Option<Registry> {
         if start == libc::MAP_FAILED {
             return None;
         }
-        if libc::mprotect(start, RINGS_AT, libc::PROT_READ | libc::PROT_WRITE) != 0
-            || libc::madvise(start, RINGS_AT, libc::MADV_WIPEONFORK) != 0
+        if !memory::protect(start, RINGS_AT, libc::PROT_READ | libc::PROT_WRITE)
+            || !memory::advise(start, RINGS_AT, libc::MADV_WIPEONFORK)
         {
             memory::unmap(start, SIZE);
             return None;
