@@ -22,7 +22,8 @@ fn library() -> &'static Path {
         let profile = deps.parent().and_then(Path::file_name).and_then(OsStr::to_str).unwrap();
         let profile = if profile == "debug" { "dev" } else { profile };
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--package", "wakeful-preload", "--profile", profile, "--target-dir"]).arg(target);
+        build.args(["build", "--package", "wakeful-preload", "--profile", profile]);
+        build.arg("--target-dir").arg(target);
         assert!(build.status().unwrap().success(), "cargo build of the library failed");
         deps.parent().unwrap().join("libwakeful_preload.so")
     })
