@@ -93,7 +93,7 @@ fn rust_facts() -> Facts {
         }
         Thread = wakeful_thread {
             run_state, cpu, warning, reserved, preemptions, blocks, lease, lease_reserved, kernel_reserved,
-            tid, wish, priority, holds, words, asked, watch, switched, owner_reserved,
+            tid, wish, priority, owner_reserved,
         }
     }
     facts

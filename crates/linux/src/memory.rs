@@ -21,3 +21,13 @@ pub unsafe fn unmap(at: *mut c_void, size: usize) {
     // SAFETY: as the caller promised.
     unsafe { libc::syscall(libc::SYS_munmap, at, size) };
 }
+
+/// Puts the mapping at `from` in the place of what is at `at`, in one step for who reads there. False if it stays where it is.
+///
+/// # Safety
+/// `size` bytes at both are the caller's, page aligned; nobody else knows `from`.
+pub unsafe fn replace(at: *mut c_void, from: *mut c_void, size: usize) -> bool {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: as the caller promised.
+    unsafe { libc::syscall(libc::SYS_mremap, from, size, size, flags, at) as *mut c_void == at }
+}

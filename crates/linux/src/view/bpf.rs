@@ -60,6 +60,15 @@ pub fn lives_with(life: &'static AtomicU32) {
     LIFE.store(core::ptr::from_ref(life).cast_mut(), Release);
 }
 
+/// The next server's life takes the place of that of the one that has ended.
+pub fn lives_again(life: &'static AtomicU32) {
+    let now = LIFE.load(Relaxed);
+    // SAFETY: both are pages of ours; the new one is known here alone.
+    if !now.is_null() && !unsafe { server::replace_page(now, life) } {
+        lives_with(life);
+    }
+}
+
 /// False if the observer is a server's that has ended.
 #[inline]
 pub fn observes() -> bool {
