@@ -2,8 +2,10 @@
 //! The bytes shared by kernel, daemon and application: the arena's layout.
 //!
 //! The Rust twin of `include/intf.h`, which says who writes each field and why. Every field is an atomic, because somebody
-//! else may be writing it; zeros are a valid value of every struct. All of it is hints: what a lock needs to be safe and live is not here. `tests/twin.rs` compiles the header and compares
+//! else may be writing it; zeros are a valid value of every struct. `tests/twin.rs` compiles the header and compares
 //! every size and offset with this file.
+//!
+//! All of it is hints: what a lock needs to be safe and live is not here.
 #![no_std]
 
 pub mod server;

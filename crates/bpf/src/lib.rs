@@ -188,7 +188,7 @@ impl Observer {
     /// Those of mmap.
     pub unsafe fn map(&self, at: *mut u8) -> io::Result<NonNull<Arena>> {
         let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-        // The call itself: an allocator may have put a function of its own in place of mmap, and have called us.
+        // The call itself: an allocator may have put its own function in place of mmap, and have called us.
         // SAFETY: as the caller promised.
         let start = unsafe {
             libc::syscall(

@@ -187,7 +187,8 @@ fn pin(processor: usize) {
 static STOP: AtomicBool = AtomicBool::new(false);
 static COUNT: wakeful::Mutex<u64> = wakeful::Mutex::new(0);
 
-/// Four threads on one processor that take one lock in turn, until [`STOP`]: their ids, and how often each had it.
+/// Four threads on one processor that take one lock in turn, until [`STOP`]: their ids, and how often each
+/// had it.
 fn takers() -> Vec<(platform::ThreadId, std::thread::JoinHandle<u64>)> {
     (0..4)
         .map(|_| {
@@ -230,7 +231,7 @@ fn stop(threads: Vec<(platform::ThreadId, std::thread::JoinHandle<u64>)>) {
     println!("all well");
 }
 
-/// Goes over to the next server's observer each time that one ends, with all its threads, which keep their ids.
+/// Goes over to the next server's observer each time that one ends. Its threads keep their ids.
 fn returns() {
     wakeful::init();
     let threads = takers();
@@ -445,8 +446,9 @@ fn root_observation_ends_with_the_image() {
     assert_eq!(Process::role(&place, "changes", NOBODY).hear("saw "), "0");
 }
 
-/// Locks are taken in turn by four threads, while a child with fewer rights writes garbage wherever it can: over the
-/// memory that it has of its parent, and by a descriptor of the arena, as if it was forked before that was closed.
+/// Four threads take locks in turn, while a child with fewer rights writes garbage wherever it can. It
+/// writes over the memory that it has of its parent. It has a descriptor of the arena too, as if it was
+/// forked before that was closed.
 fn invaded() {
     // SAFETY: a number. Who waits for ever ends by it.
     unsafe { libc::alarm(60) };

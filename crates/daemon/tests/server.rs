@@ -471,7 +471,7 @@ fn who_waits_is_ready_before_who_has_left() {
     clean(&kernel, folder.path(), By::CgroupV1);
 }
 
-/// What is known already is neither asked of the kernel nor said to the program, while somebody waits for a grant.
+/// What is known already is neither asked of the kernel nor said to the program, while somebody waits.
 #[test]
 fn who_asks_again_is_served_without_a_look_and_told_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,8 @@ pub unsafe fn unmap(at: *mut c_void, size: usize) {
     unsafe { libc::syscall(libc::SYS_munmap, at, size) };
 }
 
-/// Puts the mapping at `from` in the place of what is at `at`, in one step for who reads there. False if it stays where it is.
+/// Puts the mapping at `from` in the place of what is at `at`, in one step for who reads there. False if it
+/// stays where it is.
 ///
 /// # Safety
 /// `size` bytes at both are the caller's, page aligned; nobody else knows `from`.

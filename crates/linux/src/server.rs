@@ -584,8 +584,8 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
     }
 }
 
-/// The same in the midst of a program, once: system calls alone, and of a server that runs as root or as this program does. (After `chroot`
-/// others may have put a socket where the server's was.)
+/// The same in the midst of a program, once: system calls alone, and of a server that runs as root or as this
+/// program does. (After `chroot` others may have put a socket where the server's was.)
 pub(crate) fn observe_again() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
     let mut connection = hurried(LITTLE_PATIENCE)?;
     // SAFETY: no arguments.

@@ -270,8 +270,8 @@ impl Partitions {
         self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
     }
 
-    /// Has a process without processors of its own a group at the base group (v1), in which it was seen a second
-    /// ago or later? Then nobody has to look where it is, which takes the kernel's lock, while it waits.
+    /// Has a process without processors of its own a group at the base group (v1)? The audit has seen it
+    /// there a second ago at most. To look again takes the kernel's lock, while the process waits.
     pub fn is_in_its_group(&self, process: u32) -> bool {
         self.way.by == Enforcement::CgroupV1
             && self.groups.contains_key(&process)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program whose server has ended comes back to the observer of the next one.
 //!
-//! A thread that looks at the number of processors comes by here: in a slow path, once a second at most, and maybe inside `malloc`. So
-//! all that is done here is system calls and atomics.
+//! A thread that looks at the number of processors comes by here: in a slow path, once a second at most,
+//! and maybe inside `malloc`. So all that is done here is system calls and atomics.
 //!
-//! The new arena takes the place of the old one, at its address, in one step. Nothing that a lock waits for is in it
-//! (I6), so threads that stand in queues do not notice. What it says of wishes and priorities is copied; a change that is made
-//! meanwhile is lost, and was a hint.
+//! The new arena takes the place of the old one, at its address, in one step. Nothing that a lock waits for
+//! is in it (I6), so threads that stand in queues do not notice. What it says of wishes and priorities is
+//! copied. A change that is made meanwhile is lost, and was a hint.
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -103,7 +103,7 @@ impl Registry {
             new.wish.store(old.wish.load(Relaxed), Relaxed);
             new.priority.store(old.priority.load(Relaxed), Relaxed);
         }
-        // SAFETY: the arena's place in a space that stays; other threads read and write atomics there, before and after.
+        // SAFETY: the arena's place in a space that stays; other threads use atomics there, before and after.
         let moved = unsafe {
             memory::replace(self.start.as_ptr().add(ARENA_AT).cast(), fresh.as_ptr().cast(), bpf::ARENA_SIZE)
         };

@@ -199,8 +199,9 @@ impl Registry {
     /// All threads register again, with the new view, when they next come by.
     pub(super) fn change_epoch(&self) {
         let epoch = &self.local().epoch;
-        let next = |now: u32| (now >> VIEWS << VIEWS) | (now + 1) % (1 << VIEWS);
-        // ORDER: Release, pairs with the Acquire in `register_slow`; the view and what threads enrol with come before.
+        let next = |now: u32| (now >> VIEWS << VIEWS) | ((now + 1) % (1 << VIEWS));
+        // ORDER: Release, pairs with the Acquire in `register_slow`; the view, and what threads enrol with,
+        // come before.
         let _ = epoch.fetch_update(Release, Relaxed, |now| Some(next(now).max(now >> VIEWS << VIEWS | 1)));
     }
 }

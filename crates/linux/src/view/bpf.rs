@@ -7,7 +7,8 @@
 //! they inherited): enrolment fails, or a thread that obviously runs reads in its own block that it does not,
 //! because with the last descriptor the observation has ended, and cannot enrol again. Then the registry goes over to perf. (If it
 //! can, a switch was missed, and all is well again.) What froze meanwhile was a hint. A server's observer ends with the server, and enrolment goes on
-//! to succeed; that it has ended is read from the server's life ([`observes`]). The registry asks the next server (`registry/successor.rs`).
+//! to succeed; that it has ended is read from the server's life ([`observes`]).
+//! The registry asks the next server (`registry/successor.rs`).
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use platform::RunState;
