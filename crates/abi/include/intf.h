@@ -10,7 +10,8 @@
  *
  * Each field names its one writer: KERNEL (the view: an eBPF program or the simulated
  * kernel), DAEMON, OWNER (the thread of the block) or THREADS (any thread of the
- * application, by compare-and-swap). Every field is a hint to everybody but its writer.
+ * application, by compare-and-swap). Every field is a hint, to the application too: another
+ * process may have the arena. What locks wait for is in the application's own memory.
  *
  * The Rust twin is ../src/lib.rs; ../tests/twin.rs compiles this header and compares
  * every size and offset.
@@ -98,15 +99,10 @@ struct wakeful_thread {
 	__u32 lease_reserved;
 	__u64 kernel_reserved[3];
 	/* second line: the application writes */
-	__u32 tid;               /* OWNER: kernel thread id; 0: the block is free */
+	__u32 tid;               /* OWNER: kernel thread id; 0: the block is free. For who looks from outside alone */
 	__u32 wish;              /* OWNER and THREADS: enum wakeful_wish */
 	__u32 priority;          /* OWNER and THREADS: enum wakeful_priority */
-	__u32 holds;             /* OWNER: locks it holds: those that raised its priority (lower half), those for which it wishes not to be preempted (upper half) */
-	__u32 words[8];          /* OWNER and THREADS: links, wait word and memory of the algorithms */
-	__u32 asked;             /* THREADS: looks at its run state while no view watched it */
-	__u32 watch;             /* OWNER: why the view watches it, or not */
-	__u32 switched;          /* OWNER: its context switches when `asked` was 0 */
-	__u32 owner_reserved;
+	__u32 owner_reserved[13];
 };
 
 #endif

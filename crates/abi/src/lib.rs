@@ -4,6 +4,8 @@
 //! The Rust twin of `include/intf.h`, which says who writes each field and why. Every field is an atomic, because somebody
 //! else may be writing it; zeros are a valid value of every struct. `tests/twin.rs` compiles the header and compares
 //! every size and offset with this file.
+//!
+//! All of it is hints: what a lock needs to be safe and live is not here.
 #![no_std]
 
 pub mod server;
@@ -161,25 +163,14 @@ pub struct Thread {
     pub lease_reserved: AtomicU32,
     #[doc(hidden)]
     pub kernel_reserved: [AtomicU64; 3],
-    /// Kernel thread id; 0: the block is free. Written by the owner.
+    /// Kernel thread id; 0: the block is free. Written by the owner, for those who look from outside alone.
     pub tid: AtomicU32,
     /// A [`Wish`]. Written by owner and other threads.
     pub wish: AtomicU32,
     /// A [`Priority`]. Written by owner and other threads.
     pub priority: AtomicU32,
-    /// Locks that it holds: those that raised its priority (lower half), those for which it wishes not to be preempted (upper half). Written by
-    /// the owner.
-    pub holds: AtomicU32,
-    /// Links, wait word and memory of the algorithms. Written by owner and other threads.
-    pub words: [AtomicU32; 8],
-    /// Looks at its run state while no view watched it. Written by other threads.
-    pub asked: AtomicU32,
-    /// Why the view watches it, or not. Written by the owner.
-    pub watch: AtomicU32,
-    /// Its context switches when `asked` was 0. Written by the owner.
-    pub switched: AtomicU32,
     #[doc(hidden)]
-    pub owner_reserved: AtomicU32,
+    pub owner_reserved: [AtomicU32; 13],
 }
 
 const _: () = assert!(size_of::<Thread>() == 128);

@@ -93,7 +93,7 @@ fn rust_facts() -> Facts {
         }
         Thread = wakeful_thread {
             run_state, cpu, warning, reserved, preemptions, blocks, lease, lease_reserved, kernel_reserved,
-            tid, wish, priority, holds, words, asked, watch, switched, owner_reserved,
+            tid, wish, priority, owner_reserved,
         }
     }
     facts
@@ -202,7 +202,7 @@ fn a_drift_of_each_kind_is_caught() {
         ("#define WAKEFUL_ABI_VERSION 1u", "#define WAKEFUL_ABI_VERSION 2u"),
         ("WAKEFUL_PREEMPTED = 2", "WAKEFUL_PREEMPTED = 4"),
         ("__u64 blocks;", "__u32 blocks;"),
-        ("__u32 words[8];", "__u32 words[10];"),
+        ("__u32 owner_reserved[13];", "__u32 owner_reserved[15];"),
         ("\t__u32 pad[4];\n", ""),
     ] {
         assert!(HEADER.contains(from), "the header has no `{from}`");

@@ -117,6 +117,27 @@ impl FromStr for Handle {
 }
 
 impl Handle {
+    /// What threads use to come under observation.
+    pub const fn enrolment(&self) -> Enrolment {
+        Enrolment(self.enrol.0)
+    }
+
+    /// As numbers that can be kept one by one; 0: there is none.
+    pub fn words(&self) -> [u64; 3] {
+        let word = |(fd, id): (RawFd, u32)| (fd as u64) << 32 | u64::from(id);
+        [word(self.arena), word(self.enrol), self.link.map_or(0, word)]
+    }
+
+    /// Closes the descriptors as [`Self::close_copies`] does, of a handle of these words.
+    pub fn close_copies_of(words: [u64; 3]) {
+        let part = |word: u64| ((word >> 32) as RawFd, word as u32);
+        let [arena, enrol, link] = words;
+        if enrol != 0 {
+            let link = (link != 0).then(|| part(link));
+            Self { arena: part(arena), enrol: part(enrol), link }.close_copies();
+        }
+    }
+
     fn parts(&self) -> impl Iterator<Item = ((RawFd, u32), What)> {
         let link = self.link.map(|link| (link, What::Link));
         [(self.arena, What::Arena), (self.enrol, What::Enrol)].into_iter().chain(link)
@@ -124,11 +145,11 @@ impl Handle {
 
     /// Closes the descriptors, as far as they still are what the handle says: for a forked child, whose copies would keep
     /// the observer going after its parent. System calls only; changes errno.
-    pub fn close_copies(&self) {
+    fn close_copies(&self) {
         for ((fd, id), what) in self.parts() {
             if sys::id(fd, what).is_ok_and(|found| found == id) {
                 // SAFETY: the descriptor is the observer's, and no Observer of this process owns it.
-                unsafe { libc::close(fd) };
+                unsafe { libc::syscall(libc::SYS_close, fd) };
             }
         }
     }
@@ -167,19 +188,30 @@ impl Observer {
     /// Those of mmap.
     pub unsafe fn map(&self, at: *mut u8) -> io::Result<NonNull<Arena>> {
         let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // Past the C library: a program's own `mmap` may take the lock that we are in.
+        // The call itself: an allocator may have put its own function in place of mmap, and have called us.
         // SAFETY: as the caller promised.
         let start = unsafe {
-            let (flags, fd) = (libc::MAP_SHARED | fixed, self.arena.as_raw_fd());
-            libc::syscall(libc::SYS_mmap, at, ARENA_SIZE, access, flags, fd, 0usize) as *mut libc::c_void
+            libc::syscall(
+                libc::SYS_mmap,
+                at,
+                ARENA_SIZE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | fixed,
+                self.arena.as_raw_fd(),
+                0usize,
+            ) as *mut libc::c_void
         };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the mapping is ours.
         if unsafe { libc::syscall(libc::SYS_madvise, start, ARENA_SIZE, libc::MADV_DONTFORK) } != 0 {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            if at.is_null() {
+                // SAFETY: as above, and nobody has seen it.
+                unsafe { libc::syscall(libc::SYS_munmap, start, ARENA_SIZE) };
+            }
+            return Err(error);
         }
         Ok(NonNull::new(start.cast()).expect("mmap does not return null"))
     }

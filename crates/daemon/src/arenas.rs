@@ -361,9 +361,11 @@ fn count(threads: &[abi::Thread]) -> Threads {
         free = 0;
         let state = RunState::from_u32(thread.run_state.load(Relaxed));
         let away = u32::from(state == RunState::Preempted);
+        let wish = Wish::from_u32(thread.wish.load(Relaxed));
+        // A lock that neither informs nor wishes says nothing here.
         let holds =
-            thread.holds.load(Relaxed) != 0 || thread.priority.load(Relaxed) == Priority::LockHolder as u32;
-        let wishes = Wish::from_u32(thread.wish.load(Relaxed)) != Wish::Preemptable;
+            thread.priority.load(Relaxed) == Priority::LockHolder as u32 || wish == Wish::UnpreemptableSelf;
+        let wishes = wish != Wish::Preemptable;
         *known += 1;
         *running += u32::from(state == RunState::Running);
         *preempted += away;
@@ -388,19 +390,18 @@ mod tests {
     #[test]
     fn what_the_blocks_say_is_counted() {
         let all = threads(200);
-        let set = |index: usize, state: RunState, holds: u32, wish: Wish| {
+        let set = |index: usize, state: RunState, priority: Priority, wish: Wish| {
             all[index].tid.store(1, Relaxed);
             all[index].run_state.store(state as u32, Relaxed);
-            all[index].holds.store(holds, Relaxed);
+            all[index].priority.store(priority as u32, Relaxed);
             all[index].wish.store(wish as u32, Relaxed);
         };
-        set(1, RunState::Running, 1, Wish::UnpreemptableSelf);
-        set(2, RunState::Preempted, 1 << 16, Wish::UnpreemptableOther);
-        set(3, RunState::Preempted, 0, Wish::Preemptable);
-        set(40, RunState::Blocked, 0, Wish::Preemptable);
-        all[3].priority.store(Priority::LockHolder as u32, Relaxed);
+        set(1, RunState::Running, Priority::Running, Wish::UnpreemptableSelf);
+        set(2, RunState::Preempted, Priority::LockHolder, Wish::UnpreemptableOther);
+        set(3, RunState::Preempted, Priority::LockHolder, Wish::Preemptable);
+        set(40, RunState::Blocked, Priority::Running, Wish::Preemptable);
         // Behind too many free ones.
-        set(190, RunState::Running, 0, Wish::Preemptable);
+        set(190, RunState::Running, Priority::Running, Wish::Preemptable);
         assert_eq!(count(&all), [4, 1, 2, 1, 3, 2, 2, 1]);
     }
 
@@ -413,6 +414,6 @@ mod tests {
         };
         bytes.iter().for_each(|byte| byte.store(0xff, Relaxed));
         let most = abi::MAX_THREADS as u32 - 1;
-        assert_eq!(count(&all), [most, 0, 0, 0, most, 0, 0, 0]);
+        assert_eq!(count(&all), [most, 0, 0, 0, 0, 0, 0, 0]);
     }
 }

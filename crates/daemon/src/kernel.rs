@@ -8,9 +8,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fs, ptr};
 
@@ -251,7 +252,16 @@ pub struct Linux {
     readers: Option<OwnedFd>,
     /// Without one, there is no observer.
     loader: Option<Loader>,
+    /// Of the files called [`MASK`] those that were written last, the newest last. A grant waits for each
+    /// call.
+    open: Mutex<Vec<(PathBuf, OwnedFd)>>,
 }
+
+/// A control group's file that grants write.
+const MASK: &str = "cpuset.cpus";
+
+/// BOUND: such files that stay open.
+const OPEN: usize = 8;
 
 /// An attribute of a control group. Who may write it may also change what the group gives.
 const MARK: &str = "user.wakeful";
@@ -263,7 +273,8 @@ impl Linux {
     /// # Errors
     /// Those of epoll_create1(2).
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, readers: None, loader: None })
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { epoll, readers: None, loader: None, open: Mutex::default() })
     }
 
     /// Has a loader do what takes more rights than the server's.
@@ -310,6 +321,30 @@ impl Linux {
             self.readers = Some(tree);
         }
         Ok(())
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Vec<(PathBuf, OwnedFd)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes to a file that is open still; false if it is not, or cannot be written to.
+    fn write_open(&self, file: &Path, text: &str) -> bool {
+        let mut open = self.opened();
+        let Some(at) = open.iter().position(|(known, _)| known == file) else { return false };
+        let (path, fd) = open.remove(at);
+        let written = rustix::io::pwrite(&fd, text.as_bytes(), 0).is_ok();
+        if written {
+            open.push((path, fd));
+        }
+        written
+    }
+
+    fn keep(&self, file: &Path, fd: OwnedFd) {
+        let mut open = self.opened();
+        if open.len() >= OPEN {
+            open.remove(0);
+        }
+        open.push((file.to_owned(), fd));
     }
 
     fn map(&self, fd: &OwnedFd, file: &Path) -> io::Result<Mapped> {
@@ -503,9 +538,18 @@ impl Kernel for Linux {
     }
 
     fn write(&self, file: &Path, text: &str) -> io::Result<()> {
+        let kept = file.file_name().is_some_and(|name| name == MASK);
+        // A group that was removed, and perhaps made again, has other files: then by its path.
+        if kept && self.write_open(file, text) {
+            return Ok(());
+        }
         let write = || {
             let fd = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-            rustix::io::write(&fd, text.as_bytes())
+            rustix::io::write(&fd, text.as_bytes()).inspect(|_| {
+                if kept {
+                    self.keep(file, fd)
+                }
+            })
         };
         match write() {
             Ok(_) => Ok(()),
@@ -529,6 +573,7 @@ impl Kernel for Linux {
     }
 
     fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        self.opened().retain(|(file, _)| !file.starts_with(folder));
         fs::remove_dir(folder)
     }
 

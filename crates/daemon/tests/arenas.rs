@@ -165,6 +165,8 @@ fn a_program() {
         Ok("before") => before(),
         Ok("after") => after(),
         Ok("changes") => changes(),
+        Ok("invaded") => invaded(),
+        Ok("returns") => returns(),
         _ => {}
     }
 }
@@ -182,12 +184,13 @@ fn pin(processor: usize) {
     }
 }
 
-/// Four threads on one processor that take one lock in turn, watched from another one.
-fn observed() {
-    static STOP: AtomicBool = AtomicBool::new(false);
-    static COUNT: wakeful::Mutex<u64> = wakeful::Mutex::new(0);
-    wakeful::init();
-    let threads: Vec<_> = (0..4)
+static STOP: AtomicBool = AtomicBool::new(false);
+static COUNT: wakeful::Mutex<u64> = wakeful::Mutex::new(0);
+
+/// Four threads on one processor that take one lock in turn, until [`STOP`]: their ids, and how often each
+/// had it.
+fn takers() -> Vec<(platform::ThreadId, std::thread::JoinHandle<u64>)> {
+    (0..4)
         .map(|_| {
             let (send, receive) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || {
@@ -209,33 +212,83 @@ fn observed() {
             });
             (receive.recv().unwrap(), thread)
         })
-        .collect();
-    let sees = || {
-        for &(id, _) in &threads {
-            eventually("running", || Linux::run_state(id) == RunState::Running);
-            eventually("preempted", || Linux::run_state(id) == RunState::Preempted);
-        }
-    };
-    sees();
+        .collect()
+}
+
+/// The view in use sees the threads come and go.
+fn sees(threads: &[(platform::ThreadId, std::thread::JoinHandle<u64>)]) {
+    for &(id, _) in threads {
+        eventually("running", || Linux::run_state(id) == RunState::Running);
+        eventually("preempted", || Linux::run_state(id) == RunState::Preempted);
+    }
+}
+
+/// The takers stop. Nobody was inside with another one.
+fn stop(threads: Vec<(platform::ThreadId, std::thread::JoinHandle<u64>)>) {
+    STOP.store(true, Relaxed);
+    let rounds: u64 = threads.into_iter().map(|(_, thread)| thread.join().unwrap()).sum();
+    assert_eq!(rounds, *COUNT.lock(), "two were inside at a time");
+    println!("all well");
+}
+
+/// Goes over to the next server's observer each time that one ends. Its threads keep their ids.
+fn returns() {
+    wakeful::init();
+    let threads = takers();
+    for _ in 0..3 {
+        sees(&threads);
+        assert_eq!(linux::chosen(), Some(View::Bpf));
+        println!("is observed");
+        wait_for_word();
+        eventually("another view", || linux::chosen() == Some(View::Perf));
+        println!("went over");
+        wait_for_word();
+        let start = Instant::now();
+        eventually("the observer's view again", || linux::chosen() == Some(View::Bpf));
+        println!("came back after {} ms", start.elapsed().as_millis());
+    }
+    sees(&threads);
+    // Events of the view between are ended, and one descriptor is open: what the threads enrol with.
+    let named = |link: &PathBuf| link.to_str().is_some_and(|link| link.starts_with("anon_inode:bpf"));
+    let links =
+        fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    assert_eq!(links.filter(named).count(), 1);
+    let events = || fs::read_to_string("/proc/self/maps").unwrap().matches("[perf_event]").count();
+    eventually("no event is left", || events() == 0);
+    stop(threads);
+}
+
+/// The same threads, watched from another processor.
+fn observed() {
+    wakeful::init();
+    let threads = takers();
+    sees(&threads);
     println!("view {:?}", linux::chosen().unwrap());
     wait_for_word();
     let count = || *COUNT.lock();
     let before = count();
     eventually("another view", || linux::chosen() == Some(View::Perf));
-    sees();
+    sees(&threads);
     eventually("the lock is passed on", || count() > before + 100);
     println!("went over");
-    STOP.store(true, Relaxed);
-    let rounds: u64 = threads.into_iter().map(|(_, thread)| thread.join().unwrap()).sum();
-    assert_eq!(rounds, count(), "two were inside at a time");
-    println!("all well");
+    stop(threads);
+}
+
+/// The calling program's arena, as it has it.
+fn mapped_arena() -> &'static [std::sync::atomic::AtomicU32] {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let line = maps.lines().find(|line| line.ends_with("anon_inode:bpf-map")).expect("an arena");
+    let start = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    // SAFETY: the mapping is so long and stays; it is of atomics.
+    unsafe { std::slice::from_raw_parts(start as *const _, ARENA_SIZE / 4) }
 }
 
 /// A program whose arena has something in it that nobody else is to see.
 fn holder() {
     linux::init();
     let me = Linux::register();
-    Linux::word(me, 7).store(SECRET, Relaxed);
+    let secret = mapped_arena().last().unwrap();
+    secret.store(SECRET, Relaxed);
     println!("view {:?}", linux::chosen().unwrap());
     // A child would have it too, whatever rights it has.
     let open =
@@ -243,7 +296,7 @@ fn holder() {
     let maps = open.filter(|link| link.to_str() == Some("anon_inode:bpf-map")).count();
     assert_eq!(maps, 0, "the arena's descriptor is open still");
     wait_for_word();
-    assert_eq!(Linux::word(me, 7).load(Relaxed), SECRET);
+    assert_eq!(secret.load(Relaxed), SECRET);
     assert_eq!(Linux::run_state(me), RunState::Running);
     println!("all well");
 }
@@ -391,6 +444,121 @@ fn root_observation_ends_with_the_image() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some((place, _server)) = Place::observing("") else { return };
     assert_eq!(Process::role(&place, "changes", NOBODY).hear("saw "), "0");
+}
+
+/// Four threads take locks in turn, while a child with fewer rights writes garbage wherever it can. It
+/// writes over the memory that it has of its parent. It has a descriptor of the arena too, as if it was
+/// forked before that was closed.
+fn invaded() {
+    // SAFETY: a number. Who waits for ever ends by it.
+    unsafe { libc::alarm(60) };
+    let mut arena_fd = None;
+    if std::env::var("WAKEFUL_VIEW").as_deref() != Ok("none") {
+        let [arena, enrol, _life] = arena().unwrap();
+        if std::env::var("WAKEFUL_VIEW").as_deref() == Ok("bpf") {
+            let observer = bpf::Observer::given(arena.try_clone().unwrap(), enrol).unwrap();
+            let handle = observer.hand_over().unwrap().to_string();
+            std::mem::forget(observer);
+            // SAFETY: no other thread of this program reads the environment now.
+            unsafe { std::env::set_var(bpf::HANDLE_VARIABLE, handle) };
+        }
+        arena_fd = Some(arena);
+    }
+    wakeful::init();
+    let me = Linux::register();
+    println!("view {:?}", linux::chosen().unwrap());
+    let seen = std::ptr::from_ref(Linux::word(me, 0)).addr();
+    // SAFETY: the child makes system calls and touches nothing that a thread of its parent could have locked.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        write_garbage(seen, arena_fd.as_ref().map(AsRawFd::as_raw_fd));
+    }
+    let rounds = take_locks();
+    // SAFETY: the child is ours; the status is not asked for.
+    unsafe {
+        assert_eq!(libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG), 0, "the child has ended");
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    println!("{rounds} rounds, all well");
+}
+
+/// Until it is killed: all over what this process still has near that address, and over the arena.
+fn write_garbage(near: usize, arena: Option<i32>) -> ! {
+    // SAFETY: plain numbers; this process has nothing else to do, and ends with its parent.
+    unsafe {
+        libc::syscall(libc::SYS_setresuid, NOBODY - 1, NOBODY - 1, NOBODY - 1);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+    }
+    let shared =
+        arena.map(|fd| map(fd, ARENA_SIZE, libc::PROT_READ | libc::PROT_WRITE, 0).expect("an arena"));
+    let mut random = 1u64;
+    let mut next = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 40) as u32
+    };
+    // What is not mapped here is an error, and no more than that.
+    let pages: Vec<usize> = (0..512).map(|page| (near & !4095) - 256 * 4096 + page * 4096).collect();
+    loop {
+        for &page in &pages {
+            let garbage: [u32; 1024] = std::array::from_fn(|_| next() % 8);
+            let to = libc::iovec { iov_base: page as *mut _, iov_len: 4096 };
+            let from = libc::iovec { iov_base: garbage.as_ptr().cast_mut().cast(), iov_len: 4096 };
+            // SAFETY: both describe memory; the kernel says which of the child's own it may not write.
+            unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &to, 1, 0) };
+        }
+        if let Some(start) = shared {
+            // SAFETY: the mapping is that long and aligned.
+            let words = unsafe {
+                std::slice::from_raw_parts(start.cast::<std::sync::atomic::AtomicU32>(), ARENA_SIZE / 4)
+            };
+            for word in words {
+                word.store(if next() % 2 == 0 { next() % 8 } else { next() }, Relaxed);
+            }
+        }
+    }
+}
+
+/// Four threads take each kind of lock in turn; how often they did.
+fn take_locks() -> u64 {
+    static MUTEX: wakeful::Mutex<u64> = wakeful::Mutex::new(0);
+    static RWLOCK: wakeful::RwLock<u64> = wakeful::RwLock::new(0);
+    let ticket = wakeful::raw::ticket_np::Mutex::new(0u64);
+    let informed = wakeful::raw::ticket_informing::Mutex::new(0u64);
+    const ROUNDS: u64 = 3_000;
+    let step = |count: &mut u64| {
+        let before = std::hint::black_box(*count);
+        (0..200).for_each(|_| std::hint::spin_loop());
+        *count = before + 1;
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    step(&mut MUTEX.lock());
+                    step(&mut RWLOCK.write());
+                    drop(RWLOCK.read());
+                    step(&mut ticket.lock());
+                    step(&mut informed.lock());
+                }
+            });
+        }
+    });
+    let counts = [*MUTEX.lock(), *RWLOCK.read(), *ticket.lock(), *informed.lock()];
+    assert_eq!(counts, [4 * ROUNDS; 4], "two were inside at a time");
+    4 * ROUNDS
+}
+
+#[test]
+fn root_nothing_that_a_lock_waits_for_lies_where_a_child_with_fewer_rights_can_write() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some((place, _server)) = Place::observing("") else { return };
+    for (view, name) in [("bpf", "Bpf"), ("perf", "Perf"), ("none", "None")] {
+        let mut command = Process::command(&place, "invaded", 0);
+        let mut program = Process::start(command.env("WAKEFUL_VIEW", view));
+        assert_eq!(program.hear("view "), name);
+        program.hear("all well");
+    }
 }
 
 /// A user who wants to see what is in somebody else's arena, or in more than its own.
@@ -542,6 +710,27 @@ fn root_programs_without_rights_are_observed_as_long_as_the_server_lives() {
     program.kill();
     eventually("it is forgotten", || place.status().unwrap().0.is_empty());
     drop(server);
+}
+
+#[test]
+fn root_programs_come_back_to_the_next_servers_observer() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some((place, mut server)) = Place::observing("") else { return };
+    let mut program = Process::role(&place, "returns", NOBODY);
+    for _ in 0..3 {
+        program.hear("is observed");
+        server.kill();
+        program.tell();
+        program.hear("went over");
+        server = place.server();
+        program.tell();
+        let ms: u64 = program.hear("came back after ").trim_end_matches(" ms").parse().unwrap();
+        // A look is made once a second, by a thread that waits for a lock.
+        assert!(ms < 10_000, "it took {ms} ms");
+        let observed = |entry: &Message| entry.process == program.id() && entry.observed == 1;
+        assert!(place.status().unwrap().0.iter().any(observed), "the server knows it");
+    }
+    program.hear("all well");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use common::*;
+use daemon::kernel::Kernel;
 use linux::server::{Connection, Error, Kind, Message, Refusal};
 
 const AFFINITY: &str = "[access]\nprocessors = 1.0\n[enforcement]\nby = \"affinity\"\n";
@@ -243,6 +244,38 @@ fn root_each_process_has_the_rights_that_it_needs() {
         std::fs::read_to_string(&loader).is_ok_and(|stat| stat.contains(") Z "))
             || !std::path::Path::new(&loader).exists()
     });
+}
+
+/// The server keeps files of groups open. A group that others have removed and made again has other files.
+#[test]
+fn root_a_group_that_was_made_again_is_written_to() {
+    let Some(base) = Base::v1("again") else { return };
+    let folder = base.folder.join("group");
+    std::fs::create_dir(&folder).unwrap();
+    let (file, kernel) = (folder.join("cpuset.cpus"), daemon::kernel::Linux::new().unwrap());
+    let says = || std::fs::read_to_string(&file).unwrap().trim().to_string();
+    let open = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap();
+        let links = links.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        links.filter(|link| link.starts_with(&folder)).count()
+    };
+    for text in ["0", "1", "0"] {
+        kernel.write(&file, text).unwrap();
+        assert_eq!(says(), text);
+    }
+    assert_eq!(open(), 1, "it is open once");
+    std::fs::remove_dir(&folder).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    for text in ["1", "0"] {
+        kernel.write(&file, text).unwrap();
+        assert_eq!(says(), text);
+    }
+    assert!(kernel.write(&file, "nonsense").is_err() && says() == "0");
+    kernel.write(&file, "1").unwrap();
+    assert_eq!((says().as_str(), open()), ("1", 1));
+    kernel.remove_folder(&folder).unwrap();
+    assert_eq!(open(), 0);
+    base.end();
 }
 
 /// systemd hears when the server is ready, and at least once a second that it lives.

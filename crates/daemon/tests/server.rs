@@ -471,6 +471,33 @@ fn who_waits_is_ready_before_who_has_left() {
     clean(&kernel, folder.path(), By::CgroupV1);
 }
 
+/// What is known already is neither asked of the kernel nor said to the program, while somebody waits.
+#[test]
+fn who_asks_again_is_served_without_a_look_and_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Simulated::new();
+    let server = Running::start(&kernel, &config(By::CgroupV1), folder.path());
+    let mut connection = server.connect();
+    let own = |kind, tag| Message { tag, ..of(0, kind, 0) };
+    let mut ask = |message: Message| {
+        connection.send(&message).unwrap();
+        let answer = connection.receive().unwrap().0;
+        assert_eq!(answer.tag, message.tag, "what the answer says was said before");
+        answer.holds
+    };
+    let joins = |tag| Message { tag, ..join(0, 0, 1, 1) };
+    assert_eq!(ask(joins(1)), 1);
+    let looks = || kernel.state.lock().unwrap().looks;
+    let before = looks();
+    assert!(before > 0, "the test does not look where it should");
+    for tag in [2, 4, 6] {
+        assert_eq!(ask(own(Kind::Leave, tag)), 0);
+        assert_eq!(ask(joins(tag + 1)), 1);
+    }
+    assert_eq!(looks(), before);
+    server.stop();
+}
+
 #[test]
 fn a_status_ends_however_many_have_asked() {
     let folder = tempfile::tempdir().unwrap();

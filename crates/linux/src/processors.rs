@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use crate::quota::{self, Throttling};
 use crate::signals::NoSignals;
-use crate::{futex, server};
+use crate::{futex, registry, server};
 
 /// What the number of processors comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +148,7 @@ fn look_again(now: u64, due: u64, partition: Option<u32>) -> bool {
     if let Some(generation) = partition {
         server::seen(generation);
     }
+    registry::come_back();
     let generation = server::generation();
     let quota_milli = Some(LAST.quota_milli.load(Relaxed)).filter(|&milli| milli != u64::MAX);
     let last = Processors { affinity: LAST.affinity.load(Relaxed), quota_milli };

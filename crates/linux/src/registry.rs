@@ -5,11 +5,12 @@
 //! what follows from them) may be called inside `malloc` and in signal handlers: system calls and atomics only, no
 //! allocation, no lock, errno unchanged.
 //!
-//! **State.** A *space* is one range of addresses: the Local page, the arena with its thread blocks, a perf ring for each
-//! block. It is built in private and published by one compare-and-swap of `SPACE`; whoever loses unmaps his own. There is no
-//! state "being built" that a signal handler, a second thread or a fork could find.
+//! **State.** A *space* is one range of addresses: what is Local, with a private line for each thread, the
+//! arena with its thread blocks, a perf ring for each block. It is built in private and published by one
+//! compare-and-swap of `SPACE`; whoever loses unmaps his own. There is no state "being built" that a signal
+//! handler, a second thread or a fork could find.
 //!
-//! **Fork.** The Local page is `MADV_WIPEONFORK`: in a child, however it was made, it reads as zeros, so that `view` is unset and
+//! **Fork.** Local is `MADV_WIPEONFORK`: in a child, however it was made, it reads as zeros, so that `view` is unset and
 //! [`live`] says no. The child then builds *another* space. It cannot use the old addresses: the perf rings
 //! (`VM_DONTCOPY`, the kernel's choice) and the bpf arena (`MADV_DONTFORK`, ours) are holes in the child, in which its
 //! own mappings may lie by now. What is left of the old space stays mapped, untouched.
@@ -21,6 +22,9 @@
 //!   I4  Only the owner of a block changes it from owned to free, except that the block of a thread that the kernel no longer
 //!       knows may be freed by anybody, once.
 //!   I5  A thread's id is valid if and only if its epoch is that of the live space.
+//!   I6  What a lock needs to be safe and live is in Local, which no other process has. The arena may be
+//!       another's too: the server's, or a child's that was forked before its descriptor was closed. All that
+//!       is read there is a hint.
 //!
 //! **Generation.** `TOLD` survives a fork, where Local does not. A space takes the number after it, and whoever tells
 //! a generation first stores it there. Without memory for a space, the process id stored beside it says whether it was told in this process;
@@ -37,8 +41,10 @@ mod hints;
 mod observe;
 mod register;
 mod space;
+mod successor;
 mod watch;
 
 pub use observe::{Refused, load, prepare};
 pub use register::{give_key_back, register, unregister};
 pub use space::{MOST_THREADS, ROOMS, away, generation, live, room, word};
+pub use successor::come_back;

@@ -104,6 +104,8 @@ impl std::error::Error for Error {}
 
 /// The greatest length of a socket's path.
 const SOCKET_PATH: usize = 107;
+/// Room for a message, and for one byte of what is none.
+const PACKET: [u8; size_of::<Message>() + 1] = [0; _];
 /// Descriptors of one message, at most.
 pub const DESCRIPTORS: usize = 3;
 
@@ -250,6 +252,42 @@ impl Connection {
         }
     }
 
+    /// Asks for what the server lends. On little stack, hence in steps that are not inlined.
+    fn lend(&mut self) -> Result<[Option<OwnedFd>; DESCRIPTORS], Error> {
+        #[inline(never)]
+        fn asks(connection: &Connection) -> Result<(), Error> {
+            connection.send(&Message::new(Kind::Observe))
+        }
+        #[inline(never)]
+        fn answers(bytes: &[u8]) -> Result<(), Error> {
+            match Message::from_bytes(bytes) {
+                Some((message, Kind::Refused)) => {
+                    Err(Error::Refused(Refusal::from_u32(message.error), message.most))
+                }
+                Some((_, Kind::Observed)) => Ok(()),
+                _ => Err(Error::Foreign),
+            }
+        }
+        asks(self)?;
+        let mut bytes = PACKET;
+        let (length, fds) = self.receive_bytes(&mut bytes)?;
+        answers(&bytes[..length]).map(|()| fds)
+    }
+
+    /// As whom the server runs.
+    fn user(&self) -> Option<libc::uid_t> {
+        // SAFETY: zeros are a valid ucred; the kernel writes at most the size it is told.
+        unsafe {
+            let mut peer: libc::ucred = core::mem::zeroed();
+            let mut length = size_of_val(&peer) as libc::socklen_t;
+            let fd = self.socket.as_raw_fd();
+            let option = libc::SO_PEERCRED;
+            let got =
+                libc::getsockopt(fd, libc::SOL_SOCKET, option, (&raw mut peer).cast(), &mut length) == 0;
+            got.then_some(peer.uid)
+        }
+    }
+
     /// Sends without waiting for the answer.
     ///
     /// # Errors
@@ -273,7 +311,20 @@ impl Connection {
     }
 
     fn receive_with(&mut self) -> Result<(Message, [Option<OwnedFd>; DESCRIPTORS]), Error> {
-        let mut bytes = [0u8; size_of::<Message>() + 1];
+        let mut bytes = PACKET;
+        let (length, fds) = self.receive_bytes(&mut bytes)?;
+        match Message::from_bytes(&bytes[..length]) {
+            Some((message, Kind::Refused)) => {
+                Err(Error::Refused(Refusal::from_u32(message.error), message.most))
+            }
+            Some((message, _)) => Ok((message, fds)),
+            None => Err(Error::Foreign),
+        }
+    }
+
+    /// The next packet: its length, and the descriptors that come with it.
+    #[inline(never)]
+    fn receive_bytes(&mut self, bytes: &mut [u8]) -> Result<(usize, [Option<OwnedFd>; DESCRIPTORS]), Error> {
         let mut room = [0u64; 8];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         // SAFETY: the message describes live memory; the kernel writes the control data, and the descriptor is new and ours.
@@ -309,13 +360,7 @@ impl Connection {
         if length == 0 {
             return Err(Error::Io(io::ErrorKind::ConnectionReset.into()));
         }
-        match Message::from_bytes(&bytes[..length]) {
-            Some((message, Kind::Refused)) => {
-                Err(Error::Refused(Refusal::from_u32(message.error), message.most))
-            }
-            Some((message, _)) => Ok((message, fds)),
-            None => Err(Error::Foreign),
-        }
+        Ok((length, fds))
     }
 
     /// Waits until there are processors, if the answer to `Join` says that there are none yet.
@@ -429,6 +474,15 @@ fn map<T>(fd: BorrowedFd<'_>) -> Option<&'static T> {
     }
 }
 
+/// Puts a page of a server's in the place of another one: see [`memory::replace`].
+///
+/// # Safety
+/// Both come from [`map`], and nobody else knows the new one.
+pub(crate) unsafe fn replace_page<T>(at: *mut T, new: &'static T) -> bool {
+    // SAFETY: two pages of ours, as the caller promised.
+    unsafe { memory::replace(at.cast(), core::ptr::from_ref(new).cast_mut().cast(), BLOCK_SIZE) }
+}
+
 /// Follows a block: from now on a change of the partition is noticed at the next look
 /// ([`platform::Platform::refresh_processors`]), and not only once a second. False if the descriptor is no block's.
 fn follow(fd: BorrowedFd<'_>) -> bool {
@@ -498,6 +552,8 @@ pub fn partition() -> Option<&'static abi::Partition> {
 
 /// BOUND: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(15);
+/// BOUND: and a thread in the midst of the program, which may be in a lock.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(2);
 /// BOUND: and a command that wants to know.
 const LONGER_PATIENCE: Duration = Duration::from_millis(50);
 /// BOUND: and for an answer about its processors: a move into a control group takes some 20 ms.
@@ -517,15 +573,31 @@ fn hurried(patience: Duration) -> Result<Connection, Error> {
 pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
     let mut connection = hurried(PATIENCE)?;
     let mut tries = 0;
-    let (_, [arena, enrol, life]) = loop {
-        match connection.ask_for(Message::new(Kind::Observe)) {
+    loop {
+        match connection.lend() {
             Err(Error::Refused(Refusal::Later, _)) if tries < TRIES => {
                 std::thread::sleep(Duration::from_millis(1 << tries));
                 tries += 1;
             }
-            answer => break answer?,
+            answer => return lent(answer?),
         }
-    };
+    }
+}
+
+/// The same in the midst of a program, once: system calls alone, and of a server that runs as root or as this
+/// program does. (After `chroot` others may have put a socket where the server's was.)
+pub(crate) fn observe_again() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
+    let mut connection = hurried(LITTLE_PATIENCE)?;
+    // SAFETY: no arguments.
+    if !connection.user().is_some_and(|user| user == 0 || user == unsafe { libc::geteuid() }) {
+        return Err(Error::Foreign);
+    }
+    lent(connection.lend()?)
+}
+
+/// What has come with the answer to `Observe`.
+fn lent(fds: [Option<OwnedFd>; DESCRIPTORS]) -> Result<(bpf::Observer, &'static AtomicU32), Error> {
+    let [arena, enrol, life] = fds;
     let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
     let observer = bpf::Observer::given(arena, enrol).map_err(Error::Observer)?;
     Ok((observer, map(life.as_fd()).ok_or(Error::Foreign)?))

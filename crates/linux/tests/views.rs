@@ -412,12 +412,11 @@ fn missed_switch() {
     linux::init();
     pin(0);
     let me = Linux::register();
-    // SAFETY: the words are inside the thread's block, which is never unmapped and whose fields are atomics.
-    let block = unsafe {
-        &*std::ptr::from_ref(Linux::word(me, 0))
-            .byte_sub(std::mem::offset_of!(abi::Thread, words))
-            .cast::<abi::Thread>()
-    };
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let arena = maps.lines().find(|line| line.ends_with("anon_inode:bpf-map")).expect("an arena");
+    let arena = usize::from_str_radix(arena.split('-').next().unwrap(), 16).unwrap() as *const abi::Arena;
+    // SAFETY: the blocks follow the header, in a mapping that stays; their fields are atomics.
+    let block = unsafe { &*arena.add(1).cast::<abi::Thread>().add(me.0 as usize) };
     for _ in 0..100 {
         block.run_state.store(RunState::Preempted as u32, Relaxed);
         assert_eq!(Linux::register(), me);

@@ -74,7 +74,8 @@ mod time;
 
 /// Asks the processor server for its view of this program's threads, if there is one, waiting for it for no
 /// longer than a twentieth of a second. For the beginning of `main`: once a thread has waited for a lock it
-/// changes nothing. If the server ends, the program goes over to the view that it would have had without.
+/// changes nothing. If the server ends, the program goes over to the view that it would have had without,
+/// and comes back when there is another server.
 ///
 /// Programs that `wakeful run` starts need not call it.
 pub fn init() {

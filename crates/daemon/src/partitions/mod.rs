@@ -270,6 +270,14 @@ impl Partitions {
         self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
     }
 
+    /// Has a process without processors of its own a group at the base group (v1)? The audit has seen it
+    /// there a second ago at most. To look again takes the kernel's lock, while the process waits.
+    pub fn is_in_its_group(&self, process: u32) -> bool {
+        self.way.by == Enforcement::CgroupV1
+            && self.groups.contains_key(&process)
+            && !self.gone.contains(&process)
+    }
+
     /// Where a process is. It can be taken from the base group, the default partition and those of our
     /// groups that children of their programs are in; under cgroup v2, where every login and service is in
     /// a group of its own, from all groups below the base group too, unless it is in a pid namespace of its

@@ -52,8 +52,8 @@ impl<K: Kernel> Server<K> {
                 Err((Refusal::Malformed, 0))
             }
         };
-        // Before the answer, which says what is so.
-        self.settle();
+        // Before the answer, which says what is so, and to that program all of it.
+        self.settle_for(done.ok().and_then(|(id, _)| id).map(|id| (id, token)));
         match done {
             Ok((id, with_block)) => {
                 let state = id.map_or_else(|| Message::new(Kind::State), |id| self.state(id));
@@ -168,6 +168,7 @@ impl<K: Kernel> Server<K> {
         let demand = self.check(message, user, by_root, known)?;
         let origin = match self.partitions.held(process) {
             Some(_) => self.partitions.origin(process).map(str::to_owned),
+            None if self.partitions.is_in_its_group(process) => None,
             None => match self.partitions.place(&self.kernel, process, !by_root) {
                 Ok(Place::Base) => None,
                 Ok(Place::Below(origin)) => Some(origin),

@@ -16,6 +16,11 @@ use crate::partitions::Failure;
 impl<K: Kernel> Server<K> {
     /// Tells the kernel, then the programs.
     pub(super) fn settle(&mut self) {
+        self.settle_for(None);
+    }
+
+    /// The same, where the answer to a request tells a program, by the connection that it asked by.
+    pub(super) fn settle_for(&mut self, answered: Option<(Id, u64)>) {
         if !self.unsettled {
             return;
         }
@@ -55,6 +60,7 @@ impl<K: Kernel> Server<K> {
         for id in ids {
             if self.write_block(id)
                 && let Some(token) = self.members[&id].connection
+                && answered != Some((id, token))
             {
                 let state = self.state(id);
                 self.send(token, &state, None);

@@ -58,6 +58,8 @@ pub struct State {
     pub fails_in: u32,
     /// The call that has failed.
     pub failed: Option<&'static str>,
+    /// How often the server has looked in which groups a process is.
+    pub looks: usize,
 }
 
 #[derive(Clone)]
@@ -396,7 +398,8 @@ impl Kernel for Simulated {
             file.strip_prefix("/proc").ok().and_then(|file| file.parent()?.to_str()?.parse().ok())
             && file.ends_with("cgroup")
         {
-            let state = self.state.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
+            state.looks += 1;
             let of = |mount: &str| {
                 let group = state
                     .groups

@@ -3,14 +3,12 @@
 
 use core::sync::atomic::Ordering::*;
 
-use abi::{RunState, View};
+use abi::RunState;
 use platform::ThreadId;
 
 use super::space::{FIRST_GUEST, Registry};
 use super::watch::{ALWAYS, REFUSED, switches};
 use crate::futex;
-use crate::view::Source;
-use crate::view::perf::Perf;
 
 /// BOUND: ns between two searches for dead threads; one is a system call a block, so 1 ms for all of them.
 const RECLAIM_NS: u64 = 100_000_000;
@@ -27,12 +25,13 @@ impl Registry {
             local.turned_away.fetch_add(1, Relaxed);
             return ThreadId::NONE;
         };
-        let block = self.thread(id);
+        let (block, own) = (self.thread(id), self.own(id));
+        block.tid.store(own.tid.load(Relaxed), Relaxed);
         block.priority.store(abi::Priority::Running as u32, Relaxed);
         block.wish.store(abi::Wish::Preemptable as u32, Relaxed);
-        block.holds.store(0, Relaxed);
+        own.holds.store(0, Relaxed);
         block.warning.store(0, Relaxed);
-        for word in &block.words {
+        for word in &own.words {
             word.store(0, Relaxed);
         }
         // Until the view says otherwise; the last holder of the block left nothing here.
@@ -52,7 +51,7 @@ impl Registry {
         let from = local.free_from.0.load(Relaxed);
         // From the hint on, and then, because the hint may have been wrong, all.
         for index in (from..FIRST_GUEST).chain(1..from) {
-            let owner = &self.thread(ThreadId(index)).tid;
+            let owner = &self.own(ThreadId(index)).tid;
             // ORDER: Acquire, pairs with the Release in `free`: its detach comes before our attach.
             if owner.load(Relaxed) == 0 && owner.compare_exchange(0, tid, Acquire, Relaxed).is_ok() {
                 local.free_from.0.store(index + 1, Relaxed);
@@ -77,8 +76,9 @@ impl Registry {
         block.lease.store(0, Relaxed);
         block.run_state.store(RunState::Unknown as u32, Relaxed);
         block.priority.store(0, Relaxed);
+        block.tid.store(0, Relaxed);
         // ORDER: Release, pairs with the Acquire in `take_block`.
-        block.tid.store(0, Release);
+        self.own(id).tid.store(0, Release);
         let local = self.local();
         local.free_from.0.fetch_min(id.0, Relaxed);
         local.full.store(0, Relaxed);
@@ -95,15 +95,13 @@ impl Registry {
         }
         let mut any = false;
         for id in self.ids() {
-            let block = self.thread(id);
-            let tid = block.tid.load(Relaxed);
+            let own = self.own(id);
+            let tid = own.tid.load(Relaxed);
             if tid == 0 || tid == RECLAIMING || alive(tid) {
                 continue;
             }
-            if block.tid.compare_exchange(tid, RECLAIMING, Acquire, Relaxed).is_ok() {
-                if self.view() == View::Perf {
-                    Perf::detach(self.slot(id));
-                }
+            if own.tid.compare_exchange(tid, RECLAIMING, Acquire, Relaxed).is_ok() {
+                self.end_ring(id);
                 self.free(id);
                 any = true;
             }
@@ -115,10 +113,10 @@ impl Registry {
     pub fn census(&self) -> (u32, u32, u32) {
         let (mut registered, mut unseen) = (0, 0);
         for id in self.ids() {
-            let block = self.thread(id);
-            if block.tid.load(Relaxed) != 0 {
+            let own = self.own(id);
+            if own.tid.load(Relaxed) != 0 {
                 registered += 1;
-                unseen += (block.watch.load(Relaxed) == REFUSED) as u32;
+                unseen += (own.watch.load(Relaxed) == REFUSED) as u32;
             }
         }
         (registered, unseen, self.local().turned_away.load(Relaxed))

@@ -26,7 +26,7 @@ impl Registry {
         let state = self.look(id);
         if state == RunState::Unknown {
             // Not exact, and need not be: two that ask together may count as one.
-            let asked = &self.thread(id).asked;
+            let asked = &self.own(id).asked;
             asked.store(asked.load(Relaxed).saturating_add(1), Relaxed);
         }
         state
@@ -138,7 +138,7 @@ impl Registry {
     /// How many locks a thread holds that raised its priority.
     #[inline(always)]
     pub fn holds(&self, id: ThreadId) -> &'static AtomicU32 {
-        &self.thread(id).holds
+        &self.own(id).holds
     }
 
     /// The KE-1 wish of a thread.

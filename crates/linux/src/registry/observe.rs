@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::*;
 use abi::View;
 
 use super::exit;
-use super::space::{ARENA_AT, OBSERVER, SIZE, build, live, publish, vacant};
+use super::space::{ARENA_AT, SIZE, build, live, observed_by, publish, vacant};
 use crate::view::{self, Request};
 use crate::{memory, server};
 
@@ -88,7 +88,7 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
     let handle = observer.handle()?;
     if publish(old, registry).is_some() {
         observer.keep_mapped();
-        let _ = OBSERVER.set(handle);
+        observed_by(handle);
     }
     Ok(())
 }

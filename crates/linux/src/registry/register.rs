@@ -7,7 +7,7 @@ use abi::View;
 use platform::ThreadId;
 
 use super::exit;
-use super::space::{ensure, live};
+use super::space::{VIEWS, ensure, live};
 use super::watch::{ALWAYS, ON_DEMAND, RESTLESS, UNWATCHED};
 use crate::signals::NoSignals;
 use crate::view::bpf::Bpf;
@@ -51,10 +51,14 @@ fn register_slow(always: bool) -> ThreadId {
         }
         registry.lose(View::Bpf);
     }
-    let epoch = local.epoch.load(Relaxed);
-    let id = if mine != ThreadId::NONE && tls::epoch() >> 4 == epoch >> 4 {
+    // ORDER: Acquire, pairs with `change_epoch`: the thread enrols with what the view has now.
+    let epoch = local.epoch.load(Acquire);
+    let id = if mine != ThreadId::NONE && tls::epoch() >> VIEWS == epoch >> VIEWS {
         // The same process, another view: the block stays ours.
-        match registry.thread(mine).watch.load(Relaxed) {
+        if registry.view() == View::Bpf {
+            registry.end_ring(mine);
+        }
+        match registry.own(mine).watch.load(Relaxed) {
             UNWATCHED | RESTLESS if !always => {}
             ON_DEMAND if !always => registry.watch(mine, ON_DEMAND),
             _ => registry.watch(mine, ALWAYS),
@@ -82,7 +86,7 @@ pub fn unregister() {
     tls::set_epoch(0);
     if id != ThreadId::NONE
         && let Some(registry) = live()
-        && epoch >> 4 == registry.local().epoch.load(Relaxed) >> 4
+        && epoch >> VIEWS == registry.local().epoch.load(Relaxed) >> VIEWS
     {
         registry.remove(id);
     }

@@ -17,19 +17,51 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 /// The space; null before the first use. Never unmapped once it was here.
 static SPACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// The observer of this process, or, in a forked child, of its parent: its copied descriptors are closed
-/// when the child gets a space of its own. (A child with memory of its own but its parent's descriptors,
-/// `CLONE_FILES` alone, thereby ends the parent's view.)
-pub(super) static OBSERVER: std::sync::OnceLock<bpf::Handle> = std::sync::OnceLock::new();
+/// The observer of this process, or, in a forked child, of its parent, by `bpf::Handle::words`: its copied
+/// descriptors are closed when the child gets a space of its own. (A child with memory of its own but its
+/// parent's descriptors, `CLONE_FILES` alone, thereby ends the parent's view.) A copy of half a change closes
+/// nothing that is another's: each number stands beside the kernel's id of what it must be.
+static OBSERVER: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+/// The observer of this process is this one from now on. What it had of the one before is closed.
+pub(super) fn observed_by(handle: bpf::Handle) {
+    close_observer();
+    for (place, word) in OBSERVER.iter().zip(handle.words()) {
+        place.store(word, Relaxed);
+    }
+}
+
+fn close_observer() {
+    bpf::Handle::close_copies_of(OBSERVER.each_ref().map(|word| word.load(Relaxed)));
+}
 
 /// A line of its own for what changes often.
 #[repr(align(64))]
 pub(super) struct Line<T>(pub(super) T);
 
+/// What of a thread only this process sees (I6).
+#[repr(C, align(64))]
+pub(super) struct Own {
+    /// Kernel thread id; 0: the block is free.
+    pub(super) tid: AtomicU32,
+    /// See [`platform::Platform::holds`].
+    pub(super) holds: AtomicU32,
+    /// See [`platform::Platform::word`].
+    pub(super) words: [AtomicU32; 8],
+    /// Looks at its run state while no view watched it.
+    pub(super) asked: AtomicU32,
+    /// Why the view watches it, or not.
+    pub(super) watch: AtomicU32,
+    /// Its context switches when `asked` was 0.
+    pub(super) switched: AtomicU32,
+    /// 1: its ring is an event's.
+    pub(super) ring: AtomicU32,
+}
+
 /// What only this process sees; zeros in a forked child.
 #[repr(C, align(4096))]
 pub(super) struct Local {
-    /// A [`View`]. Changes at most from Bpf to Perf and from Perf to None.
+    /// A [`View`]. Changes at most from Bpf to Perf and from Perf to None, and back to Bpf (`successor`).
     pub(super) view: AtomicU32,
     /// Which space this is in the line of processes.
     pub(super) generation: AtomicU32,
@@ -53,6 +85,8 @@ pub(super) struct Local {
     pub(super) turned_away: AtomicU32,
     /// When dead threads may be looked for again, in ns.
     pub(super) reclaim_at: AtomicU64,
+    /// By the threads' ids.
+    pub(super) own: [Own; MAX_THREADS],
     /// See [`platform::Platform::away`]; by the lock's address.
     pub(super) away: [AtomicU32; AWAYS],
     /// See [`platform::Platform::room`].
@@ -145,7 +179,7 @@ pub(super) fn build(view: View) -> Option<Registry> {
     let local = registry.local();
     let generation = next_generation(TOLD.load(Relaxed)) as u32;
     local.generation.store(generation, Relaxed);
-    local.epoch.store(generation << 4, Relaxed);
+    local.epoch.store(generation << VIEWS | 1, Relaxed);
     local.high_water.store(1, Relaxed);
     local.free_from.0.store(1, Relaxed);
     local.next_lease.store(1, Relaxed);
@@ -153,17 +187,18 @@ pub(super) fn build(view: View) -> Option<Registry> {
     Some(registry)
 }
 
+/// In an epoch: below it the number of times that the view has changed; above it the generation.
+pub(super) const VIEWS: u32 = 12;
+
 /// Makes `new` the space of this process, if it still is `old`.
 pub(super) fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
     // ORDER: Release, pairs with the Acquire in `live`.
     match SPACE.compare_exchange(old, new.start.as_ptr(), Release, Relaxed) {
         Ok(_) => {
             new.told();
-            if !old.is_null()
-                && let Some(handle) = OBSERVER.get()
-            {
+            if !old.is_null() {
                 let _errno = futex::Errno::save();
-                handle.close_copies();
+                close_observer();
             }
             Some(new)
         }
@@ -222,7 +257,7 @@ pub fn room(number: u32) -> Option<Room<Linux>> {
 pub fn word(id: ThreadId, index: usize) -> &'static AtomicU32 {
     static NOWHERE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
     match live().or_else(ensure) {
-        Some(registry) => &registry.thread(id).words[index],
+        Some(registry) => &registry.own(id).words[index],
         None => &NOWHERE[index],
     }
 }
@@ -242,6 +277,13 @@ impl Registry {
         // SAFETY: inside the space, which is never unmapped; zeros are a valid Thread, and its fields are
         // atomics.
         unsafe { &*self.start.as_ptr().add(THREADS_AT).cast::<Thread>().add(index) }
+    }
+
+    /// The thread's private line.
+    #[inline(always)]
+    pub(super) fn own(&self, id: ThreadId) -> &'static Own {
+        // The mask as for `thread`; it lets the compiler leave the check of the bound out.
+        &self.local().own[id.0 as usize & (MAX_THREADS - 1)]
     }
 
     pub(super) fn arena(&self) -> &'static Arena {

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::*;
 use abi::{RunState, View};
 use platform::ThreadId;
 
-use super::space::Registry;
+use super::space::{Registry, VIEWS};
 use crate::view::bpf::Bpf;
 use crate::view::perf::Perf;
 use crate::view::{Attached, Source, none};
@@ -52,19 +52,19 @@ macro_rules! dispatch {
 impl Registry {
     /// The thread, not watched, is to earn it anew.
     pub(super) fn forget(&self, id: ThreadId, switches: u32) {
-        let block = self.thread(id);
-        block.watch.store(UNWATCHED, Relaxed);
-        block.asked.store(0, Relaxed);
-        block.switched.store(switches, Relaxed);
+        let own = self.own(id);
+        own.watch.store(UNWATCHED, Relaxed);
+        own.asked.store(0, Relaxed);
+        own.switched.store(switches, Relaxed);
     }
 
     /// Is the calling thread watched as it should be?
     #[inline]
     pub(super) fn content(&self, id: ThreadId, always: bool) -> bool {
-        let block = self.thread(id);
-        match block.watch.load(Relaxed) {
-            UNWATCHED => !always && block.asked.load(Relaxed) < ASKED,
-            RESTLESS => !always && block.asked.load(Relaxed) < ASKED * RESTLESS_ASKS,
+        let own = self.own(id);
+        match own.watch.load(Relaxed) {
+            UNWATCHED => !always && own.asked.load(Relaxed) < ASKED,
+            RESTLESS => !always && own.asked.load(Relaxed) < ASKED * RESTLESS_ASKS,
             ON_DEMAND => !always && self.watched_switches(id) < LEASE,
             _ => true,
         }
@@ -72,17 +72,17 @@ impl Registry {
 
     /// The calling thread's switches since it is watched.
     pub(super) fn watched_switches(&self, id: ThreadId) -> u32 {
-        dispatch!(self.view(), switches(self.slot(id))).wrapping_sub(self.thread(id).switched.load(Relaxed))
+        dispatch!(self.view(), switches(self.slot(id))).wrapping_sub(self.own(id).switched.load(Relaxed))
     }
 
     /// Has the calling thread watched, or no longer, if it is not [`Registry::content`].
     pub(super) fn reconsider(&self, id: ThreadId, always: bool) {
-        let block = self.thread(id);
-        match (block.watch.load(Relaxed), always) {
+        let own = self.own(id);
+        match (own.watch.load(Relaxed), always) {
             (UNWATCHED | RESTLESS, true) => self.watch(id, ALWAYS),
-            (ON_DEMAND, true) => block.watch.store(ALWAYS, Relaxed),
+            (ON_DEMAND, true) => own.watch.store(ALWAYS, Relaxed),
             (UNWATCHED | RESTLESS, false) => {
-                let asked = block.asked.load(Relaxed);
+                let asked = own.asked.load(Relaxed);
                 if asked < ASKED {
                     return;
                 }
@@ -91,18 +91,18 @@ impl Registry {
                     View::Bpf => (asked.saturating_mul(BPF_SAVES), false),
                     _ => (asked, run_ns < RUN_NS),
                 };
-                if !restless && asked >= switches.wrapping_sub(block.switched.load(Relaxed)) {
+                if !restless && asked >= switches.wrapping_sub(own.switched.load(Relaxed)) {
                     self.watch(id, ON_DEMAND);
                 } else {
                     self.forget(id, switches);
                     if restless {
-                        block.watch.store(RESTLESS, Relaxed);
+                        own.watch.store(RESTLESS, Relaxed);
                     }
                 }
             }
             (ON_DEMAND, false) if self.watched_switches(id) >= LEASE => {
-                dispatch!(self.view(), detach(self.slot(id)));
-                block.run_state.store(RunState::Unknown as u32, Relaxed);
+                self.detach(id);
+                self.thread(id).run_state.store(RunState::Unknown as u32, Relaxed);
                 self.forget(id, switches().0);
             }
             _ => {}
@@ -112,8 +112,8 @@ impl Registry {
     /// Lets the view watch the calling thread, for this reason, falling back from view to view where one
     /// ends for good.
     pub(super) fn watch(&self, id: ThreadId, why: u32) {
-        let block = self.thread(id);
-        block.watch.store(REFUSED, Relaxed);
+        let (block, own) = (self.thread(id), self.own(id));
+        own.watch.store(REFUSED, Relaxed);
         let mut lease = self.local().next_lease.fetch_add(1, Relaxed);
         if lease == 0 {
             lease = self.local().next_lease.fetch_add(1, Relaxed);
@@ -133,10 +133,11 @@ impl Registry {
                 Attached::Never => self.lose(view),
                 Attached::Yes => {
                     if view == View::Perf {
+                        own.ring.store(1, Relaxed);
                         block.run_state.store(RunState::Running as u32, Relaxed);
                     }
-                    block.switched.store(dispatch!(view, switches(self.slot(id))), Relaxed);
-                    block.watch.store(why, Relaxed);
+                    own.switched.store(dispatch!(view, switches(self.slot(id))), Relaxed);
+                    own.watch.store(why, Relaxed);
                     return;
                 }
                 Attached::NotThis => {
@@ -149,8 +150,22 @@ impl Registry {
 
     /// The calling thread is watched no longer, if it was.
     pub(super) fn unwatch(&self, id: ThreadId) {
-        if matches!(self.thread(id).watch.load(Relaxed), ON_DEMAND | ALWAYS) {
-            dispatch!(self.view(), detach(self.slot(id)));
+        if matches!(self.own(id).watch.load(Relaxed), ON_DEMAND | ALWAYS) {
+            self.detach(id);
+        }
+    }
+
+    fn detach(&self, id: ThreadId) {
+        if self.view() == View::Bpf {
+            Bpf::detach(self.slot(id));
+        }
+        self.end_ring(id);
+    }
+
+    /// The block's ring is no event's any more, whichever view watches now.
+    pub(super) fn end_ring(&self, id: ThreadId) {
+        if self.own(id).ring.swap(0, Relaxed) != 0 {
+            Perf::detach(self.slot(id));
         }
     }
 
@@ -164,7 +179,9 @@ impl Registry {
                 return;
             }
         }
-        let next = if view == View::Bpf { View::Perf } else { View::None };
+        // A view that came back is no reason to ask perf again.
+        let perf = view == View::Bpf && local.no_more.load(Relaxed) == 0;
+        let next = if perf { View::Perf } else { View::None };
         if local.view.compare_exchange(view as u32, next as u32, Relaxed, Relaxed).is_err() {
             return;
         }
@@ -175,9 +192,17 @@ impl Registry {
                 self.thread(id).lease.store(0, Relaxed);
                 self.thread(id).run_state.store(RunState::Unknown as u32, Relaxed);
             }
-            // All threads register again, with the new view, when they next come by.
-            local.epoch.fetch_add(1, Relaxed);
+            self.change_epoch();
         }
+    }
+
+    /// All threads register again, with the new view, when they next come by.
+    pub(super) fn change_epoch(&self) {
+        let epoch = &self.local().epoch;
+        let next = |now: u32| (now >> VIEWS << VIEWS) | ((now + 1) % (1 << VIEWS));
+        // ORDER: Release, pairs with the Acquire in `register_slow`; the view, and what threads enrol with,
+        // come before.
+        let _ = epoch.fetch_update(Release, Relaxed, |now| Some(next(now).max(now >> VIEWS << VIEWS | 1)));
     }
 }
 

@@ -8,6 +8,7 @@
 //! because with the last descriptor the observation has ended, and cannot enrol again. Then the registry goes over to perf. (If it
 //! can, a switch was missed, and all is well again.) What froze meanwhile was a hint. A server's observer ends with the server, and enrolment goes on
 //! to succeed; that it has ended is read from the server's life ([`observes`]).
+//! The registry asks the next server (`registry/successor.rs`).
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use platform::RunState;
@@ -58,6 +59,15 @@ static LIFE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 pub fn lives_with(life: &'static AtomicU32) {
     // ORDER: Release, pairs with the Acquire in `observes`.
     LIFE.store(core::ptr::from_ref(life).cast_mut(), Release);
+}
+
+/// The next server's life takes the place of that of the one that has ended.
+pub fn lives_again(life: &'static AtomicU32) {
+    let now = LIFE.load(Relaxed);
+    // SAFETY: both are pages of ours; the new one is known here alone.
+    if !now.is_null() && !unsafe { server::replace_page(now, life) } {
+        lives_with(life);
+    }
 }
 
 /// False if the observer is a server's that has ended.
