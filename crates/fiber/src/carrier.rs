@@ -170,6 +170,8 @@ impl Carrier {
             && self.runtime.sentinel.watch(upcall.descriptor(), u64::from(self.index)).is_ok()
         {
             let _ = self.upcall.set(upcall);
+        } else {
+            self.runtime.unheard.fetch_add(1, Relaxed);
         }
         if seated {
             self.is_seated();
@@ -202,7 +204,10 @@ impl Carrier {
         if self.ready.is_empty() {
             // What is not pinned here others can do.
             self.rest();
-        } else if self.runtime.seats.want(self.index) {
+            return false;
+        }
+        self.forget_blocks();
+        if self.runtime.seats.want(self.index) {
             self.is_seated();
         } else {
             self.sleep();
@@ -231,6 +236,7 @@ impl Carrier {
     #[inline(never)]
     fn rest(&'static self) {
         let runtime = self.runtime;
+        self.forget_blocks();
         runtime.rouse(runtime.seats.lie_down(self.index));
         let mine = !self.inbox.is_empty();
         if (mine || runtime.has_work()) && runtime.seats.get_up(self.index, mine) {
@@ -241,10 +247,10 @@ impl Carrier {
 
     /// Sleeps until the carrier has a seat, or must ask for one. Nobody is told that it does.
     fn sleep(&'static self) {
-        let upcall = self.upcall.get();
-        if let Some(upcall) = upcall {
+        if let Some(upcall) = self.upcall.get() {
             upcall.disable();
         }
+        self.forget_blocks();
         self.sleeps.set(true);
         loop {
             let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
@@ -256,9 +262,6 @@ impl Carrier {
             }
         }
         self.sleeps.set(false);
-        if let Some(upcall) = upcall {
-            upcall.enable();
-        }
         self.is_seated();
         self.since.set(Linux::now_ns());
     }
@@ -422,6 +425,7 @@ impl Carrier {
     #[inline(never)]
     fn give_way(&'static self) {
         let fiber = self.current.get();
+        self.forget_blocks();
         if self.runtime.seats.regain(self.index) {
             self.is_seated();
         } else if !fiber.is_null() && !std::thread::panicking() {
@@ -435,14 +439,35 @@ impl Carrier {
         if self.runtime.sentinel.is_vacant() {
             self.runtime.fill_post(self.index);
         }
-        if self.upcall.get().is_none() && self.runtime.activates() {
-            self.runtime.sentinel.rouse();
+        match self.upcall.get() {
+            // U4 of `seats.rs`.
+            Some(upcall) => upcall.enable(),
+            None if self.runtime.activates() => self.runtime.sentinel.rouse(),
+            None => {}
         }
+    }
+
+    /// Its last block is over, and must not be taken for one with the next seat.
+    fn forget_blocks(&self) {
+        if let Some(upcall) = self.upcall.get() {
+            upcall.forget();
+        }
+    }
+
+    /// U3 of `seats.rs`, by the sentinel that took this carrier's seat.
+    pub fn silence(&self) -> bool {
+        let upcall = self.upcall.get();
+        let disable = || _ = upcall.map(Upcall::disable);
+        let enable = || _ = upcall.map(Upcall::enable);
+        self.runtime.seats.silence(self.index, disable, enable)
     }
 
     /// The calling fiber is about to block and says so: its seat goes to others at once.
     pub fn leave_seat(&'static self) {
         if self.runtime.seats.take(self.index) {
+            if let Some(upcall) = self.upcall.get() {
+                upcall.disable();
+            }
             self.runtime.rouse(self.runtime.seats.surrender());
             if self.runtime.has_work() {
                 self.runtime.invite();

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Mutex;
 
 use linux::Linux;
-use platform::{Platform, RunState};
+use platform::Platform;
 use sync::mutex::{Native, RawMutex};
 
 use crate::carrier::{self, Carrier};
@@ -72,8 +72,12 @@ pub struct Runtime {
     timers: Timers,
     carriers: Box<[AtomicPtr<Carrier>]>,
     count: AtomicU32,
+    /// Carriers that the kernel does not tell of.
+    pub unheard: AtomicU32,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
+    /// Words of the kernel that a carrier left its processor or came back.
+    told: AtomicU64,
     /// When the sentinel looks at the processors next.
     look_next: AtomicU64,
 }
@@ -148,7 +152,9 @@ impl Runtime {
             timers: Timers::default(),
             carriers: (0..CARRIERS).map(|_| AtomicPtr::new(null_mut())).collect(),
             count: AtomicU32::new(0),
+            unheard: AtomicU32::new(0),
             taken: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             look_next: AtomicU64::new(0),
         }));
         runtime.add_carrier(false)?;
@@ -158,6 +164,11 @@ impl Runtime {
     /// How often a carrier's seat went to another because it had blocked.
     pub fn seats_taken(&self) -> u64 {
         self.taken.load(Relaxed)
+    }
+
+    /// How often a sentinel was woken because a carrier had left its processor or come back.
+    pub fn upcalls(&self) -> u64 {
+        self.told.load(Relaxed)
     }
 
     /// Starts a carrier.
@@ -293,9 +304,8 @@ impl Runtime {
         }
     }
 
-    /// The calling carrier, which lies down or wants a seat, is the sentinel until it has other things to do.
+    /// The calling carrier, which lies down or wants a seat, is a sentinel until it has other things to do.
     pub fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
-        self.keep_a_spare(me.index);
         // The last one may have left with events unheard.
         self.fire_timers();
         let mut awake = self.look_at_all(me.index);
@@ -306,12 +316,20 @@ impl Runtime {
             if awake.is_some() {
                 break;
             }
+            self.keep_a_spare(me.index);
             self.sentinel.doze(true);
             let every = if self.has_unheard() { LOOK_NS } else { SECOND_NS };
             // From the moment of the last look: events that come often do not put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns());
             awake = self.sentinel.sleep(wait, |event| match event {
-                Event::Switched(carrier) => self.has_switched(me.index, carrier),
+                Event::Switched(carrier) => {
+                    self.told.fetch_add(1, Relaxed);
+                    self.has_switched(me.index, carrier)
+                }
+                Event::Called => {
+                    self.call_again(me.index);
+                    None
+                }
                 told @ (Event::Timer | Event::Deaf) => {
                     if told == Event::Deaf {
                         looked = 0;
@@ -328,9 +346,24 @@ impl Runtime {
                 awake = self.look_at_all(me.index);
             }
         }
-        self.sentinel.end(me.usual.get());
-        self.fill_post(me.index);
+        self.sentinel.end(me.index, me.usual.get());
+        if self.sentinel.is_vacant() {
+            self.fill_post(me.index);
+        } else if self.has_unheard() || self.activates() && self.seats.sleepers(me.index) < 2 {
+            // The other one looks at what we looked at, and makes a spare.
+            self.sentinel.ring();
+        }
         awake.unwrap_or(Awake::Lost)
+    }
+
+    /// A call wakes one sentinel, which may not be the one that is meant.
+    fn call_again(&'static self, me: u32) {
+        let meant = |who: &u32| *who != me && self.seats.is_told(*who);
+        if self.sentinel.all().any(|who| meant(&who)) {
+            // It is asleep, and we are not: so it is woken. Or it is on its way.
+            self.sentinel.ring();
+            Linux::yield_now();
+        }
     }
 
     /// Calls somebody to the post, which is empty.
@@ -346,7 +379,7 @@ impl Runtime {
 
     /// Who leaves the post for a fiber leaves it to somebody who is there already.
     fn keep_a_spare(&'static self, me: u32) {
-        if self.activates() && !self.seats.has_sleeper(me) {
+        if self.activates() && self.seats.sleepers(me) == 0 {
             // Without one, the next to lie down stands sentinel.
             let _ = self.add_carrier(false);
         }
@@ -358,7 +391,8 @@ impl Runtime {
 
     /// HINT: does a carrier run that the kernel says nothing of?
     fn has_unheard(&self) -> bool {
-        self.activates()
+        self.unheard.load(Relaxed) > 0
+            && self.activates()
             && self.all().any(|carrier| carrier.upcall.get().is_none() && self.seats.holds(carrier.index))
     }
 
@@ -391,19 +425,28 @@ impl Runtime {
             return None;
         }
         let blocked = match carrier.upcall.get() {
-            Some(upcall) => upcall.state() == RunState::Blocked,
+            Some(upcall) => upcall.has_blocked(),
             None => sentinel::is_blocked(carrier.thread.load(Relaxed)),
         };
-        if !blocked || !self.seats.take(carrier.index) {
-            return None;
+        let mut mine = false;
+        while blocked && self.seats.take(carrier.index) {
+            mine |= self.hand_on(me);
+            if !carrier.silence() || !sentinel::is_blocked(carrier.thread.load(Relaxed)) {
+                break;
+            }
         }
+        mine.then_some(Awake::Seated)
+    }
+
+    /// A seat was taken. True: the caller has it now, and runs a fiber.
+    fn hand_on(&'static self, me: u32) -> bool {
         self.taken.fetch_add(1, Relaxed);
         let mine = self.has_work() && !self.seats.wanted() && !self.seats.holds(me);
         self.rouse(if mine { self.seats.accept(me) } else { self.seats.surrender() });
         if self.has_work() {
             self.invite();
         }
-        mine.then_some(Awake::Seated)
+        mine
     }
 }
 
