@@ -14,7 +14,7 @@ use platform::Platform;
 use crate::deque::Deque;
 use crate::list::{Inbox, List};
 use crate::record::{Fiber, Why};
-use crate::runtime::{Activations, Runtime};
+use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
 use crate::sentinel;
 
@@ -164,6 +164,9 @@ impl Carrier {
         own::set(core::ptr::from_ref(self).expose_provenance());
         // SAFETY: no arguments.
         self.thread.store(unsafe { libc::gettid() }, Relaxed);
+        if self.runtime.priority == Priority::Low {
+            sentinel::be_low();
+        }
         self.usual.set(sentinel::is_usual());
         if self.runtime.activations == Activations::Told
             && let Ok(upcall) = Upcall::open()

@@ -22,4 +22,4 @@ mod timers;
 pub mod token;
 
 pub use machine::Fibers;
-pub use runtime::{Activations, Config, Runtime};
+pub use runtime::{Activations, Config, Priority, Runtime};

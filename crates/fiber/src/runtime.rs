@@ -38,11 +38,23 @@ pub enum Activations {
     Told,
 }
 
+/// Whose fibers go first. Each priority has carriers of its own, and the kernel preempts those of `Low`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// As other threads.
+    Usual,
+    /// Only where the processor would idle, also beside other programs, or nearly so (SCHED_IDLE). Kernel
+    /// threads and processes that such a fiber starts are as it is, and stay so.
+    Low,
+}
+
 /// How a runtime is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Processors at most; `None`: as many as the program may use, looked at once a second.
     pub processors: Option<u32>,
+    /// Of all its fibers.
+    pub priority: Priority,
     /// Give the seat of a carrier that blocks to another.
     pub activations: Activations,
     /// Bytes of stack a fiber.
@@ -51,7 +63,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { processors: None, activations: Activations::Told, stack_size: 256 << 10 }
+        Self {
+            processors: None,
+            priority: Priority::Usual,
+            activations: Activations::Told,
+            stack_size: 256 << 10,
+        }
     }
 }
 
@@ -60,6 +77,7 @@ pub struct Runtime {
     pub seats: Seats<Linux>,
     pub sentinel: Sentinel,
     pub activations: Activations,
+    pub priority: Priority,
     /// New fibers that no carrier made, and movable ones.
     pub common: SharedList,
     /// Records that no carrier keeps.
@@ -82,8 +100,8 @@ pub struct Runtime {
     look_next: AtomicU64,
 }
 
-/// The runtime of those who name none. Null: not started, or a forked child.
-static DEFAULT: AtomicPtr<Runtime> = AtomicPtr::new(null_mut());
+/// The runtimes of those who name none, by priority. Null: not started, or a forked child.
+static DEFAULT: [AtomicPtr<Runtime>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
 /// Who holds it starts the default runtime.
 struct Starting(UnsafeCell<Native<Linux>>);
@@ -98,7 +116,7 @@ static FORGET: Forget = Forget::by(after_fork);
 /// In a forked child there are no carriers: the caller is what it was before it became one.
 extern "C" fn after_fork() {
     carrier::forget();
-    DEFAULT.store(null_mut(), Relaxed);
+    DEFAULT.iter().for_each(|runtime| runtime.store(null_mut(), Relaxed));
     // SAFETY: the child's one thread, which is not starting a runtime.
     unsafe { *STARTING.0.get() = Native::INIT };
 }
@@ -110,9 +128,21 @@ impl Runtime {
     /// As for [`Runtime::start`].
     #[allow(clippy::should_implement_trait)] // it may fail
     pub fn default() -> io::Result<&'static Self> {
+        Self::of(Priority::Usual)
+    }
+
+    /// The default one of this priority. That of the usual one is started first: who is low can start none.
+    ///
+    /// # Errors
+    /// As for [`Runtime::start`].
+    pub fn of(priority: Priority) -> io::Result<&'static Self> {
+        if priority == Priority::Low {
+            Self::default()?;
+        }
+        let place = &DEFAULT[priority as usize];
         // SAFETY: null, or one that is never freed.
         // ORDER: Acquire, pairs with the store below.
-        let started = || unsafe { DEFAULT.load(Acquire).as_ref() };
+        let started = || unsafe { place.load(Acquire).as_ref() };
         if let Some(runtime) = started() {
             return Ok(runtime);
         }
@@ -122,8 +152,8 @@ impl Runtime {
         unsafe { starting.lock(&()) };
         let runtime = match started() {
             Some(runtime) => Ok(runtime),
-            None => Self::start(Config::default())
-                .inspect(|&runtime| DEFAULT.store(core::ptr::from_ref(runtime).cast_mut(), Release)),
+            None => Self::start(Config { priority, ..Config::default() })
+                .inspect(|&runtime| place.store(core::ptr::from_ref(runtime).cast_mut(), Release)),
         };
         // SAFETY: the caller holds it.
         unsafe { starting.unlock(&()) };
@@ -143,6 +173,7 @@ impl Runtime {
             seats: Seats::new(granted, CARRIERS),
             sentinel: Sentinel::new()?,
             activations: config.activations,
+            priority: config.priority,
             common: SharedList::default(),
             free: SharedList::default(),
             processors: config.processors,
@@ -243,11 +274,18 @@ impl Runtime {
     /// Work was published: somebody who sleeps gets a free seat, if there is one.
     #[inline]
     pub fn invite(&'static self) {
-        match self.seats.invite(true) {
+        match self.seats.invite(self.may_grow()) {
             Invited::Nobody => {}
             Invited::Carrier(carrier) => self.rouse(Some(carrier)),
             Invited::Newcomer => self.invite_newcomer(),
         }
+    }
+
+    /// A carrier that a low one starts would be low. Those of a runtime that activates always leave a spare.
+    #[inline]
+    fn may_grow(&self) -> bool {
+        self.priority == Priority::Low
+            || carrier::here().is_none_or(|carrier| carrier.runtime.priority == Priority::Usual)
     }
 
     #[cold]

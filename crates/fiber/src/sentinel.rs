@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sentinels: carriers without a seat that hear from the kernel. All others sleep on their words.
 //!
-//! There are two, so that one may leave for a fiber without waking another first. Each event wakes one of them
-//! (the carriers' events are edge-triggered). So a call may wake the wrong one, who calls again.
+//! There are two, so that one may leave for a fiber without waking another first. Each event wakes one of
+//! them (the carriers' events are edge-triggered). So a call may wake the wrong one, who calls again.
 //!
 //! They sleep in epoll on the events of the carriers that run ([`linux::upcall`]), on a timer for the fibers
-//! that sleep, and on an event by which others call them. They are SCHED_BATCH meanwhile: so they never preempt
-//! a carrier that runs, and run at once where one has blocked.
+//! that sleep, and on an event by which others call them. They are SCHED_BATCH meanwhile: so they never
+//! preempt a carrier that runs, and run at once where one has blocked.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::io;
@@ -209,6 +209,12 @@ pub fn is_usual() -> bool {
 /// The calling thread, which a sentinel made, is of the usual policy.
 pub fn be_usual() {
     set_policy(libc::SCHED_OTHER);
+}
+
+/// The calling thread runs where the processor would idle, or nearly so, from now on for ever: the kernel
+/// takes nothing back without privilege.
+pub fn be_low() {
+    set_policy(libc::SCHED_IDLE);
 }
 
 fn set_policy(policy: i32) {

@@ -18,7 +18,7 @@ use platform::Platform;
 use crate::carrier::{self, Carrier, switch};
 use crate::machine::Fibers;
 use crate::record::{Fiber, Scope as Words, Why};
-use crate::runtime::Runtime;
+use crate::runtime::{Priority, Runtime};
 use crate::table;
 
 /// What a fiber returned, or the payload of its panic.
@@ -43,6 +43,7 @@ fn runtime() -> io::Result<&'static Runtime> {
 pub struct Builder {
     name: Option<Arc<str>>,
     runtime: Option<Handle>,
+    priority: Option<Priority>,
     scope: Option<Pointer>,
 }
 
@@ -73,6 +74,13 @@ impl Builder {
     #[must_use]
     pub fn runtime(mut self, runtime: &'static Runtime) -> Self {
         self.runtime = Some(Handle(runtime));
+        self
+    }
+
+    /// Of this priority: in the default runtime of that. Without, it has its spawner's.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
         self
     }
 
@@ -114,9 +122,10 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let runtime = match self.runtime {
-            Some(Handle(runtime)) => runtime,
-            None => runtime()?,
+        let runtime = match (self.runtime, self.priority) {
+            (Some(Handle(runtime)), _) => runtime,
+            (None, Some(priority)) => Runtime::of(priority)?,
+            (None, None) => runtime()?,
         };
         let carrier = carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, runtime));
         let fiber = match carrier.and_then(Carrier::record) {

@@ -6,8 +6,8 @@
 //! a thread that sleeps in epoll hears of a block without polling and without privilege, from Linux 4.17 on.
 //! It is woken at each switch out and at each switch in; [`Upcall::has_blocked`] says which.
 //!
-//! Each record costs the thread an interrupt to its own processor: 13 us in a virtual machine. So the event is
-//! disabled while nobody listens, also by others. A thread may block disabled and run enabled: the newest
+//! Each record costs the thread an interrupt to its own processor: 13 us in a virtual machine. So the event
+//! is disabled while nobody listens, also by others. A thread may block disabled and run enabled: the newest
 //! record is then of old. The thread says so by [`Upcall::forget`].
 
 use core::ffi::c_void;
