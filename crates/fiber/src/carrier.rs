@@ -13,6 +13,7 @@ use platform::Platform;
 
 use crate::deque::Deque;
 use crate::list::{Inbox, List};
+use crate::policy::Own;
 use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
@@ -36,8 +37,10 @@ pub struct Carrier {
     pub new: Deque<Linux, Fiber, NEW>,
     /// Fibers of this carrier that others made ready.
     pub inbox: Inbox,
-    /// Its fibers that are ready.
+    /// Its fibers that are ready; with a policy, those that its queue has dropped.
     ready: List,
+    /// And in the order of the policy.
+    own: Option<Own>,
     current: Cell<*mut Fiber>,
     free: List,
     kept: Cell<u32>,
@@ -123,6 +126,11 @@ pub fn current() -> *mut Fiber {
     here().map_or(null_mut(), |carrier| carrier.current.get())
 }
 
+/// Makes this the calling fiber, and returns who was.
+pub fn set_current(fiber: *mut Fiber) -> *mut Fiber {
+    here().map_or(null_mut(), |carrier| carrier.current.replace(fiber))
+}
+
 /// Switches the calling fiber away, which may not unwind. It may return on another carrier if it is movable.
 #[inline]
 pub fn switch(fiber: *mut Fiber, why: Why) {
@@ -147,6 +155,7 @@ impl Carrier {
             new: Deque::new(),
             inbox: Inbox::default(),
             ready: List::default(),
+            own: runtime.policy.map(Own::new),
             current: Cell::new(null_mut()),
             free: List::default(),
             kept: Cell::new(0),
@@ -203,8 +212,8 @@ impl Carrier {
     #[cold]
     #[inline(never)]
     fn find_seat(&'static self) -> bool {
-        self.inbox.receive(&self.ready);
-        if self.ready.is_empty() {
+        self.receive();
+        if !self.has_ready() {
             // What is not pinned here others can do.
             self.rest();
             return false;
@@ -274,29 +283,92 @@ impl Carrier {
     fn next(&'static self) -> Option<*mut Fiber> {
         let turn = self.turn.get().wrapping_add(1);
         self.turn.set(turn);
-        self.inbox.receive(&self.ready);
+        self.receive();
         if turn.is_multiple_of(ROUND)
             && let Some(fiber) = self.look_round(turn / ROUND)
         {
             return Some(fiber);
         }
-        // SAFETY: this is the owner's thread.
-        let newest = || unsafe { self.new.pop() };
         let found = if turn.is_multiple_of(2) {
-            newest().or_else(|| self.ready.pop())
+            self.pop_new().or_else(|| self.pop_ready())
         } else {
-            self.ready.pop().or_else(newest)
+            self.pop_ready().or_else(|| self.pop_new())
         };
         found.or_else(|| self.look_further())
+    }
+
+    #[inline]
+    fn pop_new(&'static self) -> Option<*mut Fiber> {
+        match self.own {
+            // SAFETY: this is the owner's thread.
+            None => unsafe { self.new.pop() },
+            Some(_) => self.pop_common(),
+        }
+    }
+
+    #[inline]
+    fn pop_ready(&'static self) -> Option<*mut Fiber> {
+        let found = self.ready.pop();
+        match &self.own {
+            Some(own) if found.is_none() => self.checked(|| own.pop()),
+            _ => found,
+        }
+    }
+
+    fn pop_common(&'static self) -> Option<*mut Fiber> {
+        match self.own {
+            None => self.runtime.common.pop(),
+            Some(_) => self.checked(|| self.runtime.common.pop()),
+        }
+    }
+
+    /// A policy may hand out fibers that others run.
+    fn checked(&'static self, pop: impl Fn() -> Option<*mut Fiber>) -> Option<*mut Fiber> {
+        loop {
+            let fiber = pop()?;
+            // SAFETY: it is ready and in no list.
+            let record = unsafe { &*fiber };
+            let home = record.home.load(Relaxed);
+            if self.is_home_of(record) && (home == 0 || home == self.index + 1) {
+                return Some(fiber);
+            }
+            record.runtime.ready(fiber);
+        }
+    }
+
+    /// A fiber of this carrier is ready.
+    #[inline]
+    fn push_ready(&self, fiber: *mut Fiber, yielded: bool) {
+        match &self.own {
+            None => self.ready.push(fiber),
+            Some(own) => own.push(fiber, yielded, &self.ready),
+        }
+    }
+
+    /// The queue of the policy has dropped it.
+    pub fn ready_again(&self, fiber: *mut Fiber) {
+        self.ready.push(fiber);
+    }
+
+    #[inline]
+    fn receive(&self) {
+        if self.own.is_none() {
+            return self.inbox.receive(&self.ready);
+        }
+        let came = List::default();
+        self.inbox.receive(&came);
+        while let Some(fiber) = came.pop() {
+            self.push_ready(fiber, false);
+        }
     }
 
     /// What comes last in each turn, so that it comes at all. Each source is the first in one round of three.
     #[cold]
     #[inline(never)]
-    fn look_round(&self, round: u32) -> Option<*mut Fiber> {
+    fn look_round(&'static self, round: u32) -> Option<*mut Fiber> {
         self.runtime.fire_timers();
         (round..).take(3).find_map(|source| match source % 3 {
-            0 => self.runtime.common.pop(),
+            0 => self.pop_common(),
             1 => self.new.steal(),
             // A carrier without a seat cannot begin its new fibers.
             _ => self.runtime.steal(self.index),
@@ -319,7 +391,7 @@ impl Carrier {
     fn look_further(&'static self) -> Option<*mut Fiber> {
         self.runtime.fire_timers();
         // Those who were due may be ours.
-        let found = self.ready.pop().or_else(|| self.runtime.common.pop());
+        let found = self.pop_ready().or_else(|| self.pop_common());
         let found = found.or_else(|| self.runtime.steal(self.index));
         if found.is_none() {
             self.rest();
@@ -370,10 +442,10 @@ impl Carrier {
             }
             Some(Why::Parks) if record.token.settle() => {}
             _ if record.movable.get() => {
-                self.runtime.common.push(fiber);
+                self.runtime.common.push(fiber, why == Some(Why::Yields));
                 self.runtime.invite();
             }
-            _ => self.ready.push(fiber),
+            _ => self.push_ready(fiber, why == Some(Why::Yields)),
         }
     }
 
@@ -383,7 +455,7 @@ impl Carrier {
         // SAFETY: it is in no list, and this is the owner's thread.
         let record = unsafe { &*fiber };
         if record.home.load(Relaxed) == self.index + 1 {
-            return self.ready.push(fiber);
+            return self.push_ready(fiber, false);
         }
         self.publish(fiber);
     }
@@ -392,8 +464,8 @@ impl Carrier {
     #[inline]
     pub fn publish(&'static self, fiber: *mut Fiber) {
         // SAFETY: this is the owner's thread.
-        if !unsafe { self.new.push(fiber) } {
-            self.runtime.common.push(fiber);
+        if self.own.is_some() || !unsafe { self.new.push(fiber) } {
+            self.runtime.common.push(fiber, false);
         }
         self.runtime.invite();
     }
@@ -405,7 +477,7 @@ impl Carrier {
     }
 
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || self.own.as_ref().is_some_and(|own| !own.is_empty())
     }
 
     /// Is the fiber of this carrier's runtime?

@@ -10,6 +10,7 @@ mod list;
 pub mod local;
 pub mod machine;
 mod overflow;
+pub mod policy;
 mod record;
 mod runtime;
 pub mod seats;

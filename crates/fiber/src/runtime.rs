@@ -15,6 +15,7 @@ use sync::mutex::{Native, RawMutex};
 use crate::carrier::{self, Carrier};
 use crate::forks::Forget;
 use crate::list::SharedList;
+use crate::policy::{Common, Policy};
 use crate::record::{Fiber, Home};
 use crate::seats::{Awake, Called, Invited, Seats};
 use crate::sentinel::{self, Event, LOOK_NS, Sentinel};
@@ -55,6 +56,8 @@ pub struct Config {
     pub processors: Option<u32>,
     /// Of all its fibers.
     pub priority: Priority,
+    /// The order of its fibers. `None`: first in first out, and a carrier begins its newest ones first.
+    pub policy: Option<&'static dyn Policy>,
     /// Give the seat of a carrier that blocks to another.
     pub activations: Activations,
     /// Bytes of stack a fiber.
@@ -66,6 +69,7 @@ impl Default for Config {
         Self {
             processors: None,
             priority: Priority::Usual,
+            policy: None,
             activations: Activations::Told,
             stack_size: 256 << 10,
         }
@@ -78,8 +82,9 @@ pub struct Runtime {
     pub sentinel: Sentinel,
     pub activations: Activations,
     pub priority: Priority,
+    pub policy: Option<&'static dyn Policy>,
     /// New fibers that no carrier made, and movable ones.
-    pub common: SharedList,
+    pub common: Common,
     /// Records that no carrier keeps.
     pub free: SharedList,
     processors: Option<u32>,
@@ -174,7 +179,8 @@ impl Runtime {
             sentinel: Sentinel::new()?,
             activations: config.activations,
             priority: config.priority,
-            common: SharedList::default(),
+            policy: config.policy,
+            common: Common::new(config.policy),
             free: SharedList::default(),
             processors: config.processors,
             stride: stack::stride(config.stack_size + size_of::<Fiber>()),
@@ -532,6 +538,21 @@ impl Home for Runtime {
         runtime.send(fiber);
     }
 
+    fn again(&self, fiber: *mut Fiber) {
+        // SAFETY: runtimes are leaked.
+        let runtime: &'static Self = unsafe { &*core::ptr::from_ref(self) };
+        // SAFETY: it is in no list.
+        let home = unsafe { (*fiber).home.load(Relaxed) };
+        match carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, self)) {
+            Some(carrier) if home == carrier.index + 1 && !carrier.sleeps.get() => carrier.ready_again(fiber),
+            _ if home == 0 => {
+                runtime.common.push_dropped(fiber);
+                runtime.invite();
+            }
+            _ => runtime.send(fiber),
+        }
+    }
+
     fn can_run(&self, fiber: &Fiber) -> bool {
         fiber.home.load(Relaxed).checked_sub(1).is_none_or(|home| !self.seats.is_away(home))
     }
@@ -556,7 +577,7 @@ impl Runtime {
                 }
             }
             None => {
-                self.common.push(fiber);
+                self.common.push(fiber, false);
                 self.invite();
             }
         }

@@ -44,6 +44,7 @@ pub struct Builder {
     name: Option<Arc<str>>,
     runtime: Option<Handle>,
     priority: Option<Priority>,
+    rank: u32,
     scope: Option<Pointer>,
 }
 
@@ -81,6 +82,13 @@ impl Builder {
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
+        self
+    }
+
+    /// What the runtime's [`crate::policy::Policy`] may look at. 0 without.
+    #[must_use]
+    pub fn rank(mut self, rank: u32) -> Self {
+        self.rank = rank;
         self
     }
 
@@ -141,12 +149,13 @@ impl Builder {
         // SAFETY: as above; the caller keeps what it borrows.
         unsafe { fill::<F, T>(record, body) };
         record.movable.set(movable);
+        record.rank.set(self.rank);
         record.scope.set(self.scope.map_or(core::ptr::null(), |Pointer(scope)| scope));
         // A movable caller may be on another carrier after it.
         match carrier.and_then(Carrier::safe_point) {
             Some(carrier) => carrier.publish(fiber),
             None => {
-                runtime.common.push(fiber);
+                runtime.common.push(fiber, false);
                 runtime.invite();
             }
         }
