@@ -155,7 +155,7 @@ impl Carrier {
             new: Deque::new(),
             inbox: Inbox::default(),
             ready: List::default(),
-            own: runtime.policy.map(Own::new),
+            own: runtime.policy.map(|policy| Own::new(policy, set_current)),
             current: Cell::new(null_mut()),
             free: List::default(),
             kept: Cell::new(0),

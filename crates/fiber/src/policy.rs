@@ -29,7 +29,6 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
-use crate::carrier;
 use crate::list::{List, SharedList};
 use crate::record::Fiber;
 
@@ -172,12 +171,15 @@ impl Drop for Abort {
     }
 }
 
+/// Makes this the calling fiber, and returns who was: [`crate::carrier`]'s.
+pub type SetCurrent = fn(*mut Fiber) -> *mut Fiber;
+
 /// Runs code of the user's, as no fiber: what waits in it does not switch.
-fn firmly<T>(body: impl FnOnce() -> T) -> T {
+fn firmly<T>(set_current: SetCurrent, body: impl FnOnce() -> T) -> T {
     let unwinds = Abort;
-    let current = carrier::set_current(null_mut());
+    let current = set_current(null_mut());
     let result = body();
-    carrier::set_current(current);
+    set_current(current);
     forget(unwinds);
     result
 }
@@ -186,11 +188,12 @@ fn firmly<T>(body: impl FnOnce() -> T) -> T {
 pub struct Own {
     queue: RefCell<Box<dyn Queue>>,
     length: Cell<u32>,
+    set_current: SetCurrent,
 }
 
 impl Own {
-    pub fn new(policy: &dyn Policy) -> Self {
-        Self { queue: RefCell::new(policy.queue()), length: Cell::new(0) }
+    pub fn new(policy: &dyn Policy, set_current: SetCurrent) -> Self {
+        Self { queue: RefCell::new(policy.queue()), length: Cell::new(0), set_current }
     }
 
     /// Those that a queue wakes itself go to `others`.
@@ -198,14 +201,14 @@ impl Own {
         match self.queue.try_borrow_mut() {
             Ok(mut queue) => {
                 self.length.set(self.length.get() + 1);
-                firmly(|| queue.push(Ready { fiber, yielded }));
+                firmly(self.set_current, || queue.push(Ready { fiber, yielded }));
             }
             Err(_) => others.push(fiber),
         }
     }
 
     pub fn pop(&self) -> Option<*mut Fiber> {
-        let fiber = firmly(|| self.queue.try_borrow_mut().ok()?.pop());
+        let fiber = firmly(self.set_current, || self.queue.try_borrow_mut().ok()?.pop());
         self.length.set(if fiber.is_some() { self.length.get().saturating_sub(1) } else { 0 });
         fiber.map(Ready::take)
     }
@@ -222,12 +225,13 @@ pub struct Common {
     ordered: Option<Mutex<Box<dyn Queue>>>,
     /// HINT without the lock.
     length: AtomicU32,
+    set_current: SetCurrent,
 }
 
 impl Common {
-    pub fn new(policy: Option<&dyn Policy>) -> Self {
+    pub fn new(policy: Option<&dyn Policy>, set_current: SetCurrent) -> Self {
         let ordered = policy.map(|policy| Mutex::new(policy.queue()));
-        Self { list: SharedList::default(), ordered, length: AtomicU32::new(0) }
+        Self { list: SharedList::default(), ordered, length: AtomicU32::new(0), set_current }
     }
 
     /// Adds a fiber, which is in no list.
@@ -235,7 +239,7 @@ impl Common {
         let Some(ordered) = &self.ordered else { return self.list.push(fiber) };
         let mut queue = ordered.lock().unwrap_or_else(|poison| poison.into_inner());
         self.length.fetch_add(1, Relaxed);
-        firmly(|| queue.push(Ready { fiber, yielded }));
+        firmly(self.set_current, || queue.push(Ready { fiber, yielded }));
     }
 
     /// Adds one that a queue has dropped.
@@ -253,7 +257,7 @@ impl Common {
             return None;
         }
         let mut queue = self.ordered.as_ref()?.lock().unwrap_or_else(|poison| poison.into_inner());
-        let fiber = firmly(|| queue.pop());
+        let fiber = firmly(self.set_current, || queue.pop());
         let left = if fiber.is_some() { self.length.load(Relaxed).saturating_sub(1) } else { 0 };
         self.length.store(left, Relaxed);
         fiber.map(Ready::take)

@@ -180,7 +180,7 @@ impl Runtime {
             activations: config.activations,
             priority: config.priority,
             policy: config.policy,
-            common: Common::new(config.policy),
+            common: Common::new(config.policy, carrier::set_current),
             free: SharedList::default(),
             processors: config.processors,
             stride: stack::stride(config.stack_size + size_of::<Fiber>()),
