@@ -168,6 +168,49 @@ pub fn stealing<M: Machine, D: RawDeque<M::Cell>>(thieves: u32, entries: u32) {
     }
 }
 
+/// An owner pushes, blocks in the kernel, comes back, and pops, with light fences that are none. A thief
+/// steals while it is blocked. `MISTAKE` 1: the owner comes back without a fence; 2: the thief looks before
+/// it counts.
+pub fn stealing_from_the_blocked<M: Machine + Fences, const MISTAKE: u32>() {
+    struct Blocked<M: Machine + Fences> {
+        deque: Deque<M, M::Cell, 4>,
+        blocked: M::AtomicU32,
+        taken: M::AtomicU32,
+    }
+    let entry = Place(Box::into_raw(Box::new(M::Cell::new())));
+    let it = Arc::new((
+        Blocked::<M> { deque: Deque::new(), blocked: Atomic::new(0), taken: Atomic::new(0) },
+        entry,
+    ));
+    let ours = it.clone();
+    together::<M>(2, move |index| {
+        let (it, Place(entry)) = &*ours;
+        let found = if index == 0 {
+            // SAFETY: freed when both have ended.
+            unsafe { (**entry).bump() };
+            // SAFETY: this thread is the owner.
+            assert!(unsafe { it.deque.push(*entry) });
+            M::fence(SeqCst);
+            it.blocked.store(1, Release);
+            it.blocked.store(0, Release);
+            if MISTAKE != 1 {
+                M::fence(SeqCst);
+            }
+            // SAFETY: as above.
+            unsafe { it.deque.pop() }
+        } else {
+            let blocked = || it.blocked.load(Acquire) == 1;
+            let before = blocked();
+            it.deque.steal_from_blocked(|| if MISTAKE == 2 { before } else { blocked() })
+        };
+        if found.is_some() {
+            assert_eq!(it.taken.fetch_add(1, Relaxed), 0, "an entry was taken twice");
+        }
+    });
+    // SAFETY: made above by Box; both threads have ended.
+    drop(unsafe { Box::from_raw(it.1.0) });
+}
+
 /// What [`parking`] asks of a token.
 pub trait RawToken<P: Platform>: Send + Sync + 'static {
     /// Not given.

@@ -69,6 +69,16 @@ fn loom_seats() {
 }
 
 #[test]
+fn loom_stealing_from_the_blocked() {
+    unfenced(|| {
+        loom("deque, its owner blocked", 4, stealing_from_the_blocked::<Loom, NONE>);
+        let finds = |what: &str, body: fn()| conformance::loom::finds(Settings::default(), what, body);
+        finds("an owner that comes back without a fence", stealing_from_the_blocked::<Loom, 1>);
+        finds("a thief that has looked before", stealing_from_the_blocked::<Loom, 2>);
+    });
+}
+
+#[test]
 fn loom_hearing() {
     loom("an event and its seat", 4, hearing::<Loom, NONE>);
     loom("two sentinels and two calls", 2, calling::<Loom, NONE>);

@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicI32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
@@ -41,6 +41,10 @@ pub struct Carrier {
     ready: List,
     /// And in the order of the policy.
     own: Option<Own>,
+    /// What it took from a blocked carrier, as a sentinel, to run next; or null.
+    pub handed: Cell<*mut Fiber>,
+    /// A sentinel is at this carrier, whose seat it may have taken, and may disable its event.
+    pub watched: AtomicBool,
     current: Cell<*mut Fiber>,
     free: List,
     kept: Cell<u32>,
@@ -155,6 +159,8 @@ impl Carrier {
             new: Deque::new(),
             inbox: Inbox::default(),
             ready: List::default(),
+            handed: Cell::new(null_mut()),
+            watched: AtomicBool::new(false),
             own: runtime.policy.map(|policy| Own::new(policy, set_current)),
             current: Cell::new(null_mut()),
             free: List::default(),
@@ -281,6 +287,9 @@ impl Carrier {
     /// The fiber to run next.
     #[inline]
     fn next(&'static self) -> Option<*mut Fiber> {
+        if !self.handed.get().is_null() {
+            return Some(self.handed.replace(null_mut()));
+        }
         let turn = self.turn.get().wrapping_add(1);
         self.turn.set(turn);
         self.receive();
@@ -477,7 +486,9 @@ impl Carrier {
     }
 
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty() || self.own.as_ref().is_some_and(|own| !own.is_empty())
+        !self.handed.get().is_null()
+            || !self.ready.is_empty()
+            || self.own.as_ref().is_some_and(|own| !own.is_empty())
     }
 
     /// Is the fiber of this carrier's runtime?
@@ -527,6 +538,16 @@ impl Carrier {
         if let Some(upcall) = self.upcall.get() {
             upcall.forget();
         }
+    }
+
+    /// By a sentinel that watches: the oldest of the new fibers, without a heavy fence, which interrupts all
+    /// processors that run this program: 16 us in a virtual machine. Null: there is none.
+    pub fn new_if_blocked(&self) -> *mut Fiber {
+        // The event is enabled since the carrier had a seat, and only who watches disables it. So before the
+        // carrier is back in its program there is a record "in". After each record the kernel passes a full
+        // fence: an atomic of that kind raises the interrupt that wakes us.
+        let blocked = || self.upcall.get().is_some_and(Upcall::has_blocked);
+        self.new.steal_from_blocked(blocked).unwrap_or(null_mut())
     }
 
     /// U3 of `seats.rs`, by the sentinel that took this carrier's seat.

@@ -16,6 +16,7 @@ mod runtime;
 pub mod seats;
 mod sentinel;
 mod stack;
+mod start;
 pub mod sync;
 mod table;
 pub mod thread;

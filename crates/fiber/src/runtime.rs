@@ -20,7 +20,7 @@ use crate::record::{Fiber, Home};
 use crate::seats::{Awake, Called, Invited, Seats};
 use crate::sentinel::{self, Event, LOOK_NS, Sentinel};
 use crate::timers::{Timer, Timers};
-use crate::{fences, overflow, stack};
+use crate::{fences, overflow, stack, start};
 
 /// Carriers at most: fibers that are blocked in the kernel have one each.
 pub const CARRIERS: usize = 1024;
@@ -228,7 +228,7 @@ impl Runtime {
         self.count.store(index + 1, Release);
         // A new thread inherits the policy, and the sentinel's own is not for who runs fibers.
         let usual = carrier::here().is_some_and(|carrier| carrier.usual.get());
-        let started = std::thread::Builder::new().name(format!("carrier {index}")).spawn(move || {
+        let started = start::start(format!("carrier {index}"), move || {
             if usual {
                 sentinel::be_usual();
             }
@@ -352,7 +352,7 @@ impl Runtime {
     pub fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
         // The last one may have left with events unheard.
         self.fire_timers();
-        let mut awake = self.look_at_all(me.index);
+        let mut awake = self.look_at_all(me);
         let mut looked = sentinel::now_ns();
         while awake.is_none() {
             // It is there already: a call is only cleared.
@@ -368,7 +368,7 @@ impl Runtime {
             awake = self.sentinel.sleep(wait, |event| match event {
                 Event::Switched(carrier) => {
                     self.told.fetch_add(1, Relaxed);
-                    self.has_switched(me.index, carrier)
+                    self.has_switched(me, carrier)
                 }
                 Event::Called => {
                     self.call_again(me.index);
@@ -387,7 +387,7 @@ impl Runtime {
             self.look_at_processors(now);
             if awake.is_none() && now >= looked + every {
                 looked = now;
-                awake = self.look_at_all(me.index);
+                awake = self.look_at_all(me);
             }
         }
         self.sentinel.end(me.index, me.usual.get());
@@ -455,7 +455,7 @@ impl Runtime {
         }
     }
 
-    fn look_at_all(&'static self, me: u32) -> Option<Awake> {
+    fn look_at_all(&'static self, me: &Carrier) -> Option<Awake> {
         if !self.activates() {
             return None;
         }
@@ -463,7 +463,7 @@ impl Runtime {
     }
 
     /// The upcall. If this carrier has blocked, its seat goes to whoever has work for it.
-    fn has_switched(&'static self, me: u32, carrier: u32) -> Option<Awake> {
+    fn has_switched(&'static self, me: &Carrier, carrier: u32) -> Option<Awake> {
         let carrier = self.carrier(carrier)?;
         if !self.seats.holds(carrier.index) {
             return None;
@@ -472,12 +472,24 @@ impl Runtime {
             Some(upcall) => upcall.has_blocked(),
             None => sentinel::is_blocked(carrier.thread.load(Relaxed)),
         };
+        if !blocked {
+            return None;
+        }
+        // Who comes second does not touch the event: the first relies on what it says.
+        // ORDER: AcqRel, Release: what one sentinel did to the event comes before the next one's.
+        let alone = !carrier.watched.swap(true, AcqRel);
         let mut mine = false;
-        while blocked && self.seats.take(carrier.index) {
-            mine |= self.hand_on(me);
-            if !carrier.silence() || !sentinel::is_blocked(carrier.thread.load(Relaxed)) {
+        while self.seats.take(carrier.index) {
+            mine |= self.hand_on(me.index);
+            if alone && mine && me.handed.get().is_null() {
+                me.handed.set(carrier.new_if_blocked());
+            }
+            if !alone || !carrier.silence() || !sentinel::is_blocked(carrier.thread.load(Relaxed)) {
                 break;
             }
+        }
+        if alone {
+            carrier.watched.store(false, Release);
         }
         mine.then_some(Awake::Seated)
     }
