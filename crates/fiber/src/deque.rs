@@ -43,7 +43,8 @@
 //! # Checked by
 //! `conformance`, loom and shuttle, where both fences are full ones; twins without the fence and with a late
 //! count are caught. T3 without any other fence; an owner that comes back without one and a thief that looks
-//! before it counts are caught. No checker knows `membarrier`: that the two sides pair is the kernel's promise.
+//! before it counts are caught. No checker knows `membarrier`: that the two sides pair is the kernel's
+//! promise.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
