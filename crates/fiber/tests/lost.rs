@@ -211,7 +211,7 @@ fn a_forked_child_starts_carriers_while_threads_begin() {
             }
         })
     });
-    for _ in 0..300 {
+    for _ in 0..150 {
         // SAFETY: the child uses what is its own only, and ends itself.
         match unsafe { libc::fork() } {
             0 => {
