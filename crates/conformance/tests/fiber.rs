@@ -36,6 +36,8 @@ fn threads() {
     }
     for _ in 0..500 * further() {
         seats::<Linux, NONE>(4, 2, 50);
+        hearing::<Linux, NONE>();
+        calling::<Linux, NONE>();
     }
 }
 
@@ -67,7 +69,25 @@ fn loom_seats() {
 }
 
 #[test]
+fn loom_stealing_from_the_blocked() {
+    unfenced(|| {
+        loom("deque, its owner blocked", 4, stealing_from_the_blocked::<Loom, NONE>);
+        let finds = |what: &str, body: fn()| conformance::loom::finds(Settings::default(), what, body);
+        finds("an owner that comes back without a fence", stealing_from_the_blocked::<Loom, 1>);
+        finds("a thief that has looked before", stealing_from_the_blocked::<Loom, 2>);
+    });
+}
+
+#[test]
+fn loom_hearing() {
+    loom("an event and its seat", 4, hearing::<Loom, NONE>);
+    loom("two sentinels and two calls", 2, calling::<Loom, NONE>);
+}
+
+#[test]
 fn shuttle_all() {
+    shuttle(hearing::<Shuttle, NONE>);
+    shuttle(calling::<Shuttle, NONE>);
     shuttle(|| stealing::<Shuttle, Of<Shuttle>>(3, 8));
     shuttle(|| parking::<Shuttle, Token<Shuttle>>(4));
     shuttle(|| parking_and_waiting::<Shuttle, Token<Shuttle>>(3));
@@ -95,6 +115,10 @@ fn loom_finds_the_broken() {
     finds("an upcall delivered twice", || seats::<Loom, TWICE>(1, 1, 2));
     finds("a carrier that does not look again", || seats::<Loom, BLIND>(1, 1, 2));
     finds("an upcall lost", || seats::<Loom, FORGOTTEN>(1, 1, 2));
+    finds("a carrier silenced with a seat", hearing::<Loom, DEAF>);
+    finds("a block while it was silenced", hearing::<Loom, HASTY>);
+    finds("an event enabled before there is a seat", hearing::<Loom, EARLY>);
+    finds("a call that the other sentinel keeps", calling::<Loom, SELFISH>);
 }
 
 #[test]
@@ -109,4 +133,8 @@ fn shuttle_finds_the_broken() {
     finds("a carrier that does not look again", || seats::<Shuttle, BLIND>(2, 1, 3));
     finds("an upcall lost", || seats::<Shuttle, FORGOTTEN>(2, 1, 3));
     finds("pinned work without a seat", || seats::<Shuttle, HOSTAGE>(2, 1, 5));
+    finds("a carrier silenced with a seat", hearing::<Shuttle, DEAF>);
+    finds("a block while it was silenced", hearing::<Shuttle, HASTY>);
+    finds("an event enabled before there is a seat", hearing::<Shuttle, EARLY>);
+    finds("a call that the other sentinel keeps", calling::<Shuttle, SELFISH>);
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measures what the paper measures: `table` its table I, `latency` from a block to the replacement, `faults`
-//! threads that touch random pages of a file. Contenders take turns in one run.
+//! threads that touch random pages of a file, `priority` from the unpark of a usual fiber to its first
+//! instruction while low ones have all processors. Contenders take turns in one run.
 //!
 //! ```sh
 //! cargo run --release -p wakeful-fiber --example activations -- table
 //! cargo run --release -p wakeful-fiber --example activations -- latency 2000
 //! cargo run --release -p wakeful-fiber --example activations -- faults a-big-file 256
+//! cargo run --release -p wakeful-fiber --example activations -- priority 1000
 //! ```
 
 use std::fs::File;
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-use fiber::{Activations, Config, Runtime, sync, thread};
+use fiber::{Activations, Config, Priority, Runtime, sync, thread};
 
 const ROUNDS: usize = 15;
 
@@ -345,13 +347,69 @@ fn faults(path: &str, threads: usize) {
     println!("seats taken: {}", active.seats_taken());
 }
 
+/// Two processors' worth of fibers of `others` never wait. How long is a fiber of the default runtime on its
+/// way that a kernel thread unparks?
+fn priority(times: usize) {
+    for (name, priority) in [("low others", Priority::Low), ("usual others", Priority::Usual)] {
+        let others = Runtime::start(Config { priority, ..Config::default() }).expect("a runtime starts");
+        let stop = Arc::new(AtomicU32::new(0));
+        let spinners: Vec<_> = (0..2)
+            .map(|_| {
+                let stop = stop.clone();
+                let spins = move || {
+                    while stop.load(Relaxed) == 0 {
+                        std::hint::spin_loop()
+                    }
+                };
+                thread::Builder::new().runtime(others).spawn(spins).expect("a fiber starts")
+            })
+            .collect();
+        let sent = Arc::new(AtomicU64::new(0));
+        let then = sent.clone();
+        let woken = thread::spawn(move || {
+            let mut latencies = Vec::new();
+            while latencies.len() < times {
+                thread::park();
+                match then.swap(0, Acquire) {
+                    0 => {}
+                    then => latencies.push((monotonic_ns() - then) as f64 / 1000.0),
+                }
+            }
+            latencies
+        });
+        while !woken.is_finished() {
+            std::thread::sleep(std::time::Duration::from_micros(500));
+            if sent.load(Acquire) == 0 {
+                sent.store(monotonic_ns(), Release);
+                woken.thread().unpark();
+            }
+        }
+        let mut latencies = woken.join().expect("it does not panic");
+        stop.store(1, Relaxed);
+        spinners.into_iter().for_each(|spinner| spinner.join().expect("it does not panic"));
+        latencies.sort_by(f64::total_cmp);
+        let at = |part: f64| latencies[((times - 1) as f64 * part) as usize];
+        println!(
+            "{name}: {times} times, us: least {:.1}, median {:.1}, 90 % {:.1}, 99 % {:.1}, most {:.1}",
+            at(0.0),
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(1.0)
+        );
+    }
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     match arguments.first().map(String::as_str) {
         Some("table") => table(),
         Some("latency") => latency(number(1, 2000)),
+        Some("priority") => priority(number(1, 1000)),
         Some("faults") if arguments.len() > 1 => faults(&arguments[1], number(2, 256)),
-        _ => eprintln!("usage: activations table | latency [blocks] | faults FILE [threads]"),
+        _ => eprintln!(
+            "usage: activations table | latency [blocks] | faults FILE [threads] | priority [times]"
+        ),
     }
 }

@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicI32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
@@ -13,8 +13,9 @@ use platform::Platform;
 
 use crate::deque::Deque;
 use crate::list::{Inbox, List};
+use crate::policy::Own;
 use crate::record::{Fiber, Why};
-use crate::runtime::{Activations, Runtime};
+use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
 use crate::sentinel;
 
@@ -36,8 +37,14 @@ pub struct Carrier {
     pub new: Deque<Linux, Fiber, NEW>,
     /// Fibers of this carrier that others made ready.
     pub inbox: Inbox,
-    /// Its fibers that are ready.
+    /// Its fibers that are ready; with a policy, those that its queue has dropped.
     ready: List,
+    /// And in the order of the policy.
+    own: Option<Own>,
+    /// What it took from a blocked carrier, as a sentinel, to run next; or null.
+    pub handed: Cell<*mut Fiber>,
+    /// A sentinel is at this carrier, whose seat it may have taken, and may disable its event.
+    pub watched: AtomicBool,
     current: Cell<*mut Fiber>,
     free: List,
     kept: Cell<u32>,
@@ -123,6 +130,11 @@ pub fn current() -> *mut Fiber {
     here().map_or(null_mut(), |carrier| carrier.current.get())
 }
 
+/// Makes this the calling fiber, and returns who was.
+pub fn set_current(fiber: *mut Fiber) -> *mut Fiber {
+    here().map_or(null_mut(), |carrier| carrier.current.replace(fiber))
+}
+
 /// Switches the calling fiber away, which may not unwind. It may return on another carrier if it is movable.
 #[inline]
 pub fn switch(fiber: *mut Fiber, why: Why) {
@@ -147,6 +159,9 @@ impl Carrier {
             new: Deque::new(),
             inbox: Inbox::default(),
             ready: List::default(),
+            handed: Cell::new(null_mut()),
+            watched: AtomicBool::new(false),
+            own: runtime.policy.map(|policy| Own::new(policy, set_current)),
             current: Cell::new(null_mut()),
             free: List::default(),
             kept: Cell::new(0),
@@ -164,12 +179,17 @@ impl Carrier {
         own::set(core::ptr::from_ref(self).expose_provenance());
         // SAFETY: no arguments.
         self.thread.store(unsafe { libc::gettid() }, Relaxed);
+        if self.runtime.priority == Priority::Low {
+            sentinel::be_low();
+        }
         self.usual.set(sentinel::is_usual());
         if self.runtime.activations == Activations::Told
             && let Ok(upcall) = Upcall::open()
             && self.runtime.sentinel.watch(upcall.descriptor(), u64::from(self.index)).is_ok()
         {
             let _ = self.upcall.set(upcall);
+        } else {
+            self.runtime.unheard.fetch_add(1, Relaxed);
         }
         if seated {
             self.is_seated();
@@ -198,11 +218,14 @@ impl Carrier {
     #[cold]
     #[inline(never)]
     fn find_seat(&'static self) -> bool {
-        self.inbox.receive(&self.ready);
-        if self.ready.is_empty() {
+        self.receive();
+        if !self.has_ready() {
             // What is not pinned here others can do.
             self.rest();
-        } else if self.runtime.seats.want(self.index) {
+            return false;
+        }
+        self.forget_blocks();
+        if self.runtime.seats.want(self.index) {
             self.is_seated();
         } else {
             self.sleep();
@@ -231,6 +254,7 @@ impl Carrier {
     #[inline(never)]
     fn rest(&'static self) {
         let runtime = self.runtime;
+        self.forget_blocks();
         runtime.rouse(runtime.seats.lie_down(self.index));
         let mine = !self.inbox.is_empty();
         if (mine || runtime.has_work()) && runtime.seats.get_up(self.index, mine) {
@@ -241,10 +265,10 @@ impl Carrier {
 
     /// Sleeps until the carrier has a seat, or must ask for one. Nobody is told that it does.
     fn sleep(&'static self) {
-        let upcall = self.upcall.get();
-        if let Some(upcall) = upcall {
+        if let Some(upcall) = self.upcall.get() {
             upcall.disable();
         }
+        self.forget_blocks();
         self.sleeps.set(true);
         loop {
             let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
@@ -256,9 +280,6 @@ impl Carrier {
             }
         }
         self.sleeps.set(false);
-        if let Some(upcall) = upcall {
-            upcall.enable();
-        }
         self.is_seated();
         self.since.set(Linux::now_ns());
     }
@@ -266,31 +287,97 @@ impl Carrier {
     /// The fiber to run next.
     #[inline]
     fn next(&'static self) -> Option<*mut Fiber> {
+        if !self.handed.get().is_null() {
+            return Some(self.handed.replace(null_mut()));
+        }
         let turn = self.turn.get().wrapping_add(1);
         self.turn.set(turn);
-        self.inbox.receive(&self.ready);
+        self.receive();
         if turn.is_multiple_of(ROUND)
             && let Some(fiber) = self.look_round(turn / ROUND)
         {
             return Some(fiber);
         }
-        // SAFETY: this is the owner's thread.
-        let newest = || unsafe { self.new.pop() };
         let found = if turn.is_multiple_of(2) {
-            newest().or_else(|| self.ready.pop())
+            self.pop_new().or_else(|| self.pop_ready())
         } else {
-            self.ready.pop().or_else(newest)
+            self.pop_ready().or_else(|| self.pop_new())
         };
         found.or_else(|| self.look_further())
+    }
+
+    #[inline]
+    fn pop_new(&'static self) -> Option<*mut Fiber> {
+        match self.own {
+            // SAFETY: this is the owner's thread.
+            None => unsafe { self.new.pop() },
+            Some(_) => self.pop_common(),
+        }
+    }
+
+    #[inline]
+    fn pop_ready(&'static self) -> Option<*mut Fiber> {
+        let found = self.ready.pop();
+        match &self.own {
+            Some(own) if found.is_none() => self.checked(|| own.pop()),
+            _ => found,
+        }
+    }
+
+    fn pop_common(&'static self) -> Option<*mut Fiber> {
+        match self.own {
+            None => self.runtime.common.pop(),
+            Some(_) => self.checked(|| self.runtime.common.pop()),
+        }
+    }
+
+    /// A policy may hand out fibers that others run.
+    fn checked(&'static self, pop: impl Fn() -> Option<*mut Fiber>) -> Option<*mut Fiber> {
+        loop {
+            let fiber = pop()?;
+            // SAFETY: it is ready and in no list.
+            let record = unsafe { &*fiber };
+            let home = record.home.load(Relaxed);
+            if self.is_home_of(record) && (home == 0 || home == self.index + 1) {
+                return Some(fiber);
+            }
+            record.runtime.ready(fiber);
+        }
+    }
+
+    /// A fiber of this carrier is ready.
+    #[inline]
+    fn push_ready(&self, fiber: *mut Fiber, yielded: bool) {
+        match &self.own {
+            None => self.ready.push(fiber),
+            Some(own) => own.push(fiber, yielded, &self.ready),
+        }
+    }
+
+    /// The queue of the policy has dropped it.
+    pub fn ready_again(&self, fiber: *mut Fiber) {
+        self.ready.push(fiber);
+    }
+
+    #[inline]
+    fn receive(&self) {
+        if self.own.is_none() {
+            return self.inbox.receive(&self.ready);
+        }
+        let came = List::default();
+        self.inbox.receive(&came);
+        while let Some(fiber) = came.pop() {
+            self.push_ready(fiber, false);
+        }
     }
 
     /// What comes last in each turn, so that it comes at all. Each source is the first in one round of three.
     #[cold]
     #[inline(never)]
-    fn look_round(&self, round: u32) -> Option<*mut Fiber> {
+    fn look_round(&'static self, round: u32) -> Option<*mut Fiber> {
         self.runtime.fire_timers();
         (round..).take(3).find_map(|source| match source % 3 {
-            0 => self.runtime.common.pop(),
+            0 => self.pop_common(),
             1 => self.new.steal(),
             // A carrier without a seat cannot begin its new fibers.
             _ => self.runtime.steal(self.index),
@@ -313,7 +400,7 @@ impl Carrier {
     fn look_further(&'static self) -> Option<*mut Fiber> {
         self.runtime.fire_timers();
         // Those who were due may be ours.
-        let found = self.ready.pop().or_else(|| self.runtime.common.pop());
+        let found = self.pop_ready().or_else(|| self.pop_common());
         let found = found.or_else(|| self.runtime.steal(self.index));
         if found.is_none() {
             self.rest();
@@ -364,10 +451,10 @@ impl Carrier {
             }
             Some(Why::Parks) if record.token.settle() => {}
             _ if record.movable.get() => {
-                self.runtime.common.push(fiber);
+                self.runtime.common.push(fiber, why == Some(Why::Yields));
                 self.runtime.invite();
             }
-            _ => self.ready.push(fiber),
+            _ => self.push_ready(fiber, why == Some(Why::Yields)),
         }
     }
 
@@ -377,7 +464,7 @@ impl Carrier {
         // SAFETY: it is in no list, and this is the owner's thread.
         let record = unsafe { &*fiber };
         if record.home.load(Relaxed) == self.index + 1 {
-            return self.ready.push(fiber);
+            return self.push_ready(fiber, false);
         }
         self.publish(fiber);
     }
@@ -386,8 +473,8 @@ impl Carrier {
     #[inline]
     pub fn publish(&'static self, fiber: *mut Fiber) {
         // SAFETY: this is the owner's thread.
-        if !unsafe { self.new.push(fiber) } {
-            self.runtime.common.push(fiber);
+        if self.own.is_some() || !unsafe { self.new.push(fiber) } {
+            self.runtime.common.push(fiber, false);
         }
         self.runtime.invite();
     }
@@ -399,7 +486,9 @@ impl Carrier {
     }
 
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.handed.get().is_null()
+            || !self.ready.is_empty()
+            || self.own.as_ref().is_some_and(|own| !own.is_empty())
     }
 
     /// Is the fiber of this carrier's runtime?
@@ -422,6 +511,7 @@ impl Carrier {
     #[inline(never)]
     fn give_way(&'static self) {
         let fiber = self.current.get();
+        self.forget_blocks();
         if self.runtime.seats.regain(self.index) {
             self.is_seated();
         } else if !fiber.is_null() && !std::thread::panicking() {
@@ -435,14 +525,45 @@ impl Carrier {
         if self.runtime.sentinel.is_vacant() {
             self.runtime.fill_post(self.index);
         }
-        if self.upcall.get().is_none() && self.runtime.activates() {
-            self.runtime.sentinel.rouse();
+        match self.upcall.get() {
+            // U4 of `seats.rs`.
+            Some(upcall) => upcall.enable(),
+            None if self.runtime.activates() => self.runtime.sentinel.rouse(),
+            None => {}
         }
+    }
+
+    /// Its last block is over, and must not be taken for one with the next seat.
+    fn forget_blocks(&self) {
+        if let Some(upcall) = self.upcall.get() {
+            upcall.forget();
+        }
+    }
+
+    /// By a sentinel that watches: the oldest of the new fibers, without a heavy fence, which interrupts all
+    /// processors that run this program: 16 us in a virtual machine. Null: there is none.
+    pub fn new_if_blocked(&self) -> *mut Fiber {
+        // The event is enabled since the carrier had a seat, and only who watches disables it. So before the
+        // carrier is back in its program there is a record "in". After each record the kernel passes a full
+        // fence: an atomic of that kind raises the interrupt that wakes us.
+        let blocked = || self.upcall.get().is_some_and(Upcall::has_blocked);
+        self.new.steal_from_blocked(blocked).unwrap_or(null_mut())
+    }
+
+    /// U3 of `seats.rs`, by the sentinel that took this carrier's seat.
+    pub fn silence(&self) -> bool {
+        let upcall = self.upcall.get();
+        let disable = || _ = upcall.map(Upcall::disable);
+        let enable = || _ = upcall.map(Upcall::enable);
+        self.runtime.seats.silence(self.index, disable, enable)
     }
 
     /// The calling fiber is about to block and says so: its seat goes to others at once.
     pub fn leave_seat(&'static self) {
         if self.runtime.seats.take(self.index) {
+            if let Some(upcall) = self.upcall.get() {
+                upcall.disable();
+            }
             self.runtime.rouse(self.runtime.seats.surrender());
             if self.runtime.has_work() {
                 self.runtime.invite();

@@ -22,10 +22,13 @@
 //! - T1. Steal: take `thieves`, `top + 1`, heavy fence, read `bottom`. If `top > bottom`, T2: `top - 1`,
 //!   none.
 //!   Else read the slot.
+//! - T3. Steal from an owner that is blocked in the kernel: as T1, but instead of the heavy fence a full one,
+//!   and then a look whether the owner is blocked still. If not, T2.
 //!
 //! # Memory order
 //! `bottom` release (P1, O1) -> T1 acquire publishes the slot. `top` release (T1) -> P1 acquire: the slot of
-//! the entry before it has been read. O1 and T1 are Dekker's two sides: one of them sees the other.
+//! the entry before it has been read. O1 and T1 are Dekker's two sides: one of them sees the other. T3: an
+//! owner that is blocked passed a full fence on its way there, and passes another one on its way back.
 //!
 //! # Under the scheduler
 //! - *Owner preempted or blocked anywhere*: thieves go on; that is how a spare takes its queue over.
@@ -39,7 +42,9 @@
 //!
 //! # Checked by
 //! `conformance`, loom and shuttle, where both fences are full ones; twins without the fence and with a late
-//! count are caught. No checker knows `membarrier`: that the two sides pair is the kernel's promise.
+//! count are caught. T3 without any other fence; an owner that comes back without one and a thief that looks
+//! before it counts are caught. No checker knows `membarrier`: that the two sides pair is the kernel's
+//! promise.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -157,6 +162,23 @@ impl<P: Fences, T: 'static, const CAPACITY: usize> Deque<P, T, CAPACITY> {
 
     /// T1, T2. The oldest entry.
     pub fn steal(&self) -> Option<*mut T> {
+        self.steal_if(|| {
+            P::heavy();
+            true
+        })
+    }
+
+    /// T3. The oldest entry, if the owner is blocked. `blocked` is true only if the owner is in the kernel,
+    /// and passes a full fence before it comes back.
+    pub fn steal_from_blocked(&self, blocked: impl FnOnce() -> bool) -> Option<*mut T> {
+        self.steal_if(|| {
+            // ORDER: SeqCst (T3), pairs with the owner's way into the kernel and back.
+            P::fence(SeqCst);
+            blocked()
+        })
+    }
+
+    fn steal_if(&self, fenced: impl FnOnce() -> bool) -> Option<*mut T> {
         if !self.has_any() {
             return None;
         }
@@ -165,9 +187,8 @@ impl<P: Fences, T: 'static, const CAPACITY: usize> Deque<P, T, CAPACITY> {
         let top = self.top.load(Relaxed);
         // ORDER: Release (T1), pairs with P1: the slot before this one has been read.
         self.top.store(top.wrapping_add(1), Release);
-        P::heavy();
         // ORDER: Acquire (T1), pairs with P1.
-        let entry = if after(top.wrapping_add(1), self.bottom.load(Acquire)) {
+        let entry = if !fenced() || after(top.wrapping_add(1), self.bottom.load(Acquire)) {
             self.top.store(top, Release);
             None
         } else {

@@ -30,9 +30,11 @@ fn membarrier(command: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Asks the kernel for the heavy side. To be called before the first carrier runs.
+/// Asks the kernel for the heavy side. To be called before the first carrier of each runtime runs. Asked
+/// before, the kernel does nothing. But a child that was forked while its parent asked may have our word and
+/// not the kernel's.
 pub fn prepare() {
-    if !EXPEDITED.load(Relaxed) && membarrier(CMD_REGISTER_PRIVATE_EXPEDITED) {
+    if membarrier(CMD_REGISTER_PRIVATE_EXPEDITED) {
         EXPEDITED.store(true, SeqCst);
     }
 }

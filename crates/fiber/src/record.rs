@@ -29,6 +29,8 @@ pub enum Why {
 pub trait Home: Sync {
     /// The fiber can go on; nobody else says so.
     fn ready(&self, fiber: *mut Fiber);
+    /// A queue of a policy has dropped the fiber, which is ready.
+    fn again(&self, fiber: *mut Fiber);
     /// HINT: false if it can only go on with a carrier that is blocked, or has just come back.
     fn can_run(&self, fiber: &Fiber) -> bool;
     /// Nobody refers to this fiber any more, and it was cleared.
@@ -52,7 +54,8 @@ pub struct Fiber {
     pub done: Done<Linux>,
     /// May go on with another carrier.
     pub movable: Cell<bool>,
-    pub priority: Cell<u8>,
+    /// For the policy.
+    pub rank: Cell<u32>,
     pub started: Cell<bool>,
     /// 1 + the index of the carrier with which it began; 0: it has not begun, or is movable.
     pub home: AtomicU32,
@@ -94,7 +97,7 @@ impl Fiber {
                 refs: AtomicU32::new(0),
                 done: Done::default(),
                 movable: Cell::new(false),
-                priority: Cell::new(0),
+                rank: Cell::new(0),
                 started: Cell::new(false),
                 home: AtomicU32::new(0),
                 nested: Cell::new(false),

@@ -9,17 +9,18 @@ use std::io;
 use std::sync::Mutex;
 
 use linux::Linux;
-use platform::{Platform, RunState};
+use platform::Platform;
 use sync::mutex::{Native, RawMutex};
 
 use crate::carrier::{self, Carrier};
 use crate::forks::Forget;
 use crate::list::SharedList;
+use crate::policy::{Common, Policy};
 use crate::record::{Fiber, Home};
 use crate::seats::{Awake, Called, Invited, Seats};
 use crate::sentinel::{self, Event, LOOK_NS, Sentinel};
 use crate::timers::{Timer, Timers};
-use crate::{fences, overflow, stack};
+use crate::{fences, overflow, stack, start};
 
 /// Carriers at most: fibers that are blocked in the kernel have one each.
 pub const CARRIERS: usize = 1024;
@@ -38,11 +39,25 @@ pub enum Activations {
     Told,
 }
 
+/// Whose fibers go first. Each priority has carriers of its own, and the kernel preempts those of `Low`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// As other threads.
+    Usual,
+    /// Only where the processor would idle, also beside other programs, or nearly so (SCHED_IDLE). Kernel
+    /// threads and processes that such a fiber starts are as it is, and stay so.
+    Low,
+}
+
 /// How a runtime is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Processors at most; `None`: as many as the program may use, looked at once a second.
     pub processors: Option<u32>,
+    /// Of all its fibers.
+    pub priority: Priority,
+    /// The order of its fibers. `None`: first in first out, and a carrier begins its newest ones first.
+    pub policy: Option<&'static dyn Policy>,
     /// Give the seat of a carrier that blocks to another.
     pub activations: Activations,
     /// Bytes of stack a fiber.
@@ -51,7 +66,13 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { processors: None, activations: Activations::Told, stack_size: 256 << 10 }
+        Self {
+            processors: None,
+            priority: Priority::Usual,
+            policy: None,
+            activations: Activations::Told,
+            stack_size: 256 << 10,
+        }
     }
 }
 
@@ -60,8 +81,10 @@ pub struct Runtime {
     pub seats: Seats<Linux>,
     pub sentinel: Sentinel,
     pub activations: Activations,
+    pub priority: Priority,
+    pub policy: Option<&'static dyn Policy>,
     /// New fibers that no carrier made, and movable ones.
-    pub common: SharedList,
+    pub common: Common,
     /// Records that no carrier keeps.
     pub free: SharedList,
     processors: Option<u32>,
@@ -72,14 +95,18 @@ pub struct Runtime {
     timers: Timers,
     carriers: Box<[AtomicPtr<Carrier>]>,
     count: AtomicU32,
+    /// Carriers that the kernel does not tell of.
+    pub unheard: AtomicU32,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
+    /// Words of the kernel that a carrier left its processor or came back.
+    told: AtomicU64,
     /// When the sentinel looks at the processors next.
     look_next: AtomicU64,
 }
 
-/// The runtime of those who name none. Null: not started, or a forked child.
-static DEFAULT: AtomicPtr<Runtime> = AtomicPtr::new(null_mut());
+/// The runtimes of those who name none, by priority. Null: not started, or a forked child.
+static DEFAULT: [AtomicPtr<Runtime>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
 /// Who holds it starts the default runtime.
 struct Starting(UnsafeCell<Native<Linux>>);
@@ -94,7 +121,7 @@ static FORGET: Forget = Forget::by(after_fork);
 /// In a forked child there are no carriers: the caller is what it was before it became one.
 extern "C" fn after_fork() {
     carrier::forget();
-    DEFAULT.store(null_mut(), Relaxed);
+    DEFAULT.iter().for_each(|runtime| runtime.store(null_mut(), Relaxed));
     // SAFETY: the child's one thread, which is not starting a runtime.
     unsafe { *STARTING.0.get() = Native::INIT };
 }
@@ -106,9 +133,21 @@ impl Runtime {
     /// As for [`Runtime::start`].
     #[allow(clippy::should_implement_trait)] // it may fail
     pub fn default() -> io::Result<&'static Self> {
+        Self::of(Priority::Usual)
+    }
+
+    /// The default one of this priority. That of the usual one is started first: who is low can start none.
+    ///
+    /// # Errors
+    /// As for [`Runtime::start`].
+    pub fn of(priority: Priority) -> io::Result<&'static Self> {
+        if priority == Priority::Low {
+            Self::default()?;
+        }
+        let place = &DEFAULT[priority as usize];
         // SAFETY: null, or one that is never freed.
         // ORDER: Acquire, pairs with the store below.
-        let started = || unsafe { DEFAULT.load(Acquire).as_ref() };
+        let started = || unsafe { place.load(Acquire).as_ref() };
         if let Some(runtime) = started() {
             return Ok(runtime);
         }
@@ -118,8 +157,8 @@ impl Runtime {
         unsafe { starting.lock(&()) };
         let runtime = match started() {
             Some(runtime) => Ok(runtime),
-            None => Self::start(Config::default())
-                .inspect(|&runtime| DEFAULT.store(core::ptr::from_ref(runtime).cast_mut(), Release)),
+            None => Self::start(Config { priority, ..Config::default() })
+                .inspect(|&runtime| place.store(core::ptr::from_ref(runtime).cast_mut(), Release)),
         };
         // SAFETY: the caller holds it.
         unsafe { starting.unlock(&()) };
@@ -139,7 +178,9 @@ impl Runtime {
             seats: Seats::new(granted, CARRIERS),
             sentinel: Sentinel::new()?,
             activations: config.activations,
-            common: SharedList::default(),
+            priority: config.priority,
+            policy: config.policy,
+            common: Common::new(config.policy, carrier::set_current),
             free: SharedList::default(),
             processors: config.processors,
             stride: stack::stride(config.stack_size + size_of::<Fiber>()),
@@ -148,7 +189,9 @@ impl Runtime {
             timers: Timers::default(),
             carriers: (0..CARRIERS).map(|_| AtomicPtr::new(null_mut())).collect(),
             count: AtomicU32::new(0),
+            unheard: AtomicU32::new(0),
             taken: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             look_next: AtomicU64::new(0),
         }));
         runtime.add_carrier(false)?;
@@ -158,6 +201,11 @@ impl Runtime {
     /// How often a carrier's seat went to another because it had blocked.
     pub fn seats_taken(&self) -> u64 {
         self.taken.load(Relaxed)
+    }
+
+    /// How often a sentinel was woken because a carrier had left its processor or come back.
+    pub fn upcalls(&self) -> u64 {
+        self.told.load(Relaxed)
     }
 
     /// Starts a carrier.
@@ -180,7 +228,7 @@ impl Runtime {
         self.count.store(index + 1, Release);
         // A new thread inherits the policy, and the sentinel's own is not for who runs fibers.
         let usual = carrier::here().is_some_and(|carrier| carrier.usual.get());
-        let started = std::thread::Builder::new().name(format!("carrier {index}")).spawn(move || {
+        let started = start::start(format!("carrier {index}"), move || {
             if usual {
                 sentinel::be_usual();
             }
@@ -232,11 +280,18 @@ impl Runtime {
     /// Work was published: somebody who sleeps gets a free seat, if there is one.
     #[inline]
     pub fn invite(&'static self) {
-        match self.seats.invite(true) {
+        match self.seats.invite(self.may_grow()) {
             Invited::Nobody => {}
             Invited::Carrier(carrier) => self.rouse(Some(carrier)),
             Invited::Newcomer => self.invite_newcomer(),
         }
+    }
+
+    /// A carrier that a low one starts would be low. Those of a runtime that activates always leave a spare.
+    #[inline]
+    fn may_grow(&self) -> bool {
+        self.priority == Priority::Low
+            || carrier::here().is_none_or(|carrier| carrier.runtime.priority == Priority::Usual)
     }
 
     #[cold]
@@ -293,12 +348,11 @@ impl Runtime {
         }
     }
 
-    /// The calling carrier, which lies down or wants a seat, is the sentinel until it has other things to do.
+    /// The calling carrier, which lies down or wants a seat, is a sentinel until it has other things to do.
     pub fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
-        self.keep_a_spare(me.index);
         // The last one may have left with events unheard.
         self.fire_timers();
-        let mut awake = self.look_at_all(me.index);
+        let mut awake = self.look_at_all(me);
         let mut looked = sentinel::now_ns();
         while awake.is_none() {
             // It is there already: a call is only cleared.
@@ -306,12 +360,20 @@ impl Runtime {
             if awake.is_some() {
                 break;
             }
+            self.keep_a_spare(me.index);
             self.sentinel.doze(true);
             let every = if self.has_unheard() { LOOK_NS } else { SECOND_NS };
             // From the moment of the last look: events that come often do not put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns());
             awake = self.sentinel.sleep(wait, |event| match event {
-                Event::Switched(carrier) => self.has_switched(me.index, carrier),
+                Event::Switched(carrier) => {
+                    self.told.fetch_add(1, Relaxed);
+                    self.has_switched(me, carrier)
+                }
+                Event::Called => {
+                    self.call_again(me.index);
+                    None
+                }
                 told @ (Event::Timer | Event::Deaf) => {
                     if told == Event::Deaf {
                         looked = 0;
@@ -325,12 +387,27 @@ impl Runtime {
             self.look_at_processors(now);
             if awake.is_none() && now >= looked + every {
                 looked = now;
-                awake = self.look_at_all(me.index);
+                awake = self.look_at_all(me);
             }
         }
-        self.sentinel.end(me.usual.get());
-        self.fill_post(me.index);
+        self.sentinel.end(me.index, me.usual.get());
+        if self.sentinel.is_vacant() {
+            self.fill_post(me.index);
+        } else if self.has_unheard() || self.activates() && self.seats.sleepers(me.index) < 2 {
+            // The other one looks at what we looked at, and makes a spare.
+            self.sentinel.ring();
+        }
         awake.unwrap_or(Awake::Lost)
+    }
+
+    /// A call wakes one sentinel, which may not be the one that is meant.
+    fn call_again(&'static self, me: u32) {
+        let meant = |who: &u32| *who != me && self.seats.is_told(*who);
+        if self.sentinel.all().any(|who| meant(&who)) {
+            // It is asleep, and we are not: so it is woken. Or it is on its way.
+            self.sentinel.ring();
+            Linux::yield_now();
+        }
     }
 
     /// Calls somebody to the post, which is empty.
@@ -346,7 +423,7 @@ impl Runtime {
 
     /// Who leaves the post for a fiber leaves it to somebody who is there already.
     fn keep_a_spare(&'static self, me: u32) {
-        if self.activates() && !self.seats.has_sleeper(me) {
+        if self.activates() && self.seats.sleepers(me) == 0 {
             // Without one, the next to lie down stands sentinel.
             let _ = self.add_carrier(false);
         }
@@ -358,7 +435,8 @@ impl Runtime {
 
     /// HINT: does a carrier run that the kernel says nothing of?
     fn has_unheard(&self) -> bool {
-        self.activates()
+        self.unheard.load(Relaxed) > 0
+            && self.activates()
             && self.all().any(|carrier| carrier.upcall.get().is_none() && self.seats.holds(carrier.index))
     }
 
@@ -377,7 +455,7 @@ impl Runtime {
         }
     }
 
-    fn look_at_all(&'static self, me: u32) -> Option<Awake> {
+    fn look_at_all(&'static self, me: &Carrier) -> Option<Awake> {
         if !self.activates() {
             return None;
         }
@@ -385,25 +463,46 @@ impl Runtime {
     }
 
     /// The upcall. If this carrier has blocked, its seat goes to whoever has work for it.
-    fn has_switched(&'static self, me: u32, carrier: u32) -> Option<Awake> {
+    fn has_switched(&'static self, me: &Carrier, carrier: u32) -> Option<Awake> {
         let carrier = self.carrier(carrier)?;
         if !self.seats.holds(carrier.index) {
             return None;
         }
         let blocked = match carrier.upcall.get() {
-            Some(upcall) => upcall.state() == RunState::Blocked,
+            Some(upcall) => upcall.has_blocked(),
             None => sentinel::is_blocked(carrier.thread.load(Relaxed)),
         };
-        if !blocked || !self.seats.take(carrier.index) {
+        if !blocked {
             return None;
         }
+        // Who comes second does not touch the event: the first relies on what it says.
+        // ORDER: AcqRel, Release: what one sentinel did to the event comes before the next one's.
+        let alone = !carrier.watched.swap(true, AcqRel);
+        let mut mine = false;
+        while self.seats.take(carrier.index) {
+            mine |= self.hand_on(me.index);
+            if alone && mine && me.handed.get().is_null() {
+                me.handed.set(carrier.new_if_blocked());
+            }
+            if !alone || !carrier.silence() || !sentinel::is_blocked(carrier.thread.load(Relaxed)) {
+                break;
+            }
+        }
+        if alone {
+            carrier.watched.store(false, Release);
+        }
+        mine.then_some(Awake::Seated)
+    }
+
+    /// A seat was taken. True: the caller has it now, and runs a fiber.
+    fn hand_on(&'static self, me: u32) -> bool {
         self.taken.fetch_add(1, Relaxed);
         let mine = self.has_work() && !self.seats.wanted() && !self.seats.holds(me);
         self.rouse(if mine { self.seats.accept(me) } else { self.seats.surrender() });
         if self.has_work() {
             self.invite();
         }
-        mine.then_some(Awake::Seated)
+        mine
     }
 }
 
@@ -451,6 +550,21 @@ impl Home for Runtime {
         runtime.send(fiber);
     }
 
+    fn again(&self, fiber: *mut Fiber) {
+        // SAFETY: runtimes are leaked.
+        let runtime: &'static Self = unsafe { &*core::ptr::from_ref(self) };
+        // SAFETY: it is in no list.
+        let home = unsafe { (*fiber).home.load(Relaxed) };
+        match carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, self)) {
+            Some(carrier) if home == carrier.index + 1 && !carrier.sleeps.get() => carrier.ready_again(fiber),
+            _ if home == 0 => {
+                runtime.common.push_dropped(fiber);
+                runtime.invite();
+            }
+            _ => runtime.send(fiber),
+        }
+    }
+
     fn can_run(&self, fiber: &Fiber) -> bool {
         fiber.home.load(Relaxed).checked_sub(1).is_none_or(|home| !self.seats.is_away(home))
     }
@@ -475,7 +589,7 @@ impl Runtime {
                 }
             }
             None => {
-                self.common.push(fiber);
+                self.common.push(fiber, false);
                 self.invite();
             }
         }

@@ -28,14 +28,18 @@
 //!   way, so the seat goes to one of the two.
 //! - U2. The victim (the upcall "has unblocked" is that it runs) finds NONE at its next safe point, and wants
 //!   a seat.
+//! - U3. Silence: after U1 the sentinel disables the victim's event, which costs each block an interrupt. If
+//!   the victim has a seat again, the sentinel enables the event and looks whether the victim has blocked.
+//! - U4. A carrier enables its event when it has a seat.
 //! - S1. Sleep: give the seat back, ASLEEP, into `asleep`; heavy fence; S2. look for work; if there is any,
 //!   S3. take a free seat, if one is left, and stay. If none is left, and the work is pinned here: want one.
 //! - W1. Publish work; light fence; W2. if FREE, give a free seat to a sleeper.
 //! - B1. Pinned work for one carrier: publish; light fence; B2. if it sleeps, give it a seat or let it want.
 //!
 //! # Memory order
-//! S1 and W1 (B1) are Dekker's two sides. HELD is stored with release and read with acquire. The rest is the
-//! lock's.
+//! S1 and W1 (B1) are Dekker's two sides. So are U3 and U4, by the kernel's lock of the event: who enables
+//! comes after who disables, or U3 sees HELD. HELD is stored with release and read with acquire. The rest is
+//! the lock's.
 //!
 //! # Under the scheduler
 //! - *Victim runs again before U1*: it lost its seat all the same, and goes on until its next safe point.
@@ -50,7 +54,8 @@
 //!
 //! # Checked by
 //! `conformance`: loom, shuttle. Caught twins: a take in two steps (delivered twice), a sleeper that does not
-//! look again (lost), a victim that forgets to give its seat back.
+//! look again (lost), a victim that forgets to give its seat back; U3 without its look at the seat or at the
+//! block, U4 before there is a seat.
 
 use core::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -177,6 +182,17 @@ impl<P: Fences> Seats<P> {
     pub fn take(&self, victim: u32) -> bool {
         // ORDER: AcqRel, pairs with the other who may take it.
         self.word(victim).compare_exchange(HELD, NONE, AcqRel, Relaxed).is_ok()
+    }
+
+    /// U3. The victim of [`Seats::take`] is listened to no longer. True: it has a seat again, and the caller
+    /// looks whether it has blocked meanwhile.
+    pub fn silence(&self, victim: u32, disable: impl FnOnce(), enable: impl FnOnce()) -> bool {
+        disable();
+        let back = self.holds(victim);
+        if back {
+            enable();
+        }
+        back
     }
 
     /// HINT for others, the truth for the carrier itself unless somebody takes the seat.
@@ -428,9 +444,14 @@ impl<P: Fences> Seats<P> {
         self.locked(|lists| lists.granted)
     }
 
-    /// Does anybody sleep but this one?
-    pub fn has_sleeper(&self, but: u32) -> bool {
-        self.locked(|lists| lists.asleep.iter().any(|&carrier| carrier != but))
+    /// How many sleep with nothing to do, but this one?
+    pub fn sleepers(&self, but: u32) -> usize {
+        self.locked(|lists| lists.asleep.iter().filter(|&&carrier| carrier != but).count())
+    }
+
+    /// HINT: was it told something since it lay down?
+    pub fn is_told(&self, carrier: u32) -> bool {
+        self.word(carrier).load(Relaxed) != ASLEEP
     }
 
     /// For people: what the lists and the words are now.

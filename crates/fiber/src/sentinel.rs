@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sentinel: the one carrier without a seat that hears from the kernel. All others sleep on their words.
+//! The sentinels: carriers without a seat that hear from the kernel. All others sleep on their words.
 //!
-//! It sleeps in epoll on the events of the carriers that run ([`linux::upcall`]), on a timer for the fibers
-//! that sleep, and on an event by which others call it. It is SCHED_BATCH meanwhile: so it never preempts a
-//! carrier that runs, and runs at once where one has blocked.
+//! There are two, so that one may leave for a fiber without waking another first. Each event wakes one of
+//! them (the carriers' events are edge-triggered). So a call may wake the wrong one, who calls again.
+//!
+//! They sleep in epoll on the events of the carriers that run ([`linux::upcall`]), on a timer for the fibers
+//! that sleep, and on an event by which others call them. They are SCHED_BATCH meanwhile: so they never
+//! preempt a carrier that runs, and run at once where one has blocked.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::io;
@@ -12,6 +15,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use linux::Linux;
 use platform::Platform;
 
+/// Sentinels at most.
+const POSTS: usize = 2;
 /// Nobody is the sentinel.
 const NOBODY: u32 = u32::MAX;
 /// What epoll says of the two descriptors that are no carrier's.
@@ -28,14 +33,16 @@ pub enum Event {
     Switched(u32),
     /// A timer is due.
     Timer,
+    /// Somebody is called.
+    Called,
     /// Nothing can be told: somebody closed the descriptors.
     Deaf,
 }
 
 /// The role, and what its holder sleeps on.
 pub struct Sentinel {
-    who: AtomicU32,
-    /// It sleeps for long: no carrier runs that it has to look at.
+    who: [AtomicU32; POSTS],
+    /// They sleep for long: no carrier runs that it has to look at.
     dozes: AtomicBool,
     epoll: OwnedFd,
     call: OwnedFd,
@@ -62,8 +69,13 @@ impl Sentinel {
                 owned(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK))?,
             )
         };
-        let sentinel =
-            Self { who: AtomicU32::new(NOBODY), dozes: AtomicBool::new(false), epoll, call, timer };
+        let sentinel = Self {
+            who: [const { AtomicU32::new(NOBODY) }; POSTS],
+            dozes: AtomicBool::new(false),
+            epoll,
+            call,
+            timer,
+        };
         sentinel.watch(sentinel.call.as_raw_fd(), CALLED)?;
         sentinel.watch(sentinel.timer.as_raw_fd(), TIMER)?;
         Ok(sentinel)
@@ -74,17 +86,18 @@ impl Sentinel {
     /// # Errors
     /// That of `epoll_ctl`.
     pub fn watch(&self, descriptor: i32, number: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
+        let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        let mut event = libc::epoll_event { events, u64: number };
         // SAFETY: the event lives across the call.
         let result =
             unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, descriptor, &mut event) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The caller is the sentinel, if nobody else is. `usual`: see [`is_usual`].
+    /// The caller is a sentinel, if a post is empty. `usual`: see [`is_usual`].
     pub fn begin(&self, me: u32, usual: bool) -> bool {
         // ORDER: SeqCst and a fence, pairs with `call`: whoever calls us sees that we are it, or we see why.
-        let begun = self.who.compare_exchange(NOBODY, me, SeqCst, Relaxed).is_ok();
+        let begun = self.who.iter().any(|who| who.compare_exchange(NOBODY, me, SeqCst, Relaxed).is_ok());
         fence(SeqCst);
         if begun && usual {
             set_policy(libc::SCHED_BATCH);
@@ -92,29 +105,37 @@ impl Sentinel {
         begun
     }
 
-    /// The caller is the sentinel no longer.
-    pub fn end(&self, usual: bool) {
-        self.who.store(NOBODY, SeqCst);
+    /// The caller is a sentinel no longer.
+    pub fn end(&self, me: u32, usual: bool) {
+        for who in &self.who {
+            let _ = who.compare_exchange(me, NOBODY, SeqCst, Relaxed);
+        }
         if usual {
             set_policy(libc::SCHED_OTHER);
         }
     }
 
-    /// Is nobody the sentinel?
+    /// Is nobody a sentinel?
     pub fn is_vacant(&self) -> bool {
-        self.who.load(SeqCst) == NOBODY
+        self.all().next().is_none()
     }
 
-    /// Wakes this carrier if it is the sentinel. Its word was changed before.
+    /// The sentinels.
+    pub fn all(&self) -> impl Iterator<Item = u32> + '_ {
+        self.who.iter().map(|who| who.load(SeqCst)).filter(|&who| who != NOBODY)
+    }
+
+    /// Wakes this carrier if it is a sentinel. Its word was changed before.
     pub fn call(&self, carrier: u32) {
         // ORDER: as in `begin`.
         fence(SeqCst);
-        if self.who.load(SeqCst) == carrier {
+        if self.all().any(|who| who == carrier) {
             self.ring();
         }
     }
 
-    fn ring(&self) {
+    /// Wakes a sentinel.
+    pub fn ring(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight bytes, as an eventfd wants.
         unsafe { libc::write(self.call.as_raw_fd(), one.as_ptr().cast(), one.len()) };
@@ -168,14 +189,8 @@ impl Sentinel {
         let mut found = None;
         for event in &events[..count.max(0) as usize] {
             let told = match event.u64 {
-                CALLED => {
-                    drain(&self.call);
-                    continue;
-                }
-                TIMER => {
-                    drain(&self.timer);
-                    Event::Timer
-                }
+                CALLED => Event::Called,
+                TIMER => Event::Timer,
                 carrier => Event::Switched(carrier as u32),
             };
             // All are heard: an event of a carrier comes once.
@@ -183,12 +198,6 @@ impl Sentinel {
         }
         found
     }
-}
-
-fn drain(descriptor: &OwnedFd) {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the buffer lives across the call.
-    unsafe { libc::read(descriptor.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
 }
 
 /// Is the calling thread of the usual policy? One that is not keeps what it has.
@@ -200,6 +209,12 @@ pub fn is_usual() -> bool {
 /// The calling thread, which a sentinel made, is of the usual policy.
 pub fn be_usual() {
     set_policy(libc::SCHED_OTHER);
+}
+
+/// The calling thread runs where the processor would idle, or nearly so, from now on for ever: the kernel
+/// takes nothing back without privilege.
+pub fn be_low() {
+    set_policy(libc::SCHED_IDLE);
 }
 
 fn set_policy(policy: i32) {

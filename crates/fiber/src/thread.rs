@@ -18,7 +18,7 @@ use platform::Platform;
 use crate::carrier::{self, Carrier, switch};
 use crate::machine::Fibers;
 use crate::record::{Fiber, Scope as Words, Why};
-use crate::runtime::Runtime;
+use crate::runtime::{Priority, Runtime};
 use crate::table;
 
 /// What a fiber returned, or the payload of its panic.
@@ -43,6 +43,8 @@ fn runtime() -> io::Result<&'static Runtime> {
 pub struct Builder {
     name: Option<Arc<str>>,
     runtime: Option<Handle>,
+    priority: Option<Priority>,
+    rank: u32,
     scope: Option<Pointer>,
 }
 
@@ -73,6 +75,20 @@ impl Builder {
     #[must_use]
     pub fn runtime(mut self, runtime: &'static Runtime) -> Self {
         self.runtime = Some(Handle(runtime));
+        self
+    }
+
+    /// Of this priority: in the default runtime of that. Without, it has its spawner's.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// What the runtime's [`crate::policy::Policy`] may look at. 0 without.
+    #[must_use]
+    pub fn rank(mut self, rank: u32) -> Self {
+        self.rank = rank;
         self
     }
 
@@ -114,9 +130,10 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let runtime = match self.runtime {
-            Some(Handle(runtime)) => runtime,
-            None => runtime()?,
+        let runtime = match (self.runtime, self.priority) {
+            (Some(Handle(runtime)), _) => runtime,
+            (None, Some(priority)) => Runtime::of(priority)?,
+            (None, None) => runtime()?,
         };
         let carrier = carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, runtime));
         let fiber = match carrier.and_then(Carrier::record) {
@@ -132,12 +149,13 @@ impl Builder {
         // SAFETY: as above; the caller keeps what it borrows.
         unsafe { fill::<F, T>(record, body) };
         record.movable.set(movable);
+        record.rank.set(self.rank);
         record.scope.set(self.scope.map_or(core::ptr::null(), |Pointer(scope)| scope));
         // A movable caller may be on another carrier after it.
         match carrier.and_then(Carrier::safe_point) {
             Some(carrier) => carrier.publish(fiber),
             None => {
-                runtime.common.push(fiber);
+                runtime.common.push(fiber, false);
                 runtime.invite();
             }
         }

@@ -192,6 +192,39 @@ fn the_sentinel_looks_while_timers_ring() {
     });
 }
 
+/// Blocks of a carrier that has lost its seat wake no sentinel.
+#[test]
+fn nobody_listens_to_a_carrier_without_a_seat() {
+    let runtime = runtime(Activations::Told);
+    runtime.run(|| {
+        while runtime.seats_taken() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let before = runtime.upcalls();
+        for _ in 0..200 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let told = runtime.upcalls() - before;
+        assert!(told < 100, "it was told {told} times");
+    });
+}
+
+/// And those of a carrier that has one again are heard again.
+#[test]
+fn a_carrier_with_a_seat_again_is_listened_to() {
+    let runtime = runtime(Activations::Told);
+    runtime.run(|| {
+        for round in 1..=20 {
+            let (reader, writer) = pipe().unwrap();
+            let writes = thread::spawn(move || (&writer).write_all(b"x").unwrap());
+            (&reader).read_exact(&mut [0]).unwrap();
+            std::thread::sleep(Duration::from_micros(100));
+            writes.join().unwrap();
+            assert!(runtime.seats_taken() >= round);
+        }
+    });
+}
+
 /// The processors of this thread, or of all of the process.
 fn processors(all: bool, set: Option<&libc::cpu_set_t>) -> libc::cpu_set_t {
     // SAFETY: the sets live across the calls.

@@ -199,6 +199,40 @@ fn a_forked_child_has_no_ghosts() {
     waits.join().unwrap();
 }
 
+/// A forked child starts carriers, whatever a thread of the parent held that was about to begin or end.
+#[test]
+fn a_forked_child_starts_carriers_while_threads_begin() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads = [(); 4].map(|()| {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            while !stop.load(Relaxed) {
+                std::thread::spawn(|| ()).join().unwrap();
+            }
+        })
+    });
+    for _ in 0..150 {
+        // SAFETY: the child uses what is its own only, and ends itself.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: no pointers.
+                unsafe { libc::alarm(10) };
+                let good = thread::spawn(|| 7).join().unwrap() == 7;
+                // SAFETY: no pointers.
+                unsafe { libc::_exit(if good { 3 } else { 4 }) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: the place lives across the call.
+                while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {}
+                assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 3, "{status:x}");
+            }
+        }
+    }
+    stop.store(true, Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 /// This test in a process of its own, where `FIBER_CHILD` says so.
 fn child(test: &str) -> Option<std::process::Output> {
     if std::env::var_os("FIBER_CHILD").is_some() {

@@ -35,4 +35,4 @@
 //! A stack has 256 KiB with a guard page below it; an overflow ends the program and names the fiber.
 
 pub use fiber::thread::*;
-pub use fiber::{Activations, Config, Runtime, local, sync};
+pub use fiber::{Activations, Config, Priority, Runtime, local, policy, sync};

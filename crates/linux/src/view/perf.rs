@@ -194,6 +194,15 @@ unsafe fn detach(ring: *mut u8) {
     };
 }
 
+/// Another number for each record: that of the newest.
+///
+/// # Safety
+/// `ring` is [`RING`] readable bytes.
+pub(crate) unsafe fn newest(ring: *const u8) -> u64 {
+    // SAFETY: as in `run_state`.
+    unsafe { (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Relaxed) }
+}
+
 /// HINT: what the newest record says.
 ///
 /// # Safety

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who runs first: priorities and policies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::time::Duration;
+
+use fiber::policy::{Fifo, Lifo, Policy, Queue, Ranked, Ready};
+use fiber::{Config, Priority, Runtime, thread};
+
+fn policy() -> i32 {
+    // SAFETY: no pointers.
+    unsafe { libc::sched_getscheduler(0) }
+}
+
+fn spawn<T: Send + 'static>(
+    priority: Priority,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    thread::Builder::new().priority(priority).spawn(body).unwrap()
+}
+
+/// Low ones that never wait have all seats and all processors. A usual one is woken, and its kin begin.
+#[test]
+fn a_usual_fiber_runs_beside_low_ones_that_never_wait() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let spinning = Arc::new(AtomicU32::new(0));
+    let low: Vec<_> = (0..4)
+        .map(|_| {
+            let (stop, spinning) = (stop.clone(), spinning.clone());
+            spawn(Priority::Low, move || {
+                spinning.fetch_add(1, Relaxed);
+                while !stop.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+                policy()
+            })
+        })
+        .collect();
+    while spinning.load(Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    let usual = spawn(Priority::Usual, || {
+        for _ in 0..50 {
+            thread::sleep(Duration::from_micros(200));
+            assert_eq!(thread::spawn(policy).join().unwrap(), libc::SCHED_OTHER);
+        }
+        policy()
+    });
+    assert_eq!(usual.join().unwrap(), libc::SCHED_OTHER);
+    stop.store(true, Relaxed);
+    for low in low {
+        assert_eq!(low.join().unwrap(), libc::SCHED_IDLE);
+    }
+}
+
+/// What a low fiber spawns is low, unless it says otherwise; and carriers that come for it are usual.
+#[test]
+fn a_low_fiber_spawns_usual_ones() {
+    let policies = spawn(Priority::Low, || {
+        let kin = thread::spawn(policy).join().unwrap();
+        let usual: Vec<_> = (0..20)
+            .map(|_| {
+                spawn(Priority::Usual, || {
+                    // Its carrier is blocked, and another takes the next.
+                    std::thread::sleep(Duration::from_millis(3));
+                    policy()
+                })
+            })
+            .collect();
+        (kin, usual.into_iter().map(|fiber| fiber.join().unwrap()).collect::<Vec<_>>())
+    });
+    let (kin, usual) = policies.join().unwrap();
+    assert_eq!(kin, libc::SCHED_IDLE);
+    assert_eq!(usual, [libc::SCHED_OTHER; 20]);
+}
+
+/// A runtime of one's own may be low as well, and fibers of both wake each other.
+#[test]
+fn priorities_wake_each_other() {
+    let config = Config { priority: Priority::Low, processors: Some(1), ..Config::default() };
+    let low = Runtime::start(config).unwrap();
+    let turn = Arc::new(AtomicU32::new(0));
+    let ours = turn.clone();
+    let usual = thread::spawn(move || {
+        let me = thread::current().unwrap();
+        let other = thread::Builder::new().runtime(low).spawn(move || {
+            for round in 0..500 {
+                while ours.load(Acquire) != 2 * round + 1 {
+                    thread::park();
+                }
+                ours.store(2 * round + 2, Release);
+                me.unpark();
+            }
+        });
+        let other = other.unwrap();
+        for round in 0..500 {
+            turn.store(2 * round + 1, Release);
+            other.thread().unpark();
+            while turn.load(Acquire) != 2 * round + 2 {
+                thread::park();
+            }
+        }
+        other.join().unwrap();
+    });
+    usual.join().unwrap();
+}
+
+/// Names of fibers in the order in which they ran.
+type Log = Arc<std::sync::Mutex<Vec<u32>>>;
+
+/// Five fibers with these ranks, begun and woken at once on one seat: the orders in which they do both.
+fn orders(policy: &'static dyn Policy) -> [Vec<u32>; 2] {
+    let config = Config { processors: Some(1), policy: Some(policy), ..Config::default() };
+    Runtime::start(config).unwrap().run(|| {
+        let logs = [Log::default(), Log::default()];
+        let fibers: Vec<_> = [3, 9, 1, 9, 4]
+            .into_iter()
+            .enumerate()
+            .map(|(number, rank)| {
+                let logs = logs.clone();
+                let body = move || {
+                    logs[0].lock().unwrap().push(number as u32);
+                    thread::park();
+                    logs[1].lock().unwrap().push(number as u32);
+                };
+                thread::Builder::new().rank(rank).spawn(body).unwrap()
+            })
+            .collect();
+        while logs[0].lock().unwrap().len() < 5 {
+            thread::yield_now();
+        }
+        fibers.iter().for_each(|fiber| fiber.thread().unpark());
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        logs.map(|log| log.lock().unwrap().clone())
+    })
+}
+
+#[test]
+fn policies_order_fibers() {
+    assert_eq!(orders(&Fifo), [[0, 1, 2, 3, 4]; 2]);
+    assert_eq!(orders(&Lifo), [[4, 3, 2, 1, 0]; 2]);
+    assert_eq!(orders(&Ranked), [[1, 3, 4, 0, 2]; 2]);
+}
+
+/// One queue for all carriers, which drops every third fiber and waits now and then.
+#[derive(Debug, Default)]
+struct Careless {
+    all: Arc<std::sync::Mutex<Vec<Ready>>>,
+    count: Arc<AtomicU32>,
+}
+
+struct Shared(Careless);
+
+impl Policy for Careless {
+    fn queue(&self) -> Box<dyn Queue> {
+        Box::new(Shared(Careless { all: self.all.clone(), count: self.count.clone() }))
+    }
+}
+
+impl Queue for Shared {
+    fn push(&mut self, fiber: Ready) {
+        match self.0.count.fetch_add(1, Relaxed) {
+            count if count % 3 == 0 => drop(fiber),
+            count => {
+                if count % 64 == 0 {
+                    thread::sleep(Duration::from_micros(10));
+                    thread::yield_now();
+                }
+                self.0.all.lock().unwrap().push(fiber);
+            }
+        }
+    }
+    fn pop(&mut self) -> Option<Ready> {
+        self.0.all.lock().unwrap().pop()
+    }
+}
+
+/// A careless queue loses no fiber, and lets none go on with another kernel thread.
+#[test]
+fn a_careless_policy_is_harmless() {
+    std::thread_local!(static PLACE: u32 = const { 0 });
+    let policy: &'static Careless = Box::leak(Box::default());
+    let config = Config { processors: Some(3), policy: Some(policy), ..Config::default() };
+    Runtime::start(config).unwrap().run(|| {
+        let fibers: Vec<_> = (0..100)
+            .map(|number| {
+                thread::spawn(move || {
+                    PLACE.with(|place| {
+                        let before = std::ptr::from_ref(place);
+                        for _ in 0..20 {
+                            match number % 3 {
+                                0 => thread::yield_now(),
+                                1 => thread::sleep(Duration::from_micros(50)),
+                                _ => std::thread::sleep(Duration::from_micros(50)),
+                            }
+                            PLACE.with(|now| assert!(std::ptr::eq(before, now), "it has moved"));
+                        }
+                    });
+                })
+            })
+            .collect();
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    });
+}
