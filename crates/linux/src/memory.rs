@@ -24,7 +24,6 @@ pub unsafe fn unmap(at: *mut c_void, size: usize) {
     unsafe { libc::syscall(libc::SYS_munmap, at, size) };
 }
 
-<<<<<<< HEAD
 /// `mprotect`; with errno.
 ///
 /// # Safety
@@ -41,7 +40,8 @@ pub unsafe fn protect(at: *mut c_void, size: usize, protection: i32) -> bool {
 pub unsafe fn advise(at: *mut c_void, size: usize, advice: i32) -> bool {
     // SAFETY: as the caller promised.
     unsafe { libc::syscall(libc::SYS_madvise, at, size, advice) == 0 }
-=======
+}
+
 /// Puts the mapping at `from` in the place of what is at `at`, in one step for who reads there. False if it
 /// stays where it is.
 ///
@@ -51,5 +51,4 @@ pub unsafe fn replace(at: *mut c_void, from: *mut c_void, size: usize) -> bool {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY: as the caller promised.
     unsafe { libc::syscall(libc::SYS_mremap, from, size, size, flags, at) as *mut c_void == at }
->>>>>>> w-S
 }
