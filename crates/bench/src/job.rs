@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use launch::interposer::Interposer;
 use linux::view::{self, Request};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Contender, Interposer};
+use crate::contender::Contender;
 use crate::error::{JobError, check_view};
 use crate::harness::{Plan, Sample};
 use crate::process;

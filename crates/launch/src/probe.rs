@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What this machine offers, in words. Looks and tries; changes nothing.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::fs;
 
 use linux::Status;
@@ -70,7 +70,8 @@ fn with_room(view: &mut View) {
     let now = read("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or_else(|| "unknown".to_string());
     // BOUND: KiB a processor, of which the processors of a machine make one budget; 8 KiB a thread.
     view.remedy = Some(format!(
-        "for more: a higher limit of locked memory (ulimit -l), or as root\n         sysctl kernel.perf_event_mlock_kb=32768 (now {now})"
+        "for more: a higher limit of locked memory (ulimit -l), or as root\n\
+         \x20        sysctl kernel.perf_event_mlock_kb=32768 (now {now})"
     ));
 }
 
@@ -86,18 +87,30 @@ pub fn views_and_limits() -> Vec<View> {
     views
 }
 
+/// Version of the C library that we run on.
+pub fn glibc_version() -> String {
+    // SAFETY: returns a static C string.
+    unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned()
+}
+
+/// Release of the kernel.
+pub fn kernel_release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string()
+}
+
 /// Slice extension by restartable sequences.
 pub fn slice() -> View {
     let (available, finding) = match slice::support() {
-        Support::Absent => (false, format!("no: Linux {} has none", bench::machine::kernel_release())),
+        Support::Absent => (false, format!("no: Linux {} has none", kernel_release())),
         Support::Off => (false, "no: turned off on the kernel's command line".to_string()),
         Support::Taken => (false, "no: another library has registered restartable sequences".to_string()),
         Support::TooShort => {
-            let libc = bench::machine::glibc_version();
+            let libc = glibc_version();
             (
                 true,
                 format!(
-                    "yes, for what `wakeful run` and `bench` start: glibc {libc} registers too little,\nso they turn that off and register enough"
+                    "yes, for what `wakeful run` and `bench` start: glibc {libc} registers too little,\n\
+                     so they turn that off and register enough"
                 ),
             )
         }
@@ -144,7 +157,9 @@ pub fn sched_ext() -> View {
     let state = read("/sys/kernel/sched_ext/state");
     let finding = match (&state, scheduler()) {
         (Some(_), _) if our_scheduler() => {
-            "yes: `wakeful scheduler` is in charge of what `wakeful run --scheduled` starts,\nand acts on its threads' wishes and priorities".to_string()
+            "yes: `wakeful scheduler` is in charge of what `wakeful run --scheduled` starts,\n\
+             and acts on its threads' wishes and priorities"
+                .to_string()
         }
         (Some(_), Some(name)) => format!("yes; the scheduler `{name}` is in charge"),
         (Some(state), None) => format!("yes; a scheduler of this kind is {state}"),

@@ -7,11 +7,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ::bench::contender::VIEW_SYMBOL;
 use anyhow::{Context, Result, anyhow, bail};
 use linux::closed::is_closed;
 
 use crate::closure::{self, Object, Reach};
+use crate::interposer::VIEW_SYMBOL;
 use crate::program;
 
 /// File name of the interposer.
@@ -72,7 +72,8 @@ pub struct OpenMp {
 }
 
 impl OpenMp {
-    /// The words of `run -v` and `doctor`. Where the program has no regions, and nothing is there for others, there are none.
+    /// The words of `run -v` and `doctor`. Where the program has no regions, and nothing is there for
+    /// others, there are none.
     pub fn says(&self) -> Option<String> {
         let words = match (&self.path, self.linked) {
             (Ok(path), Some(_)) => format!("OpenMP regions run on {}", path.display()),
@@ -84,7 +85,8 @@ impl OpenMp {
         };
         Some(match &self.lacks {
             Some(lacks) => format!(
-                "{words};\nthat ends the program if it calls what is not there ({NEVER} prevents this):\n{lacks}"
+                "{words};\n\
+                 that ends the program if it calls what is not there ({NEVER} prevents this):\n{lacks}"
             ),
             None => words,
         })
@@ -94,7 +96,8 @@ impl OpenMp {
 /// The option that leaves programs on their own runtime.
 const NEVER: &str = "--openmp=never";
 
-/// Which OpenMP runtime a library of this name is, if it is one. Wheels put a hash behind the name: libgomp-a34b3233.so.1.0.0.
+/// Which OpenMP runtime a library of this name is, if it is one. Wheels put a hash behind the name:
+/// libgomp-a34b3233.so.1.0.0.
 pub fn runtime(name: &str) -> Option<&'static str> {
     let names = [("libgomp", "libgomp"), ("libomp", "libomp"), ("libomp5", "libomp"), ("libiomp5", "libomp")];
     let (_, kind) = names.into_iter().find(|(prefix, _)| {

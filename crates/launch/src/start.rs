@@ -1,54 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `run` and `compare` have in common: a program, a lock, a view, and the interposer between them.
+//! A program, a lock, a view, and the interposer between them: what `run` and `compare` have in common.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use ::bench::contender::{
-    Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, prepend, views,
-};
 use anyhow::{Context, Result, bail};
-use clap::Arg;
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
 use crate::closure::Reach;
+use crate::interposer::{
+    Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, prepend, views,
+};
 use crate::library::{self, OpenMp};
+use crate::names::{check_lock, check_rwlock, check_view};
 use crate::program::{self, Program};
 use crate::{probe, sigpipe, streams, suggest};
 
 /// What to run and with what.
-#[derive(clap::Args)]
 pub struct Target {
-    /// The lock that replaces the C library's; see `wakeful locks` [env: WAKEFUL_LOCK]
-    #[arg(long, value_name = "NAME", value_parser = Offered(in_place), hide_possible_values = true)]
+    /// The lock that replaces the C library's.
     pub lock: Option<String>,
-    /// The reader-writer lock that replaces the C library's [env: WAKEFUL_RWLOCK]
-    #[arg(long, value_name = "NAME", value_parser = Offered(rwlocks), hide_possible_values = true)]
+    /// The reader-writer lock that replaces the C library's.
     pub rwlock: Option<String>,
-    /// Where knowledge of running threads comes from: auto, bpf, perf or none [env: WAKEFUL_VIEW]
-    #[arg(long, value_name = "VIEW", value_parser = Offered(view_names), hide_possible_values = true)]
+    /// Where knowledge of running threads comes from.
     pub view: Option<String>,
-    /// Run OpenMP regions on wakeful's runtime: of the program, of what it loads, and of what it starts. never leaves them where they are; always, or the option alone, makes it an error if that cannot be done
-    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always", hide_possible_values = true)]
+    /// When our OpenMP runtime is preloaded.
     pub openmp: When,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    /// The program and its arguments.
     pub command: Vec<OsString>,
 }
 
 /// When our OpenMP runtime is preloaded.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// Unless the program is linked with a runtime of which it asks more than ours has
+    /// Unless the program is linked with a runtime of which it asks more than ours has.
     Auto,
-    /// In no program
+    /// In no program.
     Never,
-    /// In this program, or it does not run
+    /// In this program, or it does not run.
     Always,
 }
 
@@ -90,14 +83,8 @@ pub struct Taken {
     pub instead: Option<String>,
 }
 
-/// Prints the view that the interposer, which is preloaded here, takes.
-pub fn print_taken_view() -> Result<ExitCode> {
-    let Some(interposer) = Interposer::here() else { bail!("no interposer is preloaded here") };
-    std::io::stdout().write_all(interposer.view().as_bytes())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The view that the interposer takes under what `help` adds to its environment. Asks it, in a process of its own.
+/// The view that the interposer takes under what `help` adds to its environment. Asks it, in a process of
+/// its own.
 pub fn taken_view(library: &Path, help: impl FnOnce(Command) -> Command) -> Result<String> {
     let mut command = Command::new(library::this_program()?);
     let nowhere = File::options().read(true).write(true).open("/dev/null");
@@ -135,27 +122,6 @@ pub fn check_not_preloaded() -> Result<()> {
     Ok(())
 }
 
-/// Takes any word, and offers these to whoever completes: we say more about a wrong name than clap does.
-#[derive(Clone)]
-pub struct Offered(pub fn() -> Vec<&'static str>);
-
-impl TypedValueParser for Offered {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        arg: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
-    }
-}
-
 /// A program that cannot be started, with the exit status that says so.
 #[derive(Debug)]
 pub struct CannotRun {
@@ -172,102 +138,9 @@ impl std::fmt::Display for CannotRun {
 
 impl std::error::Error for CannotRun {}
 
-/// The locks that the interposer offers.
-pub fn in_place() -> Vec<&'static str> {
-    catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect()
-}
-
-/// The reader-writer locks that the interposer offers: in place, with the timed acquires that pthread has, and (so says the type that
-/// the catalogue wants of these) with an acquire for readers that waits for nobody but a writer inside.
-pub fn rwlocks() -> Vec<&'static str> {
-    catalog::RWLOCKS.iter().filter(|entry| entry.in_place && entry.timed).map(|entry| entry.name).collect()
-}
-
-/// The names of the views.
-pub fn view_names() -> Vec<&'static str> {
-    views().collect()
-}
-
-/// What to add to "there is no such lock" where the catalogue has the name among those of another kind.
-fn kind(name: &str) -> &'static str {
-    if in_place().contains(&name) {
-        ":\nit is a mutex, for --lock or WAKEFUL_LOCK"
-    } else if catalog::entry(name).is_some() {
-        ":\nit is a mutex, there for `wakeful bench mutex`"
-    } else if rwlocks().contains(&name) {
-        ":\nit is a reader-writer lock, for --rwlock or WAKEFUL_RWLOCK"
-    } else if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
-        ":\nit is a reader-writer lock, there for `wakeful bench rwlock`"
-    } else if catalog::BARRIERS.iter().any(|entry| entry.name == name) {
-        ":\nit is a barrier, there for `wakeful bench barrier`"
-    } else {
-        ""
-    }
-}
-
-/// What else to add: a name may be that of a family, whose members differ in how they wait.
-fn family(name: &str) -> String {
-    let members = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).map(|entry| entry.name);
-    let members =
-        members.filter(|member| member.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')));
-    match members.map(|member| format!("`{member}`")).collect::<Vec<_>>().join(", ") {
-        members if members.is_empty() || name.is_empty() => String::new(),
-        members => format!(
-            "\n{}",
-            suggest::wrap(&format!("There are {members}; `wakeful locks` says what fits."), suggest::WIDTH)
-        ),
-    }
-}
-
-/// Checks the name of a lock for the interposer.
-fn check_lock(name: &str) -> Result<()> {
-    match catalog::entry(name) {
-        Some(entry) if entry.in_place => Ok(()),
-        Some(_) => bail!(
-            "the lock `{name}` queues its waiters in nodes,\n\
-             for which a pthread mutex has no room; it is there for `wakeful bench`.{}",
-            suggest::hint(name, in_place())
-        ),
-        None => bail!(
-            "there is no lock `{name}`{}.{}{}",
-            kind(name),
-            family(name),
-            suggest::hint(name, in_place())
-        ),
-    }
-}
-
-/// Checks the name of a reader-writer lock for the interposer.
-fn check_rwlock(name: &str) -> Result<()> {
-    if rwlocks().contains(&name) {
-        return Ok(());
-    }
-    if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
-        bail!(
-            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire,\n\
-             and may keep a reader waiting for which another reader waits;\n\
-             it is there for `wakeful bench`.{}",
-            suggest::hint(name, rwlocks())
-        );
-    }
-    bail!(
-        "there is no reader-writer lock `{name}`{}.{}{}",
-        kind(name),
-        family(name),
-        suggest::hint(name, rwlocks())
-    );
-}
-
-/// Checks the name of a view.
-pub fn check_view(name: &str) -> Result<()> {
-    if views().any(|known| known == name) {
-        return Ok(());
-    }
-    bail!("there is no view `{name}`.{}", suggest::hint(name, views()));
-}
-
 impl Launch {
-    /// Checks everything that can be checked before the program runs. `reach` is for what [`OpenMp::says`] tells.
+    /// Checks everything that can be checked before the program runs. `reach` is for what
+    /// [`OpenMp::says`] tells.
     pub fn prepare(args: Target, reach: Reach) -> Result<Self> {
         let lock = or_environment(args.lock, LOCK_VARIABLE)?;
         let rwlock = or_environment(args.rwlock, RWLOCK_VARIABLE)?;
@@ -350,7 +223,7 @@ impl Launch {
 
     /// The whole command line, for a shell.
     pub fn words(&self) -> String {
-        crate::format::shell_words(self.command.iter().map(|word| word.to_string_lossy().into_owned()))
+        shell_words(self.command.iter().map(|word| word.to_string_lossy().into_owned()))
     }
 
     /// The lock that the interposer will use.
@@ -374,10 +247,14 @@ impl Launch {
         let asked = self.view();
         let instead = (asked != "auto" && asked != taken).then(|| {
             let found = probe::views().into_iter().find(|view| view.name == asked && !view.available);
-            let why = found.map_or_else(|| "the interposer is built without it".to_string(), |view| view.finding);
+            let absent = || "the interposer is built without it".to_string();
+            let why = found.map_or_else(absent, |view| view.finding);
             let why = why.strip_prefix("no: ").unwrap_or(&why);
             let why = suggest::wrap(&format!("{why};"), suggest::WIDTH);
-            format!("the view {asked} is not to be had here:\n{why}\n{taken} runs instead; `wakeful doctor` says more")
+            format!(
+                "the view {asked} is not to be had here:\n{why}\n\
+                 {taken} runs instead; `wakeful doctor` says more"
+            )
         });
         Ok(Taken { taken, instead })
     }
@@ -416,8 +293,8 @@ impl Launch {
     }
 }
 
-/// execvp(3). std's own would also empty the signal mask, and the program is to find what we found. `path` is where it is:
-/// if that fails, it may be in another folder of PATH as well.
+/// execvp(3). std's own would also empty the signal mask, and the program is to find what we found.
+/// `path` is where it is: if that fails, it may be in another folder of PATH as well.
 pub fn become_program(command: &Command, path: &Path) -> io::Error {
     for (name, value) in command.get_envs() {
         // SAFETY: no other thread runs; at most one waits for us (stack.rs).
@@ -472,4 +349,25 @@ pub fn cannot_run(name: &OsStr, image: Option<&Path>, error: &io::Error) -> Cann
         Some(_) => format!("cannot run `{shown}`: {error}"),
     };
     CannotRun { status: if not_found { 127 } else { 126 }, message }
+}
+
+/// Words as a shell takes them.
+pub fn shell_words(words: impl IntoIterator<Item = String>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
+    let quote = |word: String| match word {
+        word if !word.is_empty() && word.chars().all(plain) => word,
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        let words = ["a", "b c", "it's", ""].map(String::from);
+        assert_eq!(shell_words(words), r"a 'b c' 'it'\''s' ''");
+    }
 }

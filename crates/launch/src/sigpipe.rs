@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The action of SIGPIPE: Rust's runtime ignores the signal before `main`, and a program that we become must find what we found.
+//! The action of SIGPIPE: Rust's runtime ignores the signal before `main`, and a program that we become
+//! must find what we found.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

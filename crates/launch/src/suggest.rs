@@ -18,8 +18,8 @@ pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String 
     format!("{near}\n{}", wrap(&format!("There are: {}", known.join(", ")), WIDTH))
 }
 
-/// The text with its lines broken between words, so that none is wider, but for a word that is. What follows a break is indented like
-/// the line.
+/// The text with its lines broken between words, so that none is wider, but for a word that is. What
+/// follows a break is indented like the line.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut wrapped = String::new();
     for line in text.lines() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The libraries that the dynamic linker loads for a program. We look for them as it does (ld.so(8)); to ask it, as ldd(1) does, would
-//! take longer than all else that `wakeful run` does. What we do not find is left out.
+//! The libraries that the dynamic linker loads for a program. We look for them as it does (ld.so(8)); to
+//! ask it, as ldd(1) does, would take longer than all else that `wakeful run` does. What we do not find
+//! is left out.
 
 use std::cmp::Ordering;
 use std::collections::{HashSet, VecDeque};
@@ -134,7 +135,8 @@ fn wants(path: &Path, is_program: bool) -> Option<Wants> {
     Some(wants)
 }
 
-/// `$ORIGIN` is the folder of the object that says it. The linker takes a program's from the kernel, without links.
+/// `$ORIGIN` is the folder of the object that says it. The linker takes a program's from the kernel,
+/// without links.
 fn expanded(folder: &[u8], object: &Path, is_program: bool) -> PathBuf {
     let rest = folder.strip_prefix(b"$ORIGIN").or(folder.strip_prefix(b"${ORIGIN}"));
     match rest {

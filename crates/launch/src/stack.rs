@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stack that is large enough, whatever `ulimit -s` says. Reading arguments takes more than the least that a system allows; and the
-//! limit itself stays as it is, for it is also that of the program that we become.
+//! A stack that is large enough, whatever `ulimit -s` says. Reading arguments takes more than the least
+//! that a system allows; and the limit itself stays as it is, for it is also that of the program that we
+//! become.
 
 use std::process::ExitCode;
 
@@ -15,15 +16,14 @@ pub fn is_enough() -> bool {
     !known || limit.rlim_cur >= ENOUGH as u64
 }
 
-/// Does the work, on a thread if this one may not use as much stack. An exec there is as good: it ends all other threads.
-pub fn with_enough(work: fn() -> ExitCode) -> ExitCode {
+/// Does the work, on a thread if this one may not use as much stack. An exec there is as good: it ends all
+/// other threads. `None` if the thread panicked, which it has said.
+pub fn with_enough(work: fn() -> ExitCode) -> Option<ExitCode> {
     if is_enough() {
-        return work();
+        return Some(work());
     }
     match std::thread::Builder::new().stack_size(ENOUGH).spawn(work).map(|thread| thread.join()) {
-        Ok(Ok(code)) => code,
-        // It panicked, and said so.
-        Ok(Err(_)) => crate::FAILED.into(),
-        Err(_) => work(),
+        Ok(ended) => ended.ok(),
+        Err(_) => Some(work()),
     }
 }

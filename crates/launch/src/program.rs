@@ -40,7 +40,8 @@ impl std::fmt::Display for Obstacle {
             }
             Self::Privileged(what) => write!(
                 f,
-                "it has {what}, and the dynamic linker preloads\nnothing into such programs; run it as a user who needs none of that"
+                "it has {what}, and the dynamic linker preloads\n\
+                 nothing into such programs; run it as a user who needs none of that"
             ),
             Self::Architecture => {
                 f.write_str("it is built for another processor or word size than this wakeful")
@@ -99,7 +100,8 @@ pub fn executable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// BOUND: the kernel follows at most so many interpreters of interpreters (BINPRM_BUF_SIZE bytes of the line each).
+/// BOUND: the kernel follows at most so many interpreters of interpreters (BINPRM_BUF_SIZE bytes of the
+/// line each).
 const INTERPRETERS: usize = 5;
 const LINE: usize = 256;
 
@@ -131,7 +133,8 @@ fn judge(image: PathBuf, elf: Option<Elf>) -> io::Result<Program> {
     Ok(Program { image, obstacle })
 }
 
-/// What runs a file that is not ELF, by its first bytes: after `#!`, or the shell that execvp(3) falls back to.
+/// What runs a file that is not ELF, by its first bytes: after `#!`, or the shell that execvp(3) falls
+/// back to.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     if head.starts_with(b"\x7fELF") {
         return None;
@@ -154,7 +157,8 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
 fn privileges(path: &Path) -> io::Result<Option<&'static str>> {
     let file = fs::metadata(path)?;
     let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: a C string, and a null buffer of size 0 asks for existence only. Zeros are a valid statvfs. The ids have no arguments.
+    // SAFETY: a C string, and a null buffer of size 0 asks for existence only. Zeros are a valid statvfs.
+    // The ids have no arguments.
     let (uid, gid, capabilities, nosuid) = unsafe {
         let mut mount: libc::statvfs = std::mem::zeroed();
         let nosuid = libc::statvfs(name.as_ptr(), &mut mount) == 0 && mount.f_flag & libc::ST_NOSUID != 0;

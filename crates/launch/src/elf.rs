@@ -2,7 +2,8 @@
 //! An ELF file, as the dynamic linker reads it: by its program headers and its dynamic section.
 //!
 //! **Why.** `wakeful run` looks at each library of a program. Sections are described at a file's end.
-//! To map a large file for some bytes at both ends takes page faults, which take longer than three small reads.
+//! To map a large file for some bytes at both ends takes page faults, which take longer than three small
+//! reads.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard streams that were closed: Rust's runtime opens /dev/null in their place before `main`, and a program that we become must find
-//! what we found.
+//! Standard streams that were closed: Rust's runtime opens /dev/null in their place before `main`, and a
+//! program that we become must find what we found.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
