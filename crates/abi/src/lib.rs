@@ -6,6 +6,7 @@
 //! every size and offset with this file.
 #![no_std]
 
+pub mod environment;
 pub mod server;
 
 use core::sync::atomic::{AtomicU32, AtomicU64};

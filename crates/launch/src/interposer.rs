@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The environment variable that names the lock for the interposer.
-pub const LOCK_VARIABLE: &str = "WAKEFUL_LOCK";
+pub const LOCK_VARIABLE: &str = linux::environment::LOCK.name();
 /// The environment variable that names the reader-writer lock for the interposer.
-pub const RWLOCK_VARIABLE: &str = "WAKEFUL_RWLOCK";
+pub const RWLOCK_VARIABLE: &str = linux::environment::RWLOCK.name();
 /// The environment variable that names the kernel view.
 pub const VIEW_VARIABLE: &str = linux::view::VARIABLE;
 

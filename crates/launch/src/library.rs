@@ -17,7 +17,7 @@ use crate::program;
 /// File name of the interposer.
 pub const NAME: &str = "libwakeful_preload.so";
 /// The environment variable that says where it is.
-pub const VARIABLE: &str = "WAKEFUL_PRELOAD";
+pub const VARIABLE: &str = linux::environment::PRELOAD.name();
 
 /// The interposer: where [`VARIABLE`] says, else beside this program or in `../lib/wakeful/`.
 pub fn find() -> Result<PathBuf> {
@@ -58,7 +58,7 @@ pub fn find() -> Result<PathBuf> {
 /// File name of our OpenMP runtime, which is where the interposer is.
 pub const OPENMP_NAME: &str = "libgomp_wakeful.so";
 /// The environment variable by which the interposer knows it, for what the program starts: `exec.rs` there.
-pub const OPENMP_VARIABLE: &str = "WAKEFUL_OPENMP";
+pub const OPENMP_VARIABLE: &str = linux::environment::OPENMP.name();
 const OPENMP_SYMBOL: &[u8] = b"wakeful_omp_version";
 
 /// Where a program's OpenMP regions run, and those of what it loads or starts.

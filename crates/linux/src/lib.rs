@@ -18,6 +18,7 @@ mod tls;
 pub mod upcall;
 pub mod view;
 
+pub use abi::environment;
 pub use processors::{Processors, throttling};
 pub use quota::Throttling;
 pub use registry::MOST_THREADS;
