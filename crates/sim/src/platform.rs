@@ -2,8 +2,8 @@
 //! [`Platform`] on the simulated machine.
 
 use platform::{
-    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT,
-    ThreadId, Wait, Wish,
+    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Readers, RunState, STAMP_ID,
+    STAMP_SHIFT, ThreadId, Wait, Wish,
 };
 
 use crate::chance::{below, unit};
@@ -428,17 +428,6 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         look(|it| unsafe { &(&*it.arena.block(thread.0 as usize - 1)).words[index] })
     }
 
-    fn reading(thread: ThreadId) -> &'static Word<*mut ()> {
-        assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
-        // SAFETY: as for `holds`.
-        look(|it| unsafe { &(*it.arena.block(index(thread))).reading })
-    }
-
-    fn most_threads() -> u32 {
-        disturb();
-        look(|it| it.threads.len() as u32 + 1)
-    }
-
     fn generation() -> u32 {
         0
     }
@@ -551,6 +540,19 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
                 it.settle_debit();
             }
         }
+    }
+}
+
+impl<const PAUSES: u32> Readers for Simulated<PAUSES> {
+    fn reading(thread: ThreadId) -> &'static Word<*mut ()> {
+        assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
+        // SAFETY: as for `holds`.
+        look(|it| unsafe { &(*it.arena.block(index(thread))).reading })
+    }
+
+    fn most_threads() -> u32 {
+        disturb();
+        look(|it| it.threads.len() as u32 + 1)
     }
 }
 
