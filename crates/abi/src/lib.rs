@@ -8,6 +8,7 @@
 //! All of it is hints: what a lock needs to be safe and live is not here.
 #![no_std]
 
+pub mod environment;
 pub mod server;
 
 use core::sync::atomic::{AtomicU32, AtomicU64};

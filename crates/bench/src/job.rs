@@ -7,10 +7,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use linux::view::{self, Request, View};
+use launch::interposer::Interposer;
+use linux::view::{self, Request};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Contender, Interposer};
+use crate::contender::Contender;
+use crate::error::{JobError, check_view};
 use crate::harness::{Plan, Sample};
 use crate::process;
 use crate::workload::{
@@ -68,96 +70,9 @@ pub struct Job {
     pub interval: Duration,
 }
 
-/// Why there is no sample.
-#[derive(Debug, thiserror::Error)]
-pub enum JobError {
-    /// No lock of this name.
-    #[error("there is no lock `{0}`")]
-    UnknownLock(String),
-    /// The view is not to be had.
-    #[error("the view `{0}` is not to be had here; `wakeful doctor` says why")]
-    NoView(String),
-    /// The lock is broken.
-    #[error("mutual exclusion was violated: {sections} sections left their mark, {counted} ran")]
-    Exclusion {
-        /// Sections that the data shows.
-        sections: u64,
-        /// Sections that ran.
-        counted: u64,
-    },
-    /// The barrier is broken.
-    #[error("a thread began a round before the one before was over")]
-    Overlap,
-    /// The barrier is broken.
-    #[error("{serial} threads were told that they are the serial one, in {rounds} rounds")]
-    Serial {
-        /// Threads that were told.
-        serial: u64,
-        /// Rounds that ran.
-        rounds: u64,
-    },
-    /// The team is broken.
-    #[error("an iteration was run {run} times in {rounds} loops")]
-    Iterations {
-        /// Times that it was run.
-        run: u64,
-        /// Loops that ran.
-        rounds: u64,
-    },
-    /// The team is broken, or this machine.
-    #[error("the program computed something else than it does on one thread")]
-    Result,
-    /// One processor cannot be divided.
-    #[error("a partition takes two processors at least: one for others")]
-    NoPartition,
-    /// No processors from the server.
-    #[error("{0}")]
-    Server(#[from] linux::server::Error),
-    /// A library is not installed.
-    #[error("the library of `{0}` is not installed")]
-    NoLibrary(String),
-    /// The lock is broken.
-    #[error("a reader was let in beside a writer: {torn} sections read what was half written")]
-    Torn {
-        /// Sections that saw it.
-        torn: u64,
-    },
-    /// The process could not be run.
-    #[error("cannot run the measuring process: {0}")]
-    Spawn(#[from] std::io::Error),
-    /// It hung.
-    #[error("no answer after {0:?}: a thread waits for ever, or this machine is far too slow")]
-    TimedOut(Duration),
-    /// It said why there is no sample.
-    #[error("{0}")]
-    Failed(String),
-    /// It died.
-    #[error("the measuring process ended with {status}: {message}")]
-    Died {
-        /// How.
-        status: std::process::ExitStatus,
-        /// What it said.
-        message: String,
-    },
-    /// It said something else.
-    #[error("the measuring process answered nonsense: {0}")]
-    Answer(#[from] serde_json::Error),
-}
-
 /// BOUND: how long a sample may take beyond its interval; threads that burn critical sections of 100 us
 /// finish in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A contender that asks for a view and silently runs with another would be a lie.
-pub(crate) fn check_view(taken: impl FnOnce() -> Option<View>) -> Result<(), JobError> {
-    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
-    match Request::named(asked.as_bytes()) {
-        Some(Request::Only(view)) if view != View::None && taken() != Some(view) => {
-            Err(JobError::NoView(asked))
-        }
-        _ => Ok(()),
-    }
-}
 
 /// As [`check_view`], of the interposer, where one is preloaded.
 fn check_interposer() -> Result<(), JobError> {

@@ -9,6 +9,7 @@
 pub mod busy;
 pub mod compare;
 pub mod contender;
+pub mod error;
 pub mod grant;
 pub mod harness;
 pub mod job;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a result was measured on.
 
-use std::ffi::CStr;
 use std::time::SystemTime;
 
+use launch::probe::{glibc_version, kernel_release};
 use serde::Serialize;
 
 /// A machine, as far as results depend on it.
@@ -21,17 +21,6 @@ pub struct Machine {
     pub virtual_machine: bool,
     /// Runnable tasks, averaged over the minute before; our own load shows here too.
     pub load: Option<f64>,
-}
-
-/// Version of the C library that we run on.
-pub fn glibc_version() -> String {
-    // SAFETY: returns a static C string.
-    unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned()
-}
-
-/// Release of the kernel.
-pub fn kernel_release() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string()
 }
 
 impl Machine {

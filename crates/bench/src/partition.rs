@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use crate::busy::Crowd;
 use crate::contender::Contender;
-use crate::job::{Job, JobError, Work};
+use crate::error::JobError;
+use crate::job::{Job, Work};
 use crate::stats::{self, Interval};
 use crate::workload::parallel::{Body, GRANTED, Parallel};
 

@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use crate::busy::Busy;
 use crate::contender::Contender;
+use crate::error::JobError;
 use crate::harness::{Sample, Wait};
-use crate::job::{Job, JobError, Work};
+use crate::job::{Job, Work};
 use crate::process;
 use crate::stats::{self, Interval};
 use crate::workload::parallel::PARTITION;

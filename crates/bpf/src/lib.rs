@@ -36,7 +36,7 @@ pub use sys::program_exists;
 pub const ARENA_SIZE: usize = size_of::<Arena>() + MAX_THREADS * size_of::<Thread>();
 
 /// The environment variable in which [`Handle`] travels to a child.
-pub const HANDLE_VARIABLE: &str = "WAKEFUL_OBSERVER";
+pub const HANDLE_VARIABLE: &str = abi::environment::OBSERVER.name();
 
 /// Why there is no observer, and what it would need.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one list of reader-writer locks: [`rwlocks!`](crate::rwlocks!).
 
-use platform::Platform;
+use platform::{Platform, Readers};
 use sync::rwlock::{RawRwLock, RawRwLockRecursive};
 
 use crate::Entry;
@@ -72,7 +72,7 @@ macro_rules! expand {
         }),*];
 
         /// Calls the visitor with the lock of this name; `None` if there is none.
-        pub fn visit_rwlock<P: Platform, V: RwLockVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
+        pub fn visit_rwlock<P: Readers, V: RwLockVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
             let entry = rwlock(name)?;
             $(if name == $name {
                 return Some(visitor.visit::<$type>(entry));
@@ -81,7 +81,7 @@ macro_rules! expand {
         }
 
         /// Calls the visitor with the lock of this name; `None` if there is none with a timed acquire.
-        pub fn visit_timed_rwlock<P: Platform, V: TimedRwLockVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
+        pub fn visit_timed_rwlock<P: Readers, V: TimedRwLockVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
             let entry = rwlock(name)?;
             $(kind!(@if timed: $kind {
                 if name == $name {

@@ -6,7 +6,7 @@ mod show;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::bench::contender::{Contender, ContenderError, VIEW_VARIABLE, views};
+use ::bench::contender::{Contender, ContenderError};
 use ::bench::job::{Job, Work};
 use ::bench::suite::Suite;
 use ::bench::workload::{
@@ -18,11 +18,14 @@ use ::bench::workload::{
     rwlock,
 };
 use anyhow::{Context, Result, bail};
+use launch::interposer::{VIEW_VARIABLE, views};
+use launch::names::{check_view, view_names};
+use launch::{library, probe, program, suggest};
 
 use self::show::Show;
 use crate::format::Format;
-use crate::launch::{self, Offered, check_view, view_names};
-use crate::{bench_partition, grant, library, probe, program, suggest};
+use crate::target::Offered;
+use crate::{bench_partition, grant};
 
 pub use self::show::{bar, say_where};
 

@@ -9,11 +9,12 @@ use ::bench::compare::{Comparison, End, Output, Plan, Run, Side, Verdict, compar
 use ::bench::machine::{self, Machine};
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use launch::closure::Reach;
+use launch::{Launch, Taken};
 use serde::Serialize;
 
-use crate::closure::Reach;
 use crate::format::{self, Format};
-use crate::launch::{self, Launch, Taken};
+use crate::target::Target;
 
 /// Run a program with and without, in turns, and say what difference it makes
 ///
@@ -43,7 +44,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     #[command(flatten)]
-    launch: launch::Target,
+    launch: Target,
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -53,7 +54,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 
 pub fn main(args: Args) -> Result<ExitCode> {
     launch::check_not_preloaded()?;
-    let launch = Launch::prepare(args.launch, Reach::All)?;
+    let launch = Launch::prepare(args.launch.into(), Reach::All)?;
     if let Some(obstacle) = &launch.program.obstacle {
         bail!("there is nothing to compare, `{}` cannot be helped:\n{obstacle}", launch.name());
     }
@@ -114,7 +115,7 @@ struct Record<'a> {
 fn json(launch: &Launch, view: &str, comparison: &Comparison) -> Result<()> {
     let record = Record {
         date: machine::date(),
-        command: format::shell_words(std::env::args()),
+        command: launch::shell_words(std::env::args()),
         program: launch.words(),
         version: env!("CARGO_PKG_VERSION"),
         machine: Machine::here(),
@@ -178,7 +179,7 @@ fn text(launch: &Launch, view: &str, it: &Comparison) {
     let s = if runs == 1 { "" } else { "s" };
     println!("medians of {runs} run{s} each, taken in turns; lock {lock}, view {view}");
     if let (Some(_), Some(other)) = (launch.openmp(), launch.openmp_instead_of()) {
-        println!("OpenMP on {other}, and with wakeful on {}", crate::library::OPENMP_NAME);
+        println!("OpenMP on {other}, and with wakeful on {}", launch::library::OPENMP_NAME);
     }
     if let Some(ratio) = it.speedup {
         println!("speed  {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);

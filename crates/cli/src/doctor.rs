@@ -4,17 +4,14 @@
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use ::bench::contender::{VIEW_VARIABLE, preload_list};
 use anyhow::Context;
+use launch::closure::Reach;
+use launch::interposer::{VIEW_VARIABLE, preload_list};
+use launch::probe::{self, Processors, View};
+use launch::{library, program, suggest};
 use serde::Serialize;
 
-use crate::closure::Reach;
 use crate::format;
-use crate::launch;
-use crate::library;
-use crate::probe::{self, Processors, View};
-use crate::program;
-use crate::suggest;
 
 /// Say which kernel views this machine offers and what the missing ones need
 #[derive(clap::Args)]
@@ -85,8 +82,8 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         })
     });
     let report = Report {
-        kernel: bench::machine::kernel_release(),
-        glibc: bench::machine::glibc_version(),
+        kernel: probe::kernel_release(),
+        glibc: probe::glibc_version(),
         processors: probe::processors(),
         library: library.as_ref().ok().map(|path| path.display().to_string()),
         library_problem: library.as_ref().err().map(|error| format!("{error:#}")),

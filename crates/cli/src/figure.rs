@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use launch::suggest;
 use serde::Serialize;
 use sim::figure::{Data, FIGURES, Figure, Point, Verdict, figure, svg};
 
 use crate::format::{self, Format};
-use crate::suggest;
 
 /// Draw a figure of the papers and say whether their claims hold
 ///

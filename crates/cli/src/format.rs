@@ -76,16 +76,6 @@ pub fn ns(value: u64) -> String {
     format!("{scaled:.digits$}{unit}")
 }
 
-/// Words as a shell takes them.
-pub fn shell_words(words: impl IntoIterator<Item = String>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
-    let quote = |word: String| match word {
-        word if !word.is_empty() && word.chars().all(plain) => word,
-        word => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,11 +90,5 @@ mod tests {
         assert_eq!(ns(999), "999ns");
         assert_eq!(ns(1_500), "1.50us");
         assert_eq!(ns(123_456_789), "123ms");
-    }
-
-    #[test]
-    fn words_survive_the_shell() {
-        let words = ["a", "b c", "it's", ""].map(String::from);
-        assert_eq!(shell_words(words), r"a 'b c' 'it'\''s' ''");
     }
 }

@@ -4,10 +4,10 @@
 use std::process::ExitCode;
 
 use catalog::{BARRIERS, BarrierEntry, Entry, MUTEXES, RWLOCKS};
+use launch::{names, probe};
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::{launch, probe};
 
 /// List the locks and barriers: where each comes from and what it can do
 #[derive(clap::Args)]
@@ -86,7 +86,7 @@ fn text(locks: &[Lock]) {
         }
         let run = match lock.kind {
             "mutex" => lock.in_place,
-            "rwlock" => launch::rwlocks().contains(&lock.name),
+            "rwlock" => names::rwlocks().contains(&lock.name),
             _ => false,
         };
         let abilities = [

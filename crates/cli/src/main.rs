@@ -21,37 +21,32 @@ macro_rules! println {
 
 mod bench;
 mod bench_partition;
-mod closure;
 mod compare;
 mod completions;
 mod doctor;
-mod elf;
 mod figure;
 mod format;
 mod grant;
-mod launch;
-mod library;
 mod locks;
 mod man;
 mod partition;
-mod probe;
-mod program;
 mod run;
 #[cfg(feature = "bpf")]
 mod scheduler;
 mod set;
-mod sigpipe;
 mod sim;
-mod stack;
 mod status;
-mod streams;
-mod suggest;
+mod target;
 mod throttle;
 mod top;
 
+use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{CommandFactory, Parser, Subcommand};
+use launch::interposer::Interposer;
+use launch::{sigpipe, stack, streams};
 
 /// Exit status of our own failures, as env(1) and its kind have it.
 pub const FAILED: u8 = 125;
@@ -116,6 +111,13 @@ fn check_output() {
     }
 }
 
+/// Prints the view that the interposer, which is preloaded here, takes.
+fn print_taken_view() -> anyhow::Result<ExitCode> {
+    let Some(interposer) = Interposer::here() else { bail!("no interposer is preloaded here") };
+    std::io::stdout().write_all(interposer.view().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Run(args) => run::main(args),
@@ -130,19 +132,19 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "bpf")]
         Verb::Scheduler(args) => scheduler::main(args),
         #[cfg(not(feature = "bpf"))]
-        Verb::Scheduler(_) => anyhow::bail!(
+        Verb::Scheduler(_) => bail!(
             "this wakeful is built without the scheduler; build it with\n\
              --features wakeful-cli/bpf,wakeful-preload/bpf (needs libelf and zlib)"
         ),
         Verb::Completions(args) => completions::main(args, Cli::command()),
         Verb::Man(args) => man::main(args, Cli::command()),
-        Verb::TakenView => launch::print_taken_view(),
+        Verb::TakenView => print_taken_view(),
     }
 }
 
 fn main() -> ExitCode {
     sigpipe::default();
-    stack::with_enough(work)
+    stack::with_enough(work).unwrap_or(FAILED.into())
 }
 
 /// `wakeful run` alone. To describe all other verbs to the parser takes longer than to run a program.

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use abi::server::PARTITION_VARIABLE;
 use anyhow::Context;
+use launch::closure::Reach;
+use launch::{Launch, Taken, probe, program};
 
-use crate::closure::Reach;
-use crate::launch::{self, Launch, Taken};
 use crate::partition::{self, Cpus};
-use crate::{probe, program, throttle};
+use crate::target::Target;
+use crate::throttle;
 
 /// Run a program with locks that know which of its threads run
 ///
@@ -31,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
     priority: u32,
     #[command(flatten)]
-    launch: launch::Target,
+    launch: Target,
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
@@ -39,7 +40,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let scheduled = args.scheduled;
     #[cfg(not(feature = "bpf"))]
     let scheduled = false;
-    let launch = Launch::prepare(args.launch, if args.verbose { Reach::All } else { Reach::Near })?;
+    let launch = Launch::prepare(args.launch.into(), if args.verbose { Reach::All } else { Reach::Near })?;
     #[allow(unused_mut)]
     let mut command = match &launch.program.obstacle {
         Some(obstacle) => {

@@ -12,11 +12,12 @@ use std::time::Instant;
 use ::sim::defaults as experiment;
 use ::sim::{Hints, MACHINES, Machine, Program, Repartition, Results, Setting, Workload, simulate};
 use anyhow::{Context, Result, anyhow, bail};
+use launch::suggest;
 use serde::Serialize;
 
 use self::show::{csv, machines, text};
+use crate::figure;
 use crate::format::{self, Format};
-use crate::{figure, suggest};
 
 /// Run locks and barriers on a simulated multiprocessor, with the same result on any computer
 #[derive(clap::Args)]

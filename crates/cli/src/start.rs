@@ -9,20 +9,6 @@
 //! **What it does itself** is what needs no word from us. If anything is to be said, refused or looked up
 //! further, `wakeful-verbs` finds that out anew, and says so.
 #![no_main]
-// Of what is shared with `wakeful-verbs`, this uses a part.
-#![allow(dead_code)]
-
-mod closure;
-mod elf;
-mod format;
-mod launch;
-mod library;
-mod probe;
-mod program;
-mod sigpipe;
-mod stack;
-mod streams;
-mod suggest;
 
 use std::ffi::{OsStr, OsString, c_char, c_int};
 use std::io::Write;
@@ -30,10 +16,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use ::bench::contender::{LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE};
-
-use crate::closure::Reach;
-use crate::launch::{Launch, Target, When};
+use launch::closure::Reach;
+use launch::interposer::{LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE};
+use launch::{Launch, Target, When, library, stack};
 
 /// The program that has all verbs and options: beside this one, or where the interposer may be as well.
 const VERBS: &str = "wakeful-verbs";

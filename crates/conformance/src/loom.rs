@@ -72,6 +72,13 @@ pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'st
     assert!(found, "loom let {what} pass");
 }
 
+/// Explores a situation that is to be reached within these preemptions and executions.
+pub fn reach(name: &str, hints: crate::Hints, (preemptions, executions): (usize, usize), body: fn()) {
+    let settings = Settings { hints, clock_step_ns: 1_000_000, generation: 0 };
+    let ran = explore(name, settings, Bounds { preemptions, executions }, body);
+    eprintln!("loom: {name}: {ran} executions");
+}
+
 /// Explores `body`; returns the number of executions. On failure says which execution failed: loom is
 /// deterministic, the same test fails there again.
 pub fn explore(

@@ -13,7 +13,7 @@ macro_rules! model {
         use ::$checker::sync::atomic;
         use ::$checker::sync::{Condvar, Mutex};
         use ::$checker::thread;
-        use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wide, Wish};
+        use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Readers, Room, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wide, Wish};
 
         use crate::{Hints, Machine, Settings};
 
@@ -339,15 +339,6 @@ macro_rules! model {
                 &world().queue[thread.0 as usize][index]
             }
 
-            fn reading(thread: ThreadId) -> &'static Word<atomic::AtomicPtr<()>> {
-                assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
-                &world().reading[thread.0 as usize]
-            }
-
-            fn most_threads() -> u32 {
-                THREADS as u32
-            }
-
             fn generation() -> u32 {
                 world().settings.generation
             }
@@ -464,6 +455,17 @@ macro_rules! model {
 
             fn yield_now() {
                 pause();
+            }
+        }
+
+        impl Readers for $name {
+            fn reading(thread: ThreadId) -> &'static Word<atomic::AtomicPtr<()>> {
+                assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
+                &world().reading[thread.0 as usize]
+            }
+
+            fn most_threads() -> u32 {
+                THREADS as u32
             }
         }
 

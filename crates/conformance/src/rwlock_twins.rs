@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ptr;
 
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Readers, RunState, ThreadId};
 use sync::mutex::{self, RawMutex};
 use sync::rwlock::{RawRwLock, RawRwLockTimed, RawRwLockUpgrade, Wakeful};
 
@@ -181,7 +181,7 @@ word_twin! {
 /// The default, with an upgrade that lets go in between.
 pub struct LetsGo<P: Platform>(Wakeful<P>);
 
-impl<P: Platform> RawRwLock<P> for LetsGo<P> {
+impl<P: Readers> RawRwLock<P> for LetsGo<P> {
     type Node = ();
 
     fn new() -> Self {
@@ -213,7 +213,7 @@ impl<P: Platform> RawRwLock<P> for LetsGo<P> {
     }
 }
 
-impl<P: Platform> RawRwLockTimed<P> for LetsGo<P> {
+impl<P: Readers> RawRwLockTimed<P> for LetsGo<P> {
     unsafe fn read_until(&self, node: &(), deadline: Deadline) -> bool {
         // SAFETY: as the caller promised.
         unsafe { self.0.read_until(node, deadline) }
@@ -224,7 +224,7 @@ impl<P: Platform> RawRwLockTimed<P> for LetsGo<P> {
     }
 }
 
-impl<P: Platform> RawRwLockUpgrade<P> for LetsGo<P> {
+impl<P: Readers> RawRwLockUpgrade<P> for LetsGo<P> {
     fn upgradable(&self) {
         self.0.upgradable();
     }

@@ -2,7 +2,9 @@
 //! This computer.
 
 use std::cell::UnsafeCell;
-use std::thread;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, thread};
 
 use linux::Linux;
 
@@ -35,6 +37,26 @@ impl crate::Cell for Cell {
     fn get(&self) -> u32 {
         // SAFETY: as for Sync.
         unsafe { self.0.get().read_volatile() }
+    }
+}
+
+/// Where the kernel tells of the calling thread, for [`until_it_waits`].
+pub fn this_thread() -> PathBuf {
+    Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("/proc is mounted"))
+}
+
+/// BOUND: ns of processor time; to come to a lock takes far less.
+const COMING: u64 = 2_000_000;
+
+/// Returns when this thread, which has said that it comes to a lock, waits there: it sleeps, or it has used
+/// more processor time than it needs to come.
+pub fn until_it_waits(thread: &Path) {
+    let read = |file| fs::read_to_string(thread.join(file)).expect("it has not ended");
+    let used = || read("schedstat").split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0_u64);
+    let sleeps = || read("stat").rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'));
+    let begun = used();
+    while !sleeps() && used() - begun < COMING {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 
 use platform::{
-    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID,
-    ThreadId, Wait, Wide, Wish,
+    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Readers, Room, RunState,
+    STAMP_ID, ThreadId, Wait, Wide, Wish,
 };
 
 use crate::Machine;
@@ -354,12 +354,6 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32 {
         bent(P::word(thread, index))
     }
-    fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()> {
-        bent(P::reading(thread))
-    }
-    fn most_threads() -> u32 {
-        P::most_threads()
-    }
     fn generation() -> u32 {
         P::generation()
     }
@@ -431,6 +425,15 @@ impl<P: Machine, W: Twist> Machine for Twisted<P, W> {
     }
     fn join(handle: Self::Handle) {
         P::join(handle);
+    }
+}
+
+impl<P: Readers, W: Twist> Readers for Twisted<P, W> {
+    fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()> {
+        bent(P::reading(thread))
+    }
+    fn most_threads() -> u32 {
+        P::most_threads()
     }
 }
 

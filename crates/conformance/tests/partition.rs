@@ -24,7 +24,10 @@ fn restrict(processors: &[usize]) {
 }
 
 macro_rules! all {
-    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
+    ($({
+        $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],
+        $citation:literal, $summary:literal
+    })*) => {
         fn all(rounds: u32) {
             type P = Linux;
             $(barrier_bodies::episodes::<P, $type>(4, if crowds($name) { rounds } else { 3 });)*

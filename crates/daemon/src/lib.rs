@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod loader;
 pub mod partitions;
 pub mod server;
+mod stat;
 
 pub use config::Config;
 pub use server::Server;

@@ -329,7 +329,7 @@ pub fn at_home(process: u32) -> io::Result<bool> {
 /// Those of open(2).
 pub fn image(process: u32) -> io::Result<u64> {
     let stat = std::fs::read(Path::new(&format!("/proc/{process}/stat")))?;
-    crate::partitions::image(&String::from_utf8_lossy(&stat))
+    crate::stat::image(&String::from_utf8_lossy(&stat))
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 

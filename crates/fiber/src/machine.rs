@@ -20,7 +20,6 @@ use crate::thread;
 pub struct Fibers;
 
 static NOWHERE: AtomicU32 = AtomicU32::new(0);
-static NOBODY: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 impl Platform for Fibers {
     type AtomicU32 = AtomicU32;
@@ -97,14 +96,6 @@ impl Platform for Fibers {
 
     fn word(_: ThreadId, _: usize) -> &'static AtomicU32 {
         &NOWHERE
-    }
-
-    fn reading(_: ThreadId) -> &'static AtomicPtr<()> {
-        &NOBODY
-    }
-
-    fn most_threads() -> u32 {
-        1
     }
 
     /// A forked child has no fibers, so no lock with fibers in its queue is of use there.

@@ -18,6 +18,7 @@ mod tls;
 pub mod upcall;
 pub mod view;
 
+pub use abi::environment;
 pub use processors::{Processors, throttling};
 pub use quota::Throttling;
 pub use registry::MOST_THREADS;
@@ -27,8 +28,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::Mutex;
 
 use platform::{
-    Costs, Crowd, Deadline, Ordering, Platform, Priority, Room, RunState, STAMP_ID, StaticPlatform, ThreadId,
-    Wait, Wide, Wish,
+    Costs, Crowd, Deadline, Ordering, Platform, Priority, Readers, Room, RunState, STAMP_ID, StaticPlatform,
+    ThreadId, Wait, Wide, Wish,
 };
 
 /// The machine that this program runs on.
@@ -244,15 +245,6 @@ impl Platform for Linux {
         registry::word(thread, index)
     }
 
-    #[inline]
-    fn reading(thread: ThreadId) -> &'static AtomicPtr<()> {
-        reading::place(thread)
-    }
-
-    fn most_threads() -> u32 {
-        reading::most_threads()
-    }
-
     fn generation() -> u32 {
         registry::generation()
     }
@@ -361,6 +353,17 @@ fn told(wish: Wish) {
 
 /// ASSUMED: processors with neighbouring numbers that share a cache on common servers.
 const CLUSTER: u32 = 16;
+
+impl Readers for Linux {
+    #[inline]
+    fn reading(thread: ThreadId) -> &'static AtomicPtr<()> {
+        reading::place(thread)
+    }
+
+    fn most_threads() -> u32 {
+        reading::most_threads()
+    }
+}
 
 impl Wide for Linux {
     type AtomicU64 = AtomicU64;

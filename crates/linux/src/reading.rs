@@ -23,7 +23,7 @@ pub fn announce(id: u32) {
     MOST.fetch_max(id + 1, AcqRel);
 }
 
-/// See [`platform::Platform::most_threads`].
+/// See [`platform::Readers::most_threads`].
 pub fn most_threads() -> u32 {
     // ORDER: AcqRel, see `announce`.
     MOST.fetch_add(0, AcqRel).min(ThreadId::LIMIT)

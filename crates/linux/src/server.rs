@@ -153,8 +153,8 @@ pub(crate) fn path() -> &'static [u8] {
 }
 
 /// [`SOCKET_VARIABLE`] and [`PARTITION_VARIABLE`], for C.
-const SOCKET_NAME: &CStr = c"WAKEFUL_SERVER";
-const PARTITION_NAME: &CStr = c"WAKEFUL_PARTITION";
+const SOCKET_NAME: &CStr = abi::environment::SERVER.c_name();
+const PARTITION_NAME: &CStr = abi::environment::PARTITION.c_name();
 
 /// A connection to the server.
 #[derive(Debug)]

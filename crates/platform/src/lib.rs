@@ -205,14 +205,6 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// `thread` is not [`ThreadId::NONE`].
     fn word(thread: ThreadId, index: usize) -> &'static Self::AtomicU32;
 
-    /// Where a thread says which reader-writer lock it reads, without writing to the lock. It starts as
-    /// null. `thread` is not [`ThreadId::NONE`]. The pointer is an address and nothing else.
-    fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()>;
-
-    /// The ids of all threads are below this. A read-modify-write with `AcqRel`: who is not counted
-    /// registers after it.
-    fn most_threads() -> u32;
-
     /// How often this process is a forked copy, modulo 8: a lock that was copied with threads queued on it
     /// finds out by this that they are not here.
     fn generation() -> u32;
@@ -306,6 +298,17 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
 pub trait StaticPlatform: Platform {
     /// A word of value 0.
     const ZERO_U32: Self::AtomicU32;
+}
+
+/// What the default reader-writer lock asks for besides: readers that write no word of the lock.
+pub trait Readers: Platform {
+    /// Where a thread says which reader-writer lock it reads, without writing to the lock. It starts as
+    /// null. `thread` is not [`ThreadId::NONE`]. The pointer is an address and nothing else.
+    fn reading(thread: ThreadId) -> &'static Self::AtomicPtr<()>;
+
+    /// The ids of all threads are below this. A read-modify-write with `AcqRel`: who is not counted
+    /// registers after it.
+    fn most_threads() -> u32;
 }
 
 /// What the parts of an OpenMP runtime ask for besides: loops count in 64 bits.

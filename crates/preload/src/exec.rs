@@ -52,7 +52,7 @@ enum Fate {
 
 const VARIABLE: &[u8] = b"LD_PRELOAD=";
 /// Has the path of our OpenMP runtime.
-const OPENMP: &[u8] = b"WAKEFUL_OPENMP=";
+const OPENMP: &[u8] = linux::environment::OPENMP.c_name().to_bytes();
 /// From the folder of any program to the root: `..` of the root is the root.
 const PREFIX: &[u8] =
     b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
@@ -354,7 +354,9 @@ unsafe fn told<'a>(list: List) -> Told<'a> {
                         true => told.ours = true,
                         false => told.others = true,
                     });
-                } else if let Some(path) = CStr::from_ptr(*next).to_bytes().strip_prefix(OPENMP) {
+                } else if let Some(value) = CStr::from_ptr(*next).to_bytes().strip_prefix(OPENMP)
+                    && let Some(path) = value.strip_prefix(b"=")
+                {
                     told.openmp = Some(path).filter(|path| path.starts_with(b"/") && is_ours(path));
                 }
             }

@@ -5,7 +5,7 @@ use apps::Host;
 
 use crate::engine::engine;
 use crate::platform::{Sim, progressed, work_ns};
-use crate::{Placed, World};
+use crate::world::{Placed, World};
 
 /// A world that is being loaded with a program.
 pub(crate) struct Loading {

@@ -25,13 +25,17 @@ use sync::barrier::RawBarrier;
 use sync::mutex::RawMutex;
 use sync::rwlock::RawRwLock;
 
-use crate::engine::{self, Engine, NOBODY, State, resume};
-use crate::machine::Machine;
+use crate::chance::below;
+use crate::engine::{self, Engine};
+use crate::explorer::{Change, Explorer, Policy};
+use crate::machine::{Machine, Queue};
 #[cfg(doc)]
 use crate::platform::Explored;
 use crate::platform::fail;
-use crate::workload::{Hints, Setting};
-use crate::{Placed, World};
+use crate::run::resume;
+use crate::setting::{Hints, Setting};
+use crate::thread::{NOBODY, State};
+use crate::world::{Placed, World};
 
 /// How schedules are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,80 +105,12 @@ pub struct Report {
     pub failure: Option<Failure>,
 }
 
-/// A step at which it is not as by default, and who goes on there.
-type Change = (u64, usize);
-
-enum Policy {
-    /// As told.
-    Told(Vec<Change>),
-    Random(Pcg64Mcg),
-    Pct {
-        random: Pcg64Mcg,
-        priorities: Vec<u64>,
-        changes: Vec<u64>,
-        least: u64,
-    },
-}
-
-/// Chooses, and remembers.
-pub(crate) struct Explorer {
-    policy: Policy,
-    steps: u64,
-    most: u64,
-    changes: Vec<Change>,
-    /// Who else could have gone on at each step, a bit a thread.
-    others: Vec<u64>,
-}
-
-impl Explorer {
-    fn new(policy: Policy, most: u64) -> Self {
-        Self { policy, steps: 0, most, changes: Vec::new(), others: Vec::new() }
-    }
-
-    /// Who goes on: `default`, or one of `ready`. `paused` is who has just paused.
-    fn choose(&mut self, default: usize, ready: &[usize], paused: Option<usize>) -> usize {
-        let step = self.steps;
-        self.steps += 1;
-        let all = |thread: usize| ready.contains(&thread);
-        let chosen = match &mut self.policy {
-            Policy::Told(changes) => match changes.iter().find(|change| change.0 == step) {
-                Some(&(_, thread)) if all(thread) => thread,
-                _ => default,
-            },
-            Policy::Random(random) => match Engine::below(random, 8) {
-                0 => ready[Engine::below(random, ready.len() as u64) as usize],
-                _ => default,
-            },
-            Policy::Pct { random, priorities, changes, least } => {
-                while priorities.len() <= ready.iter().max().copied().unwrap_or(0) {
-                    priorities.push((1 << 32) + Engine::below(random, 1 << 32));
-                }
-                let lowered = if changes.contains(&step) { Some(default) } else { paused };
-                if let Some(thread) = lowered {
-                    *least -= 1;
-                    priorities[thread] = *least;
-                }
-                ready.iter().copied().max_by_key(|&thread| priorities[thread]).unwrap_or(default)
-            }
-        };
-        if matches!(self.policy, Policy::Told(_)) {
-            self.others.push(
-                ready.iter().filter(|&&thread| thread != default).fold(0, |bits, &thread| bits | 1 << thread),
-            );
-        }
-        if chosen != default {
-            self.changes.push((step, chosen));
-        }
-        chosen
-    }
-}
-
 impl Engine {
     /// Lets the explorer choose who goes on. False if nobody can.
     fn choose(&mut self) -> bool {
         let running = self.processors[0].thread;
-        let queue: Vec<usize> = self.queues[0].iter().copied().collect();
-        let now = self.end;
+        let queue: Vec<usize> = self.waiting.queues[0].iter().copied().collect();
+        let now = self.tally.end;
         let mut explorer = self.explorer.take().expect("exploring");
         let goes_on = if running != NOBODY {
             let mut ready = queue.clone();
@@ -182,14 +118,14 @@ impl Engine {
             let chosen = explorer.choose(running, &ready, None);
             if chosen != running {
                 let it = &mut self.threads[running];
-                if self.honours && it.wish != Wish::Preemptable && !it.warning {
+                if self.rules.honours && it.wish != Wish::Preemptable && !it.warning {
                     it.warning = true;
                 } else {
                     self.stop(0, now);
                     self.threads[running].state = State::Ready;
                     self.tell(running, 0, RunState::Preempted, now);
-                    self.queues[0].push_back(running);
-                    self.queues[0].retain(|&thread| thread != chosen);
+                    self.waiting.queues[0].push_back(running);
+                    self.waiting.queues[0].retain(|&thread| thread != chosen);
                     self.start(0, chosen, now);
                 }
             }
@@ -197,8 +133,8 @@ impl Engine {
         } else if let Some(&first) = queue.first() {
             let paused = queue.last().copied().filter(|_| queue.len() > 1);
             let chosen = explorer.choose(first, &queue, paused);
-            self.queues[0].retain(|&thread| thread != chosen);
-            self.idle = 0;
+            self.waiting.queues[0].retain(|&thread| thread != chosen);
+            self.waiting.idle = 0;
             self.start(0, chosen, now);
             true
         } else {
@@ -213,30 +149,31 @@ impl Engine {
 }
 
 /// # Safety
-/// As for [`engine::run`].
+/// As for [`crate::run::run`].
 unsafe fn run(this: *mut Engine) {
-    // SAFETY: as for `engine::run`.
+    // SAFETY: as for `run::run`.
     unsafe {
         (*this).boot();
         loop {
             let it = &mut *this;
-            if it.live == 0 || it.failure.is_some() {
+            if it.waiting.live == 0 || it.tally.failure.is_some() {
                 break;
             }
-            let timer = it.timers.peek().map(|&std::cmp::Reverse((time, ..))| time);
+            let timer = it.timers.next();
             if let Some(time) = timer
-                && (time <= it.end || it.queues[0].is_empty() && it.processors[0].thread == NOBODY)
+                && (time <= it.tally.end
+                    || it.waiting.queues[0].is_empty() && it.processors[0].thread == NOBODY)
             {
-                let std::cmp::Reverse((time, _, timer)) = it.timers.pop().expect("just seen");
-                it.end = it.end.max(time);
+                let (time, timer) = it.timers.pop().expect("just seen");
+                it.tally.end = it.tally.end.max(time);
                 it.fire(timer, time);
                 continue;
             }
             if !it.choose() {
                 it.fail("nobody can go on".into());
             }
-            if it.failure.is_none() {
-                let now = it.processors[0].resume.max(it.end);
+            if it.tally.failure.is_none() {
+                let now = it.processors[0].resume.max(it.tally.end);
                 resume(this, 0, now);
             }
         }
@@ -257,8 +194,7 @@ fn machine() -> Machine {
 }
 
 fn one(machine: &Machine, exploration: &Exploration, policy: Policy, build: &dyn Fn(&mut World)) -> Outcome {
-    let setting =
-        Setting { hints: exploration.hints, queue: Some(crate::Queue::Global), ..Setting::default() };
+    let setting = Setting { hints: exploration.hints, queue: Some(Queue::Global), ..Setting::default() };
     let mut engine = Engine::new(machine, &setting, 1);
     engine.explorer = Some(Explorer::new(policy, exploration.steps));
     let this: *mut Engine = &mut *engine;
@@ -276,7 +212,7 @@ fn one(machine: &Machine, exploration: &Exploration, policy: Policy, build: &dyn
     });
     // A panic in the middle of a choice takes the explorer along; its schedule is lost, not the fact.
     let explorer = engine.explorer.take().unwrap_or_else(|| Explorer::new(Policy::Told(Vec::new()), 0));
-    Outcome { what: panicked.or_else(|| engine.failure.clone()), explorer }
+    Outcome { what: panicked.or_else(|| engine.tally.failure.clone()), explorer }
 }
 
 fn print(changes: &[Change]) -> String {
@@ -321,7 +257,7 @@ pub fn explore(exploration: &Exploration, build: impl Fn(&mut World)) -> Report 
             let mut length = 100;
             (0..runs).all(|run| {
                 let mut random = random(run);
-                let changes = (1..depth).map(|_| Engine::below(&mut random, length)).collect();
+                let changes = (1..depth).map(|_| below(&mut random, length)).collect();
                 let policy = Policy::Pct { random, priorities: Vec::new(), changes, least: 1 << 32 };
                 try_one(policy).map(|explorer| length = explorer.steps.max(1)).is_some()
             })

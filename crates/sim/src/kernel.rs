@@ -10,20 +10,23 @@ use std::cmp::Reverse;
 
 use platform::{Crowd, Priority, RunState, Wait, Wish};
 
-use crate::engine::{Engine, FOREIGN, NOBODY, State, Timer, told};
+use crate::chance::{below, unit};
+use crate::engine::Engine;
 use crate::machine::{Queue, Woken};
 use crate::memory::{NS, Time, from_ns};
+use crate::setting::Hints;
+use crate::thread::{FOREIGN, NOBODY, State, Thread};
+use crate::timers::Timer;
 use crate::tree::NEVER;
-use crate::workload::Hints;
 
 impl Engine {
     /// All threads are there: deals them to the processors, beginning anywhere in each queue.
     pub(crate) fn boot(&mut self) {
-        if let Some(repartition) = self.setting.repartition.clone() {
+        if let Some(repartition) = self.rules.setting.repartition.clone() {
             let every = from_ns(repartition.every_ms * 1e6).max(1);
-            self.set_timer(every, Timer::Repartition);
+            self.timers.set(every, Timer::Repartition);
             let most = repartition.most.clamp(1, self.processors.len() as u32) as usize;
-            self.partition = (0..most).collect();
+            self.partition.ours = (0..most).collect();
             self.choose_partition();
         }
         for thread in 0..self.threads.len() {
@@ -32,16 +35,16 @@ impl Engine {
                 self.apps[app].runnable += 1;
             }
             let queue = self.queue_of(thread);
-            self.queues[queue].push_back(thread);
+            self.waiting.queues[queue].push_back(thread);
         }
-        for queue in 0..self.queues.len() {
-            let by = Self::below(&mut self.random, self.queues[queue].len().max(1) as u64) as usize;
-            self.queues[queue].rotate_left(by);
+        for queue in 0..self.waiting.queues.len() {
+            let by = below(&mut self.random, self.waiting.queues[queue].len().max(1) as u64) as usize;
+            self.waiting.queues[queue].rotate_left(by);
         }
         for processor in 0..self.processors.len() {
             self.dispatch(processor, 0);
             // The quanta of processors do not begin together.
-            let phase = (Self::fraction(&mut self.random) * self.costs.quantum as f64) as Time;
+            let phase = (unit(&mut self.random) * self.rules.costs.quantum as f64) as Time;
             let it = &mut self.processors[processor];
             if it.thread != NOBODY {
                 it.quantum_end = it.quantum_end.saturating_sub(phase).max(1);
@@ -51,7 +54,7 @@ impl Engine {
     }
 
     fn queue_of(&self, thread: usize) -> usize {
-        match self.queue {
+        match self.rules.queue {
             Queue::Global => 0,
             Queue::Processor => self.home(thread),
         }
@@ -62,18 +65,13 @@ impl Engine {
         let it = &self.threads[thread];
         if it.app == FOREIGN {
             it.home
-        } else if self.setting.bound || it.last_processor == NOBODY {
-            self.partition[it.index % self.partition.len()]
+        } else if self.rules.setting.bound || it.last_processor == NOBODY {
+            self.partition.ours[it.index % self.partition.ours.len()]
         } else if !self.processors[it.last_processor].taken {
             it.last_processor
         } else {
-            self.partition[it.last_processor % self.partition.len()]
+            self.partition.ours[it.last_processor % self.partition.ours.len()]
         }
-    }
-
-    pub(crate) fn set_timer(&mut self, time: Time, timer: Timer) {
-        self.sequence += 1;
-        self.timers.push(Reverse((time, self.sequence, timer)));
     }
 
     /// Tells the program what has become of a thread.
@@ -82,8 +80,8 @@ impl Engine {
         if app == FOREIGN {
             return;
         }
-        if let Hints::Dropped { fraction } = self.setting.hints
-            && Self::fraction(&mut self.random) < fraction
+        if let Hints::Dropped { fraction } = self.rules.setting.hints
+            && unit(&mut self.random) < fraction
         {
             return;
         }
@@ -96,7 +94,7 @@ impl Engine {
             it.counted = Some(it.priority);
             self.apps[app].preempted[it.priority as usize] += 1;
         }
-        let (line, counts) = (self.kernel_lines[thread], self.apps[app].line);
+        let (line, counts) = (self.arena.line(thread, true), self.apps[app].line);
         self.memory.kernel_write(processor, line);
         self.memory.kernel_write(processor, counts);
     }
@@ -106,11 +104,11 @@ impl Engine {
         let was_idle = self.processors[processor].thread == NOBODY;
         match self.next_for(processor) {
             Some(thread) => {
-                self.idle -= was_idle as usize;
+                self.waiting.idle -= was_idle as usize;
                 self.start(processor, thread, now);
             }
             None => {
-                self.idle += !was_idle as usize;
+                self.waiting.idle += !was_idle as usize;
                 let it = &mut self.processors[processor];
                 (it.thread, it.resume, it.quantum_end) = (NOBODY, NEVER, NEVER);
                 self.schedule(processor);
@@ -123,18 +121,22 @@ impl Engine {
         if self.processors[processor].taken || self.explorer.is_some() {
             return None;
         }
-        let mut queue = match self.queue {
+        let mut queue = match self.rules.queue {
             Queue::Global => 0,
             Queue::Processor => processor,
         };
-        if self.queues[queue].is_empty() && self.queue == Queue::Processor && !self.setting.bound {
+        if self.waiting.queues[queue].is_empty()
+            && self.rules.queue == Queue::Processor
+            && !self.rules.setting.bound
+        {
             // The longest, of those the first.
-            queue = (0..self.queues.len()).rev().max_by_key(|&other| self.queues[other].len())?;
+            queue =
+                (0..self.waiting.queues.len()).rev().max_by_key(|&other| self.waiting.queues[other].len())?;
         }
-        let thread = *self.queues[queue].front()?;
-        let place = if self.second_level { self.preferred(queue, thread) } else { 0 };
-        self.queues[queue].swap(0, place);
-        self.queues[queue].pop_front()
+        let thread = *self.waiting.queues[queue].front()?;
+        let place = if self.rules.second_level { self.preferred(queue, thread) } else { 0 };
+        self.waiting.queues[queue].swap(0, place);
+        self.waiting.queues[queue].pop_front()
     }
 
     /// ICPP 2001, section 3: of the threads of the application that the kernel has chosen, the one of
@@ -144,8 +146,10 @@ impl Engine {
         if app == FOREIGN {
             return 0;
         }
-        let ours =
-            self.queues[queue].iter().enumerate().filter(|&(_, &other)| self.threads[other].app == app);
+        let ours = self.waiting.queues[queue]
+            .iter()
+            .enumerate()
+            .filter(|&(_, &other)| self.threads[other].app == app);
         ours.max_by_key(|&(place, &other)| (self.threads[other].priority, Reverse(place)))
             .map_or(0, |(place, _)| place)
     }
@@ -153,19 +157,19 @@ impl Engine {
     pub(crate) fn start(&mut self, processor: usize, thread: usize, now: Time) {
         let again = self.processors[processor].last == thread;
         let it = &mut self.threads[thread];
-        let mut cost = if again { 0 } else { self.costs.switch };
+        let mut cost = if again { 0 } else { self.rules.costs.switch };
         if it.last_processor != processor {
             if it.last_processor != NOBODY {
-                cost += self.costs.migration;
+                cost += self.rules.costs.migration;
                 it.migrations += 1;
                 let ahead = it.virtual_time.saturating_sub(self.processors[it.last_processor].virtual_time);
                 it.virtual_time = self.processors[processor].virtual_time + ahead;
-                self.counts.migrations += 1;
+                self.tally.migrations += 1;
             }
             it.last_processor = processor;
         }
         // From another, or from none at all.
-        self.counts.switches += (!again || self.processors[processor].thread == NOBODY) as u64;
+        self.tally.switches += (!again || self.processors[processor].thread == NOBODY) as u64;
         let begin = now + cost;
         it.state = State::Running;
         it.spinner.disturb();
@@ -173,10 +177,10 @@ impl Engine {
         let owed = std::mem::take(&mut it.owed);
         let debit = std::mem::take(&mut it.debit);
         let foreign = it.app == FOREIGN;
-        let jitter = self.costs.jitter * (2.0 * Self::fraction(&mut self.random) - 1.0);
-        let quantum = (self.costs.quantum as f64 * (1.0 + jitter)) as Time;
+        let jitter = self.rules.costs.jitter * (2.0 * unit(&mut self.random) - 1.0);
+        let quantum = (self.rules.costs.quantum as f64 * (1.0 + jitter)) as Time;
         // At least a tenth: a debit is paid off, not a sentence.
-        let quantum = quantum.saturating_sub(debit).max(self.costs.quantum / 10).max(1);
+        let quantum = quantum.saturating_sub(debit).max(self.rules.costs.quantum / 10).max(1);
         let virtual_time = it.virtual_time;
         let it = &mut self.processors[processor];
         // Never back: what a thread is ahead of it by is then a quantum at most.
@@ -199,7 +203,7 @@ impl Engine {
         let used = now.saturating_sub(it.on_since);
         it.virtual_time += used;
         if it.app == FOREIGN {
-            self.counts.foreign += used;
+            self.tally.foreign += used;
             return thread;
         }
         it.cpu += used;
@@ -213,16 +217,18 @@ impl Engine {
 
     /// Does somebody wait for this processor?
     fn is_wanted(&self, processor: usize) -> bool {
-        let queue = if self.queue == Queue::Global { 0 } else { processor };
+        let queue = if self.rules.queue == Queue::Global { 0 } else { processor };
         let thread = self.processors[processor].thread;
-        !self.queues[queue].is_empty()
+        !self.waiting.queues[queue].is_empty()
             || self.processors[processor].taken
-            || self.setting.bound && self.threads[thread].app != FOREIGN && self.home(thread) != processor
+            || self.rules.setting.bound
+                && self.threads[thread].app != FOREIGN
+                && self.home(thread) != processor
     }
 
     pub(crate) fn quantum_over(&mut self, processor: usize, now: Time) {
         if !self.is_wanted(processor) {
-            self.processors[processor].quantum_end = now + self.costs.quantum;
+            self.processors[processor].quantum_end = now + self.rules.costs.quantum;
             self.schedule(processor);
             return;
         }
@@ -233,22 +239,22 @@ impl Engine {
         let thread = self.processors[processor].thread;
         let it = &mut self.threads[thread];
         if it.app != FOREIGN
-            && self.honours
+            && self.rules.honours
             && it.wish != Wish::Preemptable
             && !self.processors[processor].taken
         {
             // KE-2: once. If the flag is set, the kernel proceeds with the preemption.
             if !it.warning {
                 it.warning = true;
-                self.counts.put_off += 1;
+                self.tally.put_off += 1;
                 self.processors[processor].put_off = Some(now);
-                self.processors[processor].quantum_end = now + self.costs.grace.max(1);
-                let line = self.kernel_lines[thread];
+                self.processors[processor].quantum_end = now + self.rules.costs.grace.max(1);
+                let line = self.arena.line(thread, true);
                 self.memory.kernel_write(processor, line);
                 self.schedule(processor);
                 return;
             }
-            self.counts.overrun += 1;
+            self.tally.overrun += 1;
         }
         self.preempt(processor, now);
     }
@@ -258,30 +264,30 @@ impl Engine {
         self.threads[thread].state = State::Ready;
         if self.threads[thread].app != FOREIGN {
             self.threads[thread].preemptions += 1;
-            self.counts.preemptions += 1;
+            self.tally.preemptions += 1;
         }
         self.tell(thread, processor, RunState::Preempted, now);
         let queue = self.queue_of(thread);
-        self.queues[queue].push_back(thread);
+        self.waiting.queues[queue].push_back(thread);
         self.dispatch(processor, now);
         self.help(queue, now);
     }
 
     /// Something is in this queue that an idle processor could take.
     fn help(&mut self, queue: usize, now: Time) {
-        if self.idle == 0 || self.queues[queue].is_empty() {
+        if self.waiting.idle == 0 || self.waiting.queues[queue].is_empty() {
             return;
         }
         let free = |it: &Self, processor: usize| {
             it.processors[processor].thread == NOBODY && !it.processors[processor].taken
         };
-        if self.queue == Queue::Processor && self.setting.bound {
+        if self.rules.queue == Queue::Processor && self.rules.setting.bound {
             if free(self, queue) {
                 self.dispatch(queue, now);
             }
             return;
         }
-        let thread = *self.queues[queue].front().expect("not empty");
+        let thread = *self.waiting.queues[queue].front().expect("not empty");
         let last = self.threads[thread].last_processor;
         let chosen = if last != NOBODY && free(self, last) {
             Some(last)
@@ -297,31 +303,32 @@ impl Engine {
         let it = &mut self.threads[thread];
         it.state = State::Ready;
         let app = it.app;
-        self.asleep -= 1;
+        self.waiting.asleep -= 1;
         self.apps[app].runnable += 1;
         let processor = if it.last_processor == NOBODY { it.home } else { it.last_processor };
         self.tell(thread, processor, RunState::Preempted, now);
         let queue = self.queue_of(thread);
-        if self.woken == Woken::Last {
-            self.queues[queue].push_back(thread);
+        if self.rules.woken == Woken::Last {
+            self.waiting.queues[queue].push_back(thread);
             self.help(queue, now);
             return;
         }
-        let processor = if self.queue == Queue::Processor { queue } else { processor };
+        let processor = if self.rules.queue == Queue::Processor { queue } else { processor };
         let running = self.virtual_time(processor, now);
-        let those = self.queues[queue].iter().map(|&other| self.threads[other].virtual_time);
+        let those = self.waiting.queues[queue].iter().map(|&other| self.threads[other].virtual_time);
         let least = those.chain(running).min().unwrap_or(0);
         let it = &mut self.threads[thread];
-        it.virtual_time = it.virtual_time.max(least.saturating_sub(self.costs.credit));
+        it.virtual_time = it.virtual_time.max(least.saturating_sub(self.rules.costs.credit));
         let virtual_time = it.virtual_time;
-        let place =
-            self.queues[queue].iter().position(|&other| self.threads[other].virtual_time > virtual_time);
-        let place = place.unwrap_or(self.queues[queue].len());
-        self.queues[queue].insert(place, thread);
+        let place = self.waiting.queues[queue]
+            .iter()
+            .position(|&other| self.threads[other].virtual_time > virtual_time);
+        let place = place.unwrap_or(self.waiting.queues[queue].len());
+        self.waiting.queues[queue].insert(place, thread);
         self.help(queue, now);
-        if self.woken == Woken::Preempts
+        if self.rules.woken == Woken::Preempts
             && self.threads[thread].state == State::Ready
-            && running.is_some_and(|running| running > virtual_time + self.costs.margin)
+            && running.is_some_and(|running| running > virtual_time + self.rules.costs.margin)
         {
             // Its quantum ends here.
             let it = &mut self.processors[processor];
@@ -342,7 +349,7 @@ impl Engine {
         it.state = State::Asleep;
         it.sleeps += 1;
         let app = it.app;
-        self.asleep += 1;
+        self.waiting.asleep += 1;
         self.apps[app].runnable -= 1;
         self.tell(thread, processor, RunState::Blocked, now);
         self.dispatch(processor, now);
@@ -355,7 +362,7 @@ impl Engine {
         self.threads[thread].state = State::Ready;
         self.tell(thread, processor, RunState::Preempted, now);
         let queue = self.queue_of(thread);
-        self.queues[queue].push_back(thread);
+        self.waiting.queues[queue].push_back(thread);
         self.dispatch(processor, now);
         self.help(queue, now);
     }
@@ -371,7 +378,7 @@ impl Engine {
         let it = &mut self.processors[self.processor];
         if let Some(since) = it.put_off.take() {
             it.quantum_end =
-                self.now + self.costs.quantum.saturating_sub(self.now.saturating_sub(since)).max(1);
+                self.now + self.rules.costs.quantum.saturating_sub(self.now.saturating_sub(since)).max(1);
         }
         let current = self.current;
         self.threads[current].warning = false;
@@ -387,7 +394,7 @@ impl Engine {
         it.owed = 0;
         let app = it.app;
         self.apps[app].runnable -= 1;
-        self.live -= 1;
+        self.waiting.live -= 1;
         self.tell(thread, processor, RunState::Blocked, now);
         self.dispatch(processor, now);
         self.check_stuck();
@@ -402,10 +409,10 @@ impl Engine {
         it.woken = Wait::Woken;
         let sleep = it.sleep;
         if key != 0 {
-            self.sleepers.entry(key).or_default().push_back(current);
+            self.waiting.sleepers.entry(key).or_default().push_back(current);
         }
         if let Some(until) = until {
-            self.set_timer(until, Timer::Wake(current, sleep));
+            self.timers.set(until, Timer::Wake(current, sleep));
         }
     }
 
@@ -413,10 +420,12 @@ impl Engine {
     pub(crate) fn wake(&mut self, key: usize, count: u32, now: Time) -> u32 {
         let mut woken = 0;
         while woken < count {
-            let Some(thread) = self.sleepers.get_mut(&key).and_then(|line| line.pop_front()) else { break };
+            let Some(thread) = self.waiting.sleepers.get_mut(&key).and_then(|line| line.pop_front()) else {
+                break;
+            };
             woken += 1;
             self.threads[thread].sleep += 1;
-            self.make_ready(thread, now + Time::from(woken) * self.costs.wake);
+            self.make_ready(thread, now + Time::from(woken) * self.rules.costs.wake);
         }
         woken
     }
@@ -428,7 +437,7 @@ impl Engine {
                     return;
                 }
                 let key = self.threads[thread].sleeps_on;
-                if let Some(line) = self.sleepers.get_mut(&key) {
+                if let Some(line) = self.waiting.sleepers.get_mut(&key) {
                     line.retain(|&other| other != thread);
                 }
                 self.threads[thread].sleep += 1;
@@ -442,14 +451,24 @@ impl Engine {
                 }
                 if earlier {
                     // They go first, up to this moment.
-                    self.set_timer(now, Timer::Repartition);
+                    self.timers.set(now, Timer::Repartition);
                     return;
                 }
                 self.choose_partition();
                 self.apply_partition(now);
-                let every = self.setting.repartition.as_ref().map_or(1.0, |it| it.every_ms);
-                self.set_timer(now + from_ns(every * 1e6).max(1), Timer::Repartition);
+                let every = self.rules.setting.repartition.as_ref().map_or(1.0, |it| it.every_ms);
+                self.timers.set(now + from_ns(every * 1e6).max(1), Timer::Repartition);
             }
+        }
+    }
+
+    /// The next partition.
+    fn choose_partition(&mut self) {
+        let Some(repartition) = &self.rules.setting.repartition else { return };
+        let changes = self.partition.choose(repartition, self.processors.len(), &mut self.random);
+        self.tally.repartitions += u64::from(changes);
+        for (number, processor) in self.processors.iter_mut().enumerate() {
+            processor.taken = !self.partition.has(number);
         }
     }
 
@@ -463,23 +482,23 @@ impl Engine {
                 let it = &mut self.threads[thread];
                 it.state = State::Ready;
                 it.preemptions += 1;
-                self.counts.preemptions += 1;
+                self.tally.preemptions += 1;
                 self.tell(thread, processor, RunState::Preempted, now);
                 ready.push(thread);
                 self.dispatch(processor, now);
             }
         }
-        for queue in &mut self.queues {
+        for queue in &mut self.waiting.queues {
             ready.extend(queue.drain(..));
         }
         for thread in ready {
             let queue = self.queue_of(thread);
-            self.queues[queue].push_back(thread);
+            self.waiting.queues[queue].push_back(thread);
         }
         for processor in 0..self.processors.len() {
             if self.processors[processor].thread == NOBODY {
                 self.dispatch(processor, now);
-            } else if self.is_wanted(processor) && self.setting.bound {
+            } else if self.is_wanted(processor) && self.rules.setting.bound {
                 let thread = self.processors[processor].thread;
                 if self.threads[thread].app != FOREIGN && self.home(thread) != processor {
                     // Belongs elsewhere now.
@@ -493,11 +512,11 @@ impl Engine {
 
     /// What the kernel tells of a thread.
     pub(crate) fn run_state(&self, thread: usize) -> RunState {
-        told(&self.threads[thread], self.setting.hints, self.now)
+        told(&self.threads[thread], self.rules.setting.hints, self.now)
     }
 
     pub(crate) fn higher_preempted(&self, app: usize, than: Priority) -> bool {
-        match self.setting.hints {
+        match self.rules.setting.hints {
             Hints::None => false,
             Hints::True | Hints::Dropped { .. } => {
                 self.apps[app].preempted[than as usize + 1..].iter().any(|&count| count > 0)
@@ -523,7 +542,7 @@ impl Engine {
 
     /// Processor time of the application until now, in ns.
     pub(crate) fn cpu_ns(&self, app: usize) -> u64 {
-        let of = |thread: &crate::engine::Thread| {
+        let of = |thread: &Thread| {
             let running =
                 if thread.state == State::Running { self.now.saturating_sub(thread.on_since) } else { 0 };
             thread.cpu + running
@@ -540,7 +559,7 @@ impl Engine {
             .iter()
             .filter(|thread| matches!(thread.state, State::Running | State::Ready))
             .count();
-        (self.partition.len() == processors)
+        (self.partition.ours.len() == processors)
             .then(|| Crowd { others: (runnable as u32).saturating_sub(awake), processors: processors as u32 })
     }
 
@@ -549,9 +568,9 @@ impl Engine {
         for processor in 0..self.processors.len() {
             let thread = self.processors[processor].thread;
             if thread != NOBODY {
-                let used = self.end.saturating_sub(self.threads[thread].on_since);
+                let used = self.tally.end.saturating_sub(self.threads[thread].on_since);
                 if self.threads[thread].app == FOREIGN {
-                    self.counts.foreign += used;
+                    self.tally.foreign += used;
                 } else {
                     self.threads[thread].cpu += used;
                 }
@@ -561,15 +580,32 @@ impl Engine {
 
     /// Fails if all threads sleep and nothing will wake one.
     fn check_stuck(&mut self) {
-        if self.asleep < self.live || self.live == 0 {
+        if self.waiting.asleep < self.waiting.live || self.waiting.live == 0 {
             return;
         }
-        let timed = self.timers.iter().any(|&Reverse((_, _, timer))| match timer {
+        let timed = self.timers.iter().any(|timer| match timer {
             Timer::Wake(thread, sleep) => self.threads[thread].sleep == sleep,
             Timer::Repartition => false,
         });
         if !timed {
-            self.fail(format!("all {} threads that are left sleep, and nobody will wake one", self.live));
+            self.fail(format!(
+                "all {} threads that are left sleep, and nobody will wake one",
+                self.waiting.live
+            ));
         }
+    }
+}
+
+/// What an untruthful kernel tells instead.
+fn told(thread: &Thread, hints: Hints, now: Time) -> RunState {
+    match hints {
+        Hints::None => RunState::Unknown,
+        Hints::Inverted => match thread.hint {
+            RunState::Running => RunState::Preempted,
+            RunState::Preempted => RunState::Running,
+            other => other,
+        },
+        Hints::Delayed { us } if now < thread.hint_since + from_ns(us * 1e3) => thread.hint_before,
+        _ => thread.hint,
     }
 }

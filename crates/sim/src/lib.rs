@@ -48,9 +48,12 @@
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
 mod app;
+mod arena;
+mod chance;
 pub mod defaults;
 mod engine;
 pub mod explore;
+mod explorer;
 pub mod figure;
 mod kernel;
 mod machine;
@@ -58,205 +61,27 @@ mod memory;
 mod partition;
 mod platform;
 mod results;
+mod rules;
+mod run;
+mod setting;
+mod simulate;
 mod spin;
+mod spinner;
+mod tally;
+mod thread;
+mod timers;
 mod tree;
+mod word;
 mod workload;
+mod world;
 
 pub use machine::{
     Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Processors, Queue, Sourced, Woken,
 };
-pub use platform::{Explored, Sim, Simulated, Word, clock_ns, fail, passed, random, vary, work_ns};
+pub use platform::{Explored, Sim, Simulated, clock_ns, fail, passed, random, vary, work_ns};
 pub use results::{Results, ThreadResults, Waits};
-pub use workload::{Hints, Program, Repartition, Setting, Workload};
-
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc;
-
-use engine::Engine;
-
-/// Why a simulation did not begin.
-#[derive(Debug, thiserror::Error)]
-pub enum SimError {
-    /// Nothing in the catalogue is called so.
-    #[error("no {kind} is called \"{name}\"")]
-    Unknown {
-        /// mutex, reader-writer lock or barrier.
-        kind: &'static str,
-        /// What was asked for.
-        name: String,
-    },
-    /// More threads than a machine can tell apart.
-    #[error("{threads} threads; at most {most} can be simulated")]
-    Threads {
-        /// Wanted.
-        threads: u64,
-        /// Possible.
-        most: u64,
-    },
-}
-
-/// An object in the machine's memory: a copyable reference, for the threads of one simulation.
-pub struct Placed<T: ?Sized>(*mut T);
-
-// SAFETY: as for `Word`: the threads of a machine run on one thread of the host, one at a time, and what is
-// placed belongs to one machine.
-unsafe impl<T: ?Sized + Sync> Send for Placed<T> {}
-// SAFETY: as above.
-unsafe impl<T: ?Sized + Sync> Sync for Placed<T> {}
-
-impl<T: ?Sized> Clone for Placed<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T: ?Sized> Copy for Placed<T> {}
-
-impl<T: ?Sized> Placed<T> {
-    /// The object.
-    pub fn get(&self) -> &T {
-        // SAFETY: placed objects live as long as the machine, and only its threads, which end with it, have
-        // them.
-        unsafe { &*self.0 }
-    }
-}
-
-impl<T: ?Sized> std::ops::Deref for Placed<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.get()
-    }
-}
-
-/// A machine that is being loaded with a program.
-pub struct World(*mut Engine);
-
-impl World {
-    /// A program of its own: an arena that its threads share.
-    pub fn add_app(&mut self) -> usize {
-        // SAFETY: the engine outlives the world, and no thread runs yet.
-        unsafe { (*self.0).add_app() }
-    }
-
-    /// Moves an object into the machine's memory, onto lines of its own.
-    pub fn place<T: 'static>(&mut self, value: T) -> Placed<T> {
-        // SAFETY: as above.
-        Placed(unsafe { (*self.0).memory.place(value) })
-    }
-
-    /// As [`World::place`], one after the other.
-    pub fn place_all<T: 'static>(&mut self, values: impl ExactSizeIterator<Item = T>) -> Placed<[T]> {
-        // SAFETY: as above.
-        Placed(unsafe { (*self.0).memory.place_all(values) })
-    }
-
-    /// A thread of a program. What it shares with others must be placed, or cost nothing.
-    pub fn spawn(&mut self, app: usize, body: impl FnOnce() + 'static) {
-        // SAFETY: as above.
-        unsafe { (*self.0).spawn(app, body) };
-    }
-}
-
-/// Runs what `build` loads, in this setting.
-pub fn simulate_with(
-    machine: &Machine,
-    setting: &Setting,
-    seed: u64,
-    wanted: u64,
-    build: impl FnOnce(&mut World),
-) -> Results {
-    simulate_then(machine, setting, seed, wanted, build, |()| ()).0
-}
-
-/// As [`simulate_with`]; when all is done, `look` makes something of what `build` has left and of what is
-/// in the machine's memory.
-fn simulate_then<T, R>(
-    machine: &Machine,
-    setting: &Setting,
-    seed: u64,
-    wanted: u64,
-    build: impl FnOnce(&mut World) -> T,
-    look: impl FnOnce(T) -> R,
-) -> (Results, R) {
-    let mut engine = Engine::new(machine, setting, seed);
-    let this: *mut Engine = &mut *engine;
-    engine::with(this, || {
-        let built = build(&mut World(this));
-        // SAFETY: `build` has ended, and nobody else knows the machine.
-        unsafe {
-            let count = (*this).processors.len();
-            let foreign = (setting.foreign.max(0.0) * count as f64).round() as usize;
-            for number in 0..foreign {
-                (*this).spawn_foreign(number % count);
-            }
-            engine::run(this);
-            (Results::of(&*this, &machine.name, seed, wanted), look(built))
-        }
-    })
-}
-
-/// Threads of a simulation: more could not be told apart in the arena. Foreign processes have no ids.
-pub const MOST_THREADS: u64 = abi::MAX_THREADS as u64 - 2;
-
-/// Runs a workload.
-pub fn simulate(machine: &Machine, workload: &Workload, seed: u64) -> Result<Results, SimError> {
-    let threads = u64::from(workload.threads) * u64::from(workload.instances);
-    if threads > MOST_THREADS {
-        return Err(SimError::Threads { threads, most: MOST_THREADS });
-    }
-    let (mut results, digest) = simulate_then(
-        machine,
-        &workload.setting,
-        seed,
-        workload.wanted(),
-        |world| workload.build(world),
-        |digests| digests.map(|all| all.into_iter().map(|digest| digest()).next()),
-    );
-    if let Some(digest) = digest {
-        results.digest = digest.filter(|_| !results.limited && results.failure.is_none());
-        return Ok(results);
-    }
-    let (kind, name) = match &workload.program {
-        Program::Mutex { lock, .. } | Program::Quicksort { lock, .. } | Program::Cholesky { lock, .. } => {
-            ("mutex", lock)
-        }
-        Program::RwLock { lock, .. } => ("reader-writer lock", lock),
-        Program::Barrier { barrier, .. } | Program::Gauss { barrier, .. } => ("barrier", barrier),
-    };
-    Err(SimError::Unknown { kind, name: name.clone() })
-}
-
-/// What `run` makes of each job, in their order, on so many threads of the host, which changes nothing but
-/// the time that it takes. `done` is called after each.
-pub fn in_parallel<T: Sync, R: Send>(
-    jobs: &[T],
-    cores: usize,
-    run: impl Fn(&T) -> R + Sync,
-    mut done: impl FnMut(),
-) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let (send, receive) = mpsc::channel();
-    let mut results = BTreeMap::new();
-    std::thread::scope(|scope| {
-        for _ in 0..cores.clamp(1, jobs.len().max(1)) {
-            let (send, next, run) = (send.clone(), &next, &run);
-            scope.spawn(move || {
-                loop {
-                    let index = next.fetch_add(1, Relaxed);
-                    let Some(job) = jobs.get(index) else { break };
-                    if send.send((index, run(job))).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        drop(send);
-        for (index, result) in receive {
-            results.insert(index, result);
-            done();
-        }
-    });
-    results.into_values().collect()
-}
+pub use setting::{Hints, Repartition, Setting};
+pub use simulate::{MOST_THREADS, SimError, in_parallel, simulate, simulate_with};
+pub use word::Word;
+pub use workload::{Program, Workload};
+pub use world::{Placed, World};

@@ -5,9 +5,9 @@
 use policy::{Count, Demand, Event, Id, Owner, SemiDynamic, System};
 use rand_pcg::Pcg64Mcg;
 
-use crate::engine::Engine;
+use crate::chance::below;
 use crate::machine::Machine;
-use crate::workload::Repartition;
+use crate::setting::Repartition;
 
 /// The program's application.
 const OURS: Id = 0;
@@ -15,7 +15,7 @@ const OURS: Id = 0;
 const MOST_OTHERS: usize = 6;
 
 /// The server's knowledge, and the applications beside ours.
-pub struct Server {
+struct Server {
     system: System<SemiDynamic>,
     others: Vec<Id>,
     last: Id,
@@ -23,7 +23,7 @@ pub struct Server {
 
 impl Server {
     /// A machine with nobody on it but our program, which asks for at least and at most so many processors.
-    pub fn new(machine: &Machine, repartition: &Repartition) -> Self {
+    fn new(machine: &Machine, repartition: &Repartition) -> Self {
         let groups =
             |of: usize| machine.level.get(of).map_or(u32::MAX, |level| level.processors.value.max(1));
         let (core, node) = (groups(0), groups(machine.level.len().saturating_sub(2)));
@@ -42,7 +42,7 @@ impl Server {
 
     /// One of the others does something.
     fn step(&mut self, random: &mut Pcg64Mcg, now: u64) {
-        let mut below = |bound: u64| Engine::below(random, bound);
+        let mut below = |bound: u64| below(random, bound);
         let most = u64::from(self.system.machine().count()).saturating_sub(1).max(1);
         let event = match below(4) {
             0 if !self.others.is_empty() => {
@@ -77,30 +77,49 @@ impl Server {
     }
 }
 
-impl Engine {
-    /// The next partition.
-    pub(crate) fn choose_partition(&mut self) {
-        let Some(repartition) = &self.setting.repartition else { return };
+/// The program's processors.
+pub(crate) struct Partition {
+    /// In order; at least one.
+    pub ours: Vec<usize>,
+    /// How often they have changed.
+    pub generation: u32,
+    /// Decides about them, if somebody does.
+    server: Option<Server>,
+}
+
+impl Partition {
+    /// All of them, for the time being.
+    pub fn new(machine: &Machine, repartition: Option<&Repartition>) -> Self {
+        let count = machine.processors.count.value as usize;
+        let server = repartition.filter(|it| it.served).map(|it| Server::new(machine, it));
+        Self { ours: (0..count).collect(), generation: 0, server }
+    }
+
+    /// The next one, of so many processors. True if it is another.
+    pub fn choose(&mut self, repartition: &Repartition, processors: usize, random: &mut Pcg64Mcg) -> bool {
         let next: Vec<usize> = match &mut self.server {
             Some(server) => {
                 // Virtual time is not told: nothing in the policy depends on it.
-                server.step(&mut self.random, 0);
+                server.step(random, 0);
                 server.ours()
             }
             None => {
-                let most = (repartition.most.max(1) as usize).min(self.processors.len());
+                let most = (repartition.most.max(1) as usize).min(processors);
                 let least = (repartition.least.max(1) as usize).min(most);
-                let count = least + Self::below(&mut self.random, (most - least + 1) as u64) as usize;
+                let count = least + below(random, (most - least + 1) as u64) as usize;
                 (0..count).collect()
             }
         };
-        if self.partition != next {
-            self.partition = next;
+        let changes = self.ours != next;
+        if changes {
+            self.ours = next;
             self.generation += 1;
-            self.counts.repartitions += 1;
         }
-        for (number, processor) in self.processors.iter_mut().enumerate() {
-            processor.taken = self.partition.binary_search(&number).is_err();
-        }
+        changes
+    }
+
+    /// Is this processor the program's?
+    pub fn has(&self, processor: usize) -> bool {
+        self.ours.binary_search(&processor).is_ok()
     }
 }

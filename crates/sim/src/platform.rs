@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Platform`] on the simulated machine.
 
-use std::cell::UnsafeCell;
-
 use platform::{
-    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, RunState, STAMP_ID, STAMP_SHIFT,
-    ThreadId, Wait, Wish,
+    Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Readers, RunState, STAMP_ID,
+    STAMP_SHIFT, ThreadId, Wait, Wish,
 };
 
-use crate::engine::{self, Engine, NOBODY, Reason, access, engine, note, suspend, sync, touch};
-use crate::memory::{Kind, NS, Time};
+use crate::chance::{below, unit};
+use crate::engine::{Engine, engine, suspend, sync};
+use crate::memory::{Kind, NS, Time, from_ns};
+use crate::run::{access, note, touch};
+use crate::setting::Hints;
 use crate::spin;
+use crate::thread::{NOBODY, Reason};
+use crate::word::Word;
 
 /// The machine that the calling thread of the host simulates.
 ///
@@ -26,17 +29,6 @@ pub type Sim = Simulated<{ u32::MAX }>;
 
 /// The simulated machine under [`crate::explore`], where each pause is a choice of who goes on.
 pub type Explored = Simulated<1>;
-
-/// A word that simulated threads share. As large as the real one, so that what shares a line there shares
-/// one here.
-#[repr(transparent)]
-pub struct Word<T>(UnsafeCell<T>);
-
-// SAFETY: all simulated threads of a machine run on one thread of the host, one at a time, and a word
-// belongs to one machine.
-unsafe impl<T> Sync for Word<T> {}
-// SAFETY: as above.
-unsafe impl<T> Send for Word<T> {}
 
 /// What fits into a word, as bits for the spinners' trace.
 #[doc(hidden)]
@@ -62,10 +54,10 @@ impl<T: Bits> Word<T> {
         let this = engine();
         if !this.is_null() {
             // SAFETY: the current machine.
-            unsafe { access(this, self.0.get().addr(), Kind::Load) };
+            unsafe { access(this, self.at().addr(), Kind::Load) };
         }
         // SAFETY: one simulated thread at a time, and it does nothing else meanwhile.
-        let value = unsafe { *self.0.get() };
+        let value = unsafe { *self.at() };
         self.noted(value, 0)
     }
 
@@ -74,10 +66,10 @@ impl<T: Bits> Word<T> {
         let this = engine();
         if !this.is_null() {
             // SAFETY: the current machine.
-            unsafe { access(this, self.0.get().addr(), Kind::Store) };
+            unsafe { access(this, self.at().addr(), Kind::Store) };
         }
         // SAFETY: as for `read`.
-        unsafe { *self.0.get() = value };
+        unsafe { *self.at() = value };
         self.noted(value, 1);
     }
 
@@ -87,13 +79,13 @@ impl<T: Bits> Word<T> {
         let this = engine();
         if !this.is_null() {
             // SAFETY: the current machine.
-            unsafe { access(this, self.0.get().addr(), Kind::Update) };
+            unsafe { access(this, self.at().addr(), Kind::Update) };
         }
         // SAFETY: as for `read`.
-        let before = unsafe { *self.0.get() };
+        let before = unsafe { *self.at() };
         if let Some(after) = change(before) {
             // SAFETY: as for `read`.
-            unsafe { *self.0.get() = after };
+            unsafe { *self.at() = after };
             self.noted(after, 2);
         }
         self.noted(before, 3)
@@ -104,7 +96,7 @@ impl<T: Bits> Word<T> {
         let this = engine();
         if !this.is_null() {
             // SAFETY: the current machine.
-            unsafe { note(this, self.0.get().addr(), value.bits() ^ what << 60) };
+            unsafe { note(this, self.at().addr(), value.bits() ^ what << 60) };
         }
         value
     }
@@ -115,7 +107,7 @@ macro_rules! atomic {
         impl$(<$t>)? Atomic<$value> for Word<$value> {
             #[inline(always)]
             fn new(value: $value) -> Self {
-                Self(UnsafeCell::new(value))
+                Self::holding(value)
             }
             #[inline(always)]
             fn load(&self, _: Ordering) -> $value {
@@ -194,9 +186,7 @@ fn block(thread: ThreadId, kernel: bool, kind: Kind) {
             return;
         }
         let it = &*this;
-        let lines = if kernel { &it.kernel_lines } else { &it.block_lines };
-        let line = lines[index(thread)];
-        touch(this, line, kind);
+        touch(this, it.arena.line(index(thread), kernel), kind);
     }
 }
 
@@ -240,7 +230,7 @@ fn system_call() {
     // SAFETY: the current machine, and its running thread.
     unsafe {
         let it = &mut *this;
-        it.now += it.costs.syscall;
+        it.now += it.rules.costs.syscall;
         sync(this);
     }
 }
@@ -267,7 +257,7 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     const PAUSES: u32 = PAUSES;
 
     fn costs() -> Costs {
-        look(|it| it.told)
+        look(|it| it.rules.told)
     }
 
     fn stamp() -> u32 {
@@ -355,32 +345,32 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
 
     fn holds(thread: ThreadId) -> Option<&'static Word<u32>> {
         // SAFETY: blocks live as long as the machine, in which alone the reference is used.
-        (thread != ThreadId::NONE).then(|| look(|it| unsafe { &(*it.blocks[index(thread)]).holds }))
+        (thread != ThreadId::NONE).then(|| look(|it| unsafe { &(*it.arena.block(index(thread))).holds }))
     }
 
     fn away(lock: *const ()) -> &'static Word<u32> {
         // One count for all: the address must not choose, because it differs from host to host.
         let _ = lock;
         // SAFETY: as for `holds`.
-        look(|it| unsafe { &(&*it.away)[0] })
+        look(|it| unsafe { &(&*it.arena.away())[0] })
     }
 
     fn spare_processors() -> bool {
         moment();
         look(|it| {
-            it.setting.hints != crate::Hints::None
+            it.rules.setting.hints != Hints::None
                 && it.current != NOBODY
-                && (it.apps[it.threads[it.current].app].runnable as usize) < it.partition.len()
+                && (it.apps[it.threads[it.current].app].runnable as usize) < it.partition.ours.len()
         })
     }
 
     fn roomy() -> bool {
         moment();
         look(|it| {
-            it.partition.len() > 2
-                && it.setting.hints != crate::Hints::None
+            it.partition.ours.len() > 2
+                && it.rules.setting.hints != Hints::None
                 && it.current != NOBODY
-                && it.apps[it.threads[it.current].app].threads <= it.partition.len()
+                && it.apps[it.threads[it.current].app].threads <= it.partition.ours.len()
         })
     }
 
@@ -403,7 +393,7 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     }
 
     fn honours_wishes() -> bool {
-        look(|it| it.honours)
+        look(|it| it.rules.honours)
     }
 
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
@@ -435,18 +425,7 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     fn word(thread: ThreadId, index: usize) -> &'static Word<u32> {
         assert_ne!(thread, ThreadId::NONE, "nobody has no queue words");
         // SAFETY: as for `holds`.
-        look(|it| unsafe { &(&*it.blocks[thread.0 as usize - 1]).words[index] })
-    }
-
-    fn reading(thread: ThreadId) -> &'static Word<*mut ()> {
-        assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
-        // SAFETY: as for `holds`.
-        look(|it| unsafe { &(*it.blocks[index(thread)]).reading })
-    }
-
-    fn most_threads() -> u32 {
-        disturb();
-        look(|it| it.threads.len() as u32 + 1)
+        look(|it| unsafe { &(&*it.arena.block(thread.0 as usize - 1)).words[index] })
     }
 
     fn generation() -> u32 {
@@ -455,12 +434,12 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
 
     fn processors() -> u32 {
         moment();
-        look(|it| it.partition.len() as u32)
+        look(|it| it.partition.ours.len() as u32)
     }
 
     fn partition_generation() -> u32 {
         moment();
-        look(|it| it.generation)
+        look(|it| it.partition.generation)
     }
 
     fn cluster() -> u32 {
@@ -486,21 +465,21 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     fn wait(word: &Word<u32>, expected: u32, deadline: Option<Deadline>) -> Wait {
         system_call();
         // SAFETY: one simulated thread at a time.
-        if unsafe { *word.0.get() } != expected {
+        if unsafe { *word.at() } != expected {
             return Wait::Changed;
         }
         let until = deadline.map(|deadline| deadline.ns.saturating_mul(NS));
         if look(|it| until.is_some_and(|until| until <= it.now)) {
             return Wait::TimedOut;
         }
-        sleep(word.0.get().addr(), until)
+        sleep(word.at().addr(), until)
     }
 
     fn wake(word: *const Word<u32>, count: u32) -> u32 {
         system_call();
         look(|it| {
             let woken = it.wake(word.addr(), count, it.now);
-            it.now += Time::from(woken) * it.costs.wake;
+            it.now += Time::from(woken) * it.rules.costs.wake;
             it.set_limit();
             woken
         })
@@ -510,7 +489,7 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         moment();
         look(|it| {
             if it.current != NOBODY {
-                it.now += it.costs.clock;
+                it.now += it.rules.costs.clock;
             }
             it.now / NS
         })
@@ -525,7 +504,7 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         // SAFETY: the current machine, and its running thread.
         unsafe {
             if (*this).explorer.is_some() {
-                (*this).now += (*this).costs.pause;
+                (*this).now += (*this).rules.costs.pause;
                 suspend(this, Reason::Yields);
             } else {
                 spin::pause(this);
@@ -564,10 +543,23 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     }
 }
 
+impl<const PAUSES: u32> Readers for Simulated<PAUSES> {
+    fn reading(thread: ThreadId) -> &'static Word<*mut ()> {
+        assert_ne!(thread, ThreadId::NONE, "nobody reads nothing");
+        // SAFETY: as for `holds`.
+        look(|it| unsafe { &(*it.arena.block(index(thread))).reading })
+    }
+
+    fn most_threads() -> u32 {
+        disturb();
+        look(|it| it.threads.len() as u32 + 1)
+    }
+}
+
 /// The running thread computes for so long, without touching anything shared.
 pub fn work_ns(ns: f64) {
     look(|it| {
-        let time = crate::memory::from_ns(ns);
+        let time = from_ns(ns);
         it.now += time;
         let current = it.current;
         it.threads[current].work += time;
@@ -579,7 +571,7 @@ pub fn random(bound: u64) -> u64 {
     disturb();
     look(|it| {
         let current = it.current;
-        engine::Engine::below(&mut it.threads[current].random, bound)
+        below(&mut it.threads[current].random, bound)
     })
 }
 
@@ -588,7 +580,7 @@ pub fn vary(by: f64) -> f64 {
     disturb();
     look(|it| {
         let current = it.current;
-        1.0 + by * (2.0 * engine::Engine::fraction(&mut it.threads[current].random) - 1.0)
+        1.0 + by * (2.0 * unit(&mut it.threads[current].random) - 1.0)
     })
 }
 
@@ -601,13 +593,13 @@ pub fn clock_ns() -> f64 {
 /// The running thread has passed a section for which it waited so long.
 pub fn passed(waited_ns: f64) {
     look(|it| {
-        let waited = crate::memory::from_ns(waited_ns);
+        let waited = from_ns(waited_ns);
         let current = it.current;
         let thread = &mut it.threads[current];
         thread.sections += 1;
         thread.waited += waited;
         thread.longest_wait = thread.longest_wait.max(waited);
-        it.waits.saturating_record(waited_ns.round() as u64);
+        it.tally.waits.saturating_record(waited_ns.round() as u64);
     });
 }
 

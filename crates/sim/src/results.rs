@@ -3,8 +3,9 @@
 
 use serde::Serialize;
 
-use crate::engine::{Engine, FOREIGN, State};
+use crate::engine::Engine;
 use crate::memory::NS;
+use crate::thread::{FOREIGN, State};
 
 /// How long threads waited for a section, or at a barrier.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -133,20 +134,20 @@ impl Results {
         let ms = |time: u64| time as f64 / (NS as f64 * 1e6);
         let ours = || engine.threads.iter().filter(|thread| thread.app != FOREIGN);
         let sections: u64 = ours().map(|thread| thread.sections).sum();
-        let elapsed_ms = ms(engine.end);
-        let waits = &engine.waits;
+        let elapsed_ms = ms(engine.tally.end);
+        let waits = &engine.tally.waits;
         let traffic = engine.memory.traffic;
         Self {
             machine: name.into(),
             processors: engine.processors.len() as u32,
             seed,
             elapsed_ms,
-            limited: engine.capped,
-            failure: engine.failure.clone(),
+            limited: engine.tally.capped,
+            failure: engine.tally.failure.clone(),
             sections,
             wanted,
             digest: None,
-            estimated_ms: if engine.capped {
+            estimated_ms: if engine.tally.capped {
                 elapsed_ms * wanted as f64 / sections.max(1) as f64
             } else {
                 elapsed_ms
@@ -160,19 +161,19 @@ impl Results {
                 max_ns: waits.max(),
             }),
             cpu_ms: ms(ours().map(|thread| thread.cpu).sum()),
-            foreign_ms: ms(engine.counts.foreign),
+            foreign_ms: ms(engine.tally.foreign),
             work_ms: ms(ours().map(|thread| thread.work).sum()),
-            context_switches: engine.counts.switches,
-            preemptions: engine.counts.preemptions,
-            put_off: engine.counts.put_off,
-            overrun: engine.counts.overrun,
-            migrations: engine.counts.migrations,
-            repartitions: engine.counts.repartitions,
+            context_switches: engine.tally.switches,
+            preemptions: engine.tally.preemptions,
+            put_off: engine.tally.put_off,
+            overrun: engine.tally.overrun,
+            migrations: engine.tally.migrations,
+            repartitions: engine.tally.repartitions,
             accesses: traffic.hits + traffic.misses,
             misses: traffic.misses,
             invalidations: traffic.invalidations,
             queued_ms: ms(traffic.queued),
-            passed_over: engine.counts.skipped,
+            passed_over: engine.tally.skipped,
             threads: ours()
                 .map(|thread| ThreadResults {
                     instance: thread.app,

@@ -20,79 +20,13 @@
 //! stack each time and is not passed over. What a thread keeps neither on its stack nor in shared words,
 //! but writes in a spin loop, would be missed; no algorithm of the catalogue does.
 
-use crate::engine::{Engine, Reason, suspend};
+use crate::engine::{Engine, suspend};
 use crate::memory::{Kind, LineId, Time};
-
-/// Lines that a spinner may look at.
-const LINES: usize = 6;
+use crate::thread::Reason;
+use crate::tree::NEVER;
 
 /// Turns alike before the stack is looked at.
 const ALIKE: u32 = 2;
-
-#[derive(Default)]
-pub(crate) struct Spinner {
-    /// What happened since the last pause.
-    trace: u64,
-    before: u64,
-    strange: bool,
-    lines: [(LineId, bool); LINES],
-    count: usize,
-    accesses: u64,
-    /// Turns alike in a row, and from which number on the stack is looked at: later and later, if in vain.
-    turns: u32,
-    patience: u32,
-    /// When the last turn ended, and how long it took.
-    last: Time,
-    period: Time,
-    /// Registers and stack at the last pause.
-    snapshot: Vec<u64>,
-    seen: bool,
-    pub parked: bool,
-}
-
-impl Spinner {
-    #[inline(always)]
-    pub fn saw(&mut self, line: LineId, kind: Kind, hit: bool) {
-        self.accesses += 1;
-        if !hit {
-            self.strange = true;
-            return;
-        }
-        let writes = kind != Kind::Load;
-        for at in &mut self.lines[..self.count] {
-            if at.0 == line {
-                at.1 |= writes;
-                return;
-            }
-        }
-        if self.count == LINES {
-            self.strange = true;
-            return;
-        }
-        self.lines[self.count] = (line, writes);
-        self.count += 1;
-    }
-
-    #[inline(always)]
-    pub fn note(&mut self, address: usize, value: u64) {
-        self.trace =
-            (self.trace.rotate_left(23) ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value;
-    }
-
-    /// Something happened that may be different the next time.
-    #[inline(always)]
-    pub fn disturb(&mut self) {
-        self.strange = true;
-    }
-
-    fn begin(&mut self, now: Time) {
-        (self.before, self.trace) = (self.trace, 0);
-        self.strange = false;
-        self.count = 0;
-        self.accesses = 0;
-        self.last = now;
-    }
-}
 
 /// A turn of a spin loop ends. `state` is where the caller's registers and stack begin.
 ///
@@ -102,7 +36,7 @@ unsafe fn turn(this: *mut Engine, state: *const u64) {
     // SAFETY: as the caller promises.
     unsafe {
         let it = &mut *this;
-        it.now += it.costs.pause;
+        it.now += it.rules.costs.pause;
         let now = it.now;
         let thread = &mut it.threads[it.current];
         let spinner = &mut thread.spinner;
@@ -124,7 +58,7 @@ unsafe fn turn(this: *mut Engine, state: *const u64) {
             return;
         }
         spinner.turns += 1;
-        if spinner.turns < spinner.patience || state.is_null() || !it.setting.pass_over {
+        if spinner.turns < spinner.patience || state.is_null() || !it.rules.setting.pass_over {
             spinner.begin(now);
             return;
         }
@@ -172,7 +106,7 @@ impl Engine {
             self.memory.watch(line);
         }
         self.parked.push(thread);
-        self.processors[processor].resume = crate::tree::NEVER;
+        self.processors[processor].resume = NEVER;
         self.schedule(processor);
     }
 
@@ -186,7 +120,7 @@ impl Engine {
         spinner.parked = false;
         let turns = now.saturating_sub(spinner.last) / spinner.period;
         let resume = spinner.last + turns * spinner.period;
-        self.counts.skipped += turns * spinner.accesses;
+        self.tally.skipped += turns * spinner.accesses;
         self.memory.traffic.hits += turns * spinner.accesses;
         for &(line, _) in &spinner.lines[..spinner.count] {
             self.memory.unwatch(line);

@@ -5,95 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use apps::{App, Digest};
 
-use crate::World;
 use crate::app::Loading;
-use crate::machine::Queue;
-use crate::platform::{Sim, clock_ns, passed, random, vary, work_ns};
+use crate::platform::{Sim, clock_ns, fail, passed, random, vary, work_ns};
+use crate::setting::Setting;
+use crate::world::World;
 use catalog::{BarrierEntry, BarrierVisitor, Entry, MutexVisitor, RwLockVisitor};
 use platform::{Atomic, Ordering::*, Platform};
 use sync::barrier::RawBarrier;
 use sync::mutex::RawMutex;
 use sync::rwlock::RawRwLock;
-
-/// Does the kernel tell the truth?
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Hints {
-    /// It does, at once.
-    #[default]
-    True,
-    /// It tells nothing, as where no view looks.
-    None,
-    /// It tells of each change so much later.
-    Delayed {
-        /// By so many microseconds.
-        us: f64,
-    },
-    /// It forgets to tell of a change.
-    Dropped {
-        /// Of so many of all changes.
-        fraction: f64,
-    },
-    /// It says "preempted" of a thread that runs, and the other way round.
-    Inverted,
-}
-
-/// Processors come and go.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Repartition {
-    /// Between two changes.
-    pub every_ms: f64,
-    /// Processors at least.
-    pub least: u32,
-    /// Processors at most.
-    pub most: u32,
-    /// The policy of the processor server decides: the program asks for these numbers of processors, and
-    /// beside it other applications come, hint and go at random, one of them at each change. Not: each
-    /// number is as probable.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub served: bool,
-}
-
-/// The surroundings of a program.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Setting {
-    /// Foreign processes that want a processor all the time, for each processor; a fraction puts one on
-    /// some of them.
-    pub foreign: f64,
-    /// Threads stay on the processor that they belong to: thread i on processor i modulo their number.
-    pub bound: bool,
-    /// Changes of the partition.
-    pub repartition: Option<Repartition>,
-    /// What the kernel tells.
-    pub hints: Hints,
-    /// Other run queues than the machine's.
-    pub queue: Option<Queue>,
-    /// Another answer than the machine's to wishes.
-    pub honours_wishes: Option<bool>,
-    /// Another second level than the machine's.
-    pub second_level: Option<bool>,
-    /// The simulation ends here, done or not. Virtual time.
-    pub limit_ms: f64,
-    /// Spinners are passed over where that makes no difference. For those who want to see that it makes none.
-    #[serde(skip)]
-    pub pass_over: bool,
-}
-
-impl Default for Setting {
-    fn default() -> Self {
-        Self {
-            foreign: 0.0,
-            bound: false,
-            repartition: None,
-            hints: Hints::True,
-            queue: None,
-            honours_wishes: None,
-            second_level: None,
-            limit_ms: 60_000.0,
-            pass_over: true,
-        }
-    }
-}
 
 /// What each thread does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -263,7 +183,7 @@ impl MutexVisitor<Sim> for Mutexes<'_> {
                         unsafe { lock.lock(node.get()) };
                         let waited = clock_ns() - begin;
                         if inside.swap(1, Relaxed) != 0 {
-                            crate::fail("two threads are in the critical section".into());
+                            fail("two threads are in the critical section".into());
                         }
                         work_ns(critical_ns * vary(by));
                         inside.store(0, Relaxed);
@@ -306,13 +226,13 @@ impl RwLockVisitor<Sim> for RwLocks<'_> {
                         unsafe { if writes { lock.write(node.get()) } else { lock.read(node.get()) } }
                         let waited = clock_ns() - begin;
                         if writes && writer.swap(1, Relaxed) != 0 || !writes && writer.load(Relaxed) != 0 {
-                            crate::fail("a writer is not alone".into());
+                            fail("a writer is not alone".into());
                         }
                         work_ns(critical_ns * vary(by));
                         if writes {
                             writer.store(0, Relaxed);
                         } else if writer.load(Relaxed) != 0 {
-                            crate::fail("a writer is not alone".into());
+                            fail("a writer is not alone".into());
                         }
                         // SAFETY: locked above in this way with this node.
                         unsafe {
@@ -361,7 +281,7 @@ impl BarrierVisitor<Sim> for Barriers<'_> {
                         unsafe { barrier.wait(places.get(), index, &mut member) };
                         let waited = clock_ns() - begin;
                         if turns.borrow().iter().any(|&turn| turn != round && turn != round + 1) {
-                            crate::fail("a barrier let a thread go on before all had come".into());
+                            fail("a barrier let a thread go on before all had come".into());
                         }
                         passed(waited);
                     }

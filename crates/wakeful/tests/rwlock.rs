@@ -171,14 +171,14 @@ fn timeouts_end() {
     let lock = RwLock::new(());
     thread::scope(|scope| {
         let guard = lock.write();
-        scope.spawn(|| {
+        let tries = scope.spawn(|| {
             let start = Instant::now();
             assert!(lock.try_read_for(SHORT).is_none() && start.elapsed() >= SHORT);
             assert!(lock.try_write_until(Instant::now() + SHORT).is_none() && start.elapsed() >= 2 * SHORT);
             assert!(lock.try_upgradable_read_for(SHORT).is_none() && start.elapsed() >= 3 * SHORT);
             assert!(start.elapsed() < LONG);
         });
-        thread::sleep(4 * SHORT);
+        tries.join().expect("no panic");
         drop(guard);
     });
     assert!(lock.try_write_for(Duration::ZERO).is_some());

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use sync::barrier::RawBarrier;
 
 use super::units;
+use crate::error::{JobError, check_view};
 use crate::harness::{self, Padded, Plan, Sample, Worker};
-use crate::job::{JobError, check_view};
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use std::cell::UnsafeCell;
 use serde::{Deserialize, Serialize};
 
 use super::units;
+use crate::error::JobError;
 use crate::harness::{self, Plan, Sample, Worker};
-use crate::job::JobError;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

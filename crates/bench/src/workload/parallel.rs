@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use wakeful::parallel::{Schedule, Team};
 
 use super::{barrier, units};
+use crate::error::JobError;
 use crate::harness::{self, Plan, Sample};
-use crate::job::JobError;
 use crate::process;
 
 /// What to run.

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use self::kits::{Glibc, Kit, Ours, ParkingLot, Semaphore, Std};
 use super::units;
+use crate::error::{JobError, check_view};
 use crate::harness::{self, Plan, Sample, Worker};
-use crate::job::{JobError, check_view};
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

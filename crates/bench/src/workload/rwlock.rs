@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use sync::rwlock::RawRwLock;
 
 use super::{Data, Length, units};
+use crate::error::{JobError, check_view};
 use crate::harness::{self, Padded, Plan, Sample};
-use crate::job::{JobError, check_view};
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

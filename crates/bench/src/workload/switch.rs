@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use linux::Linux;
 use platform::Platform;
 
+use crate::error::JobError;
 use crate::harness::{self, Plan, Sample};
-use crate::job::JobError;
 use crate::process;
 
 /// Threads that it takes.

@@ -11,10 +11,10 @@ use ::bench::suite::{Cell, Row, Suite, Watch, summarise};
 use ::bench::workload::{Length, parallel::Body};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use launch::suggest;
 use serde::Serialize;
 
 use crate::format::{self, Format};
-use crate::suggest;
 
 /// What all the following records were measured on and with.
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ struct Head {
 pub fn say_where(format: Format, rounds: usize, interval: Duration, warm_up: Duration) -> Result<()> {
     let head = Head {
         date: machine::date(),
-        command: format::shell_words(std::env::args()),
+        command: launch::shell_words(std::env::args()),
         version: env!("CARGO_PKG_VERSION"),
         machine: Machine::here(),
         rounds,

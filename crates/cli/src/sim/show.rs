@@ -3,11 +3,11 @@
 
 use ::sim::{MACHINES, Machine, Program, Results, Workload};
 use anyhow::Result;
+use launch::suggest;
 use serde::Serialize;
 
 use super::{App, MachinesArgs, RunArgs, machine};
 use crate::format::{self, Format};
-use crate::suggest;
 
 #[derive(Serialize)]
 struct CsvRun<'a> {

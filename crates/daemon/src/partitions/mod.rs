@@ -36,6 +36,7 @@ use tracing::{debug, warn};
 
 use crate::config::{self, By};
 use crate::kernel::{Kernel, Set};
+use crate::stat;
 
 pub use names::{EXPEDITE, READY};
 use names::{EXPEDITED, Group, PREFIX, gone, invalid, numbers};
@@ -418,7 +419,7 @@ impl Partitions {
             }
             // The kernel's own threads are children of its second one.
             let stat = kernel.read(Path::new(&format!("/proc/{process}/stat"))).unwrap_or_default();
-            let kernels = process == 2 || parent(&stat) == Some(2);
+            let kernels = process == 2 || stat::parent(&stat) == Some(2);
             if kernels || way.attach(kernel, &way.home(), process).is_err_and(|error| !gone(&error)) {
                 self.immovable.insert(process);
             }
@@ -681,26 +682,7 @@ impl Partitions {
 /// It has ended: the server will hear of it, if it has not yet.
 fn is_over(kernel: &impl Kernel, process: u32) -> bool {
     match kernel.read(Path::new(&format!("/proc/{process}/stat"))) {
-        Ok(stat) => fields(&stat).next().is_some_and(|state| "ZX".contains(state)),
+        Ok(stat) => stat::fields(&stat).next().is_some_and(|state| "ZX".contains(state)),
         Err(error) => gone(&error),
     }
-}
-
-/// The fields of /proc/n/stat behind the name, which may contain anything.
-fn fields(stat: &str) -> impl Iterator<Item = &str> {
-    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
-}
-
-fn parent(stat: &str) -> Option<u32> {
-    fields(stat).nth(1)?.parse().ok()
-}
-
-/// Where the stack of the image begins that a process executes: another one begins elsewhere, by chance.
-pub fn image(stat: &str) -> Option<u64> {
-    fields(stat).nth(25)?.parse().ok()
-}
-
-/// When a process started, in clock ticks after boot.
-pub fn started(stat: &str) -> Option<u64> {
-    fields(stat).nth(19)?.parse().ok()
 }

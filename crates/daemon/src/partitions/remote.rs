@@ -306,7 +306,7 @@ impl Way {
                     members => members?,
                 };
                 let home = folder.parent().ok_or(io::ErrorKind::NotFound)?;
-                for member in super::numbers(&members) {
+                for member in super::names::numbers(&members) {
                     match self.attach(kernel, home, member) {
                         Err(error) if !gone(&error) => return Err(error),
                         _ => {}

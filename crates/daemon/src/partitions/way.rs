@@ -215,7 +215,7 @@ impl Way {
             false => kernel.remove_folder(&folder),
         };
         match removed {
-            Err(error) if !(gone && super::gone(&error)) => return Err(error),
+            Err(error) if !(gone && super::names::gone(&error)) => return Err(error),
             _ => drop(self.remote.remove(&process)),
         }
         Ok(())

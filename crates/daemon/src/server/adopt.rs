@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::{Member, Server};
 use crate::kernel::{Kernel, Set};
-use crate::partitions::started;
+use crate::stat::started;
 
 /// In a block's demand, beside its hint: there is none.
 pub(super) const NOTHING: u32 = u32::MAX;

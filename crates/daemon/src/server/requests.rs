@@ -15,7 +15,8 @@ use super::adopt::NOTHING;
 use super::{Connection, LIFE, Member, Refused, Server};
 use crate::arenas::Asker;
 use crate::kernel::Kernel;
-use crate::partitions::{Place, READY, started};
+use crate::partitions::{Place, READY};
+use crate::stat::started;
 
 /// A process, when it was looked up.
 struct Process {

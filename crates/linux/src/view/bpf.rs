@@ -44,7 +44,7 @@ impl Source for Bpf {
 }
 
 /// [`bpf::HANDLE_VARIABLE`], for C.
-const HANDLE_NAME: &core::ffi::CStr = c"WAKEFUL_OBSERVER";
+const HANDLE_NAME: &core::ffi::CStr = abi::environment::OBSERVER.c_name();
 
 /// The observer that the environment names, if it is there.
 pub fn inherited() -> Option<bpf::Observer> {

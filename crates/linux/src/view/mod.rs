@@ -11,7 +11,7 @@ pub use abi::View;
 use platform::{RunState, ThreadId};
 
 /// The environment variable that chooses a view.
-pub const VARIABLE: &str = "WAKEFUL_VIEW";
+pub const VARIABLE: &str = abi::environment::VIEW.name();
 
 /// A thread's places in the registry.
 #[derive(Clone, Copy)]
@@ -78,7 +78,7 @@ impl Request {
     /// What the environment asks for. An unknown name counts as `auto`: a library has nobody to complain to.
     #[inline(always)]
     pub(crate) fn from_environment() -> Self {
-        crate::server::variable(c"WAKEFUL_VIEW", Self::named).unwrap_or(Self::Auto)
+        crate::server::variable(abi::environment::VIEW.c_name(), Self::named).unwrap_or(Self::Auto)
     }
 
     /// May the bpf view be tried?

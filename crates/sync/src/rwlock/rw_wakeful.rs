@@ -88,7 +88,7 @@ mod wait;
 mod word;
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, ThreadId};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Readers, StaticPlatform, ThreadId};
 
 use super::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
 use crate::mutex::{self, RawMutex};
@@ -131,7 +131,7 @@ impl From<Option<Deadline>> for Until {
     }
 }
 
-impl<P: Platform, N: Preemption> Wakeful<P, N> {
+impl<P: Readers, N: Preemption> Wakeful<P, N> {
     /// The calling thread has added itself to `was`, which keeps it out.
     #[cold]
     #[inline(never)]
@@ -264,7 +264,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 }
 
-impl<P: Platform, N: Preemption> RawRwLock<P> for Wakeful<P, N> {
+impl<P: Readers, N: Preemption> RawRwLock<P> for Wakeful<P, N> {
     type Node = ();
 
     fn new() -> Self {
@@ -318,7 +318,7 @@ impl<P: Platform, N: Preemption> RawRwLock<P> for Wakeful<P, N> {
     }
 }
 
-impl<P: Platform, N: Preemption> RawRwLockTimed<P> for Wakeful<P, N> {
+impl<P: Readers, N: Preemption> RawRwLockTimed<P> for Wakeful<P, N> {
     #[inline]
     unsafe fn read_until(&self, _: &(), deadline: Deadline) -> bool {
         Self::inside(|| self.read_by(Want::Read, Some(deadline)))
@@ -330,7 +330,7 @@ impl<P: Platform, N: Preemption> RawRwLockTimed<P> for Wakeful<P, N> {
     }
 }
 
-impl<P: Platform, N: Preemption> RawRwLockRecursive<P> for Wakeful<P, N> {
+impl<P: Readers, N: Preemption> RawRwLockRecursive<P> for Wakeful<P, N> {
     #[inline]
     fn read_recursive(&self) {
         Self::inside(|| self.read_by(Want::ReadRecursive, None));
@@ -347,7 +347,7 @@ impl<P: Platform, N: Preemption> RawRwLockRecursive<P> for Wakeful<P, N> {
     }
 }
 
-impl<P: Platform, N: Preemption> RawRwLockUpgrade<P> for Wakeful<P, N> {
+impl<P: Readers, N: Preemption> RawRwLockUpgrade<P> for Wakeful<P, N> {
     #[inline]
     fn upgradable(&self) {
         Self::inside(|| self.try_take(Want::Upgradable, DEMAND) || self.wait(Want::Upgradable, None));

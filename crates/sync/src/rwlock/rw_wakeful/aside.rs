@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Readers aside: bias, the readers' places, and the writer that ends both.
 //!
-//! A place is one word of a thread ([`Platform::reading`]). A reader that is in without being counted has the
-//! lock's address there.
+//! A place is one word of a thread ([`platform::Readers::reading`]). A reader that is in without being
+//! counted has the lock's address there.
 //!
 //! | step | what happens |
 //! |---|---|
@@ -23,7 +23,7 @@
 //! there.
 
 use core::ptr;
-use platform::{Atomic, Ordering::*, Platform, ThreadId};
+use platform::{Atomic, Ordering::*, Readers, ThreadId};
 
 use super::limits::{self, *};
 use super::wait::runs;
@@ -34,7 +34,7 @@ use crate::wait::Preemption;
 /// In `owner`, above the thread's id: how often the versions went round while readers met and nobody wrote.
 const QUIET: u32 = 1 << 12;
 
-impl<P: Platform, N: Preemption> Wakeful<P, N> {
+impl<P: Readers, N: Preemption> Wakeful<P, N> {
     /// B1. Reads without a write to the lock.
     #[inline]
     pub(super) fn read_aside(&self) -> bool {

@@ -11,14 +11,14 @@
 //! one place, until the older one registers anew. The thread that finds the place empty has it, and the other
 //! one is counted. The first to leave empties it.
 
-use platform::{AtomicInt, Ordering::*, Platform, ThreadId};
+use platform::{AtomicInt, Ordering::*, Readers, ThreadId};
 
 use super::Wakeful;
 use super::limits::LOOKS_ELSEWHERE;
 use super::word::*;
 use crate::wait::Preemption;
 
-impl<P: Platform, N: Preemption> Wakeful<P, N> {
+impl<P: Readers, N: Preemption> Wakeful<P, N> {
     /// A reader that neither its own place nor READERS knows: it came in on another thread, or under another
     /// id before a fork.
     #[cold]

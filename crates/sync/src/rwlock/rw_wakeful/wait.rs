@@ -25,7 +25,7 @@
 //! R1 does not clear SLEEPER. So F6 sets DEMAND beside readers, and few readers come to be the last before
 //! the sleeper runs.
 
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Readers, RunState, ThreadId};
 
 use super::limits::{self, *};
 use super::word::*;
@@ -99,7 +99,7 @@ pub enum Waited {
 }
 
 /// Why a waiter waits, and what it does meanwhile.
-trait Role<P: Platform, N: Preemption> {
+trait Role<P: Readers, N: Preemption> {
     /// Takes the lock if this state lets it.
     fn look(&mut self, lock: &Wakeful<P, N>, word: u32, deadline: Option<Deadline>) -> Seen;
 
@@ -124,7 +124,7 @@ struct Arrival {
     grace: Option<u64>,
 }
 
-impl<P: Platform, N: Preemption> Role<P, N> for Arrival {
+impl<P: Readers, N: Preemption> Role<P, N> for Arrival {
     fn look(&mut self, lock: &Wakeful<P, N>, word: u32, deadline: Option<Deadline>) -> Seen {
         self.displaced |= word & DEMAND != 0;
         if !self.stays && (self.displaced && word & DEMAND == 0 || !lock.shared(self.arrived)) {
@@ -159,7 +159,7 @@ struct Front {
     awake_ns: u64,
 }
 
-impl<P: Platform, N: Preemption> Role<P, N> for Front {
+impl<P: Readers, N: Preemption> Role<P, N> for Front {
     fn look(&mut self, lock: &Wakeful<P, N>, word: u32, deadline: Option<Deadline>) -> Seen {
         if self.want.kept_out(word) { Seen::KeptOut } else { lock.take(word, self.want, true, deadline) }
     }
@@ -191,7 +191,7 @@ struct Counted {
     roomy: bool,
 }
 
-impl<P: Platform, N: Preemption> Role<P, N> for Counted {
+impl<P: Readers, N: Preemption> Role<P, N> for Counted {
     fn look(&mut self, lock: &Wakeful<P, N>, word: u32, _: Option<Deadline>) -> Seen {
         if word & DRAINING == WRITER {
             return Seen::KeptOut;
@@ -221,7 +221,7 @@ struct Upgrader {
     since: u64,
 }
 
-impl<P: Platform, N: Preemption> Role<P, N> for Upgrader {
+impl<P: Readers, N: Preemption> Role<P, N> for Upgrader {
     fn look(&mut self, lock: &Wakeful<P, N>, word: u32, deadline: Option<Deadline>) -> Seen {
         if word & READERS != 0 {
             return Seen::KeptOut;
@@ -253,7 +253,7 @@ impl<P: Platform, N: Preemption> Role<P, N> for Upgrader {
     }
 }
 
-impl<P: Platform, N: Preemption> Wakeful<P, N> {
+impl<P: Readers, N: Preemption> Wakeful<P, N> {
     /// The loop.
     fn wait_as(&self, mut role: impl Role<P, N>, deadline: Option<Deadline>) -> Waited {
         loop {

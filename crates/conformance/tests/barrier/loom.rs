@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every barrier of the catalogue in loom.
+
+use conformance::loom::{Bounds, Loom, explore};
+use conformance::{HINTS, Hints, Settings, barrier_bodies, further, long};
+use platform::RunState;
+use sync::barrier::{BWakeful, BWakefulDrained};
+
+fn bounds(preemptions: usize, executions: usize) -> Bounds {
+    Bounds { preemptions: preemptions + long() as usize, executions: executions * further() }
+}
+
+/// Each hint for those that look at hints, one for those that do not.
+fn each(informed: bool, name: &str, bounds: Bounds, body: fn()) {
+    let hints = if informed { &HINTS[..] } else { &HINTS[..1] };
+    let mut ran = 0;
+    for &hints in hints {
+        ran += explore(name, Settings { hints, ..Settings::default() }, bounds, body);
+    }
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+macro_rules! suite {
+    ($({
+        $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],
+        $citation:literal, $summary:literal
+    })*) => {
+        $(mod $ident {
+            use super::*;
+            type P = Loom;
+
+            fn informed() -> bool {
+                catalog::barrier($name).expect("it is in the catalogue").informed
+            }
+
+            #[test]
+            fn two() {
+                let body = || barrier_bodies::episodes::<P, $type>(2, 3);
+                each(informed(), concat!($name, ", two"), bounds(2, 800), body);
+            }
+
+            #[test]
+            fn three() {
+                let body = || barrier_bodies::episodes::<P, $type>(3, 2);
+                each(informed(), concat!($name, ", three"), bounds(2, 800), body);
+            }
+        })*
+    };
+}
+catalog::barriers!(suite);
+
+type Default = BWakeful<Loom>;
+
+#[test]
+fn b_wakeful_with_leaves() {
+    each(true, "b-wakeful, two, leaves", bounds(2, 800), || {
+        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 1)
+    });
+    each(true, "b-wakeful, three, leaves", bounds(2, 800), || {
+        barrier_bodies::episodes_with::<Loom, Default>(3, 2, 2)
+    });
+}
+
+#[test]
+fn b_wakeful_coming_and_going() {
+    each(true, "b-wakeful, coming and going", bounds(2, 800), || {
+        barrier_bodies::coming_and_going::<Loom, Default>(2, 1)
+    });
+}
+
+#[test]
+fn b_wakeful_groups() {
+    each(true, "b-wakeful, groups", bounds(2, 800), || barrier_bodies::groups::<Loom, Default>(2, 2));
+}
+
+#[test]
+fn b_wakeful_draining() {
+    each(true, "b-wakeful, draining", bounds(2, 400), || {
+        barrier_bodies::draining::<Loom, BWakefulDrained<Loom>>(2, 1)
+    });
+}
+
+#[test]
+fn b_wakeful_summoning() {
+    each(true, "b-wakeful, summoning", bounds(2, 400), || barrier_bodies::summoning::<Loom>(1, 2));
+    each(true, "b-wakeful, summoning two", bounds(2, 400), || barrier_bodies::summoning::<Loom>(2, 1));
+}
+
+/// Who is about to sleep has been called (W3), or sleeps and is woken (C1).
+#[test]
+fn b_wakeful_summoned_asleep() {
+    one("b-wakeful, summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(1, 1));
+    one("b-wakeful, two summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(2, 1));
+}
+
+#[test]
+fn b_wakeful_awaiting_others() {
+    each(true, "b-wakeful, awaiting others", bounds(2, 400), || barrier_bodies::awaiting_others::<Loom>(1));
+    each(true, "b-wakeful, awaiting two others", bounds(2, 400), || {
+        barrier_bodies::awaiting_others::<Loom>(2)
+    });
+}
+
+/// Under one hint only, but further.
+fn one(name: &str, hints: Hints, preemptions: usize, executions: usize, body: fn()) {
+    let settings = Settings { hints, clock_step_ns: 10_000_000, generation: 0 };
+    let ran = explore(name, settings, bounds(preemptions, executions), body);
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+const UNKNOWN: Hints = Hints::Always(RunState::Unknown);
+
+/// One that is about to sleep finds that another has said so already: what it waits for must not have been
+/// called yet (W2).
+#[test]
+fn b_wakeful_asleep_beside_another() {
+    one("b-wakeful, two asleep", UNKNOWN, 2, 10_000, || barrier_bodies::episodes::<Loom, Default>(3, 1));
+}
+
+/// The last of an episode, who carried others, finds those of the next in its leaf (L2), and then moves to
+/// another leaf.
+#[test]
+fn b_wakeful_leaf_of_the_next_episode() {
+    one("b-wakeful, leaf", Hints::Mixed, 2, 40_000, || {
+        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2)
+    });
+}
+
+#[test]
+fn b_wakeful_joining_alone() {
+    one("b-wakeful, joining", UNKNOWN, 2, 20_000, barrier_bodies::joining_alone::<Loom, Default>);
+}
+
+#[test]
+fn b_wakeful_freeing() {
+    one("b-wakeful, freeing", UNKNOWN, 2, 5_000, barrier_bodies::freeing::<Loom, BWakefulDrained<Loom>>);
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every barrier of the catalogue on this computer, with many more threads than processors.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+
+use conformance::twist::{Fickle, Lying, Twist, Twisted};
+use conformance::{barrier_bodies, long};
+use linux::Linux;
+use platform::Crowd;
+use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
+
+const MANY: u32 = 32;
+
+/// COST: with many threads, a barrier that is oblivious of the scheduler waits for a slice (3 ms on 2
+/// processors) a thread, or level and thread, in each round.
+fn rounds(name: &str, threads: u32) -> u32 {
+    let oblivious = name.ends_with("-spin") || matches!(name, "tree" | "scal-sc" | "c-sched");
+    let tree = name.contains("mcs") || name.contains("tree");
+    let rounds = match () {
+        () if threads <= 5 => 50,
+        () if oblivious => 3,
+        () if tree => 20,
+        () => 100,
+    };
+    if long() { rounds * 50 } else { rounds }
+}
+
+macro_rules! suite {
+    ($({
+        $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],
+        $citation:literal, $summary:literal
+    })*) => {
+        $(mod $ident {
+            use super::*;
+
+            #[test]
+            fn episodes() {
+                type P = Linux;
+                for parties in [0, 1, 2, 3, 5] {
+                    barrier_bodies::episodes::<P, $type>(parties, rounds($name, parties));
+                }
+                barrier_bodies::episodes::<P, $type>(MANY, rounds($name, MANY));
+            }
+
+            #[test]
+            fn episodes_with_wrong_hints() {
+                {
+                    type P = Twisted<Linux, Lying>;
+                    barrier_bodies::episodes::<P, $type>(8, rounds($name, 8));
+                }
+                type P = Twisted<Linux, Fickle>;
+                barrier_bodies::episodes::<P, $type>(8, rounds($name, 8));
+            }
+        })*
+    };
+}
+catalog::barriers!(suite);
+
+type Default = BWakeful<Linux>;
+type Drained = BWakefulDrained<Linux>;
+
+#[test]
+fn b_wakeful_is_full_also_where_some_have_arrived() {
+    let barrier = Default::new(Default::MOST_PARTIES);
+    barrier.arrive_only();
+    assert!(!barrier.join());
+    (2..Default::MOST_PARTIES).for_each(|_| barrier.arrive_only());
+    assert!(barrier.lacks_one());
+    assert!(barrier.wait());
+}
+
+#[test]
+fn b_wakeful_with_leaves() {
+    barrier_bodies::episodes_with::<Linux, Default>(8, rounds("", MANY), 1);
+    barrier_bodies::episodes_with::<Linux, Default>(MANY, rounds("", MANY), 3);
+}
+
+#[test]
+fn b_wakeful_coming_and_going() {
+    for _ in 0..rounds("", MANY) / 10 {
+        barrier_bodies::coming_and_going::<Linux, Default>(8, 5);
+    }
+}
+
+#[test]
+fn b_wakeful_groups() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::groups::<Linux, Default>(3, 5);
+    }
+}
+
+#[test]
+fn b_wakeful_draining() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::draining::<Linux, Drained>(4, 3);
+    }
+}
+
+/// The memory is gone as soon as one thread has come out and drained it: whoever touches it then, dies.
+#[test]
+fn b_wakeful_is_unmapped_while_others_leave() {
+    let parties = 6;
+    for _ in 0..rounds("", MANY) {
+        // SAFETY: a fresh page; no thread keeps a reference, and whoever unmaps it does so once, after
+        // `drain`.
+        let page = unsafe {
+            let (all, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let page = libc::mmap(std::ptr::null_mut(), 4096, all, flags, -1, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            page.cast::<Drained>().write(Drained::new(parties));
+            page as usize
+        };
+        let first = Arc::new(AtomicUsize::new(0));
+        let handles: Vec<_> = (0..parties)
+            .map(|_| {
+                let first = first.clone();
+                std::thread::spawn(move || {
+                    let barrier = page as *const Drained;
+                    // SAFETY: it is there until all threads have arrived.
+                    unsafe { (*barrier).wait() };
+                    if first.fetch_add(1, SeqCst) == 0 {
+                        // SAFETY: nobody unmaps it but us, and after `drain` nobody touches it.
+                        unsafe {
+                            (*barrier).drain();
+                            libc::munmap(page as *mut _, 4096);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for handle in handles {
+            handle.join().expect("nobody panics");
+        }
+    }
+}
+
+#[test]
+fn b_wakeful_summoning() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::summoning::<Linux>(4, 10);
+    }
+}
+
+#[test]
+fn b_wakeful_joining_alone() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::joining_alone::<Linux, Default>();
+    }
+}
+
+#[test]
+fn b_wakeful_freeing() {
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::freeing::<Linux, BWakefulDrained<Linux>>();
+    }
+}
+
+/// As their theory statements say.
+#[test]
+fn sizes() {
+    use sync::barrier::*;
+    use sync::wait::Spin;
+    assert_eq!(size_of::<CSpin<Linux>>(), 12);
+    assert_eq!(size_of::<CBlock<Linux>>(), 16);
+    assert_eq!(size_of::<CSpBlk<Linux>>(), 28);
+    assert_eq!(size_of::<CLast1<Linux>>(), 28);
+    assert_eq!(size_of::<CAvg3<Linux>>(), 28);
+    assert_eq!(size_of::<CCoarse<Linux>>(), 28);
+    assert_eq!(size_of::<CSched<Linux>>(), 256);
+    assert_eq!(size_of::<Incremental<Linux, Spin>>(), 12);
+    assert_eq!(size_of::<BWakeful<Linux>>(), 24);
+    assert_eq!(size_of::<BWakefulDrained<Linux>>(), 28);
+    assert_eq!(size_of::<BWakefulLeaf<Linux>>(), 128);
+    assert_eq!(size_of::<TreePlace<Linux>>(), 64);
+    assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);
+    assert_eq!(size_of::<BMcsPlace<Linux>>(), 64);
+    assert_eq!(size_of::<IncrementalPlace<Linux>>(), 64);
+}
+
+/// With more threads than parties, one that is off its processor for more than half of the episode's
+/// numbers still finds its own over.
+#[test]
+fn b_wakeful_sleeping_through_episodes() {
+    type Meanwhile = Option<Box<dyn FnOnce()>>;
+    thread_local! {
+        static MEANWHILE: Cell<Meanwhile> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Away;
+    impl Twist for Away {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn pauses() {
+            if let Some(meanwhile) = MEANWHILE.take() {
+                meanwhile();
+            }
+        }
+    }
+
+    for episodes in [1, 32_767, 32_768, 65_535] {
+        let barrier = Arc::new(BWakeful::<Twisted<Linux, Away>>::new(2));
+        let (ended, ends) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let theirs = barrier.clone();
+            MEANWHILE.set(Some(Box::new(move || {
+                // The other party ends our episode, and another one leaves it alone with the rest.
+                assert!(theirs.wait());
+                theirs.arrive_and_drop();
+                (1..episodes).for_each(|_| assert!(theirs.wait()));
+            })));
+            let serial = barrier.wait();
+            ended.send(serial).unwrap();
+        });
+        let serial = ends.recv_timeout(std::time::Duration::from_secs(120));
+        assert_eq!(serial, Ok(false), "a thread waits for an episode that was over {episodes} episodes ago");
+    }
+}
+
+/// Beside foreign load who waits sleeps at once, from the first episode on; when the load has gone, it
+/// stays awake.
+#[test]
+fn b_wakeful_beside_foreign_load() {
+    static OTHERS: AtomicU32 = AtomicU32::new(1);
+    thread_local! {
+        static YIELDS: Cell<u32> = const { Cell::new(0) };
+        static SLEEPS: Cell<u32> = const { Cell::new(0) };
+        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Load;
+    impl Twist for Load {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn crowd(_: u32, _: Option<Crowd>) -> Option<Crowd> {
+            Some(Crowd { others: OTHERS.load(Relaxed), processors: 2 })
+        }
+        fn yields() {
+            YIELDS.set(YIELDS.get() + 1);
+            arrive();
+        }
+        fn sleeps() {
+            SLEEPS.set(SLEEPS.get() + 1);
+            arrive();
+        }
+    }
+
+    /// The others come as soon as the waiter has decided.
+    fn arrive() {
+        if let Some(arrive) = ARRIVE.take() {
+            arrive();
+        }
+    }
+
+    for parties in [2, 3] {
+        OTHERS.store(1, Relaxed);
+        let barrier = Arc::new(BWakeful::<Twisted<Linux, Load>>::new(parties));
+        let episode = || {
+            let others = barrier.clone();
+            ARRIVE.set(Some(Box::new(move || (1..parties).for_each(|_| others.arrive_only()))));
+            YIELDS.set(0);
+            SLEEPS.set(0);
+            assert!(!barrier.wait());
+            (YIELDS.get(), SLEEPS.get())
+        };
+        for _ in 0..100 {
+            assert_eq!(episode(), (0, 1), "{parties} parties");
+        }
+        OTHERS.store(0, Relaxed);
+        // The last of this one finds that the load has gone.
+        assert_eq!(episode(), (0, 1), "{parties} parties");
+        assert_eq!(episode(), (1, 0), "{parties} parties");
+    }
+}
+
+/// A barrier that is made beside foreign load knows of it, though its parties are not there yet: one that
+/// looked while it waits would take the foreign threads for them.
+#[test]
+fn b_wakeful_made_before_its_parties() {
+    static RUNNABLE: AtomicU32 = AtomicU32::new(1);
+    thread_local! {
+        static YIELDS: Cell<u32> = const { Cell::new(0) };
+        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Load;
+    impl Twist for Load {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn crowd(awake: u32, _: Option<Crowd>) -> Option<Crowd> {
+            Some(Crowd { others: RUNNABLE.load(Relaxed).saturating_sub(awake), processors: 2 })
+        }
+        fn yields() {
+            YIELDS.set(YIELDS.get() + 1);
+            arrive();
+        }
+        fn sleeps() {
+            arrive();
+        }
+    }
+
+    fn arrive() {
+        if let Some(arrive) = ARRIVE.take() {
+            arrive();
+        }
+    }
+
+    for (foreign, yields) in [(0, 1), (2, 0)] {
+        RUNNABLE.store(1 + foreign, Relaxed);
+        let barrier = Arc::new(BWakefulDrained::<Twisted<Linux, Load>>::new(3));
+        let others = barrier.clone();
+        ARRIVE.set(Some(Box::new(move || {
+            for _ in 0..2 {
+                let other = others.clone();
+                std::thread::spawn(move || other.wait());
+            }
+        })));
+        YIELDS.set(0);
+        barrier.wait();
+        assert_eq!(YIELDS.get().min(1), yields, "beside {foreign}");
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! In loom.
+
+use super::*;
+
+#[test]
+fn loom_stealing() {
+    loom("deque, one thief", 3, || stealing::<Loom, Of<Loom>>(1, 3));
+    loom("deque, two thieves", 2, || stealing::<Loom, Of<Loom>>(2, 2));
+    loom("deque, full", 2, || stealing::<Loom, Of<Loom>>(1, 5));
+}
+
+#[test]
+fn loom_parking() {
+    loom("token, one giver", 3, || parking::<Loom, Token<Loom>>(1));
+    loom("token, two givers", 3, || parking::<Loom, Token<Loom>>(2));
+    loom("token, a waker and an unparker", 3, || parking_and_waiting::<Loom, Token<Loom>>(1));
+    loom("token, a waker and two unparkers", 2, || parking_and_waiting::<Loom, Token<Loom>>(2));
+}
+
+#[test]
+fn loom_ending() {
+    loom("end, joined", 4, || ending::<Loom, 0>(true));
+    loom("end, dropped", 4, || ending::<Loom, 0>(false));
+}
+
+#[test]
+fn loom_seats() {
+    loom("seats, one carrier", 3, || seats::<Loom, NONE>(1, 1, 2));
+    loom("seats, two carriers", 2, || seats::<Loom, NONE>(2, 1, 2));
+}
+
+#[test]
+fn loom_stealing_from_the_blocked() {
+    unfenced(|| loom("deque, its owner blocked", 4, stealing_from_the_blocked::<Loom, NONE>));
+}
+
+#[test]
+fn loom_hearing() {
+    loom("an event and its seat", 4, hearing::<Loom, NONE>);
+    loom("two sentinels and two calls", 2, calling::<Loom, NONE>);
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! In shuttle.
+
+use super::*;
+
+#[test]
+fn shuttle_all() {
+    shuttle(hearing::<Shuttle, NONE>);
+    shuttle(calling::<Shuttle, NONE>);
+    shuttle(|| stealing::<Shuttle, Of<Shuttle>>(3, 8));
+    shuttle(|| parking::<Shuttle, Token<Shuttle>>(4));
+    shuttle(|| parking_and_waiting::<Shuttle, Token<Shuttle>>(3));
+    shuttle(|| ending::<Shuttle, 0>(true));
+    shuttle(|| ending::<Shuttle, 0>(false));
+    shuttle(|| seats::<Shuttle, NONE>(3, 2, 4));
+}

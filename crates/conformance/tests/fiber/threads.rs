@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! On this computer.
+
+use super::*;
+
+#[test]
+fn threads() {
+    for _ in 0..2_000 * further() {
+        stealing::<Linux, Of<Linux>>(3, 40);
+        parking::<Linux, Token<Linux>>(4);
+        parking_and_waiting::<Linux, Token<Linux>>(3);
+        ending::<Linux, 0>(true);
+        ending::<Linux, 0>(false);
+    }
+    for _ in 0..500 * further() {
+        seats::<Linux, NONE>(4, 2, 50);
+        hearing::<Linux, NONE>();
+        calling::<Linux, NONE>();
+    }
+}

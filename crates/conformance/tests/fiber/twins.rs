@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The checkers find what is broken.
+
+use super::*;
+
+#[test]
+fn loom_finds_the_broken() {
+    let finds = |what: &str, body: fn()| conformance::loom::finds(Settings::default(), what, body);
+    unfenced(|| {
+        finds("a deque without fences", || stealing::<Loom, Of<Loom>>(1, 2));
+        finds("seats without fences", || seats::<Loom, NONE>(1, 1, 2));
+        finds("an owner that comes back without a fence", stealing_from_the_blocked::<Loom, 1>);
+        finds("a thief that has looked before", stealing_from_the_blocked::<Loom, 2>);
+    });
+    finds("a thief that looks first", || stealing::<Loom, LooksFirst<Loom, <Loom as Machine>::Cell>>(1, 2));
+    finds("a token taken by a store", || parking::<Loom, BrokenToken<Loom, 1>>(2));
+    finds("a context that is not published", || parking::<Loom, BrokenToken<Loom, 2>>(1));
+    finds("a token parked by a store", || parking::<Loom, BrokenToken<Loom, 3>>(1));
+    finds("one token for two kinds of wait", || parking_and_waiting::<Loom, BrokenToken<Loom, 4>>(1));
+    finds("an unpark that is told late", || parking_and_waiting::<Loom, BrokenToken<Loom, 5>>(1));
+    finds("an unpark taken by a store", || parking_and_waiting::<Loom, BrokenToken<Loom, 6>>(2));
+    finds("an end that nobody hears of", || ending::<Loom, 1>(true));
+    finds("a handle dropped by a look", || ending::<Loom, 2>(false));
+    finds("an upcall delivered twice", || seats::<Loom, TWICE>(1, 1, 2));
+    finds("a carrier that does not look again", || seats::<Loom, BLIND>(1, 1, 2));
+    finds("an upcall lost", || seats::<Loom, FORGOTTEN>(1, 1, 2));
+    finds("a carrier silenced with a seat", hearing::<Loom, DEAF>);
+    finds("a block while it was silenced", hearing::<Loom, HASTY>);
+    finds("an event enabled before there is a seat", hearing::<Loom, EARLY>);
+    finds("a call that the other sentinel keeps", calling::<Loom, SELFISH>);
+}
+
+#[test]
+fn shuttle_finds_the_broken() {
+    let finds = |what: &str, body: fn()| conformance::shuttle::finds(Settings::default(), what, body);
+    finds("a token parked by a store", || parking::<Shuttle, BrokenToken<Shuttle, 3>>(2));
+    finds("one token for two kinds of wait", || parking_and_waiting::<Shuttle, BrokenToken<Shuttle, 4>>(1));
+    finds("an unpark that is told late", || parking_and_waiting::<Shuttle, BrokenToken<Shuttle, 5>>(1));
+    finds("an end that nobody hears of", || ending::<Shuttle, 1>(true));
+    finds("a handle dropped by a look", || ending::<Shuttle, 2>(false));
+    finds("an upcall delivered twice", || seats::<Shuttle, TWICE>(2, 1, 3));
+    finds("a carrier that does not look again", || seats::<Shuttle, BLIND>(2, 1, 3));
+    finds("an upcall lost", || seats::<Shuttle, FORGOTTEN>(2, 1, 3));
+    finds("pinned work without a seat", || seats::<Shuttle, HOSTAGE>(2, 1, 5));
+    finds("a carrier silenced with a seat", hearing::<Shuttle, DEAF>);
+    finds("a block while it was silenced", hearing::<Shuttle, HASTY>);
+    finds("an event enabled before there is a seat", hearing::<Shuttle, EARLY>);
+    finds("a call that the other sentinel keeps", calling::<Shuttle, SELFISH>);
+}

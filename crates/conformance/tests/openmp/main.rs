@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The parts of OpenMP, on this computer, in loom and in shuttle; and the checkers find what is broken.
+
+use conformance::loom::{Bounds, Loom};
+use conformance::openmp::*;
+use conformance::shuttle::{Schedules, Shuttle};
+use conformance::twist::{Deaf, Fickle, Lying, NoAcquire, NoRelease, Twisted};
+use conformance::{HINTS, Hints, Machine, Settings, further};
+use linux::Linux;
+use platform::{RunState, Wide};
+use sync::openmp::{Deque, Iterations};
+
+mod loom;
+mod shuttle;
+mod threads;
+mod twins;
+
+fn loom(name: &str, preemptions: usize, body: fn()) {
+    let bounds = Bounds { preemptions, executions: 2_000 * further() };
+    let ran = conformance::loom::explore(name, Settings::default(), bounds, body);
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+/// Where a barrier is involved, which goes by hints.
+fn loom_by_hints(name: &str, preemptions: usize, body: fn()) {
+    let bounds = Bounds { preemptions, executions: 400 * further() };
+    let explore =
+        |hints| conformance::loom::explore(name, Settings { hints, ..Settings::default() }, bounds, body);
+    let ran: usize = HINTS.into_iter().map(explore).sum();
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+fn shuttle(body: fn()) {
+    for hints in HINTS {
+        for schedules in [Schedules::Random, Schedules::Pct(3)] {
+            let settings = Settings { hints, ..Settings::default() };
+            conformance::shuttle::explore(settings, schedules, 40 * further(), body);
+        }
+    }
+}
+
+type Sound<M> = Deque<M, Job<<M as Machine>::Cell>>;
+
+/// Each body by itself, since a model has few threads.
+fn each<M: Machine + Wide>() -> [fn(); 25] {
+    [
+        || event::<M, Sleepy<M>, NONE>(3),
+        || event::<M, Sleepless<M>, NONE>(3),
+        || awaited::<M>(3),
+        || holders::<M, NONE>(3),
+        alone::<M>,
+        flag::<M>,
+        dependent::<M, NONE>,
+        followed::<M>,
+        || queue::<M, Sound<M>>(3),
+        || tasks::<M, Sleepy<M>, NONE>(3, 5),
+        || tasks::<M, Sleepless<M>, NONE>(3, 3),
+        || from_outside::<M, Sleepy<M>, NONE>(3),
+        || from_outside::<M, Sleepless<M>, NONE>(3),
+        || finish::<M, Sleepy<M>>(),
+        sees_region::<M>,
+        leaves::<M>,
+        done::<M>,
+        last::<M>,
+        || fork_join::<M, Sleepy<M>, NONE>(3, 3, 1),
+        || fork_join::<M, Sleepless<M>, NONE>(3, 3, 1),
+        || turns::<M, Sleepy<M>, NONE>(3, 5, 2),
+        || (iterations::<M>(3, 7, false, 2), iterations::<M>(3, 9, true, 1)).0,
+        || first::<M>(3),
+        || order::<M, Sleepy<M>, NONE>(3, 3),
+        || progress::<M, Sleepy<M>>(),
+    ]
+}

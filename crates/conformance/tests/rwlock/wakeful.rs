@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The default, further than the others: every hint at clocks of several speeds (each phase that ends by
+//! the clock lasts one look or many), upgrades, recursion, and who gets in at all.
+
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use conformance::threads::{this_thread, until_it_waits};
+use platform::{Atomic, Platform};
+use sync::rwlock::{Native, RawRwLock, Wakeful};
+
+/// COST: ns a look; the longest phase of the algorithm is 500 us, the shortest 100 ns.
+const STEPS: [u64; 3] = [700, 15_000, 1_000_000];
+
+fn all() -> impl Iterator<Item = Settings> {
+    HINTS.into_iter().flat_map(|hints| {
+        STEPS.into_iter().map(move |clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() })
+    })
+}
+
+fn loom(what: &str, preemptions: usize, executions: usize, body: fn()) {
+    let mut ran = 0;
+    for settings in all() {
+        let bounds =
+            Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
+        ran += conformance::loom::explore(&format!("rw-wakeful, {what}"), settings, bounds, body);
+    }
+    eprintln!("loom: rw-wakeful, {what}: {ran} executions");
+}
+
+fn shuttle(what: &str, count: usize, body: fn()) {
+    let mut ran = 0;
+    for settings in all() {
+        for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
+            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
+        }
+    }
+    eprintln!("shuttle: rw-wakeful, {what}: {ran} executions");
+}
+
+#[test]
+fn loom_exclusion() {
+    loom("exclusion", 2, 500, || bodies::exclusion::<Loom, Wakeful<Loom>>(3, 2));
+}
+
+/// Readers meet, and no longer count themselves.
+#[test]
+fn loom_bias() {
+    loom("bias", 2, 1_000, || bodies::one_writer::<Loom, Wakeful<Loom>>(3, 2));
+}
+
+#[test]
+fn loom_bias_pair() {
+    loom("bias, two", 3, 1_000, || bodies::aside_pair::<Loom, Wakeful<Loom>>(false));
+    loom("bias, two, one tries", 3, 1_000, || bodies::aside_pair::<Loom, Wakeful<Loom>>(true));
+}
+
+#[test]
+fn loom_bias_recursion() {
+    loom("bias and recursion", 2, 500, || bodies::aside::<Loom, Wakeful<Loom>>(2));
+}
+
+#[test]
+fn loom_bias_again() {
+    let all: [fn(); 5] = [
+        || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::Writer),
+        || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::Until),
+        || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::Tries),
+        || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::Upgrades),
+        || bodies::aside_again::<Loom, Wakeful<Loom>>(bodies::Waits::UpgradesUntil),
+    ];
+    all.into_iter().for_each(|body| loom("bias and recursion, again", 2, 200, body));
+}
+
+#[test]
+fn shuttle_bias_again() {
+    let all: [fn(); 5] = [
+        || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::Writer),
+        || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::Until),
+        || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::Tries),
+        || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::Upgrades),
+        || bodies::aside_again::<Shuttle, Wakeful<Shuttle>>(bodies::Waits::UpgradesUntil),
+    ];
+    all.into_iter().for_each(|body| shuttle("bias and recursion, again", 50, body));
+}
+
+/// The words as a fork copies them: a front of the parent's, of generation 2, has `line`, which is not
+/// here; and the word's bits.
+fn copied<P: Platform>(state: u32) -> Wakeful<P> {
+    const { assert!(size_of::<Wakeful<P>>() == 4 * size_of::<P::AtomicU32>()) };
+    let words = [state, 0, 1 << 15 | 2 << 12 | 5, 5 << platform::STAMP_SHIFT | 1];
+    let words = words.map(|word| std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word)));
+    // SAFETY: `Wakeful` is `repr(C)`: `state`, `owner`, `front`, `line`.
+    unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
+}
+
+/// DEMAND, SLEEPER and URGENT.
+const DEMANDED: u32 = 1 << 2 | 1 << 3 | 1 << 5;
+
+#[test]
+fn copied_by_fork() {
+    for settings in all() {
+        let settings = Settings { generation: 3, ..settings };
+        let bounds = Bounds { preemptions: 2, executions: 200 * further() };
+        for state in [0, DEMANDED] {
+            let body = move || bodies::exclusion_of::<Loom, _>(copied::<Loom>(state), 2, 1);
+            conformance::loom::explore("rw-wakeful, copied", settings, bounds, body);
+            let body = move || bodies::exclusion_of::<Shuttle, _>(copied::<Shuttle>(state), 4, 2);
+            conformance::shuttle::explore(settings, Schedules::Random, 50 * further(), body);
+        }
+        let body = || bodies::upgrading_beside::<Loom, _>(copied::<Loom>(0));
+        conformance::loom::explore("rw-wakeful, copied, upgrading", settings, bounds, body);
+        let body = || bodies::upgrading_beside::<Shuttle, _>(copied::<Shuttle>(0));
+        conformance::shuttle::explore(settings, Schedules::Random, 50 * further(), body);
+    }
+}
+
+#[test]
+fn loom_bias_after_a_writer() {
+    loom("bias after a writer", 2, 500, bodies::aside_after_a_writer::<Loom, Wakeful<Loom>>);
+}
+
+#[test]
+fn loom_bias_leaving_elsewhere() {
+    loom("bias, leaving beside a reader", 2, 500, || bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(0, 1));
+    loom("bias, leaving beside a writer", 2, 500, || bodies::leaving_elsewhere::<Loom, Wakeful<Loom>>(1, 0));
+}
+
+#[test]
+fn shuttle_bias() {
+    shuttle("bias", 100, || bodies::one_writer::<Shuttle, Wakeful<Shuttle>>(5, 4));
+    shuttle("bias and recursion", 50, || bodies::aside::<Shuttle, Wakeful<Shuttle>>(4));
+    shuttle("bias, leaving elsewhere", 50, || bodies::leaving_elsewhere::<Shuttle, Wakeful<Shuttle>>(1, 2));
+}
+
+#[test]
+fn aside() {
+    for _ in 0..if long() { 2_000 } else { 100 } {
+        bodies::aside::<Linux, Wakeful<Linux>>(4);
+        bodies::leaving_elsewhere::<Linux, Wakeful<Linux>>(2, 4);
+    }
+}
+
+#[test]
+fn loom_upgrading() {
+    loom("upgrading", 2, 500, || bodies::upgrading::<Loom, Wakeful<Loom>>(3, 1, 2_000_000));
+}
+
+#[test]
+fn loom_recursion() {
+    loom("recursion", 2, 500, || bodies::recursion::<Loom, Wakeful<Loom>>(1, 1));
+}
+
+#[test]
+fn loom_sharing_again() {
+    loom("sharing again", 2, 500, || bodies::sharing_again::<Loom, Wakeful<Loom>>(1, 2));
+}
+
+#[test]
+fn loom_timing_again() {
+    loom("timing again", 2, 300, || bodies::timing_again::<Loom, Wakeful<Loom>>(2, 2, 2_000_000));
+}
+
+#[test]
+fn loom_timing() {
+    loom("timing", 2, 300, || bodies::timing::<Loom, Wakeful<Loom>>(3, 2, 2_000_000));
+}
+
+#[test]
+fn shuttle_exclusion() {
+    shuttle("exclusion", 100, || bodies::exclusion::<Shuttle, Wakeful<Shuttle>>(5, 4));
+}
+
+#[test]
+fn shuttle_upgrading() {
+    shuttle("upgrading", 100, || bodies::upgrading::<Shuttle, Wakeful<Shuttle>>(5, 3, 2_000_000));
+}
+
+#[test]
+fn shuttle_recursion() {
+    shuttle("recursion", 50, || bodies::recursion::<Shuttle, Wakeful<Shuttle>>(3, 2));
+}
+
+#[test]
+fn shuttle_sharing_again() {
+    shuttle("sharing again", 50, || bodies::sharing_again::<Shuttle, Wakeful<Shuttle>>(2, 3));
+    shuttle("timing again", 50, || bodies::timing_again::<Shuttle, Wakeful<Shuttle>>(3, 4, 2_000_000));
+}
+
+#[test]
+fn sharing_again() {
+    for _ in 0..if long() { 2_000 } else { 100 } {
+        bodies::sharing_again::<Linux, Wakeful<Linux>>(4, 8);
+        bodies::sharing_again::<Linux, Native<Linux>>(4, 8);
+        bodies::timing_again::<Linux, Wakeful<Linux>>(8, 4, 200_000);
+    }
+}
+
+#[test]
+fn shuttle_timing() {
+    shuttle("timing", 50, || bodies::timing::<Shuttle, Wakeful<Shuttle>>(4, 4, 2_000_000));
+}
+
+#[test]
+fn upgrading() {
+    let rounds = if long() { 5_000 } else { 300 };
+    bodies::upgrading::<Linux, Wakeful<Linux>>(MANY, rounds, 200_000);
+    bodies::upgrading::<Twisted<Linux, Lying>, Wakeful<Twisted<Linux, Lying>>>(8, rounds, 200_000);
+}
+
+#[test]
+fn recursion() {
+    bodies::recursion::<Linux, Wakeful<Linux>>(8, if long() { 5_000 } else { 300 });
+}
+
+#[test]
+fn readers_do_not_keep_a_writer_out() {
+    assert!(bodies::writer_gets_in::<Linux, Wakeful<Linux>>(8, Duration::from_secs(10)));
+}
+
+#[test]
+fn writers_do_not_keep_a_reader_out() {
+    assert!(bodies::reader_gets_in::<Linux, Wakeful<Linux>>(8, Duration::from_secs(10)));
+}
+
+/// The test above can fail: where readers come first, those who overlap pass a writer that waits, each time.
+#[test]
+fn readers_who_come_first_keep_a_writer_out() {
+    let lock = Arc::new(Native::<Linux>::new());
+    // SAFETY: here and below, each is released once; there are no nodes.
+    unsafe { lock.read(&()) };
+    let (theirs, (here, comes)) = (lock.clone(), mpsc::channel());
+    let writer = thread::spawn(move || {
+        here.send(this_thread()).unwrap();
+        // SAFETY: see above.
+        unsafe {
+            theirs.write(&());
+            theirs.unlock_write(&());
+        }
+    });
+    until_it_waits(&comes.recv().unwrap());
+    for _ in 0..10_000 {
+        // SAFETY: see above.
+        unsafe {
+            assert!(lock.try_read(&()), "a waiting writer kept a reader out");
+            lock.unlock_read(&());
+        }
+    }
+    assert!(!writer.is_finished());
+    // SAFETY: see above.
+    unsafe { lock.unlock_read(&()) };
+    writer.join().unwrap();
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The semaphore on this computer, in loom and in shuttle; and the checkers find what is broken.
+
+use conformance::loom::{Bounds, Loom};
+use conformance::semaphore::{AddsInTwoSteps, ForgetsSleepers, exclusion, supply, timing, turns};
+use conformance::shuttle::{Schedules, Shuttle};
+use conformance::twist::{Deaf, Lying, NoAcquire, NoRelease, Twisted};
+use conformance::{HINTS, Hints, Settings, further, long};
+use linux::Linux;
+use platform::{Atomic, Platform, RunState};
+use sync::semaphore::{RawSemaphore, Wakeful};
+
+mod copied;
+mod loom;
+mod orderings;
+mod shuttle;
+mod threads;
+mod twins;
+
+/// COST: ns a look of the models' clock: with the first a standby polls some times, with the second it goes
+/// to sleep at once.
+const STEPS: [u64; 2] = [15_000, 1_000_000];
+
+fn all() -> impl Iterator<Item = Settings> {
+    let settings = |hints, clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() };
+    HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)))
+}
+
+fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
+    let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
+    let ran: usize = all().map(|settings| conformance::loom::explore(name, settings, bounds, body)).sum();
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+fn shuttle(name: &str, count: usize, body: fn()) {
+    let mut ran = 0;
+    for settings in all() {
+        for schedules in [Schedules::Random, Schedules::Pct(3)] {
+            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
+        }
+    }
+    eprintln!("shuttle: {name}: {ran} executions");
+}
+
+const PREEMPTED: Settings =
+    Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, generation: 0 };
+
+fn loom_finds(what: &str, body: impl Fn() + Send + Sync + 'static) {
+    conformance::loom::finds(PREEMPTED, what, body);
+}

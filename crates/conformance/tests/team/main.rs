@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Teams, on this computer, in loom, in shuttle and in the simulator; and the checkers find what is broken.
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use conformance::loom::{Bounds, Loom};
+use conformance::shuttle::{Schedules, Shuttle};
+use conformance::team::*;
+use conformance::twist::{Deaf, Fickle, Lying, NoAcquire, NoRelease, Twisted};
+use conformance::{HINTS, Hints, Settings, further};
+use linux::Linux;
+use platform::RunState;
+use sync::team::{Chunks, Job, Kind, RawTeam, Schedule, Wakeful};
+
+mod loom;
+mod shuttle;
+mod simulated;
+mod threads;
+mod twins;
+
+/// COST: ns a look of the models' clock: with the first a helper spins for some looks, with the second it
+/// goes to sleep at once.
+const STEPS: [u64; 2] = [60_000, 20_000_000];
+
+const KINDS: [Kind; 2] = [Kind::Bound, Kind::Free];
+
+fn all() -> impl Iterator<Item = Settings> {
+    let settings = |hints, clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() };
+    HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)))
+}
+
+fn loom(name: &str, preemptions: usize, body: fn()) {
+    let bounds = Bounds { preemptions, executions: 400 * further() };
+    let ran: usize = all().map(|settings| conformance::loom::explore(name, settings, bounds, body)).sum();
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+fn shuttle(body: fn()) {
+    for settings in all() {
+        for schedules in [Schedules::Random, Schedules::Pct(3)] {
+            conformance::shuttle::explore(settings, schedules, 50 * further(), body);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the kernel says of a process in /proc/n/stat.
+
+/// The fields of /proc/n/stat behind the name, which may contain anything.
+pub fn fields(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
+}
+
+/// Who started it.
+pub fn parent(stat: &str) -> Option<u32> {
+    fields(stat).nth(1)?.parse().ok()
+}
+
+/// Where the stack of the image begins that a process executes: another one begins elsewhere, by chance.
+pub fn image(stat: &str) -> Option<u64> {
+    fields(stat).nth(25)?.parse().ok()
+}
+
+/// When a process started, in clock ticks after boot.
+pub fn started(stat: &str) -> Option<u64> {
+    fields(stat).nth(19)?.parse().ok()
+}

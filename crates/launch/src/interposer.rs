@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The interposer, seen from outside: by what it is chosen and asked, and how it gets into a program.
+
+use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The environment variable that names the lock for the interposer.
+pub const LOCK_VARIABLE: &str = linux::environment::LOCK.name();
+/// The environment variable that names the reader-writer lock for the interposer.
+pub const RWLOCK_VARIABLE: &str = linux::environment::RWLOCK.name();
+/// The environment variable that names the kernel view.
+pub const VIEW_VARIABLE: &str = linux::view::VARIABLE;
+
+/// The names of the views, as that variable takes them.
+pub fn views() -> impl Iterator<Item = &'static str> {
+    linux::view::NAMES.iter().map(|(name, _)| *name)
+}
+
+/// What the interposer exports and no other library does: the name of the view that it took.
+pub const VIEW_SYMBOL: &CStr = c"wakeful_preload_view";
+
+/// The interposer that is preloaded into this process.
+pub struct Interposer(extern "C" fn() -> *const c_char);
+
+impl Interposer {
+    /// `None` if it is not preloaded here.
+    pub fn here() -> Option<Self> {
+        // SAFETY: a C string.
+        let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, VIEW_SYMBOL.as_ptr()) };
+        (!symbol.is_null()).then(|| {
+            // SAFETY: the symbol, if it is there, is a function of this type.
+            Self(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(symbol) })
+        })
+    }
+
+    /// The view that it takes, which it sets up if it has not yet.
+    pub fn view(&self) -> &'static str {
+        // SAFETY: it returns a C string that stays.
+        unsafe { CStr::from_ptr((self.0)()) }.to_str().unwrap_or_default()
+    }
+}
+
+/// `LD_PRELOAD` with this library first and, after it, what else is there already.
+pub fn preload_list(library: &Path) -> OsString {
+    prepend(library, &std::env::var_os("LD_PRELOAD").unwrap_or_default())
+}
+
+/// As [`preload_list`], before this list.
+pub fn prepend(library: &Path, list: &OsStr) -> OsString {
+    let mut result = library.as_os_str().to_owned();
+    // The dynamic linker separates at both.
+    let others = list.as_bytes().split(|byte| b": ".contains(byte));
+    for other in others.filter(|other| !other.is_empty() && *other != library.as_os_str().as_bytes()) {
+        result.push(":");
+        result.push(OsStr::from_bytes(other));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_preloaded_already_stays_once() {
+        for (list, result) in [
+            ("", "/us.so"),
+            ("/a.so /b.so", "/us.so:/a.so:/b.so"),
+            ("/a.so:/us.so", "/us.so:/a.so"),
+            (":", "/us.so"),
+        ] {
+            assert_eq!(prepend(Path::new("/us.so"), OsStr::new(list)), result, "{list}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the interposer is.
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use linux::closed::is_closed;
+
+use crate::closure::{self, Object, Reach};
+use crate::interposer::VIEW_SYMBOL;
+use crate::program;
+
+/// File name of the interposer.
+pub const NAME: &str = "libwakeful_preload.so";
+/// The environment variable that says where it is.
+pub const VARIABLE: &str = linux::environment::PRELOAD.name();
+
+/// The interposer: where [`VARIABLE`] says, else beside this program or in `../lib/wakeful/`.
+pub fn find() -> Result<PathBuf> {
+    let (path, remedy) = match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => {
+            let path = PathBuf::from(path);
+            if !path.is_file() {
+                bail!(
+                    "{VARIABLE} names {}, which is not a file;\nset it to the path of {NAME}, or unset it",
+                    path.display()
+                );
+            }
+            (std::path::absolute(path)?, format!("set {VARIABLE} to the path of {NAME}, or unset it"))
+        }
+        None => (
+            beside_us()?,
+            format!("build it again with `cargo build --release`, or set {VARIABLE} to its path"),
+        ),
+    };
+    // The dynamic linker splits LD_PRELOAD at both and knows no escape.
+    if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
+        bail!(
+            "{}\nhas a space or a colon in its path, which LD_PRELOAD cannot express;\n\
+             copy it elsewhere and set {VARIABLE} to that place",
+            path.display()
+        );
+    }
+    match program::library(&path) {
+        Ok(found) if found.has(VIEW_SYMBOL.to_bytes()) => Ok(path),
+        Ok(_) => bail!("{}\nis a shared library, but not wakeful's interposer;\n{remedy}", path.display()),
+        Err(reason) if forbidden(&reason) => {
+            bail!("cannot preload {}:\n{reason:#};\nlet everybody read it: chmod a+r", path.display())
+        }
+        Err(reason) => bail!("cannot preload {}:\n{reason:#};\n{remedy}", path.display()),
+    }
+}
+
+/// File name of our OpenMP runtime, which is where the interposer is.
+pub const OPENMP_NAME: &str = "libgomp_wakeful.so";
+/// The environment variable by which the interposer knows it, for what the program starts: `exec.rs` there.
+pub const OPENMP_VARIABLE: &str = linux::environment::OPENMP.name();
+const OPENMP_SYMBOL: &[u8] = b"wakeful_omp_version";
+
+/// Where a program's OpenMP regions run, and those of what it loads or starts.
+pub struct OpenMp {
+    /// The runtime that the program is linked with, directly or by another library: libgomp or libomp.
+    pub linked: Option<&'static str>,
+    /// Ours, or why it is not.
+    pub path: Result<PathBuf>,
+    /// What a far library of the program asks for in vain: the file and the name.
+    lacks: Option<String>,
+}
+
+impl OpenMp {
+    /// The words of `run -v` and `doctor`. Where the program has no regions, and nothing is there for
+    /// others, there are none.
+    pub fn says(&self) -> Option<String> {
+        let words = match (&self.path, self.linked) {
+            (Ok(path), Some(_)) => format!("OpenMP regions run on {}", path.display()),
+            (Ok(path), None) => {
+                format!("OpenMP regions of what it loads or starts run on {}", path.display())
+            }
+            (Err(reason), Some(native)) => format!("OpenMP regions run on {native}: {reason:#}"),
+            (Err(_), None) => return None,
+        };
+        Some(match &self.lacks {
+            Some(lacks) => format!(
+                "{words};\n\
+                 that ends the program if it calls what is not there ({NEVER} prevents this):\n{lacks}"
+            ),
+            None => words,
+        })
+    }
+}
+
+/// The option that leaves programs on their own runtime.
+const NEVER: &str = "--openmp=never";
+
+/// Which OpenMP runtime a library of this name is, if it is one. Wheels put a hash behind the name:
+/// libgomp-a34b3233.so.1.0.0.
+pub fn runtime(name: &str) -> Option<&'static str> {
+    let names = [("libgomp", "libgomp"), ("libomp", "libomp"), ("libomp5", "libomp"), ("libiomp5", "libomp")];
+    let (_, kind) = names.into_iter().find(|(prefix, _)| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'))
+    })?;
+    Some(kind)
+}
+
+/// What our runtime can do for a program. Near objects decide; of others, if they are in reach, we only tell.
+pub fn openmp(interposer: &Path, image: &Path, reach: Reach) -> OpenMp {
+    let (natives, others): (Vec<Object>, Vec<Object>) =
+        closure::objects(image, reach).into_iter().partition(|object| runtime(&object.name).is_some());
+    let linked = natives.first().and_then(|object| runtime(&object.name));
+    let path = interposer.with_file_name(OPENMP_NAME);
+    let found = program::library(&path);
+    let found = found.with_context(|| format!("{}; build it with `cargo build --release`", path.display()));
+    let found = match found {
+        Ok(found) if found.has(OPENMP_SYMBOL) => found,
+        found => {
+            let reason = found.err().unwrap_or_else(|| {
+                anyhow!(
+                    "{}
+is not wakeful's OpenMP runtime; build it again with `cargo build --release`",
+                    path.display()
+                )
+            });
+            return OpenMp { linked, path: Err(reason), lacks: None };
+        }
+    };
+    let natives: Vec<&Path> = natives.iter().map(|object| object.path.as_path()).collect();
+    let lacks = |near: bool| {
+        // Who needs no runtime asks nothing of it.
+        let needs = |object: &&Object| object.needed.iter().any(|name| runtime(name).is_some());
+        let askers = others.iter().filter(|object| object.is_near == near).filter(needs);
+        let askers: Vec<&Path> = askers.map(|object| object.path.as_path()).collect();
+        if askers.is_empty() { None } else { program::lacks(&askers, &natives, &found) }
+    };
+    match lacks(true) {
+        Some(lacks) => {
+            let reason = anyhow!(
+                "wakeful's OpenMP runtime has not all that the program asks for:
+{lacks}"
+            );
+            OpenMp { linked, path: Err(reason), lacks: None }
+        }
+        None => OpenMp { linked, path: Ok(path), lacks: lacks(false) },
+    }
+}
+
+/// Is there nobody in this program who could use an OpenMP runtime? A library that the user preloads might.
+pub fn is_alone(interposer: &Path, image: &Path) -> bool {
+    let ours = [interposer.to_path_buf(), interposer.with_file_name(OPENMP_NAME)];
+    let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let mut entries =
+        preloaded.as_bytes().split(|byte| b": ".contains(byte)).filter(|entry| !entry.is_empty());
+    entries.all(|entry| ours.iter().any(|path| path.as_os_str().as_bytes() == entry))
+        && File::open(image).is_ok_and(|file| is_closed(file.as_raw_fd(), &mut [0; 4096], 0))
+}
+
+/// The file is there, but not for us.
+fn forbidden(reason: &anyhow::Error) -> bool {
+    let kind = reason.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    kind == Some(std::io::ErrorKind::PermissionDenied)
+}
+
+/// The file of this program, also where /proc is not mounted: then as the kernel was asked for it.
+pub fn this_program() -> Result<PathBuf> {
+    if let Ok(path) = std::env::current_exe() {
+        return Ok(path);
+    }
+    // SAFETY: the kernel's string stays, if there is one.
+    let name = unsafe { libc::getauxval(libc::AT_EXECFN) as *const c_char };
+    if name.is_null() {
+        bail!("the kernel does not say where this program is; mount /proc");
+    }
+    // SAFETY: as above.
+    let name = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
+    name.canonicalize().with_context(|| format!("cannot find {}, which this program is", name.display()))
+}
+
+/// Where a part of us may be: beside this program or in `../lib/wakeful/`.
+pub fn places(part: &str) -> Result<[PathBuf; 2]> {
+    let program = this_program()?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    Ok([folder.join(part), folder.join("../lib/wakeful").join(part)])
+}
+
+fn beside_us() -> Result<PathBuf> {
+    let places = places(NAME).with_context(|| {
+        format!(
+            "cannot find out where this program is, and {NAME} beside it;\n\
+             set {VARIABLE} to the path of {NAME}"
+        )
+    })?;
+    match places.iter().find(|place| place.is_file()) {
+        Some(place) => Ok(place.canonicalize()?),
+        None => bail!(
+            "{NAME} is neither in {}\nnor in ../lib/wakeful; build it with `cargo build --release`,\n\
+             or set {VARIABLE} to its path",
+            places[0].with_file_name("").display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_far_library_asks_for_in_vain_is_told_with_its_remedy() {
+        let lacks = Some("/usr/lib/libx.so: GOACC_wait".to_string());
+        let says = OpenMp { linked: Some("libgomp"), path: Ok("/ours.so".into()), lacks }.says().unwrap();
+        assert!(says.starts_with("OpenMP regions run on /ours.so;\n"), "{says}");
+        assert!(says.contains("libx.so: GOACC_wait") && says.contains(NEVER), "{says}");
+    }
+}

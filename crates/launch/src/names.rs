@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a user may choose by name for the interposer, and what is said of any other name.
+
+use anyhow::{Result, bail};
+
+use crate::interposer::views;
+use crate::suggest;
+
+/// The locks that the interposer offers.
+pub fn in_place() -> Vec<&'static str> {
+    catalog::MUTEXES.iter().filter(|entry| entry.in_place).map(|entry| entry.name).collect()
+}
+
+/// The reader-writer locks that the interposer offers: in place, with the timed acquires that pthread
+/// has, and (so says the type that the catalogue wants of these) with an acquire for readers that waits
+/// for nobody but a writer inside.
+pub fn rwlocks() -> Vec<&'static str> {
+    catalog::RWLOCKS.iter().filter(|entry| entry.in_place && entry.timed).map(|entry| entry.name).collect()
+}
+
+/// The names of the views.
+pub fn view_names() -> Vec<&'static str> {
+    views().collect()
+}
+
+/// What to add to "there is no such lock" where the catalogue has the name among those of another kind.
+fn kind(name: &str) -> &'static str {
+    if in_place().contains(&name) {
+        ":\nit is a mutex, for --lock or WAKEFUL_LOCK"
+    } else if catalog::entry(name).is_some() {
+        ":\nit is a mutex, there for `wakeful bench mutex`"
+    } else if rwlocks().contains(&name) {
+        ":\nit is a reader-writer lock, for --rwlock or WAKEFUL_RWLOCK"
+    } else if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
+        ":\nit is a reader-writer lock, there for `wakeful bench rwlock`"
+    } else if catalog::BARRIERS.iter().any(|entry| entry.name == name) {
+        ":\nit is a barrier, there for `wakeful bench barrier`"
+    } else {
+        ""
+    }
+}
+
+/// What else to add: a name may be that of a family, whose members differ in how they wait.
+fn family(name: &str) -> String {
+    let members = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).map(|entry| entry.name);
+    let members =
+        members.filter(|member| member.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')));
+    match members.map(|member| format!("`{member}`")).collect::<Vec<_>>().join(", ") {
+        members if members.is_empty() || name.is_empty() => String::new(),
+        members => format!(
+            "\n{}",
+            suggest::wrap(&format!("There are {members}; `wakeful locks` says what fits."), suggest::WIDTH)
+        ),
+    }
+}
+
+/// Checks the name of a lock for the interposer.
+pub fn check_lock(name: &str) -> Result<()> {
+    match catalog::entry(name) {
+        Some(entry) if entry.in_place => Ok(()),
+        Some(_) => bail!(
+            "the lock `{name}` queues its waiters in nodes,\n\
+             for which a pthread mutex has no room; it is there for `wakeful bench`.{}",
+            suggest::hint(name, in_place())
+        ),
+        None => bail!(
+            "there is no lock `{name}`{}.{}{}",
+            kind(name),
+            family(name),
+            suggest::hint(name, in_place())
+        ),
+    }
+}
+
+/// Checks the name of a reader-writer lock for the interposer.
+pub fn check_rwlock(name: &str) -> Result<()> {
+    if rwlocks().contains(&name) {
+        return Ok(());
+    }
+    if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
+        bail!(
+            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire,\n\
+             and may keep a reader waiting for which another reader waits;\n\
+             it is there for `wakeful bench`.{}",
+            suggest::hint(name, rwlocks())
+        );
+    }
+    bail!(
+        "there is no reader-writer lock `{name}`{}.{}{}",
+        kind(name),
+        family(name),
+        suggest::hint(name, rwlocks())
+    );
+}
+
+/// Checks the name of a view.
+pub fn check_view(name: &str) -> Result<()> {
+    if views().any(|known| known == name) {
+        return Ok(());
+    }
+    bail!("there is no view `{name}`.{}", suggest::hint(name, views()));
+}

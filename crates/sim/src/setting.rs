@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The surroundings of a program: who else is there, and what the kernel tells.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Queue;
+
+/// Does the kernel tell the truth?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hints {
+    /// It does, at once.
+    #[default]
+    True,
+    /// It tells nothing, as where no view looks.
+    None,
+    /// It tells of each change so much later.
+    Delayed {
+        /// By so many microseconds.
+        us: f64,
+    },
+    /// It forgets to tell of a change.
+    Dropped {
+        /// Of so many of all changes.
+        fraction: f64,
+    },
+    /// It says "preempted" of a thread that runs, and the other way round.
+    Inverted,
+}
+
+/// Processors come and go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repartition {
+    /// Between two changes.
+    pub every_ms: f64,
+    /// Processors at least.
+    pub least: u32,
+    /// Processors at most.
+    pub most: u32,
+    /// The policy of the processor server decides: the program asks for these numbers of processors, and
+    /// beside it other applications come, hint and go at random, one of them at each change. Not: each
+    /// number is as probable.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
+}
+
+/// The surroundings of a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Foreign processes that want a processor all the time, for each processor; a fraction puts one on
+    /// some of them.
+    pub foreign: f64,
+    /// Threads stay on the processor that they belong to: thread i on processor i modulo their number.
+    pub bound: bool,
+    /// Changes of the partition.
+    pub repartition: Option<Repartition>,
+    /// What the kernel tells.
+    pub hints: Hints,
+    /// Other run queues than the machine's.
+    pub queue: Option<Queue>,
+    /// Another answer than the machine's to wishes.
+    pub honours_wishes: Option<bool>,
+    /// Another second level than the machine's.
+    pub second_level: Option<bool>,
+    /// The simulation ends here, done or not. Virtual time.
+    pub limit_ms: f64,
+    /// Spinners are passed over where that makes no difference. For those who want to see that it makes none.
+    #[serde(skip)]
+    pub pass_over: bool,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            foreign: 0.0,
+            bound: false,
+            repartition: None,
+            hints: Hints::True,
+            queue: None,
+            honours_wishes: None,
+            second_level: None,
+            limit_ms: 60_000.0,
+            pass_over: true,
+        }
+    }
+}

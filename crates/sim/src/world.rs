@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A machine that is being loaded with a program, and what lies in its memory.
+
+use crate::engine::Engine;
+
+/// An object in the machine's memory: a copyable reference, for the threads of one simulation.
+pub struct Placed<T: ?Sized>(*mut T);
+
+// SAFETY: as for `Word`: the threads of a machine run on one thread of the host, one at a time, and what is
+// placed belongs to one machine.
+unsafe impl<T: ?Sized + Sync> Send for Placed<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync> Sync for Placed<T> {}
+
+impl<T: ?Sized> Clone for Placed<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Placed<T> {}
+
+impl<T: ?Sized> Placed<T> {
+    /// The object.
+    pub fn get(&self) -> &T {
+        // SAFETY: placed objects live as long as the machine, and only its threads, which end with it, have
+        // them.
+        unsafe { &*self.0 }
+    }
+}
+
+impl<T: ?Sized> std::ops::Deref for Placed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.get()
+    }
+}
+
+/// A machine that is being loaded with a program.
+pub struct World(pub(crate) *mut Engine);
+
+impl World {
+    /// A program of its own: an arena that its threads share.
+    pub fn add_app(&mut self) -> usize {
+        // SAFETY: the engine outlives the world, and no thread runs yet.
+        unsafe { (*self.0).add_app() }
+    }
+
+    /// Moves an object into the machine's memory, onto lines of its own.
+    pub fn place<T: 'static>(&mut self, value: T) -> Placed<T> {
+        // SAFETY: as above.
+        Placed(unsafe { (*self.0).memory.place(value) })
+    }
+
+    /// As [`World::place`], one after the other.
+    pub fn place_all<T: 'static>(&mut self, values: impl ExactSizeIterator<Item = T>) -> Placed<[T]> {
+        // SAFETY: as above.
+        Placed(unsafe { (*self.0).memory.place_all(values) })
+    }
+
+    /// A thread of a program. What it shares with others must be placed, or cost nothing.
+    pub fn spawn(&mut self, app: usize, body: impl FnOnce() + 'static) {
+        // SAFETY: as above.
+        unsafe { (*self.0).spawn(app, body) };
+    }
+}
