@@ -350,7 +350,7 @@ impl<P: Platform> Wakeful<P> {
             let defer = in_flight != 0
                 && state & SLEEPERS != SLEEPERS
                 && state & PENDING != PENDING
-                && (in_flight == IN_FLIGHT || in_flight / IN_FLIGHT_ONE >= EACH * P::processors());
+                && (in_flight == IN_FLIGHT || in_flight / (EACH * IN_FLIGHT_ONE) >= P::processors());
             let new = fewer_sleepers(state);
             let new = match (defer, in_flight == IN_FLIGHT) {
                 (true, _) => new + PENDING_ONE,
