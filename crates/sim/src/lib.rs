@@ -47,6 +47,9 @@
 //! (Words on threads' stacks are the exception that algorithms of the catalogue do not make: their number
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
+// Descriptions: `machine`. Programs: `workload`, `world`, `app`. State: `engine`, `thread`, `word`, `memory`,
+// `arena`. Who decides: `kernel`, `partition`, `rules`. In what order: `run`, `timers`, `spinner`. What comes
+// out: `tally`, `results`, `figure`.
 mod app;
 mod arena;
 mod chance;

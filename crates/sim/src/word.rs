@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A word in the machine's memory. What an access costs is `platform.rs`.
+//! A word in the machine's memory. What an access costs is `memory.rs`.
 
 use std::cell::UnsafeCell;
 

@@ -42,7 +42,8 @@
 //!   PROMOTED; the holder between A3 and Q3; a standby between G2 and its Q3; or the thread whose RELAY was
 //!   set when A3 or G2 cleared HANDOFF, until its Q3. Only the role takes threads out of the line.
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
-//! - I5. Only the standby sets KICK, before it sleeps on a held word. A free word has it beside HANDOFF only.
+//! - I5. Only the standby sets KICK, before it sleeps on a held word. A free word has it beside HANDOFF
+//!   only.
 //! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or has been woken.
 //!
 //! # Protocol
@@ -50,7 +51,7 @@
 //! | step | by | what |
 //! |---|---|---|
 //! | A1 | anybody | compare-and-swap the stamp's free value to held |
-//! | A2 | arrival | the same with any free value; with HANDOFF only after its grace (W7) |
+//! | A2 | arrival | the same with any free value; with HANDOFF only after its grace (W7), or by `try_lock` |
 //! | A3 | standby | free to held, without KICK, HANDOFF, RELAY; then Q3, or no STANDBY if nobody is in line |
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
 //! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
@@ -65,17 +66,18 @@
 //! - *Holder preempted or blocked*: arrivals queue at once, the standby sleeps, and processors are free.
 //! - *Next waiter preempted*: nobody waits for it. Others take the free lock (W7).
 //! - *More threads than processors*: all but a few sleep in line, and the line advances once a turn.
-//! - *Hint stale*: costs a spin, a sleep and a wake-up, or a place in line; touches neither I1 to I6 nor W6.
-//! - *Killed while holding*: lost, as any lock that is not robust. *Fork*: the first waiter
-//!   of a child finds another GENERATION, and clears all but LOCKED and OWNER.
+//! - *Hint stale*: costs a spin, a sleep and a wake-up, or a place in line; touches neither I1 to I6 nor
+//!   W6.
+//! - *Killed while holding*: lost, as any lock that is not robust. *Fork*: the first waiter of a child
+//!   finds another GENERATION, and clears all but LOCKED and OWNER.
 //! - *Signal handler*: while its thread is in a line, a handler that waits joins none (STATE is not IDLE).
 //!
 //! # Fairness and space
 //! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
 //! not run, and what the kernel adds. Arrivals barge, after HANDOFF only when the grace has passed. So a
 //! thread in line waits for one turn for each thread before it. That holds if each standby runs, at one of
-//! its demands, before the others' grace is over. P2 passes a waiter once at most; P1 as often as it is
-//! preempted when its turn comes.
+//! its demands, before the others' grace is over, and nobody but waiters wants the lock (`try_lock`). P2
+//! passes a waiter once at most; P1 as often as it is preempted when its turn comes.
 //!
 //! # Rejected
 //! `docs/design/mutex.md` has the sources, what was tried and dropped, and the measurements.

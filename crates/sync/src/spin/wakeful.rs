@@ -50,8 +50,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle. `crates/preload/tests/c/spin.c`, with and without the
-//! library.
+//! `conformance`: real threads, loom, shuttle. `crates/preload/tests/c/stress.c` and `misuse.c`, with and
+//! without the library.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
