@@ -270,17 +270,20 @@ impl Carrier {
         }
         self.forget_blocks();
         self.sleeps.set(true);
-        loop {
+        let awake = loop {
             let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
                 true => self.runtime.stand_sentinel(self),
                 false => self.runtime.seats.sleep(self.index),
             };
             if awake != Awake::Called {
-                break;
+                break awake;
             }
-        }
+        };
         self.sleeps.set(false);
-        self.is_seated();
+        // Without a seat nobody listens. It asks for one next, or lies down again.
+        if awake == Awake::Seated {
+            self.is_seated();
+        }
         self.since.set(Linux::now_ns());
     }
 
@@ -543,9 +546,10 @@ impl Carrier {
     /// By a sentinel that watches: the oldest of the new fibers, without a heavy fence, which interrupts all
     /// processors that run this program: 16 us in a virtual machine. Null: there is none.
     pub fn new_if_blocked(&self) -> *mut Fiber {
-        // The event is enabled since the carrier had a seat, and only who watches disables it. So before the
-        // carrier is back in its program there is a record "in". After each record the kernel passes a full
-        // fence: an atomic of that kind raises the interrupt that wakes us.
+        // The event is enabled since that record: a sentinel that disabled it would have forgotten that one.
+        // And only who watches disables it. So before the carrier is back in its program there is a record
+        // "in". After each record the kernel passes a full fence: an atomic of that kind raises the interrupt
+        // that wakes us.
         let blocked = || self.upcall.get().is_some_and(Upcall::has_blocked);
         self.new.steal_from_blocked(blocked).unwrap_or(null_mut())
     }
@@ -553,7 +557,14 @@ impl Carrier {
     /// U3 of `seats.rs`, by the sentinel that took this carrier's seat.
     pub fn silence(&self) -> bool {
         let upcall = self.upcall.get();
-        let disable = || _ = upcall.map(Upcall::disable);
+        let disable = || {
+            if let Some(upcall) = upcall {
+                upcall.disable();
+                // The carrier may come back without a record. This block must not be taken for one with its
+                // next seat.
+                upcall.forget();
+            }
+        };
         let enable = || _ = upcall.map(Upcall::enable);
         self.runtime.seats.silence(self.index, disable, enable)
     }

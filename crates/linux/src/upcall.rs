@@ -8,7 +8,7 @@
 //!
 //! Each record costs the thread an interrupt to its own processor: 13 us in a virtual machine. So the event
 //! is disabled while nobody listens, also by others. A thread may block disabled and run enabled: the newest
-//! record is then of old. The thread says so by [`Upcall::forget`].
+//! record is then of old. The thread says so by [`Upcall::forget`], and so does whoever disables the event.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -68,10 +68,13 @@ impl Upcall {
         state == RunState::Blocked && newest != self.forgotten.load(Relaxed)
     }
 
-    /// The thread, which calls this, runs. To be called before others take it for one that is listened to.
+    /// What the newest record says is of old: the thread runs and calls this, or the event is disabled. To be
+    /// called before others take the thread for one that is listened to.
     pub fn forget(&self) {
         // SAFETY: as above.
-        self.forgotten.store(unsafe { perf::newest(self.ring) }, Relaxed);
+        let newest = unsafe { perf::newest(self.ring) };
+        // Two may call this at once, and the numbers grow: the older one undoes nothing.
+        self.forgotten.fetch_max(newest, Relaxed);
     }
 
     /// No more records.
