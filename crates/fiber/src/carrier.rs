@@ -189,7 +189,7 @@ impl Carrier {
         {
             let _ = self.upcall.set(upcall);
         } else {
-            self.runtime.unheard.fetch_add(1, Relaxed);
+            self.runtime.unheard.store(true, Relaxed);
         }
         if seated {
             self.is_seated();
@@ -528,11 +528,31 @@ impl Carrier {
         if self.runtime.sentinel.is_vacant() {
             self.runtime.fill_post(self.index);
         }
+        // U4 of `seats.rs`.
+        if self.runtime.activates() && !self.listen() {
+            self.runtime.sentinel.rouse();
+        }
+    }
+
+    /// From now on the kernel tells of it. False: it does not, and the sentinel must look.
+    fn listen(&self) -> bool {
+        let heard = self.upcall.get().is_some_and(Upcall::enable);
+        if !heard {
+            self.runtime.unheard.store(true, Relaxed);
+        }
+        heard
+    }
+
+    /// HINT: does the kernel tell of it?
+    pub fn is_heard(&self) -> bool {
+        self.upcall.get().is_some_and(|upcall| !upcall.is_deaf())
+    }
+
+    /// HINT: is it blocked in the kernel?
+    pub fn is_blocked(&self) -> bool {
         match self.upcall.get() {
-            // U4 of `seats.rs`.
-            Some(upcall) => upcall.enable(),
-            None if self.runtime.activates() => self.runtime.sentinel.rouse(),
-            None => {}
+            Some(upcall) if !upcall.is_deaf() => upcall.has_blocked(),
+            _ => sentinel::is_blocked(self.thread.load(Relaxed)),
         }
     }
 
@@ -565,7 +585,7 @@ impl Carrier {
                 upcall.forget();
             }
         };
-        let enable = || _ = upcall.map(Upcall::enable);
+        let enable = || _ = self.listen();
         self.runtime.seats.silence(self.index, disable, enable)
     }
 

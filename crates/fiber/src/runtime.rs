@@ -4,7 +4,7 @@
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::io;
 use std::sync::Mutex;
 
@@ -95,8 +95,8 @@ pub struct Runtime {
     timers: Timers,
     carriers: Box<[AtomicPtr<Carrier>]>,
     count: AtomicU32,
-    /// Carriers that the kernel does not tell of.
-    pub unheard: AtomicU32,
+    /// There may be carriers that the kernel does not tell of.
+    pub unheard: AtomicBool,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
@@ -189,7 +189,7 @@ impl Runtime {
             timers: Timers::default(),
             carriers: (0..CARRIERS).map(|_| AtomicPtr::new(null_mut())).collect(),
             count: AtomicU32::new(0),
-            unheard: AtomicU32::new(0),
+            unheard: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             told: AtomicU64::new(0),
             look_next: AtomicU64::new(0),
@@ -435,9 +435,9 @@ impl Runtime {
 
     /// HINT: does a carrier run that the kernel says nothing of?
     fn has_unheard(&self) -> bool {
-        self.unheard.load(Relaxed) > 0
+        self.unheard.load(Relaxed)
             && self.activates()
-            && self.all().any(|carrier| carrier.upcall.get().is_none() && self.seats.holds(carrier.index))
+            && self.all().any(|carrier| !carrier.is_heard() && self.seats.holds(carrier.index))
     }
 
     /// Once a second, whoever is the sentinel.
@@ -468,11 +468,7 @@ impl Runtime {
         if !self.seats.holds(carrier.index) {
             return None;
         }
-        let blocked = match carrier.upcall.get() {
-            Some(upcall) => upcall.has_blocked(),
-            None => sentinel::is_blocked(carrier.thread.load(Relaxed)),
-        };
-        if !blocked {
+        if !carrier.is_blocked() {
             return None;
         }
         // Who comes second does not touch the event: the first relies on what it says.

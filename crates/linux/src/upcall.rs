@@ -11,7 +11,7 @@
 //! record is then of old. The thread says so by [`Upcall::forget`], and so does whoever disables the event.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::io;
 
 use platform::RunState;
@@ -29,6 +29,8 @@ pub struct Upcall {
     ring: *mut u8,
     /// The newest record that was forgotten.
     forgotten: AtomicU64,
+    /// It could not be enabled.
+    deaf: AtomicBool,
 }
 
 // SAFETY: the ring is read-only to us, and read by atomics.
@@ -53,7 +55,7 @@ impl Upcall {
             unsafe { libc::close(descriptor) };
             return Err(error);
         }
-        Ok(Self { descriptor, ring: ring.cast(), forgotten: AtomicU64::new(0) })
+        Ok(Self { descriptor, ring: ring.cast(), forgotten: AtomicU64::new(0), deaf: AtomicBool::new(false) })
     }
 
     /// What to sleep on.
@@ -83,10 +85,20 @@ impl Upcall {
         unsafe { libc::ioctl(self.descriptor, IOC_DISABLE, 0) };
     }
 
-    /// Records again.
-    pub fn enable(&self) {
+    /// Records again. False: the thread is not heard, as the program has closed the descriptor.
+    #[must_use]
+    pub fn enable(&self) -> bool {
         // SAFETY: no pointers.
-        unsafe { libc::ioctl(self.descriptor, IOC_ENABLE, 0) };
+        let heard = unsafe { libc::ioctl(self.descriptor, IOC_ENABLE, 0) } == 0;
+        if !heard {
+            self.deaf.store(true, Relaxed);
+        }
+        heard
+    }
+
+    /// HINT: did an [`Upcall::enable`] fail? Then the records say nothing any more.
+    pub fn is_deaf(&self) -> bool {
+        self.deaf.load(Relaxed)
     }
 }
 
