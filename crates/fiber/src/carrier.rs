@@ -565,13 +565,21 @@ impl Carrier {
 
     /// By a sentinel that watches: the oldest of the new fibers, without a heavy fence, which interrupts all
     /// processors that run this program: 16 us in a virtual machine. Null: there is none.
+    #[cfg(target_arch = "x86_64")]
     pub fn new_if_blocked(&self) -> *mut Fiber {
         // The event is enabled since that record: a sentinel that disabled it would have forgotten that one.
         // And only who watches disables it. So before the carrier is back in its program there is a record
         // "in". After each record the kernel passes a full fence: an atomic of that kind raises the interrupt
         // that wakes us.
         let blocked = || self.upcall.get().is_some_and(Upcall::has_blocked);
-        self.new.steal_from_blocked(blocked).unwrap_or(null_mut())
+        // SAFETY: so this tells that the owner is blocked, and what it passes on its way back.
+        unsafe { self.new.steal_from_blocked(blocked) }.unwrap_or(null_mut())
+    }
+
+    /// The same with the heavy fence: see T3 of `deque.rs`.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn new_if_blocked(&self) -> *mut Fiber {
+        self.new.steal().unwrap_or(null_mut())
     }
 
     /// U3 of `seats.rs`, by the sentinel that took this carrier's seat.

@@ -78,15 +78,15 @@ impl Default for Config {
 
 /// See the module. Never freed.
 pub struct Runtime {
-    pub seats: Seats<Linux>,
-    pub sentinel: Sentinel,
-    pub activations: Activations,
-    pub priority: Priority,
-    pub policy: Option<&'static dyn Policy>,
+    pub(crate) seats: Seats<Linux>,
+    pub(crate) sentinel: Sentinel,
+    pub(crate) activations: Activations,
+    pub(crate) priority: Priority,
+    pub(crate) policy: Option<&'static dyn Policy>,
     /// New fibers that no carrier made, and movable ones.
-    pub common: Common,
+    pub(crate) common: Common,
     /// Records that no carrier keeps.
-    pub free: SharedList,
+    pub(crate) free: SharedList,
     processors: Option<u32>,
     stride: usize,
     /// Held to make stacks, and to start carriers: the sentinel does not wait for a mapping.
@@ -96,7 +96,7 @@ pub struct Runtime {
     carriers: Box<[AtomicPtr<Carrier>]>,
     count: AtomicU32,
     /// There may be carriers that the kernel does not tell of.
-    pub unheard: AtomicBool,
+    pub(crate) unheard: AtomicBool,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
@@ -247,30 +247,30 @@ impl Runtime {
     }
 
     /// The carrier of this number.
-    pub fn carrier(&self, index: u32) -> Option<&'static Carrier> {
+    pub(crate) fn carrier(&self, index: u32) -> Option<&'static Carrier> {
         // SAFETY: null, or one that is never freed.
         unsafe { self.carriers[index as usize].load(Acquire).as_ref() }
     }
 
     /// All carriers.
-    pub fn all(&self) -> impl Iterator<Item = &'static Carrier> + '_ {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Carrier> + '_ {
         (0..self.count.load(Acquire)).filter_map(|index| self.carrier(index))
     }
 
     /// HINT: is there a fiber that any carrier may run?
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         !self.common.is_empty() || self.all().any(|carrier| carrier.new.has_any())
     }
 
     /// Takes a new fiber from another carrier, beginning behind this one.
-    pub fn steal(&self, me: u32) -> Option<*mut Fiber> {
+    pub(crate) fn steal(&self, me: u32) -> Option<*mut Fiber> {
         let count = self.count.load(Acquire);
         (1..count).find_map(|step| self.carrier((me + step) % count)?.new.steal())
     }
 
     /// Wakes a carrier whose word was changed.
     #[inline]
-    pub fn rouse(&self, carrier: Option<u32>) {
+    pub(crate) fn rouse(&self, carrier: Option<u32>) {
         if let Some(carrier) = carrier {
             self.sentinel.call(carrier);
             self.seats.wake(carrier);
@@ -279,7 +279,7 @@ impl Runtime {
 
     /// Work was published: somebody who sleeps gets a free seat, if there is one.
     #[inline]
-    pub fn invite(&'static self) {
+    pub(crate) fn invite(&'static self) {
         match self.seats.invite(self.may_grow()) {
             Invited::Nobody => {}
             Invited::Carrier(carrier) => self.rouse(Some(carrier)),
@@ -312,7 +312,7 @@ impl Runtime {
     /// # Errors
     /// That of `mmap`.
     #[cold]
-    pub fn record(&'static self) -> io::Result<*mut Fiber> {
+    pub(crate) fn record(&'static self) -> io::Result<*mut Fiber> {
         loop {
             if let Some(fiber) = self.free.pop() {
                 return Ok(fiber);
@@ -320,26 +320,25 @@ impl Runtime {
             let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
             if self.free.is_empty() {
                 // SAFETY: fresh stacks of this stride.
-                stack::grow(self.stride, |stack| unsafe {
-                    self.free.push(Fiber::make(stack, self.stride, self));
-                })?;
+                let make = |stack| unsafe { Fiber::make(stack, self.stride, self) };
+                stack::grow(self.stride, make, |fiber| self.free.push(fiber))?;
             }
         }
     }
 
     /// Has the fiber nudged at this moment.
-    pub fn set_timer(&self, ns: u64, fiber: *const Fiber) -> Timer {
+    pub(crate) fn set_timer(&self, ns: u64, fiber: *const Fiber) -> Timer {
         self.timers.set(ns, fiber, |first| self.sentinel.set_timer(first))
     }
 
     /// Takes a timer back.
-    pub fn cancel_timer(&self, timer: Timer) {
+    pub(crate) fn cancel_timer(&self, timer: Timer) {
         self.timers.cancel(timer);
     }
 
     /// Nudges who is due.
     #[inline]
-    pub fn fire_timers(&self) {
+    pub(crate) fn fire_timers(&self) {
         if self.timers.any() {
             let now = sentinel::now_ns();
             if self.timers.due(now) {
@@ -349,7 +348,7 @@ impl Runtime {
     }
 
     /// The calling carrier, which lies down or wants a seat, is a sentinel until it has other things to do.
-    pub fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
+    pub(crate) fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
         // The last one may have left with events unheard.
         self.fire_timers();
         let mut awake = self.look_at_all(me);
@@ -411,7 +410,7 @@ impl Runtime {
     }
 
     /// Calls somebody to the post, which is empty.
-    pub fn fill_post(&'static self, me: u32) {
+    pub(crate) fn fill_post(&'static self, me: u32) {
         match self.seats.call(me) {
             Called::Carrier(carrier) => self.rouse(Some(carrier)),
             Called::Before => {}
@@ -429,7 +428,7 @@ impl Runtime {
         }
     }
 
-    pub fn activates(&self) -> bool {
+    pub(crate) fn activates(&self) -> bool {
         self.activations != Activations::None
     }
 
@@ -503,7 +502,7 @@ impl Runtime {
 }
 
 impl fmt::Debug for Runtime {
-    /// What it is doing, as far as that can be read from outside.
+    /// What it is doing, as far as any thread may read that: words, and what a lock protects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = |carrier: &&Carrier| !carrier.inbox.is_empty() || carrier.new.has_any();
         let mut alive = Vec::new();
@@ -519,10 +518,6 @@ impl fmt::Debug for Runtime {
             .field("now", &sentinel::now_ns())
             .field("common", &!self.common.is_empty())
             .field("with_work", &self.all().filter(waiting).map(|carrier| carrier.index).collect::<Vec<_>>())
-            .field(
-                "ready",
-                &self.all().filter(|c| c.has_ready()).map(|carrier| carrier.index).collect::<Vec<_>>(),
-            )
             .field("sentinel_is_vacant", &self.sentinel.is_vacant())
             .finish_non_exhaustive()
     }
