@@ -152,10 +152,11 @@ impl Drop for Abort {
 }
 
 impl Carrier {
-    pub fn new(runtime: &'static Runtime, index: u32) -> Self {
+    /// Its number is set before it runs.
+    pub fn new(runtime: &'static Runtime) -> Self {
         Self {
             runtime,
-            index,
+            index: u32::MAX,
             new: Deque::new(),
             inbox: Inbox::default(),
             ready: List::default(),

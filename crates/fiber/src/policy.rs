@@ -17,8 +17,8 @@
 //!
 //! A queue is code of the user's that runs between two fibers. What it may do wrong is bounded. A fiber that
 //! it drops is ready again. One that it hands to a carrier which may not run it goes to the one that may. A
-//! wait in it blocks the carrier's kernel thread. A panic in it ends the program. It must not spawn or wake
-//! fibers.
+//! wait in it blocks the carrier's kernel thread. A panic in it ends the program, and so does one in
+//! [`Policy::queue`]. It must not spawn or wake fibers.
 
 use core::cell::{Cell, RefCell};
 use core::cmp::Reverse;
@@ -193,7 +193,8 @@ pub(crate) struct Own {
 
 impl Own {
     pub(crate) fn new(policy: &dyn Policy, set_current: SetCurrent) -> Self {
-        Self { queue: RefCell::new(policy.queue()), length: Cell::new(0), set_current }
+        let queue = RefCell::new(firmly(set_current, || policy.queue()));
+        Self { queue, length: Cell::new(0), set_current }
     }
 
     /// Those that a queue wakes itself go to `others`.
@@ -230,7 +231,7 @@ pub(crate) struct Common {
 
 impl Common {
     pub(crate) fn new(policy: Option<&dyn Policy>, set_current: SetCurrent) -> Self {
-        let ordered = policy.map(|policy| Mutex::new(policy.queue()));
+        let ordered = policy.map(|policy| Mutex::new(firmly(set_current, || policy.queue())));
         Self { list: SharedList::default(), ordered, length: AtomicU32::new(0), set_current }
     }
 

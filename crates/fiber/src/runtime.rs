@@ -31,7 +31,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// What becomes of the seat of a carrier that blocks in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activations {
-    /// It keeps it.
+    /// It keeps it. No carrier is kept spare. Where a thread that is [`Priority::Low`] spawns into such a
+    /// runtime of the usual priority, the new fiber may wait until a carrier has nothing to do.
     None,
     /// The sentinel looks every 2 ms, as it does where the kernel does not tell.
     Polled,
@@ -88,6 +89,10 @@ pub struct Runtime {
     /// Records that no carrier keeps.
     pub(crate) free: SharedList,
     processors: Option<u32>,
+    /// Its carriers may be low: so it was asked for, or who started it is so.
+    low: bool,
+    /// See [`FORKS`].
+    forks: u32,
     stride: usize,
     /// Held to make stacks, and to start carriers: the sentinel does not wait for a mapping.
     growing: Mutex<()>,
@@ -118,9 +123,13 @@ static STARTING: Starting = Starting(UnsafeCell::new(Native::INIT));
 
 static FORGET: Forget = Forget::by(after_fork);
 
+/// How many forks lie between the first process and this one. A runtime of before has no carriers here.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
 /// In a forked child there are no carriers: the caller is what it was before it became one.
 extern "C" fn after_fork() {
     carrier::forget();
+    FORKS.fetch_add(1, Relaxed);
     DEFAULT.iter().for_each(|runtime| runtime.store(null_mut(), Relaxed));
     // SAFETY: the child's one thread, which is not starting a runtime.
     unsafe { *STARTING.0.get() = Native::INIT };
@@ -151,6 +160,8 @@ impl Runtime {
         if let Some(runtime) = started() {
             return Ok(runtime);
         }
+        // Before the lock: a child that is forked now frees it.
+        FORGET.prepare();
         // SAFETY: shared, but in a forked child's handler.
         let starting = unsafe { &*STARTING.0.get() };
         // SAFETY: released below, once.
@@ -165,7 +176,7 @@ impl Runtime {
         runtime
     }
 
-    /// Starts one.
+    /// Starts one. If the calling thread is SCHED_IDLE, so are all carriers: no user may make them usual.
     ///
     /// # Errors
     /// What epoll, or starting a thread, says.
@@ -183,6 +194,8 @@ impl Runtime {
             common: Common::new(config.policy, carrier::set_current),
             free: SharedList::default(),
             processors: config.processors,
+            low: config.priority == Priority::Low || sentinel::is_low(),
+            forks: FORKS.load(Relaxed),
             stride: stack::stride(config.stack_size + size_of::<Fiber>()),
             growing: Mutex::new(()),
             starting: Mutex::new(()),
@@ -211,14 +224,25 @@ impl Runtime {
     /// Starts a carrier.
     ///
     /// # Errors
-    /// That of starting a thread; `OutOfMemory` where there are as many as there can be.
+    /// That of starting a thread; `OutOfMemory` where there are as many as there can be; `PermissionDenied`
+    /// where it would be low and may not.
     fn add_carrier(&'static self, seated: bool) -> io::Result<()> {
-        let _starting = self.starting.lock().unwrap_or_else(|poison| poison.into_inner());
-        let index = self.count.load(Relaxed);
-        if index as usize == CARRIERS {
+        if !self.low && sentinel::is_low() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let is_full = |count| count as usize == CARRIERS;
+        if is_full(self.count.load(Relaxed)) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let new: &'static Carrier = Box::leak(Box::new(Carrier::new(self, index)));
+        // The policy makes its queue here, and may wait: nobody else waits for that.
+        let mut new = Box::new(Carrier::new(self));
+        let _starting = self.starting.lock().unwrap_or_else(|poison| poison.into_inner());
+        let index = self.count.load(Relaxed);
+        if is_full(index) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        new.index = index;
+        let new: &'static Carrier = Box::leak(new);
         if seated {
             self.seats.seat_newcomer(index);
         }
@@ -287,11 +311,11 @@ impl Runtime {
         }
     }
 
-    /// A carrier that a low one starts would be low. Those of a runtime that activates always leave a spare.
+    /// HINT: a carrier that a low one starts would be low. Those of a runtime that activates always leave a
+    /// spare.
     #[inline]
     fn may_grow(&self) -> bool {
-        self.priority == Priority::Low
-            || carrier::here().is_none_or(|carrier| carrier.runtime.priority == Priority::Usual)
+        self.low || carrier::here().is_none_or(|carrier| !carrier.runtime.low)
     }
 
     #[cold]
@@ -561,7 +585,10 @@ impl Home for Runtime {
     }
 
     fn free(&self, fiber: *mut Fiber) {
-        self.free.push(fiber);
+        // In a forked child the lock may be held for ever, and nobody takes a record from there.
+        if self.forks == FORKS.load(Relaxed) {
+            self.free.push(fiber);
+        }
     }
 }
 
