@@ -18,6 +18,9 @@ use crate::loom::Loom;
 use crate::shuttle::Shuttle;
 use crate::{Cell, Machine};
 
+mod hearing;
+pub use hearing::*;
+
 std::thread_local! {
     /// Makes the fences of the models do nothing. A model runs all its threads on one thread of the system.
     static UNFENCED: StdCell<bool> = const { StdCell::new(false) };
@@ -201,7 +204,9 @@ pub fn stealing_from_the_blocked<M: Machine + Fences, const MISTAKE: u32>() {
         } else {
             let blocked = || it.blocked.load(Acquire) == 1;
             let before = blocked();
-            it.deque.steal_from_blocked(|| if MISTAKE == 2 { before } else { blocked() })
+            let blocked = || if MISTAKE == 2 { before } else { blocked() };
+            // SAFETY: what it asks for is what the body checks; the cells are freed when both have ended.
+            unsafe { it.deque.steal_from_blocked(blocked) }
         };
         if found.is_some() {
             assert_eq!(it.taken.fetch_add(1, Relaxed), 0, "an entry was taken twice");
@@ -584,126 +589,4 @@ pub fn seats<M: Machine + Fences, const MISTAKE: u32>(carriers: u32, granted: u3
     });
     let (free, held) = program.seats.count();
     assert_eq!(free + held, granted + carriers, "a seat was lost or made");
-}
-
-/// After the sentinel silenced a carrier it does not look whether that has a seat again.
-pub const DEAF: u32 = 5;
-/// It looks, and not whether the carrier has blocked meanwhile.
-pub const HASTY: u32 = 6;
-/// A carrier enables its event before it has a seat.
-pub const EARLY: u32 = 7;
-
-/// The kernel's event of one carrier. Its words change under a lock of the kernel's.
-struct Event<M: Machine> {
-    disabled: M::AtomicU32,
-    blocked: M::AtomicU32,
-    /// It was told, and nobody has looked.
-    told: M::AtomicU32,
-}
-
-impl<M: Machine> Event<M> {
-    fn enable(&self) {
-        self.disabled.swap(0, AcqRel);
-    }
-    fn disable(&self) {
-        self.disabled.swap(1, AcqRel);
-    }
-    fn block(&self) {
-        self.blocked.swap(1, AcqRel);
-        // Read and written: it is ordered with the two above.
-        if self.disabled.fetch_or(0, AcqRel) == 0 {
-            self.told.store(1, Release);
-        }
-    }
-}
-
-/// The sentinel takes a carrier's seat, rightly or not. The carrier has one again, and blocks: that is heard.
-pub fn hearing<M: Machine + Fences, const MISTAKE: u32>() {
-    struct Pair<M: Machine + Fences> {
-        seats: Seats<M>,
-        event: Event<M>,
-    }
-    let event = Event { disabled: Atomic::new(0), blocked: Atomic::new(0), told: Atomic::new(0) };
-    let pair = Arc::new(Pair::<M> { seats: Seats::new(1, 1), event });
-    assert!(pair.seats.regain(0));
-    let ours = pair.clone();
-    together::<M>(2, move |index| {
-        let Pair { seats, event } = &*ours;
-        if index == 1 {
-            let mut seated = seats.holds(0);
-            if !seated {
-                if MISTAKE == EARLY {
-                    event.enable();
-                }
-                seated = seats.regain(0);
-                if seated && MISTAKE != EARLY {
-                    event.enable();
-                }
-            }
-            if seated {
-                event.block();
-            }
-            return;
-        }
-        while seats.take(0) {
-            assert_eq!(seats.surrender(), None);
-            let back = match MISTAKE {
-                DEAF => {
-                    event.disable();
-                    false
-                }
-                _ => seats.silence(0, || event.disable(), || event.enable()),
-            };
-            if !back || MISTAKE == HASTY || event.blocked.load(Acquire) == 0 {
-                break;
-            }
-        }
-    });
-    let lost =
-        pair.seats.holds(0) && pair.event.blocked.load(Relaxed) == 1 && pair.event.told.load(Relaxed) == 0;
-    assert!(!lost, "a carrier with a seat has blocked, and nobody hears of it");
-}
-
-/// A sentinel that is woken by another's call keeps it to itself.
-pub const SELFISH: u32 = 8;
-
-/// Two sentinels sleep on one thing, of which each call wakes one. Whoever is called hears it.
-pub fn calling<M: Machine, const MISTAKE: u32>() {
-    struct Posts<M: Machine> {
-        /// Calls that are ready for whoever sleeps next, as an edge in epoll.
-        ready: M::AtomicU32,
-        told: [M::AtomicU32; 2],
-        left: [M::AtomicU32; 2],
-    }
-    impl<M: Machine> Posts<M> {
-        fn ring(&self) {
-            self.ready.swap(1, AcqRel);
-            M::wake(&self.ready, 1);
-        }
-        fn stand(&self, me: usize, mistake: u32) {
-            while self.told[me].load(Acquire) == 0 {
-                M::wait(&self.ready, 0, None);
-                if self.ready.swap(0, AcqRel) == 0 {
-                    continue;
-                }
-                let meant = self.told[1 - me].load(Acquire) != 0 && self.left[1 - me].load(Acquire) == 0;
-                if meant && mistake != SELFISH {
-                    self.ring();
-                    M::yield_now();
-                }
-            }
-            self.left[me].store(1, Release);
-        }
-    }
-    let zero = || [Atomic::new(0), Atomic::new(0)];
-    let posts = Arc::new(Posts::<M> { ready: Atomic::new(0), told: zero(), left: zero() });
-    together::<M>(3, move |index| match index {
-        0 => {
-            for told in &posts.told {
-                told.store(1, Release);
-                posts.ring();
-            }
-        }
-        _ => posts.stand(index as usize - 1, MISTAKE),
-    });
 }

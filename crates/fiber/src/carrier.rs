@@ -152,10 +152,11 @@ impl Drop for Abort {
 }
 
 impl Carrier {
-    pub fn new(runtime: &'static Runtime, index: u32) -> Self {
+    /// Its number is set before it runs.
+    pub fn new(runtime: &'static Runtime) -> Self {
         Self {
             runtime,
-            index,
+            index: u32::MAX,
             new: Deque::new(),
             inbox: Inbox::default(),
             ready: List::default(),
@@ -189,7 +190,7 @@ impl Carrier {
         {
             let _ = self.upcall.set(upcall);
         } else {
-            self.runtime.unheard.fetch_add(1, Relaxed);
+            self.runtime.unheard.store(true, Relaxed);
         }
         if seated {
             self.is_seated();
@@ -270,17 +271,20 @@ impl Carrier {
         }
         self.forget_blocks();
         self.sleeps.set(true);
-        loop {
+        let awake = loop {
             let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
                 true => self.runtime.stand_sentinel(self),
                 false => self.runtime.seats.sleep(self.index),
             };
             if awake != Awake::Called {
-                break;
+                break awake;
             }
-        }
+        };
         self.sleeps.set(false);
-        self.is_seated();
+        // Without a seat nobody listens. It asks for one next, or lies down again.
+        if awake == Awake::Seated {
+            self.is_seated();
+        }
         self.since.set(Linux::now_ns());
     }
 
@@ -525,11 +529,31 @@ impl Carrier {
         if self.runtime.sentinel.is_vacant() {
             self.runtime.fill_post(self.index);
         }
+        // U4 of `seats.rs`.
+        if self.runtime.activates() && !self.listen() {
+            self.runtime.sentinel.rouse();
+        }
+    }
+
+    /// From now on the kernel tells of it. False: it does not, and the sentinel must look.
+    fn listen(&self) -> bool {
+        let heard = self.upcall.get().is_some_and(Upcall::enable);
+        if !heard {
+            self.runtime.unheard.store(true, Relaxed);
+        }
+        heard
+    }
+
+    /// HINT: does the kernel tell of it?
+    pub fn is_heard(&self) -> bool {
+        self.upcall.get().is_some_and(|upcall| !upcall.is_deaf())
+    }
+
+    /// HINT: is it blocked in the kernel?
+    pub fn is_blocked(&self) -> bool {
         match self.upcall.get() {
-            // U4 of `seats.rs`.
-            Some(upcall) => upcall.enable(),
-            None if self.runtime.activates() => self.runtime.sentinel.rouse(),
-            None => {}
+            Some(upcall) if !upcall.is_deaf() => upcall.has_blocked(),
+            _ => sentinel::is_blocked(self.thread.load(Relaxed)),
         }
     }
 
@@ -542,19 +566,35 @@ impl Carrier {
 
     /// By a sentinel that watches: the oldest of the new fibers, without a heavy fence, which interrupts all
     /// processors that run this program: 16 us in a virtual machine. Null: there is none.
+    #[cfg(target_arch = "x86_64")]
     pub fn new_if_blocked(&self) -> *mut Fiber {
-        // The event is enabled since the carrier had a seat, and only who watches disables it. So before the
-        // carrier is back in its program there is a record "in". After each record the kernel passes a full
-        // fence: an atomic of that kind raises the interrupt that wakes us.
+        // The event is enabled since that record: a sentinel that disabled it would have forgotten that one.
+        // And only who watches disables it. So before the carrier is back in its program there is a record
+        // "in". After each record the kernel passes a full fence: an atomic of that kind raises the interrupt
+        // that wakes us.
         let blocked = || self.upcall.get().is_some_and(Upcall::has_blocked);
-        self.new.steal_from_blocked(blocked).unwrap_or(null_mut())
+        // SAFETY: so this tells that the owner is blocked, and what it passes on its way back.
+        unsafe { self.new.steal_from_blocked(blocked) }.unwrap_or(null_mut())
+    }
+
+    /// The same with the heavy fence: see T3 of `deque.rs`.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn new_if_blocked(&self) -> *mut Fiber {
+        self.new.steal().unwrap_or(null_mut())
     }
 
     /// U3 of `seats.rs`, by the sentinel that took this carrier's seat.
     pub fn silence(&self) -> bool {
         let upcall = self.upcall.get();
-        let disable = || _ = upcall.map(Upcall::disable);
-        let enable = || _ = upcall.map(Upcall::enable);
+        let disable = || {
+            if let Some(upcall) = upcall {
+                upcall.disable();
+                // The carrier may come back without a record. This block must not be taken for one with its
+                // next seat.
+                upcall.forget();
+            }
+        };
+        let enable = || _ = self.listen();
         self.runtime.seats.silence(self.index, disable, enable)
     }
 

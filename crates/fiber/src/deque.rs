@@ -28,7 +28,9 @@
 //! # Memory order
 //! `bottom` release (P1, O1) -> T1 acquire publishes the slot. `top` release (T1) -> P1 acquire: the slot of
 //! the entry before it has been read. O1 and T1 are Dekker's two sides: one of them sees the other. T3: an
-//! owner that is blocked passed a full fence on its way there, and passes another one on its way back.
+//! owner that is blocked passed a full fence on its way there, and passes another one on its way back. On
+//! other machines than x86-64 the fence on the way back may be missing, before about Linux 5.5. So the fibers
+//! use T3 on x86-64 only.
 //!
 //! # Under the scheduler
 //! - *Owner preempted or blocked anywhere*: thieves go on; that is how a spare takes its queue over.
@@ -168,9 +170,12 @@ impl<P: Fences, T: 'static, const CAPACITY: usize> Deque<P, T, CAPACITY> {
         })
     }
 
-    /// T3. The oldest entry, if the owner is blocked. `blocked` is true only if the owner is in the kernel,
-    /// and passes a full fence before it comes back.
-    pub fn steal_from_blocked(&self, blocked: impl FnOnce() -> bool) -> Option<*mut T> {
+    /// T3. The oldest entry, if the owner is blocked.
+    ///
+    /// # Safety
+    /// If `blocked` returns true, the owner was in the kernel then, passed a full fence before, and passes
+    /// another one before it comes back.
+    pub unsafe fn steal_from_blocked(&self, blocked: impl FnOnce() -> bool) -> Option<*mut T> {
         self.steal_if(|| {
             // ORDER: SeqCst (T3), pairs with the owner's way into the kernel and back.
             P::fence(SeqCst);

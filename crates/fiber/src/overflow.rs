@@ -7,27 +7,30 @@
 
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use std::sync::Once;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use crate::stack;
 
-static PREPARED: Once = Once::new();
+static PREPARED: AtomicBool = AtomicBool::new(false);
 static mut BEFORE: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
 
 const SIZE: usize = 32 << 10;
 
-/// Installs the handler, once in a process.
+/// Installs the handler, once in a process. No `Once`: a child that was forked inside of that would wait for
+/// ever. Whoever comes second does not wait.
 pub fn prepare() {
-    PREPARED.call_once(|| {
-        // SAFETY: both structures live across the call; `BEFORE` is written here only, before any fiber runs.
-        unsafe {
-            let mut action: libc::sigaction = core::mem::zeroed();
-            action.sa_sigaction =
-                handle as extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigaction(libc::SIGSEGV, &action, (&raw mut BEFORE).cast());
-        }
-    });
+    if PREPARED.swap(true, Relaxed) {
+        return;
+    }
+    // SAFETY: both structures live across the calls. `BEFORE` is written here only, once, before the kernel
+    // may call the handler.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = handle as extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGSEGV, core::ptr::null(), (&raw mut BEFORE).cast());
+        libc::sigaction(libc::SIGSEGV, &action, null_mut());
+    }
 }
 
 /// Gives the calling thread a stack for signals. It is never returned, as carriers do not end.

@@ -17,8 +17,8 @@
 //!
 //! A queue is code of the user's that runs between two fibers. What it may do wrong is bounded. A fiber that
 //! it drops is ready again. One that it hands to a carrier which may not run it goes to the one that may. A
-//! wait in it blocks the carrier's kernel thread. A panic in it ends the program. It must not spawn or wake
-//! fibers.
+//! wait in it blocks the carrier's kernel thread. A panic in it ends the program, and so does one in
+//! [`Policy::queue`]. It must not spawn or wake fibers.
 
 use core::cell::{Cell, RefCell};
 use core::cmp::Reverse;
@@ -172,7 +172,7 @@ impl Drop for Abort {
 }
 
 /// Makes this the calling fiber, and returns who was: [`crate::carrier`]'s.
-pub type SetCurrent = fn(*mut Fiber) -> *mut Fiber;
+pub(crate) type SetCurrent = fn(*mut Fiber) -> *mut Fiber;
 
 /// Runs code of the user's, as no fiber: what waits in it does not switch.
 fn firmly<T>(set_current: SetCurrent, body: impl FnOnce() -> T) -> T {
@@ -185,19 +185,20 @@ fn firmly<T>(set_current: SetCurrent, body: impl FnOnce() -> T) -> T {
 }
 
 /// The queue of one carrier. Only its own thread uses it.
-pub struct Own {
+pub(crate) struct Own {
     queue: RefCell<Box<dyn Queue>>,
     length: Cell<u32>,
     set_current: SetCurrent,
 }
 
 impl Own {
-    pub fn new(policy: &dyn Policy, set_current: SetCurrent) -> Self {
-        Self { queue: RefCell::new(policy.queue()), length: Cell::new(0), set_current }
+    pub(crate) fn new(policy: &dyn Policy, set_current: SetCurrent) -> Self {
+        let queue = RefCell::new(firmly(set_current, || policy.queue()));
+        Self { queue, length: Cell::new(0), set_current }
     }
 
     /// Those that a queue wakes itself go to `others`.
-    pub fn push(&self, fiber: *mut Fiber, yielded: bool, others: &List) {
+    pub(crate) fn push(&self, fiber: *mut Fiber, yielded: bool, others: &List) {
         match self.queue.try_borrow_mut() {
             Ok(mut queue) => {
                 self.length.set(self.length.get() + 1);
@@ -207,19 +208,19 @@ impl Own {
         }
     }
 
-    pub fn pop(&self) -> Option<*mut Fiber> {
+    pub(crate) fn pop(&self) -> Option<*mut Fiber> {
         let fiber = firmly(self.set_current, || self.queue.try_borrow_mut().ok()?.pop());
         self.length.set(if fiber.is_some() { self.length.get().saturating_sub(1) } else { 0 });
         fiber.map(Ready::take)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.length.get() == 0
     }
 }
 
 /// Fibers that any carrier may run.
-pub struct Common {
+pub(crate) struct Common {
     /// All, if there is no policy. Else those that a queue has dropped.
     list: SharedList,
     ordered: Option<Mutex<Box<dyn Queue>>>,
@@ -229,13 +230,13 @@ pub struct Common {
 }
 
 impl Common {
-    pub fn new(policy: Option<&dyn Policy>, set_current: SetCurrent) -> Self {
-        let ordered = policy.map(|policy| Mutex::new(policy.queue()));
+    pub(crate) fn new(policy: Option<&dyn Policy>, set_current: SetCurrent) -> Self {
+        let ordered = policy.map(|policy| Mutex::new(firmly(set_current, || policy.queue())));
         Self { list: SharedList::default(), ordered, length: AtomicU32::new(0), set_current }
     }
 
     /// Adds a fiber, which is in no list.
-    pub fn push(&self, fiber: *mut Fiber, yielded: bool) {
+    pub(crate) fn push(&self, fiber: *mut Fiber, yielded: bool) {
         let Some(ordered) = &self.ordered else { return self.list.push(fiber) };
         let mut queue = ordered.lock().unwrap_or_else(|poison| poison.into_inner());
         self.length.fetch_add(1, Relaxed);
@@ -243,12 +244,12 @@ impl Common {
     }
 
     /// Adds one that a queue has dropped.
-    pub fn push_dropped(&self, fiber: *mut Fiber) {
+    pub(crate) fn push_dropped(&self, fiber: *mut Fiber) {
         self.list.push(fiber);
     }
 
     /// Takes one.
-    pub fn pop(&self) -> Option<*mut Fiber> {
+    pub(crate) fn pop(&self) -> Option<*mut Fiber> {
         self.list.pop().or_else(|| self.pop_ordered())
     }
 
@@ -264,7 +265,7 @@ impl Common {
     }
 
     /// HINT: is nobody in it? A fence or the lock of a push before this makes it true.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         // ORDER: Acquire, as in `list.rs`.
         self.list.is_empty() && self.length.load(Acquire) == 0
     }

@@ -192,15 +192,13 @@ impl Fiber {
 }
 
 impl core::fmt::Debug for Fiber {
+    /// Words only: whoever runs or frees the fiber may write the rest now.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Fiber")
-            .field("name", &self.name())
             .field("token", &self.token.word())
             .field("done", &self.done.word())
             .field("home", &self.home.load(Relaxed))
             .field("refs", &self.refs.load(Relaxed))
-            .field("started", &self.started.get())
-            .field("nested", &self.nested.get())
             .finish_non_exhaustive()
     }
 }

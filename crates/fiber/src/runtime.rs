@@ -4,7 +4,7 @@
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::io;
 use std::sync::Mutex;
 
@@ -31,7 +31,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// What becomes of the seat of a carrier that blocks in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activations {
-    /// It keeps it.
+    /// It keeps it. No carrier is kept spare. Where a thread that is [`Priority::Low`] spawns into such a
+    /// runtime of the usual priority, the new fiber may wait until a carrier has nothing to do.
     None,
     /// The sentinel looks every 2 ms, as it does where the kernel does not tell.
     Polled,
@@ -78,16 +79,20 @@ impl Default for Config {
 
 /// See the module. Never freed.
 pub struct Runtime {
-    pub seats: Seats<Linux>,
-    pub sentinel: Sentinel,
-    pub activations: Activations,
-    pub priority: Priority,
-    pub policy: Option<&'static dyn Policy>,
+    pub(crate) seats: Seats<Linux>,
+    pub(crate) sentinel: Sentinel,
+    pub(crate) activations: Activations,
+    pub(crate) priority: Priority,
+    pub(crate) policy: Option<&'static dyn Policy>,
     /// New fibers that no carrier made, and movable ones.
-    pub common: Common,
+    pub(crate) common: Common,
     /// Records that no carrier keeps.
-    pub free: SharedList,
+    pub(crate) free: SharedList,
     processors: Option<u32>,
+    /// Its carriers may be low: so it was asked for, or who started it is so.
+    low: bool,
+    /// See [`FORKS`].
+    forks: u32,
     stride: usize,
     /// Held to make stacks, and to start carriers: the sentinel does not wait for a mapping.
     growing: Mutex<()>,
@@ -95,8 +100,8 @@ pub struct Runtime {
     timers: Timers,
     carriers: Box<[AtomicPtr<Carrier>]>,
     count: AtomicU32,
-    /// Carriers that the kernel does not tell of.
-    pub unheard: AtomicU32,
+    /// There may be carriers that the kernel does not tell of.
+    pub(crate) unheard: AtomicBool,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
@@ -118,9 +123,13 @@ static STARTING: Starting = Starting(UnsafeCell::new(Native::INIT));
 
 static FORGET: Forget = Forget::by(after_fork);
 
+/// How many forks lie between the first process and this one. A runtime of before has no carriers here.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
 /// In a forked child there are no carriers: the caller is what it was before it became one.
 extern "C" fn after_fork() {
     carrier::forget();
+    FORKS.fetch_add(1, Relaxed);
     DEFAULT.iter().for_each(|runtime| runtime.store(null_mut(), Relaxed));
     // SAFETY: the child's one thread, which is not starting a runtime.
     unsafe { *STARTING.0.get() = Native::INIT };
@@ -151,6 +160,8 @@ impl Runtime {
         if let Some(runtime) = started() {
             return Ok(runtime);
         }
+        // Before the lock: a child that is forked now frees it.
+        FORGET.prepare();
         // SAFETY: shared, but in a forked child's handler.
         let starting = unsafe { &*STARTING.0.get() };
         // SAFETY: released below, once.
@@ -165,7 +176,7 @@ impl Runtime {
         runtime
     }
 
-    /// Starts one.
+    /// Starts one. If the calling thread is SCHED_IDLE, so are all carriers: no user may make them usual.
     ///
     /// # Errors
     /// What epoll, or starting a thread, says.
@@ -183,13 +194,15 @@ impl Runtime {
             common: Common::new(config.policy, carrier::set_current),
             free: SharedList::default(),
             processors: config.processors,
+            low: config.priority == Priority::Low || sentinel::is_low(),
+            forks: FORKS.load(Relaxed),
             stride: stack::stride(config.stack_size + size_of::<Fiber>()),
             growing: Mutex::new(()),
             starting: Mutex::new(()),
             timers: Timers::default(),
             carriers: (0..CARRIERS).map(|_| AtomicPtr::new(null_mut())).collect(),
             count: AtomicU32::new(0),
-            unheard: AtomicU32::new(0),
+            unheard: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             told: AtomicU64::new(0),
             look_next: AtomicU64::new(0),
@@ -211,14 +224,25 @@ impl Runtime {
     /// Starts a carrier.
     ///
     /// # Errors
-    /// That of starting a thread; `OutOfMemory` where there are as many as there can be.
+    /// That of starting a thread; `OutOfMemory` where there are as many as there can be; `PermissionDenied`
+    /// where it would be low and may not.
     fn add_carrier(&'static self, seated: bool) -> io::Result<()> {
-        let _starting = self.starting.lock().unwrap_or_else(|poison| poison.into_inner());
-        let index = self.count.load(Relaxed);
-        if index as usize == CARRIERS {
+        if !self.low && sentinel::is_low() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let is_full = |count| count as usize == CARRIERS;
+        if is_full(self.count.load(Relaxed)) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let new: &'static Carrier = Box::leak(Box::new(Carrier::new(self, index)));
+        // The policy makes its queue here, and may wait: nobody else waits for that.
+        let mut new = Box::new(Carrier::new(self));
+        let _starting = self.starting.lock().unwrap_or_else(|poison| poison.into_inner());
+        let index = self.count.load(Relaxed);
+        if is_full(index) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        new.index = index;
+        let new: &'static Carrier = Box::leak(new);
         if seated {
             self.seats.seat_newcomer(index);
         }
@@ -247,30 +271,30 @@ impl Runtime {
     }
 
     /// The carrier of this number.
-    pub fn carrier(&self, index: u32) -> Option<&'static Carrier> {
+    pub(crate) fn carrier(&self, index: u32) -> Option<&'static Carrier> {
         // SAFETY: null, or one that is never freed.
         unsafe { self.carriers[index as usize].load(Acquire).as_ref() }
     }
 
     /// All carriers.
-    pub fn all(&self) -> impl Iterator<Item = &'static Carrier> + '_ {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Carrier> + '_ {
         (0..self.count.load(Acquire)).filter_map(|index| self.carrier(index))
     }
 
     /// HINT: is there a fiber that any carrier may run?
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         !self.common.is_empty() || self.all().any(|carrier| carrier.new.has_any())
     }
 
     /// Takes a new fiber from another carrier, beginning behind this one.
-    pub fn steal(&self, me: u32) -> Option<*mut Fiber> {
+    pub(crate) fn steal(&self, me: u32) -> Option<*mut Fiber> {
         let count = self.count.load(Acquire);
         (1..count).find_map(|step| self.carrier((me + step) % count)?.new.steal())
     }
 
     /// Wakes a carrier whose word was changed.
     #[inline]
-    pub fn rouse(&self, carrier: Option<u32>) {
+    pub(crate) fn rouse(&self, carrier: Option<u32>) {
         if let Some(carrier) = carrier {
             self.sentinel.call(carrier);
             self.seats.wake(carrier);
@@ -279,7 +303,7 @@ impl Runtime {
 
     /// Work was published: somebody who sleeps gets a free seat, if there is one.
     #[inline]
-    pub fn invite(&'static self) {
+    pub(crate) fn invite(&'static self) {
         match self.seats.invite(self.may_grow()) {
             Invited::Nobody => {}
             Invited::Carrier(carrier) => self.rouse(Some(carrier)),
@@ -287,11 +311,11 @@ impl Runtime {
         }
     }
 
-    /// A carrier that a low one starts would be low. Those of a runtime that activates always leave a spare.
+    /// HINT: a carrier that a low one starts would be low. Those of a runtime that activates always leave a
+    /// spare.
     #[inline]
     fn may_grow(&self) -> bool {
-        self.priority == Priority::Low
-            || carrier::here().is_none_or(|carrier| carrier.runtime.priority == Priority::Usual)
+        self.low || carrier::here().is_none_or(|carrier| !carrier.runtime.low)
     }
 
     #[cold]
@@ -312,7 +336,7 @@ impl Runtime {
     /// # Errors
     /// That of `mmap`.
     #[cold]
-    pub fn record(&'static self) -> io::Result<*mut Fiber> {
+    pub(crate) fn record(&'static self) -> io::Result<*mut Fiber> {
         loop {
             if let Some(fiber) = self.free.pop() {
                 return Ok(fiber);
@@ -320,26 +344,25 @@ impl Runtime {
             let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
             if self.free.is_empty() {
                 // SAFETY: fresh stacks of this stride.
-                stack::grow(self.stride, |stack| unsafe {
-                    self.free.push(Fiber::make(stack, self.stride, self));
-                })?;
+                let make = |stack| unsafe { Fiber::make(stack, self.stride, self) };
+                stack::grow(self.stride, make, |fiber| self.free.push(fiber))?;
             }
         }
     }
 
     /// Has the fiber nudged at this moment.
-    pub fn set_timer(&self, ns: u64, fiber: *const Fiber) -> Timer {
+    pub(crate) fn set_timer(&self, ns: u64, fiber: *const Fiber) -> Timer {
         self.timers.set(ns, fiber, |first| self.sentinel.set_timer(first))
     }
 
     /// Takes a timer back.
-    pub fn cancel_timer(&self, timer: Timer) {
+    pub(crate) fn cancel_timer(&self, timer: Timer) {
         self.timers.cancel(timer);
     }
 
     /// Nudges who is due.
     #[inline]
-    pub fn fire_timers(&self) {
+    pub(crate) fn fire_timers(&self) {
         if self.timers.any() {
             let now = sentinel::now_ns();
             if self.timers.due(now) {
@@ -349,7 +372,7 @@ impl Runtime {
     }
 
     /// The calling carrier, which lies down or wants a seat, is a sentinel until it has other things to do.
-    pub fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
+    pub(crate) fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
         // The last one may have left with events unheard.
         self.fire_timers();
         let mut awake = self.look_at_all(me);
@@ -411,7 +434,7 @@ impl Runtime {
     }
 
     /// Calls somebody to the post, which is empty.
-    pub fn fill_post(&'static self, me: u32) {
+    pub(crate) fn fill_post(&'static self, me: u32) {
         match self.seats.call(me) {
             Called::Carrier(carrier) => self.rouse(Some(carrier)),
             Called::Before => {}
@@ -429,15 +452,15 @@ impl Runtime {
         }
     }
 
-    pub fn activates(&self) -> bool {
+    pub(crate) fn activates(&self) -> bool {
         self.activations != Activations::None
     }
 
     /// HINT: does a carrier run that the kernel says nothing of?
     fn has_unheard(&self) -> bool {
-        self.unheard.load(Relaxed) > 0
+        self.unheard.load(Relaxed)
             && self.activates()
-            && self.all().any(|carrier| carrier.upcall.get().is_none() && self.seats.holds(carrier.index))
+            && self.all().any(|carrier| !carrier.is_heard() && self.seats.holds(carrier.index))
     }
 
     /// Once a second, whoever is the sentinel.
@@ -468,11 +491,7 @@ impl Runtime {
         if !self.seats.holds(carrier.index) {
             return None;
         }
-        let blocked = match carrier.upcall.get() {
-            Some(upcall) => upcall.has_blocked(),
-            None => sentinel::is_blocked(carrier.thread.load(Relaxed)),
-        };
-        if !blocked {
+        if !carrier.is_blocked() {
             return None;
         }
         // Who comes second does not touch the event: the first relies on what it says.
@@ -507,7 +526,7 @@ impl Runtime {
 }
 
 impl fmt::Debug for Runtime {
-    /// What it is doing, as far as that can be read from outside.
+    /// What it is doing, as far as any thread may read that: words, and what a lock protects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = |carrier: &&Carrier| !carrier.inbox.is_empty() || carrier.new.has_any();
         let mut alive = Vec::new();
@@ -523,10 +542,6 @@ impl fmt::Debug for Runtime {
             .field("now", &sentinel::now_ns())
             .field("common", &!self.common.is_empty())
             .field("with_work", &self.all().filter(waiting).map(|carrier| carrier.index).collect::<Vec<_>>())
-            .field(
-                "ready",
-                &self.all().filter(|c| c.has_ready()).map(|carrier| carrier.index).collect::<Vec<_>>(),
-            )
             .field("sentinel_is_vacant", &self.sentinel.is_vacant())
             .finish_non_exhaustive()
     }
@@ -570,7 +585,10 @@ impl Home for Runtime {
     }
 
     fn free(&self, fiber: *mut Fiber) {
-        self.free.push(fiber);
+        // In a forked child the lock may be held for ever, and nobody takes a record from there.
+        if self.forks == FORKS.load(Relaxed) {
+            self.free.push(fiber);
+        }
     }
 }
 

@@ -28,9 +28,10 @@
 //!   way, so the seat goes to one of the two.
 //! - U2. The victim (the upcall "has unblocked" is that it runs) finds NONE at its next safe point, and wants
 //!   a seat.
-//! - U3. Silence: after U1 the sentinel disables the victim's event, which costs each block an interrupt. If
-//!   the victim has a seat again, the sentinel enables the event and looks whether the victim has blocked.
-//! - U4. A carrier enables its event when it has a seat.
+//! - U3. Silence: after U1 the sentinel disables the victim's event, which costs each block an interrupt, and
+//!   forgets its newest record. If the victim has a seat again, the sentinel enables the event. If the victim
+//!   has left that seat by then, U3 begins again. Else the sentinel looks whether the victim has blocked.
+//! - U4. A carrier enables its event when it has a seat, and disables it when it lies down.
 //! - S1. Sleep: give the seat back, ASLEEP, into `asleep`; heavy fence; S2. look for work; if there is any,
 //!   S3. take a free seat, if one is left, and stay. If none is left, and the work is pinned here: want one.
 //! - W1. Publish work; light fence; W2. if FREE, give a free seat to a sleeper.
@@ -38,8 +39,9 @@
 //!
 //! # Memory order
 //! S1 and W1 (B1) are Dekker's two sides. So are U3 and U4, by the kernel's lock of the event: who enables
-//! comes after who disables, or U3 sees HELD. HELD is stored with release and read with acquire. The rest is
-//! the lock's.
+//! comes after who disables, or U3 sees HELD. A carrier that lies down leaves HELD before it disables: U3
+//! sees that, or the carrier is the last to disable. HELD is stored with release and read with acquire. The
+//! rest is the lock's.
 //!
 //! # Under the scheduler
 //! - *Victim runs again before U1*: it lost its seat all the same, and goes on until its next safe point.
@@ -54,8 +56,8 @@
 //!
 //! # Checked by
 //! `conformance`: loom, shuttle. Caught twins: a take in two steps (delivered twice), a sleeper that does not
-//! look again (lost), a victim that forgets to give its seat back; U3 without its look at the seat or at the
-//! block, U4 before there is a seat.
+//! look again (lost), a victim that forgets to give its seat back; U3 without its looks at the seat, at the
+//! block, without the second look, or with the old record; U4 before there is a seat.
 
 use core::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -186,13 +188,18 @@ impl<P: Fences> Seats<P> {
 
     /// U3. The victim of [`Seats::take`] is listened to no longer. True: it has a seat again, and the caller
     /// looks whether it has blocked meanwhile.
-    pub fn silence(&self, victim: u32, disable: impl FnOnce(), enable: impl FnOnce()) -> bool {
-        disable();
-        let back = self.holds(victim);
-        if back {
+    pub fn silence(&self, victim: u32, disable: impl Fn(), enable: impl Fn()) -> bool {
+        loop {
+            disable();
+            if !self.holds(victim) {
+                return false;
+            }
             enable();
+            if self.holds(victim) {
+                return true;
+            }
+            // It has left its seat meanwhile, and may have disabled the event before we enabled it.
         }
-        back
     }
 
     /// HINT for others, the truth for the carrier itself unless somebody takes the seat.

@@ -206,6 +206,12 @@ pub fn is_usual() -> bool {
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
 }
 
+/// Is the calling thread as [`be_low`] makes it?
+pub fn is_low() -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_IDLE }
+}
+
 /// The calling thread, which a sentinel made, is of the usual policy.
 pub fn be_usual() {
     set_policy(libc::SCHED_OTHER);

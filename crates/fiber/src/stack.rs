@@ -65,11 +65,15 @@ pub fn stride(size: usize) -> usize {
     size.max(4 * PAGE).next_multiple_of(PAGE) + PAGE
 }
 
-/// Maps a slab. Calls `each` with the lowest address of each stack.
+/// Maps a slab. Calls `make` with the lowest address of each stack, and `each` when all can be found.
 ///
 /// # Errors
 /// That of `mmap`.
-pub fn grow(stride: usize, mut each: impl FnMut(usize)) -> io::Result<()> {
+pub fn grow(
+    stride: usize,
+    mut make: impl FnMut(usize) -> *mut Fiber,
+    each: impl FnMut(*mut Fiber),
+) -> io::Result<()> {
     let stacks = STACKS.load(Relaxed).clamp(FIRST, MOST);
     let size = stacks * stride;
     // SAFETY: a fresh mapping, which is ours. Huge pages would give each stack 2 MB at its first touch.
@@ -90,9 +94,10 @@ pub fn grow(stride: usize, mut each: impl FnMut(usize)) -> io::Result<()> {
             return Err(error);
         }
     }
+    let made: Vec<_> = (0..stacks).map(|stack| make(start + stack * stride)).collect();
     let slab = Box::into_raw(Box::new(Slab { start, stride, stacks, older: SLABS.load(Relaxed) }));
-    // ORDER: Release, pairs with the Acquire in `find`; publishes the slab. Growing is under the pool's lock,
-    // but there may be several runtimes.
+    // ORDER: Release, pairs with the Acquire in `overflowed`; publishes the slab and its records. Growing is
+    // under the pool's lock, but there may be several runtimes.
     while let Err(now) = SLABS.compare_exchange(
         // SAFETY: ours until it is published.
         unsafe { (*slab).older.cast_mut() },
@@ -104,7 +109,7 @@ pub fn grow(stride: usize, mut each: impl FnMut(usize)) -> io::Result<()> {
         unsafe { (*slab).older = now };
     }
     STACKS.fetch_add(stacks, Relaxed);
-    (0..stacks).for_each(|stack| each(start + stack * stride));
+    made.into_iter().for_each(each);
     Ok(())
 }
 

@@ -19,8 +19,9 @@
 //! it in the list. `woken` is stored with release and read with acquire.
 //!
 //! # Under the scheduler
-//! A holder of a bucket's lock that loses its processor keeps others of this bucket waiting, as in the
-//! kernel.
+//! A holder of a bucket's lock that loses its processor keeps others of this bucket waiting, also those of
+//! unrelated words. A fiber of `Priority::Low` may lose it to any usual thread, and for long. Usual carriers
+//! that meet it there block in the kernel meanwhile.
 
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;

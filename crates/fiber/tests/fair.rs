@@ -327,3 +327,32 @@ fn descriptors_are_closed() {
         });
     }
 }
+
+/// So it has on carriers that nobody listened to at that moment: they cannot be listened to any more.
+#[test]
+fn descriptors_are_closed_while_carriers_sleep() {
+    /// Each level blocks a carrier until a fiber that only another one can begin has done the same.
+    fn descend(levels: u32) {
+        let (reader, writer) = pipe().unwrap();
+        let next = thread::spawn(move || {
+            if levels > 0 {
+                descend(levels - 1);
+            }
+            (&writer).write_all(b"x").unwrap();
+        });
+        (&reader).read_exact(&mut [0]).unwrap();
+        next.join().unwrap();
+    }
+    if std::env::var_os("FIBER_CHILD").is_none() {
+        return alone("descriptors_are_closed_while_carriers_sleep");
+    }
+    runtime(Activations::Told).run(|| {
+        // There are carriers that sleep after this.
+        descend(4);
+        // SAFETY: no pointers; the descriptors are the runtime's, which expects it.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+        // So that no pipe has a number that the runtime knows.
+        (0..64).for_each(|_| std::mem::forget(std::fs::File::open("/dev/null").unwrap()));
+        descend(6);
+    });
+}

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who runs first: priorities and policies.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fiber::policy::{Fifo, Lifo, Policy, Queue, Ranked, Ready};
-use fiber::{Config, Priority, Runtime, thread};
+use fiber::{Activations, Config, Priority, Runtime, thread};
 
 fn policy() -> i32 {
     // SAFETY: no pointers.
@@ -202,4 +204,72 @@ fn a_careless_policy_is_harmless() {
             .collect();
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
     });
+}
+
+/// A policy whose third queue panics: that of the second carrier.
+#[derive(Debug, Default)]
+struct Faulty(AtomicU32);
+
+impl Policy for Faulty {
+    fn queue(&self) -> Box<dyn Queue> {
+        assert!(self.0.fetch_add(1, Relaxed) < 2, "no third one");
+        Fifo.queue()
+    }
+}
+
+/// It ends the program, and does not unwind out of a spawn that called for a carrier.
+#[test]
+fn a_policy_that_panics_ends_the_program() {
+    if std::env::var_os("FIBER_CHILD").is_none() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let test = ["a_policy_that_panics_ends_the_program", "--exact"];
+        let output = command.args(test).env("FIBER_CHILD", "1").output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+        return;
+    }
+    let policy: &'static Faulty = Box::leak(Box::default());
+    let activations = Activations::None;
+    let config = Config { processors: Some(2), policy: Some(policy), activations, ..Config::default() };
+    Runtime::start(config).unwrap().run(|| {
+        // Nobody sleeps, and a seat is free.
+        let spawned = std::panic::catch_unwind(|| thread::spawn(|| {}));
+        assert!(spawned.is_err());
+    });
+}
+
+/// A low kernel thread that is no carrier starts no carrier for usual fibers.
+#[test]
+fn a_low_thread_spawns_usual_fibers() {
+    let activations = Activations::None;
+    let config = Config { processors: Some(8), activations, ..Config::default() };
+    let runtime = Runtime::start(config).unwrap();
+    let begun = Arc::new(AtomicU32::new(0));
+    let until = Instant::now() + Duration::from_millis(300);
+    let found = runtime.run(|| {
+        // A carrier keeps its seat while it waits, until all have begun, or could have.
+        let wait = move |begun: &AtomicU32| {
+            while begun.load(Relaxed) < 4 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let spawn = || {
+            let ours = begun.clone();
+            let body = move || {
+                ours.fetch_add(1, Relaxed);
+                wait(&ours);
+                policy()
+            };
+            thread::Builder::new().runtime(runtime).spawn(body).unwrap()
+        };
+        let low = || {
+            let none = libc::sched_param { sched_priority: 0 };
+            // SAFETY: the structure lives across the call.
+            assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &none) }, 0);
+            [(); 4].map(|()| spawn())
+        };
+        let fibers = std::thread::scope(|threads| threads.spawn(low).join().unwrap());
+        wait(&begun);
+        fibers.map(|fiber| fiber.join().unwrap())
+    });
+    assert_eq!(found, [libc::SCHED_OTHER; 4]);
 }

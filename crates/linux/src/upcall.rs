@@ -8,10 +8,10 @@
 //!
 //! Each record costs the thread an interrupt to its own processor: 13 us in a virtual machine. So the event
 //! is disabled while nobody listens, also by others. A thread may block disabled and run enabled: the newest
-//! record is then of old. The thread says so by [`Upcall::forget`].
+//! record is then of old. The thread says so by [`Upcall::forget`], and so does whoever disables the event.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::io;
 
 use platform::RunState;
@@ -29,6 +29,8 @@ pub struct Upcall {
     ring: *mut u8,
     /// The newest record that was forgotten.
     forgotten: AtomicU64,
+    /// It could not be enabled.
+    deaf: AtomicBool,
 }
 
 // SAFETY: the ring is read-only to us, and read by atomics.
@@ -53,7 +55,7 @@ impl Upcall {
             unsafe { libc::close(descriptor) };
             return Err(error);
         }
-        Ok(Self { descriptor, ring: ring.cast(), forgotten: AtomicU64::new(0) })
+        Ok(Self { descriptor, ring: ring.cast(), forgotten: AtomicU64::new(0), deaf: AtomicBool::new(false) })
     }
 
     /// What to sleep on.
@@ -68,10 +70,13 @@ impl Upcall {
         state == RunState::Blocked && newest != self.forgotten.load(Relaxed)
     }
 
-    /// The thread, which calls this, runs. To be called before others take it for one that is listened to.
+    /// What the newest record says is of old: the thread runs and calls this, or the event is disabled. To be
+    /// called before others take the thread for one that is listened to.
     pub fn forget(&self) {
         // SAFETY: as above.
-        self.forgotten.store(unsafe { perf::newest(self.ring) }, Relaxed);
+        let newest = unsafe { perf::newest(self.ring) };
+        // Two may call this at once, and the numbers grow: the older one undoes nothing.
+        self.forgotten.fetch_max(newest, Relaxed);
     }
 
     /// No more records.
@@ -80,10 +85,20 @@ impl Upcall {
         unsafe { libc::ioctl(self.descriptor, IOC_DISABLE, 0) };
     }
 
-    /// Records again.
-    pub fn enable(&self) {
+    /// Records again. False: the thread is not heard, as the program has closed the descriptor.
+    #[must_use]
+    pub fn enable(&self) -> bool {
         // SAFETY: no pointers.
-        unsafe { libc::ioctl(self.descriptor, IOC_ENABLE, 0) };
+        let heard = unsafe { libc::ioctl(self.descriptor, IOC_ENABLE, 0) } == 0;
+        if !heard {
+            self.deaf.store(true, Relaxed);
+        }
+        heard
+    }
+
+    /// HINT: did an [`Upcall::enable`] fail? Then the records say nothing any more.
+    pub fn is_deaf(&self) -> bool {
+        self.deaf.load(Relaxed)
     }
 }
 

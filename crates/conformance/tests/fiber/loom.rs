@@ -38,5 +38,8 @@ fn loom_stealing_from_the_blocked() {
 #[test]
 fn loom_hearing() {
     loom("an event and its seat", 4, hearing::<Loom, NONE>);
+    loom("an event and a carrier that comes back", 4, || coming_back::<Loom, NONE>(Then::Waits));
+    loom("an event and a carrier that blocks again", 4, || coming_back::<Loom, NONE>(Then::Blocks));
+    loom("an event and a carrier that lies down", 4, || coming_back::<Loom, NONE>(Then::Rests));
     loom("two sentinels and two calls", 2, calling::<Loom, NONE>);
 }

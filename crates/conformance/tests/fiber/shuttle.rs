@@ -6,6 +6,9 @@ use super::*;
 #[test]
 fn shuttle_all() {
     shuttle(hearing::<Shuttle, NONE>);
+    shuttle(|| coming_back::<Shuttle, NONE>(Then::Waits));
+    shuttle(|| coming_back::<Shuttle, NONE>(Then::Blocks));
+    shuttle(|| coming_back::<Shuttle, NONE>(Then::Rests));
     shuttle(calling::<Shuttle, NONE>);
     shuttle(|| stealing::<Shuttle, Of<Shuttle>>(3, 8));
     shuttle(|| parking::<Shuttle, Token<Shuttle>>(4));

@@ -15,6 +15,9 @@ fn threads() {
     for _ in 0..500 * further() {
         seats::<Linux, NONE>(4, 2, 50);
         hearing::<Linux, NONE>();
+        coming_back::<Linux, NONE>(Then::Waits);
+        coming_back::<Linux, NONE>(Then::Blocks);
+        coming_back::<Linux, NONE>(Then::Rests);
         calling::<Linux, NONE>();
     }
 }

@@ -27,6 +27,9 @@ fn loom_finds_the_broken() {
     finds("a carrier silenced with a seat", hearing::<Loom, DEAF>);
     finds("a block while it was silenced", hearing::<Loom, HASTY>);
     finds("an event enabled before there is a seat", hearing::<Loom, EARLY>);
+    finds("a block that is over", || coming_back::<Loom, STALE>(Then::Waits));
+    finds("another block that is over", || coming_back::<Loom, STALE>(Then::Blocks));
+    finds("a carrier that lies down while it is silenced", || coming_back::<Loom, LINGERING>(Then::Rests));
     finds("a call that the other sentinel keeps", calling::<Loom, SELFISH>);
 }
 
@@ -45,5 +48,7 @@ fn shuttle_finds_the_broken() {
     finds("a carrier silenced with a seat", hearing::<Shuttle, DEAF>);
     finds("a block while it was silenced", hearing::<Shuttle, HASTY>);
     finds("an event enabled before there is a seat", hearing::<Shuttle, EARLY>);
+    finds("a block that is over", || coming_back::<Shuttle, STALE>(Then::Waits));
+    finds("a carrier that lies down while it is silenced", || coming_back::<Shuttle, LINGERING>(Then::Rests));
     finds("a call that the other sentinel keeps", calling::<Shuttle, SELFISH>);
 }
