@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Kernels unmap what is at the new place before they look at the old one.
+    /// Older kernels than 6.17 unmap what is at the new place before they look at the old one.
     #[test]
     fn a_move_that_fails_leaves_no_hole() {
         const PAGE: usize = 4096;
