@@ -43,8 +43,8 @@
 //! - W5. A sleeper sleeps while `sequence` is what W1 read.
 //! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`.
 //! - S1. Signal: a standby that waits is marked as signalled.
-//! - S2. Else, if two for each processor are in flight, move one from `sleepers` to `pending`, and change
-//!   `sequence`. Not if `in flight` is 0, or a field is full.
+//! - S2. Else, if two for each processor, or 31, are in flight, move one from `sleepers` to `pending`, and
+//!   change `sequence`. Not if `in flight` is 0, or `sleepers` or `pending` is full.
 //! - S3. Else move one from `sleepers` to `in flight`, change `sequence`, wake one.
 //! - S4. If nobody was asleep, all who were counted before S3 leave by themselves, because the sequence
 //!   changed: zero `sleepers` and `pending`, count out of `in flight`. If `state` changed meanwhile, L1.
@@ -350,7 +350,7 @@ impl<P: Platform> Wakeful<P> {
             let defer = in_flight != 0
                 && state & SLEEPERS != SLEEPERS
                 && state & PENDING != PENDING
-                && (in_flight == IN_FLIGHT || in_flight / IN_FLIGHT_ONE >= EACH * P::processors());
+                && (in_flight == IN_FLIGHT || in_flight / (EACH * IN_FLIGHT_ONE) >= P::processors());
             let new = fewer_sleepers(state);
             let new = match (defer, in_flight == IN_FLIGHT) {
                 (true, _) => new + PENDING_ONE,
