@@ -89,7 +89,7 @@ pub(crate) fn prepare(
         privileged::update(arena.as_fd(), &0u32, content)?;
     }
     privileged::update(arenas, &slot, &arena.as_raw_fd())?;
-    Ok(Admission { slot, arena: move_up(arena.as_fd())?, enrol: move_up(enrol)? })
+    Ok(Admission { slot, arena: move_up(arena.as_fd())?.into(), enrol: move_up(enrol)?.into() })
 }
 
 /// Writes the slot into the process's place in this task storage, whose values are so many bytes, and where it comes first.

@@ -11,6 +11,7 @@
 
 #[cfg(feature = "shared")]
 mod admission;
+mod fd;
 #[cfg(feature = "load")]
 mod load;
 #[cfg(feature = "load")]
@@ -21,13 +22,14 @@ mod sys;
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::str::FromStr;
 
 use abi::{Arena, MAX_THREADS, Thread};
 #[cfg(feature = "shared")]
 pub use admission::{Admission, exists, pidfd};
+pub use fd::Fd;
 use sys::What;
 #[cfg(feature = "load")]
 pub use sys::program_exists;
@@ -158,24 +160,24 @@ impl Handle {
 /// A loaded observer. It observes until it is dropped here and in each process that it was handed to.
 #[derive(Debug)]
 pub struct Observer {
-    arena: OwnedFd,
-    enrol: OwnedFd,
-    link: Option<OwnedFd>,
+    arena: Fd,
+    enrol: Fd,
+    link: Option<Fd>,
 }
 
 /// Out of the way of programs that count on descriptor numbers, and of their loops that close the first few.
-fn move_up(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn move_up(fd: BorrowedFd<'_>) -> io::Result<Fd> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is valid.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let old = core::ptr::null::<libc::rlimit>();
+    // SAFETY: the pointer is valid, and the other one null, which changes nothing.
+    unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, old, &mut limit) };
     // BOUND: 1024 is the usual limit; a higher number would make the kernel enlarge the descriptor table.
     let from = limit.rlim_cur.min(1024).saturating_sub(32) as RawFd;
-    // SAFETY: plain numbers; the result is ours.
-    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) } {
-        // SAFETY: a new descriptor that nobody else owns.
-        new if new >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
-        _ => fd.try_clone_to_owned(),
-    }
+    let copy = |from: RawFd| {
+        // SAFETY: plain numbers; what comes is new, and ours.
+        unsafe { Fd::new(libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from)) }
+    };
+    copy(from).or_else(|_| copy(3))
 }
 
 impl Observer {
@@ -229,7 +231,8 @@ impl Observer {
     ///
     /// # Errors
     /// If they are something else.
-    pub fn given(arena: OwnedFd, enrol: OwnedFd) -> Result<Self, Error> {
+    pub fn given(arena: impl Into<Fd>, enrol: impl Into<Fd>) -> Result<Self, Error> {
+        let (arena, enrol): (Fd, Fd) = (arena.into(), enrol.into());
         sys::id(arena.as_raw_fd(), What::Arena)?;
         sys::id(enrol.as_raw_fd(), What::Enrol)?;
         Ok(Self { arena: move_up(arena.as_fd())?, enrol: move_up(enrol.as_fd())?, link: None })
@@ -240,7 +243,10 @@ impl Observer {
     pub fn keep_mapped(self) {
         let Self { arena, enrol, link } = self;
         drop(arena);
-        std::mem::forget((enrol, link));
+        enrol.forget();
+        if let Some(link) = link {
+            link.forget();
+        }
     }
 
     /// What threads use to come under observation. Valid as long as the observer is.
@@ -253,8 +259,7 @@ impl Observer {
     /// # Errors
     /// Those of bpf(2).
     pub fn handle(&self) -> io::Result<Handle> {
-        let described =
-            |fd: &OwnedFd, what| Ok::<_, io::Error>((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?));
+        let described = |fd: &Fd, what| Ok::<_, io::Error>((fd.as_raw_fd(), sys::id(fd.as_raw_fd(), what)?));
         Ok(Handle {
             arena: described(&self.arena, What::Arena)?,
             enrol: described(&self.enrol, What::Enrol)?,
@@ -270,7 +275,7 @@ impl Observer {
     pub fn hand_over(&self) -> io::Result<Handle> {
         for fd in [&self.arena, &self.enrol].into_iter().chain(&self.link) {
             // SAFETY: plain numbers.
-            if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
+            if unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
                 return Err(io::Error::last_os_error());
             }
         }
@@ -293,7 +298,7 @@ impl Observer {
         }
         let take = |fd: RawFd| {
             // SAFETY: the descriptor is the observer's, and the handle says that it is for us.
-            move_up(unsafe { OwnedFd::from_raw_fd(fd) }.as_fd())
+            move_up(unsafe { Fd::new(fd.into()) }?.as_fd())
         };
         Ok(Self {
             arena: take(arena.0)?,
@@ -319,9 +324,12 @@ impl Enrolment {
     }
 
     /// The kernel fills the block `index` of the arena for the calling thread from now on, while the block's lease is `lease`.
-    /// False if it will not.
+    /// False if it will not, or if `lease` is 0: that is the lease of blocks which nobody has.
     pub fn attach(self, index: u32, lease: u32) -> bool {
-        index != 0 && (index as usize) < MAX_THREADS && sys::run(self.0, [index, lease]) == Some(0)
+        index != 0
+            && lease != 0
+            && (index as usize) < MAX_THREADS
+            && sys::run(self.0, [index, lease]) == Some(0)
     }
 
     /// Ends what [`Enrolment::attach`] began. False if it was not attached.

@@ -56,6 +56,6 @@ impl Observer {
         let Admission { arena, enrol, .. } =
             admission::prepare(map(&object, "arenas").as_fd(), enrol.as_fd(), 0, None)?;
         let link = move_up(link.as_fd())?;
-        Ok(Self { arena, enrol, link: Some(link) })
+        Ok(Self { arena: arena.into(), enrol: enrol.into(), link: Some(link) })
     }
 }

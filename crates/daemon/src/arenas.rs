@@ -6,7 +6,8 @@
 //! keeps each arena mapped, read-only. **Nothing in one is trusted**: the program can write all of it, the kernel's half too.
 //!
 //! **An image has one.** A program that executes another one asks again, and gets another arena; the same image does not, because its threads could not be in
-//! two. Which image it is, the kernel says by where its stack begins. The slot stays the process's, because its threads could be in it already, by
+//! two, unless it has not taken the one that it was lent: the answer came too late for it.
+//! Which image it is, the kernel says by where its stack begins. The slot stays the process's, because its threads could be in it already, by
 //! a descriptor of the image before.
 //!
 //! **Ends.** With the process (its pidfd), its slot is free, and is used again when it has been so for [`REST`]. An arena can outlive its process, in
@@ -30,6 +31,9 @@ use crate::kernel::{Arena, Kernel, Life, Prepared};
 pub const SLOTS: u32 = 4096;
 /// BOUND: of a process that has just ended, a thread may still be on its way off its processor, and would be counted in its slot's next arena.
 const REST: Duration = Duration::from_secs(1);
+/// BOUND: from lending an arena until the program has written its head. An answer that takes longer is one
+/// that the program did not wait for (it waits for some milliseconds), so the image may ask again.
+const TAKING: Duration = Duration::from_secs(1);
 /// BOUND: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody should wait; half a MB of the kernel's memory each.
 const READY: usize = 16;
 /// BOUND: an arena is looked at this often, however often somebody asks: a full one takes some tens of microseconds.
@@ -63,6 +67,8 @@ struct Lent {
     next: Option<(Arena, [OwnedFd; 2])>,
     /// Where the stack of the image that asked begins.
     image: u64,
+    /// When it was lent.
+    since: Duration,
     seen: (Threads, Duration),
 }
 
@@ -172,22 +178,39 @@ impl Arenas {
         }
         info!(process = asker.process, slot, "is observed");
         (lent.arena, lent.image, lent.seen) = (Some(arena), image, Default::default());
+        lent.since = kernel.now();
         (lent.user, lent.account) = (asker.user, asker.account);
         Ok(Ok([map, enrol, life]))
     }
 
-    /// A process that is known executes another image: its arena goes, and another one is ordered. False if it is the same image.
-    fn take_back(&mut self, kernel: &impl Kernel, token: u64, image: u64) -> io::Result<bool> {
-        let lent = self.lent.get_mut(&token).expect("it is there");
-        if lent.arena.is_some() && lent.image == image {
-            return Ok(false);
+    /// What was lent to this process has not been sent.
+    pub fn undo(&mut self, kernel: &impl Kernel, process: u32) {
+        if let Some(&token) = self.by_process.get(&process) {
+            self.vacate(kernel, token);
         }
-        let slot = lent.slot;
+    }
+
+    /// The process stays in its slot, without an arena.
+    fn vacate(&mut self, kernel: &impl Kernel, token: u64) {
+        let lent = self.lent.get_mut(&token).expect("it is there");
         if let Some(arena) = lent.arena.take() {
             self.left.push((lent.account, arena.id));
             drop(arena);
-            release(kernel, slot);
+            release(kernel, lent.slot);
         }
+    }
+
+    /// A process that is known executes another image, or has not taken its arena: that goes, and another one
+    /// is ordered. False if the same image has it. One that denies that spends what its user may have.
+    fn take_back(&mut self, kernel: &impl Kernel, token: u64, image: u64) -> io::Result<bool> {
+        let lent = &self.lent[&token];
+        let taken = |arena: &Arena| arena.is_taken() || kernel.now() < lent.since + TAKING;
+        if lent.image == image && lent.arena.as_ref().is_some_and(taken) {
+            return Ok(false);
+        }
+        self.vacate(kernel, token);
+        let lent = &self.lent[&token];
+        let slot = lent.slot;
         if lent.next.is_none() && !self.again.contains(&slot) {
             kernel.prepare(slot)?;
             self.again.push(slot);
@@ -213,8 +236,8 @@ impl Arenas {
         let pidfd = asker.pidfd.try_clone_to_owned()?;
         kernel.watch(pidfd.as_fd(), asker.token)?;
         let Asker { process, user, account, token, .. } = *asker;
-        let (arena, next, image, seen) = Default::default();
-        let lent = Lent { process, user, account, pidfd, slot, arena, next, image, seen };
+        let (arena, next, image, since, seen) = Default::default();
+        let lent = Lent { process, user, account, pidfd, slot, arena, next, image, since, seen };
         self.lent.insert(token, lent);
         self.by_process.insert(process, token);
         Ok(token)

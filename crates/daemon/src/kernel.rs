@@ -82,6 +82,12 @@ impl Arena {
         }
     }
 
+    /// Has the program written the head? It says so itself.
+    pub fn is_taken(&self) -> bool {
+        // SAFETY: the header begins the mapping, which lives as long as this; its fields are atomics.
+        unsafe { self.start.as_ref() }.magic.load(Relaxed) != 0
+    }
+
     pub fn threads(&self) -> &[abi::Thread] {
         // SAFETY: the blocks follow the header in a mapping that lives as long as this, of a map that has this size for good; the fields are atomics.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(1).cast(), abi::MAX_THREADS) }
@@ -569,6 +575,8 @@ impl Kernel for Linux {
     }
 
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        // Files of one that was here before, and that another removed.
+        self.opened().retain(|(file, _)| !file.starts_with(folder));
         fs::create_dir(folder)
     }
 

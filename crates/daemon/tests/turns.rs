@@ -4,6 +4,7 @@
 
 #[allow(dead_code, reason = "tests/server.rs has this file too")]
 mod simulated;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
@@ -51,6 +52,12 @@ struct World {
     moved: Vec<u32>,
     /// Files that cannot be written to or removed, by the end of their names; and how often that was tried.
     stuck: Option<(&'static str, u32)>,
+    /// Each process goes on with the image that it has.
+    one_image: bool,
+    /// What sends an arena fails: the program has closed its connection.
+    deaf: bool,
+    /// The arenas that were sent.
+    arenas: Vec<OwnedFd>,
     /// The server ends, as if it were killed, when it first watches a process.
     fatal: bool,
 }
@@ -160,7 +167,8 @@ impl Kernel for Nonsense {
     }
 
     fn image(&self, _: u32) -> io::Result<u64> {
-        self.call().map(|()| self.next() % 2)
+        self.call()?;
+        Ok(if self.world(|world| world.one_image) { 1 } else { self.next() % 2 })
     }
 
     fn bar_descriptors(&self, _: BorrowedFd<'_>) -> io::Result<()> {
@@ -187,11 +195,19 @@ impl Kernel for Nonsense {
         Ok(packet.len())
     }
 
-    fn send(&self, _: BorrowedFd<'_>, packet: &[u8], _: &[BorrowedFd<'_>]) -> io::Result<()> {
+    fn send(&self, _: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.call()?;
         let (_, kind) = Message::from_bytes(packet).expect("the server sends messages");
-        self.world(|world| world.sent.push(kind as u32));
-        Ok(())
+        self.world(|world| {
+            if kind == Kind::Observed {
+                if world.deaf {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                world.arenas.extend(world.one_image.then(|| fds[0].try_clone_to_owned().unwrap()));
+            }
+            world.sent.push(kind as u32);
+            Ok(())
+        })
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
@@ -700,30 +716,6 @@ fn what_is_refused_for_long_is_tried_seldom_whatever_others_ask_for() {
     let groups = &kernel.inner.state.lock().unwrap().groups;
     let group = &groups[&Path::new(V1).join(format!("wakeful-{one}"))];
     assert!(group.cpus.len() == 1 && group.processes.contains(&one), "it has it in the end");
-}
-
-/// Its number may be another's by the time that it is given what it waited for.
-#[test]
-fn who_has_ended_is_not_moved() {
-    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV2);
-    let (root, holder, waiter) = (processes.id(0), processes.id(1), processes.id(2));
-    // Not below the base group, where it would have a group beforehand.
-    let session = simulated::Group { processes: [waiter].into(), ..Default::default() };
-    kernel.inner.state.lock().unwrap().groups.insert(Path::new(V2).join("user.slice"), session);
-    say(&kernel, &mut server, root, join(holder, 3));
-    server.turn();
-    say(&kernel, &mut server, root, join(waiter, 1));
-    (0..3).for_each(|_| server.turn());
-    say(&kernel, &mut server, root, Message { process: holder, ..Message::new(Kind::Leave) });
-    kernel.world(|world| {
-        world.dead.insert(waiter);
-        world.moved.clear();
-        // Nobody has told the server yet.
-        world.tokens.retain(|fd, _| world.pidfds.get(fd) != Some(&waiter));
-    });
-    server.turn();
-    assert!(!kernel.world(|world| world.moved.contains(&waiter)));
-    assert!(server.holders().all(|(process, ..)| process != waiter));
 }
 
 /// The same world, in which this server has been killed and another one is started.

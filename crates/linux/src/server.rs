@@ -7,13 +7,14 @@ use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use core::time::Duration;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use abi::server::{BLOCK_SIZE, Block, MAGIC, SOCKET_VARIABLE, VERSION};
 pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THREADS};
 
+use bpf::Fd;
 use platform::Platform;
 
 use crate::{Linux, memory};
@@ -159,7 +160,7 @@ const PARTITION_NAME: &CStr = abi::environment::PARTITION.c_name();
 /// A connection to the server.
 #[derive(Debug)]
 pub struct Connection {
-    socket: OwnedFd,
+    socket: Fd,
     tag: u32,
 }
 
@@ -182,14 +183,10 @@ impl Connection {
 
     /// With flags for the socket, and a limit to how long anything on it may take.
     fn open_by(path: &[u8], flags: libc::c_int, patience: Option<Duration>) -> Result<Self, Error> {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags;
         // SAFETY: plain numbers; the descriptor is new and ours.
-        let socket = unsafe {
-            let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags, 0);
-            if socket < 0 {
-                return Err(Error::Io(io::Error::last_os_error()));
-            }
-            OwnedFd::from_raw_fd(socket)
-        };
+        let socket = unsafe { Fd::new(libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0)) };
+        let socket = socket.map_err(Error::Io)?;
         // SAFETY: zeros are a valid address.
         let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -202,11 +199,12 @@ impl Connection {
                 let length = size_of_val(&time) as libc::socklen_t;
                 // SAFETY: the time lives and is of this length.
                 unsafe {
-                    libc::setsockopt(
+                    libc::syscall(
+                        libc::SYS_setsockopt,
                         socket.as_raw_fd(),
                         libc::SOL_SOCKET,
                         option,
-                        (&raw const time).cast(),
+                        &raw const time,
                         length,
                     )
                 };
@@ -217,7 +215,9 @@ impl Connection {
         }
         let length = size_of_val(&address) as libc::socklen_t;
         // SAFETY: the address lives and is of this length.
-        if unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
+        let connected =
+            unsafe { libc::syscall(libc::SYS_connect, socket.as_raw_fd(), &raw const address, length) };
+        if connected != 0 {
             let error = io::Error::last_os_error();
             return Err(match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NoServer,
@@ -253,7 +253,7 @@ impl Connection {
     }
 
     /// Asks for what the server lends. On little stack, hence in steps that are not inlined.
-    fn lend(&mut self) -> Result<[Option<OwnedFd>; DESCRIPTORS], Error> {
+    fn lend(&mut self) -> Result<[Option<Fd>; DESCRIPTORS], Error> {
         #[inline(never)]
         fn asks(connection: &Connection) -> Result<(), Error> {
             connection.send(&Message::new(Kind::Observe))
@@ -281,10 +281,9 @@ impl Connection {
             let mut peer: libc::ucred = core::mem::zeroed();
             let mut length = size_of_val(&peer) as libc::socklen_t;
             let fd = self.socket.as_raw_fd();
-            let option = libc::SO_PEERCRED;
-            let got =
-                libc::getsockopt(fd, libc::SOL_SOCKET, option, (&raw mut peer).cast(), &mut length) == 0;
-            got.then_some(peer.uid)
+            let (level, option, at) = (libc::SOL_SOCKET, libc::SO_PEERCRED, &raw mut peer);
+            let got = libc::syscall(libc::SYS_getsockopt, fd, level, option, at, &mut length);
+            (got == 0).then_some(peer.uid)
         }
     }
 
@@ -294,11 +293,13 @@ impl Connection {
     /// Those of send(2).
     pub fn send(&self, request: &Message) -> Result<(), Error> {
         let bytes = request.bytes();
+        let (fd, nobody) = (self.socket.as_raw_fd(), core::ptr::null::<libc::sockaddr>());
+        let flags = libc::MSG_NOSIGNAL;
         // SAFETY: the bytes live.
         let sent = unsafe {
-            libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
+            libc::syscall(libc::SYS_sendto, fd, bytes.as_ptr(), bytes.len(), flags, nobody, 0usize)
         };
-        if sent == bytes.len() as isize { Ok(()) } else { Err(Error::Io(io::Error::last_os_error())) }
+        if sent == bytes.len() as libc::c_long { Ok(()) } else { Err(Error::Io(io::Error::last_os_error())) }
     }
 
     /// The next message: of an application, when its partition has changed.
@@ -317,14 +318,14 @@ impl Connection {
             Some((message, Kind::Refused)) => {
                 Err(Error::Refused(Refusal::from_u32(message.error), message.most))
             }
-            Some((message, _)) => Ok((message, fds)),
+            Some((message, _)) => Ok((message, fds.map(|fd| fd.map(Into::into)))),
             None => Err(Error::Foreign),
         }
     }
 
     /// The next packet: its length, and the descriptors that come with it.
     #[inline(never)]
-    fn receive_bytes(&mut self, bytes: &mut [u8]) -> Result<(usize, [Option<OwnedFd>; DESCRIPTORS]), Error> {
+    fn receive_bytes(&mut self, bytes: &mut [u8]) -> Result<(usize, [Option<Fd>; DESCRIPTORS]), Error> {
         let mut room = [0u64; 8];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         // SAFETY: the message describes live memory; the kernel writes the control data, and the descriptor is new and ours.
@@ -335,7 +336,8 @@ impl Connection {
             header.msg_control = room.as_mut_ptr().cast();
             header.msg_controllen = size_of_val(&room);
             let length = loop {
-                let length = libc::recvmsg(self.socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC);
+                let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_CMSG_CLOEXEC);
+                let length = libc::syscall(libc::SYS_recvmsg, fd, &raw mut header, flags);
                 if length >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
                     break length;
                 }
@@ -345,12 +347,11 @@ impl Connection {
             if length >= 0 && !control.is_null() && (*control).cmsg_type == libc::SCM_RIGHTS {
                 let bytes = (*control).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 for index in 0..bytes / size_of::<i32>() {
-                    let fd = OwnedFd::from_raw_fd(
-                        libc::CMSG_DATA(control).cast::<i32>().add(index).read_unaligned(),
-                    );
+                    let number = libc::CMSG_DATA(control).cast::<i32>().add(index).read_unaligned();
                     // One too many is closed.
+                    let fd = Fd::new(number.into()).ok();
                     if let Some(place) = fds.get_mut(index) {
-                        *place = Some(fd);
+                        *place = fd;
                     }
                 }
             }
@@ -461,7 +462,7 @@ fn map<T>(fd: BorrowedFd<'_>) -> Option<&'static T> {
     // SAFETY: zeros are a valid stat, which the call fills.
     let size = unsafe {
         let mut about: libc::stat = core::mem::zeroed();
-        if libc::fstat(fd.as_raw_fd(), &mut about) == 0 { about.st_size } else { 0 }
+        if libc::syscall(libc::SYS_fstat, fd.as_raw_fd(), &raw mut about) == 0 { about.st_size } else { 0 }
     };
     if size != BLOCK_SIZE as libc::off_t {
         return None;
@@ -506,15 +507,15 @@ pub fn inherit() {
         return;
     }
     // SAFETY: F_GETFD changes nothing.
-    let Some(number) =
-        number(PARTITION_NAME).filter(|&fd| fd > 2 && unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
+    let Some(number) = number(PARTITION_NAME)
+        .filter(|&fd| fd > 2 && unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) } >= 0)
     else {
         return;
     };
     // SAFETY: open, as was just seen.
     if follow(unsafe { BorrowedFd::borrow_raw(number) }) {
         // SAFETY: a plain number, of a file that is ours.
-        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+        unsafe { libc::syscall(libc::SYS_fcntl, number, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
 }
 
@@ -589,14 +590,15 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
 pub(crate) fn observe_again() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
     let mut connection = hurried(LITTLE_PATIENCE)?;
     // SAFETY: no arguments.
-    if !connection.user().is_some_and(|user| user == 0 || user == unsafe { libc::geteuid() }) {
+    let own = unsafe { libc::syscall(libc::SYS_geteuid) } as libc::uid_t;
+    if !connection.user().is_some_and(|user| user == 0 || user == own) {
         return Err(Error::Foreign);
     }
     lent(connection.lend()?)
 }
 
 /// What has come with the answer to `Observe`.
-fn lent(fds: [Option<OwnedFd>; DESCRIPTORS]) -> Result<(bpf::Observer, &'static AtomicU32), Error> {
+fn lent(fds: [Option<Fd>; DESCRIPTORS]) -> Result<(bpf::Observer, &'static AtomicU32), Error> {
     let [arena, enrol, life] = fds;
     let (Some(arena), Some(enrol), Some(life)) = (arena, enrol, life) else { return Err(Error::Foreign) };
     let observer = bpf::Observer::given(arena, enrol).map_err(Error::Observer)?;

@@ -581,6 +581,7 @@ impl Partitions {
     /// Removes groups that nobody needs, and makes those that somebody will.
     pub fn tidy(&mut self, kernel: &impl Kernel) -> Vec<Failure> {
         let mut failures = Vec::new();
+        self.leave_where_they_are(kernel);
         let Self { way, groups, origins, members, .. } = self;
         note(&mut failures, 0, way.clear_strays(kernel));
         self.gone.retain(|&process| {
@@ -596,18 +597,30 @@ impl Partitions {
             }
             !done
         });
-        for &process in &self.ready {
-            let Entry::Vacant(entry) = groups.entry(process) else { continue };
+        self.ready.retain(|&process| {
+            let Entry::Vacant(entry) = groups.entry(process) else { return true };
             match way.make_ready(kernel, process, &self.default) {
-                Err(error) if !gone(&error) => {
+                Ok(()) => drop(entry.insert_entry(Group { processors: self.default.clone(), own: false })),
+                // One that has ended meanwhile is no failure: whoever told us of it will say so.
+                Err(error) if gone(&error) => return false,
+                Err(error) => {
                     self.unsure.insert(process);
                     failures.push(Failure { process, error });
                 }
-                // One that has ended meanwhile is no failure: whoever told us of it will say so.
-                _ => drop(entry.insert_entry(Group { processors: self.default.clone(), own: false })),
             }
-        }
+            true
+        });
         failures
+    }
+
+    /// A process whose group was changed from outside is made ready again only where it is ours to move.
+    fn leave_where_they_are(&mut self, kernel: &impl Kernel) {
+        let again = |process: &&u32| self.unsure.contains(process) && !self.groups.contains_key(process);
+        let elsewhere = |process: &&u32| {
+            self.place(kernel, **process, false).is_ok_and(|place| !matches!(place, Place::Base))
+        };
+        let left: Vec<u32> = self.ready.iter().filter(again).filter(elsewhere).copied().collect();
+        self.ready.retain(|process| !left.contains(process));
     }
 
     /// Has anybody else changed what we have made? What is found different is forgotten, so that

@@ -91,6 +91,7 @@ impl<K: Kernel> Server<K> {
                     self.kernel.send(self.connections[&token].fd.as_fd(), answer.bytes(), &fds)
                 {
                     debug!("a client does not take its arena: {error}");
+                    self.arenas.undo(&self.kernel, process);
                     self.hang_up(token);
                 }
             }

@@ -40,9 +40,9 @@ impl Registry {
         }
         let slot = self.slot(id);
         // In the order of their need for speed.
-        match self.local().view.load(Relaxed) {
-            view if view == View::Bpf as u32 => Bpf::run_state(slot),
-            view if view == View::Perf as u32 => Perf::run_state(slot),
+        match self.view() {
+            View::Bpf => Bpf::run_state(slot),
+            View::Perf => Perf::run_state(slot),
             _ => RunState::Unknown,
         }
     }

@@ -43,13 +43,16 @@ fn register_slow(always: bool) -> ThreadId {
     let local = registry.local();
     let mine = ThreadId(tls::id());
     if tls::epoch() == local.epoch.load(Relaxed) {
+        let chosen = registry.chosen();
         // The thread is not content, or a handler registered us before signals were off, or we read that we
         // do not run: the view has missed a switch, or it is dead.
         if registry.sees_me(mine) || Bpf::attach(registry.slot(mine)) == Attached::Yes {
             registry.reconsider(mine, always);
             return mine;
         }
-        registry.lose(View::Bpf);
+        if chosen.view() == View::Bpf {
+            registry.lose(chosen);
+        }
     }
     // ORDER: Acquire, pairs with `change_epoch`: the thread enrols with what the view has now.
     let epoch = local.epoch.load(Acquire);

@@ -61,7 +61,7 @@ pub(super) struct Own {
 /// What only this process sees; zeros in a forked child.
 #[repr(C, align(4096))]
 pub(super) struct Local {
-    /// A [`View`]. Changes at most from Bpf to Perf and from Perf to None, and back to Bpf (`successor`).
+    /// [`Chosen`]. Changes at most from Bpf to Perf and from Perf to None, and back to Bpf (`successor`).
     pub(super) view: AtomicU32,
     /// Which space this is in the line of processes.
     pub(super) generation: AtomicU32,
@@ -117,6 +117,20 @@ pub(super) const ARENA_AT: usize = size_of::<Local>();
 const THREADS_AT: usize = ARENA_AT + size_of::<Arena>();
 const RINGS_AT: usize = (THREADS_AT + MAX_THREADS * size_of::<Thread>()).next_multiple_of(4096);
 pub(super) const SIZE: usize = RINGS_AT + MAX_THREADS * perf::RING;
+
+/// A view, and above it how often one was set: who has lost one does not end the same one that came back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chosen(u32);
+
+/// The part of [`Chosen`] that is the view.
+const VIEW: u32 = 0xff;
+
+impl Chosen {
+    #[inline(always)]
+    pub(super) fn view(self) -> View {
+        View::from_u32(self.0 & VIEW)
+    }
+}
 
 /// The process's space.
 #[derive(Clone, Copy)]
@@ -313,7 +327,26 @@ impl Registry {
 
     pub(super) fn set_view(&self, view: View) {
         self.arena().view.store(view as u32, Relaxed);
-        self.local().view.store(view as u32, Relaxed);
+        let word = &self.local().view;
+        let times = (word.load(Relaxed) & !VIEW).wrapping_add(VIEW + 1);
+        // ORDER: Release, pairs with the Acquire in `chosen`; what threads enrol with comes before.
+        word.store(times | view as u32, Release);
+    }
+
+    /// The view, for who goes on to attach a thread, and may have to [`Registry::lose`] it.
+    pub(super) fn chosen(&self) -> Chosen {
+        // ORDER: Acquire, pairs with the Release in `set_view`; the thread enrols with what this view has.
+        Chosen(self.local().view.load(Acquire))
+    }
+
+    /// Goes over from one view to the next. False if it is another one by now, or was set anew.
+    pub(super) fn go_over(&self, from: Chosen, to: View) -> bool {
+        let next = from.0 & !VIEW | to as u32;
+        let gone = self.local().view.compare_exchange(from.0, next, Relaxed, Relaxed).is_ok();
+        if gone {
+            self.arena().view.store(to as u32, Relaxed);
+        }
+        gone
     }
 
     /// The generation, recorded for our children.
@@ -329,7 +362,7 @@ impl Registry {
     /// Which view fills this arena.
     #[inline(always)]
     pub fn view(&self) -> View {
-        View::from_u32(self.local().view.load(Relaxed))
+        Chosen(self.local().view.load(Relaxed)).view()
     }
 
     /// Is the partition block another's to write? It says from its first moment.

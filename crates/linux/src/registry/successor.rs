@@ -15,7 +15,7 @@ use abi::{Thread, View};
 use super::space::{ARENA_AT, Registry, live, observed_by};
 use crate::signals::NoSignals;
 use crate::view::bpf as lent;
-use crate::{futex, memory, server};
+use crate::{futex, memory, processors, server};
 
 /// BOUND: looks, of a second each, until a server that did not help is asked again; it doubles up to this.
 const MOST_PASSED: u32 = 32;
@@ -40,6 +40,10 @@ pub fn come_back() {
 fn orphaned() {
     let Some(registry) = live() else { return };
     let _errno = futex::Errno::save();
+    // Else the socket, for a moment, would be what the program writes to.
+    if !processors::standard_descriptors_are_open() {
+        return;
+    }
     let _signals = NoSignals::new();
     let _uncancelled = Uncancelled::new();
     // SAFETY: no arguments.
@@ -50,9 +54,10 @@ fn orphaned() {
         return;
     }
     if !lent::observes() {
-        if registry.view() == View::Bpf {
+        let chosen = registry.chosen();
+        if chosen.view() == View::Bpf {
             // Nobody has noticed yet.
-            registry.lose(View::Bpf);
+            registry.lose(chosen);
         }
         registry.ask_successor();
     }
@@ -81,7 +86,8 @@ impl Registry {
                 }
                 PASSED.store(0, Relaxed);
             }
-            // These cost some microseconds, and it may be there in the next moment.
+            // These cost some microseconds, and it may be there in the next moment. Where systemd holds the
+            // socket, it is there before the server: then the answer comes late, and that is `Io`.
             Err(server::Error::NoServer | server::Error::Refused(server::Refusal::Later, _)) => {}
             Err(_) => {
                 let pass = (PASSED.load(Relaxed) * 2).clamp(1, MOST_PASSED);
@@ -110,8 +116,13 @@ impl Registry {
         if !moved {
             // SAFETY: ours, and nobody has seen it.
             unsafe { memory::unmap(fresh.as_ptr().cast(), bpf::ARENA_SIZE) };
+            return None;
         }
-        moved.then_some(())
+        // Of threads that came or went between the copy and the move.
+        for id in self.ids() {
+            self.thread(id).tid.store(self.own(id).tid.load(Relaxed), Relaxed);
+        }
+        Some(())
     }
 }
 

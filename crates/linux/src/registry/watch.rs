@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::*;
 use abi::{RunState, View};
 use platform::ThreadId;
 
-use super::space::{Registry, VIEWS};
+use super::space::{Chosen, Registry, VIEWS};
 use crate::view::bpf::Bpf;
 use crate::view::perf::Perf;
 use crate::view::{Attached, Source, none};
@@ -118,9 +118,11 @@ impl Registry {
         if lease == 0 {
             lease = self.local().next_lease.fetch_add(1, Relaxed);
         }
-        block.lease.store(lease, Relaxed);
         loop {
-            let view = self.view();
+            let chosen = self.chosen();
+            let view = chosen.view();
+            // Of this view's arena: another one may have taken the place of that of the view before.
+            block.lease.store(lease, Relaxed);
             if view == View::Perf && self.local().no_more.load(Relaxed) != 0 {
                 return;
             }
@@ -130,7 +132,7 @@ impl Registry {
                 attached = Perf::attach(self.slot(id));
             }
             match attached {
-                Attached::Never => self.lose(view),
+                Attached::Never => self.lose(chosen),
                 Attached::Yes => {
                     if view == View::Perf {
                         own.ring.store(1, Relaxed);
@@ -170,8 +172,8 @@ impl Registry {
     }
 
     /// The view will watch no further thread: goes over to the next one, once, whoever comes first.
-    pub(super) fn lose(&self, view: View) {
-        let local = self.local();
+    pub(super) fn lose(&self, chosen: Chosen) {
+        let (local, view) = (self.local(), chosen.view());
         if view == View::Perf {
             local.no_more.store(1, Relaxed);
             // Those that are watched already remain so.
@@ -182,10 +184,9 @@ impl Registry {
         // A view that came back is no reason to ask perf again.
         let perf = view == View::Bpf && local.no_more.load(Relaxed) == 0;
         let next = if perf { View::Perf } else { View::None };
-        if local.view.compare_exchange(view as u32, next as u32, Relaxed, Relaxed).is_err() {
+        if !self.go_over(chosen, next) {
             return;
         }
-        self.arena().view.store(next as u32, Relaxed);
         if view == View::Bpf {
             for id in self.ids() {
                 // If the kernel still writes, then from now on under leases that do not hold.
@@ -217,4 +218,24 @@ pub(super) fn switches() -> (u32, u64) {
     let switches = usage.ru_nvcsw.wrapping_add(usage.ru_nivcsw) as u64;
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     (switches as u32, (ns(usage.ru_utime) + ns(usage.ru_stime)) / switches.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::space::build;
+    use super::*;
+
+    /// A thread found that the server had ended, and says so when the next server's view is there.
+    #[test]
+    fn a_view_that_came_back_is_not_lost_with_the_one_before() {
+        let registry = build(View::Bpf).unwrap();
+        let first = registry.chosen();
+        registry.lose(first);
+        assert_eq!(registry.view(), View::Perf);
+        registry.set_view(View::Bpf);
+        registry.lose(first);
+        assert_eq!(registry.view(), View::Bpf);
+        registry.lose(registry.chosen());
+        assert_ne!(registry.view(), View::Bpf);
+    }
 }
