@@ -2,7 +2,10 @@
 //! Every barrier of the catalogue: on this computer, in loom, in shuttle; and the checkers find what is
 //! broken.
 
+#![cfg_attr(not(feature = "twins"), allow(unused, reason = "what only the twins use"))]
+
 mod loom;
 mod shuttle;
 mod threads;
+#[cfg(feature = "twins")]
 mod twins;

@@ -2,6 +2,8 @@
 //! The default condition variable in loom and shuttle, on this computer, and twins of it with one mistake
 //! each.
 
+#![cfg_attr(not(feature = "twins"), allow(unused, reason = "what only the twins use"))]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use conformance::condvar::{self as bodies, Condvar};
@@ -19,6 +21,7 @@ mod deferred;
 mod loom;
 mod shuttle;
 mod threads;
+#[cfg(feature = "twins")]
 mod twins;
 
 /// COST: ns a look; a standby stays for 40 us, looks every 150 ns and asks every 2 us.

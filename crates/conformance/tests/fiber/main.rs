@@ -3,6 +3,8 @@
 //! find what is
 //! broken.
 
+#![cfg_attr(not(feature = "twins"), allow(unused, reason = "what only the twins use"))]
+
 use conformance::fiber::*;
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
@@ -14,6 +16,7 @@ use linux::Linux;
 mod loom;
 mod shuttle;
 mod threads;
+#[cfg(feature = "twins")]
 mod twins;
 
 type Of<M> = Deque<M, <M as Machine>::Cell, 4>;

@@ -2,6 +2,8 @@
 //! Initialisation that happens once, on this computer, in loom and in shuttle; and the checkers find what
 //! is broken.
 
+#![cfg_attr(not(feature = "twins"), allow(unused, reason = "what only the twins use"))]
+
 use conformance::loom::{Bounds, Loom};
 use conformance::once::{BeginsTwice, WakesOne, once, once_of, poison};
 use conformance::shuttle::{Schedules, Shuttle};
@@ -15,6 +17,7 @@ mod copied;
 mod loom;
 mod shuttle;
 mod threads;
+#[cfg(feature = "twins")]
 mod twins;
 
 /// COST: ns a look of the models' clock: with the first a waiter polls some times, with the second it goes

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of OpenMP, on this computer, in loom and in shuttle; and the checkers find what is broken.
 
+#![cfg_attr(not(feature = "twins"), allow(unused, reason = "what only the twins use"))]
+
 use conformance::loom::{Bounds, Loom};
 use conformance::openmp::*;
 use conformance::shuttle::{Schedules, Shuttle};
@@ -13,6 +15,7 @@ use sync::openmp::{Deque, Iterations};
 mod loom;
 mod shuttle;
 mod threads;
+#[cfg(feature = "twins")]
 mod twins;
 
 fn loom(name: &str, preemptions: usize, body: fn()) {

@@ -2,6 +2,8 @@
 //! Every reader-writer lock of the catalogue: on this computer with many more threads than processors, in
 //! loom, in shuttle.
 
+#![cfg_attr(not(feature = "twins"), allow(unused, reason = "what only the twins use"))]
+
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Fickle, Lying, Twisted};
@@ -51,5 +53,6 @@ mod loom;
 mod orderings;
 mod shuttle;
 mod threads;
+#[cfg(feature = "twins")]
 mod twins;
 mod wakeful;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The semaphore on this computer, in loom and in shuttle; and the checkers find what is broken.
 
+#![cfg_attr(not(feature = "twins"), allow(unused, reason = "what only the twins use"))]
+
 use conformance::loom::{Bounds, Loom};
 use conformance::semaphore::{AddsInTwoSteps, ForgetsSleepers, exclusion, supply, timing, turns};
 use conformance::shuttle::{Schedules, Shuttle};
@@ -15,6 +17,7 @@ mod loom;
 mod orderings;
 mod shuttle;
 mod threads;
+#[cfg(feature = "twins")]
 mod twins;
 
 /// COST: ns a look of the models' clock: with the first a standby polls some times, with the second it goes

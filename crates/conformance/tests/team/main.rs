@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Teams, on this computer, in loom, in shuttle and in the simulator; and the checkers find what is broken.
 
+#![cfg_attr(not(feature = "twins"), allow(unused, reason = "what only the twins use"))]
+
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use conformance::loom::{Bounds, Loom};
@@ -16,6 +18,7 @@ mod loom;
 mod shuttle;
 mod simulated;
 mod threads;
+#[cfg(feature = "twins")]
 mod twins;
 
 /// COST: ns a look of the models' clock: with the first a helper spins for some looks, with the second it
