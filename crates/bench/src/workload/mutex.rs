@@ -172,7 +172,7 @@ fn run_with<L: Lock>(work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
             }
         },
         || (),
-    );
+    )?;
     match data.sections() {
         sections if sections == counted => Ok(sample),
         sections => Err(JobError::Exclusion { sections, counted }),

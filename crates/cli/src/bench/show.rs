@@ -177,6 +177,11 @@ fn title(cell: &Cell) -> String {
     }
 }
 
+/// Nanoseconds an operation, if there was one.
+fn each(ns: f64) -> String {
+    if ns.is_finite() { format!("{ns:.0}") } else { "-".into() }
+}
+
 /// Width of a name; a longer one loses its start.
 const NAME: usize = 16;
 
@@ -211,7 +216,7 @@ fn text(cell: &Cell) {
         } else if waits {
             print!(" {0:>6} {0:>6} {0:>6}", "-");
         } else {
-            print!(" {:>6.0}", row.ns);
+            print!(" {:>6}", each(row.ns));
         }
         println!();
     }
@@ -236,7 +241,7 @@ struct CsvRow<'a> {
     foreign: usize,
     contender: &'a str,
     rate: f64,
-    ns: f64,
+    ns: Option<f64>,
     baseline: Option<&'a str>,
     ratio: Option<f64>,
     ratio_low: Option<f64>,
@@ -276,7 +281,8 @@ fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
         foreign: cell.foreign,
         contender: &row.contender,
         rate: row.rate,
-        ns: row.ns,
+        // Nothing was done.
+        ns: row.ns.is_finite().then_some(row.ns),
         baseline: cell.baseline.as_deref(),
         ratio: row.ratio.map(|it| it.median),
         ratio_low: row.ratio.map(|it| it.low),
