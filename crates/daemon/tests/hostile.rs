@@ -446,3 +446,17 @@ fn root_users_see_their_own() {
     let (seen, _) = as_nobody(|| status(&mut place.connect().unwrap()));
     assert_eq!(seen.len(), 1, "{seen:?}");
 }
+
+/// Linux divides time among sessions before it looks at nice values: the server's has more than others.
+#[test]
+fn root_a_server_that_leads_a_session_runs_before_other_sessions() {
+    let Some(place) = as_root(AFFINITY) else { return };
+    let group = |process: &Process| fs::read_to_string(format!("/proc/{}/autogroup", process.id()));
+    let ordinary = place.server();
+    let Ok(before) = group(&ordinary) else { return println!("skipped: no automatic groups") };
+    assert!(!before.contains("nice -20"), "it is in this test's session, and leaves it alone: {before}");
+    drop(ordinary);
+    let server = place.server_of_a_session();
+    let after = group(&server).unwrap();
+    assert!(after.trim().ends_with("nice -20"), "{after}");
+}

@@ -279,8 +279,10 @@ impl Seen {
             let mut times: Vec<Duration> = of.map(|(_, time)| *time).collect();
             times.sort_unstable();
             let [half, nearly_all, all] = [500, 990, 999].map(|part| times[times.len() * part / 1000]);
-            let (count, greatest) = (times.len(), times[times.len() - 1]);
-            println!("{kinds:?}: {count}, half {half:?}, 99 % {nearly_all:?}, 99.9 % {all:?}, all {greatest:?}");
+            let (count, most_of) = (times.len(), times[times.len() - 1]);
+            println!(
+                "{kinds:?}: {count}, half {half:?}, 99 % {nearly_all:?}, 99.9 % {all:?}, max {most_of:?}"
+            );
             most = nearly_all;
         }
         most
@@ -329,7 +331,7 @@ fn all_is_back(server: &Process, before: Both) {
 fn root_honest_programs_are_served_beside_all_of_them() {
     let Some(base) = Base::v1("together") else { return };
     let place = Place::in_memory(&base.config("[observer]\nenabled = true\n"));
-    let mut server = place.server();
+    let mut server = place.server_of_a_session();
     eventually("all arenas are ready", || is_quiet(&place));
     let mut stage = Stage::new(&place, &base);
     lend_one(&stage);

@@ -106,6 +106,22 @@ impl Place {
         server
     }
 
+    /// One that leads a session of its own, as a service does.
+    pub fn server_of_a_session(&self) -> Process {
+        use std::os::unix::process::CommandExt;
+        let mut command = self.command();
+        // SAFETY: a call that a child may make.
+        unsafe {
+            command.pre_exec(|| match libc::setsid() {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            })
+        };
+        let server = Process::start(&mut command);
+        eventually("the server answers", || self.connect().is_ok());
+        server
+    }
+
     pub fn connect(&self) -> Result<Connection, Error> {
         let mut connection = Connection::open_at(self.path("run/wakefuld").to_str().unwrap())?;
         let mut message = connection.ask(Message::new(Kind::Status))?.0;
