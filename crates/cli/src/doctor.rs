@@ -108,14 +108,16 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Values of variables that `run` refuses, and why.
 fn variable_problems() -> Vec<String> {
-    let checks: [(_, fn(&str) -> anyhow::Result<()>); 3] =
-        [(LOCK, names::check_lock), (RWLOCK, names::check_rwlock), (VIEW, names::check_view)];
-    let problem = |(variable, check): (Variable, fn(&str) -> anyhow::Result<()>)| {
+    type Check = fn(&str) -> anyhow::Result<()>;
+    let problem = |(variable, check): (Variable, Check)| {
         let value = std::env::var_os(variable.name()).filter(|value| !value.is_empty())?;
         let problem = check(&value.to_string_lossy()).err()?;
         Some(format!("{variable}: {problem}"))
     };
+    let checks: [(Variable, Check); 3] =
+        [(LOCK, names::check_lock), (RWLOCK, names::check_rwlock), (VIEW, names::check_view)];
     checks.into_iter().filter_map(problem).collect()
 }
 
