@@ -15,6 +15,7 @@ fn header_is_what_the_source_says() {
     cbindgen::Builder::new()
         .with_config(config)
         .with_src(Path::new(HERE).join("src/lib.rs"))
+        .with_src(Path::new(HERE).join("src/fibers.rs"))
         .generate()
         .unwrap()
         .write(&mut header);
@@ -74,12 +75,13 @@ fn run(program: &Path) {
 
 #[test]
 fn c_programs_run_with_the_shared_library() {
-    run(&compile("gcc", "loops.c", &["-lwakeful"]));
+    ["loops.c", "fibers.c"].iter().for_each(|name| run(&compile("gcc", name, &["-lwakeful"])));
 }
 
 #[test]
 fn c_programs_run_with_the_static_library() {
-    run(&compile("gcc", "loops.c", &["-Wl,-Bstatic", "-lwakeful", "-Wl,-Bdynamic", "-lm"]));
+    let library = ["-Wl,-Bstatic", "-lwakeful", "-Wl,-Bdynamic", "-lm"];
+    ["loops.c", "fibers.c"].iter().for_each(|name| run(&compile("gcc", name, &library)));
 }
 
 #[test]

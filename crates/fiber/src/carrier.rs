@@ -615,8 +615,13 @@ impl Carrier {
     #[inline]
     pub fn recycle(&self, fiber: *mut Fiber) {
         // SAFETY: the last reference was just dropped.
-        unsafe { (*fiber).clear() };
-        if self.kept.get() < KEPT {
+        let class = unsafe {
+            (*fiber).clear();
+            (*fiber).class
+        };
+        if class != 0 {
+            self.runtime.pool(class).push(fiber);
+        } else if self.kept.get() < KEPT {
             self.kept.set(self.kept.get() + 1);
             self.free.push(fiber);
         } else {

@@ -22,6 +22,8 @@ use crate::sentinel::{self, Event, LOOK_NS, Sentinel};
 use crate::timers::{Timer, Timers};
 use crate::{fences, overflow, stack, start};
 
+/// Lengths of stacks that a runtime can make, each twice the one before.
+const CLASSES: usize = 16;
 /// Carriers at most: fibers that are blocked in the kernel have one each.
 pub const CARRIERS: usize = 1024;
 /// How long the sentinel sleeps at most while every carrier can be heard; and how often it looks at the
@@ -88,6 +90,8 @@ pub struct Runtime {
     pub(crate) common: Common,
     /// Records that no carrier keeps.
     pub(crate) free: SharedList,
+    /// The same with longer stacks.
+    large: [SharedList; CLASSES - 1],
     processors: Option<u32>,
     /// Its carriers may be low: so it was asked for, or who started it is so.
     low: bool,
@@ -193,6 +197,7 @@ impl Runtime {
             policy: config.policy,
             common: Common::new(config.policy, carrier::set_current),
             free: SharedList::default(),
+            large: Default::default(),
             processors: config.processors,
             low: config.priority == Priority::Low || sentinel::is_low(),
             forks: FORKS.load(Relaxed),
@@ -331,21 +336,33 @@ impl Runtime {
         }
     }
 
+    /// The class of stacks of at least this size, if there is one.
+    pub(crate) fn class(&self, stack_size: usize) -> Option<u8> {
+        let size = stack_size.checked_add(size_of::<Fiber>()).filter(|&size| size < usize::MAX / 4)?;
+        (0..CLASSES as u8).find(|class| self.stride << class >= stack::stride(size))
+    }
+
+    /// Records of this class that no carrier keeps.
+    pub(crate) fn pool(&self, class: u8) -> &SharedList {
+        class.checked_sub(1).map_or(&self.free, |class| &self.large[usize::from(class)])
+    }
+
     /// A record, from the pool or a new slab.
     ///
     /// # Errors
     /// That of `mmap`.
     #[cold]
-    pub(crate) fn record(&'static self) -> io::Result<*mut Fiber> {
+    pub(crate) fn record(&'static self, class: u8) -> io::Result<*mut Fiber> {
+        let (pool, stride) = (self.pool(class), self.stride << class);
         loop {
-            if let Some(fiber) = self.free.pop() {
+            if let Some(fiber) = pool.pop() {
                 return Ok(fiber);
             }
             let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
-            if self.free.is_empty() {
+            if pool.is_empty() {
                 // SAFETY: fresh stacks of this stride.
-                let make = |stack| unsafe { Fiber::make(stack, self.stride, self) };
-                stack::grow(self.stride, make, |fiber| self.free.push(fiber))?;
+                let make = |stack| unsafe { Fiber::make(stack, stride, class, self) };
+                stack::grow(stride, class == 0, make, |fiber| pool.push(fiber))?;
             }
         }
     }
@@ -587,7 +604,8 @@ impl Home for Runtime {
     fn free(&self, fiber: *mut Fiber) {
         // In a forked child the lock may be held for ever, and nobody takes a record from there.
         if self.forks == FORKS.load(Relaxed) {
-            self.free.push(fiber);
+            // SAFETY: nobody else has it.
+            self.pool(unsafe { (*fiber).class }).push(fiber);
         }
     }
 }
