@@ -58,7 +58,7 @@ fn compile(compiler: &str, name: &str, link: &[&str]) -> PathBuf {
         .arg(format!("-L{}", folder.display()))
         .args(link)
         .status()
-        .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need gcc and g++"));
+        .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need gcc, g++ and clang 19"));
     assert!(status.success(), "{compiler} {name}");
     program
 }
@@ -87,4 +87,12 @@ fn c_programs_run_with_the_static_library() {
 #[test]
 fn cpp_takes_the_header() {
     run(&compile("g++", "header.cc", &["-lwakeful"]));
+}
+
+/// clang is there where the gate runs: the crate `kmp` needs it.
+#[test]
+fn cpp_has_threads() {
+    for compiler in ["g++", "clang++-19"] {
+        run(&compile(compiler, "threads.cc", &["-std=c++17", "-pedantic", "-lwakeful"]));
+    }
 }
