@@ -266,7 +266,7 @@ impl<F: Future + Unpin, B: Between> Future for Wrapped<F, B> {
     }
 }
 
-/// Does an item that is sent wake the task? All is in one order: one carrier runs all, first come, first served.
+/// Does an item that is sent wake the task? One carrier runs all, in one order.
 fn wakes<B: Between>(between: B) -> bool {
     runtime(1).run(|| {
         let channel = Arc::new(Channel::default());

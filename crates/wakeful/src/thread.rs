@@ -34,8 +34,8 @@
 //!
 //! # Futures
 //!
-//! [`block_on`] polls a future and lets other fibers run between. [`spawn_async`] starts a fiber that does. So
-//! tasks and fibers share the processors, and a task that blocks in the kernel keeps none.
+//! [`block_on`] polls a future and lets other fibers run between. [`spawn_async`] starts a fiber that does.
+//! So tasks and fibers share the processors, and a task that blocks in the kernel keeps none.
 //!
 //! # Other models
 //!
