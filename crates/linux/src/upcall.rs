@@ -111,3 +111,50 @@ impl Drop for Upcall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::{Arc, OnceLock};
+
+    /// A thread that blocks heard and comes back unheard forgets each of its blocks.
+    #[test]
+    fn what_was_forgotten_stays_so() {
+        const ROUNDS: u32 = 4;
+        let (upcall, words) = (Arc::new(OnceLock::new()), Arc::new([const { AtomicU32::new(0) }; 2]));
+        let (its, ours) = (upcall.clone(), words.clone());
+        let thread = std::thread::spawn(move || {
+            let Ok(upcall) = Upcall::open() else { return its.set(None).is_ok() };
+            its.set(Some(upcall)).expect("set once");
+            let upcall: &Upcall = its.get().and_then(Option::as_ref).expect("just set");
+            for round in 1..=ROUNDS {
+                assert!(upcall.enable());
+                ours[0].store(round, Release);
+                while ours[1].load(Acquire) < round {
+                    std::thread::park();
+                }
+                upcall.forget();
+                if upcall.has_blocked() {
+                    return false;
+                }
+            }
+            true
+        });
+        while upcall.get().is_none() {
+            std::thread::yield_now();
+        }
+        if let Some(upcall) = upcall.get().and_then(Option::as_ref) {
+            for round in 1..=ROUNDS {
+                let heard = || words[0].load(Acquire) == round && upcall.has_blocked();
+                while !heard() && !thread.is_finished() {
+                    std::thread::yield_now();
+                }
+                upcall.disable();
+                words[1].store(round, Release);
+                thread.thread().unpark();
+            }
+        }
+        assert!(thread.join().expect("it does not panic"));
+    }
+}

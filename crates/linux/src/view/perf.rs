@@ -194,13 +194,13 @@ unsafe fn detach(ring: *mut u8) {
     };
 }
 
-/// Another number for each record: that of the newest.
+/// How many bytes of records there were: a number that grows with each.
 ///
 /// # Safety
 /// `ring` is [`RING`] readable bytes.
 pub(crate) unsafe fn newest(ring: *const u8) -> u64 {
-    // SAFETY: as in `run_state`.
-    unsafe { (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Relaxed) }
+    // SAFETY: as in `run_state`. The kernel writes backward, so its number falls.
+    unsafe { (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Relaxed).wrapping_neg() }
 }
 
 /// HINT: what the newest record says.
