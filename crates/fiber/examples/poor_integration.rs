@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use fiber::{Config, Runtime, sync, thread};
 
 /// How long the kernel keeps a task, by a sleep or by a fault.
-const KEPT: Duration = Duration::from_millis(5);
+const KEPT: Duration = Duration::from_millis(10);
 const PAGE: usize = 4096;
 
 type Task = Arc<dyn Fn(usize) + Send + Sync>;
@@ -143,7 +143,9 @@ impl Pager {
         const REGISTER: libc::c_ulong = 0xc020_aa00;
         // SAFETY: fresh memory and a fresh descriptor; the structures live across the calls.
         let (descriptor, start) = unsafe {
-            let descriptor = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) as i32;
+            let descriptor =
+                libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY)
+                    as i32;
             let (flags, none) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1);
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let start = libc::mmap(std::ptr::null_mut(), PAGES * PAGE, protection, flags, none, 0);
@@ -243,23 +245,23 @@ fn locking(with: impl Fn(&dyn Fn()) + Send + Sync + 'static) -> Task {
 }
 
 fn kept(rounds: usize, ours: &'static Runtime) {
-    const TASKS: usize = 200;
+    const TASKS: usize = 300;
     let each = processors();
     let disturbed = |disturbs: fn(&Pager), pager: &Arc<Pager>| {
         let pager = pager.clone();
         task(move || {
-            compute(500);
+            compute(1000);
             disturbs(&pager);
-            compute(500);
+            compute(1000);
         })
     };
-    let calm = task(|| compute(1000));
+    let calm = task(|| compute(2000));
     let nothing = Arc::new(Pager { start: 0, next: AtomicUsize::new(0) });
     let mut kinds =
-        vec![("1. A task blocks in the kernel for 5 ms", disturbed(|_| std::thread::sleep(KEPT), &nothing))];
+        vec![("1. A task blocks in the kernel for 10 ms", disturbed(|_| std::thread::sleep(KEPT), &nothing))];
     match Pager::start() {
         Some(pager) => {
-            kinds.push(("2. A task takes a page fault of 5 ms", disturbed(Pager::touch, &Arc::new(pager))));
+            kinds.push(("2. A task takes a page fault of 10 ms", disturbed(Pager::touch, &Arc::new(pager))));
         }
         None => println!("2. is left out: no userfaultfd here"),
     }
