@@ -5,7 +5,8 @@
 //! of processor time: what was not burnt by waiting.
 //!
 //! ```sh
-//! cargo run --release -p wakeful-fiber --example poor_integration -- 9
+//! cargo run --release -p wakeful-fiber --example poor_integration -- 9      # rounds
+//! cargo run --release -p wakeful-fiber --example poor_integration -- 9 34   # of the third and the fourth
 //! ```
 
 use std::collections::VecDeque;
@@ -69,13 +70,18 @@ fn pool(threads: usize, eager: bool, tasks: usize, task: &Task) {
     });
 }
 
-/// A fiber a task.
-fn fibers(runtime: &'static Runtime, tasks: usize, task: &Task) {
+/// A fiber a task. `movable`: each may go on with any carrier after a wait.
+fn fibers(runtime: &'static Runtime, movable: bool, tasks: usize, task: &Task) {
     runtime.run(|| {
         let all: Vec<_> = (0..tasks)
             .map(|number| {
                 let task = task.clone();
-                thread::spawn(move || task(number))
+                let body = move || task(number);
+                let builder = thread::Builder::new();
+                // SAFETY: no task holds a reference to thread-local data where it waits.
+                let fiber =
+                    if movable { unsafe { builder.spawn_movable(body) } } else { builder.spawn(body) };
+                fiber.expect("it starts")
             })
             .collect();
         all.into_iter().for_each(|fiber| fiber.join().expect("it does not panic"));
@@ -104,6 +110,9 @@ fn median(values: impl Iterator<Item = f64>) -> [f64; 3] {
 
 /// The first contender is the reference.
 fn compare(what: &str, rounds: usize, contenders: &[(&str, &dyn Fn())]) {
+    if std::env::args().nth(2).is_some_and(|only| !only.contains(&what[..1])) {
+        return;
+    }
     let mut times = vec![Vec::new(); contenders.len()];
     for _ in 0..rounds {
         for ((_, body), times) in contenders.iter().zip(&mut times) {
@@ -272,7 +281,8 @@ fn kept(rounds: usize, ours: &'static Runtime) {
             &[
                 ("reference", &|| pool(each, false, TASKS, &calm)),
                 ("pool, a thread a processor", &|| pool(each, false, TASKS, &task)),
-                ("fibers", &|| fibers(ours, TASKS, &task)),
+                ("fibers", &|| fibers(ours, false, TASKS, &task)),
+                ("movable fibers", &|| fibers(ours, true, TASKS, &task)),
             ],
         );
     }
@@ -300,8 +310,9 @@ fn locked(rounds: usize, ours: &'static Runtime) {
             ("reference", &|| pool(each, false, TASKS, &calm)),
             ("pool, 8 threads a processor, spin lock", &|| pool(8 * each, false, TASKS, &spin)),
             ("pool, 8 threads a processor, std's mutex", &|| pool(8 * each, false, TASKS, &std)),
-            ("fibers, the same spin lock", &|| fibers(ours, TASKS, &spins)),
-            ("fibers, their mutex", &|| fibers(ours, TASKS, &fiber)),
+            ("fibers, the same spin lock", &|| fibers(ours, false, TASKS, &spins)),
+            ("fibers, their mutex", &|| fibers(ours, false, TASKS, &fiber)),
+            ("movable fibers, their mutex", &|| fibers(ours, true, TASKS, &fiber)),
         ],
     );
     let _busy: Vec<_> = (0..each).map(|_| Busy::start()).collect();
@@ -312,7 +323,8 @@ fn locked(rounds: usize, ours: &'static Runtime) {
             ("reference, beside the same", &|| pool(each, false, TASKS, &calm)),
             ("pool, a thread a processor, spin lock", &|| pool(each, false, TASKS, &spin)),
             ("pool, a thread a processor, std's mutex", &|| pool(each, false, TASKS, &std)),
-            ("fibers, their mutex", &|| fibers(ours, TASKS, &fiber)),
+            ("fibers, their mutex", &|| fibers(ours, false, TASKS, &fiber)),
+            ("movable fibers, their mutex", &|| fibers(ours, true, TASKS, &fiber)),
         ],
     );
 }
@@ -326,7 +338,7 @@ fn idle(rounds: usize, ours: &'static Runtime) {
         &[
             ("reference", &|| pool(each, false, each, &long)),
             ("pool, 2 threads a processor", &|| pool(2 * each, true, each, &long)),
-            ("fibers", &|| fibers(ours, each, &long)),
+            ("fibers", &|| fibers(ours, false, each, &long)),
         ],
     );
 }
