@@ -2,7 +2,8 @@
 //! The five failures of section 2.2 of the paper, first of plain pools of kernel threads, then what fibers make
 //! of the same tasks. The reference is the same work, without what disturbs it, on a kernel thread a processor.
 //! All take turns in one run. `speed` is the reference's time divided by the contender's, `useful` the same
-//! of processor time: what was not burnt by waiting.
+//! of processor time: what was not burnt by waiting. `idle` is how long processors were idle while a fiber was
+//! ready.
 //!
 //! ```sh
 //! cargo run --release -p wakeful-fiber --example poor_integration -- 9      # rounds
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use std::hint::{black_box, spin_loop};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use fiber::{Config, Runtime, sync, thread};
@@ -71,8 +72,8 @@ fn pool(threads: usize, eager: bool, tasks: usize, task: &Task) {
 }
 
 /// A fiber a task. `movable`: each may go on with any carrier after a wait.
-fn fibers(runtime: &'static Runtime, movable: bool, tasks: usize, task: &Task) {
-    runtime.run(|| {
+fn fibers(movable: bool, tasks: usize, task: &Task) {
+    ours().run(|| {
         let all: Vec<_> = (0..tasks)
             .map(|number| {
                 let task = task.clone();
@@ -95,11 +96,17 @@ fn processor_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Seconds on the wall, and of processors.
-fn time(body: &dyn Fn()) -> [f64; 2] {
-    let (begin, used) = (Instant::now(), processor_time());
+fn ours() -> &'static Runtime {
+    static OURS: OnceLock<&Runtime> = OnceLock::new();
+    OURS.get_or_init(|| Runtime::start(Config::default()).expect("a runtime starts"))
+}
+
+/// Seconds on the wall, of processors, and during which a processor was idle and a fiber ready.
+fn time(body: &dyn Fn()) -> [f64; 3] {
+    let (begin, used, idle) = (Instant::now(), processor_time(), ours().idle_while_ready_ns());
     body();
-    [begin.elapsed().as_secs_f64(), (processor_time() - used).as_secs_f64()]
+    let wall = begin.elapsed().as_secs_f64();
+    [wall, (processor_time() - used).as_secs_f64(), (ours().idle_while_ready_ns() - idle) as f64 / 1e9]
 }
 
 fn median(values: impl Iterator<Item = f64>) -> [f64; 3] {
@@ -124,8 +131,9 @@ fn compare(what: &str, rounds: usize, contenders: &[(&str, &dyn Fn())]) {
         let ratio = |which: usize| median(times[0].iter().zip(mine).map(|(a, b)| a[which] / b[which]));
         let (speed, useful) = (ratio(0), ratio(1));
         println!(
-            "  {name:44} {:6.1} ms  speed {:.3} ({:.3} to {:.3})  useful {:.3} ({:.3} to {:.3})",
+            "  {name:41} {:6.1} ms  idle {:4.1} ms  speed {:.3} ({:.3} to {:.3})  useful {:.3} ({:.3} to {:.3})",
             median(mine.iter().map(|time| time[0] * 1e3))[0],
+            median(mine.iter().map(|time| time[2] * 1e3))[0],
             speed[0],
             speed[1],
             speed[2],
@@ -253,8 +261,8 @@ fn locking(with: impl Fn(&dyn Fn()) + Send + Sync + 'static) -> Task {
     })
 }
 
-fn kept(rounds: usize, ours: &'static Runtime) {
-    const TASKS: usize = 300;
+fn kept(rounds: usize) {
+    const TASKS: usize = 900;
     let each = processors();
     let disturbed = |disturbs: fn(&Pager), pager: &Arc<Pager>| {
         let pager = pager.clone();
@@ -281,14 +289,14 @@ fn kept(rounds: usize, ours: &'static Runtime) {
             &[
                 ("reference", &|| pool(each, false, TASKS, &calm)),
                 ("pool, a thread a processor", &|| pool(each, false, TASKS, &task)),
-                ("fibers", &|| fibers(ours, false, TASKS, &task)),
-                ("movable fibers", &|| fibers(ours, true, TASKS, &task)),
+                ("fibers", &|| fibers(false, TASKS, &task)),
+                ("movable fibers", &|| fibers(true, TASKS, &task)),
             ],
         );
     }
 }
 
-fn locked(rounds: usize, ours: &'static Runtime) {
+fn locked(rounds: usize) {
     const TASKS: usize = 200;
     let each = processors();
     let (spin, again, std, fiber) = (Spin::default(), Spin::default(), Mutex::new(()), sync::Mutex::new(()));
@@ -310,9 +318,9 @@ fn locked(rounds: usize, ours: &'static Runtime) {
             ("reference", &|| pool(each, false, TASKS, &calm)),
             ("pool, 8 threads a processor, spin lock", &|| pool(8 * each, false, TASKS, &spin)),
             ("pool, 8 threads a processor, std's mutex", &|| pool(8 * each, false, TASKS, &std)),
-            ("fibers, the same spin lock", &|| fibers(ours, false, TASKS, &spins)),
-            ("fibers, their mutex", &|| fibers(ours, false, TASKS, &fiber)),
-            ("movable fibers, their mutex", &|| fibers(ours, true, TASKS, &fiber)),
+            ("fibers, the same spin lock", &|| fibers(false, TASKS, &spins)),
+            ("fibers, their mutex", &|| fibers(false, TASKS, &fiber)),
+            ("movable fibers, their mutex", &|| fibers(true, TASKS, &fiber)),
         ],
     );
     let _busy: Vec<_> = (0..each).map(|_| Busy::start()).collect();
@@ -323,13 +331,13 @@ fn locked(rounds: usize, ours: &'static Runtime) {
             ("reference, beside the same", &|| pool(each, false, TASKS, &calm)),
             ("pool, a thread a processor, spin lock", &|| pool(each, false, TASKS, &spin)),
             ("pool, a thread a processor, std's mutex", &|| pool(each, false, TASKS, &std)),
-            ("fibers, their mutex", &|| fibers(ours, false, TASKS, &fiber)),
-            ("movable fibers, their mutex", &|| fibers(ours, true, TASKS, &fiber)),
+            ("fibers, their mutex", &|| fibers(false, TASKS, &fiber)),
+            ("movable fibers, their mutex", &|| fibers(true, TASKS, &fiber)),
         ],
     );
 }
 
-fn idle(rounds: usize, ours: &'static Runtime) {
+fn idle(rounds: usize) {
     let each = processors();
     let long = task(|| compute(50_000));
     compare(
@@ -338,7 +346,7 @@ fn idle(rounds: usize, ours: &'static Runtime) {
         &[
             ("reference", &|| pool(each, false, each, &long)),
             ("pool, 2 threads a processor", &|| pool(2 * each, true, each, &long)),
-            ("fibers", &|| fibers(ours, false, each, &long)),
+            ("fibers", &|| fibers(false, each, &long)),
         ],
     );
 }
@@ -355,9 +363,8 @@ fn main() {
     }
     let rounds = argument.and_then(|text| text.parse().ok()).unwrap_or(9);
     find_pace();
-    let ours = Runtime::start(Config::default()).expect("a runtime starts");
-    kept(rounds, ours);
-    locked(rounds, ours);
-    idle(rounds, ours);
-    println!("seats taken: {}, upcalls: {}", ours.seats_taken(), ours.upcalls());
+    kept(rounds);
+    locked(rounds);
+    idle(rounds);
+    println!("seats taken: {}, upcalls: {}", ours().seats_taken(), ours().upcalls());
 }

@@ -108,6 +108,8 @@ pub struct Runtime {
     pub(crate) unheard: AtomicBool,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
+    /// ns during which a seat was idle and a fiber ready.
+    idle: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
     told: AtomicU64,
     /// When the sentinel looks at the processors next.
@@ -209,6 +211,7 @@ impl Runtime {
             count: AtomicU32::new(0),
             unheard: AtomicBool::new(false),
             taken: AtomicU64::new(0),
+            idle: AtomicU64::new(0),
             told: AtomicU64::new(0),
             look_next: AtomicU64::new(0),
         }));
@@ -219,6 +222,17 @@ impl Runtime {
     /// How often a carrier's seat went to another because it had blocked.
     pub fn seats_taken(&self) -> u64 {
         self.taken.load(Relaxed)
+    }
+
+    /// For how many ns, of all seats together, a seat was idle while a fiber was ready: from a carrier's block
+    /// until another has its seat, and from the wake-up of a carrier until it runs. A fiber may have become
+    /// ready in between, so it is at most that. Blocks that the kernel does not tell of are not in it.
+    pub fn idle_while_ready_ns(&self) -> u64 {
+        self.idle.load(Relaxed)
+    }
+
+    pub(crate) fn was_idle(&self, since: u64, now: u64) {
+        self.idle.fetch_add(now.saturating_sub(since), Relaxed);
     }
 
     /// How often a sentinel was woken because a carrier had left its processor or come back.
@@ -301,6 +315,9 @@ impl Runtime {
     #[inline]
     pub(crate) fn rouse(&self, carrier: Option<u32>) {
         if let Some(carrier) = carrier {
+            if let Some(carrier) = self.carrier(carrier) {
+                carrier.roused.store(sentinel::now_ns(), Relaxed);
+            }
             self.sentinel.call(carrier);
             self.seats.wake(carrier);
         }
@@ -515,8 +532,13 @@ impl Runtime {
         // ORDER: AcqRel, Release: what one sentinel did to the event comes before the next one's.
         let alone = !carrier.watched.swap(true, AcqRel);
         let mut mine = false;
-        while self.seats.take(carrier.index) {
-            mine |= self.hand_on(me.index);
+        loop {
+            // Before others may have its seat: then it listens again.
+            let blocked = carrier.blocked_at();
+            if !self.seats.take(carrier.index) {
+                break;
+            }
+            mine |= self.hand_on(me, blocked);
             if alone && mine && me.handed.get().is_null() {
                 me.handed.set(carrier.new_if_blocked());
             }
@@ -531,10 +553,18 @@ impl Runtime {
     }
 
     /// A seat was taken. True: the caller has it now, and runs a fiber.
-    fn hand_on(&'static self, me: u32) -> bool {
+    fn hand_on(&'static self, me: &Carrier, blocked: Option<u64>) -> bool {
         self.taken.fetch_add(1, Relaxed);
-        let mine = self.has_work() && !self.seats.wanted() && !self.seats.holds(me);
-        self.rouse(if mine { self.seats.accept(me) } else { self.seats.surrender() });
+        let wanted = self.seats.wanted();
+        let mine = self.has_work() && !wanted && !self.seats.holds(me.index);
+        if let Some(since) = blocked {
+            if mine {
+                me.roused.store(since, Relaxed);
+            } else if wanted || self.has_work() {
+                self.was_idle(since, sentinel::now_ns());
+            }
+        }
+        self.rouse(if mine { self.seats.accept(me.index) } else { self.seats.surrender() });
         if self.has_work() {
             self.invite();
         }

@@ -70,6 +70,12 @@ impl Upcall {
         state == RunState::Blocked && newest != self.forgotten.load(Relaxed)
     }
 
+    /// HINT: since when, on the monotonic clock, if it has.
+    pub fn blocked_at(&self) -> Option<u64> {
+        // SAFETY: as above.
+        unsafe { perf::blocked_at(self.ring) }
+    }
+
     /// What the newest record says is of old: the thread runs and calls this, or the event is disabled. To be
     /// called before others take the thread for one that is listened to.
     pub fn forget(&self) {
