@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The five failures of section 2.2 of the paper, first of plain pools of kernel threads, then what fibers make
-//! of the same tasks. The reference is the same work, without what disturbs it, on a kernel thread a processor.
-//! All take turns in one run. `speed` is the reference's time divided by the contender's, `useful` the same
-//! of processor time: what was not burnt by waiting. `idle` is how long processors were idle while a fiber was
-//! ready.
+//! The five failures of section 2.2 of the paper, first of plain pools of kernel threads, then what fibers
+//! make of the same tasks. The reference is the same work, without what disturbs it, on a kernel thread a
+//! processor. All take turns in one run. `speed` is the reference's time divided by the contender's, `useful`
+//! the same of processor time: what was not burnt by waiting. `idle` is for how long a seat was idle while a
+//! fiber was ready; the processor may have run a fiber without a seat meanwhile.
 //!
 //! ```sh
 //! cargo run --release -p wakeful-fiber --example poor_integration -- 9      # rounds
@@ -79,9 +79,11 @@ fn fibers(movable: bool, tasks: usize, task: &Task) {
                 let task = task.clone();
                 let body = move || task(number);
                 let builder = thread::Builder::new();
-                // SAFETY: no task holds a reference to thread-local data where it waits.
-                let fiber =
-                    if movable { unsafe { builder.spawn_movable(body) } } else { builder.spawn(body) };
+                let fiber = match movable {
+                    // SAFETY: no task holds a reference to thread-local data where it waits.
+                    true => unsafe { builder.spawn_movable(body) },
+                    false => builder.spawn(body),
+                };
                 fiber.expect("it starts")
             })
             .collect();
@@ -131,7 +133,8 @@ fn compare(what: &str, rounds: usize, contenders: &[(&str, &dyn Fn())]) {
         let ratio = |which: usize| median(times[0].iter().zip(mine).map(|(a, b)| a[which] / b[which]));
         let (speed, useful) = (ratio(0), ratio(1));
         println!(
-            "  {name:41} {:6.1} ms  idle {:4.1} ms  speed {:.3} ({:.3} to {:.3})  useful {:.3} ({:.3} to {:.3})",
+            "  {name:41} {:6.1} ms  idle {:5.1} ms  \
+             speed {:.3} ({:.3} to {:.3})  useful {:.3} ({:.3} to {:.3})",
             median(mine.iter().map(|time| time[0] * 1e3))[0],
             median(mine.iter().map(|time| time[2] * 1e3))[0],
             speed[0],

@@ -108,7 +108,7 @@ pub struct Runtime {
     pub(crate) unheard: AtomicBool,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
-    /// ns during which a seat was idle and a fiber ready.
+    /// See [`Runtime::idle_while_ready_ns`].
     idle: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
     told: AtomicU64,
@@ -224,9 +224,10 @@ impl Runtime {
         self.taken.load(Relaxed)
     }
 
-    /// For how many ns, of all seats together, a seat was idle while a fiber was ready: from a carrier's block
-    /// until another has its seat, and from the wake-up of a carrier until it runs. A fiber may have become
-    /// ready in between, so it is at most that. Blocks that the kernel does not tell of are not in it.
+    /// For how many ns, of all seats together, a seat was idle while a fiber was ready: from a block of its
+    /// carrier until another carrier has it, and from the wake-up of a carrier until it runs. A fiber may
+    /// have become ready in between, so it is at most that. Blocks of which the kernel does not tell are not
+    /// in it.
     pub fn idle_while_ready_ns(&self) -> u64 {
         self.idle.load(Relaxed)
     }

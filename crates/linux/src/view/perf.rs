@@ -41,8 +41,7 @@ const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 /// Byte offset of `data_head` in `struct perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
 
-/// `struct perf_event_attr` as of Linux 3.19 (96 bytes), where `clockid` was a word of zeros; the kernel takes
-/// the rest as zero.
+/// `struct perf_event_attr`, its first 96 bytes; the kernel takes the rest as zero.
 #[repr(C)]
 struct Attr {
     kind: u32,
@@ -241,8 +240,9 @@ pub(crate) unsafe fn blocked_at(ring: *const u8) -> Option<u64> {
 /// `ring` is [`RING`] readable bytes.
 #[inline(always)]
 pub(crate) unsafe fn run_state(ring: *const u8) -> RunState {
-    // SAFETY: both offsets are inside the ring. The kernel writes these words concurrently, hence atomics. A record is
-    // 8 bytes, aligned, and `data_head` is published after it (the kernel's smp_wmb in perf_output_put_handle).
+    // SAFETY: both offsets are inside the ring. The kernel writes these words concurrently, hence atomics. A
+    // record begins with a word of 8 bytes, aligned, and `data_head` is published after it (the kernel's smp_wmb
+    // in perf_output_put_handle).
     unsafe {
         // ORDER: Acquire, pairs with the kernel's smp_wmb; the record is there before data_head says so.
         let head = (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Acquire);
