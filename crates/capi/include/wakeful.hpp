@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // User-level threads for C++17, and locks that they wait in. A layer over wakeful.h; link with -lwakeful.
 //
-// What wakeful.h says of fibers holds here. Two things are better. An exception that leaves a thread's function
-// comes out of join. And a thread may wait while it handles an exception, or in a destructor that runs because
-// of one, if it waits by the functions of this file: the C++ runtime counts exceptions by kernel thread, and
-// they set the count aside while other fibers run.
+// What wakeful.h says of fibers holds here. Two things are better. An exception that leaves a thread's
+// function comes out of join. And a thread may wait while it handles an exception, or in a destructor that
+// runs because of one, if it waits by the functions of this file. The C++ runtime keeps exceptions by kernel
+// thread; these functions set them aside while other fibers run.
 #ifndef WAKEFUL_HPP
 #define WAKEFUL_HPP
 
@@ -102,7 +102,8 @@ template <class R, class... Parts> class closure final : public state<R> {
     std::optional<std::tuple<Parts...>> parts;
 
 public:
-    template <class... Given> explicit closure(Given &&...given) : parts(std::in_place, std::forward<Given>(given)...) {}
+    template <class... Given>
+    explicit closure(Given &&...given) : parts(std::in_place, std::forward<Given>(given)...) {}
 
     void call() override {
         struct ends {
@@ -189,8 +190,8 @@ public:
 
     bool joinable() const noexcept { return state != nullptr; }
 
-    // Waits for its end. Returns what its function returned, or throws what it threw. Throws std::system_error
-    // if there is no thread, or it is the caller.
+    // Waits for its end. Returns what its function returned, or throws what it threw. Throws
+    // std::system_error if there is no thread, or it is the caller.
     R join() {
         struct owner {
             detail::state<R> *state;
@@ -299,7 +300,8 @@ public:
         return wakeful_mutex_lock_for(&it, detail::nanoseconds(time)) == 0;
     }
 
-    template <class Clock, class Duration> bool try_lock_until(std::chrono::time_point<Clock, Duration> moment) {
+    template <class Clock, class Duration>
+    bool try_lock_until(std::chrono::time_point<Clock, Duration> moment) {
         return try_lock_for(detail::until(moment));
     }
 
@@ -366,7 +368,8 @@ public:
     }
 
     template <class Rep, class Period, class Predicate>
-    bool wait_for(std::unique_lock<mutex> &lock, std::chrono::duration<Rep, Period> time, Predicate predicate) {
+    bool wait_for(std::unique_lock<mutex> &lock, std::chrono::duration<Rep, Period> time,
+                  Predicate predicate) {
         using clock = std::chrono::steady_clock;
         const auto end = clock::now() + std::chrono::nanoseconds(detail::nanoseconds(time));
         while (!predicate()) {
