@@ -21,11 +21,14 @@ use crate::view::perf::{self, RING};
 
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_ID: libc::c_ulong = 0x8008_2407;
 
 /// The event of one thread.
 #[derive(Debug)]
 pub struct Upcall {
     descriptor: i32,
+    /// The kernel's name of the event.
+    id: u64,
     ring: *mut u8,
     /// The newest record that was forgotten.
     forgotten: AtomicU64,
@@ -55,7 +58,13 @@ impl Upcall {
             unsafe { libc::close(descriptor) };
             return Err(error);
         }
-        Ok(Self { descriptor, ring: ring.cast(), forgotten: AtomicU64::new(0), deaf: AtomicBool::new(false) })
+        Ok(Self {
+            descriptor,
+            id: id(descriptor),
+            ring: ring.cast(),
+            forgotten: AtomicU64::new(0),
+            deaf: AtomicBool::new(false),
+        })
     }
 
     /// What to sleep on.
@@ -87,25 +96,37 @@ impl Upcall {
 
     /// No more records.
     pub fn disable(&self) {
-        // SAFETY: no pointers.
-        unsafe { libc::ioctl(self.descriptor, IOC_DISABLE, 0) };
+        self.control(IOC_DISABLE);
     }
 
     /// Records again. False: the thread is not heard, as the program has closed the descriptor.
     #[must_use]
     pub fn enable(&self) -> bool {
-        // SAFETY: no pointers.
-        let heard = unsafe { libc::ioctl(self.descriptor, IOC_ENABLE, 0) } == 0;
+        let heard = self.control(IOC_ENABLE);
         if !heard {
             self.deaf.store(true, Relaxed);
         }
         heard
     }
 
+    /// The program may have closed the descriptor, and used its number for an event of its own.
+    fn control(&self, request: libc::c_ulong) -> bool {
+        // SAFETY: no pointers.
+        id(self.descriptor) == self.id && unsafe { libc::ioctl(self.descriptor, request, 0) } == 0
+    }
+
     /// HINT: did an [`Upcall::enable`] fail? Then the records say nothing any more.
     pub fn is_deaf(&self) -> bool {
         self.deaf.load(Relaxed)
     }
+}
+
+/// The kernel's name of an event; 0 if the descriptor is none's.
+fn id(descriptor: i32) -> u64 {
+    let mut id = 0u64;
+    // SAFETY: the number lives across the call.
+    unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) };
+    id
 }
 
 impl Drop for Upcall {
@@ -162,5 +183,25 @@ mod tests {
             }
         }
         assert!(thread.join().expect("it does not panic"));
+    }
+
+    /// The program closed the event's descriptor, and has an event of its own under its number.
+    #[test]
+    fn another_event_of_the_same_number_is_let_alone() {
+        let open = || Upcall::open().ok();
+        loop {
+            // No perf here.
+            let Some(closed) = open() else { return };
+            // SAFETY: ours; who is forgotten below closes it no more.
+            unsafe { libc::close(closed.descriptor) };
+            let Some(other) = open() else { return };
+            let same = other.descriptor == closed.descriptor;
+            let heard = closed.enable();
+            core::mem::forget(closed);
+            // Else another test has taken the number.
+            if same {
+                return assert!(!heard);
+            }
+        }
     }
 }
