@@ -138,6 +138,38 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let word = self.word.load(Relaxed);
         word & LOCKED != 0 && (owner(word) == ThreadId::NONE || owner(word) == P::current())
     }
+
+    /// Acquires the lock if it is free and no standby demands it (A1, A2).
+    #[inline]
+    pub fn lock_at_once(&self) -> bool {
+        let me = wait::shield::<N, P>();
+        let mut word = self.word.load(Relaxed);
+        while word & (LOCKED | HANDOFF) == 0 {
+            // A2. ORDER: Acquire, pairs with R1.
+            match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed)
+            {
+                Ok(_) => {
+                    P::set_stamp(word);
+                    wait::inside::<N, P>(me);
+                    return true;
+                }
+                Err(now) => word = now,
+            }
+        }
+        wait::unshield::<N, P>(me);
+        false
+    }
+
+    /// HINT: who holds the lock, [`ThreadId::NONE`] for a thread without an id; `None` if it is free.
+    pub fn holder(&self) -> Option<ThreadId> {
+        let word = self.word.load(Relaxed);
+        (word & LOCKED != 0).then(|| owner(word))
+    }
+
+    /// HINT: does a thread wait as the standby, or in line?
+    pub fn has_waiters(&self) -> bool {
+        self.word.load(Relaxed) & STANDBY != 0
+    }
 }
 
 impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
