@@ -3,6 +3,7 @@
 //! named here and nowhere else.
 
 use core::ffi::CStr;
+use core::fmt;
 
 /// The name of an environment variable.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,12 @@ impl Variable {
     }
 }
 
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// The interposer's mutex.
 pub const LOCK: Variable = Variable(c"WAKEFUL_LOCK");
 /// The interposer's reader-writer lock.
@@ -34,9 +41,9 @@ pub const VIEW: Variable = Variable(c"WAKEFUL_VIEW");
 pub const PRELOAD: Variable = Variable(c"WAKEFUL_PRELOAD");
 /// Where the OpenMP runtime is, for what a program starts.
 pub const OPENMP: Variable = Variable(c"WAKEFUL_OPENMP");
-/// The socket of another server than this machine's.
+/// The socket of another server than this machine's, one that was started with `--folder`.
 pub const SERVER: Variable = Variable(c"WAKEFUL_SERVER");
-/// The descriptor of a partition's block, for the program that `wakeful run` becomes.
+/// The number of a descriptor of a partition's block, for the program that `wakeful run` becomes.
 pub const PARTITION: Variable = Variable(c"WAKEFUL_PARTITION");
 /// The observer that a child takes over.
 pub const OBSERVER: Variable = Variable(c"WAKEFUL_OBSERVER");

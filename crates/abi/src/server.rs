@@ -22,14 +22,10 @@ use crate::{MAX_PROCESSORS, Partition};
 
 /// Where the server listens.
 pub const SOCKET: &str = "/run/wakeful/wakefuld";
-/// The environment variable that names another socket, of a server that was started with `--folder`.
-pub const SOCKET_VARIABLE: &str = crate::environment::SERVER.name();
 /// The first word of each message ("KWSV").
 pub const MAGIC: u32 = 0x5653_574b;
 /// Version of the messages.
 pub const VERSION: u32 = 2;
-/// The environment variable with the number of a [`Block`]'s descriptor, for the program that `wakeful run` becomes.
-pub const PARTITION_VARIABLE: &str = crate::environment::PARTITION.name();
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use launch::interposer::{LOCK_VARIABLE, VIEW_VARIABLE, preload_list, views};
+use launch::interposer::{preload_list, views};
+use linux::environment::{LOCK, VIEW};
 
 /// A contender and the environment that it runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,9 +17,9 @@ pub struct Contender {
     pub lock: String,
     /// The library to preload.
     pub preload: Option<PathBuf>,
-    /// Value of [`LOCK_VARIABLE`].
+    /// Value of [`LOCK`].
     pub interposed_lock: Option<String>,
-    /// Value of [`VIEW_VARIABLE`].
+    /// Value of [`VIEW.name()`].
     pub view: Option<String>,
 }
 
@@ -104,10 +105,10 @@ impl Contender {
             command.env("LD_PRELOAD", preload_list(library));
         }
         if let Some(lock) = &self.interposed_lock {
-            command.env(LOCK_VARIABLE, lock);
+            command.env(LOCK.name(), lock);
         }
         if let Some(view) = &self.view {
-            command.env(VIEW_VARIABLE, view);
+            command.env(VIEW.name(), view);
         }
     }
 }

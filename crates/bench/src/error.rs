@@ -12,8 +12,8 @@ pub enum JobError {
     /// No lock of this name.
     #[error("there is no lock `{0}`")]
     UnknownLock(String),
-    /// The view is not to be had.
-    #[error("the view `{0}` is not to be had here; `wakeful doctor` says why")]
+    /// The view does not work here.
+    #[error("the view `{0}` does not work here; `wakeful doctor` says why")]
     NoView(String),
     /// The lock is broken.
     #[error("mutual exclusion was violated: {sections} sections left their mark, {counted} ran")]
@@ -84,7 +84,7 @@ pub enum JobError {
 
 /// A contender that asks for a view and silently runs with another would be a lie.
 pub(crate) fn check_view(taken: impl FnOnce() -> Option<View>) -> Result<(), JobError> {
-    let asked = std::env::var(linux::view::VARIABLE).unwrap_or_default();
+    let asked = std::env::var(linux::environment::VIEW.name()).unwrap_or_default();
     match Request::named(asked.as_bytes()) {
         Some(Request::Only(view)) if view != View::None && taken() != Some(view) => {
             Err(JobError::NoView(asked))

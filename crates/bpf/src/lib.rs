@@ -37,9 +37,6 @@ pub use sys::program_exists;
 /// Bytes of the arena with its thread blocks.
 pub const ARENA_SIZE: usize = size_of::<Arena>() + MAX_THREADS * size_of::<Thread>();
 
-/// The environment variable in which [`Handle`] travels to a child.
-pub const HANDLE_VARIABLE: &str = abi::environment::OBSERVER.name();
-
 /// Why there is no observer, and what it would need.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -268,7 +265,7 @@ impl Observer {
     }
 
     /// Lets programs that this process executes inherit the observer. Put the handle, as text, into their environment as
-    /// [`HANDLE_VARIABLE`].
+    /// [`abi::environment::OBSERVER`].
     ///
     /// # Errors
     /// Those of fcntl and bpf(2).

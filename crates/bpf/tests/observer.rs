@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use abi::environment::OBSERVER;
 use abi::{Arena, Priority, RunState, Thread};
-use bpf::{Error, HANDLE_VARIABLE, Handle, Observer};
+use bpf::{Error, Handle, Observer};
 
 fn root() -> bool {
     // SAFETY: no arguments.
@@ -159,7 +160,7 @@ fn root_other_lease_changes_nothing() {
 /// Not a test of its own: the unprivileged child of the next one.
 #[test]
 fn child_uses_inherited_observer() {
-    let Ok(text) = std::env::var(HANDLE_VARIABLE) else { return };
+    let Ok(text) = std::env::var(OBSERVER.name()) else { return };
     // SAFETY: no arguments.
     assert_ne!(unsafe { libc::geteuid() }, 0);
     assert!(matches!(Observer::load(), Err(Error::NotPermitted)));
@@ -187,7 +188,7 @@ fn root_hands_over_to_unprivileged_child() {
     // The build directory may be closed to other users; /proc/self/exe is not.
     let child = Command::new("/proc/self/exe")
         .args(["--exact", "child_uses_inherited_observer", "--nocapture"])
-        .env(HANDLE_VARIABLE, handle.to_string())
+        .env(OBSERVER.name(), handle.to_string())
         .uid(65534)
         .gid(65534)
         .stdout(Stdio::piped())
@@ -203,7 +204,7 @@ fn root_hands_over_to_unprivileged_child() {
 #[test]
 fn child_uses_shared_observer() {
     let Ok(admitted) = std::env::var("WAKEFUL_TEST_ADMITTED") else { return };
-    let observer = Observer::take_over(std::env::var(HANDLE_VARIABLE).unwrap().parse().unwrap()).unwrap();
+    let observer = Observer::take_over(std::env::var(OBSERVER.name()).unwrap().parse().unwrap()).unwrap();
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let (arena, enrolment) = (observer.arena().unwrap(), observer.enrolment());
     block(arena, 1).lease.store(1, Relaxed);
@@ -226,7 +227,7 @@ fn root_one_observer_serves_whom_it_admitted() {
         let admission = observer.slots().unwrap().prepare(slot).unwrap();
         let mut child = Command::new("/proc/self/exe")
             .args(["--exact", "child_uses_shared_observer", "--nocapture"])
-            .env(HANDLE_VARIABLE, admission.hand_over().unwrap().to_string())
+            .env(OBSERVER.name(), admission.hand_over().unwrap().to_string())
             // Who was admitted to a slot that is not ready cannot enrol either.
             .env("WAKEFUL_TEST_ADMITTED", if admitted == Some(slot) { "yes" } else { "no" })
             .stdin(Stdio::piped())

@@ -18,9 +18,10 @@ use ::bench::workload::{
     rwlock,
 };
 use anyhow::{Context, Result, bail};
-use launch::interposer::{VIEW_VARIABLE, views};
+use launch::interposer::views;
 use launch::names::{check_view, view_names};
 use launch::{library, probe, program, suggest};
+use linux::environment::VIEW;
 
 use self::show::Show;
 use crate::format::Format;
@@ -565,7 +566,7 @@ fn run(works: Vec<Work>, locks: &[String], built_in: &[&str], common: &Common) -
     if let Some(view) = &common.view {
         check_view(view)?;
         // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var(VIEW_VARIABLE, view) };
+        unsafe { std::env::set_var(VIEW.name(), view) };
     }
     let wishing: Vec<&str> = locks.iter().map(String::as_str).filter(|name| wishes(name)).collect();
     if !wishing.is_empty()

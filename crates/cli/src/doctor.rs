@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use launch::closure::Reach;
-use launch::interposer::{VIEW_VARIABLE, preload_list};
+use launch::interposer::preload_list;
 use launch::probe::{self, Processors, View};
 use launch::{library, program, suggest};
+use linux::environment::VIEW;
 use serde::Serialize;
 
 use crate::format;
@@ -77,7 +78,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     // The interposer may be of another build than this program.
     let taken = library.as_ref().ok().map(|path| {
         launch::taken_view(path, |mut command| {
-            command.env("LD_PRELOAD", preload_list(path)).env(VIEW_VARIABLE, "auto");
+            command.env("LD_PRELOAD", preload_list(path)).env(VIEW.name(), "auto");
             command
         })
     });

@@ -3,7 +3,6 @@
 
 use std::process::ExitCode;
 
-use abi::server::PARTITION_VARIABLE;
 use anyhow::Context;
 use launch::closure::Reach;
 use launch::{Launch, Taken, probe, program};
@@ -58,7 +57,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     };
     #[cfg(feature = "bpf")]
     if scheduled {
-        command.env(bpf::HANDLE_VARIABLE, crate::scheduler::join()?);
+        command.env(linux::environment::OBSERVER.name(), crate::scheduler::join()?);
     }
     if let Some(cpus) = args.cpus {
         let (state, block) = partition::join(cpus, args.priority).context("no processors")?;
@@ -73,7 +72,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         if launch.program.obstacle.is_none()
             && let Some(number) = partition::hand_over(&block)
         {
-            command.env(PARTITION_VARIABLE, number);
+            command.env(linux::environment::PARTITION.name(), number);
         }
     }
     if args.verbose {

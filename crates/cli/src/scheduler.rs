@@ -199,7 +199,7 @@ fn status(json: bool) -> Result<ExitCode> {
     Ok(if status.in_charge { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Asks the running scheduler to take this process in, and what it becomes; the handle of its arena, for [`bpf::HANDLE_VARIABLE`].
+/// Asks the running scheduler to take this process in, and what it becomes; the handle of its arena, for [`linux::environment::OBSERVER`].
 pub fn join() -> Result<String> {
     let Some((answer, descriptors)) = ask("join")? else {
         bail!("no scheduler runs; as root, `wakeful scheduler start` starts one");

@@ -17,8 +17,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use launch::closure::Reach;
-use launch::interposer::{LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE};
 use launch::{Launch, Target, When, library, stack};
+use linux::environment::{LOCK, RWLOCK, VIEW};
 
 /// The program that has all verbs and options: beside this one, or where the interposer may be as well.
 const VERBS: &str = "wakeful-verbs";
@@ -45,7 +45,7 @@ extern "C" fn main(_: c_int, _: *const *const c_char) -> c_int {
 
 /// Becomes the program, if it is to be run as it usually is. Returns if it is not, or cannot be.
 fn run() {
-    if [LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE].iter().any(|name| std::env::var_os(name).is_some()) {
+    if [LOCK, RWLOCK, VIEW].iter().any(|variable| std::env::var_os(variable.name()).is_some()) {
         return;
     }
     let Some(command) = command(std::env::args_os().skip(1)) else { return };

@@ -97,6 +97,13 @@ pub fn long() -> bool {
     std::env::var_os("WAKEFUL_LONG").is_some_and(|value| value == "1")
 }
 
+/// Every hint, at each of these numbers of ns a look at the clock.
+pub fn hinted(steps: &[u64]) -> Vec<Settings> {
+    let settings =
+        |hints| steps.iter().map(move |&step| Settings { hints, clock_step_ns: step, ..Settings::default() });
+    HINTS.into_iter().flat_map(settings).collect()
+}
+
 /// How many times as many executions as usual a checker explores: [`LONGER`] in the long exploration, else 1.
 pub fn further() -> usize {
     if long() { LONGER } else { 1 }

@@ -4,6 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use crate::{further, long};
+
 crate::model::model!(
     /// The machine inside loom.
     Loom, loom, |turn: u32| turn.is_multiple_of(2)
@@ -76,6 +78,14 @@ pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'st
 pub fn reach(name: &str, hints: crate::Hints, (preemptions, executions): (usize, usize), body: fn()) {
     let settings = Settings { hints, clock_step_ns: 1_000_000, generation: 0 };
     let ran = explore(name, settings, Bounds { preemptions, executions }, body);
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+/// Explores `body` under each of these settings, and says how far. In the long exploration with one
+/// preemption more, and [`further`].
+pub fn explore_all(name: &str, settings: &[Settings], preemptions: usize, executions: usize, body: fn()) {
+    let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
+    let ran: usize = settings.iter().map(|&settings| explore(name, settings, bounds, body)).sum();
     eprintln!("loom: {name}: {ran} executions");
 }
 

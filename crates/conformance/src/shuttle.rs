@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use ::shuttle::rand::Rng;
 
+use crate::further;
+
 crate::model::model!(
     /// The machine inside shuttle.
     Shuttle, shuttle, |_| ::shuttle::rand::thread_rng().r#gen::<bool>()
@@ -57,6 +59,14 @@ pub enum Schedules {
 pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'static) {
     let explore = || explore(settings, Schedules::Random, 20_000, body);
     assert!(catch_unwind(AssertUnwindSafe(explore)).is_err(), "shuttle let {what} pass");
+}
+
+/// Runs `body` under `count` schedules ([`further`] in the long exploration) of each of these kinds and
+/// settings, and says how many.
+pub fn explore_all(name: &str, settings: &[Settings], schedules: &[Schedules], count: usize, body: fn()) {
+    let runs = settings.iter().flat_map(|&settings| schedules.iter().map(move |&kind| (settings, kind)));
+    let ran: usize = runs.map(|(settings, kind)| explore(settings, kind, count * further(), body)).sum();
+    eprintln!("shuttle: {name}: {ran} executions");
 }
 
 /// Runs `body` under `count` schedules from a fixed seed. On failure shuttle prints the schedule; give it

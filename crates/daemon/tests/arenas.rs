@@ -450,7 +450,7 @@ fn root_observation_ends_with_the_image() {
 /// writes over the memory that it has of its parent. It has a descriptor of the arena too, as if it was
 /// forked before that was closed.
 fn invaded() {
-    // SAFETY: a number. Who waits for ever ends by it.
+    // SAFETY: a number. A child that waits for ever is ended by it.
     unsafe { libc::alarm(60) };
     let mut arena_fd = None;
     if std::env::var("WAKEFUL_VIEW").as_deref() != Ok("none") {
@@ -460,7 +460,7 @@ fn invaded() {
             let handle = observer.hand_over().unwrap().to_string();
             std::mem::forget(observer);
             // SAFETY: no other thread of this program reads the environment now.
-            unsafe { std::env::set_var(bpf::HANDLE_VARIABLE, handle) };
+            unsafe { std::env::set_var(linux::environment::OBSERVER.name(), handle) };
         }
         arena_fd = Some(arena);
     }

@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -13,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::*;
+use linux::environment::{LOCK, OBSERVER, PARTITION, RWLOCK, SERVER, VIEW, Variable};
 use linux::server::{Connection, Error, Kind, Message, Refusal};
 
 const AFFINITY: &str = "[access]\nprocessors = 1.0\n[enforcement]\nby = \"affinity\"\n";
@@ -351,17 +351,10 @@ fn root_what_takes_long_is_dear() {
 }
 
 /// What a library of ours takes from the environment.
-const NAMES: [&CStr; 6] = [
-    c"WAKEFUL_LOCK",
-    c"WAKEFUL_RWLOCK",
-    c"WAKEFUL_VIEW",
-    c"WAKEFUL_SERVER",
-    c"WAKEFUL_OBSERVER",
-    c"WAKEFUL_PARTITION",
-];
+const NAMES: [Variable; 6] = [LOCK, RWLOCK, VIEW, SERVER, OBSERVER, PARTITION];
 
 fn asks_for_names() {
-    let found = NAMES.iter().filter(|name| linux::server::variable(name, |_| Some(())).is_some());
+    let found = NAMES.iter().filter(|name| linux::server::variable(**name, |_| Some(())).is_some());
     println!("found {}", found.count());
 }
 
@@ -375,7 +368,7 @@ fn root_the_environment_of_a_set_user_id_program_says_nothing() {
         let mut command = Command::new(&program);
         command.args(["--exact", "a_program", "--nocapture"]).uid(NOBODY).gid(NOBODY);
         command.env(ROLE, "asks for names");
-        command.envs(NAMES.map(|name| (name.to_str().unwrap(), "x")));
+        command.envs(NAMES.map(|name| (name.name(), "x")));
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains(found), "{mode}: {text}");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fibers in trouble: more seats than processors, signals, blocking calls, panics, full stacks, forks;
-//! and the
-//! locks.
+//! Fibers in trouble: more seats than processors, signals, blocking calls, panics, full stacks, forks,
+//! careless policies; and the locks.
 
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::Duration;
 
 use fiber::local::LocalKey;
+use fiber::policy::{Policy, Queue, Ready};
 use fiber::sync::{Barrier, Channel, Condvar, Mutex, RwLock, Semaphore};
 use fiber::{Activations, Config, Runtime, thread};
 
@@ -161,11 +161,10 @@ fn locals_are_the_fibers_own() {
     assert_eq!(DROPPED.load(Relaxed), 50_500);
 }
 
-/// A fiber stays with its kernel thread: what it has there is there after each wait.
-#[test]
-fn a_fiber_keeps_its_kernel_thread() {
+/// Fibers that wait in all ways, and look whether they are where they began.
+fn all_keep_their_kernel_threads(runtime: &'static Runtime) {
     std::thread_local!(static PLACE: u32 = const { 0 });
-    runtime(4).run(|| {
+    runtime.run(|| {
         let fibers: Vec<_> = (0..200)
             .map(|number| {
                 thread::spawn(move || {
@@ -185,6 +184,53 @@ fn a_fiber_keeps_its_kernel_thread() {
             .collect();
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
     });
+}
+
+/// A fiber stays with its kernel thread: what it has there is there after each wait.
+#[test]
+fn a_fiber_keeps_its_kernel_thread() {
+    all_keep_their_kernel_threads(runtime(4));
+}
+
+/// One queue for all carriers, which drops every third fiber and waits now and then.
+#[derive(Debug, Default)]
+struct Careless {
+    all: Arc<std::sync::Mutex<Vec<Ready>>>,
+    count: Arc<AtomicU32>,
+}
+
+struct Shared(Careless);
+
+impl Policy for Careless {
+    fn queue(&self) -> Box<dyn Queue> {
+        Box::new(Shared(Careless { all: self.all.clone(), count: self.count.clone() }))
+    }
+}
+
+impl Queue for Shared {
+    fn push(&mut self, fiber: Ready) {
+        match self.0.count.fetch_add(1, Relaxed) {
+            count if count % 3 == 0 => drop(fiber),
+            count => {
+                if count % 64 == 0 {
+                    thread::sleep(Duration::from_micros(10));
+                    thread::yield_now();
+                }
+                self.0.all.lock().unwrap().push(fiber);
+            }
+        }
+    }
+    fn pop(&mut self) -> Option<Ready> {
+        self.0.all.lock().unwrap().pop()
+    }
+}
+
+/// A careless queue loses no fiber, and lets none go on with another kernel thread.
+#[test]
+fn a_careless_policy_is_harmless() {
+    let policy: &'static Careless = Box::leak(Box::default());
+    let config = Config { processors: Some(3), policy: Some(policy), ..Config::default() };
+    all_keep_their_kernel_threads(Runtime::start(config).unwrap());
 }
 
 /// What one fiber of [`a_storm`] does; returns how often it counted.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
 
-use fiber::policy::{Fifo, Lifo, Policy, Queue, Ranked, Ready};
+use fiber::policy::{Fifo, Lifo, Policy, Queue, Ranked};
 use fiber::{Activations, Config, Priority, Runtime, thread};
 
 fn policy() -> i32 {
@@ -143,67 +143,6 @@ fn policies_order_fibers() {
     assert_eq!(orders(&Fifo), [[0, 1, 2, 3, 4]; 2]);
     assert_eq!(orders(&Lifo), [[4, 3, 2, 1, 0]; 2]);
     assert_eq!(orders(&Ranked), [[1, 3, 4, 0, 2]; 2]);
-}
-
-/// One queue for all carriers, which drops every third fiber and waits now and then.
-#[derive(Debug, Default)]
-struct Careless {
-    all: Arc<std::sync::Mutex<Vec<Ready>>>,
-    count: Arc<AtomicU32>,
-}
-
-struct Shared(Careless);
-
-impl Policy for Careless {
-    fn queue(&self) -> Box<dyn Queue> {
-        Box::new(Shared(Careless { all: self.all.clone(), count: self.count.clone() }))
-    }
-}
-
-impl Queue for Shared {
-    fn push(&mut self, fiber: Ready) {
-        match self.0.count.fetch_add(1, Relaxed) {
-            count if count % 3 == 0 => drop(fiber),
-            count => {
-                if count % 64 == 0 {
-                    thread::sleep(Duration::from_micros(10));
-                    thread::yield_now();
-                }
-                self.0.all.lock().unwrap().push(fiber);
-            }
-        }
-    }
-    fn pop(&mut self) -> Option<Ready> {
-        self.0.all.lock().unwrap().pop()
-    }
-}
-
-/// A careless queue loses no fiber, and lets none go on with another kernel thread.
-#[test]
-fn a_careless_policy_is_harmless() {
-    std::thread_local!(static PLACE: u32 = const { 0 });
-    let policy: &'static Careless = Box::leak(Box::default());
-    let config = Config { processors: Some(3), policy: Some(policy), ..Config::default() };
-    Runtime::start(config).unwrap().run(|| {
-        let fibers: Vec<_> = (0..100)
-            .map(|number| {
-                thread::spawn(move || {
-                    PLACE.with(|place| {
-                        let before = std::ptr::from_ref(place);
-                        for _ in 0..20 {
-                            match number % 3 {
-                                0 => thread::yield_now(),
-                                1 => thread::sleep(Duration::from_micros(50)),
-                                _ => std::thread::sleep(Duration::from_micros(50)),
-                            }
-                            PLACE.with(|now| assert!(std::ptr::eq(before, now), "it has moved"));
-                        }
-                    });
-                })
-            })
-            .collect();
-        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
-    });
 }
 
 /// A policy whose third queue panics: that of the second carrier.

@@ -5,14 +5,7 @@ use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The environment variable that names the lock for the interposer.
-pub const LOCK_VARIABLE: &str = linux::environment::LOCK.name();
-/// The environment variable that names the reader-writer lock for the interposer.
-pub const RWLOCK_VARIABLE: &str = linux::environment::RWLOCK.name();
-/// The environment variable that names the kernel view.
-pub const VIEW_VARIABLE: &str = linux::view::VARIABLE;
-
-/// The names of the views, as that variable takes them.
+/// The names of the views, as [`VIEW`](linux::environment::VIEW) takes them.
 pub fn views() -> impl Iterator<Item = &'static str> {
     linux::view::NAMES.iter().map(|(name, _)| *name)
 }

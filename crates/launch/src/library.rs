@@ -57,8 +57,6 @@ pub fn find() -> Result<PathBuf> {
 
 /// File name of our OpenMP runtime, which is where the interposer is.
 pub const OPENMP_NAME: &str = "libgomp_wakeful.so";
-/// The environment variable by which the interposer knows it, for what the program starts: `exec.rs` there.
-pub const OPENMP_VARIABLE: &str = linux::environment::OPENMP.name();
 const OPENMP_SYMBOL: &[u8] = b"wakeful_omp_version";
 
 /// Where a program's OpenMP regions run, and those of what it loads or starts.

@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use linux::environment;
 
 use crate::closure::Reach;
-use crate::interposer::{
-    Interposer, LOCK_VARIABLE, RWLOCK_VARIABLE, VIEW_VARIABLE, preload_list, prepend, views,
-};
+use crate::interposer::{Interposer, preload_list, prepend, views};
 use crate::library::{self, OpenMp};
 use crate::names::{check_lock, check_rwlock, check_view};
 use crate::program::{self, Program};
@@ -142,9 +141,9 @@ impl Launch {
     /// Checks everything that can be checked before the program runs. `reach` is for what
     /// [`OpenMp::says`] tells.
     pub fn prepare(args: Target, reach: Reach) -> Result<Self> {
-        let lock = or_environment(args.lock, LOCK_VARIABLE)?;
-        let rwlock = or_environment(args.rwlock, RWLOCK_VARIABLE)?;
-        let view = or_environment(args.view, VIEW_VARIABLE)?;
+        let lock = or_environment(args.lock, environment::LOCK.name())?;
+        let rwlock = or_environment(args.rwlock, environment::RWLOCK.name())?;
+        let view = or_environment(args.view, environment::VIEW.name())?;
         lock.as_deref().map(check_lock).transpose()?;
         rwlock.as_deref().map(check_rwlock).transpose()?;
         view.as_deref().map(check_view).transpose()?;
@@ -183,22 +182,22 @@ impl Launch {
         let mut list = preload_list(&self.library);
         match self.openmp() {
             Some(path) => {
-                command.env(library::OPENMP_VARIABLE, path);
+                command.env(environment::OPENMP.name(), path);
                 if !self.is_closed {
                     list = prepend(path, &list);
                 }
             }
-            None => _ = command.env_remove(library::OPENMP_VARIABLE),
+            None => _ = command.env_remove(environment::OPENMP.name()),
         }
         command.env("LD_PRELOAD", list);
         if let Some(lock) = &self.lock {
-            command.env(LOCK_VARIABLE, lock);
+            command.env(environment::LOCK.name(), lock);
         }
         if let Some(rwlock) = &self.rwlock {
-            command.env(RWLOCK_VARIABLE, rwlock);
+            command.env(environment::RWLOCK.name(), rwlock);
         }
         if let Some(view) = &self.view {
-            command.env(VIEW_VARIABLE, view);
+            command.env(environment::VIEW.name(), view);
         }
         if self.wishing().is_some()
             && let Some(tunables) = probe::tunables()

@@ -104,7 +104,8 @@ fn child(view: &str, shared: &Option<bpf::shared::Observer>, slot: u32, argument
     let admission =
         shared.as_ref().map(|observer| observer.slots().expect("slots").prepare(slot).expect("a slot"));
     if let Some(admission) = &admission {
-        command.env(bpf::HANDLE_VARIABLE, admission.hand_over().expect("a handle").to_string());
+        command
+            .env(linux::environment::OBSERVER.name(), admission.hand_over().expect("a handle").to_string());
     }
     let mut child = command.spawn().expect("starting itself");
     if let Some(observer) = shared {

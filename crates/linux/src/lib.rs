@@ -23,6 +23,7 @@ pub use processors::{Processors, throttling};
 pub use quota::Throttling;
 pub use registry::MOST_THREADS;
 pub use report::{Report, Status, report};
+pub use signals::Uncancelled;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::Mutex;

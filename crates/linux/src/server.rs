@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use abi::server::{BLOCK_SIZE, Block, MAGIC, SOCKET_VARIABLE, VERSION};
+use abi::environment::{PARTITION, SERVER, Variable};
+use abi::server::{BLOCK_SIZE, Block, MAGIC, VERSION};
 pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THREADS};
 
 use bpf::Fd;
@@ -46,7 +47,7 @@ impl std::fmt::Display for Error {
             Self::Foreign => write!(f, "what answers there is no wakefuld of this version;\nrestart it"),
             Self::LongPath => write!(
                 f,
-                "the path in {SOCKET_VARIABLE} has more than the {SOCKET_PATH} bytes that a socket's may have;\n\
+                "the path in {SERVER} has more than the {SOCKET_PATH} bytes that a socket's may have;\n\
                  give wakefuld a --folder with a shorter one, or name it through a symbolic link"
             ),
             Self::Io(error) => write!(f, "the processor server does not answer: {error}"),
@@ -114,17 +115,17 @@ unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Calls `each` with an environment variable, unless the program has more rights than whoever has started it. `name` ends in a zero.
-pub fn variable<T>(name: &CStr, each: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+/// Calls `each` with an environment variable, unless the program has more rights than whoever has started it.
+pub fn variable<T>(name: Variable, each: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     // SAFETY: a C string; what comes is null or one, and is read before anything else happens.
     unsafe {
-        let value = secure_getenv(name.as_ptr());
+        let value = secure_getenv(name.c_name().as_ptr());
         if value.is_null() { None } else { each(CStr::from_ptr(value).to_bytes()) }
     }
 }
 
 /// An environment variable that is a number.
-fn number(name: &CStr) -> Option<i32> {
+fn number(name: Variable) -> Option<i32> {
     variable(name, |text| core::str::from_utf8(text).ok()?.parse().ok())
 }
 
@@ -147,15 +148,11 @@ impl SocketPath {
 pub(crate) fn path() -> &'static [u8] {
     static PATH: OnceLock<SocketPath> = OnceLock::new();
     let path = PATH.get_or_init(|| {
-        variable(SOCKET_NAME, |path| Some(SocketPath::new(path)))
+        variable(SERVER, |path| Some(SocketPath::new(path)))
             .unwrap_or_else(|| SocketPath::new(SOCKET.as_bytes()))
     });
     &path.bytes[..path.length]
 }
-
-/// [`SOCKET_VARIABLE`] and [`PARTITION_VARIABLE`], for C.
-const SOCKET_NAME: &CStr = abi::environment::SERVER.c_name();
-const PARTITION_NAME: &CStr = abi::environment::PARTITION.c_name();
 
 /// A connection to the server.
 #[derive(Debug)]
@@ -165,7 +162,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// To the server of this machine, or the one that [`SOCKET_VARIABLE`] names.
+    /// To the server of this machine, or the one that [`SERVER`] names.
     ///
     /// # Errors
     /// [`Error::NoServer`], or what connect(2) says.
@@ -507,7 +504,7 @@ pub fn inherit() {
         return;
     }
     // SAFETY: F_GETFD changes nothing.
-    let Some(number) = number(PARTITION_NAME)
+    let Some(number) = number(PARTITION)
         .filter(|&fd| fd > 2 && unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) } >= 0)
     else {
         return;
@@ -620,15 +617,7 @@ pub(crate) fn lends() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use abi::server::PARTITION_VARIABLE;
-
     use super::*;
-
-    #[test]
-    fn names_for_c() {
-        assert_eq!(SOCKET_NAME.to_str(), Ok(SOCKET_VARIABLE));
-        assert_eq!(PARTITION_NAME.to_str(), Ok(PARTITION_VARIABLE));
-    }
 
     #[test]
     fn a_path_that_is_too_long_stays_so() {

@@ -28,7 +28,7 @@ impl Busy {
         let child = Command::new("/proc/self/exe")
             .args(["--exact", Self::NAME, "--nocapture", "--include-ignored"])
             .env(Self::INSIDE, "1")
-            .env(bpf::HANDLE_VARIABLE, admission.hand_over().unwrap().to_string())
+            .env(linux::environment::OBSERVER.name(), admission.hand_over().unwrap().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

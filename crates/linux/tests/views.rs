@@ -319,7 +319,7 @@ fn hands_over() {
     let shell = format!("WAKEFUL_TEST_STAGE=child {test}; WAKEFUL_TEST_STAGE=second {test}");
     let output = Command::new("/bin/sh")
         .args(["-c", &shell])
-        .env(bpf::HANDLE_VARIABLE, handle)
+        .env(linux::environment::OBSERVER.name(), handle)
         .env("WAKEFUL_VIEW", "bpf")
         .uid(65534)
         .gid(65534)

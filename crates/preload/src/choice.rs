@@ -129,7 +129,7 @@ impl TimedMutexVisitor<Linux> for Timed {
 
 fn asked_for() -> Option<&'static Algorithm> {
     // At load, before a program can change the environment.
-    linux::server::variable(linux::environment::LOCK.c_name(), |name| {
+    linux::server::variable(linux::environment::LOCK, |name| {
         let name = core::str::from_utf8(name).ok().filter(|&name| name != "wakeful")?;
         catalog::visit_timed_mutex(name, Timed)
             .or_else(|| catalog::visit_in_place_mutex(name, Polled))

@@ -89,7 +89,7 @@ impl TimedRwLockVisitor<Linux> for Fitting {
 
 fn asked_for() -> Option<&'static Algorithm> {
     // At load, before a program can change the environment.
-    linux::server::variable(linux::environment::RWLOCK.c_name(), |name| {
+    linux::server::variable(linux::environment::RWLOCK, |name| {
         let name = core::str::from_utf8(name).ok().filter(|&name| name != "rw-wakeful")?;
         catalog::visit_timed_rwlock(name, Fitting).flatten()
     })

@@ -17,14 +17,9 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use libc::{pthread_attr_t, pthread_t};
+use linux::Uncancelled;
 
 use crate::real;
-
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
-}
-
-const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 /// Loads the view, the first time. Whoever comes while it is being loaded does not wait.
 pub fn before_first() {
@@ -36,13 +31,12 @@ pub fn before_first() {
 
 #[cold]
 fn load() {
-    let mut state = 0;
-    // SAFETY: live pointers; errno is this thread's. Loading opens files, which are cancellation points, and creating a thread is none.
+    // Loading opens files, which are cancellation points, and creating a thread is none.
+    let _uncancelled = Uncancelled::new();
+    // SAFETY: errno is this thread's.
     unsafe {
         let errno = *libc::__errno_location();
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut state);
         linux::init();
-        pthread_setcancelstate(state, core::ptr::null_mut());
         *libc::__errno_location() = errno;
     }
 }

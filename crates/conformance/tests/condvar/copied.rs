@@ -11,7 +11,7 @@ const COPIES: [u32; 7] =
 #[test]
 fn works_afresh() {
     for state in COPIES {
-        for settings in all() {
+        for settings in hinted(&STEPS) {
             let settings = Settings { generation: 3, ..settings };
             let bounds = Bounds { preemptions: 2, executions: 100 };
             let body = move || {

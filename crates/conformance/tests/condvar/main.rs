@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use conformance::condvar::{self as bodies, Condvar};
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
-use conformance::{HINTS, Hints, Machine, Settings, further, long};
+use conformance::{Hints, Machine, Settings, hinted, long};
 use linux::Linux;
 use platform::{Atomic, Deadline, Ordering::*, Platform, RunState, Wait};
 use sync::condvar::{Step, Waiter, Wakeful};
@@ -27,30 +27,13 @@ mod twins;
 /// COST: ns a look; a standby stays for 40 us, looks every 150 ns and asks every 2 us.
 const STEPS: [u64; 3] = [1_000, 15_000, 1_000_000];
 
-fn all() -> impl Iterator<Item = Settings> {
-    HINTS.into_iter().flat_map(|hints| {
-        STEPS.into_iter().map(move |clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() })
-    })
-}
-
 fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in all() {
-        let bounds =
-            Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
-        ran += conformance::loom::explore(name, settings, bounds, body);
-    }
-    eprintln!("loom: {name}: {ran} executions");
+    conformance::loom::explore_all(name, &hinted(&STEPS), preemptions, executions, body);
 }
 
 fn shuttle(name: &str, count: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in all() {
-        for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
-        }
-    }
-    eprintln!("shuttle: {name}: {ran} executions");
+    let schedules = &[Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)];
+    conformance::shuttle::explore_all(name, &hinted(&STEPS), schedules, count, body);
 }
 
 /// Deadlines of the models: some looks away.

@@ -2,7 +2,9 @@
 //! Every algorithm of the catalogue in loom.
 
 use conformance::loom::{Bounds, Loom, explore};
-use conformance::{HINTS, Settings, bodies, further, long};
+use conformance::{bodies, further, long};
+
+use super::settings;
 
 fn bounds(preemptions: usize, executions: usize) -> Bounds {
     Bounds { preemptions: preemptions + long() as usize, executions: executions * further() }
@@ -15,17 +17,6 @@ const UNWINDING: Bounds = Bounds { preemptions: 2, executions: 500 };
 
 fn report(name: &str, executions: usize) {
     eprintln!("loom: {name}: {executions} executions");
-}
-
-/// Each hint for those that look at hints, one for those that do not.
-fn settings(entry: &catalog::Entry) -> Vec<Settings> {
-    let hints = if entry.informed { &HINTS[..] } else { &HINTS[..1] };
-    hints.iter().map(|&hints| Settings { hints, ..Settings::default() }).collect()
-}
-
-macro_rules! timed_only {
-    (timed $($item:item)*) => { $($item)* };
-    ($kind:ident $($item:item)*) => {};
 }
 
 macro_rules! suite {

@@ -2,22 +2,14 @@
 //! Every algorithm of the catalogue in shuttle: more threads and rounds than loom can bear, random schedules.
 
 use conformance::shuttle::{Schedules, Shuttle, explore};
-use conformance::{HINTS, Settings, bodies, further};
+use conformance::{bodies, further};
+
+use super::settings;
 
 const SCHEDULES: [Schedules; 2] = [Schedules::Random, Schedules::Pct(3)];
 
 fn count(default: usize) -> usize {
     default * further()
-}
-
-fn settings(entry: &catalog::Entry) -> Vec<Settings> {
-    let hints = if entry.informed { &HINTS[..] } else { &HINTS[..1] };
-    hints.iter().map(|&hints| Settings { hints, ..Settings::default() }).collect()
-}
-
-macro_rules! timed_only {
-    (timed $($item:item)*) => { $($item)* };
-    ($kind:ident $($item:item)*) => {};
 }
 
 macro_rules! suite {

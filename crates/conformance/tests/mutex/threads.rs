@@ -62,11 +62,6 @@ fn in_order<M: Machine, L: RawMutex<M> + 'static>() {
     assert!((0..10).any(|_| attempt()), "not served in the order of arrival, ten times");
 }
 
-macro_rules! timed_only {
-    (timed $($item:item)*) => { $($item)* };
-    ($kind:ident $($item:item)*) => {};
-}
-
 macro_rules! suite {
     ($({
         $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],

@@ -5,7 +5,7 @@
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Mute, Roomy, SleepingStrangers, SomeStrangers, Strangers, Twisted};
-use conformance::{Cell as _, HINTS, Hints, Machine, Settings, bodies, further, long};
+use conformance::{Cell as _, Hints, Machine, Settings, bodies, hinted};
 use linux::Linux;
 use platform::{Atomic, Clock, Deadline, Platform, RunState};
 use std::sync::Arc;
@@ -16,30 +16,13 @@ use sync::wait::room::Stay;
 /// COST: ns a look; the longest phase of the algorithm is 1 ms, the shortest 130 ns.
 const STEPS: [u64; 3] = [30_000, 150_000, 1_000_000];
 
-fn all() -> impl Iterator<Item = Settings> {
-    HINTS.into_iter().flat_map(|hints| {
-        STEPS.into_iter().map(move |clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() })
-    })
-}
-
 fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in all() {
-        let bounds =
-            Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
-        ran += conformance::loom::explore(name, settings, bounds, body);
-    }
-    eprintln!("loom: {name}: {ran} executions");
+    conformance::loom::explore_all(name, &hinted(&STEPS), preemptions, executions, body);
 }
 
 fn shuttle(name: &str, count: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in all() {
-        for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
-        }
-    }
-    eprintln!("shuttle: {name}: {ran} executions");
+    let schedules = &[Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)];
+    conformance::shuttle::explore_all(name, &hinted(&STEPS), schedules, count, body);
 }
 
 #[test]
@@ -358,7 +341,7 @@ const COPIES: [u32; 6] = [
 #[test]
 fn copied_by_fork() {
     for word in COPIES {
-        for settings in all() {
+        for settings in hinted(&STEPS) {
             let settings = Settings { generation: 3, ..settings };
             let bounds = Bounds { preemptions: 2, executions: 100 };
             conformance::loom::explore(

@@ -7,7 +7,7 @@
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Fickle, Lying, Twisted};
-use conformance::{HINTS, Hints, Settings, further, long, rwlock as bodies};
+use conformance::{HINTS, Hints, Settings, further, hinted, long, rwlock as bodies};
 use linux::Linux;
 use platform::RunState;
 
@@ -24,23 +24,13 @@ fn settings(name: &str) -> Vec<Settings> {
 }
 
 fn loom(name: &'static str, what: &str, preemptions: usize, executions: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in settings(name) {
-        let bounds =
-            Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
-        ran += conformance::loom::explore(&format!("{name}, {what}"), settings, bounds, body);
-    }
-    eprintln!("loom: {name}, {what}: {ran} executions");
+    let settings = settings(name);
+    conformance::loom::explore_all(&format!("{name}, {what}"), &settings, preemptions, executions, body);
 }
 
 fn shuttle(name: &'static str, what: &str, count: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in settings(name) {
-        for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
-        }
-    }
-    eprintln!("shuttle: {name}, {what}: {ran} executions");
+    let schedules = &[Schedules::Random, Schedules::Pct(3)];
+    conformance::shuttle::explore_all(&format!("{name}, {what}"), &settings(name), schedules, count, body);
 }
 
 macro_rules! timed_only {

@@ -14,30 +14,25 @@ use sync::rwlock::{Native, RawRwLock, Wakeful};
 /// COST: ns a look; the longest phase of the algorithm is 500 us, the shortest 100 ns.
 const STEPS: [u64; 3] = [700, 15_000, 1_000_000];
 
-fn all() -> impl Iterator<Item = Settings> {
-    HINTS.into_iter().flat_map(|hints| {
-        STEPS.into_iter().map(move |clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() })
-    })
-}
-
 fn loom(what: &str, preemptions: usize, executions: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in all() {
-        let bounds =
-            Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
-        ran += conformance::loom::explore(&format!("rw-wakeful, {what}"), settings, bounds, body);
-    }
-    eprintln!("loom: rw-wakeful, {what}: {ran} executions");
+    conformance::loom::explore_all(
+        &format!("rw-wakeful, {what}"),
+        &hinted(&STEPS),
+        preemptions,
+        executions,
+        body,
+    );
 }
 
 fn shuttle(what: &str, count: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in all() {
-        for schedules in [Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
-        }
-    }
-    eprintln!("shuttle: rw-wakeful, {what}: {ran} executions");
+    let schedules = &[Schedules::Random, Schedules::Pct(2), Schedules::Pct(5)];
+    conformance::shuttle::explore_all(
+        &format!("rw-wakeful, {what}"),
+        &hinted(&STEPS),
+        schedules,
+        count,
+        body,
+    );
 }
 
 #[test]
@@ -101,7 +96,7 @@ const DEMANDED: u32 = 1 << 2 | 1 << 3 | 1 << 5;
 
 #[test]
 fn copied_by_fork() {
-    for settings in all() {
+    for settings in hinted(&STEPS) {
         let settings = Settings { generation: 3, ..settings };
         let bounds = Bounds { preemptions: 2, executions: 200 * further() };
         for state in [0, DEMANDED] {

@@ -7,7 +7,7 @@ use conformance::loom::{Bounds, Loom};
 use conformance::semaphore::{AddsInTwoSteps, ForgetsSleepers, exclusion, supply, timing, turns};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Deaf, Lying, NoAcquire, NoRelease, Twisted};
-use conformance::{HINTS, Hints, Settings, further, long};
+use conformance::{Hints, Settings, further, hinted, long};
 use linux::Linux;
 use platform::{Atomic, Platform, RunState};
 use sync::semaphore::{RawSemaphore, Wakeful};
@@ -24,25 +24,13 @@ mod twins;
 /// to sleep at once.
 const STEPS: [u64; 2] = [15_000, 1_000_000];
 
-fn all() -> impl Iterator<Item = Settings> {
-    let settings = |hints, clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() };
-    HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)))
-}
-
 fn loom(name: &str, preemptions: usize, executions: usize, body: fn()) {
-    let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
-    let ran: usize = all().map(|settings| conformance::loom::explore(name, settings, bounds, body)).sum();
-    eprintln!("loom: {name}: {ran} executions");
+    conformance::loom::explore_all(name, &hinted(&STEPS), preemptions, executions, body);
 }
 
 fn shuttle(name: &str, count: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in all() {
-        for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            ran += conformance::shuttle::explore(settings, schedules, count * further(), body);
-        }
-    }
-    eprintln!("shuttle: {name}: {ran} executions");
+    let schedules = &[Schedules::Random, Schedules::Pct(3)];
+    conformance::shuttle::explore_all(name, &hinted(&STEPS), schedules, count, body);
 }
 
 const PREEMPTED: Settings =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who waits, for processors or for an arena, and what happens to it meanwhile.
+//! Programs that wait for processors or for an arena, and what happens to them meanwhile.
 
 use super::*;
 

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use abi::{Thread, View};
 
 use super::space::{ARENA_AT, Registry, live, observed_by};
-use crate::signals::NoSignals;
+use crate::signals::{NoSignals, Uncancelled};
 use crate::view::bpf as lent;
 use crate::{futex, memory, processors, server};
 
@@ -123,31 +123,5 @@ impl Registry {
             self.thread(id).tid.store(self.own(id).tid.load(Relaxed), Relaxed);
         }
         Some(())
-    }
-}
-
-/// While it lives no cancellation ends the thread: it may be inside a lock.
-struct Uncancelled(libc::c_int);
-
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
-}
-
-const PTHREAD_CANCEL_DISABLE: libc::c_int = 1;
-
-impl Uncancelled {
-    fn new() -> Self {
-        let mut old = 0;
-        // SAFETY: a number, and a place for one.
-        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut old) };
-        Self(old)
-    }
-}
-
-impl Drop for Uncancelled {
-    fn drop(&mut self) {
-        let mut old = 0;
-        // SAFETY: as in `new`.
-        unsafe { pthread_setcancelstate(self.0, &mut old) };
     }
 }

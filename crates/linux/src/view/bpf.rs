@@ -43,12 +43,10 @@ impl Source for Bpf {
     }
 }
 
-/// [`bpf::HANDLE_VARIABLE`], for C.
-const HANDLE_NAME: &core::ffi::CStr = abi::environment::OBSERVER.c_name();
-
 /// The observer that the environment names, if it is there.
 pub fn inherited() -> Option<bpf::Observer> {
-    let handle = server::variable(HANDLE_NAME, |text| core::str::from_utf8(text).ok()?.parse().ok())?;
+    let handle =
+        server::variable(abi::environment::OBSERVER, |text| core::str::from_utf8(text).ok()?.parse().ok())?;
     bpf::Observer::take_over(handle).ok()
 }
 
@@ -77,12 +75,4 @@ pub fn observes() -> bool {
     let life = LIFE.load(Acquire);
     // SAFETY: null, or mapped for good.
     unsafe { life.as_ref() }.is_none_or(|word| abi::server::lives(word.load(Relaxed)))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn name_for_c() {
-        assert_eq!(super::HANDLE_NAME.to_str(), Ok(bpf::HANDLE_VARIABLE));
-    }
 }

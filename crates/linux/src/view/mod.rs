@@ -10,9 +10,6 @@ use abi::Thread;
 pub use abi::View;
 use platform::{RunState, ThreadId};
 
-/// The environment variable that chooses a view.
-pub const VARIABLE: &str = abi::environment::VIEW.name();
-
 /// A thread's places in the registry.
 #[derive(Clone, Copy)]
 pub struct Slot {
@@ -56,7 +53,7 @@ pub enum Request {
     Only(View),
 }
 
-/// The names that [`VARIABLE`] may hold, with their meaning, best first.
+/// The names that [`abi::environment::VIEW`] may hold, with their meaning, best first.
 pub const NAMES: [(&str, Request); 4] = [
     ("auto", Request::Auto),
     ("bpf", Request::Only(View::Bpf)),
@@ -78,7 +75,7 @@ impl Request {
     /// What the environment asks for. An unknown name counts as `auto`: a library has nobody to complain to.
     #[inline(always)]
     pub(crate) fn from_environment() -> Self {
-        crate::server::variable(abi::environment::VIEW.c_name(), Self::named).unwrap_or(Self::Auto)
+        crate::server::variable(abi::environment::VIEW, Self::named).unwrap_or(Self::Auto)
     }
 
     /// May the bpf view be tried?
