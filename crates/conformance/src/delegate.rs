@@ -11,7 +11,8 @@ use sync::delegate::{RawDelegate, RawDelegateTimed, Rcl, RclLock, RclServer, Sec
 use crate::bodies::together;
 use crate::{Cell, Machine};
 
-/// A closure on its way to whoever runs it.
+/// A closure on its way to whoever runs it. It is never freed, and neither is what it borrows in a client of
+/// its own: a mistake in the order of threads shall not become one of memory.
 struct Call<F, R> {
     section: Option<F>,
     result: Option<Result<R, Box<dyn Any + Send>>>,
@@ -19,6 +20,7 @@ struct Call<F, R> {
 
 /// Runs it where a [`Section`] runs; a panic stays in it.
 unsafe fn call<F: FnOnce() -> R, R>(context: *mut ()) {
+    assert!(!context.is_null(), "a request was run before it was written");
     // SAFETY: `delegated` passes such a call, and waits.
     let call = unsafe { &mut *context.cast::<Call<F, R>>() };
     let section = call.section.take().expect("a section ran twice");
@@ -27,9 +29,10 @@ unsafe fn call<F: FnOnce() -> R, R>(context: *mut ()) {
 
 /// Has `run` run a closure; returns what that returned, or `None` if it has not run. Its panic goes on here.
 fn delegated<F: FnOnce() -> R, R>(section: F, run: impl FnOnce(Section, *mut ())) -> Option<R> {
-    let mut pending = Call { section: Some(section), result: None };
-    run(call::<F, R>, (&raw mut pending).cast());
-    match pending.result? {
+    let pending = Box::into_raw(Box::new(Call { section: Some(section), result: None }));
+    run(call::<F, R>, pending.cast());
+    // SAFETY: made above, and `run` has returned.
+    match unsafe { (*pending).result.take() }? {
         Ok(result) => Some(result),
         Err(panic) => resume_unwind(panic),
     }
@@ -58,7 +61,7 @@ impl<M: Machine, L: RawDelegate<M>> Shared<M, L> {
 
     /// A request whose client writes before it and reads after it.
     fn bump(&self) {
-        let own = M::Cell::new();
+        let own = &*Box::leak(Box::new(M::Cell::new()));
         own.bump();
         let count = self.run(|cell| {
             own.bump();

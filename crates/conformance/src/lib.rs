@@ -18,6 +18,7 @@ pub mod barrier_twins;
 pub mod bodies;
 pub mod condvar;
 pub mod delegate;
+pub mod delegate_twins;
 pub mod fiber;
 pub mod loom;
 mod model;

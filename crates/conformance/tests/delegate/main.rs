@@ -5,6 +5,8 @@
 mod loom;
 mod shuttle;
 mod threads;
+#[cfg(feature = "twins")]
+mod twins;
 
 use conformance::{HINTS, Settings};
 

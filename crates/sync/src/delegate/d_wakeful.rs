@@ -50,7 +50,7 @@
 //!
 //! # Fairness and space
 //!
-//! The mutex's: a holder runs so many requests of others at most, then it releases. 128 bytes.
+//! The mutex's: a holder runs so many requests of others at most, then it releases. 192 bytes.
 //!
 //! # Rejected
 //!
@@ -94,30 +94,40 @@ pub enum Outcome {
     Late,
 }
 
+/// What a holder writes.
 #[repr(align(64))]
 struct Head<P: Platform> {
     mutex: Wakeful<P>,
-    generation: P::AtomicU32,
     judge: Judge<P>,
-    /// See [`crate::wait::vain`].
-    vain: P::AtomicU32,
 }
 
 #[repr(align(64))]
 struct Posts<P: Platform>([P::AtomicPtr<Ask<P>>; POSTS]);
 
+/// What all read and hardly anybody writes. Were `on` in the mutex's line, a client would fetch that twice:
+/// to read, and then to write.
+#[repr(align(64))]
+struct Mode<P: Platform> {
+    on: P::AtomicU32,
+    generation: P::AtomicU32,
+    /// See [`crate::wait::vain`].
+    vain: P::AtomicU32,
+}
+
 /// The default: see the head of this file. With `ALWAYS` it does not judge.
 pub struct DWakeful<P: Platform, const ALWAYS: bool = false> {
     head: Head<P>,
     posts: Posts<P>,
+    mode: Mode<P>,
 }
 
 impl<P: Platform, const ALWAYS: bool> RawDelegate<P> for DWakeful<P, ALWAYS> {
     fn new() -> Self {
-        let (mutex, generation, judge) = (Wakeful::new(), P::AtomicU32::new(0), Judge::new());
+        let zero = || P::AtomicU32::new(0);
         Self {
-            head: Head { mutex, generation, judge, vain: P::AtomicU32::new(0) },
+            head: Head { mutex: Wakeful::new(), judge: Judge::new() },
             posts: Posts(array::from_fn(|_| Atomic::new(ptr::null_mut()))),
+            mode: Mode { on: zero(), generation: zero(), vain: zero() },
         }
     }
 
@@ -159,7 +169,7 @@ impl<P: Platform, const ALWAYS: bool> RawDelegateTimed<P> for DWakeful<P, ALWAYS
             ran += self.serve();
         }
         if !ALWAYS {
-            self.head.judge.count(ran, || self.head.mutex.has_waiters());
+            self.head.judge.count(&self.mode.on, ran, || self.head.mutex.has_waiters());
         }
         // SAFETY: as the caller promises.
         unsafe { self.head.mutex.unlock(&()) };
@@ -169,7 +179,7 @@ impl<P: Platform, const ALWAYS: bool> RawDelegateTimed<P> for DWakeful<P, ALWAYS
 impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
     #[inline(always)]
     fn is_on(&self) -> bool {
-        ALWAYS || self.head.judge.is_on()
+        ALWAYS || self.mode.on.load(Relaxed) != 0
     }
 
     /// A1 to D3: has the section run, or takes the lock for it.
@@ -224,6 +234,15 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         if locked { Outcome::Locked } else { Outcome::Late }
     }
 
+    /// As [`RawDelegateTimed::unlock`], without a look at what others want (R1).
+    ///
+    /// # Safety
+    /// As for that.
+    pub unsafe fn unlock_only(&self) {
+        // SAFETY: as the caller promises.
+        unsafe { self.head.mutex.unlock(&()) };
+    }
+
     /// D1 to D3. False if the section has not been run and will not be.
     fn delegate(&self, section: Section, context: *mut (), deadline: Option<Deadline>) -> bool {
         let (me, now) = look::begin::<P>();
@@ -237,13 +256,13 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         if post.compare_exchange(mine, ptr::null_mut(), Relaxed, Relaxed).is_ok() {
             return false;
         }
-        ask.answer.wait(&self.head.vain, || self.head.mutex.holder().unwrap_or_default());
+        ask.answer.wait(&self.mode.vain, || self.head.mutex.holder().unwrap_or_default());
         true
     }
 
     /// D1.
     fn publish(&self, home: usize, ask: *mut Ask<P>) -> Option<&P::AtomicPtr<Ask<P>>> {
-        if self.head.generation.load(Relaxed) != P::generation() {
+        if self.mode.generation.load(Relaxed) != P::generation() {
             return None;
         }
         let (before, after) = self.posts.0.split_at(home);
@@ -283,9 +302,9 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
     fn serve(&self) -> u32 {
         let most = most_requests::<P>();
         let mut ran = 0;
-        if self.head.generation.load(Relaxed) != P::generation() {
+        if self.mode.generation.load(Relaxed) != P::generation() {
             self.posts.0.iter().for_each(|post| post.store(ptr::null_mut(), Relaxed));
-            self.head.generation.store(P::generation(), Relaxed);
+            self.mode.generation.store(P::generation(), Relaxed);
         }
         loop {
             let before = ran;

@@ -11,7 +11,7 @@ mod flat_combining;
 mod rcl;
 
 pub use cc_synch::CcSynch;
-pub use d_wakeful::DWakeful;
+pub use d_wakeful::{DWakeful, Outcome};
 pub use flat_combining::FlatCombining;
 pub use rcl::{Rcl, RclLock, RclServer};
 
@@ -89,10 +89,13 @@ impl<P: Platform> Request<P> {
     /// # Safety
     /// It has been set, by a client that waits for it, and the caller has seen what that published.
     unsafe fn run(&self) {
-        // SAFETY: `set` stored a function of this type.
-        let section = unsafe { core::mem::transmute::<*mut (), Section>(self.section.load(Relaxed)) };
-        // SAFETY: as the client promised in `RawDelegate::run`.
-        unsafe { section(self.context.load(Relaxed)) };
+        // SAFETY: null, or what `set` stored, which is a function of this type.
+        let section = unsafe { core::mem::transmute::<*mut (), Option<Section>>(self.section.load(Relaxed)) };
+        // None only where an ordering is missing, as in the checkers' twins.
+        if let Some(section) = section {
+            // SAFETY: as the client promised in `RawDelegate::run`.
+            unsafe { section(self.context.load(Relaxed)) };
+        }
     }
 }
 

@@ -31,7 +31,8 @@
 //! # Protocol
 //!
 //! C1. Sit, write the request, ask. C2. If the answer was RING, set `bell`; if that was 0, wake the server.
-//! C3. Wait for the answer. S1. For each used slot: if it is asked, run the section, and answer DONE. S2. If
+//! C3. Wait for the answer. C4. A client that has rung on the server's own processor moves to another one,
+//! now and then. S1. For each used slot: if it is asked, run the section, and answer DONE. S2. If
 //! none was, look on for a while. S3. Then clear `bell`, and change DONE to RING in each used slot. If one is
 //! asked, go to S1. If the server is closed, end. S4. Sleep while `bell` is 0; S1. N1. A section that comes
 //! to another lock of its own server is on the server's thread: it runs the inner section in place. N2. At
@@ -74,12 +75,17 @@ use crate::wait::answer::{self, Answer, DONE};
 /// No request, and the server may sleep.
 const RING: u32 = DONE + 1;
 
+/// BOUND: a move costs some microseconds, so it is one in so many waits.
+const STAYS: u32 = 64;
+
 #[repr(align(64))]
 struct Slot<P: Platform> {
     seat: Native<P>,
     answer: Answer<P>,
     request: Request<P>,
     lock: P::AtomicPtr<RclLock<P>>,
+    /// Waits at the server's processor until the client leaves it (C4).
+    stays: P::AtomicU32,
 }
 
 impl<P: Platform> Seat<P> for Slot<P> {
@@ -108,6 +114,8 @@ pub struct RclServer<P: Platform, const SLOTS: usize = 32> {
     /// Of the thread that serves, while it does.
     place: Line<Native<P>>,
     server: P::AtomicU32,
+    /// The processor where the server went to sleep last, plus 1; 0: nobody knows. HINT.
+    processor: P::AtomicU32,
     used: P::AtomicU32,
     closed: P::AtomicU32,
     /// See [`crate::wait::vain`]: the clients', and the server's.
@@ -122,6 +130,7 @@ impl<P: Platform, const SLOTS: usize> Default for RclServer<P, SLOTS> {
             bell: Line(P::AtomicU32::new(0)),
             place: Line(Native::new()),
             server: P::AtomicU32::new(0),
+            processor: P::AtomicU32::new(0),
             used: P::AtomicU32::new(0),
             closed: P::AtomicU32::new(0),
             vain: P::AtomicU32::new(0),
@@ -131,6 +140,7 @@ impl<P: Platform, const SLOTS: usize> Default for RclServer<P, SLOTS> {
                 answer: Answer::given(RING),
                 request: Request::none(),
                 lock: Atomic::new(core::ptr::null_mut()),
+                stays: P::AtomicU32::new(0),
             }),
         }
     }
@@ -160,6 +170,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         // C1.
         if slot.answer.ask() == RING {
             self.ring();
+            self.make_room(slot);
         }
         // C3.
         slot.answer.wait(&self.vain, || self.server());
@@ -193,6 +204,23 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         }
     }
 
+    /// C4. The server slept on the processor where the client is: as long as both are there, each request
+    /// costs two switches.
+    fn make_room(&self, slot: &Slot<P>) {
+        // HINT: stale, the client moves in vain, once in so many requests.
+        let here = P::running_on().map_or(0, |processor| processor + 1);
+        if here == 0 || here != self.processor.load(Relaxed) || P::processors() < 2 {
+            return;
+        }
+        match slot.stays.load(Relaxed) {
+            0 => {
+                P::migrate(None);
+                slot.stays.store(STAYS, Relaxed);
+            }
+            stays => slot.stays.store(stays - 1, Relaxed),
+        }
+    }
+
     /// See [`RawDelegate::serve`].
     pub fn serve(&self) -> bool {
         let me = P::register();
@@ -217,7 +245,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     fn serve_once(&self) -> bool {
         let mut any = false;
         for slot in self.slots().filter(|slot| slot.answer.is_asked()) {
-            // SAFETY: its client wrote it before it asked, and waits. No section runs: this thread is in none.
+            // SAFETY: its client wrote it before it asked, and waits. This thread runs no section.
             unsafe {
                 let lock = &*slot.lock.load(Relaxed);
                 self.run_in_place(lock, || slot.request.run());
@@ -250,6 +278,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         if self.closed.load(Relaxed) != 0 {
             return false;
         }
+        self.processor.store(P::running_on().map_or(0, |processor| processor + 1), Relaxed);
         P::wait(&self.bell.0, 0, None);
         true
     }

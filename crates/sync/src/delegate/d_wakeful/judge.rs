@@ -11,7 +11,7 @@
 //!   processors.
 //! - A trial in which the lock was idle for long says nothing, and is dropped.
 //!
-//! All words but `on` are the holder's. Rates, and so verdicts, are hints.
+//! All words are the holder's; `on`, which it sets, is read by all. Rates, and so verdicts, are hints.
 
 use platform::{Atomic, Ordering::*, Platform};
 
@@ -29,8 +29,6 @@ const IDLE: u32 = 8;
 
 /// See the head of this file.
 pub struct Judge<P: Platform> {
-    /// 1: delegate.
-    on: P::AtomicU32,
     /// Sections in this window, and at how many to look at the clock.
     sections: P::AtomicU32,
     due: P::AtomicU32,
@@ -52,7 +50,6 @@ impl<P: Platform> Judge<P> {
     pub fn new() -> Self {
         let zero = || P::AtomicU32::new(0);
         Self {
-            on: zero(),
             sections: zero(),
             due: zero(),
             began: zero(),
@@ -65,24 +62,19 @@ impl<P: Platform> Judge<P> {
         }
     }
 
-    #[inline(always)]
-    pub fn is_on(&self) -> bool {
-        self.on.load(Relaxed) != 0
-    }
-
-    /// The holder has run so many sections.
+    /// The holder has run so many sections. `on`: 1, delegate.
     #[inline]
-    pub fn count(&self, ran: u32, contended: impl FnOnce() -> bool) {
+    pub fn count(&self, on: &P::AtomicU32, ran: u32, contended: impl FnOnce() -> bool) {
         let sections = self.sections.load(Relaxed).wrapping_add(ran);
         self.sections.store(sections, Relaxed);
         if sections >= self.due.load(Relaxed) {
-            self.look(sections, contended());
+            self.look(on, sections, contended());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn look(&self, sections: u32, contended: bool) {
+    fn look(&self, on: &P::AtomicU32, sections: u32, contended: bool) {
         let window = (P::costs().slice / 3 >> UNIT) as u32;
         let now = (P::now_ns() >> UNIT) as u32;
         let elapsed = now.wrapping_sub(self.began.load(Relaxed));
@@ -91,50 +83,54 @@ impl<P: Platform> Judge<P> {
             return self.due.store(sections.saturating_add(every), Relaxed);
         }
         let rate = u64::from(sections) * u64::from(window) / u64::from(elapsed);
-        self.end_window(rate.min(u64::from(u32::MAX / TRIAL)) as u32, elapsed > IDLE * window, contended);
+        let rate = rate.min(u64::from(u32::MAX / TRIAL)) as u32;
+        let was = on.load(Relaxed) != 0;
+        let next = self.end_window(was, rate, elapsed > IDLE * window, contended);
+        if next != was {
+            on.store(u32::from(next), Relaxed);
+        }
         self.sections.store(0, Relaxed);
         self.due.store(every, Relaxed);
         self.began.store(now, Relaxed);
     }
 
-    fn end_window(&self, rate: u32, idle: bool, contended: bool) {
+    /// Returns whether the next window is with delegation.
+    fn end_window(&self, on: bool, rate: u32, idle: bool, contended: bool) -> bool {
         let turn = self.turn.load(Relaxed);
         if turn == 0 {
-            match self.left.load(Relaxed) {
-                0 if contended || self.is_on() => self.begin_turn(1),
-                0 => {}
-                left => self.left.store(left - 1, Relaxed),
+            let left = self.left.load(Relaxed);
+            if left == 0 && (contended || on) {
+                return self.begin_turn(1);
             }
-            return;
+            self.left.store(left.saturating_sub(1), Relaxed);
+            return on;
         }
-        let sum = if self.is_on() { &self.with } else { &self.without };
+        let sum = if on { &self.with } else { &self.without };
         sum.store(sum.load(Relaxed) + rate, Relaxed);
         if idle {
-            self.end_trial(false);
+            self.end_trial(false)
         } else if turn == TRIAL {
             let (with, without) = (self.with.load(Relaxed), self.without.load(Relaxed));
-            self.end_trial(with - with / 8 > without);
+            self.end_trial(with - with / 8 > without)
         } else {
-            self.begin_turn(turn + 1);
+            self.begin_turn(turn + 1)
         }
     }
 
     /// The odd ones are with delegation.
-    fn begin_turn(&self, turn: u32) {
+    fn begin_turn(&self, turn: u32) -> bool {
         self.turn.store(turn, Relaxed);
-        self.on.store(turn % 2, Relaxed);
+        turn % 2 != 0
     }
 
-    fn end_trial(&self, verdict: bool) {
-        let verdict = u32::from(verdict);
-        let same = self.verdict.load(Relaxed) == verdict;
+    fn end_trial(&self, verdict: bool) -> bool {
+        let same = self.verdict.swap(u32::from(verdict), Relaxed) == u32::from(verdict);
         let rest = if same { (self.rest.load(Relaxed) * 2).clamp(REST, MOST_REST) } else { REST };
-        self.verdict.store(verdict, Relaxed);
         self.rest.store(rest, Relaxed);
         self.left.store(rest, Relaxed);
         self.turn.store(0, Relaxed);
         self.with.store(0, Relaxed);
         self.without.store(0, Relaxed);
-        self.on.store(verdict, Relaxed);
+        verdict
     }
 }
