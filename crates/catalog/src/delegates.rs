@@ -24,7 +24,8 @@ pub struct DelegateEntry {
 }
 
 /// Expands `$callback! { rows }` with one row per delegating lock: `{ name, ident, Type<P>, kind, flags,
-/// citation, summary }`. `kind` is `timed` (and can be held), `plain`, or `served` (needs a thread of its own).
+/// citation, summary }`. `kind` is `timed` (and can be held), `plain`, or `served` (needs a thread of its
+/// own).
 #[macro_export]
 macro_rules! delegates {
     ($callback:ident) => {
@@ -38,7 +39,8 @@ macro_rules! delegates {
             { "cc-synch", cc_synch, [P] $crate::sync::delegate::CcSynch<P>, plain, [fair informed],
               "Fatourou, Kallimanis, PPoPP 2012, algorithm 1",
               "a queue of requests whose first client runs the others' as well" }
-            { "flat-combining", flat_combining, [P] $crate::sync::delegate::FlatCombining<P>, plain, [informed],
+            { "flat-combining", flat_combining, [P] $crate::sync::delegate::FlatCombining<P>,
+              plain, [informed],
               "Hendler, Incze, Shavit, Tzafrir, SPAA 2010",
               "requests in an array; whoever gets the lock runs all that it finds" }
             { "rcl", rcl, [P] $crate::sync::delegate::Rcl<P>, served, [informed],
@@ -69,7 +71,10 @@ macro_rules! is {
 }
 
 macro_rules! expand {
-    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
+    ($({
+        $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],
+        $citation:literal, $summary:literal
+    })*) => {
         /// Every delegating lock, in the order in which they are listed to a person.
         pub static DELEGATES: &[DelegateEntry] = &[$(DelegateEntry {
             name: $name,
@@ -82,7 +87,10 @@ macro_rules! expand {
         }),*];
 
         /// Calls the visitor with the lock of this name; `None` if there is none.
-        pub fn visit_delegate<P: Platform, V: DelegateVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
+        pub fn visit_delegate<P: Platform, V: DelegateVisitor<P>>(
+            name: &str,
+            visitor: V,
+        ) -> Option<V::Output> {
             let entry = delegate(name)?;
             $(if name == $name {
                 return Some(visitor.visit::<$type>(entry));

@@ -118,9 +118,8 @@ pub struct RclServer<P: Platform, const SLOTS: usize = 32> {
     processor: P::AtomicU32,
     used: P::AtomicU32,
     closed: P::AtomicU32,
-    /// See [`crate::wait::vain`]: the clients', and the server's.
+    /// See [`crate::wait::vain`].
     vain: P::AtomicU32,
-    idle: P::AtomicU32,
     slots: [Slot<P>; SLOTS],
 }
 
@@ -134,7 +133,6 @@ impl<P: Platform, const SLOTS: usize> Default for RclServer<P, SLOTS> {
             used: P::AtomicU32::new(0),
             closed: P::AtomicU32::new(0),
             vain: P::AtomicU32::new(0),
-            idle: P::AtomicU32::new(0),
             slots: array::from_fn(|_| Slot {
                 seat: Native::new(),
                 answer: Answer::given(RING),
@@ -171,6 +169,9 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         if slot.answer.ask() == RING {
             self.ring();
             self.make_room(slot);
+            // HINT: the server may look blocked, and is on its way.
+            let answered = || slot.answer.get().is_none().then_some(ThreadId::NONE);
+            answer::watch_for::<P>(P::costs().idle, answered);
         }
         // C3.
         slot.answer.wait(&self.vain, || self.server());
@@ -259,7 +260,9 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     /// S2. True if there is a request.
     fn wait_for_requests(&self) -> bool {
         let asked = || self.slots().any(|slot| slot.answer.is_asked());
-        answer::watch::<P>(&self.idle, || (!asked()).then_some(ThreadId::NONE))
+        // Longer than a client takes that was woken on an idle processor: else each sleeps because the other
+        // one does.
+        answer::watch_for::<P>(2 * P::costs().idle, || (!asked()).then_some(ThreadId::NONE))
     }
 
     /// S3 and S4. False if the server is closed.

@@ -117,16 +117,18 @@ impl<P: Platform> Answer<P> {
 /// W1. Looks until there is nothing to wait for; false if there is better to do. Each look returns the thread
 /// that is waited for, or `None` if the wait is over.
 pub fn watch<P: Platform>(vain: &P::AtomicU32, look: impl FnMut() -> Option<ThreadId>) -> bool {
-    // HINT: wrong either way, it looks in vain for a while, or sleeps and is woken.
-    if is_wanted::<P>() {
-        return false;
-    }
-    let costs = P::costs();
     let times = vain.load(Relaxed);
-    let seen = while_it_runs::<P>(vain::limit(times, costs.sleep), costs.line / 4, costs.line, look);
+    let seen = watch_for::<P>(vain::limit(times, P::costs().sleep), look);
     let learned = vain::learned(times, !seen);
     if learned != times {
         vain.store(learned, Relaxed);
     }
     seen
+}
+
+/// The same, for so many ns at most.
+pub fn watch_for<P: Platform>(limit: u64, look: impl FnMut() -> Option<ThreadId>) -> bool {
+    let line = P::costs().line;
+    // HINT: wrong either way, it looks in vain for a while, or sleeps and is woken.
+    !is_wanted::<P>() && while_it_runs::<P>(limit, line / 4, line, look)
 }

@@ -10,6 +10,8 @@
 //! - Delegation has to be better by an eighth, because rates differ by so much where threads outnumber the
 //!   processors.
 //! - A trial in which the lock was idle for long says nothing, and is dropped.
+//! - Delegation ends at the first window that is slower than the trial's without: some programs fall from a
+//!   quick rhythm into a slow one. To end it for nothing costs what there was to gain until the next trial.
 //!
 //! All words are the holder's; `on`, which it sets, is read by all. Rates, and so verdicts, are hints.
 
@@ -36,9 +38,10 @@ pub struct Judge<P: Platform> {
     began: P::AtomicU32,
     /// Which window of a trial it is, from 1; 0: no trial.
     turn: P::AtomicU32,
-    /// The sums of the trial.
+    /// The sums of the trial, and what the last one would have had without delegation.
     with: P::AtomicU32,
     without: P::AtomicU32,
+    reference: P::AtomicU32,
     /// The last verdict.
     verdict: P::AtomicU32,
     /// Windows to the next trial, and how many they were.
@@ -56,6 +59,7 @@ impl<P: Platform> Judge<P> {
             turn: zero(),
             with: zero(),
             without: zero(),
+            reference: zero(),
             verdict: zero(),
             left: zero(),
             rest: zero(),
@@ -103,7 +107,8 @@ impl<P: Platform> Judge<P> {
                 return self.begin_turn(1);
             }
             self.left.store(left.saturating_sub(1), Relaxed);
-            return on;
+            let slow = u64::from(rate) * u64::from(TRIAL / 2) < u64::from(self.reference.load(Relaxed));
+            return on && !slow;
         }
         let sum = if on { &self.with } else { &self.without };
         sum.store(sum.load(Relaxed) + rate, Relaxed);
@@ -129,6 +134,7 @@ impl<P: Platform> Judge<P> {
         self.rest.store(rest, Relaxed);
         self.left.store(rest, Relaxed);
         self.turn.store(0, Relaxed);
+        self.reference.store(self.without.load(Relaxed), Relaxed);
         self.with.store(0, Relaxed);
         self.without.store(0, Relaxed);
         verdict
