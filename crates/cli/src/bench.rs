@@ -92,20 +92,32 @@ struct MutexArgs {
 
 /// Critical sections that other threads may run, work outside, all combinations
 ///
-/// As `wakeful bench mutex`, with locks that run sections on behalf of those who come to them. One of them, rcl, has
-/// a thread for that, which is not counted among the threads.
+/// As `wakeful bench mutex`, with locks that run sections on behalf of those who come to them. One of them,
+/// rcl, has a thread for that, which is not counted among the threads.
 ///
 /// A contender is LOCK[@VIEW], a delegating lock or a mutex of `wakeful locks`, or std, parking_lot or glibc.
 #[derive(clap::Args)]
 struct DelegateArgs {
     /// Critical sections: cache lines updated, or a time such as 10us
-    #[arg(long, value_delimiter = ',', value_name = "LENGTH", default_value = "1,5,20,100", value_parser = length)]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LENGTH",
+        default_value = "1,5,20,100",
+        value_parser = length
+    )]
     critical: Vec<Length>,
     /// Units of work outside: turns of an empty loop
     #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "400", value_parser = units)]
     outside: Vec<u64>,
     /// Numbers of threads
-    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,32", value_parser = threads)]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "N",
+        default_value = "1,2,4,8,32",
+        value_parser = threads
+    )]
     threads: Vec<usize>,
     /// Who takes part
     #[arg(

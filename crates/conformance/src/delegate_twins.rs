@@ -150,11 +150,11 @@ impl<P: Platform, E: Mistake> RawDelegate<P> for Combining<P, E> {
             looks += 1;
             if looks == 1 {
                 P::pause();
-            } else if own.state.compare_exchange(ASKED, ASLEEP, Relaxed, Relaxed).is_ok() && self.tell_news()
-            {
-                P::wait(&own.state, ASLEEP, None);
-            } else if own.state.load(Relaxed) == ASLEEP && self.tell_news() {
-                P::wait(&own.state, ASLEEP, None);
+            } else {
+                let marked = own.state.compare_exchange(ASKED, ASLEEP, Relaxed, Relaxed);
+                if matches!(marked, Ok(_) | Err(ASLEEP)) && self.tell_news() {
+                    P::wait(&own.state, ASLEEP, None);
+                }
             }
         }
     }

@@ -75,8 +75,8 @@ use sync::delegate::{DWakeful, Outcome, RawDelegateTimed};
 ///
 /// # Panics
 ///
-/// A panic in a section goes on in the thread that called; the lock and all other callers are as before. There
-/// is no poison. The message, which the panic hook prints, may name the thread that ran the section.
+/// A panic in a section goes on in the thread that called; the lock and all other callers are as before.
+/// There is no poison. The message, which the panic hook prints, may name the thread that ran the section.
 ///
 /// # From a mutex, step by step
 ///

@@ -161,11 +161,7 @@ impl<P: Platform, const RECORDS: usize> FlatCombining<P, RECORDS> {
                 Some(LEAD) => return self.lead(record),
                 Some(_) => return,
                 None if self.try_take() => return self.lead(record),
-                None if record.answer.fall_asleep() => {
-                    if self.tell_news() {
-                        record.answer.sleep();
-                    }
-                }
+                None if record.answer.fall_asleep() && self.tell_news() => record.answer.sleep(),
                 None => {}
             }
         }

@@ -79,7 +79,7 @@ impl<P: Platform> Judge<P> {
     #[cold]
     #[inline(never)]
     fn look(&self, on: &P::AtomicU32, sections: u32, contended: bool) {
-        let window = (P::costs().slice / 3 >> UNIT) as u32;
+        let window = ((P::costs().slice / 3) >> UNIT) as u32;
         let now = (P::now_ns() >> UNIT) as u32;
         let elapsed = now.wrapping_sub(self.began.load(Relaxed));
         let every = EVERY.min(P::PAUSES);
@@ -125,7 +125,7 @@ impl<P: Platform> Judge<P> {
     /// The odd ones are with delegation.
     fn begin_turn(&self, turn: u32) -> bool {
         self.turn.store(turn, Relaxed);
-        turn % 2 != 0
+        !turn.is_multiple_of(2)
     }
 
     fn end_trial(&self, verdict: bool) -> bool {
