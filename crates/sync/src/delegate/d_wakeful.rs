@@ -28,11 +28,12 @@
 //!
 //! # Protocol
 //!
-//! A1. Take the mutex if it is free. Else, if `on` and there is a post: D1. Publish. D2. Look while there is
-//! no answer, the lock is held, the holder runs, and the time of the mutex's arrivals has not passed. D3.
-//! Withdraw. If the holder was quicker, wait for the answer. A2. Lock the mutex, and run one's own section.
-//! R1. The holder, if `on`: take each request that is published, run it, answer; again, until there is none,
-//! or after so many. R2. Count, judge, unlock. G1. At a deadline: D3, or give up as the mutex does.
+//! A1. Take the mutex if it is free. Else, if `on` and there is a post: D1. Publish. D2. Look while there
+//! is no answer, the lock is held, the holder runs, and the time of the mutex's arrivals has not passed. D3.
+//! Withdraw. If the holder was quicker, wait for the answer. A2. Lock the mutex. A3. With the mutex: count,
+//! judge, and run one's own section. R1. The holder, if `on`: take each request that is published, run it,
+//! answer; again, until there is none, or after so many. R2. Unlock. G1. At a deadline: D3, or give up as
+//! the mutex does.
 //!
 //! # Memory order
 //!
@@ -160,16 +161,13 @@ impl<P: Platform, const ALWAYS: bool> RawDelegateTimed<P> for DWakeful<P, ALWAYS
     unsafe fn lock(&self) {
         // SAFETY: there is no node.
         unsafe { self.head.mutex.lock(&()) };
+        self.count();
     }
 
     #[inline]
     unsafe fn unlock(&self) {
-        let mut ran = 1;
         if self.is_on() {
-            ran += self.serve();
-        }
-        if !ALWAYS {
-            self.head.judge.count(&self.mode.on, ran, || self.head.mutex.has_waiters());
+            self.head.judge.add(self.serve());
         }
         // SAFETY: as the caller promises.
         unsafe { self.head.mutex.unlock(&()) };
@@ -182,6 +180,15 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         ALWAYS || self.mode.on.load(Relaxed) != 0
     }
 
+    /// The calling thread has got the mutex. It counts at once, because others may take the line away that it
+    /// has just fetched, before it releases.
+    #[inline(always)]
+    fn count(&self) {
+        if !ALWAYS {
+            self.head.judge.count(&self.mode.on, || self.head.mutex.has_waiters());
+        }
+    }
+
     /// A1 to D3: has the section run, or takes the lock for it.
     ///
     /// # Safety
@@ -190,10 +197,11 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
     pub unsafe fn lock_or_run(&self, section: Section, context: *mut ()) -> Outcome {
         if !self.is_on() {
             // SAFETY: there is no node.
-            unsafe { self.head.mutex.lock(&()) };
+            unsafe { self.lock() };
             return Outcome::Locked;
         }
         if self.head.mutex.lock_at_once() {
+            self.count();
             return Outcome::Locked;
         }
         self.lock_or_run_slow(section, context, None)
@@ -210,6 +218,7 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         deadline: Deadline,
     ) -> Outcome {
         if self.head.mutex.lock_at_once() {
+            self.count();
             return Outcome::Locked;
         }
         self.lock_or_run_slow(section, context, Some(deadline))
@@ -231,7 +240,11 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
                 Some(deadline) => self.head.mutex.lock_until(&(), deadline),
             }
         };
-        if locked { Outcome::Locked } else { Outcome::Late }
+        if !locked {
+            return Outcome::Late;
+        }
+        self.count();
+        Outcome::Locked
     }
 
     /// As [`RawDelegateTimed::unlock`], without a look at what others want (R1).

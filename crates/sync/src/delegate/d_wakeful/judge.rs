@@ -66,13 +66,20 @@ impl<P: Platform> Judge<P> {
         }
     }
 
-    /// The holder has run so many sections. `on`: 1, delegate.
-    #[inline]
-    pub fn count(&self, on: &P::AtomicU32, ran: u32, contended: impl FnOnce() -> bool) {
-        let sections = self.sections.load(Relaxed).wrapping_add(ran);
+    /// The holder has a section to run. `on`: 1, delegate.
+    #[inline(always)]
+    pub fn count(&self, on: &P::AtomicU32, contended: impl FnOnce() -> bool) {
+        let sections = self.sections.load(Relaxed).wrapping_add(1);
         self.sections.store(sections, Relaxed);
         if sections >= self.due.load(Relaxed) {
             self.look(on, sections, contended());
+        }
+    }
+
+    /// The holder has run so many sections of others.
+    pub fn add(&self, ran: u32) {
+        if ran > 0 {
+            self.sections.store(self.sections.load(Relaxed).wrapping_add(ran), Relaxed);
         }
     }
 
