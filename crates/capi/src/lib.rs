@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `libwakeful`: [`rust::parallel`] for C, by `include/wakeful.h`, which is made of this file.
+//! `libwakeful`: [`rust::parallel`] and fibers for C, by `include/wakeful.h`, which is made of these files.
 //!
-//! What pthread has names for is not here: a C program gets those locks by linking with `-lwakeful_preload`
-//! before the C library.
+//! Locks of kernel threads are not here: a C program gets those by linking with `-lwakeful_preload` before
+//! the C library.
+
+mod fibers;
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};

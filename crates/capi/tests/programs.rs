@@ -15,6 +15,7 @@ fn header_is_what_the_source_says() {
     cbindgen::Builder::new()
         .with_config(config)
         .with_src(Path::new(HERE).join("src/lib.rs"))
+        .with_src(Path::new(HERE).join("src/fibers.rs"))
         .generate()
         .unwrap()
         .write(&mut header);
@@ -57,7 +58,7 @@ fn compile(compiler: &str, name: &str, link: &[&str]) -> PathBuf {
         .arg(format!("-L{}", folder.display()))
         .args(link)
         .status()
-        .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need gcc and g++"));
+        .unwrap_or_else(|error| panic!("{compiler}: {error}; the tests need gcc, g++ and clang 19"));
     assert!(status.success(), "{compiler} {name}");
     program
 }
@@ -74,15 +75,31 @@ fn run(program: &Path) {
 
 #[test]
 fn c_programs_run_with_the_shared_library() {
-    run(&compile("gcc", "loops.c", &["-lwakeful"]));
+    ["loops.c", "fibers.c"].iter().for_each(|name| run(&compile("gcc", name, &["-lwakeful"])));
 }
 
 #[test]
 fn c_programs_run_with_the_static_library() {
-    run(&compile("gcc", "loops.c", &["-Wl,-Bstatic", "-lwakeful", "-Wl,-Bdynamic", "-lm"]));
+    let library = ["-Wl,-Bstatic", "-lwakeful", "-Wl,-Bdynamic", "-lm"];
+    ["loops.c", "fibers.c"].iter().for_each(|name| run(&compile("gcc", name, &library)));
 }
 
 #[test]
 fn cpp_takes_the_header() {
     run(&compile("g++", "header.cc", &["-lwakeful"]));
+}
+
+fn threads(compiler: &str) {
+    run(&compile(compiler, "threads.cc", &["-std=c++17", "-pedantic", "-lwakeful"]));
+}
+
+#[test]
+fn cpp_has_threads() {
+    threads("g++");
+}
+
+/// clang is there where the gate runs: the crate `kmp` needs it.
+#[test]
+fn cpp_has_threads_by_clang() {
+    threads("clang++-19");
 }

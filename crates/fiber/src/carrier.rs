@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
@@ -52,6 +52,8 @@ pub struct Carrier {
     pub sleeps: Cell<bool>,
     turn: Cell<u32>,
     since: Cell<u64>,
+    /// When it was told of a seat, or the carrier blocked whose seat it took. 0: it was not.
+    pub roused: AtomicU64,
     /// The kernel's word of it, if it can be had.
     pub upcall: OnceLock<Upcall>,
     /// See [`sentinel::is_usual`].
@@ -169,6 +171,7 @@ impl Carrier {
             sleeps: Cell::new(false),
             turn: Cell::new(0),
             since: Cell::new(0),
+            roused: AtomicU64::new(0),
             upcall: OnceLock::new(),
             usual: Cell::new(false),
             thread: AtomicI32::new(0),
@@ -285,7 +288,12 @@ impl Carrier {
         if awake == Awake::Seated {
             self.is_seated();
         }
-        self.since.set(Linux::now_ns());
+        let now = Linux::now_ns();
+        self.since.set(now);
+        let roused = self.roused.swap(0, Relaxed);
+        if awake == Awake::Seated && roused != 0 {
+            self.runtime.was_idle(roused, now);
+        }
     }
 
     /// The fiber to run next.
@@ -549,6 +557,11 @@ impl Carrier {
         self.upcall.get().is_some_and(|upcall| !upcall.is_deaf())
     }
 
+    /// HINT: since when is it blocked in the kernel, if the kernel tells?
+    pub fn blocked_at(&self) -> Option<u64> {
+        self.upcall.get().filter(|upcall| !upcall.is_deaf()).and_then(Upcall::blocked_at)
+    }
+
     /// HINT: is it blocked in the kernel?
     pub fn is_blocked(&self) -> bool {
         match self.upcall.get() {
@@ -615,8 +628,13 @@ impl Carrier {
     #[inline]
     pub fn recycle(&self, fiber: *mut Fiber) {
         // SAFETY: the last reference was just dropped.
-        unsafe { (*fiber).clear() };
-        if self.kept.get() < KEPT {
+        let class = unsafe {
+            (*fiber).clear();
+            (*fiber).class
+        };
+        if class != 0 {
+            self.runtime.pool(class).push(fiber);
+        } else if self.kept.get() < KEPT {
             self.kept.set(self.kept.get() + 1);
             self.free.push(fiber);
         } else {

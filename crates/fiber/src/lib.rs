@@ -6,6 +6,7 @@ pub mod deque;
 pub mod done;
 pub mod fences;
 mod forks;
+pub mod futures;
 mod list;
 pub mod local;
 pub mod machine;

@@ -6,7 +6,7 @@ use core::any::Any;
 use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::Arc;
 
 use corosensei::{Coroutine, Yielder};
@@ -56,6 +56,10 @@ pub struct Fiber {
     pub movable: Cell<bool>,
     /// For the policy.
     pub rank: Cell<u32>,
+    /// Twice how many fibers the record has been; 1 more while a [`crate::thread::RawHandle`] waits for it.
+    pub claim: AtomicU64,
+    /// Its stack is 2 to this power times as long as the runtime's usual ones.
+    pub class: u8,
     pub started: Cell<bool>,
     /// 1 + the index of the carrier with which it began; 0: it has not begun, or is movable.
     pub home: AtomicU32,
@@ -88,7 +92,7 @@ impl Fiber {
     ///
     /// # Safety
     /// `stack` is the lowest address of a stack of this stride, with its guard, that nobody uses.
-    pub unsafe fn make(stack: usize, stride: usize, runtime: &'static dyn Home) -> *mut Fiber {
+    pub unsafe fn make(stack: usize, stride: usize, class: u8, runtime: &'static dyn Home) -> *mut Fiber {
         let place = stack::record(stack, stride).as_ptr();
         // SAFETY: inside the stack, aligned, and nobody else's.
         unsafe {
@@ -98,6 +102,8 @@ impl Fiber {
                 done: Done::default(),
                 movable: Cell::new(false),
                 rank: Cell::new(0),
+                claim: AtomicU64::new(0),
+                class,
                 started: Cell::new(false),
                 home: AtomicU32::new(0),
                 nested: Cell::new(false),

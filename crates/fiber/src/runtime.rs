@@ -22,6 +22,8 @@ use crate::sentinel::{self, Event, LOOK_NS, Sentinel};
 use crate::timers::{Timer, Timers};
 use crate::{fences, overflow, stack, start};
 
+/// Lengths of stacks that a runtime can make, each twice the one before.
+const CLASSES: usize = 16;
 /// Carriers at most: fibers that are blocked in the kernel have one each.
 pub const CARRIERS: usize = 1024;
 /// How long the sentinel sleeps at most while every carrier can be heard; and how often it looks at the
@@ -88,6 +90,8 @@ pub struct Runtime {
     pub(crate) common: Common,
     /// Records that no carrier keeps.
     pub(crate) free: SharedList,
+    /// The same with longer stacks.
+    large: [SharedList; CLASSES - 1],
     processors: Option<u32>,
     /// Its carriers may be low: so it was asked for, or who started it is so.
     low: bool,
@@ -104,6 +108,8 @@ pub struct Runtime {
     pub(crate) unheard: AtomicBool,
     /// Seats that went over because their carrier had blocked.
     taken: AtomicU64,
+    /// See [`Runtime::idle_while_ready_ns`].
+    idle: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
     told: AtomicU64,
     /// When the sentinel looks at the processors next.
@@ -193,6 +199,7 @@ impl Runtime {
             policy: config.policy,
             common: Common::new(config.policy, carrier::set_current),
             free: SharedList::default(),
+            large: Default::default(),
             processors: config.processors,
             low: config.priority == Priority::Low || sentinel::is_low(),
             forks: FORKS.load(Relaxed),
@@ -204,6 +211,7 @@ impl Runtime {
             count: AtomicU32::new(0),
             unheard: AtomicBool::new(false),
             taken: AtomicU64::new(0),
+            idle: AtomicU64::new(0),
             told: AtomicU64::new(0),
             look_next: AtomicU64::new(0),
         }));
@@ -214,6 +222,18 @@ impl Runtime {
     /// How often a carrier's seat went to another because it had blocked.
     pub fn seats_taken(&self) -> u64 {
         self.taken.load(Relaxed)
+    }
+
+    /// For how many ns, of all seats together, a seat was idle while a fiber was ready: from a block of its
+    /// carrier until another carrier has it, and from the wake-up of a carrier until it runs. A fiber may
+    /// have become ready in between, so it is at most that. Blocks of which the kernel does not tell are not
+    /// in it.
+    pub fn idle_while_ready_ns(&self) -> u64 {
+        self.idle.load(Relaxed)
+    }
+
+    pub(crate) fn was_idle(&self, since: u64, now: u64) {
+        self.idle.fetch_add(now.saturating_sub(since), Relaxed);
     }
 
     /// How often a sentinel was woken because a carrier had left its processor or come back.
@@ -296,6 +316,9 @@ impl Runtime {
     #[inline]
     pub(crate) fn rouse(&self, carrier: Option<u32>) {
         if let Some(carrier) = carrier {
+            if let Some(carrier) = self.carrier(carrier) {
+                carrier.roused.store(sentinel::now_ns(), Relaxed);
+            }
             self.sentinel.call(carrier);
             self.seats.wake(carrier);
         }
@@ -331,21 +354,33 @@ impl Runtime {
         }
     }
 
+    /// The class of stacks of at least this size, if there is one.
+    pub(crate) fn class(&self, stack_size: usize) -> Option<u8> {
+        let size = stack_size.checked_add(size_of::<Fiber>()).filter(|&size| size < usize::MAX / 4)?;
+        (0..CLASSES as u8).find(|class| self.stride << class >= stack::stride(size))
+    }
+
+    /// Records of this class that no carrier keeps.
+    pub(crate) fn pool(&self, class: u8) -> &SharedList {
+        class.checked_sub(1).map_or(&self.free, |class| &self.large[usize::from(class)])
+    }
+
     /// A record, from the pool or a new slab.
     ///
     /// # Errors
     /// That of `mmap`.
     #[cold]
-    pub(crate) fn record(&'static self) -> io::Result<*mut Fiber> {
+    pub(crate) fn record(&'static self, class: u8) -> io::Result<*mut Fiber> {
+        let (pool, stride) = (self.pool(class), self.stride << class);
         loop {
-            if let Some(fiber) = self.free.pop() {
+            if let Some(fiber) = pool.pop() {
                 return Ok(fiber);
             }
             let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
-            if self.free.is_empty() {
+            if pool.is_empty() {
                 // SAFETY: fresh stacks of this stride.
-                let make = |stack| unsafe { Fiber::make(stack, self.stride, self) };
-                stack::grow(self.stride, make, |fiber| self.free.push(fiber))?;
+                let make = |stack| unsafe { Fiber::make(stack, stride, class, self) };
+                stack::grow(stride, class == 0, make, |fiber| pool.push(fiber))?;
             }
         }
     }
@@ -498,8 +533,13 @@ impl Runtime {
         // ORDER: AcqRel, Release: what one sentinel did to the event comes before the next one's.
         let alone = !carrier.watched.swap(true, AcqRel);
         let mut mine = false;
-        while self.seats.take(carrier.index) {
-            mine |= self.hand_on(me.index);
+        loop {
+            // Before others may have its seat: then it listens again.
+            let blocked = carrier.blocked_at();
+            if !self.seats.take(carrier.index) {
+                break;
+            }
+            mine |= self.hand_on(me, blocked);
             if alone && mine && me.handed.get().is_null() {
                 me.handed.set(carrier.new_if_blocked());
             }
@@ -514,10 +554,18 @@ impl Runtime {
     }
 
     /// A seat was taken. True: the caller has it now, and runs a fiber.
-    fn hand_on(&'static self, me: u32) -> bool {
+    fn hand_on(&'static self, me: &Carrier, blocked: Option<u64>) -> bool {
         self.taken.fetch_add(1, Relaxed);
-        let mine = self.has_work() && !self.seats.wanted() && !self.seats.holds(me);
-        self.rouse(if mine { self.seats.accept(me) } else { self.seats.surrender() });
+        let wanted = self.seats.wanted();
+        let mine = self.has_work() && !wanted && !self.seats.holds(me.index);
+        if let Some(since) = blocked {
+            if mine {
+                me.roused.store(since, Relaxed);
+            } else if wanted || self.has_work() {
+                self.was_idle(since, sentinel::now_ns());
+            }
+        }
+        self.rouse(if mine { self.seats.accept(me.index) } else { self.seats.surrender() });
         if self.has_work() {
             self.invite();
         }
@@ -587,7 +635,8 @@ impl Home for Runtime {
     fn free(&self, fiber: *mut Fiber) {
         // In a forked child the lock may be held for ever, and nobody takes a record from there.
         if self.forks == FORKS.load(Relaxed) {
-            self.free.push(fiber);
+            // SAFETY: nobody else has it.
+            self.pool(unsafe { (*fiber).class }).push(fiber);
         }
     }
 }

@@ -45,6 +45,7 @@ pub struct Sentinel {
     /// They sleep for long: no carrier runs that it has to look at.
     dozes: AtomicBool,
     epoll: OwnedFd,
+    /// Always ready: see [`Sentinel::ring`].
     call: OwnedFd,
     timer: OwnedFd,
 }
@@ -65,7 +66,7 @@ impl Sentinel {
         let (epoll, call, timer) = unsafe {
             (
                 owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))?,
-                owned(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?,
+                owned(libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?,
                 owned(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK))?,
             )
         };
@@ -86,11 +87,14 @@ impl Sentinel {
     /// # Errors
     /// That of `epoll_ctl`.
     pub fn watch(&self, descriptor: i32, number: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, descriptor, number)
+    }
+
+    fn control(&self, operation: i32, descriptor: i32, number: u64) -> io::Result<()> {
         let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
         let mut event = libc::epoll_event { events, u64: number };
         // SAFETY: the event lives across the call.
-        let result =
-            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, descriptor, &mut event) };
+        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, descriptor, &mut event) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -134,11 +138,10 @@ impl Sentinel {
         }
     }
 
-    /// Wakes a sentinel.
+    /// Wakes a sentinel: epoll looks again at what is always ready, and tells of it once more. Nothing is
+    /// written: the program may have closed the descriptors, and used their numbers again.
     pub fn ring(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes, as an eventfd wants.
-        unsafe { libc::write(self.call.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        let _ = self.control(libc::EPOLL_CTL_MOD, self.call.as_raw_fd(), CALLED);
     }
 
     /// The sentinel is about to sleep for long, unless the caller finds a reason not to after this.

@@ -20,6 +20,8 @@ const MADV_GUARD_INSTALL: i32 = 102;
 /// Stacks in the first slab; each further one has as many as there are, up to MOST.
 const FIRST: usize = 64;
 const MOST: usize = 4096;
+/// BOUND: bytes of a slab of stacks that are longer than usual ones.
+const LARGE: usize = 16 << 20;
 
 /// One mapping.
 pub struct Slab {
@@ -66,15 +68,17 @@ pub fn stride(size: usize) -> usize {
 }
 
 /// Maps a slab. Calls `make` with the lowest address of each stack, and `each` when all can be found.
+/// `usual`: the more stacks there are, the more it has.
 ///
 /// # Errors
 /// That of `mmap`.
 pub fn grow(
     stride: usize,
+    usual: bool,
     mut make: impl FnMut(usize) -> *mut Fiber,
     each: impl FnMut(*mut Fiber),
 ) -> io::Result<()> {
-    let stacks = STACKS.load(Relaxed).clamp(FIRST, MOST);
+    let stacks = if usual { STACKS.load(Relaxed).clamp(FIRST, MOST) } else { (LARGE / stride).max(1) };
     let size = stacks * stride;
     // SAFETY: a fresh mapping, which is ours. Huge pages would give each stack 2 MB at its first touch.
     let start = unsafe {

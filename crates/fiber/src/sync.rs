@@ -238,7 +238,13 @@ impl Semaphore {
     /// If there are 2^30 - 1.
     #[inline]
     pub fn release(&self) {
-        assert!(self.0.release(), "more than 2^30 - 1 permits");
+        assert!(self.try_release(), "more than 2^30 - 1 permits");
+    }
+
+    /// Adds a permit unless there are 2^30 - 1.
+    #[inline]
+    pub fn try_release(&self) -> bool {
+        self.0.release()
     }
 }
 

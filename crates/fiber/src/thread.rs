@@ -45,7 +45,9 @@ pub struct Builder {
     runtime: Option<Handle>,
     priority: Option<Priority>,
     rank: u32,
+    stack_size: Option<usize>,
     scope: Option<Pointer>,
+    raw: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -89,6 +91,13 @@ impl Builder {
     #[must_use]
     pub fn rank(mut self, rank: u32) -> Self {
         self.rank = rank;
+        self
+    }
+
+    /// With at least so many bytes of stack. Without, and at least, the runtime's ([`crate::Config`]).
+    #[must_use]
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
         self
     }
 
@@ -136,9 +145,13 @@ impl Builder {
             (None, None) => runtime()?,
         };
         let carrier = carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, runtime));
-        let fiber = match carrier.and_then(Carrier::record) {
+        let class = match self.stack_size {
+            None => 0,
+            Some(size) => runtime.class(size).ok_or(io::ErrorKind::OutOfMemory)?,
+        };
+        let fiber = match carrier.filter(|_| class == 0).and_then(Carrier::record) {
             Some(fiber) => fiber,
-            None => runtime.record()?,
+            None => runtime.record(class)?,
         };
         // SAFETY: fresh, and nobody else's.
         let record = unsafe { &*fiber };
@@ -148,6 +161,9 @@ impl Builder {
         }
         // SAFETY: as above; the caller keeps what it borrows.
         unsafe { fill::<F, T>(record, body) };
+        if self.raw {
+            record.claim.store(record.claim.load(Relaxed) + 1, Relaxed);
+        }
         record.movable.set(movable);
         record.rank.set(self.rank);
         record.scope.set(self.scope.map_or(core::ptr::null(), |Pointer(scope)| scope));
@@ -192,6 +208,7 @@ unsafe fn fill<F: FnOnce() -> T, T>(record: &Fiber, body: F) {
         record.nested.set(false);
         record.home.store(0, Relaxed);
         record.done.reset();
+        record.claim.store((record.claim.load(Relaxed) | 1) + 1, Relaxed);
         record.refs.store(2, Relaxed);
         let coroutine = Coroutine::with_stack_unchecked(record.part(base & !15), move |yielder, ()| {
             (*fiber).yielder.set(yielder);
@@ -332,6 +349,78 @@ impl<T> Drop for JoinHandle<T> {
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JoinHandle").finish_non_exhaustive()
+    }
+}
+
+/// A [`JoinHandle`] as a value that may be copied, for other languages. One of its copies joins.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawHandle {
+    /// Where its record is; null: it is no fiber's.
+    pub place: *const (),
+    /// Which of the fibers that were there.
+    pub serial: u64,
+}
+
+// SAFETY: records stay, and what it does is by atomics.
+unsafe impl Send for RawHandle {}
+// SAFETY: as above.
+unsafe impl Sync for RawHandle {}
+
+impl Builder {
+    /// As [`Builder::spawn`]. The fiber's memory comes back when one of the handle's copies has joined.
+    ///
+    /// # Errors
+    /// As for [`Builder::spawn`].
+    pub fn spawn_raw<F, T>(mut self, body: F) -> io::Result<RawHandle>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.raw = true;
+        self.spawn(body).map(|handle| {
+            let raw = RawHandle::of(handle.record());
+            forget(handle);
+            raw
+        })
+    }
+}
+
+impl RawHandle {
+    fn of(fiber: &Fiber) -> Self {
+        Self { place: core::ptr::from_ref(fiber).cast(), serial: fiber.claim.load(Relaxed) >> 1 }
+    }
+
+    /// That of the calling fiber, however it was spawned; `None` outside of fibers.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        // SAFETY: the calling fiber runs.
+        unsafe { carrier::current().as_ref() }.map(Self::of)
+    }
+
+    /// The handle that joins the fiber, once. `None`: some copy had it, or the fiber was spawned otherwise.
+    ///
+    /// # Safety
+    /// Null, or of this library and process, and spawned with this `T`.
+    #[must_use]
+    pub unsafe fn claim<T>(self) -> Option<JoinHandle<T>> {
+        // SAFETY: null, or a record, which it stays.
+        let fiber = unsafe { self.place.cast::<Fiber>().as_ref() }?;
+        let (joinable, joined) = ((self.serial << 1) | 1, self.serial << 1);
+        fiber.claim.compare_exchange(joinable, joined, Relaxed, Relaxed).ok()?;
+        Some(JoinHandle { fiber: core::ptr::from_ref(fiber).cast_mut(), result: PhantomData })
+    }
+
+    /// As [`Thread::unpark`]. False: it has ended, and another fiber is in its place. A fiber that comes
+    /// there meanwhile may return from its [`park`] for no reason.
+    ///
+    /// # Safety
+    /// Null, or of this library and process.
+    pub unsafe fn unpark(self) -> bool {
+        // SAFETY: null, or a record, which it stays.
+        let fiber = unsafe { self.place.cast::<Fiber>().as_ref() };
+        // No reference is counted: at worst this is the late giver of `token.rs`.
+        fiber.filter(|fiber| Self::of(fiber) == self).map(Fiber::unpark).is_some()
     }
 }
 

@@ -328,6 +328,34 @@ fn descriptors_are_closed() {
     }
 }
 
+/// A program that uses the numbers again finds nothing in its own descriptors.
+#[test]
+fn numbers_of_closed_descriptors_are_used_again() {
+    if std::env::var_os("FIBER_CHILD").is_none() {
+        return alone("numbers_of_closed_descriptors_are_used_again");
+    }
+    let runtime = runtime(Activations::Told);
+    runtime.run(|| thread::sleep(Duration::from_millis(3)));
+    // SAFETY: no pointers; the descriptors are the runtime's, which expects it.
+    let counters = unsafe {
+        libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
+        [(); 64].map(|()| libc::eventfd(0, libc::EFD_NONBLOCK))
+    };
+    for _ in 0..3 {
+        let parks = thread::Builder::new().runtime(runtime).spawn(thread::park).unwrap();
+        // More likely it parks before, and all carriers are asleep.
+        std::thread::sleep(Duration::from_millis(20));
+        parks.thread().unpark();
+        parks.join().unwrap();
+    }
+    for counter in counters {
+        let mut count = 0u64;
+        // SAFETY: eight bytes, as an eventfd wants.
+        let read = unsafe { libc::read(counter, (&raw mut count).cast(), 8) };
+        assert_eq!((read, count), (-1, 0), "somebody wrote to {counter}");
+    }
+}
+
 /// So it has on carriers that nobody listened to at that moment: they cannot be listened to any more.
 #[test]
 fn descriptors_are_closed_while_carriers_sleep() {

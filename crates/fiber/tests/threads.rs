@@ -190,6 +190,25 @@ fn a_blocked_carrier_loses_its_seat() {
     }
 }
 
+/// From a block until another has the seat a fiber was ready.
+#[test]
+fn a_seat_that_is_idle_is_counted() {
+    let runtime = Runtime::start(Config { processors: Some(1), ..Config::default() }).unwrap();
+    let (begin, before) = (Instant::now(), runtime.idle_while_ready_ns());
+    runtime.run(|| {
+        for _ in 0..20 {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let writes = thread::spawn(move || std::io::Write::write_all(&mut &writer, b"x").unwrap());
+            std::io::Read::read_exact(&mut &reader, &mut [0]).unwrap();
+            writes.join().unwrap();
+        }
+    });
+    let idle = u128::from(runtime.idle_while_ready_ns() - before);
+    assert!(idle <= begin.elapsed().as_nanos(), "{idle} ns");
+    // Where the kernel tells nothing, nothing is known.
+    assert!(idle > 0 || runtime.upcalls() == 0);
+}
+
 /// It says itself that it blocks.
 #[test]
 fn a_region_that_blocks_leaves_its_seat() {

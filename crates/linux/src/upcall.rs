@@ -21,11 +21,14 @@ use crate::view::perf::{self, RING};
 
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_ID: libc::c_ulong = 0x8008_2407;
 
 /// The event of one thread.
 #[derive(Debug)]
 pub struct Upcall {
     descriptor: i32,
+    /// The kernel's name of the event.
+    id: u64,
     ring: *mut u8,
     /// The newest record that was forgotten.
     forgotten: AtomicU64,
@@ -55,7 +58,13 @@ impl Upcall {
             unsafe { libc::close(descriptor) };
             return Err(error);
         }
-        Ok(Self { descriptor, ring: ring.cast(), forgotten: AtomicU64::new(0), deaf: AtomicBool::new(false) })
+        Ok(Self {
+            descriptor,
+            id: id(descriptor),
+            ring: ring.cast(),
+            forgotten: AtomicU64::new(0),
+            deaf: AtomicBool::new(false),
+        })
     }
 
     /// What to sleep on.
@@ -70,6 +79,12 @@ impl Upcall {
         state == RunState::Blocked && newest != self.forgotten.load(Relaxed)
     }
 
+    /// HINT: since when, on the monotonic clock, if it has.
+    pub fn blocked_at(&self) -> Option<u64> {
+        // SAFETY: as above.
+        unsafe { perf::blocked_at(self.ring) }
+    }
+
     /// What the newest record says is of old: the thread runs and calls this, or the event is disabled. To be
     /// called before others take the thread for one that is listened to.
     pub fn forget(&self) {
@@ -81,19 +96,23 @@ impl Upcall {
 
     /// No more records.
     pub fn disable(&self) {
-        // SAFETY: no pointers.
-        unsafe { libc::ioctl(self.descriptor, IOC_DISABLE, 0) };
+        self.control(IOC_DISABLE);
     }
 
     /// Records again. False: the thread is not heard, as the program has closed the descriptor.
     #[must_use]
     pub fn enable(&self) -> bool {
-        // SAFETY: no pointers.
-        let heard = unsafe { libc::ioctl(self.descriptor, IOC_ENABLE, 0) } == 0;
+        let heard = self.control(IOC_ENABLE);
         if !heard {
             self.deaf.store(true, Relaxed);
         }
         heard
+    }
+
+    /// The program may have closed the descriptor, and used its number for an event of its own.
+    fn control(&self, request: libc::c_ulong) -> bool {
+        // SAFETY: no pointers.
+        id(self.descriptor) == self.id && unsafe { libc::ioctl(self.descriptor, request, 0) } == 0
     }
 
     /// HINT: did an [`Upcall::enable`] fail? Then the records say nothing any more.
@@ -102,12 +121,87 @@ impl Upcall {
     }
 }
 
+/// The kernel's name of an event; 0 if the descriptor is none's.
+fn id(descriptor: i32) -> u64 {
+    let mut id = 0u64;
+    // SAFETY: the number lives across the call.
+    unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) };
+    id
+}
+
 impl Drop for Upcall {
     fn drop(&mut self) {
         // SAFETY: both are ours.
         unsafe {
             memory::unmap(self.ring.cast::<c_void>(), RING);
             libc::close(self.descriptor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::{Arc, OnceLock};
+
+    /// A thread that blocks heard and comes back unheard forgets each of its blocks.
+    #[test]
+    fn what_was_forgotten_stays_so() {
+        const ROUNDS: u32 = 4;
+        let (upcall, words) = (Arc::new(OnceLock::new()), Arc::new([const { AtomicU32::new(0) }; 2]));
+        let (its, ours) = (upcall.clone(), words.clone());
+        let thread = std::thread::spawn(move || {
+            let Ok(upcall) = Upcall::open() else { return its.set(None).is_ok() };
+            its.set(Some(upcall)).expect("set once");
+            let upcall: &Upcall = its.get().and_then(Option::as_ref).expect("just set");
+            for round in 1..=ROUNDS {
+                assert!(upcall.enable());
+                ours[0].store(round, Release);
+                while ours[1].load(Acquire) < round {
+                    std::thread::park();
+                }
+                upcall.forget();
+                if upcall.has_blocked() {
+                    return false;
+                }
+            }
+            true
+        });
+        while upcall.get().is_none() {
+            std::thread::yield_now();
+        }
+        if let Some(upcall) = upcall.get().and_then(Option::as_ref) {
+            for round in 1..=ROUNDS {
+                let heard = || words[0].load(Acquire) == round && upcall.has_blocked();
+                while !heard() && !thread.is_finished() {
+                    std::thread::yield_now();
+                }
+                upcall.disable();
+                words[1].store(round, Release);
+                thread.thread().unpark();
+            }
+        }
+        assert!(thread.join().expect("it does not panic"));
+    }
+
+    /// The program closed the event's descriptor, and has an event of its own under its number.
+    #[test]
+    fn another_event_of_the_same_number_is_let_alone() {
+        let open = || Upcall::open().ok();
+        loop {
+            // No perf here.
+            let Some(closed) = open() else { return };
+            // SAFETY: ours; who is forgotten below closes it no more.
+            unsafe { libc::close(closed.descriptor) };
+            let Some(other) = open() else { return };
+            let same = other.descriptor == closed.descriptor;
+            let heard = closed.enable();
+            core::mem::forget(closed);
+            // Else another test has taken the number.
+            if same {
+                return assert!(!heard);
+            }
         }
     }
 }

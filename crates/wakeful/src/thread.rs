@@ -32,7 +32,20 @@
 //! - A fiber that unwinds does not switch: a wait then stops its carrier. In a destructor that runs during a
 //!   panic, do not wait for a fiber that may share the carrier: no join, no lock that it holds.
 //!
+//! # Futures
+//!
+//! [`block_on`] polls a future and lets other fibers run between. [`spawn_async`] starts a fiber that does.
+//! So tasks and fibers share the processors, and a task that blocks in the kernel keeps none.
+//!
+//! # Other models
+//!
+//! A [`policy`] orders the fibers of a runtime. The examples `workers`, `actors` and `futures` of this crate
+//! build three models of concurrency on it.
+//!
+//! # Stacks
+//!
 //! A stack has 256 KiB with a guard page below it; an overflow ends the program and names the fiber.
 
+pub use fiber::futures::{block_on, spawn_async};
 pub use fiber::thread::*;
 pub use fiber::{Activations, Config, Priority, Runtime, local, policy, sync};

@@ -30,6 +30,9 @@ const EXCLUDE_HV: u64 = 1 << 6;
 const CONTEXT_SWITCH: u64 = 1 << 26;
 const WRITE_BACKWARD: u64 = 1 << 27;
 const WATERMARK: u64 = 1 << 14;
+const SAMPLE_ID_ALL: u64 = 1 << 18;
+const USE_CLOCKID: u64 = 1 << 25;
+const SAMPLE_TIME: u64 = 1 << 2;
 
 const PERF_RECORD_SWITCH: u32 = 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
@@ -38,7 +41,7 @@ const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 /// Byte offset of `data_head` in `struct perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
 
-/// `struct perf_event_attr`, first published size (64 bytes); the kernel takes the rest as zero.
+/// `struct perf_event_attr`, its first 96 bytes; the kernel takes the rest as zero.
 #[repr(C)]
 struct Attr {
     kind: u32,
@@ -51,6 +54,11 @@ struct Attr {
     wakeup_events: u32,
     bp_type: u32,
     config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
 }
 
 /// The view: see the module.
@@ -117,26 +125,31 @@ pub fn room(most: usize) -> usize {
 
 /// The event of the calling thread; an errno value if the kernel will not.
 fn open() -> Result<i32, i32> {
-    open_with(0, 0)
+    open_with(0, 0, 0)
 }
 
-/// The same, and each record makes the descriptor ready: see `upcall.rs`.
+/// The same, and each record has its time and makes the descriptor ready: see `upcall.rs`.
 pub(crate) fn open_waking() -> Result<i32, i32> {
-    open_with(WATERMARK, 1)
+    open_with(WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID, 1, SAMPLE_TIME)
 }
 
-fn open_with(flags: u64, wakeup: u32) -> Result<i32, i32> {
+fn open_with(flags: u64, wakeup: u32, sample_type: u64) -> Result<i32, i32> {
     let attr = Attr {
         kind: PERF_TYPE_SOFTWARE,
         size: size_of::<Attr>() as u32,
         config: PERF_COUNT_SW_DUMMY,
         sample_period: 0,
-        sample_type: 0,
+        sample_type,
         read_format: 0,
         flags: EXCLUDE_KERNEL | EXCLUDE_HV | CONTEXT_SWITCH | WRITE_BACKWARD | flags,
         wakeup_events: wakeup,
         bp_type: 0,
         config1: 0,
+        config2: 0,
+        branch_sample_type: 0,
+        sample_regs_user: 0,
+        sample_stack_user: 0,
+        clockid: libc::CLOCK_MONOTONIC,
     };
     // SAFETY: `attr` is a valid perf_event_attr of the size it states; errno is this thread's.
     unsafe {
@@ -194,13 +207,31 @@ unsafe fn detach(ring: *mut u8) {
     };
 }
 
-/// Another number for each record: that of the newest.
+/// How many bytes of records there were: a number that grows with each.
 ///
 /// # Safety
 /// `ring` is [`RING`] readable bytes.
 pub(crate) unsafe fn newest(ring: *const u8) -> u64 {
-    // SAFETY: as in `run_state`.
-    unsafe { (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Relaxed) }
+    // SAFETY: as in `run_state`. The kernel writes backward, so its number falls.
+    unsafe { (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Relaxed).wrapping_neg() }
+}
+
+/// HINT: when the newest record was written, on the monotonic clock, if its thread has blocked then.
+///
+/// # Safety
+/// `ring` is [`RING`] readable bytes, of an event of [`open_waking`].
+pub(crate) unsafe fn blocked_at(ring: *const u8) -> Option<u64> {
+    // SAFETY: as in `run_state`. The time is the second word of a record of 16 bytes.
+    unsafe {
+        let head = &*ring.add(DATA_HEAD).cast::<AtomicU64>();
+        // ORDER: Acquire, as in `run_state`.
+        let before = head.load(Acquire);
+        let word = &*ring.add(PAGE + ((before as usize + 8) & (PAGE - 8))).cast::<AtomicU64>();
+        let time = word.load(Relaxed);
+        let state = run_state(ring);
+        // A record that is written over this one comes a page later.
+        (state == RunState::Blocked && head.load(Relaxed) == before).then_some(time)
+    }
 }
 
 /// HINT: what the newest record says.
@@ -209,8 +240,9 @@ pub(crate) unsafe fn newest(ring: *const u8) -> u64 {
 /// `ring` is [`RING`] readable bytes.
 #[inline(always)]
 pub(crate) unsafe fn run_state(ring: *const u8) -> RunState {
-    // SAFETY: both offsets are inside the ring. The kernel writes these words concurrently, hence atomics. A record is
-    // 8 bytes, aligned, and `data_head` is published after it (the kernel's smp_wmb in perf_output_put_handle).
+    // SAFETY: both offsets are inside the ring. The kernel writes these words concurrently, hence atomics. A
+    // record begins with a word of 8 bytes, aligned, and `data_head` is published after it (the kernel's smp_wmb
+    // in perf_output_put_handle).
     unsafe {
         // ORDER: Acquire, pairs with the kernel's smp_wmb; the record is there before data_head says so.
         let head = (*ring.add(DATA_HEAD).cast::<AtomicU64>()).load(Acquire);
