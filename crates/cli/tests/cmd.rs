@@ -156,6 +156,7 @@ fn a_lock_of_another_kind_is_told_apart_from_an_unknown_one() {
         ("--rwlock", "native", Some("a mutex, for --lock")),
         ("--rwlock", "mcs-spin", Some("a mutex, there for `wakeful bench mutex`")),
         ("--rwlock", "c-spin", Some("a barrier, there for `wakeful bench barrier`")),
+        ("--lock", "rcl", Some("a delegating lock, there for `wakeful bench delegate`")),
         ("--rwlock", "no-such", None),
     ] {
         let mut run = wakeful(&["run", option, name, "true"]);

@@ -154,7 +154,7 @@ fn section(critical: Length) -> String {
 fn title(cell: &Cell) -> String {
     let foreign = if cell.foreign > 0 { format!(", {} foreign", cell.foreign) } else { String::new() };
     match &cell.work {
-        Work::Mutex(work) | Work::Spin(work) => {
+        Work::Mutex(work) | Work::Delegate(work) | Work::Spin(work) => {
             format!("{}, {}, outside {}{foreign}", threads_of(cell), section(work.critical), work.outside)
         }
         Work::Rwlock(work) => {
@@ -259,6 +259,7 @@ struct CsvRow<'a> {
 fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
     let (workload, critical, capacity, outside, writers) = match &cell.work {
         Work::Mutex(work) => ("mutex", Some(work.critical), None, work.outside, None),
+        Work::Delegate(work) => ("delegate", Some(work.critical), None, work.outside, None),
         Work::Spin(work) => ("spin", Some(work.critical), None, work.outside, None),
         Work::Rwlock(work) => ("rwlock", Some(work.critical), None, work.outside, Some(work.writers)),
         Work::Barrier(work) => ("barrier", None, None, work.outside, None),
