@@ -14,6 +14,12 @@ use linux::Linux;
 use platform::Deadline;
 use sync::delegate::{DWakeful, Outcome, RawDelegateTimed};
 
+#[cfg(test)]
+#[path = "../tests/delegated.rs"]
+mod as_used;
+#[cfg(test)]
+mod tests;
+
 /// Data that one section at a time works on, on whichever thread that is best.
 ///
 /// [`run`](Self::run) takes a closure and returns what it returns. If another thread holds the lock just
@@ -46,7 +52,9 @@ use sync::delegate::{DWakeful, Outcome, RawDelegateTimed};
 /// A section may run on another thread than the one that called. So nothing in it may depend on the thread:
 /// no thread-local variable, `errno`, thread id, credentials, signal mask or scheduling policy. It must not
 /// use a lock that its caller holds. It must not come to its own `Delegated` again: that waits for ever, as
-/// with a mutex. It should be short: while it runs, the thread that runs it does not get on.
+/// with a mutex. It should be short: while it runs, the thread that runs it does not get on. So it must not
+/// wait for what another thread has yet to do, except for two things: that a section ends, and that a lock
+/// is released which all threads take in the same order.
 ///
 /// The compiler checks what it can. What a section uses has to be [`Send`]:
 ///
@@ -92,7 +100,7 @@ use sync::delegate::{DWakeful, Outcome, RawDelegateTimed};
 /// assert_eq!(names.into_inner(), ["Ada", "Alan"]);
 /// ```
 pub struct Delegated<T: ?Sized> {
-    raw: DWakeful<Linux>,
+    raw: Raw,
     data: UnsafeCell<T>,
 }
 
@@ -117,6 +125,26 @@ pub struct DelegatedGuard<'a, T: ?Sized> {
 
 // SAFETY: it gives a shared reference to the data.
 unsafe impl<T: ?Sized + Sync> Sync for DelegatedGuard<'_, T> {}
+
+/// The tests in this crate see what happens where it delegates, so there it always does.
+type Raw = DWakeful<Linux, { cfg!(test) }>;
+
+/// The caller runs its own section, and then those of others.
+struct Turn<'a>(&'a Raw);
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: it holds the lock. Others' sections would take themselves for panicking.
+        unsafe {
+            if std::thread::panicking() {
+                self.0.unlock_only();
+            } else {
+                self.0.unlock();
+            }
+        }
+    }
+}
 
 /// A section on its way to the thread that runs it.
 struct Call<T: ?Sized, F, R> {
@@ -247,8 +275,9 @@ impl<T: ?Sized + Send> Delegated<T> {
         let outcome = begin(call::<T, F, R>, (&raw mut pending).cast());
         match (pending.section.take(), pending.result) {
             (Some(section), _) if outcome == Outcome::Locked => {
-                let mut guard = DelegatedGuard { of: self, stays: PhantomData };
-                Ok(section(&mut guard))
+                let _turn = Turn(&self.raw);
+                // SAFETY: it holds the lock.
+                Ok(section(unsafe { &mut *self.data.get() }))
             }
             (Some(section), _) => Err(section),
             (None, Some(Ok(result))) => Ok(result),
@@ -285,14 +314,9 @@ impl<T: ?Sized> DerefMut for DelegatedGuard<'_, T> {
 impl<T: ?Sized> Drop for DelegatedGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it holds the lock. Others' sections would take themselves for panicking.
-        unsafe {
-            if std::thread::panicking() {
-                self.of.raw.unlock_only();
-            } else {
-                self.of.raw.unlock();
-            }
-        }
+        // SAFETY: it holds the lock. No section of others is run here: it could want a lock that was taken
+        // under this one and is kept.
+        unsafe { self.of.raw.unlock_only() };
     }
 }
 

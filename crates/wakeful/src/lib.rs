@@ -60,6 +60,10 @@
 //! [`Semaphore`] 8, [`Once`] 4, [`Delegated<T>`] 192 and the data; all can stand in a `static`, and their
 //! bytes are zero when nobody uses them. After a fork the child may use them as its parent could.
 
+// Tests of programs are run here as well.
+#[cfg(test)]
+extern crate self as wakeful;
+
 mod barrier;
 mod condvar;
 mod delegated;

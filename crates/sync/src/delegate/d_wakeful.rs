@@ -247,10 +247,10 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         Outcome::Locked
     }
 
-    /// As [`RawDelegateTimed::unlock`], without a look at what others want (R1).
+    /// As [`RawDelegateTimed::unlock`], without a look at what others want (R1): they withdraw.
     ///
     /// # Safety
-    /// As for that.
+    /// As for that, but the calling thread may keep other locks.
     pub unsafe fn unlock_only(&self) {
         // SAFETY: as the caller promises.
         unsafe { self.head.mutex.unlock(&()) };

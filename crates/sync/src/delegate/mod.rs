@@ -35,7 +35,9 @@ pub trait RawDelegate<P: Platform>: Send + Sync {
     /// sections see.
     ///
     /// # Safety
-    /// The section may be run by another thread. It does not unwind. It does not come to this lock.
+    /// The section may be run by another thread. It does not unwind. It does not come to this lock. It waits
+    /// for nothing that another thread has yet to do, except to end a section, or to release a lock that all
+    /// take in the same order: the other thread may be the one that runs it.
     unsafe fn run(&self, section: Section, context: *mut ());
 
     /// Runs sections until [`RawDelegate::close`]. False if the calling thread cannot serve: it is one
@@ -63,10 +65,10 @@ pub trait RawDelegateTimed<P: Platform>: RawDelegate<P> {
     /// The caller is in no section of this lock.
     unsafe fn lock(&self);
 
-    /// Ends what [`RawDelegateTimed::lock`] began.
+    /// Ends what [`RawDelegateTimed::lock`] began. It may run sections of others before.
     ///
     /// # Safety
-    /// The calling thread did that and has not ended it.
+    /// The calling thread did that and has not ended it. It keeps no lock that it has taken since.
     unsafe fn unlock(&self);
 }
 
