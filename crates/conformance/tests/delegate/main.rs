@@ -8,14 +8,18 @@ mod threads;
 #[cfg(feature = "twins")]
 mod twins;
 
-use conformance::{HINTS, Settings};
+use conformance::{HINTS, Hints, Settings};
+use platform::RunState;
 
 /// COST: ns a look of the models' clock: with the first a client looks some times before it gives up, with
 /// the second it sleeps or withdraws at once.
 const STEPS: [u64; 2] = [1_000, 1_000_000];
 
-/// The settings of the models: each kind of hint, each clock.
+/// The settings of the models: each kind of hint, each clock; and a process that is a forked copy, for which
+/// a lock is made ready by its first holder.
 fn all() -> impl Iterator<Item = Settings> {
     let settings = |hints, clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() };
-    HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)))
+    let copy = Settings { generation: 1, ..settings(Hints::Always(RunState::Running), STEPS[0]) };
+    let whole = HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)));
+    whole.chain([copy])
 }

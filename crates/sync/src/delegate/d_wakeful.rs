@@ -38,7 +38,8 @@
 //! # Memory order
 //!
 //! D1 release -> R1 acquire publishes the request. The answer's release -> D2, D3 acquire publishes what the
-//! section wrote. All else is the mutex's.
+//! section wrote. R1 release -> D1 acquire (`generation`) has the posts cleared before a request comes to
+//! them. All else is the mutex's.
 //!
 //! # Under the scheduler
 //!
@@ -275,7 +276,8 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
 
     /// D1.
     fn publish(&self, home: usize, ask: *mut Ask<P>) -> Option<&P::AtomicPtr<Ask<P>>> {
-        if self.mode.generation.load(Relaxed) != P::generation() {
+        // ORDER: Acquire (D1), pairs with R1: the posts have been cleared, before a request comes to them.
+        if self.mode.generation.load(Acquire) != P::generation() {
             return None;
         }
         let (before, after) = self.posts.0.split_at(home);
@@ -317,7 +319,8 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         let mut ran = 0;
         if self.mode.generation.load(Relaxed) != P::generation() {
             self.posts.0.iter().for_each(|post| post.store(ptr::null_mut(), Relaxed));
-            self.mode.generation.store(P::generation(), Relaxed);
+            // ORDER: Release (R1), pairs with D1.
+            self.mode.generation.store(P::generation(), Release);
         }
         loop {
             let before = ran;
