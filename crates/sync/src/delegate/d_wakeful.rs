@@ -325,16 +325,18 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         loop {
             let before = ran;
             for post in &self.posts.0 {
-                let ask = post.load(Relaxed);
-                // ORDER: Acquire (R1), pairs with D1.
-                if !ask.is_null() && post.compare_exchange(ask, ptr::null_mut(), Acquire, Relaxed).is_ok() {
-                    // SAFETY: by I3 its client waits for the answer, which nobody else gives.
-                    unsafe {
-                        ((*ask).section)((*ask).context);
-                        Answer::give(&raw const (*ask).answer, DONE);
-                    }
-                    ran += 1;
+                let seen = post.load(Relaxed);
+                if seen.is_null() {
+                    continue;
                 }
+                // ORDER: Acquire (R1), pairs with D1. What was seen may be gone, and another one in its place.
+                let Ok(ask) = post.compare_exchange(seen, ptr::null_mut(), Acquire, Relaxed) else { continue };
+                // SAFETY: by I3 its client waits for the answer, which nobody else gives.
+                unsafe {
+                    ((*ask).section)((*ask).context);
+                    Answer::give(&raw const (*ask).answer, DONE);
+                }
+                ran += 1;
             }
             if ran == before || ran >= most {
                 return ran;
