@@ -54,7 +54,8 @@ mod tests;
 /// use a lock that its caller holds. It must not come to its own `Delegated` again: that waits for ever, as
 /// with a mutex. It should be short: while it runs, the thread that runs it does not get on. So it must not
 /// wait for what another thread has yet to do, except for two things: that a section ends, and that a lock
-/// is released which all threads take in the same order.
+/// is released which all threads take in the same order. It should not fork: the child's only thread is then
+/// the one that ran it, and goes on as that one.
 ///
 /// The compiler checks what it can. What a section uses has to be [`Send`]:
 ///

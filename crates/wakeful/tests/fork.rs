@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 
-use wakeful::Mutex;
+use wakeful::{Delegated, Mutex};
 
 static COUNT: Mutex<usize> = Mutex::new(0);
 
@@ -79,4 +79,44 @@ fn a_child_uses_the_locks_of_its_parent() {
         assert!(forked(|| contend(4, 200)));
         contend(4, 200);
     }));
+    // Not a test of its own, which could run beside this one.
+    a_child_delegates_as_its_parent_did();
+}
+
+static SUM: Delegated<usize> = Delegated::new(0);
+
+fn delegate(threads: usize, each: usize) {
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| (0..each).for_each(|_| SUM.run(|sum| *sum += 1)));
+        }
+    });
+}
+
+/// A child has none of the requests of its parent's threads.
+fn a_child_delegates_as_its_parent_did() {
+    delegate(8, 1000);
+    assert!(forked(|| delegate(8, 1000)), "after a quiet fork");
+    for _ in 0..20 {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    while !stop.load(Relaxed) {
+                        SUM.run(|sum| *sum += 1);
+                    }
+                });
+            }
+            thread::sleep(std::time::Duration::from_millis(1));
+            let guard = SUM.lock();
+            let before = *guard;
+            let fine = forked(move || {
+                drop(guard);
+                delegate(4, 200);
+                assert_eq!(*SUM.lock(), before + 800);
+            });
+            stop.store(true, Relaxed);
+            assert!(fine, "after a fork with clients");
+        });
+    }
 }

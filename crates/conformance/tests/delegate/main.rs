@@ -20,6 +20,7 @@ const STEPS: [u64; 2] = [1_000, 1_000_000];
 fn all() -> impl Iterator<Item = Settings> {
     let settings = |hints, clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() };
     let copy = Settings { generation: 1, ..settings(Hints::Always(RunState::Running), STEPS[0]) };
-    let whole = HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)));
+    let whole =
+        HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)));
     whole.chain([copy])
 }

@@ -48,7 +48,7 @@
 //! waits for it. More threads than processors: those who sleep do so in the mutex's line, which moves as it
 //! does without us. Hint stale: as there. Killed while holding: lost. Fork: requests of threads that are not
 //! in the child are there in its posts. So `generation` says whose they are; where it is another's, nobody
-//! publishes, and the next holder clears them.
+//! publishes, and the next holder clears them. A holder whose section forks runs no further one in the child.
 //!
 //! # Fairness and space
 //!
@@ -313,11 +313,16 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         }
     }
 
+    /// The holder asks: are the posts those of this process's parent?
+    fn is_copy(&self) -> bool {
+        self.mode.generation.load(Relaxed) != P::generation()
+    }
+
     /// R1. Returns how many requests it has run.
     fn serve(&self) -> u32 {
         let most = most_requests::<P>();
         let mut ran = 0;
-        if self.mode.generation.load(Relaxed) != P::generation() {
+        if self.is_copy() {
             self.posts.0.iter().for_each(|post| post.store(ptr::null_mut(), Relaxed));
             // ORDER: Release (R1), pairs with D1.
             self.mode.generation.store(P::generation(), Release);
@@ -330,13 +335,18 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
                     continue;
                 }
                 // ORDER: Acquire (R1), pairs with D1. What was seen may be gone, and another one in its place.
-                let Ok(ask) = post.compare_exchange(seen, ptr::null_mut(), Acquire, Relaxed) else { continue };
+                let Ok(ask) = post.compare_exchange(seen, ptr::null_mut(), Acquire, Relaxed) else {
+                    continue;
+                };
                 // SAFETY: by I3 its client waits for the answer, which nobody else gives.
-                unsafe {
-                    ((*ask).section)((*ask).context);
-                    Answer::give(&raw const (*ask).answer, DONE);
-                }
+                unsafe { ((*ask).section)((*ask).context) };
                 ran += 1;
+                if self.is_copy() {
+                    // The section has forked. Neither its client is here nor those of other requests.
+                    return ran;
+                }
+                // SAFETY: as above.
+                unsafe { Answer::give(&raw const (*ask).answer, DONE) };
             }
             if ran == before || ran >= most {
                 return ran;

@@ -2,7 +2,7 @@
 //! What happens only where another thread runs a section. In these tests each lock always delegates.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -76,5 +76,53 @@ fn a_guard_serves_nobody() {
             drop(two);
         }
         stop.store(true, Relaxed);
+    });
+}
+
+/// A section that forks: in the child the thread that ran it goes on, and runs nobody else's.
+#[test]
+fn a_section_forks() {
+    let home = std::process::id();
+    let in_child = || std::process::id() != home;
+    let (wanted, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let sum = Delegated::new(0_usize);
+    let section = |sum: &mut usize, caller| {
+        if in_child() {
+            // SAFETY: ends the child, which runs a request of a thread that it has not.
+            unsafe { libc::_exit(2) };
+        }
+        *sum += 1;
+        // SAFETY: the child uses what it inherited, then leaves by _exit.
+        (thread::current().id() != caller && wanted.swap(0, Relaxed) == 1).then(|| unsafe { libc::fork() })
+    };
+    let client = || {
+        let caller = thread::current().id();
+        while done.load(Relaxed) < 30 {
+            let child = sum.run(|sum| section(sum, caller));
+            if in_child() {
+                // SAFETY: a child that hangs is ended by the alarm, and that counts as a failure.
+                unsafe { libc::alarm(10) };
+                (0..100).for_each(|_| sum.run(|sum| *sum += 1));
+                // SAFETY: ends the child, running nothing of the parent's.
+                unsafe { libc::_exit(0) };
+            }
+            if let Some(child) = child {
+                let mut status = 0;
+                // SAFETY: our child, and a valid pointer.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                done.fetch_add(1, Relaxed);
+                assert_eq!(status, 0, "a child ran a request of its parent's, or came to no end");
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (0..64).for_each(|_| drop(scope.spawn(client)));
+        while done.load(Relaxed) < 30 {
+            let before = done.load(Relaxed);
+            wanted.store(1, Relaxed);
+            while done.load(Relaxed) == before {
+                thread::sleep(std::time::Duration::from_micros(200));
+            }
+        }
     });
 }
