@@ -38,6 +38,9 @@ pub trait RawDelegate<P: Platform>: Send + Sync {
     /// The section may be run by another thread. It does not unwind. It does not come to this lock. It waits
     /// for nothing that another thread has yet to do, except to end a section, or to release a lock that all
     /// take in the same order: the other thread may be the one that runs it.
+    ///
+    /// The lock outlives all calls of its functions, of all threads: who runs a section may still be in the
+    /// lock when the section's caller returns.
     unsafe fn run(&self, section: Section, context: *mut ());
 
     /// Runs sections until [`RawDelegate::close`]. False if the calling thread cannot serve: it is one
