@@ -334,7 +334,7 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
                 if seen.is_null() {
                     continue;
                 }
-                // ORDER: Acquire (R1), pairs with D1. What was seen may be gone, and another one in its place.
+                // ORDER: Acquire (R1), pairs with D1. What was seen may be gone and another in its place.
                 let Ok(ask) = post.compare_exchange(seen, ptr::null_mut(), Acquire, Relaxed) else {
                     continue;
                 };

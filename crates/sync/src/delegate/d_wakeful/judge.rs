@@ -9,7 +9,7 @@
 //! - Without delegation a trial begins only if somebody waits for the mutex: else there is nothing to gain.
 //! - Delegation has to be better by an eighth, because rates differ by so much where threads outnumber the
 //!   processors.
-//! - A trial in which the lock was idle for long says nothing, and is dropped.
+//! - A trial in which the lock was idle for long says nothing, and is dropped. So does a window between two.
 //! - Delegation ends at the first window that is slower than the trial's without: some programs fall from a
 //!   quick rhythm into a slow one. To end it for nothing costs what there was to gain until the next trial.
 //!
@@ -86,7 +86,7 @@ impl<P: Platform> Judge<P> {
     #[cold]
     #[inline(never)]
     fn look(&self, on: &P::AtomicU32, sections: u32, contended: bool) {
-        let window = ((P::costs().slice / 3) >> UNIT) as u32;
+        let window = (((P::costs().slice / 3) >> UNIT) as u32).max(1);
         let now = (P::now_ns() >> UNIT) as u32;
         let elapsed = now.wrapping_sub(self.began.load(Relaxed));
         let every = EVERY.min(P::PAUSES);
@@ -115,13 +115,14 @@ impl<P: Platform> Judge<P> {
             }
             self.left.store(left.saturating_sub(1), Relaxed);
             let slow = u64::from(rate) * u64::from(TRIAL / 2) < u64::from(self.reference.load(Relaxed));
-            return on && !slow;
+            return on && (idle || !slow);
+        }
+        if idle {
+            return self.drop_trial();
         }
         let sum = if on { &self.with } else { &self.without };
         sum.store(sum.load(Relaxed) + rate, Relaxed);
-        if idle {
-            self.end_trial(false)
-        } else if turn == TRIAL {
+        if turn == TRIAL {
             let (with, without) = (self.with.load(Relaxed), self.without.load(Relaxed));
             self.end_trial(with - with / 8 > without)
         } else {
@@ -139,11 +140,85 @@ impl<P: Platform> Judge<P> {
         let same = self.verdict.swap(u32::from(verdict), Relaxed) == u32::from(verdict);
         let rest = if same { (self.rest.load(Relaxed) * 2).clamp(REST, MOST_REST) } else { REST };
         self.rest.store(rest, Relaxed);
+        self.reference.store(self.without.load(Relaxed), Relaxed);
+        self.forget(rest);
+        verdict
+    }
+
+    /// What was known before is still true.
+    fn drop_trial(&self) -> bool {
+        self.forget(self.rest.load(Relaxed).max(REST));
+        self.verdict.load(Relaxed) != 0
+    }
+
+    /// There is no trial for so many windows.
+    fn forget(&self, rest: u32) {
         self.left.store(rest, Relaxed);
         self.turn.store(0, Relaxed);
-        self.reference.store(self.without.load(Relaxed), Relaxed);
         self.with.store(0, Relaxed);
         self.without.store(0, Relaxed);
-        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linux::Linux;
+
+    use super::*;
+
+    /// Ends windows of these rates with and without delegation, until a trial has ended. Returns the verdict.
+    fn trial(judge: &Judge<Linux>, mut on: bool, with: u32, without: u32, idle_in: Option<u32>) -> bool {
+        while judge.turn.load(Relaxed) == 0 {
+            on = judge.end_window(on, if on { with } else { without }, false, true);
+        }
+        while judge.turn.load(Relaxed) != 0 {
+            let idle = idle_in == Some(judge.turn.load(Relaxed));
+            on = judge.end_window(on, if on { with } else { without }, idle, true);
+        }
+        on
+    }
+
+    #[test]
+    fn what_is_quicker_by_a_seventh_is_kept() {
+        for (with, expected) in [(100, false), (114, false), (115, true)] {
+            assert_eq!(trial(&Judge::new(), false, with, 100, None), expected, "{with}");
+        }
+    }
+
+    #[test]
+    fn the_same_verdict_doubles_the_rest() {
+        let judge = Judge::<Linux>::new();
+        let mut on = false;
+        let rests = [(200, REST), (200, 2 * REST), (50, REST), (50, 2 * REST)].map(|(with, rest)| {
+            on = trial(&judge, on, with, 100, None);
+            assert_eq!(on, with > 100);
+            judge.rest.load(Relaxed) == rest
+        });
+        assert_eq!(rests, [true; 4]);
+        (0..10).for_each(|_| on = trial(&judge, on, 50, 100, None));
+        assert_eq!(judge.rest.load(Relaxed), MOST_REST);
+    }
+
+    #[test]
+    fn an_idle_lock_keeps_its_verdict() {
+        let judge = Judge::<Linux>::new();
+        assert!(trial(&judge, false, 200, 100, None));
+        let rest = judge.rest.load(Relaxed);
+        assert!(judge.end_window(true, 0, true, false), "an idle window ended delegation");
+        for idle_in in 1..=TRIAL {
+            assert!(trial(&judge, true, 200, 100, Some(idle_in)), "an idle trial ended delegation");
+            assert_eq!((judge.rest.load(Relaxed), judge.left.load(Relaxed)), (rest, rest));
+            assert_eq!(judge.reference.load(Relaxed), 400);
+        }
+        assert!(!judge.end_window(true, 99, false, false), "a slow window did not end it");
+    }
+
+    #[test]
+    fn a_lock_that_nobody_waits_for_is_not_tried() {
+        let judge = Judge::<Linux>::new();
+        for _ in 0..2 * MOST_REST {
+            assert!(!judge.end_window(false, 100, false, false));
+        }
+        assert_eq!(judge.turn.load(Relaxed), 0);
     }
 }
