@@ -18,7 +18,7 @@ const LEAD: u32 = 3;
 pub trait Mistake: Send + Sync + 'static {
     /// Answers before it has run the section, so that the place is used anew too early.
     const ANSWERS_EARLY: bool = false;
-    /// Looks for a request a second time before it answers the first.
+    /// Looks for a request a second time before it answers the first. It does so in every schedule.
     const RUNS_TWICE: bool = false;
     /// Gives the lock free without a look at who went to sleep meanwhile.
     const FORGETS_NEWS: bool = false;
@@ -295,31 +295,5 @@ impl<P: Platform, E: Mistake> RawDelegate<P> for Holding<P, E> {
             self.place.state.store(if E::WITHDRAWS_BLINDLY { IDLE } else { 4 }, Release);
         }
         self.word.store(0, Release);
-    }
-}
-
-/// `cc-synch` with a queue of two nodes, whose combiner forgets to tell the next one where its list ends.
-pub struct LosesTheRole<P: Platform, E> {
-    next: P::AtomicU32,
-    serving: P::AtomicU32,
-    mistake: PhantomData<(P, E)>,
-}
-
-impl<P: Platform, E: Mistake> RawDelegate<P> for LosesTheRole<P, E> {
-    fn new() -> Self {
-        Self { next: Atomic::new(0), serving: Atomic::new(0), mistake: PhantomData }
-    }
-
-    unsafe fn run(&self, section: Section, context: *mut ()) {
-        let turn = self.next.fetch_add(1, AcqRel);
-        while self.serving.load(Acquire) != turn {
-            P::pause();
-        }
-        // SAFETY: as the client promised.
-        unsafe { section(context) };
-        // The mistake: nobody is behind it now, so nobody is told.
-        if !E::FORGETS_TO_HAND_OVER || self.next.load(Relaxed) > turn + 1 {
-            self.serving.store(turn + 1, Release);
-        }
     }
 }

@@ -62,7 +62,6 @@ twins! {
     server_runs_twice: [P] Served<P, Right>, Served<P, RunsTwice>, 1 x 1;
     server_sleeps_over_requests: [P] Served<P, Right>, Served<P, SleepsOverRequests>, 1 x 1;
     withdraws_blindly: [P] Holding<P, Right>, Holding<P, WithdrawsBlindly>, 2 x 1;
-    loses_the_role: [P] LosesTheRole<P, Right>, LosesTheRole<P, ForgetsToHandOver>, 2 x 1;
 }
 
 macro_rules! orderings {

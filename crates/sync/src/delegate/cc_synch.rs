@@ -58,8 +58,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle; also with fewer seats than clients. A twin that forgets to
-//! hand the role over (H1) is caught, and one that answers before it has run the section.
+//! `conformance`: real threads, loom, shuttle; also with fewer seats than clients. Without its acquires,
+//! without its releases, and where nobody is woken, loom finds it out. It has no twins of its own.
 
 use core::array;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};

@@ -54,7 +54,8 @@
 //! # Checked by
 //!
 //! `conformance`: real threads, loom, shuttle; also with fewer records than clients. A twin that sets FREE
-//! over NEWS is caught, and one that runs a request twice.
+//! over NEWS is caught, one that hands the lock to nobody after its share (H1), one that answers before it
+//! has run the section, and one that runs a request twice.
 
 use core::array;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
