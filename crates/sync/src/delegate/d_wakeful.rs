@@ -129,7 +129,8 @@ impl<P: Platform, const ALWAYS: bool> RawDelegate<P> for DWakeful<P, ALWAYS> {
         Self {
             head: Head { mutex: Wakeful::new(), judge: Judge::new() },
             posts: Posts(array::from_fn(|_| Atomic::new(ptr::null_mut()))),
-            mode: Mode { on: zero(), generation: zero(), vain: zero() },
+            // In a model it begins on: few sections would end before a trial.
+            mode: Mode { on: Atomic::new(u32::from(P::PAUSES == 1)), generation: zero(), vain: zero() },
         }
     }
 
