@@ -50,6 +50,15 @@ impl<L: RawDelegate<Linux>> Lock for Delegating<L> {
     }
 }
 
+/// Closes the lock also if the workload panics: the scope waits for the server.
+struct Close<'a, L: RawDelegate<Linux>>(&'a L);
+
+impl<L: RawDelegate<Linux>> Drop for Close<'_, L> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 struct Visitor<'a>(&'a Mutex, Plan);
 
 impl DelegateVisitor<Linux> for Visitor<'_> {
@@ -62,8 +71,9 @@ impl DelegateVisitor<Linux> for Visitor<'_> {
         let lock = Padded(Delegating(L::new()));
         std::thread::scope(|scope| {
             let server = L::SERVED.then(|| scope.spawn(|| lock.0.0.serve()));
+            let close = Close(&lock.0.0);
             let sample = mutex::run_on(&lock, self.0, self.1);
-            lock.0.0.close();
+            drop(close);
             match server.map(|server| server.join()) {
                 None | Some(Ok(true)) => sample,
                 Some(_) => Err(JobError::Failed("the server could not serve".to_string())),
