@@ -23,7 +23,8 @@
 //!
 //! # Invariants
 //!
-//! - I1. Only the thread in `serve` runs sections, one inside the other at most. There is one such thread.
+//! - I1. Only the thread in `serve` runs sections, one at a time, or one inside the other (N1). There is one
+//!   such thread. Of a lock one section runs at most.
 //! - I2. A slot's client touches the request until it asks, the server until it answers.
 //! - I3. While the server sleeps, each slot without a request has RING, and `bell` is 0. Slots that were
 //!   never used have RING.
@@ -48,12 +49,13 @@
 //! Server preempted or asleep in a section: clients see it and sleep, so their processors are free for it.
 //! Client preempted: nobody waits for it. More threads than processors: most requests cost a sleep and a
 //! wake-up of the client. Hint stale: a client spins for as long as a sleep costs at most, or sleeps and is
-//! woken. Killed while serving: lost. A forked child has no server, and its clients wait for ever.
+//! woken. Killed while serving: lost. A forked child has no server, and its clients wait for ever;
+//! `generation` keeps its threads from taking themselves for the server.
 //!
 //! # Fairness and space
 //!
 //! Each round runs all requests that it finds, so a client waits for one request of each other slot. A line
-//! a slot, and two more; a lock is 4 bytes. With more clients than slots, those who find none wait for one.
+//! a slot, and three more; a lock is 4 bytes. With more clients than slots, those who find none wait for one.
 //!
 //! # Rejected
 //!
@@ -114,6 +116,8 @@ pub struct RclServer<P: Platform, const SLOTS: usize = 32> {
     /// Of the thread that serves, while it does.
     place: Line<Native<P>>,
     server: P::AtomicU32,
+    /// Of its process: in a copy the same id is another thread's.
+    generation: P::AtomicU32,
     /// The processor where the server went to sleep last, plus 1; 0: nobody knows. HINT.
     processor: P::AtomicU32,
     used: P::AtomicU32,
@@ -129,6 +133,7 @@ impl<P: Platform, const SLOTS: usize> Default for RclServer<P, SLOTS> {
             bell: Line(P::AtomicU32::new(0)),
             place: Line(Native::new()),
             server: P::AtomicU32::new(0),
+            generation: P::AtomicU32::new(0),
             processor: P::AtomicU32::new(0),
             used: P::AtomicU32::new(0),
             closed: P::AtomicU32::new(0),
@@ -155,8 +160,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     /// # Safety
     /// As for [`RawDelegate::run`]. All that come to this lock name this server.
     pub unsafe fn run(&self, lock: &RclLock<P>, section: Section, context: *mut ()) {
-        let server = self.server();
-        if server != ThreadId::NONE && server == P::current() && lock.busy.load(Relaxed) == 0 {
+        if self.is_server() && lock.busy.load(Relaxed) == 0 {
             // N1. SAFETY: the section that comes here runs on this thread, and is another lock's.
             return unsafe { self.run_in_place(lock, || section(context)) };
         }
@@ -169,13 +173,27 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         if slot.answer.ask() == RING {
             self.ring();
             self.make_room(slot);
-            // HINT: the server may look blocked, and is on its way.
-            let answered = || slot.answer.get().is_none().then_some(ThreadId::NONE);
-            answer::watch_for::<P>(P::costs().idle, answered);
+            if Self::may_look() {
+                // HINT: the server may look blocked, and is on its way.
+                let answered = || slot.answer.get().is_none().then_some(ThreadId::NONE);
+                answer::watch_for::<P>(P::costs().idle, answered);
+            }
         }
         // C3.
         slot.answer.wait(&self.vain, || self.server());
         stand(slot);
+    }
+
+    /// HINT: may a thread look for what another one does that has just been woken? Not where that one needs
+    /// this processor, or each moment awake is paid for.
+    fn may_look() -> bool {
+        P::processors() >= 2 && !P::metered()
+    }
+
+    /// Does the calling thread serve?
+    fn is_server(&self) -> bool {
+        let server = self.server();
+        server != ThreadId::NONE && server == P::current() && self.generation.load(Relaxed) == P::generation()
     }
 
     /// # Safety
@@ -230,6 +248,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         }
         // SAFETY: there is no node, and it is unlocked once, below.
         unsafe { self.place.0.lock(&()) };
+        self.generation.store(P::generation(), Relaxed);
         self.server.store(me.0, Relaxed);
         while self.serve_once() || self.wait_for_requests() || self.sleep() {}
         self.server.store(0, Relaxed);
@@ -262,7 +281,8 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         let asked = || self.slots().any(|slot| slot.answer.is_asked());
         // Longer than a client takes that was woken on an idle processor: else each sleeps because the other
         // one does.
-        answer::watch_for::<P>(2 * P::costs().idle, || (!asked()).then_some(ThreadId::NONE))
+        Self::may_look()
+            && answer::watch_for::<P>(2 * P::costs().idle, || (!asked()).then_some(ThreadId::NONE))
     }
 
     /// S3 and S4. False if the server is closed.
