@@ -17,7 +17,7 @@ pub struct DelegateEntry {
     pub timed: bool,
     /// Needs a thread that serves.
     pub served: bool,
-    /// Serves clients in the order of their arrival.
+    /// Serves clients in the order of their arrival, as far as it has places for them.
     pub fair: bool,
     /// Uses what a kernel view tells.
     pub informed: bool,

@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::ptr;
 
-use platform::{Atomic, AtomicInt, Ordering::*, Platform};
+use platform::{Atomic, Ordering::*, Platform};
 use sync::delegate::{RawDelegate, Section};
 
 const IDLE: u32 = 0;

@@ -25,7 +25,7 @@ mod tests;
 /// [`run`](Self::run) takes a closure and returns what it returns. If another thread holds the lock just
 /// then, that thread may run the closure before it releases: so the data stay in its processor's cache. The
 /// lock measures whether that is quicker than a mutex here, and is a plain [`Mutex`](crate::Mutex) if not.
-/// 192 bytes and the data.
+/// 192 bytes and the data, rounded up to a multiple of 64.
 ///
 /// ```
 /// use std::thread;
@@ -54,8 +54,9 @@ mod tests;
 /// use a lock that its caller holds. It must not come to its own `Delegated` again: that waits for ever, as
 /// with a mutex. It should be short: while it runs, the thread that runs it does not get on. So it must not
 /// wait for what another thread has yet to do, except for two things: that a section ends, and that a lock
-/// is released which all threads take in the same order. It should not fork: the child's only thread is then
-/// the one that ran it, and goes on as that one.
+/// is released which all threads take in the same order. It uses the stack of the thread that runs it, and a
+/// fiber's is small. It must not end its thread: `pthread_exit` there aborts. It should not fork: the child's
+/// only thread is then the one that ran it, and goes on as that one.
 ///
 /// The compiler checks what it can. What a section uses has to be [`Send`]:
 ///
@@ -211,9 +212,9 @@ impl<T: ?Sized + Send> Delegated<T> {
 
     /// As [`run`](Self::run), but gives the section back if it has not begun within `timeout`.
     ///
-    /// A section that another thread has begun by then is waited for, because it may use what this thread
-    /// has lent it: so this may take longer than `timeout`, by what the sections of others before it and the
-    /// section itself take.
+    /// A section that another thread has taken by then is waited for, because it may use what this thread
+    /// has lent it. A thread that gets the lock in time runs its section, and then up to 71 of others. So
+    /// this may take longer than `timeout`, by what such sections and the section itself take.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -57,8 +57,9 @@
 //! no path.
 //!
 //! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 16 bytes,
-//! [`Semaphore`] 8, [`Once`] 4, [`Delegated<T>`] 192 and the data; all can stand in a `static`, and their
-//! bytes are zero when nobody uses them. After a fork the child may use them as its parent could.
+//! [`Semaphore`] 8, [`Once`] 4, [`Delegated<T>`] 192 and the data in lines of 64; all can stand in a
+//! `static`, and their bytes are zero when nobody uses them. After a fork the child may use them as its
+//! parent could.
 
 // Tests of programs are run here as well.
 #[cfg(test)]

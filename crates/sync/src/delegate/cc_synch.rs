@@ -45,11 +45,13 @@
 //! Combiner preempted: clients see it and sleep. Next combiner preempted: all wait for it, as in `mcs`;
 //! the combiner does not know who it is. More threads than processors: nearly each request costs a sleep and
 //! a wake-up. Hint stale: a client spins for as long as a sleep costs at most, or sleeps and is woken. Killed
-//! while combining: lost. A copy made by fork while clients waited is lost in the child.
+//! while combining: lost. A copy made by fork while clients waited is lost in the child. All who come later
+//! wait for a client between C1 and C2: a signal handler that comes to the lock there waits for ever.
 //!
 //! # Fairness and space
 //!
-//! FIFO. Two lines a seat, and three more. With more clients than seats, those who find none wait for one.
+//! FIFO for at most as many clients as there are seats, 32. With more, those who find none wait for one, in
+//! no order that this lock decides. Two lines a seat, and four more.
 //!
 //! # Rejected
 //!

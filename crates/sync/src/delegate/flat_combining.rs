@@ -44,7 +44,7 @@
 //! # Fairness and space
 //!
 //! Each round of F4 runs all requests that it finds, so a client waits for one request of each other client,
-//! and for the lock to be taken. A line a record, and two more.
+//! and for the lock to be taken. A line a record, and three more.
 //!
 //! # Rejected
 //!

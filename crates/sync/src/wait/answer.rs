@@ -2,7 +2,8 @@
 //! A word in which one thread waits for the answer of another, which it knows by a hint.
 //!
 //! `WAITING -> ASLEEP -> answer`, or `WAITING -> answer`. Only the thread that waits writes ASLEEP, and only
-//! the other one writes an answer.
+//! the other one writes an answer, while it waits. Before and after, the algorithm may use the word
+//! otherwise: a thread answers itself in `flat-combining`, and a server marks what it has answered in `rcl`.
 //!
 //! - W1. The thread looks while the other one runs, nobody else wants the processor, and the limit has not
 //!   passed. The limit is what a sleep costs, and [`vain`](super::vain) halves it.

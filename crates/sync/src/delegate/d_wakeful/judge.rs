@@ -4,10 +4,10 @@
 //! The holder counts sections. Now and then it looks at the clock: the sections in a *window* are a rate. A
 //! *trial* is some windows, in turns with delegation and without. What gave the higher sum is kept for the
 //! next windows. If a trial says the same as the one before, there are twice as many windows until the next.
-//! So the worse of the two is used in a twentieth of the time, and soon in less than a hundredth.
+//! So the worse of the two is used in a tenth of the time at first, and soon in less than a hundredth.
 //!
 //! - Without delegation a trial begins only if somebody waits for the mutex: else there is nothing to gain.
-//! - Delegation has to be better by an eighth, because rates differ by so much where threads outnumber the
+//! - Delegation has to be better by a seventh, because rates differ by so much where threads outnumber the
 //!   processors.
 //! - A trial in which the lock was idle for long says nothing, and is dropped. So does a window between two.
 //! - Delegation ends at the first window that is slower than the trial's without: some programs fall from a
