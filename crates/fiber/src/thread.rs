@@ -139,6 +139,18 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
+        // SAFETY: as the caller promises.
+        unsafe { self.start(body, movable) }.map(|(handle, _)| handle)
+    }
+
+    /// # Safety
+    /// As for [`Builder::spawn_unchecked`].
+    #[inline]
+    unsafe fn start<F, T>(self, body: F, movable: bool) -> io::Result<(JoinHandle<T>, RawHandle)>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
         let runtime = match (self.runtime, self.priority) {
             (Some(Handle(runtime)), _) => runtime,
             (None, Some(priority)) => Runtime::of(priority)?,
@@ -167,6 +179,8 @@ impl Builder {
         record.movable.set(movable);
         record.rank.set(self.rank);
         record.scope.set(self.scope.map_or(core::ptr::null(), |Pointer(scope)| scope));
+        // Once others see it, it may end, and another fiber may have its place.
+        let raw = RawHandle::of(record);
         // A movable caller may be on another carrier after it.
         match carrier.and_then(Carrier::safe_point) {
             Some(carrier) => carrier.publish(fiber),
@@ -175,7 +189,7 @@ impl Builder {
                 runtime.invite();
             }
         }
-        Ok(JoinHandle { fiber, result: PhantomData })
+        Ok((JoinHandle { fiber, result: PhantomData }, raw))
     }
 }
 
@@ -378,11 +392,10 @@ impl Builder {
         T: Send + 'static,
     {
         self.raw = true;
-        self.spawn(body).map(|handle| {
-            let raw = RawHandle::of(handle.record());
-            forget(handle);
-            raw
-        })
+        // SAFETY: as in `spawn`.
+        let (handle, raw) = unsafe { self.start(body, false) }?;
+        forget(handle);
+        Ok(raw)
     }
 }
 
