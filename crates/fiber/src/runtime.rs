@@ -293,7 +293,7 @@ impl Runtime {
     /// The carrier of this number.
     pub(crate) fn carrier(&self, index: u32) -> Option<&'static Carrier> {
         // SAFETY: null, or one that is never freed.
-        unsafe { self.carriers[index as usize].load(Acquire).as_ref() }
+        unsafe { self.carriers.get(index as usize)?.load(Acquire).as_ref() }
     }
 
     /// All carriers.

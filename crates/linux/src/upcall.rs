@@ -47,7 +47,7 @@ impl Upcall {
     /// # Errors
     /// That of `perf_event_open`, or of mapping the ring, which counts as locked memory.
     pub fn open() -> io::Result<Self> {
-        let descriptor = perf::open_waking().map_err(io::Error::from_raw_os_error)?;
+        let descriptor = high(perf::open_waking().map_err(io::Error::from_raw_os_error)?);
         // SAFETY: a fresh mapping of a descriptor of ours.
         let ring = unsafe {
             memory::map(core::ptr::null_mut(), RING, libc::PROT_READ, libc::MAP_SHARED, descriptor)
@@ -118,6 +118,27 @@ impl Upcall {
     /// HINT: did an [`Upcall::enable`] fail? Then the records say nothing any more.
     pub fn is_deaf(&self) -> bool {
         self.deaf.load(Relaxed)
+    }
+}
+
+/// BOUND: the highest number that [`high`] begins at. Each fork copies a table as long as the highest number.
+const HIGHEST: libc::rlim_t = 3072;
+
+/// Gives a descriptor of ours a high number, if there is one: a program that closes all descriptors and opens
+/// its own gets the lowest ones. Else the number stays.
+pub fn high(descriptor: i32) -> i32 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure lives across the call; the descriptor is the caller's, who uses it no more.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        let from = (limit.rlim_cur / 4 * 3).min(HIGHEST) as i32;
+        match libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, from) {
+            number if number >= 0 => {
+                libc::close(descriptor);
+                number
+            }
+            _ => descriptor,
+        }
     }
 }
 
