@@ -255,7 +255,8 @@ size_t wakeful_use_at_most(size_t processors);
 
  `body` may do what a thread may, but must return: neither an exception nor `longjmp` may leave it, nor may
  it end the thread. It waits best in the locks of this header: pthread's block the kernel thread, and must
- not be held where it waits.
+ not be held where it waits. Fibers of one kernel thread share its errno and its _Thread_local variables:
+ where a fiber waits, others may change them.
 
  Returns 0; EINVAL: `body` is NULL, or there is no such priority; ENOMEM: there is no memory for a stack of
  this size; EPERM: a thread of low priority would have to start one that is not; or what epoll_create,
