@@ -76,9 +76,9 @@ typedef struct {
  */
 typedef struct {
   /*
-   Called with a value that is not NULL when its fiber's body has returned, as the fiber; the fiber's value
-   is NULL then. Those set last come first. Values that are set meanwhile are destroyed too, in at most 4
-   rounds, as those of pthread_key_create. NULL: nothing is called.
+   Called with a value that is not NULL when its fiber's body has returned, as the fiber; the fiber's
+   value is NULL then. Those set last come first. Values that are set meanwhile are destroyed too, in at
+   most 4 rounds, as those of pthread_key_create. NULL: nothing is called.
    */
   void (*destroy)(void *value);
 } wakeful_local;
@@ -341,8 +341,8 @@ void *wakeful_local_get(const wakeful_local *key);
 /*
  Sets the calling fiber's value. What it was before is not destroyed.
 
- Returns 0; EPERM: the caller is no fiber; ENOMEM: there is no memory for one more value. Where there is none
- even for the first one's list, the program ends.
+ Returns 0; EPERM: the caller is no fiber; ENOMEM: there is no memory for one more value. Where there is
+ none even for the first one's list, the program ends.
 
  What the caller promises:
  The key stays as long as fibers have values of it, and its destructor takes this value.

@@ -46,9 +46,9 @@ pub struct Attributes {
 /// A value that each fiber has for itself, NULL at first. The object's address is the key, so it is static.
 #[repr(C)]
 pub struct Local {
-    /// Called with a value that is not NULL when its fiber's body has returned, as the fiber; the fiber's value
-    /// is NULL then. Those set last come first. Values that are set meanwhile are destroyed too, in at most 4
-    /// rounds, as those of pthread_key_create. NULL: nothing is called.
+    /// Called with a value that is not NULL when its fiber's body has returned, as the fiber; the fiber's
+    /// value is NULL then. Those set last come first. Values that are set meanwhile are destroyed too, in at
+    /// most 4 rounds, as those of pthread_key_create. NULL: nothing is called.
     destroy: Option<unsafe extern "C" fn(value: *mut c_void)>,
 }
 
@@ -360,8 +360,8 @@ pub extern "C" fn wakeful_local_get(key: *const Local) -> *mut c_void {
 
 /// Sets the calling fiber's value. What it was before is not destroyed.
 ///
-/// Returns 0; EPERM: the caller is no fiber; ENOMEM: there is no memory for one more value. Where there is none
-/// even for the first one's list, the program ends.
+/// Returns 0; EPERM: the caller is no fiber; ENOMEM: there is no memory for one more value. Where there is
+/// none even for the first one's list, the program ends.
 ///
 /// # Safety
 /// The key stays as long as fibers have values of it, and its destructor takes this value.

@@ -225,9 +225,9 @@ impl Runtime {
     }
 
     /// HINT: for how many ns, of all seats together, a seat was idle while a fiber was ready: from a block of
-    /// its carrier until another carrier has it, and from the wake-up or the making of a carrier until it runs.
-    /// After a block a fiber may have become ready in between. Blocks of which the kernel does not tell are
-    /// not in it.
+    /// its carrier until another carrier has it, and from the wake-up or the making of a carrier until it
+    /// runs. After a block a fiber may have become ready in between. Blocks of which the kernel does not tell
+    /// are not in it.
     pub fn idle_while_ready_ns(&self) -> u64 {
         self.idle.load(Relaxed)
     }

@@ -338,11 +338,13 @@ fn descriptors_after_the_close_are_let_alone() {
     const ITS: u64 = 77;
     let runtime = runtime(Activations::Told);
     runtime.run(|| thread::sleep(Duration::from_millis(3)));
-    // Of each number that the runtime may have, one set is an epoll, one a counter and one a timer.
+    // In the order in which the runtime opened its own.
     let kinds: [fn() -> i32; 3] = [
-        // SAFETY: no pointers, here and below.
+        // SAFETY: no pointers.
         || unsafe { libc::epoll_create1(0) },
+        // SAFETY: no pointers.
         || unsafe { libc::eventfd(1, libc::EFD_NONBLOCK) },
+        // SAFETY: no pointers.
         || unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK) },
     ];
     // SAFETY: no pointers; the descriptors are the runtime's, which expects it.
