@@ -140,13 +140,20 @@ impl Builder {
         T: Send,
     {
         // SAFETY: as the caller promises.
-        unsafe { self.start(body, movable) }.map(|(handle, _)| handle)
+        unsafe { self.start(body, movable, |_| ()) }.map(|(handle, ())| handle)
     }
 
+    /// `look` sees the record before others do: then the fiber may end, and another one have its place.
+    ///
     /// # Safety
     /// As for [`Builder::spawn_unchecked`].
     #[inline]
-    unsafe fn start<F, T>(self, body: F, movable: bool) -> io::Result<(JoinHandle<T>, RawHandle)>
+    unsafe fn start<F, T, L>(
+        self,
+        body: F,
+        movable: bool,
+        look: impl FnOnce(&Fiber) -> L,
+    ) -> io::Result<(JoinHandle<T>, L)>
     where
         F: FnOnce() -> T + Send,
         T: Send,
@@ -179,8 +186,7 @@ impl Builder {
         record.movable.set(movable);
         record.rank.set(self.rank);
         record.scope.set(self.scope.map_or(core::ptr::null(), |Pointer(scope)| scope));
-        // Once others see it, it may end, and another fiber may have its place.
-        let raw = RawHandle::of(record);
+        let seen = look(record);
         // A movable caller may be on another carrier after it.
         match carrier.and_then(Carrier::safe_point) {
             Some(carrier) => carrier.publish(fiber),
@@ -189,7 +195,7 @@ impl Builder {
                 runtime.invite();
             }
         }
-        Ok((JoinHandle { fiber, result: PhantomData }, raw))
+        Ok((JoinHandle { fiber, result: PhantomData }, seen))
     }
 }
 
@@ -393,7 +399,7 @@ impl Builder {
     {
         self.raw = true;
         // SAFETY: as in `spawn`.
-        let (handle, raw) = unsafe { self.start(body, false) }?;
+        let (handle, raw) = unsafe { self.start(body, false, RawHandle::of) }?;
         forget(handle);
         Ok(raw)
     }
