@@ -31,19 +31,30 @@ impl fmt::Display for Variable {
     }
 }
 
-/// The interposer's mutex.
-pub const LOCK: Variable = Variable(c"WAKEFUL_LOCK");
-/// The interposer's reader-writer lock.
-pub const RWLOCK: Variable = Variable(c"WAKEFUL_RWLOCK");
-/// The view.
-pub const VIEW: Variable = Variable(c"WAKEFUL_VIEW");
-/// Where the interposer is, for `wakeful run`.
-pub const PRELOAD: Variable = Variable(c"WAKEFUL_PRELOAD");
-/// Where the OpenMP runtime is, for what a program starts.
-pub const OPENMP: Variable = Variable(c"WAKEFUL_OPENMP");
-/// The socket of another server than this machine's, one that was started with `--folder`.
-pub const SERVER: Variable = Variable(c"WAKEFUL_SERVER");
-/// The number of a descriptor of a partition's block, for the program that `wakeful run` becomes.
-pub const PARTITION: Variable = Variable(c"WAKEFUL_PARTITION");
-/// The observer that a child takes over.
-pub const OBSERVER: Variable = Variable(c"WAKEFUL_OBSERVER");
+macro_rules! variables {
+    ($($(#[$about:meta])* $name:ident = $text:literal,)*) => {
+        $($(#[$about])* pub const $name: Variable = Variable($text);)*
+
+        /// All of them.
+        pub const ALL: &[Variable] = &[$($name),*];
+    };
+}
+
+variables! {
+    /// The interposer's mutex.
+    LOCK = c"WAKEFUL_LOCK",
+    /// The interposer's reader-writer lock.
+    RWLOCK = c"WAKEFUL_RWLOCK",
+    /// The view.
+    VIEW = c"WAKEFUL_VIEW",
+    /// Where the interposer is, for `wakeful run`.
+    PRELOAD = c"WAKEFUL_PRELOAD",
+    /// Where the OpenMP runtime is, for what a program starts.
+    OPENMP = c"WAKEFUL_OPENMP",
+    /// The socket of another server than this machine's, one that was started with `--folder`.
+    SERVER = c"WAKEFUL_SERVER",
+    /// The number of a descriptor of a partition's block, for the program that `wakeful run` becomes.
+    PARTITION = c"WAKEFUL_PARTITION",
+    /// The observer that a child takes over.
+    OBSERVER = c"WAKEFUL_OBSERVER",
+}

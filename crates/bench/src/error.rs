@@ -63,6 +63,17 @@ pub enum JobError {
     /// The process could not be run.
     #[error("cannot run the measuring process: {0}")]
     Spawn(#[from] std::io::Error),
+    /// As many threads as were asked for could not be started.
+    #[error("cannot start thread {number} of {threads}: {error}")]
+    Thread {
+        /// Which one.
+        number: usize,
+        /// Of how many.
+        threads: usize,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
     /// It hung.
     #[error("no answer after {0:?}: a thread waits for ever, or this machine is far too slow")]
     TimedOut(Duration),

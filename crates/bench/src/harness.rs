@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads that start together, warm up, and are counted over one interval.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Barrier, RwLock};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::error::JobError;
 use crate::{process, stats};
 
 /// Its own cache line, and the one that the hardware fetches with it.
@@ -129,23 +130,40 @@ fn summary(waits: &Histogram<u32>) -> Option<Wait> {
 /// Runs `body` on the planned threads and returns what the interval saw, and how many operations there were
 /// in all, warm-up included, so that the workload can check its own data. `release` is called once
 /// everybody is to stop, and must get sleeping workers to look.
-pub fn measure(plan: Plan, body: impl Fn(&mut Worker) + Sync, release: impl FnOnce()) -> (Sample, u64) {
+///
+/// # Errors
+/// If a thread cannot be started; then none has run `body`.
+pub fn measure(
+    plan: Plan,
+    body: impl Fn(&mut Worker) + Sync,
+    release: impl FnOnce(),
+) -> Result<(Sample, u64), JobError> {
     let phase = Padded(AtomicU32::new(WARM_UP));
     let counts: Vec<Padded<AtomicU64>> = (0..plan.threads).map(|_| Padded::default()).collect();
     let start = Barrier::new(plan.threads + 1);
     let read = || counts[..plan.counted].iter().map(|count| count.0.load(Relaxed)).collect::<Vec<_>>();
+    // Closed until all threads are there. If one is missing, the others would wait for it.
+    let (gate, complete) = (RwLock::new(()), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..plan.threads)
-            .map(|index| {
-                let (body, start, phase, count) = (&body, &start, &phase.0, &counts[index].0);
-                scope.spawn(move || {
-                    let mut worker = Worker { index, phase, count, waits: histogram(), operations: 0 };
+        let closed = gate.write().expect("nobody panics");
+        let worker = |index: usize| {
+            let (body, start, phase, count) = (&body, &start, &phase.0, &counts[index].0);
+            let (gate, complete) = (&gate, &complete);
+            let work = move || {
+                let mut worker = Worker { index, phase, count, waits: histogram(), operations: 0 };
+                drop(gate.read().expect("nobody panics"));
+                if complete.load(Relaxed) {
                     start.wait();
                     body(&mut worker);
-                    worker.waits
-                })
-            })
-            .collect();
+                }
+                worker.waits
+            };
+            let failed = |error| JobError::Thread { number: index + 1, threads: plan.threads, error };
+            std::thread::Builder::new().spawn_scoped(scope, work).map_err(failed)
+        };
+        let workers = (0..plan.threads).map(worker).collect::<Result<Vec<_>, _>>()?;
+        complete.store(true, Relaxed);
+        drop(closed);
         start.wait();
         std::thread::sleep(plan.warm_up);
         // Whoever sets something up on first use (a kernel view, a library) does it now. A lock may starve
@@ -175,7 +193,7 @@ pub fn measure(plan: Plan, body: impl Fn(&mut Worker) + Sync, release: impl FnOn
             context_switches: used.context_switches(),
             cpu_seconds: used.cpu_seconds(),
         };
-        (sample, read().iter().sum())
+        Ok((sample, read().iter().sum()))
     })
 }
 
@@ -209,7 +227,8 @@ mod tests {
                 }
             },
             || (),
-        );
+        )
+        .unwrap();
         assert!(sample.operations > 0 && sample.operations < all, "{} of {all}", sample.operations);
         assert!(sample.operations <= 51, "one thread counts, once a millisecond: {}", sample.operations);
         let wait = sample.wait.unwrap();

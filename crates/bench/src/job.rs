@@ -16,8 +16,8 @@ use crate::error::{JobError, check_view};
 use crate::harness::{Plan, Sample};
 use crate::process;
 use crate::workload::{
-    barrier::Barrier, condvar::Condvar, mutex::Mutex, parallel::Parallel, patterns::Patterns, rwlock::RwLock,
-    switch,
+    barrier::Barrier, condvar::Condvar, delegate, mutex::Mutex, parallel::Parallel, patterns::Patterns,
+    rwlock::RwLock, switch,
 };
 
 /// What to run, without who.
@@ -26,6 +26,8 @@ use crate::workload::{
 pub enum Work {
     /// Critical sections under a mutex.
     Mutex(Mutex),
+    /// Critical sections that another thread may run.
+    Delegate(Mutex),
     /// Critical sections under a pthread spin lock.
     Spin(Mutex),
     /// Rounds of work and a barrier.
@@ -46,7 +48,7 @@ impl Work {
     /// Threads that it starts.
     pub fn threads(&self) -> usize {
         match self {
-            Self::Mutex(work) | Self::Spin(work) => work.threads,
+            Self::Mutex(work) | Self::Delegate(work) | Self::Spin(work) => work.threads,
             Self::Barrier(work) => work.threads,
             Self::Rwlock(work) => work.threads,
             Self::Condvar(work) => work.threads,
@@ -102,6 +104,7 @@ impl Job {
         let plan = Plan { threads, counted: threads, warm_up: self.warm_up, interval: self.interval };
         match &self.work {
             Work::Mutex(work) => work.run(&self.lock, plan),
+            Work::Delegate(work) => delegate::run(work, &self.lock, plan),
             Work::Spin(work) => work.run("spin", plan),
             Work::Barrier(work) => work.run(&self.lock, plan),
             Work::Rwlock(work) => work.run(&self.lock, plan),

@@ -102,6 +102,7 @@ pub enum SuiteError {
         /// Whose.
         contender: String,
         /// Why.
+        #[source]
         error: JobError,
     },
     /// No foreign load.

@@ -176,8 +176,10 @@ macro_rules! kind {
     };
 }
 
+mod delegates;
 mod rwlocks;
 
+pub use delegates::*;
 pub use rwlocks::*;
 
 macro_rules! expand {

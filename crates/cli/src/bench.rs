@@ -40,6 +40,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Mutex(MutexArgs),
+    Delegate(DelegateArgs),
     Barrier(BarrierArgs),
     Rwlock(RwlockArgs),
     Condvar(CondvarArgs),
@@ -87,6 +88,56 @@ struct MutexArgs {
     locks: Vec<String>,
     #[command(flatten)]
     common: Common,
+}
+
+/// Critical sections that other threads may run, work outside, all combinations
+///
+/// As `wakeful bench mutex`, with locks that run sections on behalf of those who come to them. One of them,
+/// rcl, has a thread for that, which is not counted among the threads.
+///
+/// A contender is LOCK[@VIEW], a delegating lock or a mutex of `wakeful locks`, or std, parking_lot or glibc.
+#[derive(clap::Args)]
+struct DelegateArgs {
+    /// Critical sections: cache lines updated, or a time such as 10us
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LENGTH",
+        default_value = "1,5,20,100",
+        value_parser = length
+    )]
+    critical: Vec<Length>,
+    /// Units of work outside: turns of an empty loop
+    #[arg(long, value_delimiter = ',', value_name = "UNITS", default_value = "400", value_parser = units)]
+    outside: Vec<u64>,
+    /// Numbers of threads
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "N",
+        default_value = "1,2,4,8,32",
+        value_parser = threads
+    )]
+    threads: Vec<usize>,
+    /// Who takes part
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "CONTENDER",
+        default_value = "d-wakeful,d-wakeful-on,cc-synch,flat-combining,rcl,wakeful,parking_lot,std"
+    )]
+    locks: Vec<String>,
+    /// Foreign busy processes beside the program
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
+    foreign: Vec<usize>,
+    /// Kernel view of contenders that name none: auto, bpf, perf or none
+    #[arg(long, value_parser = Offered(view_names), hide_possible_values = true)]
+    view: Option<String>,
+    /// Ratios are against the best of these in each cell
+    #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "wakeful")]
+    baseline: Vec<String>,
+    #[command(flatten)]
+    timing: Timing,
 }
 
 /// Rounds of work and a barrier, all combinations
@@ -375,19 +426,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
         launch::check_not_preloaded()?;
     }
     match args.what {
-        What::Mutex(args) => {
-            let (critical, outside) = (&args.critical, &args.outside);
-            check_patience(critical, &args.threads)?;
-            let works = product(critical, outside, &args.threads, |critical, outside, threads| {
-                Work::Mutex(mutex::Mutex { critical, outside, threads })
-            });
-            let foreign = mutex::FOREIGN.iter().map(|(name, _)| *name).filter(|name| *name != "spin");
-            // The C library's comes first: it is what a preloaded library replaces.
-            let mut built_in: Vec<&str> =
-                foreign.chain(catalog::MUTEXES.iter().map(|entry| entry.name)).collect();
-            built_in.sort_by_key(|name| *name != "glibc");
-            run(works, &args.locks, &built_in, &args.common)
-        }
+        What::Mutex(args) => mutex(&args),
+        What::Delegate(args) => delegate(args),
         What::Rwlock(args) => {
             check_patience(&args.critical, &args.threads)?;
             let works = args.writers.iter().flat_map(|&writers| {
@@ -479,6 +519,34 @@ pub fn main(args: Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn mutex(args: &MutexArgs) -> Result<ExitCode> {
+    check_patience(&args.critical, &args.threads)?;
+    let works = product(&args.critical, &args.outside, &args.threads, |critical, outside, threads| {
+        Work::Mutex(mutex::Mutex { critical, outside, threads })
+    });
+    run(works, &args.locks, &mutexes(), &args.common)
+}
+
+/// Those that `bench mutex` offers. The C library's comes first: it is what a preloaded library replaces.
+fn mutexes() -> Vec<&'static str> {
+    let foreign = mutex::FOREIGN.iter().map(|(name, _)| *name).filter(|name| *name != "spin");
+    let mut all: Vec<&str> = foreign.chain(catalog::MUTEXES.iter().map(|entry| entry.name)).collect();
+    all.sort_by_key(|name| *name != "glibc");
+    all
+}
+
+fn delegate(args: DelegateArgs) -> Result<ExitCode> {
+    check_patience(&args.critical, &args.threads)?;
+    let works = product(&args.critical, &args.outside, &args.threads, |critical, outside, threads| {
+        Work::Delegate(mutex::Mutex { critical, outside, threads })
+    });
+    let mut built_in = mutexes();
+    built_in.extend(catalog::DELEGATES.iter().map(|entry| entry.name));
+    let baseline = taking_part(args.baseline, &["wakeful"], &args.locks);
+    let common = Common { foreign: args.foreign, view: args.view, baseline, timing: args.timing };
+    run(works, &args.locks, &built_in, &common)
 }
 
 /// BOUND: at the end of a sample every thread may still do a section, one after the other; this is half the time that a sample gets

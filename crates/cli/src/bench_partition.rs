@@ -64,6 +64,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
         warm_up: args.timing.warm_up,
         interval: args.timing.seconds,
     };
+    // Not after the heading.
+    linux::server::Connection::open().map_err(crate::partition::explain)?;
     say_where(args.timing.format, plan.rounds, plan.interval, plan.warm_up)?;
     let bar = bar(plan.samples())?;
     let panels = plan.run(|| bar.inc(1))?;

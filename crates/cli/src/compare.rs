@@ -219,8 +219,13 @@ fn verdict(it: &Comparison) -> String {
         Verdict::TooFewRuns => "Too few runs to judge; take at least 5 (-n 5).".to_string(),
         Verdict::Failed => format!(
             "No verdict: the program fails, with and without wakeful ({}).\n\
-             --show-output shows what it says; --ignore-failure judges all the same.",
-            ends(&it.plain_runs)
+             --show-output shows what it says; {}.",
+            ends(&it.plain_runs),
+            match it.plain_runs[0].end {
+                End::Exit(_) => "--ignore-failure judges all the same",
+                End::TimedOut => "--timeout gives it more time",
+                End::Signal(_) => "a program that a signal ends is not judged",
+            }
         ),
         Verdict::EndsDiffer => format!(
             "No verdict: the runs did not end alike.\n  plain:   {}\n  wakeful: {}\n\

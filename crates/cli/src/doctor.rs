@@ -8,8 +8,8 @@ use anyhow::Context;
 use launch::closure::Reach;
 use launch::interposer::preload_list;
 use launch::probe::{self, Processors, View};
-use launch::{library, program, suggest};
-use linux::environment::VIEW;
+use launch::{library, names, program, suggest};
+use linux::environment::{LOCK, RWLOCK, VIEW, Variable};
 use serde::Serialize;
 
 use crate::format;
@@ -41,6 +41,8 @@ struct Report {
     library_problem: Option<String>,
     view: String,
     view_problem: Option<String>,
+    /// Of variables whose value `wakeful run` would refuse.
+    variable_problems: Vec<String>,
     views: Vec<View>,
     extras: Vec<View>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,6 +92,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         library_problem: library.as_ref().err().map(|error| format!("{error:#}")),
         view: taken.as_ref().and_then(|taken| taken.as_ref().ok()).map_or(best, String::as_str).to_string(),
         view_problem: taken.and_then(Result::err).map(|error| format!("{error:#}")),
+        variable_problems: variable_problems(),
         views,
         extras: vec![probe::slice(), probe::sched_ext()],
         program: args.program.as_deref().map(Asked::new).transpose()?,
@@ -98,7 +101,24 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         Format::Json => format::json("doctor", &report)?,
         Format::Text => text(&report),
     }
-    Ok(if library.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if library.is_ok() && report.variable_problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Values of variables that `run` refuses, and why.
+fn variable_problems() -> Vec<String> {
+    type Check = fn(&str) -> anyhow::Result<()>;
+    let problem = |(variable, check): (Variable, Check)| {
+        let value = std::env::var_os(variable.name()).filter(|value| !value.is_empty())?;
+        let problem = check(&value.to_string_lossy()).err()?;
+        Some(format!("{variable}: {problem}"))
+    };
+    let checks: [(Variable, Check); 3] =
+        [(LOCK, names::check_lock), (RWLOCK, names::check_rwlock), (VIEW, names::check_view)];
+    checks.into_iter().filter_map(problem).collect()
 }
 
 /// Columns of the names.
@@ -139,6 +159,7 @@ fn text(report: &Report) {
     if let Some(problem) = &report.view_problem {
         line("", problem);
     }
+    report.variable_problems.iter().for_each(|problem| line("environment", problem));
     println!("\nKernel views, best first; `auto` takes {} here:", report.view);
     report.views.iter().for_each(show);
     println!("\nIn the kernel, to build on:");

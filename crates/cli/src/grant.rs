@@ -29,6 +29,8 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
+    // Not after the heading.
+    linux::server::Connection::open().map_err(crate::partition::explain)?;
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     let plan = Plan {
         rounds: args.rounds,

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use catalog::{BARRIERS, BarrierEntry, Entry, MUTEXES, RWLOCKS};
+use catalog::{BARRIERS, BarrierEntry, DELEGATES, DelegateEntry, Entry, MUTEXES, RWLOCKS};
 use launch::{names, probe};
 use serde::Serialize;
 
@@ -43,6 +43,12 @@ impl Lock {
         Self { name, kind, in_place, timed, fair, informed, wishes, dynamic: false, citation, summary }
     }
 
+    fn delegate(entry: &'static DelegateEntry) -> Self {
+        let DelegateEntry { name, summary, citation, timed, served: _, fair, informed } = *entry;
+        let (kind, in_place, wishes, dynamic) = ("delegate", false, false, false);
+        Self { name, kind, in_place, timed, fair, informed, wishes, dynamic, citation, summary }
+    }
+
     fn barrier(entry: &'static BarrierEntry) -> Self {
         let BarrierEntry { name, summary, citation, dynamic, informed } = *entry;
         let (kind, in_place) = ("barrier", dynamic);
@@ -64,7 +70,9 @@ impl Lock {
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     let mutexes = MUTEXES.iter().map(|entry| Lock::new("mutex", entry));
     let rwlocks = RWLOCKS.iter().map(|entry| Lock::new("rwlock", entry));
-    let locks: Vec<Lock> = mutexes.chain(rwlocks).chain(BARRIERS.iter().map(Lock::barrier)).collect();
+    let delegates = DELEGATES.iter().map(Lock::delegate);
+    let barriers = BARRIERS.iter().map(Lock::barrier);
+    let locks: Vec<Lock> = mutexes.chain(rwlocks).chain(delegates).chain(barriers).collect();
     match args.format {
         Format::Text => text(&locks),
         Format::Json => locks.iter().try_for_each(|lock| format::json("lock", lock))?,
@@ -81,7 +89,12 @@ fn text(locks: &[Lock]) {
     let mut kind = "mutex";
     for lock in locks {
         if lock.kind != kind {
-            println!("\n{}\n", if lock.kind == "rwlock" { "reader-writer locks" } else { "barriers" });
+            let title = match lock.kind {
+                "rwlock" => "reader-writer locks",
+                "delegate" => "delegating locks, for `wakeful bench delegate` and Rust",
+                _ => "barriers",
+            };
+            println!("\n{title}\n");
             kind = lock.kind;
         }
         let run = match lock.kind {

@@ -90,6 +90,11 @@ struct Missing {
     _words: Vec<std::ffi::OsString>,
 }
 
+/// What is said to who asks for the scheduler.
+#[cfg(not(feature = "bpf"))]
+const WITHOUT_SCHEDULER: &str = "this wakeful is built without the scheduler; build it with\n\
+     --features wakeful-cli/bpf,wakeful-preload/bpf (needs libelf and zlib)";
+
 impl Verb {
     /// Does it write data of ours to standard output?
     fn prints(&self) -> bool {
@@ -132,10 +137,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "bpf")]
         Verb::Scheduler(args) => scheduler::main(args),
         #[cfg(not(feature = "bpf"))]
-        Verb::Scheduler(_) => bail!(
-            "this wakeful is built without the scheduler; build it with\n\
-             --features wakeful-cli/bpf,wakeful-preload/bpf (needs libelf and zlib)"
-        ),
+        Verb::Scheduler(_) => bail!(WITHOUT_SCHEDULER),
         Verb::Completions(args) => completions::main(args, Cli::command()),
         Verb::Man(args) => man::main(args, Cli::command()),
         Verb::TakenView => print_taken_view(),
@@ -189,7 +191,7 @@ fn work() -> ExitCode {
     match run(cli.verb) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("wakeful: {error:#}");
+            eprintln!("wakeful: {}", launch::suggest::reason(&error));
             error.downcast_ref::<launch::CannotRun>().map_or(FAILED, |error| error.status).into()
         }
     }

@@ -87,6 +87,10 @@ mod tests {
         }
         let page =
             |name| pages.iter().find(|(page, _)| page == name).map(|(_, text)| String::from_utf8_lossy(text));
+        let wakeful = page("wakeful").unwrap();
+        for variable in linux::environment::ALL {
+            assert!(wakeful.contains(variable.name()), "{variable} is in no ENVIRONMENT");
+        }
         let run = page("wakeful-run").unwrap();
         for section in ["PERMISSIONS", "OVERHEAD", "EXAMPLES"] {
             assert!(run.contains(&format!(".SH {section}\n")), "{section}");

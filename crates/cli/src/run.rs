@@ -21,8 +21,7 @@ pub struct Args {
     #[arg(short, long)]
     verbose: bool,
     /// Put the program under the scheduler that `wakeful scheduler start` has started
-    #[cfg(feature = "bpf")]
-    #[arg(long)]
+    #[arg(long, hide = cfg!(not(feature = "bpf")))]
     scheduled: bool,
     /// Give the program processors of its own: 2, 1-4 (as many as there are), or auto; see `wakeful status`
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -35,10 +34,11 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
-    #[cfg(feature = "bpf")]
     let scheduled = args.scheduled;
     #[cfg(not(feature = "bpf"))]
-    let scheduled = false;
+    if scheduled {
+        anyhow::bail!(crate::WITHOUT_SCHEDULER);
+    }
     let launch = Launch::prepare(args.launch.into(), if args.verbose { Reach::All } else { Reach::Near })?;
     #[allow(unused_mut)]
     let mut command = match &launch.program.obstacle {

@@ -156,6 +156,7 @@ fn a_lock_of_another_kind_is_told_apart_from_an_unknown_one() {
         ("--rwlock", "native", Some("a mutex, for --lock")),
         ("--rwlock", "mcs-spin", Some("a mutex, there for `wakeful bench mutex`")),
         ("--rwlock", "c-spin", Some("a barrier, there for `wakeful bench barrier`")),
+        ("--lock", "rcl", Some("a delegating lock, there for `wakeful bench delegate`")),
         ("--rwlock", "no-such", None),
     ] {
         let mut run = wakeful(&["run", option, name, "true"]);
@@ -287,7 +288,13 @@ fn the_name_of_a_family_leads_to_its_members() {
 #[cfg(not(feature = "bpf"))]
 #[test]
 fn a_build_without_the_scheduler_says_so() {
-    for verb in [&["scheduler"][..], &["scheduler", "start"], &["scheduler", "--help"]] {
+    let verbs = [
+        &["scheduler"][..],
+        &["scheduler", "start"],
+        &["scheduler", "--help"],
+        &["run", "--scheduled", "true"],
+    ];
+    for verb in verbs {
         let (status, _, stderr) = outcome(&mut wakeful(verb));
         assert_eq!(status, Some(125), "{verb:?}");
         assert!(
@@ -295,6 +302,23 @@ fn a_build_without_the_scheduler_says_so() {
             "{verb:?}: {stderr}"
         );
     }
+}
+
+/// A job whose threads the kernel refuses says so, and which limit that is.
+#[test]
+fn threads_that_cannot_be_started_are_a_message() {
+    let job = r#"{"work":{"workload":"mutex","threads":3,"critical":"20","outside":10},"lock":"std",
+        "warm_up":{"secs":0,"nanos":0},"interval":{"secs":0,"nanos":1000}}"#;
+    // Address space for no more than some: root has no limit of threads.
+    let script = format!("ulimit -v 500000; exec \"$0\" bench job '{job}'");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_wakeful")]).env("RUST_MIN_STACK", "300000000");
+    let (status, _, stderr) = outcome(&mut command);
+    assert_eq!(status, Some(125), "{stderr}");
+    assert!(
+        stderr.contains("cannot start thread ") && stderr.contains(" of 3: ") && stderr.contains("ulimit"),
+        "{stderr}"
+    );
 }
 
 /// Under a seccomp filter that kills whoever opens an event.

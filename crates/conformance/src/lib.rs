@@ -17,6 +17,8 @@ pub mod barrier_bodies;
 pub mod barrier_twins;
 pub mod bodies;
 pub mod condvar;
+pub mod delegate;
+pub mod delegate_twins;
 pub mod fiber;
 pub mod loom;
 mod model;

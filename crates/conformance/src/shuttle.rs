@@ -101,6 +101,8 @@ pub fn explore_into(
     if let Some(folder) = folder {
         config.failure_persistence = ::shuttle::FailurePersistence::File(Some(folder.to_owned()));
     }
+    // BOUND: bytes; a lock with an array is made on a thread's stack, and shuttle's atomics are large.
+    config.stack_size = 0x40000;
     config.max_steps = ::shuttle::MaxSteps::FailAfter(200_000);
     ::shuttle::Runner::new(scheduler, config).run(move || {
         let execution = counter.fetch_add(1, Relaxed) + 1;

@@ -35,6 +35,8 @@ fn kind(name: &str) -> &'static str {
         ":\nit is a reader-writer lock, there for `wakeful bench rwlock`"
     } else if catalog::BARRIERS.iter().any(|entry| entry.name == name) {
         ":\nit is a barrier, there for `wakeful bench barrier`"
+    } else if catalog::delegate(name).is_some() {
+        ":\nit is a delegating lock, there for `wakeful bench delegate`"
     } else {
         ""
     }

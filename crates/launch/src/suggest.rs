@@ -1,8 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to say when a name is unknown.
+//! What to say when a name is unknown, or something fails.
+
+use std::io;
 
 /// Columns of a message.
 pub const WIDTH: usize = 79;
+
+/// An error with its causes, for people. A cause that an error says itself is not said again, and of what
+/// the kernel refuses for a limit, the limit is named.
+pub fn reason(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
+        }
+    }
+    let number = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
+    match number {
+        Some(libc::EMFILE) => text += ";\n`ulimit -n` says how many descriptors a process may have",
+        Some(libc::EAGAIN) => {
+            text += ";\n`ulimit -u` says how many threads a user may have, `ulimit -v` how much memory"
+        }
+        _ => {}
+    }
+    text
+}
 
 /// What follows "there is no x." in a message: on lines of their own, "did you mean", if something is
 /// near, and what there is.
@@ -48,7 +70,24 @@ pub fn wrap(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{hint, wrap};
+    use std::io;
+
+    use anyhow::Context;
+
+    use super::{hint, reason, wrap};
+
+    #[test]
+    fn a_reason_is_said_once_and_a_limit_is_named() {
+        let of = |number| Err::<(), _>(io::Error::from_raw_os_error(number));
+        let twice =
+            of(libc::ENOENT).map_err(|error| anyhow::anyhow!("{error}").context(format!("x: {error}")));
+        assert_eq!(reason(&twice.unwrap_err()), "x: No such file or directory (os error 2)");
+        for (number, limit) in [(libc::EMFILE, "`ulimit -n`"), (libc::EAGAIN, "`ulimit -u`")] {
+            let text = reason(&of(number).context("cannot start").unwrap_err());
+            assert!(text.starts_with("cannot start: ") && text.contains(limit), "{text}");
+        }
+        assert_eq!(reason(&of(libc::ENOENT).context("x").unwrap_err()).lines().count(), 1);
+    }
 
     #[test]
     fn the_nearest_name_is_offered_and_all_are_listed() {

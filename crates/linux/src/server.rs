@@ -43,7 +43,15 @@ pub enum Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            Self::NoServer => write!(f, "no processor server runs;\nas root, `wakefuld` starts one"),
+            Self::NoServer if path() == SOCKET.as_bytes() => {
+                write!(f, "no processor server runs;\nas root, `wakefuld` starts one")
+            }
+            Self::NoServer => write!(
+                f,
+                "no processor server listens at {}, where {SERVER} points;\n\
+                 unset {SERVER} for this machine's, or start `wakefuld --folder`",
+                path().escape_ascii()
+            ),
             Self::Foreign => write!(f, "what answers there is no wakefuld of this version;\nrestart it"),
             Self::LongPath => write!(
                 f,

@@ -6,6 +6,7 @@
 
 pub mod barrier;
 pub mod condvar;
+pub mod delegate;
 pub mod mutex;
 pub mod once;
 pub mod openmp;

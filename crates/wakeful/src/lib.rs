@@ -57,11 +57,12 @@
 //! no path.
 //!
 //! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 16 bytes,
-//! [`Semaphore`] 8, [`Once`] 4; all can stand in a `static`, and their bytes are zero when nobody uses
-//! them. After a fork the child may use them as its parent could.
+//! [`Semaphore`] 8, [`Once`] 4, [`Delegated<T>`] 192 and the data; all can stand in a `static`, and their
+//! bytes are zero when nobody uses them. After a fork the child may use them as its parent could.
 
 mod barrier;
 mod condvar;
+mod delegated;
 mod held;
 mod once;
 pub mod parallel;
@@ -84,6 +85,7 @@ pub fn init() {
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use delegated::{Delegated, DelegatedGuard};
 pub use lock_api;
 pub use once::{Once, OnceLock, OnceState};
 pub use semaphore::{Semaphore, SemaphorePermit};

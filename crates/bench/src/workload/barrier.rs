@@ -299,7 +299,7 @@ fn run_with<R: Round>(work: &Barrier, plan: Plan, barrier: &R) -> Result<Sample,
         0 => rounds.run(barrier, 0, Some(worker)),
         index => rounds.run(barrier, index, None),
     };
-    let (sample, counted) = harness::measure(plan, body, || ());
+    let (sample, counted) = harness::measure(plan, body, || ())?;
     rounds.check(counted)?;
     Ok(sample)
 }
@@ -331,7 +331,7 @@ fn run_openmp(work: &Barrier, plan: Plan, name: &str) -> Result<Sample, JobError
         // SAFETY: `member` takes a team, and the call returns when all its threads have.
         unsafe { (library.parallel)(member, data, work.threads as u32, 0) };
     };
-    let (sample, counted) = harness::measure(Plan { threads: 1, counted: 1, ..plan }, body, || ());
+    let (sample, counted) = harness::measure(Plan { threads: 1, counted: 1, ..plan }, body, || ())?;
     rounds.check(counted)?;
     Ok(sample)
 }

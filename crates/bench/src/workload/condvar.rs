@@ -131,7 +131,7 @@ impl Condvar {
                 }
             },
             || buffer.release(),
-        );
+        )?;
         let items = buffer.items.into_inner();
         if items.taken != counted || items.put != items.taken + items.now {
             return Err(JobError::Exclusion { sections: items.taken, counted });

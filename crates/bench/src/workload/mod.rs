@@ -3,6 +3,7 @@
 
 pub mod barrier;
 pub mod condvar;
+pub mod delegate;
 pub mod mutex;
 pub mod parallel;
 pub mod patterns;

@@ -35,7 +35,7 @@ pub const FOREIGN: &[(&str, &str)] = &[
 ];
 
 /// A lock under test. `Node` is what a thread brings; see [`RawMutex`].
-trait Lock: Send + Sync {
+pub(super) trait Lock: Send + Sync {
     type Node: Default;
     fn new() -> Self;
     /// Runs a critical section. The caller is not in one already.
@@ -141,7 +141,10 @@ impl Lock for Spin {
 }
 
 fn run_with<L: Lock>(work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
-    let lock = Padded::<L>(L::new());
+    run_on(&Padded::<L>(L::new()), work, plan)
+}
+
+pub(super) fn run_on<L: Lock>(lock: &Padded<L>, work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
     let mut data = Data::new(work.critical);
     // BOUND: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that
     // short, else every one.
@@ -172,7 +175,7 @@ fn run_with<L: Lock>(work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
             }
         },
         || (),
-    );
+    )?;
     match data.sections() {
         sections if sections == counted => Ok(sample),
         sections => Err(JobError::Exclusion { sections, counted }),

@@ -299,7 +299,7 @@ fn run_with(work: &Parallel, plan: Plan, loops: &(impl Loops + Sync)) -> Result<
             }
         },
         || (),
-    );
+    )?;
     match app.into_inner().expect("nobody panics").digest() == expected.digest() {
         true => Ok(sample),
         false => Err(JobError::Result),
@@ -321,7 +321,7 @@ fn run_units(
             }
         },
         || (),
-    );
+    )?;
     // Afterwards, so that what is measured does not count.
     let runs: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
     (0..ROUNDS).for_each(|_| loops.run(threads, &|index| _ = runs[index].fetch_add(1, Relaxed)));

@@ -196,7 +196,7 @@ impl Uneven {
 }
 
 /// What was measured, what the threads counted, and how often that left its mark.
-type Outcome = (Sample, u64, u64);
+type Outcome = Result<(Sample, u64, u64), JobError>;
 
 /// BOUND: how long a version, or a wait for what never comes, takes: some context switches, so that there
 /// are thousands in a sample.
@@ -239,8 +239,8 @@ impl Patterns {
                 worker.count();
             }
         };
-        let (sample, counted) = harness::measure(plan, body, || post.release());
-        (sample, counted, post.with(|rounds| rounds.marks))
+        let (sample, counted) = harness::measure(plan, body, || post.release())?;
+        Ok((sample, counted, post.with(|rounds| rounds.marks)))
     }
 
     fn latch<K: Kit>(&self, plan: Plan) -> Outcome {
@@ -278,8 +278,8 @@ impl Patterns {
             start.release();
             done.release();
         };
-        let (sample, counted) = harness::measure(Plan { counted: workers, ..plan }, body, release);
-        (sample, counted, done.with(|done| done.marks))
+        let (sample, counted) = harness::measure(Plan { counted: workers, ..plan }, body, release)?;
+        Ok((sample, counted, done.with(|done| done.marks)))
     }
 
     fn configuration<K: Kit>(&self, plan: Plan) -> Outcome {
@@ -310,8 +310,8 @@ impl Patterns {
                 units(self.outside);
             }
         };
-        let (sample, counted) = harness::measure(Plan { counted: readers, ..plan }, body, || news.release());
-        (sample, counted, news.with(|news| news.marks))
+        let (sample, counted) = harness::measure(Plan { counted: readers, ..plan }, body, || news.release())?;
+        Ok((sample, counted, news.with(|news| news.marks)))
     }
 
     /// With one queue for all workers, or one for each.
@@ -352,8 +352,8 @@ impl Patterns {
             queues.iter().for_each(Post::release);
             left.release();
         };
-        let (sample, counted) = harness::measure(Plan { counted: workers, ..plan }, body, release);
-        (sample, counted, left.with(|left| left.marks))
+        let (sample, counted) = harness::measure(Plan { counted: workers, ..plan }, body, release)?;
+        Ok((sample, counted, left.with(|left| left.marks)))
     }
 
     /// The first thread is the last stage.
@@ -393,8 +393,8 @@ impl Patterns {
                 gap.buffer.with(|_| K::notify_all(&gap.room));
             }
         };
-        let (sample, counted) = harness::measure(Plan { counted: 1, ..plan }, body, release);
-        (sample, counted, gaps[0].buffer.with(|buffer| buffer.taken()))
+        let (sample, counted) = harness::measure(Plan { counted: 1, ..plan }, body, release)?;
+        Ok((sample, counted, gaps[0].buffer.with(|buffer| buffer.taken())))
     }
 
     /// The first half of the threads asks. Each question has a promise of its own, which both sides keep
@@ -429,8 +429,8 @@ impl Patterns {
             }
         };
         let (sample, counted) =
-            harness::measure(Plan { counted: clients, ..plan }, body, || questions.release());
-        (sample, counted, questions.with(|questions| questions.marks))
+            harness::measure(Plan { counted: clients, ..plan }, body, || questions.release())?;
+        Ok((sample, counted, questions.with(|questions| questions.marks)))
     }
 
     fn timeout<K: Kit>(&self, plan: Plan) -> Outcome {
@@ -444,11 +444,11 @@ impl Patterns {
                 units(self.outside);
             }
         };
-        let (sample, counted) = harness::measure(plan, body, || post.release());
-        (sample, counted, post.with(|marks| *marks))
+        let (sample, counted) = harness::measure(plan, body, || post.release())?;
+        Ok((sample, counted, post.with(|marks| *marks)))
     }
 
-    fn cache<K: Kit>(&self, plan: Plan) -> Result<Outcome, JobError> {
+    fn cache<K: Kit>(&self, plan: Plan) -> Outcome {
         let lines = K::rwlock([0u64; 64]);
         let (wrote, torn) = (AtomicU64::new(0), AtomicU64::new(0));
         let body = |worker: &mut Worker| {
@@ -463,7 +463,7 @@ impl Patterns {
                 units(self.outside);
             }
         };
-        let (sample, _) = harness::measure(plan, body, || ());
+        let (sample, _) = harness::measure(plan, body, || ())?;
         match torn.into_inner() {
             0 => Ok((sample, wrote.into_inner(), K::read(&lines, |lines| lines[0]))),
             torn => Err(JobError::Torn { torn }),
@@ -513,8 +513,8 @@ impl Patterns {
             customers.release();
             (1..self.threads).for_each(|_| chair.release());
         };
-        let (sample, counted) = harness::measure(Plan { counted: 1, ..plan }, body, release);
-        (sample, counted, shop.with(|shop| shop.marks))
+        let (sample, counted) = harness::measure(Plan { counted: 1, ..plan }, body, release)?;
+        Ok((sample, counted, shop.with(|shop| shop.marks)))
     }
 
     fn yields<K: Kit>(&self, plan: Plan) -> Outcome {
@@ -530,8 +530,8 @@ impl Patterns {
                 worker.count();
             }
         };
-        let (sample, counted) = harness::measure(plan, body, || ());
-        (sample, counted, post.with(|marks| *marks))
+        let (sample, counted) = harness::measure(plan, body, || ())?;
+        Ok((sample, counted, post.with(|marks| *marks)))
     }
 
     /// The larger half of the threads takes.
@@ -557,8 +557,9 @@ impl Patterns {
                 units(self.outside);
             }
         };
-        let (sample, counted) = harness::measure(Plan { counted: takers, ..plan }, body, || buffer.release());
-        (sample, counted, buffer.with(|buffer| buffer.taken()))
+        let (sample, counted) =
+            harness::measure(Plan { counted: takers, ..plan }, body, || buffer.release())?;
+        Ok((sample, counted, buffer.with(|buffer| buffer.taken())))
     }
 
     fn mixed<K: Kit>(&self, plan: Plan) -> Outcome {
@@ -573,8 +574,8 @@ impl Patterns {
                 worker.count();
             }
         };
-        let (sample, counted) = harness::measure(plan, body, || ());
-        (sample, counted, post.with(|marks| *marks))
+        let (sample, counted) = harness::measure(plan, body, || ())?;
+        Ok((sample, counted, post.with(|marks| *marks)))
     }
 
     fn run_with<K: Kit>(&self, plan: Plan) -> Result<Sample, JobError> {
@@ -588,12 +589,12 @@ impl Patterns {
             Pattern::Pipeline => self.pipeline::<K>(plan),
             Pattern::Future => self.future::<K>(plan),
             Pattern::Timeout => self.timeout::<K>(plan),
-            Pattern::Cache => self.cache::<K>(plan)?,
+            Pattern::Cache => self.cache::<K>(plan),
             Pattern::Barber => self.barber::<K>(plan),
             Pattern::Yield => self.yields::<K>(plan),
             Pattern::Poll => self.poll::<K>(plan),
             Pattern::Mixed => self.mixed::<K>(plan),
-        };
+        }?;
         if sections == counted { Ok(sample) } else { Err(JobError::Exclusion { sections, counted }) }
     }
 

@@ -221,7 +221,7 @@ fn run_with<L: Lock>(work: &RwLock, plan: Plan) -> Result<Sample, JobError> {
             torn.fetch_add(bad, Relaxed);
         },
         || (),
-    );
+    )?;
     let (sections, counted, torn) = (data.sections(), written.into_inner(), torn.into_inner());
     if sections != counted {
         return Err(JobError::Exclusion { sections, counted });

@@ -41,7 +41,7 @@ pub fn run(view: &str, plan: Plan) -> Result<Sample, JobError> {
             Linux::wake(&turn, 1);
         },
         || (),
-    );
+    )?;
     match unseen.into_inner() {
         0 => Ok(sample),
         _ => Err(JobError::NoView(view.to_string())),

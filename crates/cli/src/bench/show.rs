@@ -154,7 +154,7 @@ fn section(critical: Length) -> String {
 fn title(cell: &Cell) -> String {
     let foreign = if cell.foreign > 0 { format!(", {} foreign", cell.foreign) } else { String::new() };
     match &cell.work {
-        Work::Mutex(work) | Work::Spin(work) => {
+        Work::Mutex(work) | Work::Delegate(work) | Work::Spin(work) => {
             format!("{}, {}, outside {}{foreign}", threads_of(cell), section(work.critical), work.outside)
         }
         Work::Rwlock(work) => {
@@ -175,6 +175,11 @@ fn title(cell: &Cell) -> String {
         Work::Parallel(work) => format!("{}, {}{foreign}", threads_of(cell), work.body),
         Work::Switch => "context switches on one processor".to_string(),
     }
+}
+
+/// Nanoseconds an operation, if there was one.
+fn each(ns: f64) -> String {
+    if ns.is_finite() { format!("{ns:.0}") } else { "-".into() }
 }
 
 /// Width of a name; a longer one loses its start.
@@ -211,7 +216,7 @@ fn text(cell: &Cell) {
         } else if waits {
             print!(" {0:>6} {0:>6} {0:>6}", "-");
         } else {
-            print!(" {:>6.0}", row.ns);
+            print!(" {:>6}", each(row.ns));
         }
         println!();
     }
@@ -236,7 +241,7 @@ struct CsvRow<'a> {
     foreign: usize,
     contender: &'a str,
     rate: f64,
-    ns: f64,
+    ns: Option<f64>,
     baseline: Option<&'a str>,
     ratio: Option<f64>,
     ratio_low: Option<f64>,
@@ -254,6 +259,7 @@ struct CsvRow<'a> {
 fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
     let (workload, critical, capacity, outside, writers) = match &cell.work {
         Work::Mutex(work) => ("mutex", Some(work.critical), None, work.outside, None),
+        Work::Delegate(work) => ("delegate", Some(work.critical), None, work.outside, None),
         Work::Spin(work) => ("spin", Some(work.critical), None, work.outside, None),
         Work::Rwlock(work) => ("rwlock", Some(work.critical), None, work.outside, Some(work.writers)),
         Work::Barrier(work) => ("barrier", None, None, work.outside, None),
@@ -276,7 +282,8 @@ fn csv_row<'a>(cell: &'a Cell, row: &'a Row) -> CsvRow<'a> {
         foreign: cell.foreign,
         contender: &row.contender,
         rate: row.rate,
-        ns: row.ns,
+        // Nothing was done.
+        ns: row.ns.is_finite().then_some(row.ns),
         baseline: cell.baseline.as_deref(),
         ratio: row.ratio.map(|it| it.median),
         ratio_low: row.ratio.map(|it| it.low),

@@ -67,8 +67,17 @@ pub struct Place {
 
 impl Place {
     pub fn new(config: &str) -> Self {
+        Self::within(&std::env::temp_dir(), config)
+    }
+
+    /// In memory, as /run is: to remove a file from a disk can take milliseconds.
+    pub fn in_memory(config: &str) -> Self {
+        Self::within(Path::new("/dev/shm"), config)
+    }
+
+    fn within(parent: &Path, config: &str) -> Self {
         use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in(parent).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.path().join("config.toml"), config).unwrap();
         Self { folder }
@@ -93,6 +102,22 @@ impl Place {
 
     pub fn server(&self) -> Process {
         let server = Process::start(&mut self.command());
+        eventually("the server answers", || self.connect().is_ok());
+        server
+    }
+
+    /// One that leads a session of its own, as a service does.
+    pub fn server_of_a_session(&self) -> Process {
+        use std::os::unix::process::CommandExt;
+        let mut command = self.command();
+        // SAFETY: a call that a child may make.
+        unsafe {
+            command.pre_exec(|| match libc::setsid() {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            })
+        };
+        let server = Process::start(&mut command);
         eventually("the server answers", || self.connect().is_ok());
         server
     }
@@ -220,9 +245,14 @@ impl Base {
 
     /// With more of a configuration.
     pub fn place_with(&self, more: &str) -> Place {
+        Place::new(&self.config(more))
+    }
+
+    /// What makes this group the base group, and more.
+    pub fn config(&self, more: &str) -> String {
         let (by, mount) = if self.v2 { ("cgroup-v2", V2) } else { ("cgroup-v1", V1) };
         let group = self.folder.strip_prefix(mount).unwrap().display();
-        Place::new(&format!("[enforcement]\nby = \"{by}\"\ngroup = \"/{group}\"\n{more}"))
+        format!("[enforcement]\nby = \"{by}\"\ngroup = \"/{group}\"\n{more}")
     }
 
     /// That of a process's partition.

@@ -138,6 +138,46 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let word = self.word.load(Relaxed);
         word & LOCKED != 0 && (owner(word) == ThreadId::NONE || owner(word) == P::current())
     }
+
+    /// Acquires the lock if it is free and no standby demands it (A1, A2).
+    #[inline]
+    pub fn lock_at_once(&self) -> bool {
+        let me = wait::shield::<N, P>();
+        // A1. ORDER: Acquire, pairs with R1.
+        let stamp = P::stamp();
+        let locked = match self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed) {
+            Ok(_) => true,
+            Err(word) => self.take_free(word),
+        };
+        if locked {
+            wait::inside::<N, P>(me);
+        } else {
+            wait::unshield::<N, P>(me);
+        }
+        locked
+    }
+
+    /// A2, of an arrival that has not met anybody.
+    fn take_free(&self, word: u32) -> bool {
+        // ORDER: Acquire, pairs with R1.
+        let free = word & (LOCKED | HANDOFF) == 0
+            && self.word.compare_exchange(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed).is_ok();
+        if free {
+            P::set_stamp(word);
+        }
+        free
+    }
+
+    /// HINT: who holds the lock, [`ThreadId::NONE`] for a thread without an id; `None` if it is free.
+    pub fn holder(&self) -> Option<ThreadId> {
+        let word = self.word.load(Relaxed);
+        (word & LOCKED != 0).then(|| owner(word))
+    }
+
+    /// HINT: does a thread wait as the standby, or in line?
+    pub fn has_waiters(&self) -> bool {
+        self.word.load(Relaxed) & STANDBY != 0
+    }
 }
 
 impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
@@ -216,14 +256,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, word: u32, deadline: Option<Deadline>) -> bool {
-        // A2. ORDER: Acquire, pairs with R1.
-        if word & (LOCKED | HANDOFF) == 0
-            && self.word.compare_exchange(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed).is_ok()
-        {
-            P::set_stamp(word);
-            return true;
-        }
-        self.lock_contended(word, deadline)
+        self.take_free(word) || self.lock_contended(word, deadline)
     }
 
     #[cold]

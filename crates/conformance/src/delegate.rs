@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a delegating lock must do, whichever machine it runs on.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use platform::{Clock, Deadline, Priority};
+use sync::delegate::{RawDelegate, RawDelegateTimed, Rcl, RclLock, RclServer, Section};
+
+use crate::bodies::together;
+use crate::{Cell, Machine};
+
+/// A closure on its way to whoever runs it. It is never freed, and neither is what it borrows in a client of
+/// its own: a mistake in the order of threads shall not become one of memory.
+struct Call<F, R> {
+    section: Option<F>,
+    result: Option<Result<R, Box<dyn Any + Send>>>,
+}
+
+/// Runs it where a [`Section`] runs; a panic stays in it.
+unsafe fn call<F: FnOnce() -> R, R>(context: *mut ()) {
+    assert!(!context.is_null(), "a request was run before it was written");
+    // SAFETY: `delegated` passes such a call, and waits.
+    let call = unsafe { &mut *context.cast::<Call<F, R>>() };
+    let section = call.section.take().expect("a section ran twice");
+    call.result = Some(catch_unwind(AssertUnwindSafe(section)));
+}
+
+/// Has `run` run a closure; returns what that returned, or `None` if it has not run. Its panic goes on here.
+fn delegated<F: FnOnce() -> R, R>(section: F, run: impl FnOnce(Section, *mut ())) -> Option<R> {
+    let pending = Box::into_raw(Box::new(Call { section: Some(section), result: None }));
+    run(call::<F, R>, pending.cast());
+    // SAFETY: made above, and `run` has returned.
+    match unsafe { (*pending).result.take() }? {
+        Ok(result) => Some(result),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// A lock, what it protects, and who serves.
+pub struct Shared<M: Machine, L> {
+    lock: L,
+    cell: M::Cell,
+}
+
+impl<M: Machine, L: RawDelegate<M>> Shared<M, L> {
+    // Its own frame: a shuttle's thread has a small stack, and some locks are large.
+    #[inline(never)]
+    fn new() -> Arc<Self> {
+        Arc::new(Self { lock: L::new(), cell: M::Cell::new() })
+    }
+
+    fn run<R>(&self, section: impl FnOnce(&M::Cell) -> R) -> R {
+        let run = |section, context| {
+            // SAFETY: it does not unwind, and does not come here again.
+            unsafe { self.lock.run(section, context) }
+        };
+        delegated(|| section(&self.cell), run).expect("a section did not run")
+    }
+
+    /// A request whose client writes before it and reads after it.
+    fn bump(&self) {
+        let own = &*Box::leak(Box::new(M::Cell::new()));
+        own.bump();
+        let count = self.run(|cell| {
+            own.bump();
+            cell.bump();
+            cell.get()
+        });
+        own.bump();
+        assert_eq!(own.get(), 3, "a request was not run exactly once before its client went on");
+        assert!(count > 0);
+    }
+}
+
+/// Runs `body(0..threads)` at once beside whoever serves; then the lock works, and this many sections ran.
+fn together_beside<M: Machine, L: RawDelegate<M> + 'static>(
+    threads: u32,
+    sections: u32,
+    body: impl Fn(&Shared<M, L>, u32) + Send + Sync + 'static,
+) {
+    let shared = Shared::<M, L>::new();
+    let server = L::SERVED.then(|| {
+        let shared = shared.clone();
+        M::spawn(move || assert!(shared.lock.serve(), "it could not serve"))
+    });
+    let ours = shared.clone();
+    together::<M>(threads, move |index| body(&ours, index));
+    shared.bump();
+    if let Some(server) = server {
+        shared.lock.close();
+        M::join(server);
+    }
+    assert_eq!(shared.cell.get(), sections + 1, "a section got lost: two ran at once, or one did not");
+    assert_eq!(M::priority(M::current()), Priority::Running, "a thread that holds nothing kept its priority");
+}
+
+/// One section at a time, each exactly once, and everybody gets there.
+pub fn exclusion<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u32) {
+    together_beside(threads, threads * rounds, move |shared: &Shared<M, L>, _| {
+        (0..rounds).for_each(|_| shared.bump());
+    });
+}
+
+/// A panic in a section reaches its own client and nobody else.
+pub fn unwinding<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u32) {
+    together_beside(threads, threads * rounds, move |shared: &Shared<M, L>, index| {
+        for round in 0..rounds {
+            let panics = (index + round) % 2 == 1;
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                shared.run(|cell| {
+                    cell.bump();
+                    if panics {
+                        resume_unwind(Box::new(index));
+                    }
+                })
+            }));
+            let panic = result.err().and_then(|panic| panic.downcast::<u32>().ok());
+            assert_eq!(panic.as_deref(), panics.then_some(&index), "a panic went to the wrong client");
+        }
+    });
+}
+
+/// Sections of one lock come to another one.
+pub fn nesting<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u32) {
+    let inner = Shared::<M, L>::new();
+    let server = L::SERVED.then(|| {
+        let inner = inner.clone();
+        M::spawn(move || assert!(inner.lock.serve()))
+    });
+    let ours = inner.clone();
+    together_beside(threads, threads * rounds, move |outer: &Shared<M, L>, _| {
+        for _ in 0..rounds {
+            outer.run(|cell| {
+                ours.bump();
+                cell.bump();
+            });
+        }
+    });
+    if let Some(server) = server {
+        inner.lock.close();
+        M::join(server);
+    }
+    assert_eq!(inner.cell.get(), threads * rounds);
+}
+
+/// Some hold the lock, the others delegate.
+pub fn holding<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds: u32) {
+    together_beside(threads, threads * rounds, move |shared: &Shared<M, L>, index| {
+        for _ in 0..rounds {
+            if index % 2 == 1 {
+                shared.bump();
+                continue;
+            }
+            // SAFETY: unlocked at once.
+            unsafe {
+                shared.lock.lock();
+                shared.cell.bump();
+                shared.lock.unlock();
+            }
+        }
+    });
+}
+
+/// Who gives up comes back after the deadline, its section has not run, and it harms nobody.
+pub fn timing<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds: u32, patience_ns: u64) {
+    let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = ran.clone();
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        for _ in 0..rounds {
+            let deadline = Deadline { ns: M::now_ns() + patience_ns, clock: Clock::Monotonic };
+            let own = M::Cell::new();
+            let section = || {
+                own.bump();
+                ours.cell.bump();
+            };
+            let mut done = true;
+            delegated(section, |section, context| {
+                // SAFETY: it does not unwind, and does not come here again.
+                done = unsafe {
+                    if index == 0 {
+                        ours.lock.run(section, context);
+                        true
+                    } else {
+                        ours.lock.run_until(section, context, deadline)
+                    }
+                };
+            });
+            assert_eq!(own.get(), u32::from(done), "a section ran though its client gave up, or did not");
+            assert!(done || M::past(deadline), "gave up before the deadline");
+            count.fetch_add(u32::from(done), std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    assert_eq!(shared.cell.get(), ran.load(std::sync::atomic::Ordering::Relaxed));
+}
+
+/// Two locks of one server; a section of the first comes to the second, which runs it in place.
+pub fn two_locks<M: Machine>(threads: u32, rounds: u32) {
+    struct Two<M: Machine> {
+        server: RclServer<M, 2>,
+        locks: [RclLock<M>; 2],
+        cells: [M::Cell; 2],
+    }
+    impl<M: Machine> Two<M> {
+        fn run(&self, lock: usize, section: impl FnOnce(&M::Cell)) {
+            let run = |section, context| {
+                // SAFETY: it does not unwind, and the second lock's does not come here again.
+                unsafe { self.server.run(&self.locks[lock], section, context) }
+            };
+            delegated(|| section(&self.cells[lock]), run).expect("a section did not run");
+        }
+    }
+    let two = Arc::new(Two::<M> {
+        server: RclServer::default(),
+        locks: Default::default(),
+        cells: [M::Cell::new(), M::Cell::new()],
+    });
+    let ours = two.clone();
+    let server = M::spawn(move || assert!(ours.server.serve()));
+    let ours = two.clone();
+    together::<M>(threads, move |index| {
+        for _ in 0..rounds {
+            if index % 2 == 0 {
+                ours.run(0, |cell| {
+                    cell.bump();
+                    ours.run(1, Cell::bump);
+                });
+            } else {
+                ours.run(1, Cell::bump);
+            }
+        }
+    });
+    two.server.close();
+    M::join(server);
+    assert_eq!(two.cells[0].get(), threads.div_ceil(2) * rounds);
+    assert_eq!(two.cells[1].get(), threads * rounds);
+}
+
+/// A server that is closed stays so, and another one can begin only when the first has ended.
+pub fn serving_in_turn<M: Machine>() {
+    let rcl = Arc::new(Rcl::<M, 2>::new());
+    let servers: Vec<_> = (0..2)
+        .map(|_| {
+            let rcl = rcl.clone();
+            M::spawn(move || assert!(rcl.serve()))
+        })
+        .collect();
+    let cell = M::Cell::new();
+    for _ in 0..2 {
+        let run = |section, context| {
+            // SAFETY: it does not unwind, and does not come here again.
+            unsafe { rcl.run(section, context) }
+        };
+        delegated(|| cell.bump(), run).expect("a section did not run");
+    }
+    rcl.close();
+    servers.into_iter().for_each(M::join);
+    assert_eq!(cell.get(), 2);
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Delegating locks with one mistake each. A checker that lets one of them pass is itself broken.
+//!
+//! They are what the algorithms are made of, for few threads: two places, and nothing that makes it quick.
+
+use std::marker::PhantomData;
+use std::ptr;
+
+use platform::{Atomic, AtomicInt, Ordering::*, Platform};
+use sync::delegate::{RawDelegate, Section};
+
+const IDLE: u32 = 0;
+const ASKED: u32 = 1;
+const ASLEEP: u32 = 2;
+const LEAD: u32 = 3;
+
+/// What a twin does wrong.
+pub trait Mistake: Send + Sync + 'static {
+    /// Answers before it has run the section, so that the place is used anew too early.
+    const ANSWERS_EARLY: bool = false;
+    /// Looks for a request a second time before it answers the first.
+    const RUNS_TWICE: bool = false;
+    /// Gives the lock free without a look at who went to sleep meanwhile.
+    const FORGETS_NEWS: bool = false;
+    /// After its share it leaves the lock held, and tells nobody.
+    const FORGETS_TO_HAND_OVER: bool = false;
+    /// The server sleeps without telling the places that it does.
+    const SLEEPS_OVER_REQUESTS: bool = false;
+    /// Withdraws its request, and runs it itself, though another may run it already.
+    const WITHDRAWS_BLINDLY: bool = false;
+}
+
+macro_rules! mistakes {
+    ($($(#[$doc:meta])* $name:ident: $($what:ident)?;)*) => {
+        $($(#[$doc])*
+        pub struct $name;
+
+        impl Mistake for $name {
+            $(const $what: bool = true;)?
+        })*
+    };
+}
+mistakes! {
+    /// None.
+    Right: ;
+    /// See [`Mistake::ANSWERS_EARLY`].
+    AnswersEarly: ANSWERS_EARLY;
+    /// See [`Mistake::RUNS_TWICE`].
+    RunsTwice: RUNS_TWICE;
+    /// See [`Mistake::FORGETS_NEWS`].
+    ForgetsNews: FORGETS_NEWS;
+    /// See [`Mistake::FORGETS_TO_HAND_OVER`].
+    ForgetsToHandOver: FORGETS_TO_HAND_OVER;
+    /// See [`Mistake::SLEEPS_OVER_REQUESTS`].
+    SleepsOverRequests: SLEEPS_OVER_REQUESTS;
+    /// See [`Mistake::WITHDRAWS_BLINDLY`].
+    WithdrawsBlindly: WITHDRAWS_BLINDLY;
+}
+
+/// A place for one request. Each thread has its own.
+struct Place<P: Platform> {
+    state: P::AtomicU32,
+    section: P::AtomicPtr<()>,
+    context: P::AtomicPtr<()>,
+}
+
+impl<P: Platform> Place<P> {
+    fn new() -> Self {
+        Self {
+            state: Atomic::new(IDLE),
+            section: Atomic::new(ptr::null_mut()),
+            context: Atomic::new(ptr::null_mut()),
+        }
+    }
+
+    fn ask(&self, section: Section, context: *mut ()) -> u32 {
+        self.section.store(section as *mut (), Relaxed);
+        self.context.store(context, Relaxed);
+        self.state.swap(ASKED, AcqRel)
+    }
+
+    fn is_asked(&self) -> bool {
+        matches!(self.state.load(Acquire), ASKED | ASLEEP)
+    }
+
+    fn run(&self) {
+        // SAFETY: `ask` stored a function of this type.
+        let section = unsafe { std::mem::transmute::<*mut (), Option<Section>>(self.section.load(Relaxed)) };
+        // SAFETY: as the client promised; or not, which is the mistake.
+        unsafe { section.expect("there is a request")(self.context.load(Relaxed)) };
+    }
+
+    fn answer(&self, answer: u32) {
+        if self.state.swap(answer, AcqRel) == ASLEEP {
+            P::wake(&raw const self.state, 1);
+        }
+    }
+
+    /// Runs the request and answers, with the twin's mistakes.
+    fn serve<E: Mistake>(&self) {
+        if E::ANSWERS_EARLY {
+            self.answer(IDLE);
+            return self.run();
+        }
+        self.run();
+        if E::RUNS_TWICE && self.is_asked() {
+            self.run();
+        }
+        self.answer(IDLE);
+    }
+}
+
+/// A thread has the place of its id.
+fn own<P: Platform, T>(places: &[T; 4]) -> &T {
+    &places[P::register().0 as usize % 4]
+}
+
+/// Flat combining: `word` is 0 free, 1 held, 2 held and somebody went to sleep. A combiner serves one other.
+pub struct Combining<P: Platform, E> {
+    word: P::AtomicU32,
+    places: [Place<P>; 4],
+    mistake: PhantomData<E>,
+}
+
+impl<P: Platform, E: Mistake> RawDelegate<P> for Combining<P, E> {
+    fn new() -> Self {
+        Self { word: Atomic::new(0), places: std::array::from_fn(|_| Place::new()), mistake: PhantomData }
+    }
+
+    unsafe fn run(&self, section: Section, context: *mut ()) {
+        let own = own::<P, _>(&self.places);
+        own.ask(section, context);
+        let mut looks = 0;
+        loop {
+            match own.state.load(Acquire) {
+                IDLE => return,
+                LEAD => {
+                    own.run();
+                    own.state.store(IDLE, Relaxed);
+                    return self.combine();
+                }
+                _ => {}
+            }
+            if self.word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+                if own.is_asked() {
+                    own.serve::<Right>();
+                }
+                return self.combine();
+            }
+            looks += 1;
+            if looks == 1 {
+                P::pause();
+            } else {
+                let marked = own.state.compare_exchange(ASKED, ASLEEP, Relaxed, Relaxed);
+                if matches!(marked, Ok(_) | Err(ASLEEP)) && self.tell_news() {
+                    P::wait(&own.state, ASLEEP, None);
+                }
+            }
+        }
+    }
+}
+
+impl<P: Platform, E: Mistake> Combining<P, E> {
+    fn tell_news(&self) -> bool {
+        self.word.compare_exchange(1, 2, AcqRel, Relaxed).is_ok()
+            || self.word.compare_exchange(2, 2, AcqRel, Relaxed).is_ok()
+    }
+
+    fn combine(&self) {
+        let mut left = 1;
+        loop {
+            for place in self.places.iter().filter(|place| place.is_asked()) {
+                if left == 0 {
+                    if !E::FORGETS_TO_HAND_OVER {
+                        place.answer(LEAD);
+                    }
+                    return;
+                }
+                place.serve::<E>();
+                left -= 1;
+            }
+            if E::FORGETS_NEWS {
+                return self.word.store(0, Release);
+            }
+            if self.word.compare_exchange(1, 0, Release, Relaxed).is_ok() {
+                return;
+            }
+            self.word.swap(1, Acquire);
+        }
+    }
+}
+
+/// RCL: IDLE and LEAD are "no request"; LEAD says that the server may sleep.
+pub struct Served<P: Platform, E> {
+    bell: P::AtomicU32,
+    closed: P::AtomicU32,
+    places: [Place<P>; 4],
+    mistake: PhantomData<E>,
+}
+
+impl<P: Platform, E: Mistake> RawDelegate<P> for Served<P, E> {
+    const SERVED: bool = true;
+
+    fn new() -> Self {
+        Self {
+            bell: Atomic::new(0),
+            closed: Atomic::new(0),
+            places: std::array::from_fn(|_| Place::new()),
+            mistake: PhantomData,
+        }
+    }
+
+    unsafe fn run(&self, section: Section, context: *mut ()) {
+        let own = own::<P, _>(&self.places);
+        if own.ask(section, context) == LEAD {
+            self.close_or_ring();
+        }
+        while own.is_asked() {
+            if own.state.compare_exchange(ASKED, ASLEEP, Relaxed, Relaxed).is_ok() {
+                P::wait(&own.state, ASLEEP, None);
+            }
+        }
+    }
+
+    fn serve(&self) -> bool {
+        loop {
+            for place in self.places.iter().filter(|place| place.is_asked()) {
+                place.serve::<E>();
+            }
+            self.bell.swap(0, Acquire);
+            let mark = |place: &Place<P>| {
+                !place.is_asked()
+                    && (place.state.load(Relaxed) == LEAD
+                        || E::SLEEPS_OVER_REQUESTS
+                        || place.state.compare_exchange(IDLE, LEAD, Relaxed, Relaxed).is_ok())
+            };
+            if !self.places.iter().all(mark) {
+                continue;
+            }
+            if self.closed.load(Relaxed) != 0 {
+                return true;
+            }
+            P::wait(&self.bell, 0, None);
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(1, Relaxed);
+        self.close_or_ring();
+    }
+}
+
+impl<P: Platform, E> Served<P, E> {
+    fn close_or_ring(&self) {
+        if self.bell.swap(1, AcqRel) == 0 {
+            P::wake(&raw const self.bell, 1);
+        }
+    }
+}
+
+/// The default: a lock whose holder takes a published request before it releases.
+pub struct Holding<P: Platform, E> {
+    word: P::AtomicU32,
+    place: Place<P>,
+    mistake: PhantomData<E>,
+}
+
+impl<P: Platform, E: Mistake> RawDelegate<P> for Holding<P, E> {
+    fn new() -> Self {
+        Self { word: Atomic::new(0), place: Place::new(), mistake: PhantomData }
+    }
+
+    unsafe fn run(&self, section: Section, context: *mut ()) {
+        // LEAD: taken by the holder. ASLEEP: being written.
+        if self.word.load(Relaxed) != 0
+            && self.place.state.compare_exchange(IDLE, ASLEEP, Acquire, Relaxed).is_ok()
+        {
+            self.place.ask(section, context);
+            P::pause();
+            let withdrawn = self.place.state.compare_exchange(ASKED, IDLE, Relaxed, Relaxed).is_ok();
+            if !withdrawn && !E::WITHDRAWS_BLINDLY {
+                while self.place.state.load(Acquire) != 4 {
+                    P::pause();
+                }
+                return self.place.state.store(IDLE, Release);
+            }
+        }
+        while self.word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            P::pause();
+        }
+        // SAFETY: as the client promised.
+        unsafe { section(context) };
+        if self.place.state.compare_exchange(ASKED, LEAD, Acquire, Relaxed).is_ok() {
+            self.place.run();
+            self.place.state.store(if E::WITHDRAWS_BLINDLY { IDLE } else { 4 }, Release);
+        }
+        self.word.store(0, Release);
+    }
+}
+
+/// `cc-synch` with a queue of two nodes, whose combiner forgets to tell the next one where its list ends.
+pub struct LosesTheRole<P: Platform, E> {
+    next: P::AtomicU32,
+    serving: P::AtomicU32,
+    mistake: PhantomData<(P, E)>,
+}
+
+impl<P: Platform, E: Mistake> RawDelegate<P> for LosesTheRole<P, E> {
+    fn new() -> Self {
+        Self { next: Atomic::new(0), serving: Atomic::new(0), mistake: PhantomData }
+    }
+
+    unsafe fn run(&self, section: Section, context: *mut ()) {
+        let turn = self.next.fetch_add(1, AcqRel);
+        while self.serving.load(Acquire) != turn {
+            P::pause();
+        }
+        // SAFETY: as the client promised.
+        unsafe { section(context) };
+        // The mistake: nobody is behind it now, so nobody is told.
+        if !E::FORGETS_TO_HAND_OVER || self.next.load(Relaxed) > turn + 1 {
+            self.serving.store(turn + 1, Release);
+        }
+    }
+}

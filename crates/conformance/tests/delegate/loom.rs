@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every delegating lock in loom.
+
+use conformance::delegate as bodies;
+use conformance::loom::{Bounds, Loom, explore};
+use conformance::{further, long};
+use sync::delegate::{CcSynch, FlatCombining, Rcl};
+
+fn each(name: &str, preemptions: usize, executions: usize, body: fn()) {
+    let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
+    let ran: usize = super::all().map(|settings| explore(name, settings, bounds, body)).sum();
+    eprintln!("loom: {name}: {ran} executions");
+}
+
+macro_rules! timed_only {
+    (timed $($item:item)*) => { $($item)* };
+    ($kind:ident $($item:item)*) => {};
+}
+
+macro_rules! suite {
+    ($({
+        $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],
+        $citation:literal, $summary:literal
+    })*) => {
+        $(mod $ident {
+            use super::*;
+            type P = Loom;
+
+            #[test]
+            fn two() {
+                each(concat!($name, ", two"), 3, 300, || bodies::exclusion::<P, $type>(2, 2));
+            }
+
+            #[test]
+            fn three() {
+                each(concat!($name, ", three"), 2, 300, || bodies::exclusion::<P, $type>(3, 1));
+            }
+
+            timed_only! { $kind
+                #[test]
+                fn holding() {
+                    each(concat!($name, ", holding"), 2, 300, || bodies::holding::<P, $type>(3, 1));
+                }
+
+                #[test]
+                fn timing() {
+                    each(concat!($name, ", timing"), 2, 300, || bodies::timing::<P, $type>(3, 1, 3_000_000));
+                }
+            }
+        })*
+    };
+}
+catalog::delegates!(suite);
+
+/// Two clients, one place.
+#[test]
+fn one_place() {
+    each("cc-synch, one place", 2, 200, || bodies::exclusion::<Loom, CcSynch<Loom, 1>>(2, 2));
+    each("flat-combining, one place", 2, 200, || bodies::exclusion::<Loom, FlatCombining<Loom, 1>>(2, 2));
+    each("rcl, one place", 2, 200, || bodies::exclusion::<Loom, Rcl<Loom, 1>>(2, 2));
+}
+
+#[test]
+fn two_locks_of_one_server() {
+    each("rcl, two locks", 2, 200, || bodies::two_locks::<Loom>(2, 1));
+    each("rcl, two servers", 2, 200, bodies::serving_in_turn::<Loom>);
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every delegating lock in shuttle: more threads and rounds than loom can bear, random schedules.
+
+use conformance::delegate as bodies;
+use conformance::further;
+use conformance::shuttle::{Schedules, Shuttle, explore};
+use sync::delegate::{CcSynch, FlatCombining, Rcl};
+
+fn each(name: &str, count: usize, body: fn()) {
+    let mut ran = 0;
+    for settings in super::all() {
+        for schedules in [Schedules::Random, Schedules::Pct(3)] {
+            ran += explore(settings, schedules, count * further(), body);
+        }
+    }
+    eprintln!("shuttle: {name}: {ran} executions");
+}
+
+macro_rules! timed_only {
+    (timed $($item:item)*) => { $($item)* };
+    ($kind:ident $($item:item)*) => {};
+}
+
+macro_rules! suite {
+    ($({
+        $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],
+        $citation:literal, $summary:literal
+    })*) => {
+        $(mod $ident {
+            use super::*;
+            type P = Shuttle;
+
+            #[test]
+            fn exclusion() {
+                each(concat!($name, ", exclusion"), 50, || bodies::exclusion::<P, $type>(4, 3));
+            }
+
+            #[test]
+            fn nesting() {
+                each(concat!($name, ", nesting"), 30, || bodies::nesting::<P, $type>(3, 2));
+            }
+
+            timed_only! { $kind
+                #[test]
+                fn holding() {
+                    each(concat!($name, ", holding"), 50, || bodies::holding::<P, $type>(4, 3));
+                }
+
+                #[test]
+                fn timing() {
+                    each(concat!($name, ", timing"), 50, || bodies::timing::<P, $type>(4, 3, 3_000_000));
+                }
+            }
+        })*
+    };
+}
+catalog::delegates!(suite);
+
+#[test]
+fn more_clients_than_places() {
+    each("cc-synch, two places", 30, || bodies::exclusion::<Shuttle, CcSynch<Shuttle, 2>>(4, 3));
+    each("flat-combining, two places", 30, || bodies::exclusion::<Shuttle, FlatCombining<Shuttle, 2>>(4, 3));
+    each("rcl, two places", 30, || bodies::exclusion::<Shuttle, Rcl<Shuttle, 2>>(4, 3));
+}
+
+#[test]
+fn two_locks_of_one_server() {
+    each("rcl, two locks", 30, || bodies::two_locks::<Shuttle>(4, 3));
+}

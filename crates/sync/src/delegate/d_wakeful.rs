@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `d-wakeful`, `d-wakeful-on`: the default. The default mutex, whose holder runs what others published
+//! before it releases, as long as that pays.
+//!
+//! A client that finds the lock held, and stays awake for a moment anyway, publishes its request meanwhile.
+//! The holder runs such requests when its own section ends. Who is not served in that moment takes its
+//! request back, and waits as the mutex waits. So nobody sleeps whose request could be run, no request costs
+//! a wake-up, and the mutex decides who sleeps and who is next. The list of requests is Oyama, Taura,
+//! Yonezawa's (PDSIA 1999), made so that a request can be taken back.
+//!
+//! Whether it pays depends on the machine, the sections, and what threads do outside. So the lock measures
+//! it: [`judge`] counts sections in windows with and without, and keeps what was quicker. `d-wakeful-on`
+//! always delegates, to compare with.
+//!
+//! # State
+//!
+//! A mutex ([`crate::mutex::Wakeful`]). `on`: 1, clients publish and holders look. Eight `posts`, each null
+//! or a request on its client's stack. `generation`: [`Platform::generation`] of the process of which they
+//! are. That, and what [`judge`] counts, is written under the mutex.
+//!
+//! # Invariants
+//!
+//! - I1. Sections run under the mutex only, by its holder.
+//! - I2. A request is in one post at most. Who changes the post to null, by compare-and-swap, owns the
+//!   request: the client, then it is withdrawn; or the holder, then it runs it and answers.
+//! - I3. A client leaves only when it owns its request, or has the answer. A client that sleeps in the
+//!   mutex has no request in a post.
+//!
+//! # Protocol
+//!
+//! A1. Take the mutex if it is free. Else, if `on` and there is a post: D1. Publish. D2. Look while there
+//! is no answer, the lock is held, the holder runs, and the time of the mutex's arrivals has not passed. D3.
+//! Withdraw. If the holder was quicker, wait for the answer. A2. Lock the mutex. A3. With the mutex: count,
+//! judge, and run one's own section. R1. The holder, if `on`: take each request that is published, run it,
+//! answer; again, until there is none, or after so many. R2. Unlock. G1. At a deadline: D3, or give up as
+//! the mutex does.
+//!
+//! # Memory order
+//!
+//! D1 release -> R1 acquire publishes the request. The answer's release -> D2, D3 acquire publishes what the
+//! section wrote. All else is the mutex's.
+//!
+//! # Under the scheduler
+//!
+//! Holder preempted: clients see it, withdraw, and go to the mutex, where they sleep. One whose request it
+//! has taken sleeps until the answer. Client preempted: its request is run, or the lock is released; nobody
+//! waits for it. More threads than processors: those who sleep do so in the mutex's line, which moves as it
+//! does without us. Hint stale: as there. Killed while holding: lost. Fork: requests of threads that are not
+//! in the child are there in its posts. So `generation` says whose they are; where it is another's, nobody
+//! publishes, and the next holder clears them.
+//!
+//! # Fairness and space
+//!
+//! The mutex's: a holder runs so many requests of others at most, then it releases. 192 bytes.
+//!
+//! # Rejected
+//!
+//! `docs/design/delegate.md`.
+//!
+//! # Checked by
+//!
+//! `conformance`: real threads, loom, shuttle, always delegating and switching at each section. A twin that
+//! withdraws without looking whether the holder was quicker is caught.
+
+mod judge;
+
+use core::array;
+use core::ptr;
+use platform::{Atomic, Clock, Deadline, Ordering::*, Platform};
+
+use self::judge::Judge;
+use super::{RawDelegate, RawDelegateTimed, Section, most_requests};
+use crate::mutex::{RawMutex, RawMutexTimed, Wakeful};
+use crate::wait::answer::{Answer, DONE};
+use crate::wait::look::{self, may_run};
+
+/// As many as fit into a line.
+const POSTS: usize = 8;
+
+/// A request on its client's stack.
+struct Ask<P: Platform> {
+    answer: Answer<P>,
+    section: Section,
+    context: *mut (),
+}
+
+/// What became of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The caller has the lock, is to run it, and to release.
+    Locked,
+    /// Another thread has run it.
+    Ran,
+    /// The deadline passed. Nobody has run it, and nobody will.
+    Late,
+}
+
+/// What a holder writes.
+#[repr(align(64))]
+struct Head<P: Platform> {
+    mutex: Wakeful<P>,
+    judge: Judge<P>,
+}
+
+#[repr(align(64))]
+struct Posts<P: Platform>([P::AtomicPtr<Ask<P>>; POSTS]);
+
+/// What all read and hardly anybody writes. Were `on` in the mutex's line, a client would fetch that twice:
+/// to read, and then to write.
+#[repr(align(64))]
+struct Mode<P: Platform> {
+    on: P::AtomicU32,
+    generation: P::AtomicU32,
+    /// See [`crate::wait::vain`].
+    vain: P::AtomicU32,
+}
+
+/// The default: see the head of this file. With `ALWAYS` it does not judge.
+pub struct DWakeful<P: Platform, const ALWAYS: bool = false> {
+    head: Head<P>,
+    posts: Posts<P>,
+    mode: Mode<P>,
+}
+
+impl<P: Platform, const ALWAYS: bool> RawDelegate<P> for DWakeful<P, ALWAYS> {
+    fn new() -> Self {
+        let zero = || P::AtomicU32::new(0);
+        Self {
+            head: Head { mutex: Wakeful::new(), judge: Judge::new() },
+            posts: Posts(array::from_fn(|_| Atomic::new(ptr::null_mut()))),
+            mode: Mode { on: zero(), generation: zero(), vain: zero() },
+        }
+    }
+
+    #[inline]
+    unsafe fn run(&self, section: Section, context: *mut ()) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if self.lock_or_run(section, context) == Outcome::Locked {
+                section(context);
+                self.unlock();
+            }
+        }
+    }
+}
+
+impl<P: Platform, const ALWAYS: bool> RawDelegateTimed<P> for DWakeful<P, ALWAYS> {
+    unsafe fn run_until(&self, section: Section, context: *mut (), deadline: Deadline) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let outcome = self.lock_or_run_until(section, context, deadline);
+            if outcome == Outcome::Locked {
+                section(context);
+                self.unlock();
+            }
+            outcome != Outcome::Late
+        }
+    }
+
+    #[inline]
+    unsafe fn lock(&self) {
+        // SAFETY: there is no node.
+        unsafe { self.head.mutex.lock(&()) };
+        self.count();
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        if self.is_on() {
+            self.head.judge.add(self.serve());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.head.mutex.unlock(&()) };
+    }
+}
+
+impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
+    #[inline(always)]
+    fn is_on(&self) -> bool {
+        ALWAYS || self.mode.on.load(Relaxed) != 0
+    }
+
+    /// The calling thread has got the mutex. It counts at once, because others may take the line away that it
+    /// has just fetched, before it releases.
+    #[inline(always)]
+    fn count(&self) {
+        if !ALWAYS {
+            self.head.judge.count(&self.mode.on, || self.head.mutex.has_waiters());
+        }
+    }
+
+    /// A1 to D3: has the section run, or takes the lock for it.
+    ///
+    /// # Safety
+    /// As for [`RawDelegate::run`]. After [`Outcome::Locked`] the caller calls [`RawDelegateTimed::unlock`].
+    #[inline]
+    pub unsafe fn lock_or_run(&self, section: Section, context: *mut ()) -> Outcome {
+        if !self.is_on() {
+            // SAFETY: there is no node.
+            unsafe { self.lock() };
+            return Outcome::Locked;
+        }
+        if self.head.mutex.lock_at_once() {
+            self.count();
+            return Outcome::Locked;
+        }
+        self.lock_or_run_slow(section, context, None)
+    }
+
+    /// The same, unless the deadline passes first.
+    ///
+    /// # Safety
+    /// As for [`DWakeful::lock_or_run`].
+    pub unsafe fn lock_or_run_until(
+        &self,
+        section: Section,
+        context: *mut (),
+        deadline: Deadline,
+    ) -> Outcome {
+        if self.head.mutex.lock_at_once() {
+            self.count();
+            return Outcome::Locked;
+        }
+        self.lock_or_run_slow(section, context, Some(deadline))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_or_run_slow(&self, section: Section, context: *mut (), deadline: Option<Deadline>) -> Outcome {
+        if self.is_on() && self.delegate(section, context, deadline) {
+            return Outcome::Ran;
+        }
+        // A2. SAFETY: there is no node.
+        let locked = unsafe {
+            match deadline {
+                None => {
+                    self.head.mutex.lock(&());
+                    true
+                }
+                Some(deadline) => self.head.mutex.lock_until(&(), deadline),
+            }
+        };
+        if !locked {
+            return Outcome::Late;
+        }
+        self.count();
+        Outcome::Locked
+    }
+
+    /// As [`RawDelegateTimed::unlock`], without a look at what others want (R1).
+    ///
+    /// # Safety
+    /// As for that.
+    pub unsafe fn unlock_only(&self) {
+        // SAFETY: as the caller promises.
+        unsafe { self.head.mutex.unlock(&()) };
+    }
+
+    /// D1 to D3. False if the section has not been run and will not be.
+    fn delegate(&self, section: Section, context: *mut (), deadline: Option<Deadline>) -> bool {
+        let (me, now) = look::begin::<P>();
+        let ask = Ask { answer: Answer::waiting(), section, context };
+        let mine = (&raw const ask).cast_mut();
+        let Some(post) = self.publish(me.0 as usize % POSTS, mine) else { return false };
+        if self.watch(&ask.answer, now, deadline) {
+            return true;
+        }
+        // D3.
+        if post.compare_exchange(mine, ptr::null_mut(), Relaxed, Relaxed).is_ok() {
+            return false;
+        }
+        ask.answer.wait(&self.mode.vain, || self.head.mutex.holder().unwrap_or_default());
+        true
+    }
+
+    /// D1.
+    fn publish(&self, home: usize, ask: *mut Ask<P>) -> Option<&P::AtomicPtr<Ask<P>>> {
+        if self.mode.generation.load(Relaxed) != P::generation() {
+            return None;
+        }
+        let (before, after) = self.posts.0.split_at(home);
+        after.iter().chain(before).find(|post| {
+            post.load(Relaxed).is_null()
+                // ORDER: Release (D1), pairs with R1.
+                && post.compare_exchange(ptr::null_mut(), ask, Release, Relaxed).is_ok()
+        })
+    }
+
+    /// D2. True if there is an answer.
+    fn watch(&self, answer: &Answer<P>, began: u64, deadline: Option<Deadline>) -> bool {
+        let costs = P::costs();
+        let mut until = began + 3 * costs.switch;
+        if let Some(Deadline { ns, clock: Clock::Monotonic }) = deadline {
+            until = until.min(ns);
+        }
+        let (mut now, mut next) = (began, began);
+        loop {
+            if answer.get().is_some() {
+                return true;
+            }
+            if now >= next {
+                // HINT: wrong, it withdraws too early, or looks for longer.
+                let may_be_served = self.head.mutex.holder().is_some_and(may_run::<P>);
+                if !may_be_served || now >= until {
+                    return false;
+                }
+                next = now + 2 * costs.line;
+            }
+            P::pause();
+            now = P::now_ns();
+        }
+    }
+
+    /// R1. Returns how many requests it has run.
+    fn serve(&self) -> u32 {
+        let most = most_requests::<P>();
+        let mut ran = 0;
+        if self.mode.generation.load(Relaxed) != P::generation() {
+            self.posts.0.iter().for_each(|post| post.store(ptr::null_mut(), Relaxed));
+            self.mode.generation.store(P::generation(), Relaxed);
+        }
+        loop {
+            let before = ran;
+            for post in &self.posts.0 {
+                let ask = post.load(Relaxed);
+                // ORDER: Acquire (R1), pairs with D1.
+                if !ask.is_null() && post.compare_exchange(ask, ptr::null_mut(), Acquire, Relaxed).is_ok() {
+                    // SAFETY: by I3 its client waits for the answer, which nobody else gives.
+                    unsafe {
+                        ((*ask).section)((*ask).context);
+                        Answer::give(&raw const (*ask).answer, DONE);
+                    }
+                    ran += 1;
+                }
+            }
+            if ran == before || ran >= most {
+                return ran;
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Delegated critical sections: a thread that comes to a lock may have another thread run its section.
+//!
+//! The thread that asks is a *client*, what it asks for is a *request*: a function and its argument. The
+//! thread that runs requests of others is the *combiner*, or the *server* where that is all that it does.
+//! So data that the lock protects stay in one processor's cache while the clients change.
+
+mod cc_synch;
+mod d_wakeful;
+mod flat_combining;
+mod rcl;
+
+pub use cc_synch::CcSynch;
+pub use d_wakeful::{DWakeful, Outcome};
+pub use flat_combining::FlatCombining;
+pub use rcl::{Rcl, RclLock, RclServer};
+
+use platform::{Atomic, Deadline, Ordering::*, Platform};
+
+use crate::mutex::{Native, RawMutex};
+
+/// A critical section without its environment: the function and [`Request::context`] make a closure.
+pub type Section = unsafe fn(*mut ());
+
+/// A lock that runs sections on behalf of those who come to it.
+pub trait RawDelegate<P: Platform>: Send + Sync {
+    /// It runs no section unless a thread is in [`RawDelegate::serve`].
+    const SERVED: bool = false;
+
+    /// A free lock.
+    fn new() -> Self;
+
+    /// Runs `section(context)` once, while no other section of this lock runs, and returns when it has
+    /// ended. What the caller did before, the section sees; what the section did, the caller and all later
+    /// sections see.
+    ///
+    /// # Safety
+    /// The section may be run by another thread. It does not unwind. It does not come to this lock.
+    unsafe fn run(&self, section: Section, context: *mut ());
+
+    /// Runs sections until [`RawDelegate::close`]. False if the calling thread cannot serve: it is one
+    /// without an id ([`Platform::register`]).
+    fn serve(&self) -> bool {
+        true
+    }
+
+    /// Ends [`RawDelegate::serve`], for good. Nobody is in `run`, or will be.
+    fn close(&self) {}
+}
+
+/// A delegating lock that can give up waiting, and can be held as a mutex is.
+pub trait RawDelegateTimed<P: Platform>: RawDelegate<P> {
+    /// As [`RawDelegate::run`], unless the deadline passes before the section begins: then it returns false,
+    /// and the section has not run and will not. A section that has begun is waited for.
+    ///
+    /// # Safety
+    /// As for [`RawDelegate::run`].
+    unsafe fn run_until(&self, section: Section, context: *mut (), deadline: Deadline) -> bool;
+
+    /// Waits until no section runs. None runs from then on until [`RawDelegateTimed::unlock`].
+    ///
+    /// # Safety
+    /// The caller is in no section of this lock.
+    unsafe fn lock(&self);
+
+    /// Ends what [`RawDelegateTimed::lock`] began.
+    ///
+    /// # Safety
+    /// The calling thread did that and has not ended it.
+    unsafe fn unlock(&self);
+}
+
+/// What a client asks for, where another thread finds it. It publishes nothing by itself.
+struct Request<P: Platform> {
+    section: P::AtomicPtr<()>,
+    context: P::AtomicPtr<()>,
+}
+
+impl<P: Platform> Request<P> {
+    fn none() -> Self {
+        Self { section: Atomic::new(core::ptr::null_mut()), context: Atomic::new(core::ptr::null_mut()) }
+    }
+
+    fn set(&self, section: Section, context: *mut ()) {
+        self.section.store(section as *mut (), Relaxed);
+        self.context.store(context, Relaxed);
+    }
+
+    /// # Safety
+    /// It has been set, by a client that waits for it, and the caller has seen what that published.
+    unsafe fn run(&self) {
+        // SAFETY: null, or what `set` stored, which is a function of this type.
+        let section = unsafe { core::mem::transmute::<*mut (), Option<Section>>(self.section.load(Relaxed)) };
+        // None only where an ordering is missing, as in the checkers' twins.
+        if let Some(section) = section {
+            // SAFETY: as the client promised in `RawDelegate::run`.
+            unsafe { section(self.context.load(Relaxed)) };
+        }
+    }
+}
+
+/// A place in an array that one client has at a time, so that there may be more clients than places.
+trait Seat<P: Platform> {
+    fn lock(&self) -> &Native<P>;
+}
+
+/// Takes a seat that is free, the one that the calling thread had last if it can, or waits for that one.
+/// Returns its number.
+fn sit<P: Platform, S: Seat<P>>(seats: &[S]) -> usize {
+    let home = P::current().0 as usize % seats.len();
+    for way in 0..seats.len() {
+        let number = (home + way) % seats.len();
+        // SAFETY: there is no node, and `stand` unlocks once.
+        if unsafe { seats[number].lock().try_lock(&()) } {
+            return number;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { seats[home].lock().lock(&()) };
+    home
+}
+
+/// Gives the seat back.
+fn stand<P: Platform>(seat: &impl Seat<P>) {
+    // SAFETY: `sit` locked it.
+    unsafe { seat.lock().unlock(&()) };
+}
+
+/// BOUND: a combiner runs so many requests of others, then another thread is to be the combiner. In a model
+/// two, so that both its ends are explored.
+fn most_requests<P: Platform>() -> u32 {
+    64.min(P::PAUSES.saturating_add(1))
+}

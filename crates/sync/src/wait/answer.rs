@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A word in which one thread waits for the answer of another, which it knows by a hint.
+//!
+//! `WAITING -> ASLEEP -> answer`, or `WAITING -> answer`. Only the thread that waits writes ASLEEP, and only
+//! the other one writes an answer.
+//!
+//! - W1. The thread looks while the other one runs, nobody else wants the processor, and the limit has not
+//!   passed. The limit is what a sleep costs, and [`vain`](super::vain) halves it.
+//! - W2. It marks itself ASLEEP and sleeps.
+//! - G1. The other thread swaps the answer in, and wakes the sleeper. From then on the word may be gone, so
+//!   G1 uses its address only.
+//!
+//! G1 release -> W1 acquire publishes what the other thread did before.
+
+use platform::{Atomic, Ordering::*, Platform, ThreadId};
+
+use super::look::{self, is_wanted, while_it_runs};
+use super::vain;
+
+const WAITING: u32 = 0;
+const ASLEEP: u32 = 1;
+/// The least answer; its meaning is the algorithm's.
+pub const DONE: u32 = 2;
+
+/// See the head of this file.
+#[repr(transparent)]
+pub struct Answer<P: Platform>(P::AtomicU32);
+
+impl<P: Platform> Answer<P> {
+    /// A word for a new wait.
+    pub fn waiting() -> Self {
+        Self::given(WAITING)
+    }
+
+    /// A word that holds this answer already.
+    pub fn given(answer: u32) -> Self {
+        Self(P::AtomicU32::new(answer))
+    }
+
+    /// The word itself, for algorithms that do more with it.
+    pub fn word(&self) -> &P::AtomicU32 {
+        &self.0
+    }
+
+    /// Begins a new wait. Whoever is to see the word has not been told of it.
+    pub fn begin(&self) {
+        self.0.store(WAITING, Relaxed);
+    }
+
+    /// Begins a new wait and publishes what the caller did before. Returns the last answer.
+    pub fn ask(&self) -> u32 {
+        // ORDER: Release, pairs with the Acquire in `is_asked`.
+        self.0.swap(WAITING, Release)
+    }
+
+    /// Does a thread wait for an answer? If so, what it published can be read.
+    pub fn is_asked(&self) -> bool {
+        // ORDER: Acquire, pairs with the Release in `ask`.
+        self.0.load(Acquire) < DONE
+    }
+
+    /// The answer, if it has been given.
+    pub fn get(&self) -> Option<u32> {
+        // W1. ORDER: Acquire, pairs with G1.
+        let word = self.0.load(Acquire);
+        (word >= DONE).then_some(word)
+    }
+
+    /// W2. The thread is about to sleep. False if there is an answer.
+    pub fn fall_asleep(&self) -> bool {
+        matches!(self.0.compare_exchange(WAITING, ASLEEP, Relaxed, Relaxed), Ok(_) | Err(ASLEEP))
+    }
+
+    /// W2. Sleeps until there may be an answer.
+    pub fn sleep(&self) {
+        P::wait(&self.0, ASLEEP, None);
+    }
+
+    /// Waits for the answer. `runner`: who gives it, as far as anybody knows. `vain` remembers how often of
+    /// late W1 was in vain.
+    #[inline]
+    pub fn wait(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId) -> u32 {
+        match self.get() {
+            Some(answer) => answer,
+            None => self.wait_long(vain, runner),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_long(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId) -> u32 {
+        look::begin::<P>();
+        loop {
+            watch::<P>(vain, || if self.get().is_some() { None } else { Some(runner()) });
+            match self.get() {
+                Some(answer) => return answer,
+                None if self.fall_asleep() => self.sleep(),
+                None => {}
+            }
+        }
+    }
+
+    /// G1.
+    ///
+    /// # Safety
+    /// The word is there until the answer is.
+    pub unsafe fn give(this: *const Self, answer: u32) {
+        // SAFETY: as promised; the reference is not used after the swap.
+        let word = unsafe { &raw const (*this).0 };
+        // SAFETY: as above. ORDER: Release (G1), pairs with W1.
+        if unsafe { (*word).swap(answer, Release) } == ASLEEP {
+            P::wake(word, 1);
+        }
+    }
+}
+
+/// W1. Looks until there is nothing to wait for; false if there is better to do. Each look returns the thread
+/// that is waited for, or `None` if the wait is over.
+pub fn watch<P: Platform>(vain: &P::AtomicU32, look: impl FnMut() -> Option<ThreadId>) -> bool {
+    let times = vain.load(Relaxed);
+    let seen = watch_for::<P>(vain::limit(times, P::costs().sleep), look);
+    let learned = vain::learned(times, !seen);
+    if learned != times {
+        vain.store(learned, Relaxed);
+    }
+    seen
+}
+
+/// The same, for so many ns at most.
+pub fn watch_for<P: Platform>(limit: u64, look: impl FnMut() -> Option<ThreadId>) -> bool {
+    let line = P::costs().line;
+    // HINT: wrong either way, it looks in vain for a while, or sleeps and is woken.
+    !is_wanted::<P>() && while_it_runs::<P>(limit, line / 4, line, look)
+}
