@@ -65,7 +65,8 @@ typedef struct {
    */
   int priority;
   /*
-   Bytes of stack at least; 0: 256 KiB. An overflow ends the program, with a message.
+   Bytes of stack at least; 0: 256 KiB. An overflow ends the program, with a message: there is a guard of
+   64 KiB. Only a frame that is longer may jump over it, in code without -fstack-clash-protection.
    */
   size_t stack_size;
 } wakeful_fiber_attributes;
@@ -75,7 +76,9 @@ typedef struct {
  */
 typedef struct {
   /*
-   Called with a value that is not NULL when its fiber ends, as the fiber; NULL: nothing is called.
+   Called with a value that is not NULL when its fiber's body has returned, as the fiber; the fiber's
+   value is NULL then. Those set last come first. Values that are set meanwhile are destroyed too, in at
+   most 4 rounds, as those of pthread_key_create. NULL: nothing is called.
    */
   void (*destroy)(void *value);
 } wakeful_local;
@@ -252,7 +255,8 @@ size_t wakeful_use_at_most(size_t processors);
 
  `body` may do what a thread may, but must return: neither an exception nor `longjmp` may leave it, nor may
  it end the thread. It waits best in the locks of this header: pthread's block the kernel thread, and must
- not be held where it waits.
+ not be held where it waits. Fibers of one kernel thread share its errno and its _Thread_local variables:
+ where a fiber waits, others may change them.
 
  Returns 0; EINVAL: `body` is NULL, or there is no such priority; ENOMEM: there is no memory for a stack of
  this size; EPERM: a thread of low priority would have to start one that is not; or what epoll_create,
@@ -337,282 +341,14 @@ void *wakeful_local_get(const wakeful_local *key);
 /*
  Sets the calling fiber's value. What it was before is not destroyed.
 
- Returns 0; EPERM: the caller is no fiber; ENOMEM.
+ Returns 0; EPERM: the caller is no fiber; ENOMEM: there is no memory for one more value. Where there is
+ none even for the first one's list, the program ends.
 
  What the caller promises:
  The key stays as long as fibers have values of it, and its destructor takes this value.
  */
-int wakeful_local_set(const wakeful_local *key, void *value);
-
-/*
- Acquires the mutex; the calling fiber waits, and its kernel thread takes another one.
-
- What the caller promises:
- A mutex that the caller does not hold.
- */
-void wakeful_mutex_lock(wakeful_mutex *mutex);
-
-/*
- Acquires the mutex if it is free. Returns 0 or EBUSY.
-
- What the caller promises:
- A mutex.
- */
-int wakeful_mutex_try_lock(wakeful_mutex *mutex);
-
-/*
- Acquires the mutex within so many nanoseconds. Returns 0 or ETIMEDOUT.
-
- What the caller promises:
- As for `wakeful_mutex_lock`.
- */
-int wakeful_mutex_lock_for(wakeful_mutex *mutex, uint64_t ns);
-
-/*
- Releases the mutex.
-
- What the caller promises:
- The caller holds it.
- */
-void wakeful_mutex_unlock(wakeful_mutex *mutex);
-
-/*
- Acquires the lock as one of many readers.
-
- What the caller promises:
- A lock that the caller does not hold.
- */
-void wakeful_rwlock_read(wakeful_rwlock *lock);
-
-/*
- Acquires the lock as a reader if no writer has it. Returns 0 or EBUSY.
-
- What the caller promises:
- A lock.
- */
-int wakeful_rwlock_try_read(wakeful_rwlock *lock);
-
-/*
- Releases the lock as a reader.
-
- What the caller promises:
- The caller is one.
- */
-void wakeful_rwlock_unlock_read(wakeful_rwlock *lock);
-
-/*
- Acquires the lock as its one writer.
-
- What the caller promises:
- A lock that the caller does not hold.
- */
-void wakeful_rwlock_write(wakeful_rwlock *lock);
-
-/*
- Acquires the lock as its writer if it is free. Returns 0 or EBUSY.
-
- What the caller promises:
- A lock.
- */
-int wakeful_rwlock_try_write(wakeful_rwlock *lock);
-
-/*
- Releases the lock as its writer.
-
- What the caller promises:
- The caller is it.
- */
-void wakeful_rwlock_unlock_write(wakeful_rwlock *lock);
-
-/*
- Releases the mutex, waits for a signal, acquires the mutex again. It may return for no reason.
-
- What the caller promises:
- The caller holds the mutex.
- */
-void wakeful_condvar_wait(wakeful_condvar *condvar, wakeful_mutex *mutex);
-
-/*
- As `wakeful_condvar_wait`, for no longer than so many nanoseconds. Returns 0, or ETIMEDOUT if no signal
- came; the caller holds the mutex in both cases.
-
- What the caller promises:
- The caller holds the mutex.
- */
-int wakeful_condvar_wait_for(wakeful_condvar *condvar,
-                             wakeful_mutex *mutex,
-                             uint64_t ns);
-
-/*
- Wakes one who waits.
-
- What the caller promises:
- A condition variable.
- */
-void wakeful_condvar_signal(wakeful_condvar *condvar);
-
-/*
- Wakes all who wait.
-
- What the caller promises:
- A condition variable.
- */
-void wakeful_condvar_broadcast(wakeful_condvar *condvar);
-
-/*
- Gives a semaphore that nobody uses so many permits. Returns 0, or EINVAL: more than 2^30 - 1.
-
- What the caller promises:
- Room for a semaphore.
- */
-int wakeful_semaphore_init(wakeful_semaphore *semaphore, uint32_t permits);
-
-/*
- Takes a permit, waiting for one if there is none.
-
- What the caller promises:
- A semaphore.
- */
-void wakeful_semaphore_acquire(wakeful_semaphore *semaphore);
-
-/*
- Takes a permit if there is one. Returns 0 or EBUSY.
-
- What the caller promises:
- A semaphore.
- */
-int wakeful_semaphore_try_acquire(wakeful_semaphore *semaphore);
-
-/*
- Takes a permit within so many nanoseconds. Returns 0 or ETIMEDOUT.
-
- What the caller promises:
- A semaphore.
- */
-int wakeful_semaphore_acquire_for(wakeful_semaphore *semaphore, uint64_t ns);
-
-/*
- Adds a permit. Returns 0, or EOVERFLOW: there are 2^30 - 1.
-
- What the caller promises:
- A semaphore.
- */
-int wakeful_semaphore_release(wakeful_semaphore *semaphore);
-
-/*
- Makes a barrier for so many; 0 counts as 1.
-
- What the caller promises:
- Room for a barrier that nobody uses.
- */
-void wakeful_barrier_init(wakeful_barrier *barrier, uint32_t parties);
-
-/*
- Waits for the others. Returns 1 to one of those who pass together, 0 to the others.
-
- What the caller promises:
- A barrier that was made.
- */
-int wakeful_barrier_wait(wakeful_barrier *barrier);
-
-/*
- Starts a fiber, a user-level thread, that calls `body(argument)`, and writes it to `fiber`; NULL: nobody
- will join it. It stays with the kernel thread on which it begins. As many kernel threads run fibers as the
- program has processors; if one blocks in the kernel, another takes its place. `attributes` may be NULL.
-
- `body` may do what a thread may, but must return: neither an exception nor `longjmp` may leave it, nor may
- it end the thread. It waits best in the locks of this header: pthread's block the kernel thread, and must
- not be held where it waits.
-
- Returns 0; EINVAL: `body` is NULL, or there is no such priority; ENOMEM: there is no memory for a stack of
- this size; EPERM: a thread of low priority would have to start one that is not; or what epoll_create,
- eventfd, timerfd_create or pthread_create say to the first fiber. Then nothing was started.
-
- What the caller promises:
- `body` may be called from another thread with this argument; `name` is NULL or a string.
- */
-int wakeful_fiber_spawn(wakeful_fiber *fiber,
-                        const wakeful_fiber_attributes *attributes,
-                        void *(*body)(void *argument),
-                        void *argument);
-
-/*
- Waits for the end of a fiber, and writes what its body returned to `result` unless that is NULL. One call
- joins a fiber, and nobody need: see `wakeful_fiber_detach`.
-
- Returns 0; ESRCH: it was joined or detached before, or is none; EDEADLK: it is the caller.
-
- What the caller promises:
- A fiber from here, or all zero.
- */
-int wakeful_fiber_join(wakeful_fiber fiber,
-                       void **result);
-
-/*
- Nobody will join this fiber; it goes on.
-
- Returns 0; ESRCH: it was joined or detached before, or is none.
-
- What the caller promises:
- A fiber from here, or all zero.
- */
-int wakeful_fiber_detach(wakeful_fiber fiber);
-
-/*
- The calling fiber; all zero outside of fibers.
- */
-wakeful_fiber wakeful_fiber_self(void);
-
-/*
- Lets other fibers go first. Outside of fibers it is sched_yield.
- */
-void wakeful_fiber_yield(void);
-
-/*
- Waits for at least so many nanoseconds, in a fiber or in a thread.
- */
-void wakeful_fiber_sleep(uint64_t ns);
-
-/*
- Waits until somebody has called `wakeful_fiber_unpark` for the calling fiber since the last time. It may
- return for no reason, so look at what you wait for.
-
- Returns 0; EPERM: the caller is no fiber.
- */
-int wakeful_fiber_park(void);
-
-/*
- As `wakeful_fiber_park`, but no longer than so many nanoseconds.
-
- Returns 0, also when the time is over; EPERM: the caller is no fiber.
- */
-int wakeful_fiber_park_for(uint64_t ns);
-
-/*
- Ends the fiber's `wakeful_fiber_park`, or the next one. Any thread may call it. Of a fiber that has ended
- it does nothing.
-
- Returns 0; ESRCH: it is none, or another fiber has its place.
-
- What the caller promises:
- A fiber from here, or all zero.
- */
-int wakeful_fiber_unpark(wakeful_fiber fiber);
-
-/*
- The calling fiber's value; NULL if it has set none, and outside of fibers.
- */
-void *wakeful_local_get(const wakeful_local *key);
-
-/*
- Sets the calling fiber's value. What it was before is not destroyed.
-
- Returns 0; EPERM: the caller is no fiber; ENOMEM.
-
- What the caller promises:
- The key stays as long as fibers have values of it, and its destructor takes this value.
- */
-int wakeful_local_set(const wakeful_local *key, void *value);
+int wakeful_local_set(const wakeful_local *key,
+                      void *value);
 
 /*
  Acquires the mutex; the calling fiber waits, and its kernel thread takes another one.

@@ -48,7 +48,8 @@ template <class Rep, class Period> std::uint64_t nanoseconds(std::chrono::durati
 }
 
 template <class Clock, class Duration> auto until(std::chrono::time_point<Clock, Duration> moment) {
-    return moment - Clock::now();
+    const auto now = Clock::now();
+    return moment > now ? moment - now : decltype(moment - now)::zero();
 }
 
 // The calling fiber's exceptions, while others run on its kernel thread. A fiber stays with that.
@@ -110,7 +111,7 @@ public:
             std::optional<std::tuple<Parts...>> &parts;
             ~ends() { parts.reset(); }
         } ends{parts};
-        auto invoke = [](auto &&...parts) { return std::invoke(std::move(parts)...); };
+        auto invoke = [](auto &&...parts) -> decltype(auto) { return std::invoke(std::move(parts)...); };
         if constexpr (std::is_void_v<R>) {
             static_cast<void>(std::apply(invoke, *parts));
             this->result.emplace();
@@ -142,15 +143,15 @@ template <class R> class fiber {
         state = base;
     }
 
+    int wait_for_its_end() {
+        detail::set_aside exceptions;
+        return wakeful_fiber_join(handle, nullptr);
+    }
+
     detail::state<R> *wait() {
         if (state == nullptr)
             detail::check(EINVAL, "wakeful: join");
-        int error;
-        {
-            detail::set_aside exceptions;
-            error = wakeful_fiber_join(handle, nullptr);
-        }
-        detail::check(error, "wakeful: join");
+        detail::check(wait_for_its_end(), "wakeful: join");
         return std::exchange(state, nullptr);
     }
 
@@ -184,8 +185,12 @@ public:
     }
 
     ~fiber() {
-        if (state != nullptr)
-            wait()->release();
+        if (state == nullptr)
+            return;
+        // ESRCH: somebody has joined or detached it by its native_handle.
+        if (int error = wait_for_its_end(); error != ESRCH)
+            detail::check(error, "wakeful: join");
+        state->release();
     }
 
     bool joinable() const noexcept { return state != nullptr; }
@@ -221,14 +226,14 @@ using thread = fiber<void>;
 
 // Starts a thread whose join returns what the function does.
 template <class F, class... Args>
-auto spawn(F &&function, Args &&...args)
+[[nodiscard]] auto spawn(F &&function, Args &&...args)
     -> fiber<std::decay_t<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>>> {
     using R = std::decay_t<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>>;
     return fiber<R>(std::forward<F>(function), std::forward<Args>(args)...);
 }
 
 template <class F, class... Args>
-auto spawn(const attributes &how, F &&function, Args &&...args)
+[[nodiscard]] auto spawn(const attributes &how, F &&function, Args &&...args)
     -> fiber<std::decay_t<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>>> {
     using R = std::decay_t<std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>>;
     return fiber<R>(how, std::forward<F>(function), std::forward<Args>(args)...);
@@ -310,7 +315,7 @@ public:
     wakeful_mutex *native_handle() noexcept { return &it; }
 };
 
-// And for std::shared_lock.
+// And for std::shared_lock. Nothing here has a time limit.
 class shared_mutex {
     wakeful_rwlock it{};
 
@@ -380,6 +385,24 @@ public:
         }
         return true;
     }
+
+    template <class Clock, class Duration>
+    std::cv_status wait_until(std::unique_lock<mutex> &lock,
+                              std::chrono::time_point<Clock, Duration> moment) {
+        // A clock that was set back meanwhile is not there yet.
+        const bool over = wait_for(lock, detail::until(moment)) == std::cv_status::timeout &&
+                          Clock::now() >= moment;
+        return over ? std::cv_status::timeout : std::cv_status::no_timeout;
+    }
+
+    template <class Clock, class Duration, class Predicate>
+    bool wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<Clock, Duration> moment,
+                    Predicate predicate) {
+        while (!predicate())
+            if (wait_until(lock, moment) == std::cv_status::timeout)
+                return predicate();
+        return true;
+    }
 };
 
 // As std::counting_semaphore of C++20.
@@ -405,6 +428,11 @@ public:
     template <class Rep, class Period> bool try_acquire_for(std::chrono::duration<Rep, Period> time) {
         detail::set_aside exceptions;
         return wakeful_semaphore_acquire_for(&it, detail::nanoseconds(time)) == 0;
+    }
+
+    template <class Clock, class Duration>
+    bool try_acquire_until(std::chrono::time_point<Clock, Duration> moment) {
+        return try_acquire_for(detail::until(moment));
     }
 
     void release(std::uint32_t permits = 1) {

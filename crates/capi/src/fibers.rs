@@ -38,14 +38,17 @@ pub struct Attributes {
     name: *const c_char,
     /// WAKEFUL_PRIORITY_...
     priority: c_int,
-    /// Bytes of stack at least; 0: 256 KiB. An overflow ends the program, with a message.
+    /// Bytes of stack at least; 0: 256 KiB. An overflow ends the program, with a message: there is a guard of
+    /// 64 KiB. Only a frame that is longer may jump over it, in code without -fstack-clash-protection.
     stack_size: usize,
 }
 
 /// A value that each fiber has for itself, NULL at first. The object's address is the key, so it is static.
 #[repr(C)]
 pub struct Local {
-    /// Called with a value that is not NULL when its fiber ends, as the fiber; NULL: nothing is called.
+    /// Called with a value that is not NULL when its fiber's body has returned, as the fiber; the fiber's
+    /// value is NULL then. Those set last come first. Values that are set meanwhile are destroyed too, in at
+    /// most 4 rounds, as those of pthread_key_create. NULL: nothing is called.
     destroy: Option<unsafe extern "C" fn(value: *mut c_void)>,
 }
 
@@ -165,7 +168,8 @@ unsafe fn builder(attributes: &Attributes) -> Option<Builder> {
 ///
 /// `body` may do what a thread may, but must return: neither an exception nor `longjmp` may leave it, nor may
 /// it end the thread. It waits best in the locks of this header: pthread's block the kernel thread, and must
-/// not be held where it waits.
+/// not be held where it waits. Fibers of one kernel thread share its errno and its _Thread_local variables:
+/// where a fiber waits, others may change them.
 ///
 /// Returns 0; EINVAL: `body` is NULL, or there is no such priority; ENOMEM: there is no memory for a stack of
 /// this size; EPERM: a thread of low priority would have to start one that is not; or what epoll_create,
@@ -188,8 +192,12 @@ pub unsafe extern "C" fn wakeful_fiber_spawn(
     };
     let (Some(builder), Some(body)) = (builder, body) else { return EINVAL };
     let argument = Argument(argument);
-    // SAFETY: as the caller promises.
-    let body = move || Argument(unsafe { body(argument.get()) });
+    let body = move || {
+        // SAFETY: as the caller promises.
+        let result = unsafe { body(argument.get()) };
+        VALUES.with_made(Values::destroy);
+        Argument(result)
+    };
     // SAFETY: the caller's, if it is not null.
     let started = match unsafe { fiber.as_mut() } {
         Some(fiber) => builder.spawn_raw(body).map(|raw| *fiber = Fiber::of(raw)),
@@ -292,6 +300,8 @@ pub unsafe extern "C" fn wakeful_fiber_unpark(fiber: Fiber) -> c_int {
 /// The calling fiber's values.
 struct Values(RefCell<Vec<Value>>);
 
+type Destroy = unsafe extern "C" fn(value: *mut c_void);
+
 struct Value {
     key: *const Local,
     value: *mut c_void,
@@ -299,17 +309,39 @@ struct Value {
 
 static VALUES: LocalKey<Values> = LocalKey::new(|| Values(RefCell::new(Vec::new())));
 
-impl Drop for Values {
-    /// A destructor may set values, which are then in a new list.
-    fn drop(&mut self) {
-        while let Some(Value { key, value }) = self.0.get_mut().pop() {
-            // SAFETY: who set a value promised that the key stays, and what it destroys is that value.
-            unsafe {
-                if let (Some(destroy), false) = ((*key).destroy, value.is_null()) {
-                    destroy(value);
+/// As pthread's: PTHREAD_DESTRUCTOR_ITERATIONS.
+const ROUNDS: u32 = 4;
+
+impl Values {
+    /// Destroys what the fiber has set, newest first. A destructor may get and set values: so each is called
+    /// while nobody borrows the list.
+    fn destroy(&self) {
+        for _ in 0..ROUNDS {
+            let mut destroyed = false;
+            // A key that is new comes in the next round.
+            let count = self.0.borrow().len();
+            for index in (0..count).rev() {
+                if let Some((destroy, value)) = self.take(index) {
+                    destroyed = true;
+                    // SAFETY: who set the value promised that this destroys it.
+                    unsafe { destroy(value) };
                 }
             }
+            if !destroyed {
+                break;
+            }
         }
+    }
+
+    /// A value that is to be destroyed; from now on it is NULL.
+    fn take(&self, index: usize) -> Option<(Destroy, *mut c_void)> {
+        let Value { key, value } = &mut self.0.borrow_mut()[index];
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: who set the value promised that the key stays as long as the fiber has it.
+        let destroy = unsafe { (**key).destroy }?;
+        Some((destroy, std::mem::replace(value, null_mut())))
     }
 }
 
@@ -319,15 +351,17 @@ pub extern "C" fn wakeful_local_get(key: *const Local) -> *mut c_void {
     if RawHandle::current().is_none() {
         return null_mut();
     }
-    VALUES.with(|values| {
+    let find = |values: &Values| {
         let values = values.0.borrow();
         values.iter().find(|value| value.key == key).map_or(null_mut(), |value| value.value)
-    })
+    };
+    VALUES.with_made(find).unwrap_or(null_mut())
 }
 
 /// Sets the calling fiber's value. What it was before is not destroyed.
 ///
-/// Returns 0; EPERM: the caller is no fiber; ENOMEM.
+/// Returns 0; EPERM: the caller is no fiber; ENOMEM: there is no memory for one more value. Where there is
+/// none even for the first one's list, the program ends.
 ///
 /// # Safety
 /// The key stays as long as fibers have values of it, and its destructor takes this value.

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abi::server::{Kind, Message};
+use abi::server::{Kind, Message, Refusal};
 use daemon::config::By;
 use daemon::kernel::{Kernel, Life, Mapped, Peer, Prepared, Set};
 use daemon::{Config, Server};
@@ -54,6 +54,10 @@ struct World {
     stuck: Option<(&'static str, u32)>,
     /// Each process goes on with the image that it has.
     one_image: bool,
+    /// This process ends when the server looks what it executes.
+    dying: Option<u32>,
+    /// Why the server has refused something, a `Refusal` each.
+    refused: Vec<u32>,
     /// What sends an arena fails: the program has closed its connection.
     deaf: bool,
     /// The arenas that were sent.
@@ -68,17 +72,10 @@ struct Nonsense {
     world: Arc<Mutex<World>>,
 }
 
-const ERRORS: [i32; 9] = [
-    libc::EIO,
-    libc::ENOENT,
-    libc::ESRCH,
-    libc::EINVAL,
-    libc::EBUSY,
-    libc::EMFILE,
-    libc::EPERM,
-    libc::EINTR,
-    libc::EAGAIN,
-];
+const ERRORS: [i32; 9] = {
+    use libc::*;
+    [EIO, ENOENT, ESRCH, EINVAL, EBUSY, EMFILE, EPERM, EINTR, EAGAIN]
+};
 
 const TEXTS: [&str; 10] = [
     "",
@@ -166,8 +163,11 @@ impl Kernel for Nonsense {
         self.call().map(|()| true)
     }
 
-    fn image(&self, _: u32) -> io::Result<u64> {
+    fn image(&self, process: u32) -> io::Result<u64> {
         self.call()?;
+        if self.world(|world| world.dying == Some(process) && world.dead.insert(process)) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
         Ok(if self.world(|world| world.one_image) { 1 } else { self.next() % 2 })
     }
 
@@ -197,8 +197,9 @@ impl Kernel for Nonsense {
 
     fn send(&self, _: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.call()?;
-        let (_, kind) = Message::from_bytes(packet).expect("the server sends messages");
+        let (message, kind) = Message::from_bytes(packet).expect("the server sends messages");
         self.world(|world| {
+            world.refused.extend((kind == Kind::Refused).then_some(message.error));
             if kind == Kind::Observed {
                 if world.deaf {
                     return Err(io::ErrorKind::BrokenPipe.into());
@@ -784,4 +785,16 @@ fn a_block_that_is_left_is_nobodys() {
     server = next(&kernel, By::CgroupV1, &folder);
     let members: Vec<u32> = server.holders().map(|(process, ..)| process).collect();
     assert_eq!(members, [other]);
+}
+
+/// Who ends while the server makes its arena has asked in vain. That is no failure of the server's, which
+/// any user could have it write down.
+#[test]
+fn who_ends_while_it_asks_for_an_arena_is_no_failure() {
+    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV1);
+    let root = processes.id(0);
+    kernel.world(|world| world.dying = Some(root));
+    say(&kernel, &mut server, root, Message::new(Kind::Observe));
+    (0..3).for_each(|_| server.turn());
+    assert_eq!(kernel.world(|world| world.refused.clone()), [Refusal::NoProcess as u32]);
 }

@@ -52,7 +52,7 @@ pub struct Carrier {
     pub sleeps: Cell<bool>,
     turn: Cell<u32>,
     since: Cell<u64>,
-    /// When it was told of a seat, or the carrier blocked whose seat it took. 0: it was not.
+    /// When it was last roused, or made with a seat. 0: not since it slept.
     pub roused: AtomicU64,
     /// The kernel's word of it, if it can be had.
     pub upcall: OnceLock<Upcall>,
@@ -197,6 +197,7 @@ impl Carrier {
         }
         if seated {
             self.is_seated();
+            self.runtime.was_idle(self.roused.swap(0, Relaxed), Linux::now_ns());
         } else {
             self.rest();
         }
@@ -274,6 +275,7 @@ impl Carrier {
         }
         self.forget_blocks();
         self.sleeps.set(true);
+        let mut begin = Linux::now_ns();
         let awake = loop {
             let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
                 true => self.runtime.stand_sentinel(self),
@@ -282,6 +284,8 @@ impl Carrier {
             if awake != Awake::Called {
                 break awake;
             }
+            // That was no seat.
+            begin = Linux::now_ns();
         };
         self.sleeps.set(false);
         // Without a seat nobody listens. It asks for one next, or lies down again.
@@ -290,8 +294,9 @@ impl Carrier {
         }
         let now = Linux::now_ns();
         self.since.set(now);
+        // Who roused it for something before may have come late to say when.
         let roused = self.roused.swap(0, Relaxed);
-        if awake == Awake::Seated && roused != 0 {
+        if awake == Awake::Seated && roused >= begin {
             self.runtime.was_idle(roused, now);
         }
     }

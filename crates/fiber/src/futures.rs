@@ -69,7 +69,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Starts a fiber that drives this future. It may wait as a fiber does, too.
+/// Starts a fiber that drives this future. It may wait as a fiber does, too. A future that is pending, and
+/// whose wakers are all gone, is never polled again: its fiber and what it holds stay for ever.
 ///
 /// # Panics
 /// As [`spawn`].

@@ -34,25 +34,37 @@ impl<T: 'static> LocalKey<T> {
         Self { make }
     }
 
+    /// The list of the calling fiber, and where in it this value is, if it was made.
+    fn find(&self) -> (*mut Locals, Option<*const T>) {
+        // SAFETY: the calling fiber runs.
+        let fiber = unsafe { carrier::current().as_ref() }.expect("only fibers have locals");
+        let locals: *mut Locals = fiber.locals.get();
+        let key = core::ptr::from_ref(self).addr();
+        // SAFETY: the calling fiber's own; no reference to the list outlives this.
+        let found = unsafe { (*locals).iter().find(|(other, _)| *other == key) };
+        (locals, found.and_then(|(_, value)| value.downcast_ref::<T>()).map(core::ptr::from_ref))
+    }
+
+    /// Uses the calling fiber's, if it was made.
+    ///
+    /// # Panics
+    /// Outside of fibers.
+    pub fn with_made<R>(&'static self, body: impl FnOnce(&T) -> R) -> Option<R> {
+        // SAFETY: boxed, so it stays where it is; it is dropped when the fiber's code has ended.
+        self.find().1.map(|place| body(unsafe { &*place }))
+    }
+
     /// Uses the calling fiber's.
     ///
     /// # Panics
     /// Outside of fibers.
     pub fn with<R>(&'static self, body: impl FnOnce(&T) -> R) -> R {
-        // SAFETY: the calling fiber runs.
-        let fiber = unsafe { carrier::current().as_ref() }.expect("only fibers have locals");
-        let key = core::ptr::from_ref(self).addr();
-        let locals: *mut Locals = fiber.locals.get();
-        let find = || -> Option<*const T> {
-            // SAFETY: the calling fiber's own; no reference to the list outlives this.
-            let found = unsafe { (*locals).iter().find(|(other, _)| *other == key)? };
-            found.1.downcast_ref::<T>().map(core::ptr::from_ref)
-        };
-        let place = find().unwrap_or_else(|| {
+        let (locals, found) = self.find();
+        let place = found.unwrap_or_else(|| {
             let new: Box<dyn Any> = Box::new((self.make)());
-            // SAFETY: as above. `make` may have added others, of other keys or of this one.
-            unsafe { (*locals).push((key, new)) };
-            find().expect("it was just put there")
+            // SAFETY: as in `find`. `make` may have added others, of other keys or of this one.
+            unsafe { (*locals).push((core::ptr::from_ref(self).addr(), new)) };
+            self.find().1.expect("it was just put there")
         });
         // SAFETY: boxed, so it stays where it is; it is dropped when the fiber's code has ended.
         body(unsafe { &*place })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A stack that overflows says whose it was.
 //!
-//! The guard page makes it a SIGSEGV. The handler runs on the carrier's own alternate stack, names the fiber
+//! The guard makes it a SIGSEGV. The handler runs on the carrier's own alternate stack, names the fiber
 //! on stderr and ends the program as the fault would have. A fault elsewhere goes to the handler before it,
 //! and so does a signal that somebody sent.
 

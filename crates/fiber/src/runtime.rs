@@ -224,10 +224,10 @@ impl Runtime {
         self.taken.load(Relaxed)
     }
 
-    /// For how many ns, of all seats together, a seat was idle while a fiber was ready: from a block of its
-    /// carrier until another carrier has it, and from the wake-up of a carrier until it runs. A fiber may
-    /// have become ready in between, so it is at most that. Blocks of which the kernel does not tell are not
-    /// in it.
+    /// HINT: for how many ns, of all seats together, a seat was idle while a fiber was ready: from a block of
+    /// its carrier until another carrier has it, and from the wake-up or the making of a carrier until it
+    /// runs. After a block a fiber may have become ready in between. Blocks of which the kernel does not tell
+    /// are not in it.
     pub fn idle_while_ready_ns(&self) -> u64 {
         self.idle.load(Relaxed)
     }
@@ -265,6 +265,7 @@ impl Runtime {
         let new: &'static Carrier = Box::leak(new);
         if seated {
             self.seats.seat_newcomer(index);
+            new.roused.store(sentinel::now_ns(), Relaxed);
         }
         // Before it runs: the first fiber that it begins may park, and be unparked by others, at once.
         // ORDER: Release, pairs with the Acquire in `all` and `carrier`; publishes the carrier.
@@ -293,7 +294,7 @@ impl Runtime {
     /// The carrier of this number.
     pub(crate) fn carrier(&self, index: u32) -> Option<&'static Carrier> {
         // SAFETY: null, or one that is never freed.
-        unsafe { self.carriers[index as usize].load(Acquire).as_ref() }
+        unsafe { self.carriers.get(index as usize)?.load(Acquire).as_ref() }
     }
 
     /// All carriers.
@@ -558,12 +559,10 @@ impl Runtime {
         self.taken.fetch_add(1, Relaxed);
         let wanted = self.seats.wanted();
         let mine = self.has_work() && !wanted && !self.seats.holds(me.index);
-        if let Some(since) = blocked {
-            if mine {
-                me.roused.store(since, Relaxed);
-            } else if wanted || self.has_work() {
-                self.was_idle(since, sentinel::now_ns());
-            }
+        if let Some(since) = blocked
+            && (mine || wanted || self.has_work())
+        {
+            self.was_idle(since, sentinel::now_ns());
         }
         self.rouse(if mine { self.seats.accept(me.index) } else { self.seats.surrender() });
         if self.has_work() {

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use linux::Linux;
+use linux::{Linux, upcall};
 use platform::Platform;
 
 /// Sentinels at most.
@@ -55,7 +55,7 @@ fn owned(descriptor: i32) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: fresh, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    Ok(unsafe { OwnedFd::from_raw_fd(upcall::high(descriptor)) })
 }
 
 impl Sentinel {
@@ -139,7 +139,7 @@ impl Sentinel {
     }
 
     /// Wakes a sentinel: epoll looks again at what is always ready, and tells of it once more. Nothing is
-    /// written: the program may have closed the descriptors, and used their numbers again.
+    /// written: the program may have closed the descriptors, and used their high numbers again.
     pub fn ring(&self) {
         let _ = self.control(libc::EPOLL_CTL_MOD, self.call.as_raw_fd(), CALLED);
     }

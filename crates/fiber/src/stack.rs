@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stacks: cut from slabs, each with a guard page below and its fiber's record on top.
+//! Stacks: cut from slabs, each with a guard below and its fiber's record on top.
 //!
 //! A slab is never returned, and a record stays a record: a late unpark of a fiber that has ended touches
 //! valid memory.
 //!
-//! A guard page costs no mapping of its own where the kernel can (`MADV_GUARD_INSTALL`, Linux 6.13). Before,
+//! A guard costs no mapping of its own where the kernel can (`MADV_GUARD_INSTALL`, Linux 6.13). Before,
 //! `mprotect` makes two mappings a stack, and `vm.max_map_count` ends at some 32,000 fibers.
 
 use core::ptr::{NonNull, null_mut};
@@ -16,6 +16,8 @@ use corosensei::stack::{Stack, StackPointer};
 use crate::record::Fiber;
 
 const PAGE: usize = 4096;
+/// Below each stack. Rust touches each page of a frame; C may have frames that jump over a page.
+const GUARD: usize = 16 * PAGE;
 const MADV_GUARD_INSTALL: i32 = 102;
 /// Stacks in the first slab; each further one has as many as there are, up to MOST.
 const FIRST: usize = 64;
@@ -44,14 +46,14 @@ pub struct Part {
 }
 
 impl Part {
-    /// From the guard page on, up to `base`, which is aligned.
+    /// From the guard on, up to `base`, which is aligned.
     pub fn new(limit: usize, base: usize) -> Self {
         let pointer = |address| StackPointer::new(address).expect("a mapping begins behind 0");
         Self { base: pointer(base), limit: pointer(limit) }
     }
 }
 
-// SAFETY: the lowest page is a guard, and a slab is never unmapped.
+// SAFETY: the lowest pages are a guard, and a slab is never unmapped.
 unsafe impl Stack for Part {
     fn base(&self) -> StackPointer {
         self.base
@@ -64,7 +66,7 @@ unsafe impl Stack for Part {
 
 /// Rounds a size up to whole pages, with the guard.
 pub fn stride(size: usize) -> usize {
-    size.max(4 * PAGE).next_multiple_of(PAGE) + PAGE
+    size.max(4 * PAGE).next_multiple_of(PAGE) + GUARD
 }
 
 /// Maps a slab. Calls `make` with the lowest address of each stack, and `each` when all can be found.
@@ -117,11 +119,11 @@ pub fn grow(
     Ok(())
 }
 
-fn guard(page: usize) -> io::Result<()> {
-    // SAFETY: a page of a mapping of ours that nobody uses yet.
+fn guard(place: usize) -> io::Result<()> {
+    // SAFETY: pages of a mapping of ours that nobody uses yet.
     unsafe {
-        if libc::madvise(page as *mut _, PAGE, MADV_GUARD_INSTALL) == 0
-            || libc::mprotect(page as *mut _, PAGE, libc::PROT_NONE) == 0
+        if libc::madvise(place as *mut _, GUARD, MADV_GUARD_INSTALL) == 0
+            || libc::mprotect(place as *mut _, GUARD, libc::PROT_NONE) == 0
         {
             return Ok(());
         }
@@ -135,7 +137,7 @@ pub fn record(stack: usize, stride: usize) -> NonNull<Fiber> {
     NonNull::new(place as *mut Fiber).expect("a mapping begins behind 0")
 }
 
-/// The fiber whose guard page this address is in. Fit for a signal handler.
+/// The fiber whose guard this address is in. Fit for a signal handler.
 pub fn overflowed(address: usize) -> Option<NonNull<Fiber>> {
     // ORDER: Acquire, pairs with the Release in `grow`.
     let mut slab: *const Slab = SLABS.load(Acquire);
@@ -145,7 +147,7 @@ pub fn overflowed(address: usize) -> Option<NonNull<Fiber>> {
             && offset < here.stacks * here.stride
         {
             let within = offset % here.stride;
-            return (within < PAGE).then(|| record(address - within, here.stride));
+            return (within < GUARD).then(|| record(address - within, here.stride));
         }
         slab = here.older;
     }

@@ -139,6 +139,25 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
+        // SAFETY: as the caller promises.
+        unsafe { self.start(body, movable, |_| ()) }.map(|(handle, ())| handle)
+    }
+
+    /// `look` sees the record before others do: then the fiber may end, and another one have its place.
+    ///
+    /// # Safety
+    /// As for [`Builder::spawn_unchecked`].
+    #[inline]
+    unsafe fn start<F, T, L>(
+        self,
+        body: F,
+        movable: bool,
+        look: impl FnOnce(&Fiber) -> L,
+    ) -> io::Result<(JoinHandle<T>, L)>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
         let runtime = match (self.runtime, self.priority) {
             (Some(Handle(runtime)), _) => runtime,
             (None, Some(priority)) => Runtime::of(priority)?,
@@ -167,6 +186,7 @@ impl Builder {
         record.movable.set(movable);
         record.rank.set(self.rank);
         record.scope.set(self.scope.map_or(core::ptr::null(), |Pointer(scope)| scope));
+        let seen = look(record);
         // A movable caller may be on another carrier after it.
         match carrier.and_then(Carrier::safe_point) {
             Some(carrier) => carrier.publish(fiber),
@@ -175,7 +195,7 @@ impl Builder {
                 runtime.invite();
             }
         }
-        Ok(JoinHandle { fiber, result: PhantomData })
+        Ok((JoinHandle { fiber, result: PhantomData }, seen))
     }
 }
 
@@ -378,11 +398,10 @@ impl Builder {
         T: Send + 'static,
     {
         self.raw = true;
-        self.spawn(body).map(|handle| {
-            let raw = RawHandle::of(handle.record());
-            forget(handle);
-            raw
-        })
+        // SAFETY: as in `spawn`.
+        let (handle, raw) = unsafe { self.start(body, false, RawHandle::of) }?;
+        forget(handle);
+        Ok(raw)
     }
 }
 

@@ -328,31 +328,64 @@ fn descriptors_are_closed() {
     }
 }
 
-/// A program that uses the numbers again finds nothing in its own descriptors.
+/// A program that closed all descriptors finds nothing in its own ones: no events, and its timer is due as it
+/// says.
 #[test]
-fn numbers_of_closed_descriptors_are_used_again() {
+fn descriptors_after_the_close_are_let_alone() {
     if std::env::var_os("FIBER_CHILD").is_none() {
-        return alone("numbers_of_closed_descriptors_are_used_again");
+        return alone("descriptors_after_the_close_are_let_alone");
     }
+    const ITS: u64 = 77;
     let runtime = runtime(Activations::Told);
     runtime.run(|| thread::sleep(Duration::from_millis(3)));
+    // In the order in which the runtime opened its own.
+    let kinds: [fn() -> i32; 3] = [
+        // SAFETY: no pointers.
+        || unsafe { libc::epoll_create1(0) },
+        // SAFETY: no pointers.
+        || unsafe { libc::eventfd(1, libc::EFD_NONBLOCK) },
+        // SAFETY: no pointers.
+        || unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK) },
+    ];
     // SAFETY: no pointers; the descriptors are the runtime's, which expects it.
-    let counters = unsafe {
-        libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
-        [(); 64].map(|()| libc::eventfd(0, libc::EFD_NONBLOCK))
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    let sets: Vec<_> = (0..16).map(|_| kinds.map(|open| open())).collect();
+    let control = |epoll, operation, descriptor| {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: ITS };
+        // SAFETY: the event lives across the call.
+        unsafe { libc::epoll_ctl(epoll, operation, descriptor, &mut event) }
     };
+    let armed = libc::timespec { tv_sec: 1000, tv_nsec: 0 };
+    for &[epoll, counter, timer] in &sets {
+        let time =
+            libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: armed };
+        // SAFETY: the structure lives across the call.
+        assert_eq!(unsafe { libc::timerfd_settime(timer, 0, &time, std::ptr::null_mut()) }, 0);
+        assert_eq!(control(epoll, libc::EPOLL_CTL_ADD, counter), 0);
+        assert_eq!(control(epoll, libc::EPOLL_CTL_ADD, timer), 0);
+    }
     for _ in 0..3 {
-        let parks = thread::Builder::new().runtime(runtime).spawn(thread::park).unwrap();
+        let sleeps = || {
+            thread::sleep(Duration::from_millis(3));
+            thread::park();
+        };
+        let parks = thread::Builder::new().runtime(runtime).spawn(sleeps).unwrap();
         // More likely it parks before, and all carriers are asleep.
         std::thread::sleep(Duration::from_millis(20));
         parks.thread().unpark();
         parks.join().unwrap();
     }
-    for counter in counters {
-        let mut count = 0u64;
-        // SAFETY: eight bytes, as an eventfd wants.
-        let read = unsafe { libc::read(counter, (&raw mut count).cast(), 8) };
-        assert_eq!((read, count), (-1, 0), "somebody wrote to {counter}");
+    for &[epoll, counter, timer] in &sets {
+        let (mut count, mut event) = (0u64, libc::epoll_event { events: 0, u64: 0 });
+        let mut time = libc::itimerspec { it_interval: armed, it_value: armed };
+        // SAFETY: all live across the calls; eight bytes, as an eventfd wants.
+        unsafe {
+            assert_eq!((libc::epoll_wait(epoll, &mut event, 1, 0), { event.u64 }), (1, ITS));
+            assert_eq!(libc::read(counter, (&raw mut count).cast(), 8), 8);
+            assert_eq!(libc::timerfd_gettime(timer, &mut time), 0);
+        }
+        assert_eq!(count, 1, "somebody wrote to {counter}");
+        assert!(time.it_value.tv_sec > 900, "somebody set {timer}: {} s", time.it_value.tv_sec);
     }
 }
 

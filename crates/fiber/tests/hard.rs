@@ -12,6 +12,7 @@ use std::time::Duration;
 use fiber::local::LocalKey;
 use fiber::policy::{Policy, Queue, Ready};
 use fiber::sync::{Barrier, Channel, Condvar, Mutex, RwLock, Semaphore};
+use fiber::thread::RawHandle;
 use fiber::{Activations, Config, Runtime, thread};
 
 fn runtime(processors: u32) -> &'static Runtime {
@@ -159,6 +160,28 @@ fn locals_are_the_fibers_own() {
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
     });
     assert_eq!(DROPPED.load(Relaxed), 50_500);
+}
+
+/// A raw handle is its fiber's, also if that has detached itself and ended before its spawner goes on.
+#[test]
+fn a_raw_handle_is_its_fibers() {
+    let runtime = runtime(2);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    for _ in 0..2_000 {
+        let sender = sender.clone();
+        let detaches_itself = move || {
+            let me = RawHandle::current().unwrap();
+            // SAFETY: it returns ().
+            drop(unsafe { me.claim::<()>() });
+            // Begun when this one has ended: one of these has its place.
+            drop(thread::spawn(|| (0..4).for_each(|_| drop(thread::spawn(|| ())))));
+            sender.send(me).unwrap();
+        };
+        let raw = thread::Builder::new().runtime(runtime).spawn_raw(detaches_itself).unwrap();
+        assert_eq!(raw, receiver.recv().unwrap());
+        // So that the next one wakes a carrier, which may go first.
+        std::thread::sleep(Duration::from_micros(100));
+    }
 }
 
 /// Fibers that wait in all ways, and look whether they are where they began.

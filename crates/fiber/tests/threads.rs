@@ -209,6 +209,31 @@ fn a_seat_that_is_idle_is_counted() {
     assert!(idle > 0 || runtime.upcalls() == 0);
 }
 
+/// From the making of a carrier for a seat until it runs a fiber was ready.
+#[test]
+fn a_seat_that_waits_for_its_carrier_is_counted() {
+    let config = Config { processors: Some(2), activations: Activations::None, ..Config::default() };
+    let runtime = Runtime::start(config).unwrap();
+    let phase = Arc::new(AtomicU32::new(0));
+    let its = phase.clone();
+    let busy = move || {
+        its.store(1, Release);
+        while its.load(Acquire) == 1 {
+            std::thread::yield_now();
+        }
+    };
+    let busy = thread::Builder::new().runtime(runtime).spawn(busy).unwrap();
+    while phase.load(Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    let before = runtime.idle_while_ready_ns();
+    runtime.run(|| ());
+    let idle = runtime.idle_while_ready_ns() - before;
+    phase.store(2, Release);
+    busy.join().unwrap();
+    assert!(idle > 0);
+}
+
 /// It says itself that it blocks.
 #[test]
 fn a_region_that_blocks_leaves_its_seat() {

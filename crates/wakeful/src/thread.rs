@@ -44,7 +44,8 @@
 //!
 //! # Stacks
 //!
-//! A stack has 256 KiB with a guard page below it; an overflow ends the program and names the fiber.
+//! A stack has 256 KiB, or what [`Config`] and [`Builder::stack_size`] say, with a guard below it. An
+//! overflow ends the program and names the fiber.
 
 pub use fiber::futures::{block_on, spawn_async};
 pub use fiber::thread::*;

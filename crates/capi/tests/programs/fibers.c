@@ -225,6 +225,47 @@ static void *has_values(void *argument) {
     return argument;
 }
 
+// Destructors see the values that are not destroyed yet, and may set any. But not for ever.
+static atomic_int rounds;
+static void destroy_first(void *value);
+static void destroy_last(void *value);
+static void destroy_always(void *value);
+static const wakeful_local first = {destroy_first}, last = {destroy_last}, always = {destroy_always};
+
+static void destroy_first(void *value) {
+    CHECK(value == &rounds && wakeful_local_get(&first) == NULL);
+    CHECK(wakeful_local_get(&last) == &counter && wakeful_local_get(&plain) == &ball);
+}
+
+static void destroy_last(void *value) {
+    CHECK(value == &counter && wakeful_local_get(&plain) == &ball);
+}
+
+static void destroy_always(void *value) {
+    atomic_fetch_add(&rounds, 1);
+    CHECK(wakeful_local_set(&always, value) == 0);
+}
+
+static void *has_values_of_each_other(void *argument) {
+    CHECK(wakeful_local_set(&last, &counter) == 0);
+    CHECK(wakeful_local_set(&plain, &ball) == 0);
+    CHECK(wakeful_local_set(&first, &rounds) == 0);
+    return argument;
+}
+
+static void *has_a_value_that_stays(void *argument) {
+    CHECK(wakeful_local_set(&always, &rounds) == 0);
+    return argument;
+}
+
+static void values(void) {
+    all(has_values);
+    CHECK(atomic_load(&destroyed) == 2 * FIBERS);
+    all(has_values_of_each_other);
+    join(spawn(has_a_value_that_stays, NULL));
+    CHECK(atomic_load(&rounds) == 4);
+}
+
 static void *policy(void *argument) {
     (void)argument;
     return (void *)(size_t)sched_getscheduler(0);
@@ -235,6 +276,19 @@ static void *fills(void *argument) {
     for (size_t i = 0; i < sizeof bytes; i += 4096)
         bytes[i] = 1;
     return (void *)(bytes[0] + (size_t)argument);
+}
+
+// Overflows its stack in long frames, each of which touches its ends only.
+__attribute__((noinline)) static size_t jumps(size_t depth) {
+    volatile char bytes[40 << 10];
+    bytes[0] = 1;
+    // Not the last thing it does: so it is no loop.
+    bytes[0] += (char)(depth == 0 ? 0 : jumps(depth - 1));
+    return (size_t)bytes[0];
+}
+
+static void *overflows(void *argument) {
+    return (void *)jumps((size_t)argument);
 }
 
 static void attributes(void) {
@@ -335,12 +389,20 @@ static void misuse(void) {
     }
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    (void)arguments;
+    if (count > 1) {
+        wakeful_fiber fiber;
+        wakeful_fiber_attributes attributes = {.name = "deep"};
+        // The seventh frame begins below the stack, and ends before that of another one.
+        CHECK(wakeful_fiber_spawn(&fiber, &attributes, overflows, (void *)6) == 0);
+        join(fiber);
+        return 0;
+    }
     locks();
     join(spawn(starts_players, NULL));
     all(blocks);
-    all(has_values);
-    CHECK(atomic_load(&destroyed) == 2 * FIBERS);
+    values();
     attributes();
     misuse();
     return 0;

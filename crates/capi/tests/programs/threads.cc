@@ -75,6 +75,23 @@ static void results_and_captures() {
     me = wakeful::thread(joins_itself, std::ref(me), std::ref(known));
     known.release();
     me.join();
+    // What it returns by reference is not copied where nobody asks for it.
+    auto only = std::make_unique<int>(1);
+    wakeful::thread([&]() -> std::unique_ptr<int> & { return only; }).join();
+    auto moved = wakeful::spawn([&]() -> std::unique_ptr<int> && { return std::move(only); });
+    CHECK(*moved.join() == 1 && !only);
+}
+
+// By the C functions, another has joined a thread before its handle does.
+static void native_handles() {
+    {
+        auto joined = wakeful::spawn([] { return 3; });
+        CHECK(wakeful_fiber_join(joined.native_handle(), nullptr) == 0);
+        CHECK(error_of([&] { joined.join(); }) == ESRCH && joined.joinable());
+    }
+    wakeful::thread detached([] { wakeful::this_fiber::sleep_for(1ms); });
+    CHECK(wakeful_fiber_detach(detached.native_handle()) == 0);
+    CHECK(error_of([&] { detached.detach(); }) == ESRCH);
 }
 
 static void attributes() {
@@ -214,6 +231,14 @@ static void locks() {
     CHECK(turned.wait_for(lock, 1ms) == std::cv_status::timeout);
     CHECK(!turned.wait_for(lock, 1ms, [] { return false; }));
     CHECK(!turned.wait_for(lock, -1ms, [] { return false; }));
+    const auto moment = std::chrono::system_clock::now() + 1ms;
+    CHECK(turned.wait_until(lock, std::chrono::steady_clock::time_point::min()) == std::cv_status::timeout);
+    CHECK(!turned.wait_until(lock, moment, [] { return false; }));
+    CHECK(std::chrono::system_clock::now() >= moment);
+    CHECK(turned.wait_until(lock, moment, [] { return true; }));
+    CHECK(three.try_acquire_until(moment) && three.try_acquire_until(moment));
+    CHECK(three.try_acquire_until(moment) && !three.try_acquire_until(moment + 2ms));
+    three.release(3);
 }
 
 static wakeful::local<std::vector<int>> numbers;
@@ -242,6 +267,7 @@ static void parks_and_locals() {
 
 int main() {
     results_and_captures();
+    native_handles();
     attributes();
     exceptions_come_out_of_join();
     exceptions_belong_to_threads();

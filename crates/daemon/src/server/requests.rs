@@ -96,6 +96,10 @@ impl<K: Kernel> Server<K> {
                 }
             }
             Ok(Err(refused)) => self.refuse(token, message.tag, refused),
+            Err(error) if self.kernel.ended(self.connections[&token].pidfd.as_fd()).unwrap_or(false) => {
+                debug!("{process} has ended: {error}");
+                self.refuse(token, message.tag, (Refusal::NoProcess, 0));
+            }
             Err(error) => {
                 self.fail("lend an arena", &error);
                 self.refuse(token, message.tag, (Refusal::Failed, 0));
