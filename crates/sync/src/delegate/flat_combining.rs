@@ -170,20 +170,16 @@ impl<P: Platform, const RECORDS: usize> FlatCombining<P, RECORDS> {
 
     /// F3. False if the lock is free.
     fn tell_news(&self) -> bool {
-        loop {
+        let mut word = self.word.0.load(Relaxed);
+        // A write of our own, also where there are NEWS: that of another client does not publish ours.
+        while word != FREE {
             // ORDER: Release, pairs with R2; publishes that we sleep, our request, and `used`.
-            match self.word.0.compare_exchange(HELD, NEWS, Release, Relaxed) {
-                Err(FREE) => return false,
-                // Not without a write of our own: that of another client does not publish ours.
-                Err(_) => {
-                    // ORDER: Release, as above.
-                    if self.word.0.compare_exchange(NEWS, NEWS, Release, Relaxed).is_ok() {
-                        return true;
-                    }
-                }
+            match self.word.0.compare_exchange_weak(word, NEWS, Release, Relaxed) {
                 Ok(_) => return true,
+                Err(now) => word = now,
             }
         }
+        false
     }
 
     /// L1: the client of this record has the lock.
