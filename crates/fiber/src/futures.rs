@@ -57,7 +57,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        // Who was rung for in the middle of its poll comes after the others.
+        // It was woken during its own poll: the others come first.
         if bell.permit.try_acquire() {
             yield_now();
         } else {

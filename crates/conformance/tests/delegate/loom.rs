@@ -2,19 +2,11 @@
 //! Every delegating lock in loom.
 
 use conformance::delegate as bodies;
-use conformance::loom::{Bounds, Loom, explore};
-use conformance::{further, long};
+use conformance::loom::{Loom, explore_all};
 use sync::delegate::{CcSynch, FlatCombining, Rcl};
 
 fn each(name: &str, preemptions: usize, executions: usize, body: fn()) {
-    let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
-    let ran: usize = super::all().map(|settings| explore(name, settings, bounds, body)).sum();
-    eprintln!("loom: {name}: {ran} executions");
-}
-
-macro_rules! timed_only {
-    (timed $($item:item)*) => { $($item)* };
-    ($kind:ident $($item:item)*) => {};
+    explore_all(name, &super::all(), preemptions, executions, body);
 }
 
 macro_rules! suite {

@@ -2,23 +2,11 @@
 //! Every delegating lock in shuttle: more threads and rounds than loom can bear, random schedules.
 
 use conformance::delegate as bodies;
-use conformance::further;
-use conformance::shuttle::{Schedules, Shuttle, explore};
+use conformance::shuttle::{Schedules, Shuttle, explore_all};
 use sync::delegate::{CcSynch, FlatCombining, Rcl};
 
 fn each(name: &str, count: usize, body: fn()) {
-    let mut ran = 0;
-    for settings in super::all() {
-        for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            ran += explore(settings, schedules, count * further(), body);
-        }
-    }
-    eprintln!("shuttle: {name}: {ran} executions");
-}
-
-macro_rules! timed_only {
-    (timed $($item:item)*) => { $($item)* };
-    ($kind:ident $($item:item)*) => {};
+    explore_all(name, &super::all(), &[Schedules::Random, Schedules::Pct(3)], count, body);
 }
 
 macro_rules! suite {

@@ -11,11 +11,6 @@ fn rounds() -> u32 {
     if long() { 2_000 } else { 100 }
 }
 
-macro_rules! timed_only {
-    (timed $($item:item)*) => { $($item)* };
-    ($kind:ident $($item:item)*) => {};
-}
-
 macro_rules! suite {
     ($({
         $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],

@@ -3,10 +3,10 @@
 //! before it releases, as long as that pays.
 //!
 //! A client that finds the lock held, and stays awake for a moment anyway, publishes its request meanwhile.
-//! The holder runs such requests when its own section ends. Who is not served in that moment takes its
-//! request back, and waits as the mutex waits. So nobody sleeps whose request could be run, no request
-//! that has not been taken costs a wake-up, and the mutex decides who sleeps and who is next. The list of
-//! requests is Oyama, Taura, Yonezawa's (PDSIA 1999), made so that a request can be taken back.
+//! The holder runs such requests when its own section ends. A client that is not served in that moment
+//! takes its request back, and waits as the mutex waits. So nobody sleeps whose request could be run. A
+//! request that has not been taken costs no wake-up. The mutex decides who sleeps and who is next. The list
+//! of requests is Oyama, Taura, Yonezawa's (PDSIA 1999), made so that a request can be taken back.
 //!
 //! Whether it pays depends on the machine, the sections, and what threads do outside. So the lock measures
 //! it: [`judge`] counts sections in windows with and without, and keeps what was quicker. `d-wakeful-on`
