@@ -55,6 +55,8 @@ variables! {
     SERVER = c"WAKEFUL_SERVER",
     /// The number of a descriptor of a partition's block, for the program that `wakeful run` becomes.
     PARTITION = c"WAKEFUL_PARTITION",
+    /// Where a preloaded `malloc` takes memory from: `servers`, or a node's number.
+    NUMA = c"WAKEFUL_NUMA",
     /// The observer that a child takes over.
     OBSERVER = c"WAKEFUL_OBSERVER",
 }

@@ -9,6 +9,7 @@
 #![no_std]
 
 pub mod environment;
+pub mod fibers;
 pub mod server;
 
 use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -55,7 +55,7 @@ pub enum JobError {
     #[error("the library of `{0}` is not installed")]
     NoLibrary(String),
     /// The lock is broken.
-    #[error("a reader was let in beside a writer: {torn} sections read what was half written")]
+    #[error("a reader was let in while a writer was inside: {torn} sections read what was half written")]
     Torn {
         /// Sections that saw it.
         torn: u64,

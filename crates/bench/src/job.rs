@@ -115,19 +115,25 @@ impl Job {
         }
     }
 
-    /// Takes the sample in a new process: `program prefix... JOB` must call [`Job::run`] and write what it
-    /// returns as JSON.
+    /// Takes the sample in a new process, by [`Job::take`]: `program prefix...` is its command.
     pub fn run_in_child(
         &self,
         program: &Path,
         prefix: &[&str],
         contender: &Contender,
     ) -> Result<Sample, JobError> {
-        let (mut answer, mut complaint) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = Command::new(program);
-        command.args(prefix).arg(serde_json::to_string(self)?);
-        command.stdin(Stdio::null()).stdout(answer.try_clone()?).stderr(complaint.try_clone()?);
+        command.args(prefix);
         contender.environment(&mut command);
+        self.take(command)
+    }
+
+    /// Takes the sample in a new process: the command, with the job as one argument more, must call
+    /// [`Job::run`] and write what that returns as JSON.
+    pub fn take(&self, mut command: Command) -> Result<Sample, JobError> {
+        let (mut answer, mut complaint) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        command.arg(serde_json::to_string(self)?);
+        command.stdin(Stdio::null()).stdout(answer.try_clone()?).stderr(complaint.try_clone()?);
         let timeout = self.warm_up + self.interval + PATIENCE;
         let finished = process::run(&mut command, Some(timeout))?;
         if finished.timed_out {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Parallel loops and user-level threads that stay fast on busy processors. Link with -lwakeful. Linux. */
+/* Parallel loops, user-level threads and delegated sections. Link with -lwakeful. Linux. */
 
 #ifndef WAKEFUL_H
 #define WAKEFUL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,9 +40,50 @@
 #define WAKEFUL_PRIORITY_LOW 2
 
 /*
+ A heap whose memory comes from one node.
+ */
+typedef struct wakeful_heap wakeful_heap;
+
+/*
+ Threads that run the sections of all locks that are bound to them: `rcl`, remote core locking. If a
+ section blocks, faults, or waits for another lock's section, the sections of the server's other locks
+ go on. While nobody asks, its threads sleep. It pays where data are large and a processor can be spared.
+ */
+typedef struct wakeful_rcl_server wakeful_rcl_server;
+
+/*
  A calling thread and its helpers.
  */
 typedef struct wakeful_team wakeful_team;
+
+/*
+ A lock whose sections another thread may run. All zero: free. It must not be moved or copied. Its users
+ are kernel threads. wakeful_delegated_init binds it to a server.
+
+ The rule: a section may run on another thread than the one that called. So nothing in it may depend on
+ the thread: no thread-local variable, errno, thread id, credentials, signal mask or scheduling policy. It
+ must not use a lock that its caller holds, and not come to its own lock again. It must not wait for what
+ another thread has yet to do, except that a section ends, or a lock is released which all take in the
+ same order. It returns to its caller: no exception and no longjmp leaves it, and it does not end the
+ thread (pthread_exit there ends the program by SIGABRT). It should be short, and not fork. It is not
+ cancelled, and its caller only after it.
+
+ An existing pair of lock and unlock is not delegated by itself: what lies between would have to run on
+ its caller's stack. wakeful_delegated_lock and wakeful_delegated_unlock take such a pair as it is,
+ beside sections.
+ */
+typedef struct {
+  void *served;
+  uint64_t words[31];
+} wakeful_delegated;
+
+/*
+ What changed in the data of a `wakeful_delegated`, for those who wait for that. All zero: nobody waits. It
+ must not be moved or copied.
+ */
+typedef struct {
+  uint64_t words[2];
+} wakeful_delegated_change;
 
 /*
  A fiber: a value that may be copied. All zero: none. A fiber that has ended and was joined or detached is
@@ -98,7 +140,8 @@ typedef struct {
 } wakeful_rwlock;
 
 /*
- A condition variable for wakeful_mutex. All zero: nobody waits.
+ A condition variable for wakeful_mutex. All zero: nobody waits. It must not end before all waits have
+ returned, even if all were woken.
  */
 typedef struct {
   uint32_t words[2];
@@ -117,6 +160,62 @@ typedef struct {
 typedef struct {
   uint64_t words[5];
 } wakeful_barrier;
+
+/*
+ What became of pages that were to be on a node.
+ */
+typedef struct {
+  /*
+   On the node.
+   */
+  uint64_t there;
+  /*
+   On others: they could not be moved.
+   */
+  uint64_t elsewhere;
+  /*
+   Not there yet: nobody has touched them.
+   */
+  uint64_t absent;
+  /*
+   Of these nobody can tell.
+   */
+  uint64_t unknown;
+  /*
+   0, or why the kernel refused to move them, or to tell: an errno value.
+   */
+  int refused;
+} wakeful_pages;
+
+/*
+ What `wakeful_malloc` does, and why.
+ */
+typedef struct {
+  /*
+   The node that new blocks come from; negative: the default allocator.
+   */
+  int node;
+  /*
+   Nodes on which the program may have memory; 0: nobody can tell.
+   */
+  uint32_t nodes;
+  /*
+   Servers that run.
+   */
+  size_t servers;
+  /*
+   0, or why blocks come from the default allocator though all servers are on one node: an errno value.
+   */
+  int refused;
+  /*
+   When blocks were moved last.
+   */
+  wakeful_pages moved;
+  /*
+   Blocks that could not be listed, and so do not move.
+   */
+  uint64_t unlisted;
+} wakeful_report;
 
 #ifdef __cplusplus
 extern "C" {
@@ -247,6 +346,146 @@ int wakeful_leave(void);
  nobody waits, it changes nothing. Returns what was said before, for the end of the phase.
  */
 size_t wakeful_use_at_most(size_t processors);
+
+/*
+ Starts a server, and writes it to `server`. Its threads stay on this processor, or with -1 run wherever
+ the caller may.
+
+ Returns 0; EINVAL: the calling thread may not run on the processor, or it is below -1; EAGAIN: no thread
+ could be started.
+
+ What the caller promises:
+ `server` can be written to.
+ */
+int wakeful_rcl_server_start(wakeful_rcl_server **server,
+                             int processor);
+
+/*
+ Gives the server up. Its threads end here, or with the last lock that is bound to it. NULL: nothing.
+
+ What the caller promises:
+ From `wakeful_rcl_server_start`, not used afterwards. Not in a section of this server.
+ */
+void wakeful_rcl_server_stop(wakeful_rcl_server *server);
+
+/*
+ Makes a free lock, whose sections this server runs; NULL: those who come to it, as with zeros. In a forked
+ child a lock of a server cannot be used: the child then ends by SIGABRT.
+
+ What the caller promises:
+ Nobody uses the lock. It is not one that is bound to a server and not destroyed: that would be lost, and
+ keep its server. `server` is NULL or from `wakeful_rcl_server_start`, and not stopped.
+ */
+void wakeful_delegated_init(wakeful_delegated *lock,
+                            const wakeful_rcl_server *server);
+
+/*
+ Ends a lock that `wakeful_delegated_init` made, also while it is locked. One that was zeros needs no end.
+
+ What the caller promises:
+ Nobody uses the lock, or will before it is made again. Not in a section of its server.
+ */
+void wakeful_delegated_destroy(wakeful_delegated *lock);
+
+/*
+ Runs `section(pointer, first, second)` once, while no other section of this lock runs, and returns what
+ it returned. Another thread may run it: see the rule at wakeful_delegated. What the caller did before,
+ the section sees; what it did, the caller and all later sections see.
+
+ What the caller promises:
+ A lock that the caller does not hold; a section that keeps the rule.
+ */
+uint64_t wakeful_delegated_run(wakeful_delegated *lock,
+                               uint64_t (*section)(void *pointer, uint64_t first, uint64_t second),
+                               void *pointer,
+                               uint64_t first,
+                               uint64_t second);
+
+/*
+ The same, unless `section` has not begun within so many nanoseconds. One that has begun is waited for.
+
+ Returns 0, and writes to `result`, if that is not NULL, what the section returned; ETIMEDOUT: it has not
+ run and will not; EINVAL: `section` is NULL, which `wakeful_delegated_run` does not allow; ENOTSUP: the
+ lock is bound to a server, from which nothing can be taken back, and `section` has not run.
+
+ What the caller promises:
+ As for `wakeful_delegated_run`.
+ */
+int wakeful_delegated_run_for(wakeful_delegated *lock,
+                              uint64_t ns,
+                              uint64_t (*section)(void *pointer, uint64_t first, uint64_t second),
+                              void *pointer,
+                              uint64_t first,
+                              uint64_t second,
+                              uint64_t *result);
+
+/*
+ Waits until no section runs. None runs from then on until `wakeful_delegated_unlock`, which the same
+ thread calls.
+
+ What the caller promises:
+ A lock that the caller does not hold.
+ */
+void wakeful_delegated_lock(wakeful_delegated *lock);
+
+/*
+ Releases the lock. It runs no section of others.
+
+ What the caller promises:
+ The calling thread has locked it.
+ */
+void wakeful_delegated_unlock(wakeful_delegated *lock);
+
+/*
+ Runs `section` as soon as `condition` returns true, in the same turn, as `wakeful_delegated_run` does.
+ Until then the calling thread sleeps, and no thread that runs sections. A thread that changes the data
+ calls `wakeful_delegated_changed`, in the section or afterwards.
+
+ The condition is asked in sections, after each change and now and then besides: the rule at
+ wakeful_delegated holds for it.
+
+ What the caller promises:
+ As for `wakeful_delegated_run`; a `change` of this lock.
+ */
+uint64_t wakeful_delegated_run_when(wakeful_delegated *lock,
+                                    wakeful_delegated_change *change,
+                                    bool (*condition)(void *pointer, uint64_t first, uint64_t second),
+                                    uint64_t (*section)(void *pointer,
+                                                        uint64_t first,
+                                                        uint64_t second),
+                                    void *pointer,
+                                    uint64_t first,
+                                    uint64_t second);
+
+/*
+ The same, unless the condition does not hold within so many nanoseconds, apart from the time to come to
+ the lock. At their end it is asked once more.
+
+ Returns 0, and writes to `result`, if that is not NULL, what the section returned; ETIMEDOUT: it has not
+ run and will not; EINVAL: `condition` or `section` is NULL.
+
+ What the caller promises:
+ As for `wakeful_delegated_run_when`.
+ */
+int wakeful_delegated_run_when_for(wakeful_delegated *lock,
+                                   wakeful_delegated_change *change,
+                                   uint64_t ns,
+                                   bool (*condition)(void *pointer, uint64_t first, uint64_t second),
+                                   uint64_t (*section)(void *pointer,
+                                                       uint64_t first,
+                                                       uint64_t second),
+                                   void *pointer,
+                                   uint64_t first,
+                                   uint64_t second,
+                                   uint64_t *result);
+
+/*
+ Those who wait for a condition are to ask it again; `all` 0: one of them.
+
+ What the caller promises:
+ A `change`, all zero at first.
+ */
+void wakeful_delegated_changed(wakeful_delegated_change *change, int all);
 
 /*
  Starts a fiber, a user-level thread, that calls `body(argument)`, and writes it to `fiber`; NULL: nobody
@@ -520,6 +759,148 @@ void wakeful_barrier_init(wakeful_barrier *barrier, uint32_t parties);
  A barrier that was made.
  */
 int wakeful_barrier_wait(wakeful_barrier *barrier);
+
+/*
+ Memory that follows the servers of delegated sections (RCLAwareMalloc). Before the first server runs it
+ is `malloc`'s. When all servers run on one node, what is allocated moves there, and new blocks come from
+ there. When they are on several, new blocks are `malloc`'s again.
+
+ The functions of this name are as those of the C library, errno included. A block goes back by
+ `wakeful_free` or `wakeful_realloc`, from any thread. `wakeful_follow_servers` is to be called before.
+
+ What the caller promises:
+ None.
+ */
+void *wakeful_malloc(size_t size);
+
+/*
+ As `calloc`.
+
+ What the caller promises:
+ None.
+ */
+void *wakeful_calloc(size_t count, size_t size);
+
+/*
+ As `realloc`. The block goes over to where new blocks come from.
+
+ What the caller promises:
+ NULL, or a block from here.
+ */
+void *wakeful_realloc(void *block, size_t size);
+
+/*
+ As `aligned_alloc`; the size may be any.
+
+ What the caller promises:
+ None.
+ */
+void *wakeful_aligned_alloc(size_t alignment, size_t size);
+
+/*
+ As `free`.
+
+ What the caller promises:
+ NULL, or a block from here, not used afterwards.
+ */
+void wakeful_free(void *block);
+
+/*
+ Hears from now on where the servers of this library's locks run. None of its locks has a server today:
+ programs with servers of their own call `wakeful_server_is_on`. A server counts as on a node if its
+ thread may run on that node's processors only. For the beginning of `main`. Returns 0.
+ */
+int wakeful_follow_servers(void);
+
+/*
+ For a program that has servers of its own: the one of this address runs on this node now. Negative:
+ nobody knows on which, or on several. Returns when the blocks have moved. A preloaded `malloc` does not
+ hear of it.
+
+ What the caller promises:
+ None: only the address is used.
+ */
+void wakeful_server_is_on(const void *server,
+                          int node);
+
+/*
+ That server has ended.
+
+ What the caller promises:
+ As above.
+ */
+void wakeful_server_ends(const void *server);
+
+/*
+ Says what `wakeful_malloc` does.
+
+ What the caller promises:
+ Room for a report.
+ */
+void wakeful_memory_report(wakeful_report *report);
+
+/*
+ Looks where the pages of a range of memory are.
+
+ What the caller promises:
+ Room for an answer. The range may be any.
+ */
+void wakeful_memory_look(const void *at, size_t size, uint32_t node, wakeful_pages *pages);
+
+/*
+ A heap of a node. NULL if there is no memory for one, or if there are 64 already. Where the kernel
+ refuses to bind memory, the heap has none of the node's: see `wakeful_heap_bound`.
+ */
+wakeful_heap *wakeful_heap_create(uint32_t node);
+
+/*
+ Returns 0, or why the heap is not bound to its node: EPERM in many containers, ENOSYS if the kernel knows
+ no nodes, EINVAL if there is no such node or the program may not have its memory.
+
+ What the caller promises:
+ A heap.
+ */
+int wakeful_heap_bound(const wakeful_heap *heap);
+
+/*
+ Ends a heap and all its blocks. NULL: does nothing.
+
+ What the caller promises:
+ A heap, not used afterwards.
+ */
+void wakeful_heap_destroy(wakeful_heap *heap);
+
+/*
+ As `aligned_alloc`; the size may be any. 1: as `malloc`.
+
+ What the caller promises:
+ A heap.
+ */
+void *wakeful_heap_alloc(const wakeful_heap *heap, size_t alignment, size_t size);
+
+/*
+ As `calloc`.
+
+ What the caller promises:
+ A heap.
+ */
+void *wakeful_heap_calloc(const wakeful_heap *heap, size_t count, size_t size);
+
+/*
+ As `realloc`.
+
+ What the caller promises:
+ A heap; NULL, or a block of it.
+ */
+void *wakeful_heap_realloc(const wakeful_heap *heap, void *block, size_t size);
+
+/*
+ As `free`.
+
+ What the caller promises:
+ A heap; NULL, or a block of it, not used afterwards.
+ */
+void wakeful_heap_free(const wakeful_heap *heap, void *block);
 
 #ifdef __cplusplus
 }  // extern "C"

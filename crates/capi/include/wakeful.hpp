@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// User-level threads for C++17, and locks that they wait in. A layer over wakeful.h; link with -lwakeful.
+// User-level threads for C++17, and locks that they wait in; `delegated` for kernel threads. A layer over
+// wakeful.h; link with -lwakeful.
 //
 // What wakeful.h says of fibers holds here. Two things are better. An exception that leaves a thread's
 // function comes out of join. And a thread may wait while it handles an exception, or in a destructor that
@@ -17,6 +18,7 @@
 #include <cxxabi.h>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -24,6 +26,12 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#if defined(__has_include) && __has_include(<version>)
+#include <version>
+#endif
+#ifdef __cpp_lib_jthread
+#include <stop_token>
+#endif
 
 #include "wakeful.h"
 
@@ -224,6 +232,69 @@ public:
 
 using thread = fiber<void>;
 
+#ifdef __cpp_lib_jthread
+// As std::jthread of C++20: its function may take a std::stop_token first, and when its handle ends it is
+// asked to stop, and joined, unless it was joined or detached before. What its function throws comes out of join. A std::stop_callback must not wait
+// for a fiber: the library knows kernel threads alone.
+class jthread {
+    std::stop_source source{std::nostopstate};
+    thread it;
+
+    template <class F, class... Args>
+    static thread start(std::stop_source &source, F &&function, Args &&...args) {
+        if constexpr (std::is_invocable_v<std::decay_t<F>, std::stop_token, std::decay_t<Args>...>)
+            return thread(std::forward<F>(function), source.get_token(), std::forward<Args>(args)...);
+        else
+            return thread(std::forward<F>(function), std::forward<Args>(args)...);
+    }
+
+    template <class F, class... Args>
+    static constexpr bool takes = std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...> ||
+                                  std::is_invocable_v<std::decay_t<F>, std::stop_token, std::decay_t<Args>...>;
+
+public:
+    jthread() noexcept = default;
+
+    template <class F, class... Args,
+              class = std::enable_if_t<takes<F, Args...> && !std::is_same_v<std::decay_t<F>, jthread>>>
+    explicit jthread(F &&function, Args &&...args)
+        : source(), it(start(source, std::forward<F>(function), std::forward<Args>(args)...)) {}
+
+    jthread(jthread &&) noexcept = default;
+
+    jthread &operator=(jthread &&other) noexcept {
+        jthread moved(std::move(other));
+        swap(moved);
+        return *this;
+    }
+
+    // Where it was joined or detached, others may still use the source.
+    ~jthread() {
+        if (joinable())
+            request_stop();
+    }
+
+    void swap(jthread &other) noexcept {
+        std::swap(source, other.source);
+        std::swap(it, other.it);
+    }
+
+    bool joinable() const noexcept { return it.joinable(); }
+
+    void join() { it.join(); }
+
+    void detach() { it.detach(); }
+
+    bool request_stop() noexcept { return source.request_stop(); }
+
+    std::stop_source get_stop_source() const noexcept { return source; }
+
+    std::stop_token get_stop_token() const noexcept { return source.get_token(); }
+
+    wakeful_fiber native_handle() const noexcept { return it.native_handle(); }
+};
+#endif
+
 // Starts a thread whose join returns what the function does.
 template <class F, class... Args>
 [[nodiscard]] auto spawn(F &&function, Args &&...args)
@@ -282,7 +353,8 @@ inline wakeful_fiber native_handle() noexcept { return wakeful_fiber_self(); }
 
 } // namespace this_fiber
 
-// For std::lock_guard, std::unique_lock and std::scoped_lock.
+// For std::lock_guard, std::unique_lock and std::scoped_lock. Kernel threads may use it, too, and what
+// follows. It has time limits, as std::timed_mutex.
 class mutex {
     wakeful_mutex it{};
 
@@ -312,8 +384,11 @@ public:
 
     void unlock() noexcept { wakeful_mutex_unlock(&it); }
 
-    wakeful_mutex *native_handle() noexcept { return &it; }
+    using native_handle_type = wakeful_mutex *;
+    native_handle_type native_handle() noexcept { return &it; }
 };
+
+using timed_mutex = mutex;
 
 // And for std::shared_lock. Nothing here has a time limit.
 class shared_mutex {
@@ -341,8 +416,13 @@ public:
     bool try_lock_shared() noexcept { return wakeful_rwlock_try_read(&it) == 0; }
 
     void unlock_shared() noexcept { wakeful_rwlock_unlock_read(&it); }
+
+    using native_handle_type = wakeful_rwlock *;
+    native_handle_type native_handle() noexcept { return &it; }
 };
 
+// As std::condition_variable, except that it must not end before all waits have returned: that all were
+// notified is not enough, since a waiter touches it afterwards. condition_variable_any has no such limit.
 class condition_variable {
     wakeful_condvar it{};
 
@@ -403,15 +483,156 @@ public:
                 return predicate();
         return true;
     }
+
+    using native_handle_type = wakeful_condvar *;
+    native_handle_type native_handle() noexcept { return &it; }
 };
 
-// As std::counting_semaphore of C++20.
-class counting_semaphore {
+// As std::condition_variable_any: for any lock. As of that, it may end as soon as all were notified.
+class condition_variable_any {
+    struct inside {
+        mutex lock;
+        condition_variable changed;
+    };
+    // Waiters own it, too: they touch it after they were notified.
+    std::shared_ptr<inside> it = std::make_shared<inside>();
+
+    template <class Lock> class unlocked {
+        Lock &lock;
+
+    public:
+        explicit unlocked(Lock &lock) : lock(lock) { lock.unlock(); }
+        // As the standard says: what `lock` throws here ends the program.
+        ~unlocked() { lock.lock(); }
+        unlocked(const unlocked &) = delete;
+        unlocked &operator=(const unlocked &) = delete;
+    };
+
+    // Whoever notifies takes our mutex. So nobody is notified between `held` and the wait.
+    template <class Lock, class Wait>
+    static auto sleep(inside &it, std::unique_lock<mutex> &held, Lock &lock, Wait wait) {
+        unlocked<Lock> meanwhile(lock);
+        // It ends before `lock` is taken again: no thread waits for that while it has this.
+        std::unique_lock<mutex> own(std::move(held));
+        return wait(it.changed, own);
+    }
+
+    template <class Lock, class Wait> auto sleep(Lock &lock, Wait wait) {
+        const std::shared_ptr<inside> mine = it;
+        std::unique_lock<mutex> held(mine->lock);
+        return sleep(*mine, held, lock, wait);
+    }
+
+public:
+    condition_variable_any() = default;
+    condition_variable_any(const condition_variable_any &) = delete;
+    condition_variable_any &operator=(const condition_variable_any &) = delete;
+
+    void notify_one() noexcept {
+        std::lock_guard<mutex> held(it->lock);
+        it->changed.notify_one();
+    }
+
+    void notify_all() noexcept {
+        std::lock_guard<mutex> held(it->lock);
+        it->changed.notify_all();
+    }
+
+    template <class Lock> void wait(Lock &lock) {
+        sleep(lock, [](auto &changed, auto &own) { changed.wait(own); });
+    }
+
+    template <class Lock, class Predicate> void wait(Lock &lock, Predicate predicate) {
+        while (!predicate())
+            wait(lock);
+    }
+
+    template <class Lock, class Clock, class Duration>
+    std::cv_status wait_until(Lock &lock, std::chrono::time_point<Clock, Duration> moment) {
+        return sleep(lock, [&](auto &changed, auto &own) { return changed.wait_until(own, moment); });
+    }
+
+    template <class Lock, class Clock, class Duration, class Predicate>
+    bool wait_until(Lock &lock, std::chrono::time_point<Clock, Duration> moment, Predicate predicate) {
+        while (!predicate())
+            if (wait_until(lock, moment) == std::cv_status::timeout)
+                return predicate();
+        return true;
+    }
+
+    template <class Lock, class Rep, class Period>
+    std::cv_status wait_for(Lock &lock, std::chrono::duration<Rep, Period> time) {
+        return sleep(lock, [&](auto &changed, auto &own) { return changed.wait_for(own, time); });
+    }
+
+    template <class Lock, class Rep, class Period, class Predicate>
+    bool wait_for(Lock &lock, std::chrono::duration<Rep, Period> time, Predicate predicate) {
+        const auto length = std::chrono::nanoseconds(detail::nanoseconds(time));
+        return wait_until(lock, std::chrono::steady_clock::now() + length, std::move(predicate));
+    }
+
+#ifdef __cpp_lib_jthread
+    // The same, until somebody asks to stop. True if the predicate is, whatever ended the wait.
+    template <class Lock, class Predicate>
+    bool wait(Lock &lock, std::stop_token stop, Predicate predicate) {
+        return wait_until_stopped(lock, stop, predicate, [](auto &changed, auto &own) {
+            changed.wait(own);
+            return std::cv_status::no_timeout;
+        });
+    }
+
+    template <class Lock, class Clock, class Duration, class Predicate>
+    bool wait_until(Lock &lock, std::stop_token stop, std::chrono::time_point<Clock, Duration> moment,
+                    Predicate predicate) {
+        return wait_until_stopped(lock, stop, predicate, [&](auto &changed, auto &own) {
+            return changed.wait_until(own, moment);
+        });
+    }
+
+    template <class Lock, class Rep, class Period, class Predicate>
+    bool wait_for(Lock &lock, std::stop_token stop, std::chrono::duration<Rep, Period> time,
+                  Predicate predicate) {
+        const auto length = std::chrono::nanoseconds(detail::nanoseconds(time));
+        return wait_until(lock, std::move(stop), std::chrono::steady_clock::now() + length,
+                          std::move(predicate));
+    }
+
+private:
+    template <class Lock, class Predicate, class Wait>
+    bool wait_until_stopped(Lock &lock, std::stop_token &stop, Predicate &predicate, Wait wait) {
+        const std::shared_ptr<inside> mine = it;
+        // It may wait for the mutex as a fiber. The library takes that for its end, if the waiter is on the
+        // same kernel thread: then `wake` ends meanwhile.
+        std::stop_callback wake(stop, [mine] {
+            const std::shared_ptr<inside> own = mine;
+            std::lock_guard<mutex> held(own->lock);
+            own->changed.notify_all();
+        });
+        while (!predicate()) {
+            std::unique_lock<mutex> held(mine->lock);
+            // Under the mutex that `wake` takes: it does not come between this and the wait.
+            if (stop.stop_requested())
+                return false;
+            if (sleep(*mine, held, lock, wait) == std::cv_status::timeout)
+                return predicate();
+        }
+        return true;
+    }
+#endif
+};
+
+// As std::counting_semaphore of C++20. Throws std::system_error for more than max() permits.
+template <std::ptrdiff_t LeastMax = (1 << 30) - 1> class counting_semaphore {
+    static_assert(0 <= LeastMax && LeastMax < (1 << 30), "so many permits fit in a semaphore");
     wakeful_semaphore it{};
 
 public:
-    explicit counting_semaphore(std::uint32_t permits) {
-        detail::check(wakeful_semaphore_init(&it, permits), "wakeful: permits of a semaphore");
+    static constexpr std::ptrdiff_t max() noexcept { return (1 << 30) - 1; }
+
+    explicit counting_semaphore(std::ptrdiff_t permits) {
+        const bool fits = 0 <= permits && permits <= max();
+        detail::check(fits ? wakeful_semaphore_init(&it, static_cast<std::uint32_t>(permits)) : EINVAL,
+                      "wakeful: permits of a semaphore");
     }
     counting_semaphore(const counting_semaphore &) = delete;
     counting_semaphore &operator=(const counting_semaphore &) = delete;
@@ -435,24 +656,80 @@ public:
         return try_acquire_for(detail::until(moment));
     }
 
-    void release(std::uint32_t permits = 1) {
+    void release(std::ptrdiff_t permits = 1) {
         for (; permits > 0; permits--)
             detail::check(wakeful_semaphore_release(&it), "wakeful: permits of a semaphore");
     }
 };
 
-class barrier {
-    wakeful_barrier it;
+using binary_semaphore = counting_semaphore<1>;
+
+namespace detail {
+struct nothing {
+    void operator()() const noexcept {}
+};
+} // namespace detail
+
+// As std::barrier of C++20: the last to arrive calls `completion`, and then all go on. Where nothing but
+// waiting is needed, and nobody drops out, wakeful_barrier of wakeful.h is quicker.
+template <class Completion = detail::nothing> class barrier {
+    static_assert(std::is_nothrow_invocable_v<Completion &>, "a completion that throws helps nobody");
+    mutex lock;
+    condition_variable passed;
+    std::ptrdiff_t expected;
+    // Who has yet to arrive in this phase.
+    std::ptrdiff_t missing;
+    std::uint64_t phase = 0;
+    Completion completion;
+
+    // With the mutex.
+    std::uint64_t arrived(std::ptrdiff_t count) {
+        const std::uint64_t mine = phase;
+        if ((missing -= count) == 0) {
+            completion();
+            missing = expected;
+            phase++;
+            passed.notify_all();
+        }
+        return mine;
+    }
 
 public:
-    explicit barrier(std::uint32_t parties) noexcept { wakeful_barrier_init(&it, parties); }
+    class arrival_token {
+        std::uint64_t phase;
+        explicit arrival_token(std::uint64_t phase) noexcept : phase(phase) {}
+        friend class barrier;
+    };
+
+    static constexpr std::ptrdiff_t max() noexcept { return PTRDIFF_MAX; }
+
+    explicit barrier(std::ptrdiff_t parties, Completion completion = Completion())
+        : expected(parties), missing(parties), completion(std::move(completion)) {}
     barrier(const barrier &) = delete;
     barrier &operator=(const barrier &) = delete;
 
-    // True to one of those who pass together.
-    bool arrive_and_wait() noexcept {
-        detail::set_aside exceptions;
-        return wakeful_barrier_wait(&it) == 1;
+    [[nodiscard]] arrival_token arrive(std::ptrdiff_t count = 1) {
+        std::lock_guard<mutex> held(lock);
+        return arrival_token(arrived(count));
+    }
+
+    // Returns when the phase of the token is over.
+    void wait(arrival_token &&token) {
+        std::unique_lock<mutex> held(lock);
+        passed.wait(held, [&] { return phase != token.phase; });
+    }
+
+    void arrive_and_wait() {
+        std::unique_lock<mutex> held(lock);
+        const std::uint64_t mine = arrived(1);
+        passed.wait(held, [&] { return phase != mine; });
+    }
+
+    // Arrives, and is not expected any more.
+    void arrive_and_drop() {
+        std::lock_guard<mutex> held(lock);
+        expected--;
+        static_cast<void>(arrived(1));
     }
 };
 
@@ -478,6 +755,208 @@ public:
     }
 
     T *operator->() const { return &**this; }
+};
+
+// Threads that run the sections of all `delegated` that are made with it, and keep their data in cache. See
+// wakeful_rcl_server. A processor: its threads stay there. Its threads end with the last of it and its locks.
+class rcl_server {
+    wakeful_rcl_server *it = nullptr;
+    template <class> friend class delegated;
+
+public:
+    explicit rcl_server(int processor = -1) {
+        detail::check(wakeful_rcl_server_start(&it, processor), "wakeful: rcl_server");
+    }
+    ~rcl_server() { wakeful_rcl_server_stop(it); }
+    rcl_server(const rcl_server &) = delete;
+    rcl_server &operator=(const rcl_server &) = delete;
+};
+
+// Data that one section at a time works on, on whichever kernel thread that is best:
+//
+//     wakeful::delegated<std::map<int, int>> counts;
+//     int n = counts.run([&](auto &counts) { return ++counts[key]; });
+//
+// or on a server's: `wakeful::rcl_server server; wakeful::delegated<int> number(server, 1);`.
+//
+// What a section throws comes out of `run`, in the thread that called. Where it runs, no other exception is
+// being handled or under way.
+//
+// The rule: a section may run on another thread than the one that called. So nothing in it may depend on the
+// thread: no thread_local variable, errno, thread id, credentials, signal mask or scheduling policy. It must
+// not use a lock that its caller holds, and not come to its own `delegated` again. It must not wait for what
+// another thread has yet to do, except that a section ends, or a lock is released which all take in the same
+// order. It must not end its thread: pthread_exit there ends the program. It should be short, and not fork.
+// It is not cancelled, and its caller only after it.
+//
+// An existing pair of lock and unlock is not delegated by itself: what lies between would have to run on its
+// caller's stack. `lock` takes such a pair as it is, beside sections.
+template <class T> class delegated {
+    mutable wakeful_delegated it{};
+    T data;
+
+    template <class F> using result_of = std::invoke_result_t<F, T &>;
+
+    // A section on its way to the thread that runs it.
+    template <class F> struct request {
+        using R = result_of<F>;
+        static_assert(!std::is_reference_v<R>, "nothing of the data leaves a section by reference");
+
+        std::remove_reference_t<F> *section;
+        T *data;
+        std::exception_ptr error{};
+        std::optional<std::conditional_t<std::is_void_v<R>, std::monostate, R>> result{};
+
+        static std::uint64_t run(void *pointer, std::uint64_t, std::uint64_t) noexcept {
+            auto *it = static_cast<request *>(pointer);
+            detail::set_aside exceptions;
+            try {
+                if constexpr (std::is_void_v<R>) {
+                    std::invoke(std::forward<F>(*it->section), *it->data);
+                    it->result.emplace();
+                } else {
+                    it->result.emplace(std::invoke(std::forward<F>(*it->section), *it->data));
+                }
+            } catch (...) {
+                it->error = std::current_exception();
+            }
+            return 0;
+        }
+
+        void check() {
+            if (error)
+                std::rethrow_exception(std::exchange(error, nullptr));
+        }
+    };
+
+    // The same, with a condition. What that throws ends the wait, and the section does not run.
+    template <class C, class F> struct conditional : request<F> {
+        std::remove_reference_t<C> *condition;
+
+        conditional(std::remove_reference_t<C> *condition, std::remove_reference_t<F> *section, T *data)
+            : request<F>{section, data}, condition(condition) {}
+
+        static bool holds(void *pointer, std::uint64_t, std::uint64_t) noexcept {
+            auto *it = static_cast<conditional *>(pointer);
+            detail::set_aside exceptions;
+            try {
+                return static_cast<bool>(std::invoke(*it->condition, *it->data));
+            } catch (...) {
+                it->error = std::current_exception();
+                return true;
+            }
+        }
+
+        static std::uint64_t run_unless_thrown(void *pointer, std::uint64_t, std::uint64_t) noexcept {
+            auto *it = static_cast<conditional *>(pointer);
+            return it->error ? 0 : request<F>::run(static_cast<request<F> *>(it), 0, 0);
+        }
+    };
+
+public:
+    // Holds a `delegated` until it ends: no section runs meanwhile. For the thread that made it.
+    class guard {
+        delegated &of;
+
+    public:
+        explicit guard(delegated &of) noexcept : of(of) { wakeful_delegated_lock(&of.it); }
+        ~guard() { wakeful_delegated_unlock(&of.it); }
+        guard(const guard &) = delete;
+        guard &operator=(const guard &) = delete;
+
+        T &operator*() const noexcept { return of.data; }
+        T *operator->() const noexcept { return &of.data; }
+    };
+
+    // Its data are made of these.
+    template <class... Args,
+              class = std::enable_if_t<std::is_constructible_v<T, Args...> &&
+                                       !(std::is_same_v<std::decay_t<Args>, delegated> || ...)>>
+    explicit delegated(Args &&...args) : data(std::forward<Args>(args)...) {}
+    // The server runs its sections.
+    template <class... Args, class = std::enable_if_t<std::is_constructible_v<T, Args...>>>
+    explicit delegated(rcl_server &server, Args &&...args) : data(std::forward<Args>(args)...) {
+        wakeful_delegated_init(&it, server.it);
+    }
+    ~delegated() { wakeful_delegated_destroy(&it); }
+    delegated(const delegated &) = delete;
+    delegated &operator=(const delegated &) = delete;
+
+    // Something changed in the data of a `delegated`, for those who wait for that.
+    class change {
+        wakeful_delegated_change it{};
+        friend class delegated;
+
+    public:
+        change() = default;
+        change(const change &) = delete;
+        change &operator=(const change &) = delete;
+
+        void notify_one() noexcept { wakeful_delegated_changed(&it, 0); }
+        void notify_all() noexcept { wakeful_delegated_changed(&it, 1); }
+    };
+
+    // Returns what the section returns, or throws what it throws.
+    template <class F> auto run(F &&section) -> result_of<F> {
+        request<F> asked{std::addressof(section), std::addressof(data)};
+        wakeful_delegated_run(&it, request<F>::run, &asked, 0, 0);
+        asked.check();
+        if constexpr (!std::is_void_v<result_of<F>>)
+            return std::move(*asked.result);
+    }
+
+    // The same, unless the section has not begun within this time: then it has not run and will not, and the
+    // optional is empty. It is an optional<monostate> if the section returns nothing. Throws
+    // std::system_error (ENOTSUP) for a server's lock: nothing can be taken back from a server.
+    template <class Rep, class Period, class F>
+    auto try_run_for(std::chrono::duration<Rep, Period> time, F &&section) -> decltype(request<F>::result) {
+        request<F> asked{std::addressof(section), std::addressof(data)};
+        const auto ns = detail::nanoseconds(time);
+        if (wakeful_delegated_run_for(&it, ns, request<F>::run, &asked, 0, 0, nullptr) == ENOTSUP)
+            detail::check(ENOTSUP, "wakeful: try_run of a server's lock");
+        asked.check();
+        return std::move(asked.result);
+    }
+
+    template <class Clock, class Duration, class F>
+    auto try_run_until(std::chrono::time_point<Clock, Duration> moment, F &&section) {
+        return try_run_for(detail::until(moment), std::forward<F>(section));
+    }
+
+    // Runs the section as soon as `condition(data)` is true, in the same turn. Until then the caller sleeps,
+    // and no thread that runs sections. A thread that changes the data notifies `changed`, in the section or
+    // afterwards. The condition is asked in sections, after each notification and now and then besides.
+    template <class C, class F> auto run_when(change &changed, C &&condition, F &&section) -> result_of<F> {
+        using asked_for = conditional<C, F>;
+        asked_for asked(std::addressof(condition), std::addressof(section), std::addressof(data));
+        wakeful_delegated_run_when(&it, &changed.it, asked_for::holds, asked_for::run_unless_thrown, &asked, 0,
+                                   0);
+        asked.check();
+        if constexpr (!std::is_void_v<result_of<F>>)
+            return std::move(*asked.result);
+    }
+
+    // The same, unless the condition does not hold within this time, apart from the time to come to the lock:
+    // then the section has not run and will not, and the optional is empty.
+    template <class Rep, class Period, class C, class F>
+    auto run_when_for(change &changed, std::chrono::duration<Rep, Period> time, C &&condition, F &&section)
+        -> decltype(request<F>::result) {
+        using asked_for = conditional<C, F>;
+        asked_for asked(std::addressof(condition), std::addressof(section), std::addressof(data));
+        wakeful_delegated_run_when_for(&it, &changed.it, detail::nanoseconds(time), asked_for::holds,
+                                       asked_for::run_unless_thrown, &asked, 0, 0, nullptr);
+        asked.check();
+        return std::move(asked.result);
+    }
+
+    template <class Clock, class Duration, class C, class F>
+    auto run_when_until(change &changed, std::chrono::time_point<Clock, Duration> moment, C &&condition,
+                        F &&section) {
+        return run_when_for(changed, detail::until(moment), std::forward<C>(condition),
+                            std::forward<F>(section));
+    }
+
+    [[nodiscard]] guard lock() noexcept { return guard(*this); }
 };
 
 } // namespace wakeful

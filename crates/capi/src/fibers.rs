@@ -64,7 +64,8 @@ pub struct RwLock {
     word: u32,
 }
 
-/// A condition variable for wakeful_mutex. All zero: nobody waits.
+/// A condition variable for wakeful_mutex. All zero: nobody waits. It must not end before all waits have
+/// returned, even if all were woken.
 #[repr(C)]
 pub struct Condvar {
     words: [u32; 2],

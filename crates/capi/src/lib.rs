@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `libwakeful`: [`rust::parallel`] and fibers for C, by `include/wakeful.h`, which is made of these files.
+//! `libwakeful`: [`rust::parallel`], fibers and delegated sections for C, by `include/wakeful.h`, which is
+//! made of these files.
 //!
-//! Locks of kernel threads are not here: a C program gets those by linking with `-lwakeful_preload` before
-//! the C library.
+//! Other locks of kernel threads are not here: a C program gets those by linking with `-lwakeful_preload`
+//! before the C library.
 
+mod delegated;
 mod fibers;
+mod numa;
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};

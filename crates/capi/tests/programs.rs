@@ -2,6 +2,7 @@
 //! The header is the source's, and C and C++ programs that use it run.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +28,7 @@ fn header_is_what_the_source_says() {
     assert_eq!(
         header,
         std::fs::read_to_string(&file).unwrap(),
-        "WAKEFUL_BLESS=1 makes {} anew",
+        "WAKEFUL_BLESS=1 writes {} again",
         file.display()
     );
 }
@@ -43,12 +44,17 @@ fn folder() -> &'static Path {
         build.args(["build", "--package", "wakeful-capi", "--target-dir"]).arg(folder.parent().unwrap());
         build.arg("--profile").arg(if name == "debug" { OsStr::new("dev") } else { name });
         assert!(build.status().unwrap().success(), "cargo build of the library failed");
-        folder
+        // A program asks for it by the name that packages give it.
+        let name = folder.join("libwakeful.so.1");
+        match std::os::unix::fs::symlink("libwakeful.so", &name) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => panic!("{}: {error}", name.display()),
+            _ => folder,
+        }
     })
 }
 
 fn compile(compiler: &str, name: &str, link: &[&str]) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{compiler}.{}", link.len()));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{compiler}{}", link.concat()));
     let folder = folder();
     let status = Command::new(compiler)
         // C++ takes several seconds with -O2, for tests that the optimizer says nothing to.
@@ -77,13 +83,17 @@ fn run(program: &Path) {
 
 #[test]
 fn c_programs_run_with_the_shared_library() {
-    ["loops.c", "fibers.c"].iter().for_each(|name| run(&compile("gcc", name, &["-lwakeful"])));
+    ["loops.c", "fibers.c", "delegated.c", "numa.c"]
+        .iter()
+        .for_each(|name| run(&compile("gcc", name, &["-lwakeful"])));
 }
 
 #[test]
 fn c_programs_run_with_the_static_library() {
     let library = ["-Wl,-Bstatic", "-lwakeful", "-Wl,-Bdynamic", "-lm"];
-    ["loops.c", "fibers.c"].iter().for_each(|name| run(&compile("gcc", name, &library)));
+    ["loops.c", "fibers.c", "delegated.c", "numa.c"]
+        .iter()
+        .for_each(|name| run(&compile("gcc", name, &library)));
 }
 
 /// The compiler's own probes are off: each frame is longer than a page, and shorter than the guard.
@@ -114,4 +124,88 @@ fn cpp_has_threads() {
 #[test]
 fn cpp_has_threads_by_clang() {
     threads("clang++-19");
+}
+
+/// The standard's names and helpers, and what C++20 adds.
+fn standard(compiler: &str) {
+    for version in ["-std=c++17", "-std=c++20"] {
+        run(&compile(compiler, "standard.cc", &[version, "-Wpedantic", "-lwakeful"]));
+    }
+}
+
+#[test]
+fn cpp_has_the_standards_locks() {
+    standard("g++");
+}
+
+#[test]
+fn cpp_has_the_standards_locks_by_clang() {
+    standard("clang++-19");
+}
+
+fn delegates(compiler: &str) {
+    let program = compile(compiler, "delegated.cc", &["-std=c++17", "-pedantic", "-lwakeful"]);
+    run(&program);
+    ends_with_a_section(&program);
+}
+
+/// A section must not end its thread, a client's or a server's: the program ends, and does not hang.
+fn ends_with_a_section(program: &Path) {
+    for arguments in [&["exit"][..], &["exit", "there"]] {
+        let output = Command::new(program).args(arguments).env("LD_LIBRARY_PATH", folder()).output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{arguments:?}: {}", output.status);
+    }
+}
+
+#[test]
+fn a_section_in_c_that_ends_its_thread_ends_the_program() {
+    ["gcc", "clang-19"]
+        .iter()
+        .for_each(|compiler| ends_with_a_section(&compile(compiler, "delegated.c", &["-lwakeful"])));
+}
+
+#[test]
+fn cpp_delegates() {
+    delegates("g++");
+}
+
+#[test]
+fn cpp_delegates_by_clang() {
+    delegates("clang++-19");
+}
+
+/// C and C++ code of the pages. Where there is no `main`, what stands after the last
+/// empty line of a block is in it.
+#[test]
+fn what_the_pages_show_compiles() {
+    let docs = Path::new(HERE).join("../../docs");
+    let mut seen = 0;
+    for page in ["use.md", "threads.md"] {
+        let text = std::fs::read_to_string(docs.join(page)).unwrap();
+        for (index, block) in text.split("```").skip(1).step_by(2).enumerate() {
+            let (kind, code) = block.split_once('\n').unwrap();
+            let (compiler, standard, header) = match kind {
+                "c" => ("gcc", "-std=c17", "wakeful.h"),
+                "cpp" => ("g++", "-std=c++17", "wakeful.hpp"),
+                _ => continue,
+            };
+            let (file, body) = code.rsplit_once("\n\n").unwrap_or(("", code));
+            // The pages' array.
+            let head = format!("#include <stdexcept>\n#include <{header}>\ndouble numbers[1000];\n");
+            let head = if kind == "c" { head.replace("#include <stdexcept>\n", "") } else { head };
+            let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{page}.{index}.{kind}"));
+            let code_in_main = match code.contains("int main(") {
+                true => format!("{head}{code}"),
+                false => format!("{head}{file}\nint main() {{\n{body}\n}}\n"),
+            };
+            std::fs::write(&program, code_in_main).unwrap();
+            let mut command = Command::new(compiler);
+            command.args([standard, "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-fsyntax-only"]);
+            let output =
+                command.arg("-I").arg(Path::new(HERE).join("include")).arg(program).output().unwrap();
+            assert!(output.status.success(), "{page}: {code}{}", String::from_utf8_lossy(&output.stderr));
+            seen += 1;
+        }
+    }
+    assert!(seen > 2, "{seen} blocks of C and C++: are they marked in another way?");
 }

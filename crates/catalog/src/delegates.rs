@@ -39,6 +39,12 @@ macro_rules! delegates {
             { "cc-synch", cc_synch, [P] $crate::sync::delegate::CcSynch<P>, plain, [fair informed],
               "Fatourou, Kallimanis, PPoPP 2012, algorithm 1",
               "a queue of requests whose first client runs the others' as well" }
+            { "dsm-synch", dsm_synch, [P] $crate::sync::delegate::DsmSynch<P>, plain, [fair informed],
+              "Fatourou, Kallimanis, PPoPP 2012, algorithm 2",
+              "a queue of requests as in cc-synch, on their clients' stacks" }
+            { "oyama", oyama, [P] $crate::sync::delegate::Oyama<P>, plain, [informed],
+              "Oyama, Taura, Yonezawa, PDSIA 1999",
+              "a lock word that is a list of requests, which the holder runs before it releases" }
             { "flat-combining", flat_combining, [P] $crate::sync::delegate::FlatCombining<P>,
               plain, [informed],
               "Hendler, Incze, Shavit, Tzafrir, SPAA 2010",

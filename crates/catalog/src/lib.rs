@@ -47,13 +47,13 @@ macro_rules! mutexes {
               "the default: barging, one standby, sleepers in line; knows who runs" }
             { "wakeful-np", wakeful_np, [P] $crate::sync::mutex::Wakeful<P, $crate::sync::wait::Unpreemptable>, timed, [informed wishes],
               "this project",
-              "as wakeful, asking the kernel not to preempt who is inside" }
+              "as wakeful, asking the kernel not to preempt the holder" }
             { "tas-b", tas_b, [P] $crate::sync::mutex::TasB<P>, in_place, [],
               "TR 1994, section 5.2",
               "test-and-test_and_set with bounded exponential backoff" }
             { "tas-b-np", tas_b_np, [P] $crate::sync::mutex::TasB<P, $crate::sync::wait::Unpreemptable>, in_place, [wishes],
               "TR 1994, section 5.2",
-              "as tas-b, asking the kernel not to preempt who is inside" }
+              "as tas-b, asking the kernel not to preempt the holder" }
             { "ttas-spin", ttas_spin, [P] $crate::sync::mutex::Ttas<P, $crate::sync::wait::Spin>, in_place, [],
               "ICPP 2001, section 4",
               "test-and-test_and_set; spins, whoever runs" }
@@ -101,7 +101,7 @@ macro_rules! mutexes {
               "mcs-spin under the name that the TR has for it" }
             { "queue-np", queue_np, [P] $crate::sync::mutex::QueueNp<P>, queue, [fair wishes],
               "TR 1994, section 5.2",
-              "as queue, asking the kernel not to preempt who is inside" }
+              "as queue, asking the kernel not to preempt the holder" }
             { "queue-hs", queue_hs, [P] $crate::sync::mutex::QueueHs<P>, queue, [wishes],
               "TR 1994, figure 2",
               "list-based queue that passes over waiters who do not answer" }
@@ -116,7 +116,7 @@ macro_rules! mutexes {
               "a futex with three states, like glibc's low-level lock" }
             { "native-np", native_np, [P] $crate::sync::mutex::Native<P, $crate::sync::wait::Unpreemptable>, timed, [wishes],
               "TR 1994, section 5.2",
-              "as native, asking the kernel not to preempt who is inside" }
+              "as native, asking the kernel not to preempt the holder" }
         }
     };
 }

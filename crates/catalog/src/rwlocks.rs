@@ -17,7 +17,7 @@ macro_rules! rwlocks {
               "the default: one waiter watches, the others sleep in line; knows who runs" }
             { "rw-wakeful-np", rw_wakeful_np, [P] $crate::sync::rwlock::Wakeful<P, $crate::sync::wait::Unpreemptable>, timed, [informed wishes],
               "this project",
-              "as rw-wakeful, asking the kernel not to preempt who is inside" }
+              "as rw-wakeful, asking the kernel not to preempt the holder" }
             { "rw-tas-b", rw_tas_b, [P] $crate::sync::rwlock::TasB<P>, in_place, [],
               "TR 1994, section 5.3",
               "one word, test-and-test_and_set with bounded exponential backoff" }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful bench`: the microbenchmarks.
 
+mod draw;
 mod show;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ enum What {
     Switch(SwitchArgs),
     Partition(bench_partition::Args),
     Grant(grant::Args),
+    Draw(draw::Args),
     /// Asks for processors as it is told; `grant` starts it
     #[command(hide = true)]
     GrantAsker,
@@ -62,11 +64,12 @@ enum What {
 
 /// Critical sections under a mutex, work outside, all combinations
 ///
-/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.2): every thread enters a critical
-/// section and then works outside it, for ever.
+/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.2). Every thread enters a
+/// critical section and then works outside it, for ever.
 ///
-/// A contender is LOCK[@VIEW], interposed[:LOCK][@VIEW] or preload=PATH. LOCK is one of `wakeful locks`, or std, parking_lot or
-/// glibc; `interposed` is the C library's mutex under libwakeful_preload.so; `preload` is the same under any other library.
+/// A contender is LOCK[@VIEW], interposed[:LOCK][@VIEW] or preload=PATH. LOCK is one of `wakeful locks`, or
+/// std, parking_lot or glibc. `interposed` is the C library's mutex under libwakeful_preload.so; `preload` is
+/// the same under any other library.
 #[derive(clap::Args)]
 struct MutexArgs {
     /// Critical sections: cache lines updated, or a time such as 10us
@@ -78,7 +81,7 @@ struct MutexArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
-    /// Who takes part
+    /// The contenders
     #[arg(
         long,
         value_delimiter = ',',
@@ -92,8 +95,8 @@ struct MutexArgs {
 
 /// Critical sections that other threads may run, work outside, all combinations
 ///
-/// As `wakeful bench mutex`, with locks that run sections on behalf of those who come to them. One of them,
-/// rcl, has a thread for that, which is not counted among the threads.
+/// As `wakeful bench mutex`, with locks whose sections another thread may run. One of them, rcl, has a thread
+/// for that, which is not counted among the threads.
 ///
 /// A contender is LOCK[@VIEW], a delegating lock or a mutex of `wakeful locks`, or std, parking_lot or glibc.
 #[derive(clap::Args)]
@@ -119,7 +122,7 @@ struct DelegateArgs {
         value_parser = threads
     )]
     threads: Vec<usize>,
-    /// Who takes part
+    /// The contenders
     #[arg(
         long,
         value_delimiter = ',',
@@ -127,7 +130,7 @@ struct DelegateArgs {
         default_value = "d-wakeful,d-wakeful-on,cc-synch,flat-combining,rcl,wakeful,parking_lot,std"
     )]
     locks: Vec<String>,
-    /// Foreign busy processes beside the program
+    /// Foreign busy processes that run next to the program
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
     foreign: Vec<usize>,
     /// Kernel view of contenders that name none: auto, bpf, perf or none
@@ -142,10 +145,12 @@ struct DelegateArgs {
 
 /// Rounds of work and a barrier, all combinations
 ///
-/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.4), with some work between the barriers.
+/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.4), with some work between
+/// the barriers.
 ///
-/// A contender is BARRIER[@VIEW], interposed[@VIEW] or preload=PATH. BARRIER is one of the barriers of `wakeful locks`, or std, glibc,
-/// gomp or omp (the barriers of GCC's and LLVM's OpenMP libraries, where they are installed).
+/// A contender is BARRIER[@VIEW], interposed[@VIEW] or preload=PATH. BARRIER is one of the barriers of
+/// `wakeful locks`, or std, glibc, gomp or omp. The last two are the barriers of GCC's and LLVM's OpenMP
+/// libraries, where they are installed.
 #[derive(clap::Args)]
 struct BarrierArgs {
     /// Units of work between two barriers: turns of an empty loop
@@ -160,7 +165,7 @@ struct BarrierArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
-    /// Who takes part
+    /// The contenders
     #[arg(
         long,
         value_delimiter = ',',
@@ -174,12 +179,13 @@ struct BarrierArgs {
 
 /// Readers and writers under a reader-writer lock, work outside, all combinations
 ///
-/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.3): every thread reads shared data,
-/// or writes them in so many percent of its turns, and then works outside, for ever. The wait quantiles are the
-/// writers', where there are any.
+/// The synthetic program of Kontothanassis, Wisniewski and Scott (TR 1994, section 5.3). Every thread reads
+/// shared data, or writes them in so many percent of its turns, and then works outside, for ever. The wait
+/// quantiles are the writers', where there are any.
 ///
-/// A contender is LOCK[@VIEW], interposed[@VIEW] or preload=PATH. LOCK is one of `wakeful locks`, or std, parking_lot or
-/// glibc; `interposed` is the C library's lock under libwakeful_preload.so; `preload` is the same under any other library.
+/// A contender is LOCK[@VIEW], interposed[@VIEW] or preload=PATH. LOCK is one of `wakeful locks`, or std,
+/// parking_lot or glibc. `interposed` is the C library's lock under libwakeful_preload.so; `preload` is the
+/// same under any other library.
 #[derive(clap::Args)]
 struct RwlockArgs {
     /// Critical sections: cache lines written or read, or a time such as 10us
@@ -194,7 +200,7 @@ struct RwlockArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
-    /// Who takes part
+    /// The contenders
     #[arg(
         long,
         value_delimiter = ',',
@@ -220,7 +226,7 @@ struct CondvarArgs {
     /// Numbers of threads, half of which put and half take
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
-    /// Who takes part
+    /// The contenders
     #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "glibc,interposed")]
     locks: Vec<String>,
     #[command(flatten)]
@@ -229,11 +235,13 @@ struct CondvarArgs {
 
 /// What programs build of locks: hand-made barriers, thread pools, pipelines
 ///
-/// Each pattern is a small program that runs for ever: threads that wait for all others, workers with queues, stages of a pipeline, a cache, and so on.
-/// All combinations are measured; a work unit is a turn of an empty loop, and 6000 take about a microsecond.
+/// Each pattern is a small program that runs for ever. Threads wait for all others, workers have queues, a
+/// pipeline has stages, and so on. All combinations are measured. A work unit is a turn of an empty loop, and
+/// 6000 take about a microsecond.
 ///
-/// A contender is KIT[@VIEW], interposed[:LOCK][@VIEW] or preload=PATH. KIT is glibc, std, parking_lot or wakeful: the family of mutex,
-/// condition variable, reader-writer lock and semaphore of which the program is built.
+/// A contender is KIT[@VIEW], interposed[:LOCK][@VIEW] or preload=PATH. KIT is glibc, std, parking_lot or
+/// wakeful: the family of mutex, condition variable, reader-writer lock and semaphore of which the program is
+/// built.
 #[derive(clap::Args)]
 #[command(after_long_help = pattern_list())]
 struct PatternsArgs {
@@ -246,7 +254,7 @@ struct PatternsArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
-    /// Who takes part
+    /// The contenders
     #[arg(
         long,
         value_delimiter = ',',
@@ -254,7 +262,7 @@ struct PatternsArgs {
         default_value = "glibc,std,parking_lot,wakeful,interposed"
     )]
     locks: Vec<String>,
-    /// Foreign busy processes beside the program
+    /// Foreign busy processes that run next to the program
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
     foreign: Vec<usize>,
     /// Kernel view of contenders that name none: auto, bpf, perf or none
@@ -281,7 +289,7 @@ struct SpinArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16,32", value_parser = threads)]
     threads: Vec<usize>,
-    /// Who takes part
+    /// The contenders
     #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "glibc,interposed")]
     locks: Vec<String>,
     #[command(flatten)]
@@ -290,12 +298,14 @@ struct SpinArgs {
 
 /// Parallel loops, or programs made of them, all combinations
 ///
-/// One thread runs loops, one after the other, of as many iterations as members; the ns column is what a loop takes. With no work
-/// in it that is fork and join. With --app it is a whole program, again and again: those of Uemura and Kan, section 4.
+/// One thread runs loops, one after the other, of as many iterations as members. The ns column is what a loop
+/// takes: without work in it, that is fork and join. With --app it is a whole program, again and again: those
+/// of Uemura and Kan, section 4.
 ///
-/// A contender is free or bound (the microthreads of the Rust crate), gomp or omp (`omp parallel for` of GCC's and LLVM's OpenMP
-/// libraries, where they are installed), or std (threads of its own for each loop). partition is bound on processors of its own: all but
-/// the first, to which foreign processes keep meanwhile. OMP_WAIT_POLICY and the like mean what they mean.
+/// A contender is free or bound: the microthreads of the Rust crate. Or it is gomp or omp: `omp parallel for`
+/// of GCC's and LLVM's OpenMP libraries, where they are installed. std starts threads for each loop.
+/// partition is bound on processors of its own: all but the first, where foreign processes stay meanwhile.
+/// OMP_WAIT_POLICY and the like mean what they mean.
 #[derive(clap::Args)]
 struct ParallelArgs {
     /// Units of work in an iteration: turns of an empty loop
@@ -307,10 +317,10 @@ struct ParallelArgs {
     /// Members of the team
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "2,8", value_parser = threads)]
     threads: Vec<usize>,
-    /// Who takes part
+    /// The contenders
     #[arg(long, value_delimiter = ',', value_name = "CONTENDER", default_value = "free,bound,gomp,omp,std")]
     locks: Vec<String>,
-    /// Foreign busy processes beside the program
+    /// Foreign busy processes that run next to the program
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
     foreign: Vec<usize>,
     /// Ratios are against the best of these in each cell
@@ -335,7 +345,7 @@ struct SwitchArgs {
 
 #[derive(clap::Args)]
 struct Common {
-    /// Foreign busy processes beside the program
+    /// Foreign busy processes that run next to the program
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "0")]
     foreign: Vec<usize>,
     /// Kernel view of contenders that name none: auto, bpf, perf or none
@@ -412,7 +422,7 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "give a percentage from 0 to 100".to_string())
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()
         .filter(|seconds| (0.001..=3600.0).contains(seconds))
@@ -512,13 +522,16 @@ pub fn main(args: Args) -> Result<ExitCode> {
         }
         What::Partition(args) => bench_partition::main(args),
         What::Grant(args) => grant::main(args),
+        What::Draw(args) => draw::main(&args),
         What::GrantAsker => Ok(::bench::grant::asker().map(|()| ExitCode::SUCCESS)?),
-        What::Job { job } => {
-            let job: Job = serde_json::from_str(&job).context("not a job")?;
-            serde_json::to_writer(std::io::stdout(), &job.run()?)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        What::Job { job } => sample(&job),
     }
+}
+
+fn sample(job: &str) -> Result<ExitCode> {
+    let job: Job = serde_json::from_str(job).context("not a job")?;
+    serde_json::to_writer(std::io::stdout(), &job.run()?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn mutex(args: &MutexArgs) -> Result<ExitCode> {

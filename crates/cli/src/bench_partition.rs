@@ -13,13 +13,14 @@ use sim::figure::{self, Axis, Drawing};
 use crate::bench::{Timing, bar, say_where, threads};
 use crate::format::{self, Format};
 
-/// Parallel programs with processors of their own, and without, beside a growing load
+/// Parallel programs with processors of their own, and without, under a growing load
 ///
-/// Figure 3 of Uemura and Kan: the time of a 64x1024 Fourier transform and of a 300x300 matrix product, on microthreads that are bound (in a
-/// partition) or free, beside 0 to 6 processes (the paper's compile), or a program with 0 to 6 threads that computes. Each round runs all of these.
+/// Figure 3 of Uemura and Kan: the time of a 64x1024 Fourier transform and of a 300x300 matrix product. They run
+/// on microthreads that are bound (in a partition) or free. The load is 0 to 6 processes (the paper's compile),
+/// or a program with 0 to 6 threads that computes. Each round runs all of these.
 ///
-/// Needs a running wakefuld with so many processors to give; this command starts the programs that ask for them. Under cgroup v1 it has to
-/// be started in the server's base group, or the load is not kept away.
+/// Needs a running wakefuld with so many processors to give; this command starts the programs that ask for
+/// them. Under cgroup v1, start it in the server's base group, or the load is not kept away.
 #[derive(clap::Args)]
 pub struct Args {
     /// The programs: fft, fft:ROWSxCOLUMNS, matrix, matrix:ROWS
@@ -28,10 +29,10 @@ pub struct Args {
     /// Microthreads of both; by default, all processors but one
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
-    /// What runs beside: threads, or a shell command that each process runs again and again
+    /// The load: threads, or a shell command that each process runs again and again
     #[arg(long, value_name = "LOAD", default_value = "threads")]
     load: Vec<Load>,
-    /// Processes, or threads, beside, at most
+    /// The most processes, or threads, of the load
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000))]
     most: u16,
     /// Draw it into this file
@@ -125,7 +126,7 @@ fn by_team(panel: &Panel) -> impl Iterator<Item = &[Point]> {
 }
 
 fn text(panel: &Panel) {
-    println!("\n{} beside {}: ms, and times that beside none", panel.body, load(&panel.load));
+    println!("\n{} under a load of {}: ms, and times that without load", panel.body, load(&panel.load));
     let teams: Vec<&[Point]> = by_team(panel).collect();
     print!("{:>6}", "");
     for team in &teams {
@@ -166,7 +167,7 @@ fn svg(panels: &[Panel], threads: usize) -> String {
             })
             .collect();
         let s = if threads == 1 { "" } else { "s" };
-        let title = format!("{}, {threads} microthread{s}, beside {}", panel.body, load(&panel.load));
+        let title = format!("{}, {threads} microthread{s}, load: {}", panel.body, load(&panel.load));
         let x = Axis { label: load(&panel.load), unit: "", log: false };
         let y = Axis { label: "execution time", unit: "ms", log: false };
         let series = &SERIES[..by_team(panel).count()];

@@ -18,8 +18,9 @@ use crate::target::Target;
 
 /// Run a program with and without, in turns, and say what difference it makes
 ///
-/// The program must do the same work in every run. Its standard input is empty. Exit status: 0 if there is a comparison, also an
-/// unfavourable one; 1 if the runs did not end alike or well; 125, 126 and 127 as for `wakeful run`.
+/// The program must do the same work in every run. Its standard input is empty. Exit status: 0 if there is a
+/// comparison, also an unfavourable one; 1 if the runs did not end alike or well. 125, 126 and 127 are those of
+/// `wakeful run`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Pairs of runs

@@ -47,6 +47,8 @@ struct Report {
     extras: Vec<View>,
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<Asked>,
+    /// The one thing to do now.
+    next: String,
 }
 
 /// What `run` would do with a program.
@@ -84,7 +86,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
             command
         })
     });
-    let report = Report {
+    let mut report = Report {
         kernel: probe::kernel_release(),
         glibc: probe::glibc_version(),
         processors: probe::processors(),
@@ -96,7 +98,9 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         views,
         extras: vec![probe::slice(), probe::sched_ext()],
         program: args.program.as_deref().map(Asked::new).transpose()?,
+        next: String::new(),
     };
+    report.next = next(&report);
     match args.format {
         Format::Json => format::json("doctor", &report)?,
         Format::Text => text(&report),
@@ -106,6 +110,26 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The one thing to do now: what is broken first, then what would help most, then a try.
+fn next(report: &Report) -> String {
+    let perf = || report.views.iter().find(|view| view.name == "perf").filter(|view| !view.available);
+    if report.library.is_none() {
+        "put the interposer in its place, as said above".to_string()
+    } else if !report.variable_problems.is_empty() {
+        "correct the environment variable, or unset it".to_string()
+    } else if let Some(Asked { name, obstacle: Some(_), .. }) = &report.program {
+        format!("try another program: `{name}` would run unchanged")
+    } else if report.view == "none" && perf().is_some() {
+        let remedy = perf().and_then(|view| view.remedy.clone());
+        let remedy = remedy.unwrap_or_else(|| "start wakefuld, which lends its view".to_string());
+        format!("{remedy}. Until then the locks guess which threads run")
+    } else if let Some(Asked { name, .. }) = &report.program {
+        format!("wakeful compare -- {}", launch::shell_words([name.clone()]))
+    } else {
+        "wakeful demo, and then: wakeful compare -- ./program".to_string()
+    }
 }
 
 /// Values of variables that `run` refuses, and why.
@@ -173,5 +197,54 @@ fn text(report: &Report) {
         if let Some(openmp) = openmp {
             line("OpenMP", openmp.strip_prefix("OpenMP ").unwrap_or(openmp));
         }
+    }
+    println!();
+    line("Next", &report.next);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(view: &str, perf: Option<&str>, library: bool) -> Report {
+        let perf = View {
+            name: "perf",
+            available: view == "perf",
+            finding: String::new(),
+            needs: String::new(),
+            remedy: perf.map(String::from),
+        };
+        Report {
+            kernel: String::new(),
+            glibc: String::new(),
+            processors: Processors { usable: 2, online: 2, affinity: 2, quota: None },
+            library: library.then(String::new),
+            library_problem: None,
+            view: view.to_string(),
+            view_problem: None,
+            variable_problems: Vec::new(),
+            views: vec![perf],
+            extras: Vec::new(),
+            program: None,
+            next: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_next_thing_is_what_helps_most() {
+        let asked = |obstacle: Option<&str>| {
+            let obstacle = obstacle.map(String::from);
+            Some(Asked { name: "./a b".to_string(), obstacle, openmp: None })
+        };
+        assert!(next(&report("none", Some("sysctl x"), false)).contains("interposer"));
+        let wrong = Report { variable_problems: vec![String::new()], ..report("perf", None, true) };
+        assert!(next(&wrong).contains("environment variable"));
+        let denied = report("none", Some("as root: sysctl x=2"), true);
+        assert!(next(&denied).starts_with("as root: sysctl x=2. "));
+        assert!(next(&report("none", None, true)).contains("wakefuld"));
+        assert!(next(&report("perf", Some("for more: x"), true)).starts_with("wakeful demo"));
+        let with = |obstacle| Report { program: asked(obstacle), ..report("perf", None, true) };
+        assert_eq!(next(&with(None)), "wakeful compare -- './a b'");
+        assert_eq!(next(&with(Some("static"))), "try another program: `./a b` would run unchanged");
     }
 }

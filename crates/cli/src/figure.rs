@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use launch::suggest;
 use serde::Serialize;
-use sim::figure::{Data, FIGURES, Figure, Point, Verdict, figure, svg};
+use sim::figure::{Data, Figure, Point, Verdict, figure, figures, svg};
 
 use crate::format::{self, Format};
 
@@ -105,11 +105,11 @@ fn number(verdict: &Verdict) -> String {
 
 pub fn main(args: &FigureArgs) -> Result<()> {
     let Some(name) = &args.name else {
-        FIGURES.iter().for_each(|figure| println!("{:<7}{}", figure.name, figure.title));
+        figures().for_each(|figure| println!("{:<7}{}", figure.name, figure.title));
         return Ok(());
     };
     let Some(figure) = figure(name) else {
-        let names = FIGURES.iter().map(|figure| figure.name);
+        let names = figures().map(|figure| figure.name);
         bail!("there is no figure `{name}`; `wakeful sim figure` lists them.{}", suggest::hint(name, names));
     };
     if let Some(file) = &args.svg {
@@ -209,7 +209,8 @@ fn escape(text: &str) -> String {
 }
 
 const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-<meta name=\"viewport\" content=\"width=device-width\"><title>Wakeful: the papers' figures, simulated</title>\n\
+<meta name=\"viewport\" content=\"width=device-width\">\
+<meta name=\"color-scheme\" content=\"light dark\"><title>Wakeful: the papers' figures, simulated</title>\n\
 <style>body{font:16px/1.4 sans-serif;max-width:56em;margin:2em auto;padding:0 1em}svg{max-width:100%;height:auto}\
 table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.3em .6em;text-align:left;vertical-align:top}\
 .fails{font-weight:bold}</style></head><body>\n<h1>The papers' figures, simulated</h1>\n";
@@ -242,7 +243,7 @@ pub fn report(args: &ReportArgs) -> Result<()> {
     let file: &Path = &args.file;
     std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     let (mut all, mut pictures, mut held, mut claims) = (String::new(), String::new(), 0, 0);
-    for figure in FIGURES {
+    for figure in figures() {
         let data = run(figure, args.seed, args.size)?;
         let verdicts = figure.verdicts(&data);
         held += verdicts.iter().filter(|verdict| verdict.holds).count();

@@ -76,9 +76,19 @@ pub fn ns(value: u64) -> String {
     format!("{scaled:.digits$}{unit}")
 }
 
+/// Without what a terminal would obey: names come from programs, paths from whoever may write there.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_left_that_a_terminal_obeys() {
+        assert_eq!(plain("a\u{1b}[2J\nb\u{9b}1m\t\u{7f}ü"), "a?[2J?b?1m??ü");
+    }
 
     #[test]
     fn numbers_keep_three_digits() {

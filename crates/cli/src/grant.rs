@@ -41,7 +41,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
     let mut failure = Ok(());
     if args.format == Format::Text {
         let busy = plan.busy;
-        println!("to the first instruction on the processor, {busy} busy processes beside");
+        println!("to the first instruction on the processor, while {busy} busy processes run");
         println!(
             "{:<24} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7}",
             "", "grants", "min", "p50", "p90", "p99", "max"

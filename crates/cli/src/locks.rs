@@ -19,9 +19,8 @@ pub struct Args {
 
 /// What to say of locks with the flag `wishes` where nobody acts on wishes.
 pub const UNHEARD: &str = "Nobody on this machine acts on that wish: holders are preempted like others.
-An -np lock is then its plain twin with the cost of asking. What queue-hs,
-smart-q, rw-smart-q and ticket-np do about waiters who do not run works all the
-same.";
+An -np lock is then its plain twin with the cost of asking. queue-hs, smart-q,
+rw-smart-q and ticket-np still pass over waiters that do not run.";
 
 #[derive(Serialize)]
 struct Lock {
@@ -124,7 +123,7 @@ fn text(locks: &[Lock]) {
     println!("fair      serves waiters in the order in which they came");
     println!("informed  uses what the kernel tells about threads and processors");
     println!("dynamic   takes any thread; parties may join and leave");
-    println!("wishes    asks the kernel not to preempt who is inside");
+    println!("wishes    asks the kernel not to preempt the holder");
     if probe::our_scheduler() {
         println!("\nThe scheduler acts on that wish, for what `wakeful run --scheduled` starts.");
     } else if !probe::wishes_are_heard() {

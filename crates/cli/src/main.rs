@@ -23,12 +23,16 @@ mod bench;
 mod bench_partition;
 mod compare;
 mod completions;
+mod demo;
 mod doctor;
+mod fibers;
 mod figure;
 mod format;
 mod grant;
 mod locks;
 mod man;
+#[cfg(test)]
+mod pages;
 mod partition;
 mod run;
 #[cfg(feature = "bpf")]
@@ -39,6 +43,7 @@ mod status;
 mod target;
 mod throttle;
 mod top;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -61,10 +66,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Demo(demo::Args),
     Run(run::Args),
     Compare(compare::Args),
     Status(status::Args),
     Top(top::Args),
+    Watch(watch::Args),
     Set(set::Args),
     Locks(locks::Args),
     Bench(bench::Args),
@@ -98,7 +105,7 @@ const WITHOUT_SCHEDULER: &str = "this wakeful is built without the scheduler; bu
 impl Verb {
     /// Does it write data of ours to standard output?
     fn prints(&self) -> bool {
-        !matches!(self, Self::Run(_) | Self::Scheduler(_))
+        !matches!(self, Self::Run(_) | Self::Watch(_) | Self::Scheduler(_))
     }
 }
 
@@ -125,10 +132,12 @@ fn print_taken_view() -> anyhow::Result<ExitCode> {
 
 fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::Demo(args) => demo::main(args),
         Verb::Run(args) => run::main(args),
         Verb::Compare(args) => compare::main(args),
         Verb::Status(args) => status::main(args),
         Verb::Top(args) => top::main(args),
+        Verb::Watch(args) => watch::main(args),
         Verb::Set(args) => set::main(args),
         Verb::Locks(args) => locks::main(args),
         Verb::Bench(args) => bench::main(args),

@@ -23,6 +23,7 @@ const OVERHEAD: &str = include_str!("../man/overhead.roff");
 fn sections(page: &str) -> Option<&'static [&'static str]> {
     Some(match page {
         "wakeful" => &[include_str!("../man/wakeful.roff"), OVERHEAD],
+        "wakeful-demo" => &[include_str!("../man/demo.roff")],
         "wakeful-run" => &[include_str!("../man/run.roff"), OVERHEAD],
         "wakeful-compare" => &[include_str!("../man/compare.roff")],
         "wakeful-bench" => &[include_str!("../man/bench.roff")],
@@ -34,6 +35,7 @@ fn sections(page: &str) -> Option<&'static [&'static str]> {
         page if page.starts_with("wakeful-scheduler-") => &[],
         "wakeful-status" => &[include_str!("../man/status.roff")],
         "wakeful-top" => &[include_str!("../man/top.roff")],
+        "wakeful-watch" => &[include_str!("../man/watch.roff")],
         "wakeful-set" => &[include_str!("../man/set.roff")],
         "wakeful-locks" => &[include_str!("../man/locks.roff")],
         "wakeful-completions" => &[include_str!("../man/completions.roff")],

@@ -13,8 +13,10 @@ use crate::throttle;
 
 /// Run a program with locks that know which of its threads run
 ///
-/// The program's pthread mutexes, condition variables, spin locks, reader-writer locks, barriers, unnamed semaphores and
-/// pthread_once are replaced, and the OpenMP runtimes of gcc, clang and Python's wheels; nothing else changes, and nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
+/// What is replaced: pthread mutexes, condition variables, spin locks, reader-writer locks, barriers, unnamed
+/// semaphores and pthread_once, and the OpenMP runtimes of gcc, clang and Python's wheels. Nothing else changes.
+/// Nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails,
+/// 126 if the program cannot be executed, 127 if it is not found.
 #[derive(clap::Args)]
 pub struct Args {
     /// Say on standard error which library, lock and view are used, and at the end how often a CPU quota held the program up
@@ -112,13 +114,13 @@ fn explain(launch: &Launch, scheduled: bool) {
 /// Who acts on the wishes of this lock.
 fn eprint_wish(name: &str, scheduled: bool) {
     if scheduled {
-        eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; the scheduler grants");
+        eprintln!("wakeful: {name} asks the kernel not to preempt its holder; the scheduler grants");
         eprintln!("wakeful: that, once a quantum");
     } else if probe::wishes_are_heard() {
-        eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; it grants that,");
+        eprintln!("wakeful: {name} asks the kernel not to preempt its holder; it grants that,");
         eprintln!("wakeful: for some microseconds, by the slice extension of restartable sequences");
     } else {
-        eprintln!("wakeful: {name} asks the kernel not to preempt who is inside; nobody here acts");
+        eprintln!("wakeful: {name} asks the kernel not to preempt its holder; nobody here acts");
         eprintln!("wakeful: on that, holders are preempted like others; `wakeful locks` says more");
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful sim`: the simulated multiprocessor.
 
+mod delegate;
 mod show;
 
 use std::borrow::Borrow;
@@ -41,6 +42,7 @@ enum What {
     Run(RunArgs),
     Sweep(SweepArgs),
     Defaults(DefaultsArgs),
+    Delegate(delegate::DelegateArgs),
     Figure(figure::FigureArgs),
     Report(figure::ReportArgs),
     Machines(MachinesArgs),
@@ -48,8 +50,8 @@ enum What {
 
 /// One lock or barrier, one machine, one simulation
 ///
-/// With a lock, each thread enters a critical section and works outside it, again and again; with a barrier, it works and
-/// waits for the others.
+/// With a lock, each thread enters a critical section and works outside it, again and again. With a barrier, it
+/// works and waits for the others.
 #[derive(clap::Args)]
 struct RunArgs {
     /// One of `wakeful sim machines`, or a file with a description
@@ -70,8 +72,8 @@ struct RunArgs {
     /// Threads; by default one a processor, of a barrier as many as the multiprogramming level
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4094))]
     threads: Option<u32>,
-    /// Multiprogramming level, processes a processor: beside a program with a lock the others are foreign, with a barrier they
-    /// are its own
+    /// Multiprogramming level, processes a processor: with a lock the others are foreign, with a barrier they are
+    /// the program's own
     #[arg(long, value_name = "LEVEL", default_value = "1", value_parser = level)]
     mp: f64,
     /// Identical programs side by side
@@ -101,8 +103,8 @@ struct RunArgs {
     /// The partition changes: each TIME to between LEAST and MOST processors
     #[arg(long, value_name = "TIME:LEAST-MOST", value_parser = repartition)]
     repartition: Option<Repartition>,
-    /// With --repartition: not at random, but as the processor server decides: the program asks for LEAST to MOST, and each TIME
-    /// another one asks, hints or exits
+    /// With --repartition: as the processor server decides, and not at random. The program asks for LEAST to
+    /// MOST, and each TIME another one asks, hints or exits
     #[arg(long, requires = "repartition")]
     served: bool,
     /// The simulation ends after this virtual time, done or not
@@ -190,9 +192,10 @@ struct SweepArgs {
 
 /// The default mutex, reader-writer lock and barrier against the best of the catalogue on many processors
 ///
-/// Mutexes run the loop of TR 1994, section 5.2, with sections of 20us and of 1us, the work outside as many times as long as there are
-/// processors; reader-writer locks that of section 5.3 (20us and 280us, 5 % write); barriers have 20us of work between episodes, or none.
-/// 64 processors are those of epyc-64, more are of cxl-1024. Its kernel honours wishes, so that the default mutex and reader-writer lock make them.
+/// Mutexes run the loop of TR 1994, section 5.2, with sections of 20us and of 1us. The work outside takes as many
+/// times as long as there are processors. Reader-writer locks run that of section 5.3 (20us and 280us, 5 %
+/// write). Barriers have 20us of work between episodes, or none. 64 processors are those of epyc-64, more are of
+/// cxl-1024. Its kernel honours wishes, so that the default mutex and reader-writer lock make them.
 #[derive(clap::Args)]
 struct DefaultsArgs {
     /// Kinds
@@ -316,6 +319,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
         What::Run(args) => run(&args)?,
         What::Sweep(args) => sweep(&args)?,
         What::Defaults(args) => defaults(&args)?,
+        What::Delegate(args) => delegate::main(&args)?,
         What::Figure(args) => figure::main(&args)?,
         What::Report(args) => figure::report(&args)?,
         What::Machines(args) => machines(&args)?,

@@ -37,7 +37,7 @@ extern "C" fn main(_: c_int, _: *const *const c_char) -> c_int {
     let error = Command::new(place).arg0(name).args(words).exec();
     let _ = writeln!(
         std::io::stderr(),
-        "wakeful: cannot run {VERBS}: {error};\nit is part of this command, and belongs beside it: {}",
+        "wakeful: cannot run {VERBS}: {error};\nit is part of this command, and belongs next to it: {}",
         place.display()
     );
     FAILED.into()

@@ -11,9 +11,10 @@ use crate::partition::{self, Observed, Status, explain, processors};
 
 /// Show which programs have processors of their own, which wait for some, and what observed threads do
 ///
-/// Asks `wakefuld`. Exit status 125 if none runs. Of programs that it has lent its observer, the second table tells how many threads
-/// are known, run, were preempted, or sleep; how many hold a lock, how many of these have no processor, and how many ask not to be preempted, as far as
-/// the locks say so: those of `wakeful locks` with wishes and the informed ones do.
+/// Asks `wakefuld`. Exit status 125 if none runs. The second table is about programs that it has lent its
+/// observer: how many threads are known, run, were preempted, or sleep. Then it tells how many hold a lock, how
+/// many of these have no processor, and how many ask not to be preempted. Locks say so that are informed or
+/// have wishes; see `wakeful locks`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Output format

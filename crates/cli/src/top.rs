@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `wakeful top`: who has which processors, and what observed threads do, live.
+//! `wakeful top`: who has which processors, what observed threads do, and how programs with fibers do, live.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -9,15 +9,17 @@ use anyhow::{Result, bail};
 use linux::server::{Connection, Error};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Stylize;
 use ratatui::widgets::{Paragraph, Row, Table};
 
+use crate::fibers::{self, Program};
 use crate::partition::{self, Observed, Status, processors};
 
-/// Watch which programs have processors of their own, which wait for some, and who is preempted while holding a lock
+/// Watch which programs have processors of their own, which wait for some, and which threads are preempted while they hold a lock
 ///
-/// Asks `wakefuld` again and again. q or Ctrl-C ends it.
+/// Asks `wakefuld` again and again. Of programs with fibers, which need no server, it shows virtual
+/// processors, those in use, kernel threads that are blocked, and fibers. q or Ctrl-C ends it.
 #[derive(clap::Args)]
 pub struct Args {
     /// Seconds from one look to the next
@@ -34,7 +36,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub fn main(args: Args) -> Result<ExitCode> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        bail!("this is no terminal; `wakeful status` prints the same once");
+        bail!("this is no terminal; `wakeful status` prints once what `wakefuld` says");
     }
     let mut connection = None;
     let mut look = || {
@@ -49,15 +51,19 @@ pub fn main(args: Args) -> Result<ExitCode> {
         });
         status.map_err(|error: Error| error.to_string())
     };
-    // Before the screen is ours: without a server there is nothing to watch.
-    let mut status = Ok(look().map_err(anyhow::Error::msg)?);
+    // Before the screen is ours: without a server and fibers there is nothing to watch.
+    let mut status = look();
+    let mut fibers = fibers::programs();
+    if let (Err(error), true) = (&status, fibers.is_empty()) {
+        bail!("{error}");
+    }
     let mut terminal = ratatui::try_init()?;
     let result = loop {
-        if let Err(error) = terminal.draw(|frame| draw(frame, &status)) {
+        if let Err(error) = terminal.draw(|frame| draw_all(frame, &status, &fibers)) {
             break Err(error);
         }
         match ended(args.every) {
-            Ok(false) => status = look(),
+            Ok(false) => (status, fibers) = (look(), fibers::programs()),
             Ok(true) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -88,17 +94,28 @@ const COLUMNS: [(&str, u16); 7] = [
     ("PROCESSORS", 20),
 ];
 
-fn draw(frame: &mut Frame, status: &Result<Status, String>) {
+/// Programs with fibers stand at the end, below what the server says.
+fn draw_all(frame: &mut Frame, status: &Result<Status, String>, fibers: &[Program]) {
+    let rows = if fibers.is_empty() { 0 } else { 1 + fibers.len() as u16 };
+    let lengths = [Constraint::Min(1), Constraint::Length(rows.min(frame.area().height / 2))];
+    let [above, below] = Layout::vertical(lengths).areas(frame.area());
+    draw(frame, above, status);
+    let rows = fibers.iter().map(|program| Row::new(program.row()));
+    let widths = Program::COLUMNS.map(|(_, width)| Constraint::Length(width as u16));
+    frame.render_widget(Table::new(rows, widths).header(Row::new(Program::head()).reversed()), below);
+}
+
+fn draw(frame: &mut Frame, area: Rect, status: &Result<Status, String>) {
     let status = match status {
         Ok(status) => status,
         // It may come back, and programs keep their processors meanwhile.
-        Err(error) => return frame.render_widget(Paragraph::new(error.as_str()), frame.area()),
+        Err(error) => return frame.render_widget(Paragraph::new(error.as_str()), area),
     };
     // What is observed stands below, and has what the other table does not need.
     let rows = 2 + status.applications.len() as u16;
     let lengths =
         [Constraint::Length(1), Constraint::Length(2), Constraint::Length(rows), Constraint::Min(0)];
-    let [head, counts, table, below] = Layout::vertical(lengths).areas(frame.area());
+    let [head, counts, table, below] = Layout::vertical(lengths).areas(area);
     let default = processors(status.default_count);
     let text = format!(
         "default partition: {default} ({}); kept by {}",
@@ -156,8 +173,29 @@ mod tests {
 
     fn shown(status: &Result<Status, String>) -> String {
         let mut terminal = Terminal::new(TestBackend::new(79, 12)).unwrap();
-        terminal.draw(|frame| draw(frame, status)).unwrap();
+        terminal.draw(|frame| draw_all(frame, status, &[])).unwrap();
         terminal.backend().to_string()
+    }
+
+    #[test]
+    fn fibers_are_shown_without_a_server() {
+        let program = Program {
+            process: 4321,
+            name: "fibrous".into(),
+            seats: 2,
+            held: 1,
+            blocked: 3,
+            fibers: 1000,
+            waiting: 900,
+            ..Program::default()
+        };
+        let mut terminal = Terminal::new(TestBackend::new(79, 12)).unwrap();
+        let status = Err("no processor server runs".into());
+        terminal.draw(|frame| draw_all(frame, &status, &[program])).unwrap();
+        let text = terminal.backend().to_string();
+        for part in ["no processor server runs", "4321 fibrous", "1000        96       900"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

@@ -340,7 +340,7 @@ fn doctor_survives_what_would_kill_it() {
     let mut doctor = Command::new(folder.path().join("deadly"));
     let (status, stdout, stderr) = outcome(doctor.args([env!("CARGO_BIN_EXE_wakeful"), "doctor"]));
     assert!(matches!(status, Some(0 | 1)), "{status:?} {stderr}");
-    assert!(stdout.contains("a seccomp filter ends whoever calls perf_event_open"), "{stdout}");
+    assert!(stdout.contains("a seccomp filter ends a program that calls perf_event_open"), "{stdout}");
     assert!(stdout.contains("WAKEFUL_VIEW=none"), "{stdout}");
 }
 
@@ -383,13 +383,35 @@ fn run_alone() {
         assert_eq!((status, stdout.as_str()), (Some(125), ""), "{words:?}");
         assert!(stderr.starts_with("wakeful: cannot run wakeful-verbs: No such file"), "{words:?}: {stderr}");
     }
-    fs::create_dir_all(at.join("x/bin")).unwrap();
-    fs::create_dir_all(at.join("x/lib/wakeful")).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_wakeful"), at.join("x/bin/wakeful")).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_wakeful-verbs"), at.join("x/lib/wakeful/wakeful-verbs")).unwrap();
-    let (status, stdout, _) = outcome(Command::new(at.join("x/bin/wakeful")).arg("--version"));
-    assert_eq!(status, Some(0));
-    assert!(stdout.starts_with("wakeful "), "{stdout}");
+}
+
+/// Where packages put the rest: both folders, the other one without it.
+#[test]
+fn the_parts_are_found_where_packages_put_them() {
+    for place in ["lib/wakeful", "lib/x86_64-linux-gnu/wakeful"] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (bin, parts) = (folder.path().join("bin"), folder.path().join(place));
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&parts).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_wakeful"), bin.join("wakeful")).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_wakeful-verbs"), parts.join("wakeful-verbs")).unwrap();
+        script(&bin, "script", "echo $LD_PRELOAD\n", 0o755);
+        let run = |words: &[&str]| {
+            let mut command = Command::new(bin.join("wakeful"));
+            for name in ["WAKEFUL_PRELOAD", "WAKEFUL_LOCK", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "LD_PRELOAD"] {
+                command.env_remove(name);
+            }
+            outcome(command.args(words).current_dir(&bin))
+        };
+        let (status, stdout, stderr) = run(&["--version"]);
+        assert!(status == Some(0) && stdout.starts_with("wakeful "), "{place}: {stdout}{stderr}");
+        let (status, _, stderr) = run(&["run", "./script"]);
+        assert_eq!(status, Some(125), "{place}: {stderr}");
+        assert!(stderr.contains("is neither in") && stderr.contains("install the package again"), "{stderr}");
+        compile(&parts, "libwakeful_preload.so", STAND_IN, &["-shared", "-fPIC"]);
+        let library = parts.join("libwakeful_preload.so").canonicalize().unwrap();
+        assert_eq!(run(&["run", "./script"]), (Some(0), format!("{}\n", library.display()), String::new()));
+    }
 }
 
 /// In libgomp's place, and with what a region asks of it.

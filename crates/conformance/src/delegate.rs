@@ -5,8 +5,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use platform::{Clock, Deadline, Priority};
-use sync::delegate::{RawDelegate, RawDelegateTimed, Rcl, RclLock, RclServer, Section};
+use platform::{Atomic, Clock, Deadline, Ordering::*, Priority};
+use sync::delegate::{Ask, DWakeful, Left, RawDelegate, RawDelegateTimed, Rcl, RclLock, RclServer, Section};
 
 use crate::bodies::together;
 use crate::{Cell, Machine};
@@ -80,18 +80,29 @@ fn together_beside<M: Machine, L: RawDelegate<M> + 'static>(
     sections: u32,
     body: impl Fn(&Shared<M, L>, u32) + Send + Sync + 'static,
 ) {
+    beside(u32::from(L::SERVED), threads, sections, body);
+}
+
+/// The same beside so many threads that serve.
+fn beside<M: Machine, L: RawDelegate<M> + 'static>(
+    servers: u32,
+    threads: u32,
+    sections: u32,
+    body: impl Fn(&Shared<M, L>, u32) + Send + Sync + 'static,
+) {
     let shared = Shared::<M, L>::new();
-    let server = L::SERVED.then(|| {
+    let serve = |_| {
         let shared = shared.clone();
         M::spawn(move || assert!(shared.lock.serve(), "it could not serve"))
-    });
+    };
+    let serving: Vec<_> = (0..servers).map(serve).collect();
     let ours = shared.clone();
     together::<M>(threads, move |index| body(&ours, index));
     shared.bump();
-    if let Some(server) = server {
+    if servers > 0 {
         shared.lock.close();
-        M::join(server);
     }
+    serving.into_iter().for_each(M::join);
     assert_eq!(shared.cell.get(), sections + 1, "a section got lost: two ran at once, or one did not");
     assert_eq!(M::priority(M::current()), Priority::Running, "a thread that holds nothing kept its priority");
 }
@@ -103,9 +114,21 @@ pub fn exclusion<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: 
     });
 }
 
+/// The same with two threads that serve.
+pub fn with_a_spare<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u32) {
+    beside(2, threads, threads * rounds, move |shared: &Shared<M, L>, _| {
+        (0..rounds).for_each(|_| shared.bump());
+    });
+}
+
 /// A panic in a section reaches its own client and nobody else.
 pub fn unwinding<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u32) {
-    together_beside(threads, threads * rounds, move |shared: &Shared<M, L>, index| {
+    unwinding_beside::<M, L>(u32::from(L::SERVED), threads, rounds);
+}
+
+/// The same beside so many threads that serve.
+pub fn unwinding_beside<M: Machine, L: RawDelegate<M> + 'static>(servers: u32, threads: u32, rounds: u32) {
+    beside(servers, threads, threads * rounds, move |shared: &Shared<M, L>, index| {
         for round in 0..rounds {
             let panics = (index + round) % 2 == 1;
             let result = catch_unwind(AssertUnwindSafe(|| {
@@ -197,49 +220,172 @@ pub fn timing<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds
     assert_eq!(shared.cell.get(), ran.load(std::sync::atomic::Ordering::Relaxed));
 }
 
-/// Two locks of one server; a section of the first comes to the second, which runs it in place.
-pub fn two_locks<M: Machine>(threads: u32, rounds: u32) {
-    struct Two<M: Machine> {
-        server: RclServer<M, 2>,
-        locks: [RclLock<M>; 2],
-        cells: [M::Cell; 2],
-    }
-    impl<M: Machine> Two<M> {
-        fn run(&self, lock: usize, section: impl FnOnce(&M::Cell)) {
-            let run = |section, context| {
-                // SAFETY: it does not unwind, and the second lock's does not come here again.
-                unsafe { self.server.run(&self.locks[lock], section, context) }
-            };
-            delegated(|| section(&self.cells[lock]), run).expect("a section did not run");
+/// Clients leave their requests and fetch them later; in between they have another one run. Returns how many
+/// requests others have run, and how many were withdrawn.
+pub fn leaving<M: Machine>(threads: u32, rounds: u32) -> [u32; 2] {
+    use std::sync::atomic::AtomicU32;
+    let counts = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let count = counts.clone();
+    let shared = Shared::<M, DWakeful<M, true>>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |_| {
+        for _ in 0..rounds {
+            let section = || ours.cell.bump();
+            let pending = Box::into_raw(Box::new(Call { section: Some(section), result: None }));
+            let section = section_of(pending);
+            let ask = Box::into_raw(Box::new(Ask::new(section, pending.cast())));
+            // SAFETY: the request is fetched below; never freed, as a call.
+            let left = unsafe { ours.lock.leave(ask) };
+            ours.bump();
+            // SAFETY: it was left there.
+            let became = left.then(|| unsafe { ours.lock.fetch(ask, M::generation()) });
+            if let Some(became) = became {
+                let withdrawn = usize::from(became == Left::Withdrawn);
+                count[withdrawn].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            if became != Some(Left::Ran) {
+                // SAFETY: nobody else runs it.
+                unsafe { ours.lock.run(section, pending.cast()) };
+            }
+            // SAFETY: it has been run.
+            assert!(unsafe { (*pending).result.is_some() }, "a request was fetched that had not been run");
         }
-    }
-    let two = Arc::new(Two::<M> {
-        server: RclServer::default(),
-        locks: Default::default(),
-        cells: [M::Cell::new(), M::Cell::new()],
     });
-    let ours = two.clone();
-    let server = M::spawn(move || assert!(ours.server.serve()));
-    let ours = two.clone();
-    together::<M>(threads, move |index| {
+    assert_eq!(shared.cell.get(), 2 * threads * rounds);
+    counts.each_ref().map(|count| count.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+/// What runs such a call.
+fn section_of<F: FnOnce() -> R, R>(_: *mut Call<F, R>) -> Section {
+    call::<F, R>
+}
+
+/// A server with two locks.
+struct Two<M: Machine> {
+    server: RclServer<M, 2>,
+    locks: [RclLock<M>; 2],
+    cells: [M::Cell; 2],
+    flag: M::AtomicU32,
+}
+
+impl<M: Machine> Two<M> {
+    #[inline(never)]
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            server: RclServer::default(),
+            locks: Default::default(),
+            cells: [M::Cell::new(), M::Cell::new()],
+            flag: Atomic::new(0),
+        })
+    }
+
+    fn run(&self, lock: usize, section: impl FnOnce(&M::Cell)) {
+        let run = |section, context| {
+            // SAFETY: it does not unwind, and the second lock's does not come here again.
+            unsafe { self.server.run(&self.locks[lock], section, context) }
+        };
+        delegated(|| section(&self.cells[lock]), run).expect("a section did not run");
+    }
+
+    /// Runs `body(0..threads)` beside so many threads that serve; then this many sections of each lock ran.
+    fn served_by(
+        servers: u32,
+        threads: u32,
+        sections: [u32; 2],
+        body: impl Fn(&Self, u32) + Send + Sync + 'static,
+    ) {
+        let two = Self::new();
+        let serve = |_| {
+            let ours = two.clone();
+            M::spawn(move || assert!(ours.server.serve()))
+        };
+        let serving: Vec<_> = (0..servers).map(serve).collect();
+        let ours = two.clone();
+        together::<M>(threads, move |index| body(&ours, index));
+        two.server.close();
+        serving.into_iter().for_each(M::join);
+        assert_eq!(two.cells.each_ref().map(Cell::get), sections);
+    }
+}
+
+/// Two locks of one server; a section of the first comes to the second, which runs it in place.
+pub fn two_locks<M: Machine>(servers: u32, threads: u32, rounds: u32) {
+    let sections = [threads.div_ceil(2) * rounds, threads * rounds];
+    Two::<M>::served_by(servers, threads, sections, move |two, index| {
         for _ in 0..rounds {
             if index % 2 == 0 {
-                ours.run(0, |cell| {
+                two.run(0, |cell| {
                     cell.bump();
-                    ours.run(1, Cell::bump);
+                    two.run(1, Cell::bump);
                 });
             } else {
-                ours.run(1, Cell::bump);
+                two.run(1, Cell::bump);
             }
         }
     });
-    two.server.close();
-    M::join(server);
-    assert_eq!(two.cells[0].get(), threads.div_ceil(2) * rounds);
-    assert_eq!(two.cells[1].get(), threads * rounds);
 }
 
-/// A server that is closed stays so, and another one can begin only when the first has ended.
+/// Some hold the second lock; a section of the first comes to it, and so waits for them. It is one thread's,
+/// so two that serve are enough.
+pub fn held_locks<M: Machine>(threads: u32, rounds: u32) {
+    Two::<M>::served_by(2, threads, [rounds, (threads + 1) * rounds], move |two, index| {
+        for _ in 0..rounds {
+            if index == 0 {
+                two.run(0, |cell| {
+                    cell.bump();
+                    two.run(1, Cell::bump);
+                });
+            }
+            if index % 2 == 0 {
+                two.run(1, Cell::bump);
+                continue;
+            }
+            // SAFETY: released at once.
+            unsafe {
+                two.server.hold(&two.locks[1]);
+                two.cells[1].bump();
+                two.server.release(&two.locks[1]);
+            }
+        }
+    });
+}
+
+/// A section of the first lock waits for one of the second, awake or asleep, and then comes to the second.
+/// The first lock's next section is another client's, and may be run by another thread.
+pub fn waiting_inside<M: Machine>(rounds: u32, asleep: bool) {
+    Two::<M>::served_by(2, 2, [rounds + 1, 3 * rounds], move |two, index| {
+        for round in 1..=rounds {
+            if index == 1 {
+                two.run(1, |cell| {
+                    cell.bump();
+                    // ORDER: as a flag has them.
+                    two.flag.store(round, Release);
+                    M::wake(&raw const two.flag, 1);
+                });
+                // Earlier, the other client's next section could have the first lock, and wait for us.
+                if round == rounds {
+                    two.run(0, Cell::bump);
+                }
+                continue;
+            }
+            two.run(0, |cell| {
+                loop {
+                    match two.flag.load(Acquire) {
+                        flag if flag >= round => break,
+                        flag if asleep => drop(M::wait(&two.flag, flag, None)),
+                        _ => M::pause(),
+                    }
+                }
+                cell.bump();
+                two.run(1, Cell::bump);
+            });
+            // The same slot, another lock.
+            two.run(1, Cell::bump);
+        }
+    });
+}
+
+/// Two threads serve one lock, and both leave when it is closed.
 pub fn serving_in_turn<M: Machine>() {
     let rcl = Arc::new(Rcl::<M, 2>::new());
     let servers: Vec<_> = (0..2)

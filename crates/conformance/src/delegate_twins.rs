@@ -28,6 +28,16 @@ pub trait Mistake: Send + Sync + 'static {
     const SLEEPS_OVER_REQUESTS: bool = false;
     /// Withdraws its request, and runs it itself, though another may run it already.
     const WITHDRAWS_BLINDLY: bool = false;
+    /// A spare thread takes over though the one in charge is in no section.
+    const TAKES_BETWEEN: bool = false;
+    /// A thread that has lost the charge goes on as if it had it.
+    const GOES_ON: bool = false;
+    /// After it has found the lock not busy, it does not look at the request again, which may have been run.
+    const LOOKS_ONCE: bool = false;
+    /// A thread that has lost the charge does not tell the one in charge that its section has ended.
+    const FORGETS_TO_RING: bool = false;
+    /// Looks for the next request after the answer, when the place may be used anew.
+    const FOLLOWS_LATE: bool = false;
 }
 
 macro_rules! mistakes {
@@ -55,6 +65,16 @@ mistakes! {
     SleepsOverRequests: SLEEPS_OVER_REQUESTS;
     /// See [`Mistake::WITHDRAWS_BLINDLY`].
     WithdrawsBlindly: WITHDRAWS_BLINDLY;
+    /// See [`Mistake::TAKES_BETWEEN`].
+    TakesBetween: TAKES_BETWEEN;
+    /// See [`Mistake::GOES_ON`].
+    GoesOn: GOES_ON;
+    /// See [`Mistake::LOOKS_ONCE`].
+    LooksOnce: LOOKS_ONCE;
+    /// See [`Mistake::FORGETS_TO_RING`].
+    ForgetsToRing: FORGETS_TO_RING;
+    /// See [`Mistake::FOLLOWS_LATE`].
+    FollowsLate: FOLLOWS_LATE;
 }
 
 /// A place for one request. Each thread has its own.
@@ -295,5 +315,169 @@ impl<P: Platform, E: Mistake> RawDelegate<P> for Holding<P, E> {
             self.place.state.store(if E::WITHDRAWS_BLINDLY { IDLE } else { 4 }, Release);
         }
         self.word.store(0, Release);
+    }
+}
+
+/// RCL with a spare thread: `charge` is who is in charge, and [`IN`] while that one is in a section. It
+/// sleeps at the bell.
+pub struct Spared<P: Platform, E> {
+    charge: P::AtomicU32,
+    bell: P::AtomicU32,
+    busy: P::AtomicU32,
+    closed: P::AtomicU32,
+    places: [Place<P>; 4],
+    mistake: PhantomData<E>,
+}
+
+const IN: u32 = 1 << 16;
+
+impl<P: Platform, E: Mistake> RawDelegate<P> for Spared<P, E> {
+    const SERVED: bool = true;
+
+    fn new() -> Self {
+        Self {
+            charge: Atomic::new(0),
+            bell: Atomic::new(0),
+            busy: Atomic::new(0),
+            closed: Atomic::new(0),
+            places: std::array::from_fn(|_| Place::new()),
+            mistake: PhantomData,
+        }
+    }
+
+    unsafe fn run(&self, section: Section, context: *mut ()) {
+        let own = own::<P, _>(&self.places);
+        own.ask(section, context);
+        self.ring();
+        while own.is_asked() {
+            P::pause();
+        }
+    }
+
+    fn serve(&self) -> bool {
+        let me = P::register().0;
+        while self.closed.load(Acquire) == 0 {
+            let charge = self.charge.load(Relaxed);
+            let takes = charge == 0 || charge & IN != 0 || E::TAKES_BETWEEN;
+            if takes && self.charge.compare_exchange(charge, me, Acquire, Relaxed).is_ok() {
+                while self.closed.load(Acquire) == 0 && self.serve_once(me) {
+                    self.bell.swap(0, Acquire);
+                    if self.closed.load(Acquire) == 0 && !self.places.iter().any(|place| self.can_run(place))
+                    {
+                        P::wait(&self.bell, 0, None);
+                    }
+                }
+            }
+            P::pause();
+        }
+        true
+    }
+
+    fn close(&self) {
+        self.closed.store(1, Release);
+        self.ring();
+    }
+}
+
+impl<P: Platform, E: Mistake> Spared<P, E> {
+    fn ring(&self) {
+        if self.bell.swap(1, AcqRel) == 0 {
+            P::wake(&raw const self.bell, 1);
+        }
+    }
+
+    /// As `rcl` asks: the request, its lock, and the request again.
+    fn can_run(&self, place: &Place<P>) -> bool {
+        place.is_asked() && self.busy.load(Acquire) == 0 && (E::LOOKS_ONCE || place.is_asked())
+    }
+
+    /// False if another thread is in charge.
+    fn serve_once(&self, me: u32) -> bool {
+        for place in &self.places {
+            if !self.can_run(place) {
+                continue;
+            }
+            self.busy.store(1, Relaxed);
+            self.charge.store(me | IN, Release);
+            place.serve::<Right>();
+            self.busy.store(0, Release);
+            let kept = self.charge.compare_exchange(me | IN, me, Release, Relaxed).is_ok();
+            if !kept && !E::FORGETS_TO_RING {
+                self.ring();
+            }
+            if !kept && !E::GOES_ON {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// CC-Synch: a client brings a place for the next one, and gets the one that was the tail.
+pub struct Queue<P: Platform, E> {
+    tail: P::AtomicU32,
+    /// The place that the thread of this id brings.
+    own: [P::AtomicU32; 4],
+    places: [(Place<P>, P::AtomicU32); 5],
+    mistake: PhantomData<E>,
+}
+
+impl<P: Platform, E: Mistake> RawDelegate<P> for Queue<P, E> {
+    fn new() -> Self {
+        let queue = Self {
+            tail: Atomic::new(0),
+            own: std::array::from_fn(|thread| Atomic::new(thread as u32 + 1)),
+            places: std::array::from_fn(|_| (Place::new(), Atomic::new(0))),
+            mistake: PhantomData,
+        };
+        queue.places[0].0.state.store(LEAD, Relaxed);
+        queue
+    }
+
+    unsafe fn run(&self, section: Section, context: *mut ()) {
+        let own = own::<P, _>(&self.own);
+        let brought = own.load(Relaxed);
+        let (end, end_next) = &self.places[brought as usize];
+        end_next.store(0, Relaxed);
+        end.state.store(ASKED, Relaxed);
+        let number = self.tail.swap(brought, AcqRel);
+        own.store(number, Relaxed);
+        let (place, next) = &self.places[number as usize];
+        place.section.store(section as *mut (), Relaxed);
+        place.context.store(context, Relaxed);
+        next.store(brought + 1, Release);
+        loop {
+            match place.state.load(Acquire) {
+                IDLE => return,
+                LEAD => return self.combine(number),
+                _ if place.state.compare_exchange(ASKED, ASLEEP, Relaxed, Relaxed).is_ok() => {
+                    P::wait(&place.state, ASLEEP, None);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<P: Platform, E: Mistake> Queue<P, E> {
+    fn combine(&self, mut number: u32) {
+        for _ in 0..2 {
+            let (place, next) = &self.places[number as usize];
+            let mut follower = next.load(Acquire);
+            if follower == 0 {
+                break;
+            }
+            place.serve::<E>();
+            if E::FOLLOWS_LATE {
+                follower = next.load(Acquire);
+                if follower == 0 {
+                    break;
+                }
+            }
+            number = follower - 1;
+        }
+        if !E::FORGETS_TO_HAND_OVER {
+            self.places[number as usize].0.answer(LEAD);
+        }
     }
 }

@@ -248,6 +248,8 @@ pub trait Kernel {
     fn live(&self, file: &Path) -> io::Result<Life>;
     /// Since some moment; monotonic.
     fn now(&self) -> Duration;
+    /// Processor time of this thread.
+    fn worked(&self) -> Duration;
 }
 
 /// The real one.
@@ -699,9 +701,17 @@ impl Kernel for Linux {
     }
 
     fn now(&self) -> Duration {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+        clock(rustix::time::ClockId::Monotonic)
     }
+
+    fn worked(&self) -> Duration {
+        clock(rustix::time::ClockId::ThreadCPUTime)
+    }
+}
+
+fn clock(of: rustix::time::ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(of);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn map(fd: &OwnedFd, reader: OwnedFd) -> io::Result<Mapped> {

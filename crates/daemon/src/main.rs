@@ -79,7 +79,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let mut kernel = kernel::Linux::new()?;
     if let Err(error) = kernel.read_only(&blocks) {
         tracing::warn!(
-            "whoever has number 0, in a container too, could write what the server tells it: {error}"
+            "a user with number 0, in a container too, could write what the server tells it: {error}"
         );
     }
     // What is left: to write control groups that users own, and to move and pin the processes of others.

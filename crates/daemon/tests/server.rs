@@ -451,6 +451,36 @@ fn a_user_of_whom_far_too_much_comes_is_hung_up_on() {
     server.stop();
 }
 
+/// A minute passes with each call, while others run: that is not what the message has cost.
+#[test]
+fn the_delay_that_others_cause_is_charged_to_nobody() {
+    if !is_root() {
+        return println!("skipped: needs root");
+    }
+    let folder = open_folder();
+    let mut config = config(By::CgroupV1);
+    config.access.user_messages_per_second = 1000;
+    let kernel = Simulated::new();
+    let server = Running::start(&kernel, &config, folder.path());
+    let process = ordinary();
+    let mut connection = as_nobody(|| server.connect());
+    let delay = |each: Duration| {
+        let mut state = kernel.state.lock().unwrap();
+        (state.clock, state.delay) = (Some(state.clock.unwrap_or(Duration::from_secs(1 << 30))), each);
+        state.clock.unwrap()
+    };
+    let before = delay(Duration::from_secs(60));
+    connection.ask(join(process.id(), 0, 1, 1)).unwrap();
+    assert!(delay(Duration::ZERO) > before, "the join was not delayed");
+    // The clock stands still, so who is muted stays so.
+    let (tell, told) = std::sync::mpsc::channel();
+    let request = of(process.id(), Kind::WantBack, 0);
+    let asks = std::thread::spawn(move || tell.send(connection.ask(request).is_ok()));
+    assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(true));
+    asks.join().unwrap().unwrap();
+    server.stop();
+}
+
 #[test]
 fn who_waits_is_ready_before_who_has_left() {
     let folder = tempfile::tempdir().unwrap();
@@ -469,6 +499,28 @@ fn who_waits_is_ready_before_who_has_left() {
     });
     server.stop();
     clean(&kernel, folder.path(), By::CgroupV1);
+}
+
+/// It has a group, and has ended before it is in it.
+#[test]
+fn the_group_of_one_that_ends_meanwhile_goes_too() {
+    for by in [By::CgroupV1, By::CgroupV2] {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new();
+        let server = Running::start(&kernel, &config(by), folder.path());
+        let (holder, process) = (Idle::new(), Idle::new());
+        let waiter = process.id();
+        assert_eq!(server.ask(join(holder.id(), 0, 3, 3)).unwrap().holds, 3);
+        kernel.state.lock().unwrap().dying = Some(waiter);
+        assert_eq!(server.ask(join(waiter, 0, 1, 1)).unwrap().lacks, 1);
+        eventually("it has had a group", || kernel.state.lock().unwrap().dying.is_none());
+        eventually("which goes", || {
+            let state = kernel.state.lock().unwrap();
+            !state.groups.contains_key(&group(waiter, by))
+        });
+        server.stop();
+        clean(&kernel, folder.path(), by);
+    }
 }
 
 /// What is known already is neither asked of the kernel nor said to the program, while somebody waits.

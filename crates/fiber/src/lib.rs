@@ -2,6 +2,7 @@
 //! User-level threads on scheduler activations.
 
 mod carrier;
+mod debuggers;
 pub mod deque;
 pub mod done;
 pub mod fences;
@@ -11,6 +12,7 @@ mod list;
 pub mod local;
 pub mod machine;
 mod overflow;
+mod page;
 pub mod policy;
 mod record;
 mod runtime;

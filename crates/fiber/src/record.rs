@@ -78,7 +78,7 @@ pub struct Fiber {
     pub runtime: &'static dyn Home,
     pub name: UnsafeCell<Option<Arc<str>>>,
     pub locals: UnsafeCell<Locals>,
-    stack: usize,
+    pub stack: usize,
     /// Its next higher neighbour begins below this.
     pub top: usize,
 }

@@ -15,12 +15,13 @@ use sync::mutex::{Native, RawMutex};
 use crate::carrier::{self, Carrier};
 use crate::forks::Forget;
 use crate::list::SharedList;
+use crate::page::{Counts, Told};
 use crate::policy::{Common, Policy};
 use crate::record::{Fiber, Home};
 use crate::seats::{Awake, Called, Invited, Seats};
 use crate::sentinel::{self, Event, LOOK_NS, Sentinel};
 use crate::timers::{Timer, Timers};
-use crate::{fences, overflow, stack, start};
+use crate::{debuggers, fences, overflow, stack, start};
 
 /// Lengths of stacks that a runtime can make, each twice the one before.
 const CLASSES: usize = 16;
@@ -114,6 +115,8 @@ pub struct Runtime {
     told: AtomicU64,
     /// When the sentinel looks at the processors next.
     look_next: AtomicU64,
+    /// What `wakeful top` reads.
+    pub(crate) told_page: Told,
 }
 
 /// The runtimes of those who name none, by priority. Null: not started, or a forked child.
@@ -214,6 +217,7 @@ impl Runtime {
             idle: AtomicU64::new(0),
             told: AtomicU64::new(0),
             look_next: AtomicU64::new(0),
+            told_page: Told::new(),
         }));
         runtime.add_carrier(false)?;
         Ok(runtime)
@@ -302,6 +306,22 @@ impl Runtime {
         (0..self.count.load(Acquire)).filter_map(|index| self.carrier(index))
     }
 
+    /// HINT: what there is, for people.
+    fn counts(&self) -> Counts {
+        let (mut fibers, mut waiting) = (0, 0);
+        stack::all(|fiber| {
+            let is_ours = core::ptr::addr_eq(core::ptr::from_ref(fiber.runtime), core::ptr::from_ref(self));
+            if is_ours && fiber.refs.load(Relaxed) > 0 && !fiber.done.has_ended() {
+                fibers += 1;
+                waiting += u64::from(fiber.token.waits());
+            }
+        });
+        // ORDER: Acquire, as in `all`.
+        let carriers = self.count.load(Acquire);
+        let (held, blocked) = self.seats.awake(carriers);
+        Counts { seats: self.seats.granted(), held, carriers, blocked, fibers, waiting }
+    }
+
     /// HINT: is there a fiber that any carrier may run?
     pub(crate) fn has_work(&self) -> bool {
         !self.common.is_empty() || self.all().any(|carrier| carrier.new.has_any())
@@ -382,6 +402,7 @@ impl Runtime {
                 // SAFETY: fresh stacks of this stride.
                 let make = |stack| unsafe { Fiber::make(stack, stride, class, self) };
                 stack::grow(stride, class == 0, make, |fiber| pool.push(fiber))?;
+                debuggers::keep();
             }
         }
     }
@@ -444,6 +465,7 @@ impl Runtime {
             });
             let now = sentinel::now_ns();
             self.look_at_processors(now);
+            self.told_page.tell(now, || self.counts());
             if awake.is_none() && now >= looked + every {
                 looked = now;
                 awake = self.look_at_all(me);

@@ -446,6 +446,14 @@ impl<P: Fences> Seats<P> {
         P::heavy();
     }
 
+    /// HINT: of the first carriers, how many have a seat, and how many are awake without one.
+    pub fn awake(&self, carriers: u32) -> (u32, u32) {
+        let words = (0..carriers).map(|carrier| self.word(carrier).load(Relaxed));
+        words.fold((0, 0), |(held, none), word| {
+            (held + u32::from(word == HELD), none + u32::from(word == NONE))
+        })
+    }
+
     /// Seats granted.
     pub fn granted(&self) -> u32 {
         self.locked(|lists| lists.granted)

@@ -27,14 +27,14 @@ const LARGE: usize = 16 << 20;
 
 /// One mapping.
 pub struct Slab {
-    start: usize,
-    stride: usize,
-    stacks: usize,
-    older: *const Slab,
+    pub start: usize,
+    pub stride: usize,
+    pub stacks: usize,
+    pub older: *const Slab,
 }
 
-/// All slabs of the process, newest first: the handler of faults looks here.
-static SLABS: AtomicPtr<Slab> = AtomicPtr::new(null_mut());
+/// All slabs of the process, newest first: the handler of faults looks here, and so do debuggers.
+pub static SLABS: AtomicPtr<Slab> = AtomicPtr::new(null_mut());
 /// Stacks in all of them.
 static STACKS: AtomicUsize = AtomicUsize::new(0);
 

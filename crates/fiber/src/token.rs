@@ -70,9 +70,17 @@ impl<P: Platform> Token<P> {
         self.unparked.store(0, Relaxed);
     }
 
+    /// Where the word lies, for debuggers.
+    pub const WORD: usize = core::mem::offset_of!(Self, word);
+
     /// For people.
     pub fn word(&self) -> u32 {
         self.word.load(Relaxed)
+    }
+
+    /// HINT: does the owner wait?
+    pub fn waits(&self) -> bool {
+        matches!(self.word.load(Relaxed), PARKED | ASLEEP)
     }
 
     /// K1. By the owner.

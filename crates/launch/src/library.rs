@@ -16,10 +16,12 @@ use crate::program;
 
 /// File name of the interposer.
 pub const NAME: &str = "libwakeful_preload.so";
+/// What to do where a part of us is missing, or of another version.
+pub const AGAIN: &str = "install the package again, or build it with `cargo build --release`";
 /// The environment variable that says where it is.
 pub const VARIABLE: &str = linux::environment::PRELOAD.name();
 
-/// The interposer: where [`VARIABLE`] says, else beside this program or in `../lib/wakeful/`.
+/// The interposer: where [`VARIABLE`] says, else in the first of the [`places`] that has it.
 pub fn find() -> Result<PathBuf> {
     let (path, remedy) = match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => {
@@ -32,10 +34,7 @@ pub fn find() -> Result<PathBuf> {
             }
             (std::path::absolute(path)?, format!("set {VARIABLE} to the path of {NAME}, or unset it"))
         }
-        None => (
-            beside_us()?,
-            format!("build it again with `cargo build --release`, or set {VARIABLE} to its path"),
-        ),
+        None => (beside_us()?, format!("{AGAIN}, or set {VARIABLE} to its path")),
     };
     // The dynamic linker splits LD_PRELOAD at both and knows no escape.
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
@@ -111,14 +110,14 @@ pub fn openmp(interposer: &Path, image: &Path, reach: Reach) -> OpenMp {
     let linked = natives.first().and_then(|object| runtime(&object.name));
     let path = interposer.with_file_name(OPENMP_NAME);
     let found = program::library(&path);
-    let found = found.with_context(|| format!("{}; build it with `cargo build --release`", path.display()));
+    let found = found.with_context(|| format!("{}; {AGAIN}", path.display()));
     let found = match found {
         Ok(found) if found.has(OPENMP_SYMBOL) => found,
         found => {
             let reason = found.err().unwrap_or_else(|| {
                 anyhow!(
                     "{}
-is not wakeful's OpenMP runtime; build it again with `cargo build --release`",
+is not wakeful's OpenMP runtime; {AGAIN}",
                     path.display()
                 )
             });
@@ -176,26 +175,39 @@ pub fn this_program() -> Result<PathBuf> {
     name.canonicalize().with_context(|| format!("cannot find {}, which this program is", name.display()))
 }
 
-/// Where a part of us may be: beside this program or in `../lib/wakeful/`.
-pub fn places(part: &str) -> Result<[PathBuf; 2]> {
+/// Where a part of us may be: beside this program, or where packages put it. Debian has a folder of libraries
+/// for each architecture.
+const FOLDERS: [&str; 3] = [
+    "",
+    if cfg!(target_arch = "aarch64") {
+        "../lib/aarch64-linux-gnu/wakeful"
+    } else {
+        "../lib/x86_64-linux-gnu/wakeful"
+    },
+    "../lib/wakeful",
+];
+
+/// Where this part may be, the first place first.
+pub fn places(part: &str) -> Result<[PathBuf; 3]> {
     let program = this_program()?;
     let folder = program.parent().unwrap_or(Path::new("/"));
-    Ok([folder.join(part), folder.join("../lib/wakeful").join(part)])
+    Ok(FOLDERS.map(|place| folder.join(place).join(part)))
 }
 
 fn beside_us() -> Result<PathBuf> {
     let places = places(NAME).with_context(|| {
         format!(
-            "cannot find out where this program is, and {NAME} beside it;\n\
+            "cannot find out where this program is, and {NAME} next to it;\n\
              set {VARIABLE} to the path of {NAME}"
         )
     })?;
     match places.iter().find(|place| place.is_file()) {
         Some(place) => Ok(place.canonicalize()?),
         None => bail!(
-            "{NAME} is neither in {}\nnor in ../lib/wakeful; build it with `cargo build --release`,\n\
-             or set {VARIABLE} to its path",
-            places[0].with_file_name("").display()
+            "{NAME} is neither in {}\nnor in {} or {};\n{AGAIN},\nor set {VARIABLE} to its path",
+            places[0].with_file_name("").display(),
+            FOLDERS[1],
+            FOLDERS[2]
         ),
     }
 }

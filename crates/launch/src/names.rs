@@ -81,9 +81,9 @@ pub fn check_rwlock(name: &str) -> Result<()> {
     }
     if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
         bail!(
-            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire,\n\
-             and may keep a reader waiting for which another reader waits;\n\
-             it is there for `wakeful bench`.{}",
+            "the reader-writer lock `{name}` has no room in pthread's, or no timed acquire.\n\
+             It may keep a reader waiting for which another reader waits.\n\
+             It is there for `wakeful bench`.{}",
             suggest::hint(name, rwlocks())
         );
     }

@@ -41,7 +41,7 @@ impl std::fmt::Display for Obstacle {
             Self::Privileged(what) => write!(
                 f,
                 "it has {what}, and the dynamic linker preloads\n\
-                 nothing into such programs; run it as a user who needs none of that"
+                 nothing into such programs; run it as a user that needs none of that"
             ),
             Self::Architecture => {
                 f.write_str("it is built for another processor or word size than this wakeful")

@@ -94,16 +94,17 @@ pub fn taken_view(library: &Path, help: impl FnOnce(Command) -> Command) -> Resu
     let taken = String::from_utf8_lossy(&answer.stdout).into_owned();
     if answer.status.signal() == Some(libc::SIGSYS) {
         bail!(
-            "a seccomp filter ends whoever looks for the best view ({});\n\
+            "a seccomp filter ends a program that looks for the best view ({});\n\
              WAKEFUL_VIEW=none looks for none",
             answer.status
         );
     }
     if !answer.status.success() || !views().any(|name| name == taken) {
         bail!(
-            "{}\ndoes not say which view it takes ({});\nbuild it again with `cargo build --release`",
+            "{}\ndoes not say which view it takes ({});\n{}",
             library.display(),
-            answer.status
+            answer.status,
+            library::AGAIN
         );
     }
     Ok(taken)
@@ -251,7 +252,7 @@ impl Launch {
             let why = why.strip_prefix("no: ").unwrap_or(&why);
             let why = suggest::wrap(&format!("{why};"), suggest::WIDTH);
             format!(
-                "the view {asked} is not to be had here:\n{why}\n\
+                "the view {asked} does not work here:\n{why}\n\
                  {taken} runs instead; `wakeful doctor` says more"
             )
         });

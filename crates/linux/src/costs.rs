@@ -29,8 +29,10 @@ fn find() -> Costs {
 
 /// Bit 31 of leaf 1's ECX, which processors keep at 0 and hypervisors set for their guests.
 #[cfg(target_arch = "x86_64")]
+#[allow(unused_unsafe)] // safe from Rust 1.94 on
 fn is_virtual() -> bool {
-    core::arch::x86_64::__cpuid(1).ecx >> 31 != 0
+    // SAFETY: every processor of this architecture has the instruction and the leaf.
+    unsafe { core::arch::x86_64::__cpuid(1) }.ecx >> 31 != 0
 }
 
 /// Where nobody can tell, the table that was measured stands.

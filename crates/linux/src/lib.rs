@@ -12,13 +12,15 @@ mod reading;
 mod registry;
 mod report;
 pub mod server;
+pub mod serving;
 mod signals;
 pub mod slice;
 mod tls;
 pub mod upcall;
 pub mod view;
 
-pub use abi::environment;
+pub use abi::{environment, fibers};
+pub use load::yield_now_and_then;
 pub use processors::{Processors, throttling};
 pub use quota::Throttling;
 pub use registry::MOST_THREADS;
@@ -286,6 +288,10 @@ impl Platform for Linux {
         processors::migrate(to)
     }
 
+    fn serves(server: *const (), serves: bool) {
+        serving::tell(server, serves);
+    }
+
     fn cpu_ns() -> u64 {
         futex::cpu_ns()
     }
@@ -332,8 +338,8 @@ impl Platform for Linux {
             return slice::repay();
         }
         let _errno = futex::Errno::save();
-        // SAFETY: no arguments.
-        unsafe { libc::sched_yield() };
+        // Not the C library's function, of which the interposer has another one. SAFETY: no arguments.
+        unsafe { libc::syscall(libc::SYS_sched_yield) };
     }
 }
 

@@ -8,9 +8,10 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-use platform::Crowd;
+use abi::View;
+use platform::{Crowd, Platform};
 
-use crate::{futex, processors};
+use crate::{Linux, futex, processors, registry};
 
 /// Processors of the machine that are online, as of the last look; above them, how often our own had changed then. 0 before the first look.
 static MACHINE: AtomicU32 = AtomicU32::new(0);
@@ -73,8 +74,31 @@ impl Look {
 
 /// See [`platform::Platform::crowd`]. About 5 us a millisecond.
 pub fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
+    crowd_by(now_ns, || awake)
+}
+
+fn crowd_by(now_ns: u64, awake: impl FnOnce() -> u32) -> Option<Crowd> {
     let (last, tick) = (Look::from(LAST.load(Relaxed)), (now_ns >> LOOK_SHIFT) as u32);
-    if last.tick == tick { last.crowd() } else { look(last, tick, awake) }
+    if last.tick == tick { last.crowd() } else { look(last, tick, awake()) }
+}
+
+/// The time of the last yield that [`yield_now_and_then`] made while others' threads could run, in ns.
+static YIELDED: AtomicU64 = AtomicU64::new(0);
+
+/// `sched_yield`; but beside other programs, to which it may give a time slice, once a slice only. They have
+/// their share all the same, when the kernel ends our slice. HINT: where no view tells our own threads from
+/// others', each call yields.
+pub fn yield_now_and_then() {
+    if let Some(ours) = registry::live().filter(|ours| matches!(ours.view(), View::Bpf | View::Perf)) {
+        let now = futex::now_ns();
+        if crowd_by(now, || ours.may_run().max(1)).is_some_and(|crowd| crowd.others > 0) {
+            if now.saturating_sub(YIELDED.load(Relaxed)) < Linux::costs().slice {
+                return;
+            }
+            YIELDED.store(now, Relaxed);
+        }
+    }
+    Linux::yield_now();
 }
 
 #[cold]

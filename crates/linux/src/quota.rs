@@ -62,6 +62,7 @@ impl Path {
 
 /// Where the lines of a file are read.
 type Buffer = [u8; 1024];
+const EMPTY: Buffer = [0; 1024];
 
 /// Calls `each` with each line of a file, until it returns something. A line that does not fit into the buffer is passed over.
 fn lines<T>(buffer: &mut Buffer, file: &CStr, mut each: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
@@ -204,7 +205,7 @@ pub struct Room {
 impl Room {
     /// Empty.
     pub const fn new() -> Self {
-        Self { buffer: [0; _], group: Path::new(), root: Path::new(), directory: Path::new() }
+        Self { buffer: EMPTY, group: Path::new(), root: Path::new(), directory: Path::new() }
     }
 
     /// The quota that the group at `directory` sets.
@@ -372,7 +373,8 @@ mod tests {
         std::fs::write(&file, format!("a\n{long}\nb\n{long}\nlast")).unwrap();
         let name = std::ffi::CString::new(file.to_str().unwrap()).unwrap();
         let mut seen = Vec::new();
-        let none: Option<()> = lines(&mut [0; _], &name, |line| {
+        let mut buffer = EMPTY;
+        let none: Option<()> = lines(&mut buffer, &name, |line| {
             seen.push(line.to_vec());
             None
         });

@@ -11,7 +11,8 @@ use platform::ThreadId;
 #[repr(align(64))]
 struct Line(AtomicPtr<()>);
 
-static LINES: [Line; ThreadId::LIMIT as usize] = [const { Line(AtomicPtr::new(ptr::null_mut())) }; _];
+const COUNT: usize = ThreadId::LIMIT as usize;
+static LINES: [Line; COUNT] = [const { Line(AtomicPtr::new(ptr::null_mut())) }; COUNT];
 
 /// The ids of all threads that ever were are below this. Not of the registry, which begins anew in a forked child: the child's thread has another id
 /// there and may still hold what it reads under its old one.

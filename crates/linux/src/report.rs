@@ -103,7 +103,7 @@ fn perf_status() -> (Option<String>, Option<&'static str>) {
     if let Some(signal) = deadly() {
         let by = if signal == libc::SIGSYS { "a seccomp filter".into() } else { format!("signal {signal}") };
         return (
-            Some(format!("{by} ends whoever calls perf_event_open")),
+            Some(format!("{by} ends a program that calls perf_event_open")),
             Some("allow perf_event_open in that filter; until then WAKEFUL_VIEW=none is needed"),
         );
     }

@@ -115,7 +115,7 @@ impl std::error::Error for Error {}
 /// The greatest length of a socket's path.
 const SOCKET_PATH: usize = 107;
 /// Room for a message, and for one byte of what is none.
-const PACKET: [u8; size_of::<Message>() + 1] = [0; _];
+const PACKET: [u8; size_of::<Message>() + 1] = [0; size_of::<Message>() + 1];
 /// Descriptors of one message, at most.
 pub const DESCRIPTORS: usize = 3;
 

@@ -251,6 +251,13 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         false
     }
 
+    /// The calling thread serves delegated sections from now on, or has come to another processor since it
+    /// said so; or it ends to. `server` is an address that no other server has. HINT: for those who place
+    /// memory.
+    fn serves(server: *const (), serves: bool) {
+        let _ = (server, serves);
+    }
+
     /// Processor time that this process has used, in nanoseconds. HINT: a system call that looks at each
     /// thread; not for each round.
     fn cpu_ns() -> u64;

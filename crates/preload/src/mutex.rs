@@ -13,10 +13,19 @@
 //! | 16     | `__kind`  | the C library's: type, and bits for robust, priority-protocol, process-shared  |
 //! | 24     | `__list`  | word of an algorithm that needs 5 to 16 bytes; else see *Owed*                 |
 //!
-//! **Owed.** A thread that is woken under the mutex that it waits for next runs for nothing, and often in place of the holder, whom it then
-//! waits for. So a signal to a lone waiter, or a broadcast, by the holder of the waiters' mutex is delivered at the release ([`owe`]). The word to wake is in
-//! `owed`, with bit 0 set if all are to be woken. A bit in the kind takes the release off its fast path. Only the holder writes the two. A mutex that owes
-//! already, or is not a plain one on the default algorithm, owes no more: the signal or broadcast is then delivered at once.
+//! **Owed.** Two things that a holder does are put off until it releases the mutex. The word to wake is in
+//! `owed`. Bit 0 is set if all are to be woken, bit 1 if the holder has asked to yield. A bit in the kind
+//! takes the release off its fast path. Only the holder writes the two. Of a mutex that is not a plain one
+//! on the default algorithm, nothing is put off.
+//!
+//! - *A signal, a broadcast* ([`owe`]). A thread that is woken under the mutex that it waits for next runs
+//!   for nothing, and often in place of the holder, whom it then waits for. One wake-up is put off; what
+//!   comes after it is delivered at once.
+//! - *A yield* ([`sched_yield`]). Who yields a held mutex gives the processor to threads that cannot go on
+//!   without it. Each tries, sleeps, and is woken at the release. If all of them sleep, another program has
+//!   the processor for a time slice. One yield is put off; the next one in the same section is made at once,
+//!   since the holder may wait for somebody. At the release it is made, but beside other programs once a
+//!   slice only ([`linux::yield_now_and_then`]).
 //!
 //! **Ours or not.** A mutex is the C library's if its kind has any of the bits robust, priority-protocol or process-shared. The kind is set once,
 //! by an initialiser, so the two never work on the same mutex. A destroyed mutex has all bits, as there, so what is done
@@ -59,6 +68,8 @@ const ERRORCHECK: i32 = 2;
 const OWES: i32 = 8;
 /// Bit in `owed`: all are to be woken.
 const ALL: usize = 1;
+/// Bit in `owed`: the holder has asked to yield.
+const YIELD: usize = 2;
 /// Bits in `__kind` of mutexes that are the C library's: robust, inherit, protect, shared. Below 256: the fast path
 /// reads one byte.
 const THEIRS: i32 = 16 | 32 | 64 | 128;
@@ -97,6 +108,11 @@ impl Mutex {
         // SAFETY: the low byte of `kind`, which has all of it that ever changes after initialisation (OWES), by the holder.
         let kind = unsafe { (*(&raw const self.kind).cast::<AtomicU8>()).load(Relaxed) };
         kind | CHOICE.load(Relaxed) == 0
+    }
+
+    /// Has the holder put something off until the release?
+    fn owes(&self) -> bool {
+        self.kind.load(Relaxed) & OWES != 0
     }
 
     #[inline]
@@ -266,15 +282,21 @@ impl Mutex {
             Kind::Theirs => return unsafe { real::mutex_unlock(self.pointer()) },
             Kind::Plain => {
                 held::set(0);
-                if self.kind.load(Relaxed) & OWES == 0 {
+                if !self.owes() {
                     self.raw_unlock();
                 } else {
                     let owed = self.owed.swap(null_mut(), Relaxed);
                     let count = if owed.addr() & ALL == 0 { 1 } else { u32::MAX };
                     self.kind.fetch_and(!OWES, Relaxed);
                     self.raw_unlock();
-                    // The condition variable may be gone by now; only the address is used.
-                    Linux::wake(owed.map_addr(|address| address & !ALL), count);
+                    let word = owed.map_addr(|address| address & !(ALL | YIELD));
+                    if !word.is_null() {
+                        // The condition variable may be gone by now; only the address is used.
+                        Linux::wake(word, count);
+                    }
+                    if owed.addr() & YIELD != 0 {
+                        linux::yield_now_and_then();
+                    }
                 }
             }
             kind => {
@@ -325,6 +347,10 @@ impl Mutex {
 pub unsafe fn unlock_to_wait(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: as promised.
     let mutex = unsafe { Mutex::from(mutex) };
+    if mutex.owes() && mutex.owed.load(Relaxed).addr() & YIELD != 0 {
+        // To wait is to yield.
+        mutex.owed.store(mutex.owed.load(Relaxed).map_addr(|address| address & !YIELD), Relaxed);
+    }
     // Also of the C library's, which itself counts who holds it, and in its own wait who will hold it again.
     mutex.users.fetch_add(1, Relaxed);
     let error = mutex.unlock();
@@ -364,6 +390,36 @@ pub fn owe(mutex: usize, word: &AtomicU32, all: bool, commit: impl FnOnce() -> b
     mutex.owed.store(owed.map_addr(|address| address | if all { ALL } else { 0 }), Relaxed);
     mutex.kind.fetch_or(OWES, Relaxed);
     true
+}
+
+/// Puts a yield off until the caller releases the mutex that it holds. False if it holds none, as far as we
+/// know, or has asked before.
+fn put_yield_off() -> bool {
+    let mutex = held::get();
+    if mutex == 0 {
+        return false;
+    }
+    // SAFETY: as in `owe`: the caller holds it, so it exists.
+    let mutex = unsafe { &*core::ptr::with_exposed_provenance::<Mutex>(mutex) };
+    if choice::algorithm().is_some() || mutex.kind() != Kind::Plain || !mutex.lock.may_be_mine() {
+        return false;
+    }
+    let owed = if mutex.owes() { mutex.owed.load(Relaxed) } else { null_mut() };
+    if owed.addr() & YIELD != 0 {
+        return false;
+    }
+    mutex.owed.store(owed.map_addr(|address| address | YIELD), Relaxed);
+    mutex.kind.fetch_or(OWES, Relaxed);
+    true
+}
+
+/// As the C library's function of this name, but under a mutex: see *Owed*.
+#[unsafe(no_mangle)]
+pub extern "C" fn sched_yield() -> c_int {
+    if !put_yield_off() {
+        Linux::yield_now();
+    }
+    0
 }
 
 /// Is this mutex the C library's?

@@ -298,6 +298,21 @@ fn rw_prefer() {
     same("rw_prefer.c");
 }
 
+/// The argument: how many yields are put off. Where no view tells who runs, each is made at the release.
+#[test]
+fn yields_under_a_mutex() {
+    let program = compile("yield.c");
+    let plain = show(&Command::new(&program).arg("0").output().unwrap());
+    assert_eq!(plain, "exit status: 0");
+    let run =
+        |argument, view| show(&preloaded(&program).arg(argument).env("WAKEFUL_VIEW", view).output().unwrap());
+    assert_eq!(run("1", "none"), plain);
+    for view in views().iter().filter(|view| **view != "none") {
+        assert_eq!(run("2", view), plain, "view {view}");
+    }
+    fs::remove_file(program).unwrap();
+}
+
 #[test]
 fn keys() {
     same("keys.c");

@@ -158,9 +158,20 @@ impl Engine {
         self.apps.len() - 1
     }
 
-    /// A new thread of an application, ready to start. Bodies see the machine through [`engine`].
+    /// As [`Engine::spawn_on`], on the processor of its number in the application.
     pub fn spawn(&mut self, app: usize, body: impl FnOnce() + 'static) -> usize {
-        let index = self.threads.iter().filter(|thread| thread.app == app).count();
+        self.spawn_on(app, self.members(app), body)
+    }
+
+    /// So many threads has an application.
+    fn members(&self, app: usize) -> usize {
+        self.threads.iter().filter(|thread| thread.app == app).count()
+    }
+
+    /// A new thread of an application, ready to start; it belongs to this processor, modulo their number.
+    /// Bodies see the machine through [`engine`].
+    pub fn spawn_on(&mut self, app: usize, processor: usize, body: impl FnOnce() + 'static) -> usize {
+        let index = self.members(app);
         let number = self.threads.len();
         assert!(number + 1 < ThreadId::LIMIT as usize, "at most {} simulated threads", ThreadId::LIMIT - 2);
         let stack = Coloured::take(number);
@@ -173,9 +184,9 @@ impl Engine {
             // SAFETY: as above, and this thread runs.
             unsafe { sync(engine()) };
         });
-        let home = index % self.processors.len();
+        let home = processor % self.processors.len();
         let thread = Thread::new(app, index, home, self.seed, number);
-        self.threads.push(Thread { body: Some(body), stack_base, ..thread });
+        self.threads.push(Thread { body: Some(body), stack_base, place: processor, ..thread });
         self.arena.add(&mut self.memory);
         self.apps[app].threads += 1;
         self.waiting.live += 1;

@@ -66,7 +66,7 @@ impl Engine {
         if it.app == FOREIGN {
             it.home
         } else if self.rules.setting.bound || it.last_processor == NOBODY {
-            self.partition.ours[it.index % self.partition.ours.len()]
+            self.partition.ours[it.place % self.partition.ours.len()]
         } else if !self.processors[it.last_processor].taken {
             it.last_processor
         } else {

@@ -24,6 +24,10 @@
 //!   words share a line is decided by their place in the machine's memory ([`World::place`]), where each
 //!   object begins on a line of its own, so false sharing inside an object is the real one. A word
 //!   elsewhere has a line for itself.
+//! - **Finite caches**, where the description names them: one a processor and, behind it, one that a group
+//!   shares; sets, ways, the least recently used line goes, and is written back if it is newer than memory.
+//! - **Pages** with a home node, where the description names nodes: that of the first processor that touches
+//!   a line of the page, or the one that [`World::bind`] says. Memory is nearer to its own node.
 //! - **Atomic operations** cost more than stores, succeed or not.
 //! - **A kernel**: run queues (one, or one a processor), quanta, the costs of a switch, a migration, a
 //!   system call and a wake-up; sleeping on a word; who wakes up comes last, or next, or at once, if it has
@@ -36,9 +40,10 @@
 //!
 //! - **Weak memory**: accesses happen one after the other, in the order of virtual time. `loom` is for
 //!   that.
-//! - **Capacity**: a cache never loses a line to another, and a thread that comes back to its processor
-//!   finds what it left. What a switch or a migration costs beyond itself stands in the description as a
-//!   lump.
+//! - **Capacity**, where the description names no caches: then a cache never loses a line to another, and a
+//!   thread that comes back to its processor finds what it left. Foreign processes use no cache anywhere.
+//!   What a switch or a migration costs beyond itself stands in the description as a lump.
+//! - **Prefetching**, and more than one access of a processor at a time; address translation.
 //! - **Instructions** between shared accesses take no time, but for [`work_ns`] and pauses.
 //! - **Places in a ring** and routing: what is on one level is equally far.
 //!
@@ -47,13 +52,17 @@
 //! (Words on threads' stacks are the exception that algorithms of the catalogue do not make: their number
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
-// Descriptions: `machine`. Programs: `workload`, `world`, `app`. State: `engine`, `thread`, `word`, `memory`,
-// `arena`. Who decides: `kernel`, `partition`, `rules`. In what order: `run`, `timers`, `spinner`. What comes
-// out: `tally`, `results`, `figure`.
+// Descriptions: `machine`. Programs: `workload`, `delegated`, `world`, `app`. State: `engine`, `thread`,
+// `word`, `memory`, `cache`, `arena`. Who decides: `kernel`, `partition`, `rules`. In what order: `run`,
+// `timers`, `spinner`. What comes out: `tally`, `path`, `results`, `figure`. Experiments: `defaults`,
+// `delegation`.
 mod app;
 mod arena;
+mod cache;
 mod chance;
 pub mod defaults;
+mod delegated;
+pub mod delegation;
 mod engine;
 pub mod explore;
 mod explorer;
@@ -62,6 +71,7 @@ mod kernel;
 mod machine;
 mod memory;
 mod partition;
+mod path;
 mod platform;
 mod results;
 mod rules;
@@ -78,10 +88,13 @@ mod word;
 mod workload;
 mod world;
 
+pub use delegated::{Order, Touches};
 pub use machine::{
-    Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Processors, Queue, Sourced, Woken,
+    Cache, Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Pages, Processors, Queue,
+    SharedCache, Sourced, Woken,
 };
-pub use platform::{Explored, Sim, Simulated, clock_ns, fail, passed, random, vary, work_ns};
+pub use path::Path;
+pub use platform::{Explored, Sim, Simulated, clock_ns, entered, fail, left, passed, random, vary, work_ns};
 pub use results::{Results, ThreadResults, Waits};
 pub use setting::{Hints, Repartition, Setting};
 pub use simulate::{MOST_THREADS, SimError, in_parallel, simulate, simulate_with};

@@ -60,6 +60,53 @@ pub struct Memory {
     pub atomic_ns: Sourced<f64>,
     /// More for a write, for each other cache that holds the line.
     pub per_sharer_ns: Sourced<f64>,
+    /// Each processor's own cache. Without it, caches are as large as need be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_cache: Option<Cache>,
+    /// A cache behind those, which some processors share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_cache: Option<SharedCache>,
+    /// Pages that have a home node. Without it, memory is as far as the processor that first touched a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<Pages>,
+}
+
+/// The size of a cache: sets times ways times [`Memory::line_bytes`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// A line can be in one of them; a power of two.
+    pub sets: Sourced<u32>,
+    /// Lines of a set.
+    pub ways: Sourced<u32>,
+}
+
+/// A cache of several processors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedCache {
+    /// How many share one.
+    pub processors: Sourced<u32>,
+    /// A line can be in one of them; a power of two.
+    pub sets: Sourced<u32>,
+    /// Lines of a set.
+    pub ways: Sourced<u32>,
+    /// Until a line from there is here.
+    pub hit_ns: Sourced<f64>,
+}
+
+/// Memory that belongs to nodes, page by page.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pages {
+    /// A power of two, at least a line.
+    pub bytes: Sourced<u32>,
+    /// Processors of a node: as many as one of the levels has.
+    pub node_processors: Sourced<u32>,
+    /// Until a line from the own node's memory is here.
+    pub local_ns: Sourced<f64>,
+    /// Until a line from another node's memory is here.
+    pub remote_ns: Sourced<f64>,
 }
 
 /// Processors that are equally far from one another.
@@ -164,7 +211,16 @@ macro_rules! machines {
     };
 }
 
-machines!["sgi-challenge-11", "ksr1-63", "ppro-4", "xeon-e5420-2x4", "epyc-64", "cxl-1024"];
+machines![
+    "sgi-challenge-11",
+    "ksr1-63",
+    "ppro-4",
+    "xeon-e5420-2x4",
+    "numa-2x32",
+    "numa-8x8",
+    "epyc-64",
+    "cxl-1024"
+];
 
 /// More than any machine here has, and what the tables hold.
 pub const MOST_PROCESSORS: u32 = 4096;
@@ -191,6 +247,12 @@ impl Machine {
         self.level[last].processors = self.processors.count.clone();
         for level in &mut self.level {
             level.processors.value = level.processors.value.min(count);
+        }
+        if let Some(shared) = &mut self.memory.shared_cache {
+            shared.processors.value = shared.processors.value.min(count);
+        }
+        if let Some(pages) = &mut self.memory.pages {
+            pages.node_processors.value = pages.node_processors.value.min(count);
         }
         self
     }
@@ -221,10 +283,42 @@ impl Machine {
         all
     }
 
+    fn check_caches(&self) -> Result<(), MachineError> {
+        let Memory { line_bytes, own_cache, shared_cache, pages, .. } = &self.memory;
+        let sizes = own_cache.iter().map(|it| ("memory.own_cache", &it.sets, &it.ways));
+        let shared = shared_cache.iter().map(|it| ("memory.shared_cache", &it.sets, &it.ways));
+        for (field, sets, ways) in sizes.chain(shared) {
+            // BOUND: places of a cache, which the simulator has a table of.
+            if !sets.value.is_power_of_two()
+                || !(1..=1 << 24).contains(&(u64::from(sets.value) * u64::from(ways.value)))
+            {
+                return fault(field, "give a power of two of sets, at least one way, and at most 2^24 lines");
+            }
+        }
+        if let Some(shared) = shared_cache {
+            let (count, size) = (self.processors.count.value, shared.processors.value);
+            if own_cache.is_none() {
+                return fault("memory.shared_cache", "give an own_cache, too");
+            }
+            if size == 0 || count.div_ceil(size) > 64 {
+                return fault(
+                    "memory.shared_cache.processors",
+                    "give as many as make at most 64 shared caches",
+                );
+            }
+        }
+        if let Some(pages) = pages {
+            if !pages.bytes.value.is_power_of_two() || pages.bytes.value < line_bytes.value {
+                return fault("memory.pages.bytes", "give a power of two that is not less than a line");
+            }
+            if !self.level.iter().any(|level| level.processors.value == pages.node_processors.value) {
+                return fault("memory.pages.node_processors", "give as many as one of the levels has");
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), MachineError> {
-        let fault = |field: &str, problem: &str| {
-            Err(MachineError::Field { field: field.to_string(), problem: problem.to_string() })
-        };
         for figure in self.figures() {
             if figure.value.parse::<f64>().is_ok_and(|value| !(0.0..1e12).contains(&value)) {
                 return fault(&figure.field, "give a number from 0 to 1e12");
@@ -249,6 +343,7 @@ impl Machine {
         {
             return fault("level", "give the levels from the smallest to the largest");
         }
+        self.check_caches()?;
         if self.processors.pause_ns.value <= 0.0 || self.memory.hit_ns.value <= 0.0 {
             return fault(
                 "processors.pause_ns, memory.hit_ns",
@@ -260,6 +355,10 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+fn fault(field: &str, problem: &str) -> Result<(), MachineError> {
+    Err(MachineError::Field { field: field.to_string(), problem: problem.to_string() })
 }
 
 /// One value of a description.

@@ -2,16 +2,18 @@
 //! Memory and caches: where a word lies, which caches hold its line, and what an access costs.
 //!
 //! A line has an owner (the processor that may write it without asking) or any number of sharers, as MESI
-//! has it; caches are as large as need be. An access that the processor's cache cannot answer waits until
-//! the line is not on its way to another processor (a hot line serves one after the other, in the order in
-//! which they came), then until the connection is free, then for the transfer. The value changes at the
-//! moment when the request comes: nobody can see the line between that and the end of the transfer without
-//! waiting behind it, so no order of values is possible here that the machine does not have.
+//! has it; caches are as large as need be, or as the description says ([`crate::cache`]). An access that the
+//! processor's cache cannot answer waits until the line is not on its way to another processor (a hot line
+//! serves one after the other, in the order in which they came), then until the connection is free, then for
+//! the transfer. The value changes at the moment when the request comes: nobody can see the line between that
+//! and the end of the transfer without waiting behind it, so no order of values is possible here that the
+//! machine does not have.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
 
-use crate::machine::Machine;
+use crate::cache::{self, Caches};
+use crate::machine::{self, Machine};
 
 /// Virtual time, in picoseconds.
 pub(crate) type Time = u64;
@@ -67,6 +69,25 @@ pub(crate) struct Traffic {
     pub invalidations: u64,
     /// Time spent waiting for a line or a connection.
     pub queued: Time,
+    /// Values that went from a finite cache to memory.
+    pub written_back: u64,
+}
+
+/// What a processor's own cache did not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fetches {
+    /// All of it.
+    pub misses: u64,
+    /// Of these, what came from memory.
+    pub memory: u64,
+    /// Of these, what came from another node's.
+    pub remote: u64,
+}
+
+/// The numbers of the bits that are set.
+fn bits(words: &[u64]) -> impl Iterator<Item = usize> {
+    let all = words.iter().enumerate();
+    all.flat_map(|(index, &word)| cache::bits(word).map(move |bit| index * 64 + bit))
 }
 
 /// How an object's life ends.
@@ -75,7 +96,54 @@ struct End {
     end: unsafe fn(*mut u8),
 }
 
+/// Where memory is.
+struct Pages {
+    /// Lines of a page, as a power of two.
+    shift: u32,
+    /// Of each page of the machine's memory, the processor on whose node it is, plus 1; 0: nobody has touched
+    /// it. Behind the end the same.
+    homes: Vec<u16>,
+    /// Processors of a node, and the level that connects them.
+    size: usize,
+    level: usize,
+    local: Time,
+    remote: Time,
+}
+
+impl Pages {
+    fn new(machine: &Machine, pages: &machine::Pages) -> Self {
+        let size = pages.node_processors.value;
+        let level = machine.level.iter().position(|level| level.processors.value == size);
+        Self {
+            shift: (pages.bytes.value / machine.memory.line_bytes.value).trailing_zeros(),
+            homes: Vec::new(),
+            size: size as usize,
+            level: level.expect("a level is a node, as has been checked"),
+            local: from_ns(pages.local_ns.value),
+            remote: from_ns(pages.remote_ns.value),
+        }
+    }
+
+    /// The home of the line's page, which is `first` if nobody has touched it. Words outside have no page.
+    fn home(&mut self, line: LineId, first: u16) -> u16 {
+        let Some(place) = (line as usize).checked_sub(OUTSIDE) else { return first };
+        let page = place >> self.shift;
+        if page >= self.homes.len() {
+            self.homes.resize(page + 1, 0);
+        }
+        let home = &mut self.homes[page];
+        if *home == 0 {
+            *home = first;
+        }
+        *home
+    }
+}
+
 pub(crate) struct Memory {
+    /// `None`: as large as need be.
+    caches: Option<Box<Caches>>,
+    /// `None`: memory is where its first user is.
+    pages: Option<Pages>,
     base: *mut u8,
     allocation: *mut u8,
     layout: Layout,
@@ -93,6 +161,8 @@ pub(crate) struct Memory {
     atomic: Time,
     per_sharer: Time,
     pub traffic: Traffic,
+    /// By processor.
+    fetches: Vec<Fetches>,
     ends: Vec<End>,
 }
 
@@ -108,7 +178,11 @@ impl Memory {
         }
         let base = allocation.map_addr(|address| address.next_multiple_of(4096));
         let stride = count.div_ceil(64);
+        let mut caches = Caches::new(machine);
+        caches.iter_mut().for_each(|caches| caches.resize(OUTSIDE));
         Self {
+            caches,
+            pages: machine.memory.pages.as_ref().map(|pages| Pages::new(machine, pages)),
             base,
             allocation,
             layout,
@@ -137,6 +211,7 @@ impl Memory {
             atomic: from_ns(machine.memory.atomic_ns.value),
             per_sharer: from_ns(machine.memory.per_sharer_ns.value),
             traffic: Traffic::default(),
+            fetches: vec![Fetches::default(); count],
             ends: Vec::new(),
         }
     }
@@ -151,6 +226,7 @@ impl Memory {
         let lines = OUTSIDE + (self.used >> self.shift);
         self.lines.resize(lines, Line::default());
         self.sharers.resize(lines * self.stride, 0);
+        self.caches.iter_mut().for_each(|caches| caches.resize(lines));
         // SAFETY: within the allocation, as just asserted.
         unsafe { self.base.add(at) }
     }
@@ -216,6 +292,9 @@ impl Memory {
         let cost = self.hit + if kind == Kind::Update { self.atomic } else { 0 };
         if self.hits(processor, line, kind) {
             self.traffic.hits += 1;
+            if self.caches.is_some() {
+                self.take_place(processor, line, kind, now);
+            }
             return now + cost;
         }
         self.miss(processor, line, kind, now) + cost
@@ -259,26 +338,66 @@ impl Memory {
                 farthest = farthest.max(self.distance(processor, index * 64 + bit as usize));
             }
         }
+        for first in self.caches.iter().flat_map(|caches| caches.elsewhere(processor, line)) {
+            count += 1;
+            farthest = farthest.max(self.distance(processor, first));
+        }
         (count, farthest)
+    }
+
+    /// The level of the nearest copy in a finite cache, if there is one.
+    fn nearest(&self, processor: usize, line: LineId) -> Option<usize> {
+        let shared = self.caches.as_ref()?.elsewhere(processor, line);
+        let all = bits(self.sharers(line)).chain(shared);
+        all.map(|other| self.distance(processor, other)).min()
+    }
+
+    /// Where a line comes from that the processor's own cache does not hold: the level, and for how long.
+    fn source(&mut self, processor: usize, line: LineId, others: u64) -> (usize, Time) {
+        let owner = self.lines[line as usize].owner;
+        if owner != 0 {
+            let level = self.distance(processor, owner as usize - 1);
+            return (level, self.levels[level].transfer);
+        }
+        if let Some(time) = self.caches.as_ref().and_then(|caches| caches.answers(processor, line)) {
+            return (0, time);
+        }
+        let from = self.home(processor, line);
+        let mut level = self.distance(processor, from);
+        let transfer = self.levels[level].transfer;
+        let (mut memory, mut remote) = (transfer + self.memory, false);
+        if let Some(pages) = &self.pages {
+            level = level.max(pages.level);
+            remote = processor / pages.size != from / pages.size;
+            memory = if remote { pages.remote } else { pages.local };
+        }
+        if others > 0 {
+            let Some(nearest) = self.nearest(processor, line) else { return (level, transfer) };
+            let modified = self.caches.as_ref().is_some_and(|caches| caches.is_modified(line));
+            // Memory may be nearer than a copy.
+            if modified || self.levels[nearest].transfer <= memory {
+                return (nearest, self.levels[nearest].transfer);
+            }
+        }
+        let fetches = &mut self.fetches[processor];
+        fetches.memory += 1;
+        fetches.remote += u64::from(remote);
+        (level, memory)
     }
 
     #[cold]
     #[inline(never)]
     fn miss(&mut self, processor: usize, line: LineId, kind: Kind, now: Time) -> Time {
         self.traffic.misses += 1;
-        let Line { busy, owner, home, .. } = self.lines[line as usize];
+        self.fetches[processor].misses += 1;
+        let Line { busy, owner, .. } = self.lines[line as usize];
         let (others, farthest) = self.others(processor, line);
         let own = self.hits(processor, line, Kind::Load);
         let (level, transfer) = if own {
             // A write to a line of which we have a copy.
             (farthest, 0)
-        } else if owner != 0 {
-            let level = self.distance(processor, owner as usize - 1);
-            (level, self.levels[level].transfer)
         } else {
-            let from = if home == 0 { processor } else { home as usize - 1 };
-            let level = self.distance(processor, from);
-            (level, self.levels[level].transfer + if others == 0 { self.memory } else { 0 })
+            self.source(processor, line, others)
         };
         let invalidate = if kind != Kind::Load && others > 0 && (own || owner == 0) {
             self.levels[farthest].invalidate + self.per_sharer * others
@@ -298,30 +417,121 @@ impl Memory {
         if kind != Kind::Load && others > 0 {
             self.traffic.invalidations += others;
         }
-        self.take(processor, line, kind);
+        let back = self.take(processor, line, kind);
+        if self.caches.is_some() {
+            self.bring(processor, line, kind, !own, back, now);
+        }
         end
     }
 
-    /// The line's new state.
-    fn take(&mut self, processor: usize, line: LineId, kind: Kind) {
+    /// The processor where the line's memory is: the first one that touches it, or its page.
+    fn home(&mut self, processor: usize, line: LineId) -> usize {
+        let home = &mut self.lines[line as usize].home;
+        if *home == 0 {
+            let first = processor as u16 + 1;
+            *home = self.pages.as_mut().map_or(first, |pages| pages.home(line, first));
+        }
+        *home as usize - 1
+    }
+
+    /// The line's new state. True if its value goes to memory on its way.
+    fn take(&mut self, processor: usize, line: LineId, kind: Kind) -> bool {
+        self.home(processor, line);
         let at = line as usize * self.stride;
         let sharers = &mut self.sharers[at..][..self.stride];
         let state = &mut self.lines[line as usize];
-        if state.home == 0 {
-            state.home = processor as u16 + 1;
-        }
+        let mut back = false;
         if kind == Kind::Load {
-            state.owner = if sharers.iter().all(|&word| word == 0) { processor as u16 + 1 } else { 0 };
+            let mut alone = sharers.iter().all(|&word| word == 0);
+            if let Some(caches) = &mut self.caches {
+                back = caches.read(processor, line, state.owner != 0);
+                alone &= caches.elsewhere(processor, line).next().is_none();
+            }
+            state.owner = if alone { processor as u16 + 1 } else { 0 };
         } else {
+            if let Some(caches) = &mut self.caches {
+                caches.write(processor, line, bits(sharers));
+            }
             sharers.fill(0);
             state.owner = processor as u16 + 1;
         }
         sharers[processor / 64] |= 1 << (processor % 64);
+        back
+    }
+
+    /// A line has come into finite caches (`fetched`), or a write of it was allowed there.
+    fn bring(&mut self, processor: usize, line: LineId, kind: Kind, fetched: bool, back: bool, now: Time) {
+        if back {
+            self.write_back(processor, line, now);
+        }
+        let Self { caches: Some(caches), lines, .. } = self else { return };
+        let victim =
+            if fetched { caches.fill(processor, line, |line| lines[line as usize].owner != 0) } else { None };
+        if let Some(victim) = victim {
+            self.write_back(processor, victim, now);
+        }
+        self.take_place(processor, line, kind, now);
+    }
+
+    /// The processor uses a line, whose place in its finite cache may be another's until now.
+    #[inline(always)]
+    fn take_place(&mut self, processor: usize, line: LineId, kind: Kind, now: Time) {
+        let victim = self.caches.as_mut().and_then(|caches| caches.used(processor, line, kind != Kind::Load));
+        if let Some(victim) = victim {
+            self.lose(processor, victim, now);
+        }
+    }
+
+    /// The processor's own cache has no place for this line any more.
+    #[cold]
+    #[inline(never)]
+    fn lose(&mut self, processor: usize, line: LineId, now: Time) {
+        self.sharers[line as usize * self.stride + processor / 64] &= !(1 << (processor % 64));
+        let Self { caches: Some(caches), lines, .. } = self else { return };
+        if lines[line as usize].owner != processor as u16 + 1 {
+            return;
+        }
+        lines[line as usize].owner = 0;
+        if let Some(line) = caches.lose(processor, line, |line| lines[line as usize].owner != 0) {
+            self.write_back(processor, line, now);
+        }
+    }
+
+    /// A value goes to memory. Nobody waits for it, but the connection is busy.
+    fn write_back(&mut self, processor: usize, line: LineId, now: Time) {
+        self.traffic.written_back += 1;
+        let from = self.home(processor, line);
+        let least = self.pages.as_ref().map_or(0, |pages| pages.level);
+        let level = self.distance(processor, from).max(least);
+        let Level { size, occupancy, ref mut busy, .. } = self.levels[level];
+        let busy = &mut busy[processor / size];
+        *busy = (*busy).max(now) + occupancy;
+    }
+
+    /// The pages that have a byte of these are on this node from now on.
+    pub fn bind(&mut self, address: usize, bytes: usize, node: usize) {
+        let Some(pages) = &mut self.pages else { return };
+        let home = (node * pages.size) as u16 + 1;
+        let begin = address - self.base.addr();
+        let shift = self.shift + pages.shift;
+        let (first, end) = (begin >> shift, (begin + bytes).div_ceil(1 << shift));
+        if end > pages.homes.len() {
+            pages.homes.resize(end, 0);
+        }
+        pages.homes[first..end].fill(home);
+        let lines = OUTSIDE + (first << pages.shift)..OUTSIDE + (end << pages.shift);
+        let end = lines.end.min(self.lines.len());
+        self.lines[lines.start..end].iter_mut().for_each(|line| line.home = home);
     }
 
     /// The kernel on this processor writes the line; nobody's time.
     pub fn kernel_write(&mut self, processor: usize, line: LineId) {
         self.take(processor, line, Kind::Store);
+    }
+
+    /// What this processor's own cache has not answered until now.
+    pub fn fetches(&self, processor: usize) -> Fetches {
+        self.fetches[processor]
     }
 
     pub fn watch(&mut self, line: LineId) {

@@ -611,6 +611,18 @@ pub(crate) fn progressed(parts: u64) {
     });
 }
 
+/// The running thread begins a critical section of the program, its own or another's; costs nothing. See
+/// [`crate::Path`].
+pub fn entered() {
+    disturb();
+    look(|it| it.tally.path.enter(it.now, it.processor, it.memory.fetches(it.processor)));
+}
+
+/// It ends it.
+pub fn left() {
+    look(|it| it.tally.path.leave(it.now, it.processor, it.memory.fetches(it.processor)));
+}
+
 /// The simulation ends here, and its results say why.
 pub fn fail(what: String) {
     look(|it| it.fail(what));

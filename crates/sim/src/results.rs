@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::engine::Engine;
 use crate::memory::NS;
+use crate::path::Path;
 use crate::thread::{FOREIGN, State};
 
 /// How long threads waited for a section, or at a barrier.
@@ -79,6 +80,9 @@ pub struct Results {
     pub estimated_ms: f64,
     /// The waits of all threads; `None` if there was none.
     pub waits: Option<Waits>,
+    /// What sections cost one after the other, in a program that tells of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Path>,
     /// Processor time of the program, waiting included.
     pub cpu_ms: f64,
     /// Processor time of foreign processes.
@@ -104,6 +108,9 @@ pub struct Results {
     pub misses: u64,
     /// Copies in other caches ended by writes.
     pub invalidations: u64,
+    /// Values that went from a finite cache to memory.
+    #[serde(skip_serializing_if = "none")]
+    pub written_back: u64,
     /// Time that accesses waited for a line or a connection.
     pub queued_ms: f64,
     /// Of the accesses, those of spinners who were passed over: simulated without being executed. Says how
@@ -112,6 +119,11 @@ pub struct Results {
     pub passed_over: u64,
     /// Each thread.
     pub threads: Vec<ThreadResults>,
+}
+
+/// In the machines without finite caches.
+fn none(written_back: &u64) -> bool {
+    *written_back == 0
 }
 
 impl Results {
@@ -160,6 +172,7 @@ impl Results {
                 p999_ns: waits.value_at_quantile(0.999),
                 max_ns: waits.max(),
             }),
+            path: engine.tally.path.result(),
             cpu_ms: ms(ours().map(|thread| thread.cpu).sum()),
             foreign_ms: ms(engine.tally.foreign),
             work_ms: ms(ours().map(|thread| thread.work).sum()),
@@ -172,6 +185,7 @@ impl Results {
             accesses: traffic.hits + traffic.misses,
             misses: traffic.misses,
             invalidations: traffic.invalidations,
+            written_back: traffic.written_back,
             queued_ms: ms(traffic.queued),
             passed_over: engine.tally.skipped,
             threads: ours()

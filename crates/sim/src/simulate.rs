@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::results::Results;
 use crate::run;
 use crate::setting::Setting;
-use crate::workload::{Program, Workload};
+use crate::workload::Workload;
 use crate::world::World;
 
 /// Why a simulation did not begin.
@@ -19,7 +19,7 @@ pub enum SimError {
     /// Nothing in the catalogue is called so.
     #[error("no {kind} is called \"{name}\"")]
     Unknown {
-        /// mutex, reader-writer lock or barrier.
+        /// mutex, reader-writer lock, delegating lock or barrier.
         kind: &'static str,
         /// What was asked for.
         name: String,
@@ -93,14 +93,8 @@ pub fn simulate(machine: &Machine, workload: &Workload, seed: u64) -> Result<Res
         results.digest = digest.filter(|_| !results.limited && results.failure.is_none());
         return Ok(results);
     }
-    let (kind, name) = match &workload.program {
-        Program::Mutex { lock, .. } | Program::Quicksort { lock, .. } | Program::Cholesky { lock, .. } => {
-            ("mutex", lock)
-        }
-        Program::RwLock { lock, .. } => ("reader-writer lock", lock),
-        Program::Barrier { barrier, .. } | Program::Gauss { barrier, .. } => ("barrier", barrier),
-    };
-    Err(SimError::Unknown { kind, name: name.clone() })
+    let (kind, name) = workload.program.lock();
+    Err(SimError::Unknown { kind, name: name.into() })
 }
 
 /// What `run` makes of each job, in their order, on so many threads of the host, which changes nothing but

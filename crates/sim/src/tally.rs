@@ -4,6 +4,7 @@
 use hdrhistogram::Histogram;
 
 use crate::memory::Time;
+use crate::path::Walked;
 
 pub(crate) struct Tally {
     pub switches: u64,
@@ -16,6 +17,7 @@ pub(crate) struct Tally {
     pub skipped: u64,
     pub foreign: Time,
     pub waits: Histogram<u64>,
+    pub path: Walked,
     /// The last moment until now.
     pub end: Time,
     /// The time was over before all was done.
@@ -37,6 +39,7 @@ impl Default for Tally {
             skipped: 0,
             foreign: 0,
             // BOUND: two digits, so that a percentile is within 1 %; up to 1,000 s in ns.
+            path: Walked::default(),
             waits: Histogram::new_with_bounds(1, 1_000_000_000_000, 2).expect("constant bounds"),
             end: 0,
             capped: false,

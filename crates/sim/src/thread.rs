@@ -100,7 +100,9 @@ pub(crate) struct Thread {
     pub stack_base: usize,
     /// What is left of what it was doing when its processor was taken.
     pub owed: Time,
-    /// Where it belongs, if it is bound.
+    /// The number of the processor that it belongs to, if it is bound: modulo their number, of the machine's
+    /// (`home`) and of the partition's.
+    pub place: usize,
     pub home: usize,
     pub last_processor: usize,
     /// For its next quantum.
@@ -148,6 +150,7 @@ impl Thread {
             yielder: ptr::null(),
             stack_base: 0,
             owed: 0,
+            place: index,
             home,
             last_processor: NOBODY,
             debit: 0,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use apps::{App, Digest};
 
 use crate::app::Loading;
+use crate::delegated::{Delegated, Touches};
 use crate::platform::{Sim, clock_ns, fail, passed, random, vary, work_ns};
 use crate::setting::Setting;
 use crate::world::World;
@@ -46,6 +47,18 @@ pub enum Program {
         /// Length of the work between two barriers.
         outside_ns: f64,
     },
+    /// Sections over data that all share, which another thread may run ([`crate::Path`] says what they
+    /// cost). Threads are clients; the server of a lock that needs one is one more.
+    Delegated {
+        /// A delegating lock of the catalogue, or a mutex.
+        lock: String,
+        /// What a section touches.
+        touches: Touches,
+        /// Length of the work outside.
+        outside_ns: f64,
+        /// The processor that is left to the server; clients have the others, in their order.
+        server: u32,
+    },
     /// Quicksort with a lock ([`apps::App::Quicksort`]; TR 1994, section 5.2).
     Quicksort {
         /// A mutex of the catalogue.
@@ -70,6 +83,18 @@ pub enum Program {
 }
 
 impl Program {
+    /// The lock or barrier, and its kind.
+    pub fn lock(&self) -> (&'static str, &str) {
+        match self {
+            Self::Mutex { lock, .. } | Self::Quicksort { lock, .. } | Self::Cholesky { lock, .. } => {
+                ("mutex", lock)
+            }
+            Self::RwLock { lock, .. } => ("reader-writer lock", lock),
+            Self::Delegated { lock, .. } => ("delegating lock or mutex", lock),
+            Self::Barrier { barrier, .. } | Self::Gauss { barrier, .. } => ("barrier", barrier),
+        }
+    }
+
     /// As a program of the crate `apps`, with its lock or barrier.
     pub fn app(&self) -> Option<(App, &str)> {
         match *self {
@@ -309,6 +334,9 @@ impl Workload {
             return (0..self.instances)
                 .map(|_| app.load(&mut Loading::new(world), lock, self.threads))
                 .collect();
+        }
+        if let Some((lock, program)) = Delegated::of(world, self) {
+            return program.load(lock).map(|()| Vec::new());
         }
         let built = match self.program {
             Program::Mutex { ref lock, critical_ns, outside_ns } => catalog::visit_mutex::<Sim, _>(

@@ -59,9 +59,25 @@ impl World {
         Placed(unsafe { (*self.0).memory.place_all(values) })
     }
 
+    /// The pages of this object are on this node from now on, with what else lies on them. Nothing happens on
+    /// a machine whose pages have no homes.
+    pub fn bind<T: ?Sized>(&mut self, placed: Placed<T>, node: u32) {
+        let bytes = size_of_val(placed.get());
+        // SAFETY: as above.
+        unsafe { (*self.0).memory.bind(placed.0.addr(), bytes, node as usize) };
+    }
+
     /// A thread of a program. What it shares with others must be placed, or cost nothing.
     pub fn spawn(&mut self, app: usize, body: impl FnOnce() + 'static) {
         // SAFETY: as above.
         unsafe { (*self.0).spawn(app, body) };
+    }
+
+    /// The same, of a thread that belongs to this processor, modulo their number ([`Setting::bound`]).
+    ///
+    /// [`Setting::bound`]: crate::Setting::bound
+    pub fn spawn_on(&mut self, app: usize, processor: u32, body: impl FnOnce() + 'static) {
+        // SAFETY: as above.
+        unsafe { (*self.0).spawn_on(app, processor as usize, body) };
     }
 }

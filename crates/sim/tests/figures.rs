@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The papers' figures: reproducible, and the claims.
 
-use sim::figure::{FIGURES, Verdict, figure, svg};
+use sim::Machine;
+use sim::figure::{Verdict, figure, figures, svg};
 
 fn long() -> bool {
     std::env::var_os("WAKEFUL_LONG").is_some_and(|value| value == "1")
+}
+
+/// The pages' picture of a figure, if they show it, is that of the whole run. To write it again:
+/// `WAKEFUL_LONG=1 WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.
+fn shown(name: &str, picture: &str) {
+    let file = format!("{}/../../docs/{name}.svg", env!("CARGO_MANIFEST_DIR"));
+    let Ok(page) = std::fs::read_to_string(&file) else { return };
+    if std::env::var_os("WAKEFUL_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(&file, picture).unwrap();
+    } else {
+        assert!(page == picture, "{file} is not what its data give; see above for how to write it again");
+    }
 }
 
 fn verdicts(name: &str, size: f64) -> Vec<Verdict> {
@@ -13,6 +26,9 @@ fn verdicts(name: &str, size: f64) -> Vec<Verdict> {
     for point in &data.points {
         assert_eq!(point.failure, None, "{point:?}");
     }
+    if long() {
+        shown(name, &svg(figure, &data));
+    }
     let verdicts = figure.verdicts(&data);
     verdicts.iter().for_each(|it| println!("{} {:?} ({}): {}", it.holds, it.number, it.bound, it.claim));
     verdicts
@@ -20,11 +36,15 @@ fn verdicts(name: &str, size: f64) -> Vec<Verdict> {
 
 #[test]
 fn all_names_are_in_the_catalogue_and_differ() {
-    for (index, figure) in FIGURES.iter().enumerate() {
-        assert!(FIGURES[..index].iter().all(|other| other.name != figure.name), "{}", figure.name);
-        for name in figure.series {
-            let known =
-                catalog::entry(name).or(catalog::rwlock(name)).is_some() || catalog::barrier(name).is_some();
+    for (index, figure) in figures().enumerate() {
+        assert!(figures().take(index).all(|other| other.name != figure.name), "{}", figure.name);
+        for series in figure.series {
+            let machine = Machine::named(figure.machine).unwrap();
+            let (_, workload) = (figure.build)(machine, series, figure.at[0], 1);
+            let (_, name) = workload.program.lock();
+            let known = catalog::entry(name).or(catalog::rwlock(name)).is_some()
+                || catalog::barrier(name).is_some()
+                || catalog::delegate(name).is_some();
             assert!(known, "{}: {name}", figure.name);
         }
         assert!(!figure.claims.is_empty(), "{}", figure.name);
@@ -65,7 +85,7 @@ macro_rules! claims {
 
         #[test]
         fn every_figure_is_tested() {
-            assert_eq!(FIGURES.iter().map(|figure| figure.name).collect::<Vec<_>>(), [$(stringify!($name)),*]);
+            assert_eq!(figures().map(|figure| figure.name).collect::<Vec<_>>(), [$(stringify!($name)),*]);
         }
     };
 }
@@ -92,6 +112,11 @@ claims! {
     tr31: 0.5, [], [];
     icpp2: 0.1, ["Informing locks", "They execute up to 348", "They execute up to 8", "On a dedicated"], ["Informing locks", "They execute up to 8", "On a dedicated"];
     icpp2b: 0.3, ["Informing barriers outperform"], [];
+    paz1a: 0.1, ["RCL has no overhead"], ["RCL has no overhead"];
+    paz1b: 0.1, [], [];
+    paz1c: 0.1, [], [];
+    paz5a: 0.1, [], [];
+    paz5b: 0.1, [], [];
 }
 
 /// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use sim::{Machine, Program, Repartition, Results, Setting, Workload, simulate};
+use sim::{Machine, Order, Program, Repartition, Results, Setting, Touches, Workload, simulate};
 
 fn run(machine: &str, workload: &Workload, seed: u64) -> Results {
     let results = simulate(&Machine::named(machine).unwrap(), workload, seed).unwrap();
@@ -117,6 +117,25 @@ fn golden_runs() {
                 "{name} {machine} {level} {elapsed_ms} {sections} {accesses} {misses} {context_switches} {preemptions} {max}"
             )
             .unwrap();
+        }
+    }
+    // Finite caches, and pages with homes: more lines than a cache has, and an array.
+    let array = |order| Touches::Element { elements: 1 << 20, order, node: 1 };
+    for lock in ["native", "mcs-spin", "smart-q"] {
+        for (name, touches) in [
+            ("lines", Touches::Lines(700)),
+            ("random", array(Order::Random)),
+            ("stride", array(Order::Stride(1000))),
+        ] {
+            let program = Program::Delegated { lock: lock.into(), touches, outside_ns: 50.0, server: 4 };
+            let setting = Setting { bound: true, ..Setting::default() };
+            let workload = Workload { program, threads: 7, rounds: 50, vary: 0.2, instances: 1, setting };
+            let results = run("xeon-e5420-2x4", &workload, 42);
+            let Results { elapsed_ms, misses, invalidations, written_back, .. } = results;
+            let path = results.path.expect("sections ran");
+            let (memory, remote) = (path.memory, path.remote);
+            write!(text, "{lock} xeon-e5420-2x4 {name} {elapsed_ms} {misses} {invalidations} ").unwrap();
+            writeln!(text, "{written_back} {memory} {remote}").unwrap();
         }
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden.txt");

@@ -39,7 +39,7 @@ use crate::held::{self, Owed};
 /// waiter.join().unwrap();
 /// ```
 pub struct Condvar {
-    algorithm: condvar::Wakeful<Linux>,
+    pub(crate) algorithm: condvar::Wakeful<Linux>,
     /// The mutex of who waited last.
     mutex: AtomicUsize,
 }

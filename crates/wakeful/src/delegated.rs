@@ -12,7 +12,14 @@ use std::time::Instant;
 
 use linux::Linux;
 use platform::Deadline;
-use sync::delegate::{DWakeful, Outcome, RawDelegateTimed};
+use sync::delegate::{DWakeful, Outcome, RawDelegateTimed, Section};
+
+mod later;
+mod server;
+mod when;
+
+pub use later::SectionHandle;
+pub use server::{ByServer, RclServer};
 
 #[cfg(test)]
 #[path = "../tests/delegated.rs"]
@@ -25,7 +32,8 @@ mod tests;
 /// [`run`](Self::run) takes a closure and returns what it returns. If another thread holds the lock just
 /// then, that thread may run the closure before it releases: so the data stay in its processor's cache. The
 /// lock measures whether that is quicker than a mutex here, and is a plain [`Mutex`](crate::Mutex) if not.
-/// 192 bytes and the data, rounded up to a multiple of 64.
+/// With [`ByHolder`] it is 192 bytes and the data, rounded up to a multiple of 64, and it can stand in a
+/// `static`. With [`ByServer`] it is three words and the data, and it allocates when it is made.
 ///
 /// ```
 /// use std::thread;
@@ -101,15 +109,86 @@ mod tests;
 /// names.run(|names| names.push("Alan"));
 /// assert_eq!(names.into_inner(), ["Ada", "Alan"]);
 /// ```
-pub struct Delegated<T: ?Sized> {
-    raw: Raw,
+///
+/// # Who runs the sections
+///
+/// [`ByHolder`], the default: a thread that comes to the lock. [`ByServer`]: a thread of an [`RclServer`],
+/// which keeps the data of several locks in its processor's cache ([`Delegated::on`]). The rule is the same.
+pub struct Delegated<T: ?Sized, W: Way = ByHolder> {
+    raw: W,
     data: UnsafeCell<T>,
 }
 
 // SAFETY: the data move with it.
-unsafe impl<T: ?Sized + Send> Send for Delegated<T> {}
+unsafe impl<T: ?Sized + Send, W: Way> Send for Delegated<T, W> {}
 // SAFETY: one section or guard at a time has the data, on whichever thread.
-unsafe impl<T: ?Sized + Send> Sync for Delegated<T> {}
+unsafe impl<T: ?Sized + Send, W: Way> Sync for Delegated<T, W> {}
+
+mod sealed {
+    /// Who runs the sections of a [`Delegated`](super::Delegated).
+    ///
+    /// # Safety
+    /// One section of this lock runs at a time, and none from `Outcome::Locked` or `lock` to `unlock` or
+    /// `unlock_only`.
+    pub unsafe trait Way: Send + Sync {
+        /// # Safety
+        /// As for `RawDelegate::run`; `unlock` follows if the outcome is `Locked`.
+        unsafe fn lock_or_run(&self, section: super::Section, context: *mut ()) -> super::Outcome;
+        /// # Safety
+        /// The same.
+        unsafe fn lock_or_run_until(
+            &self,
+            section: super::Section,
+            context: *mut (),
+            deadline: super::Deadline,
+        ) -> super::Outcome;
+        /// # Safety
+        /// The caller is in no section of this lock, and calls `unlock_only`.
+        unsafe fn lock(&self);
+        /// # Safety
+        /// The calling thread has the lock. It keeps no lock that it has taken since.
+        unsafe fn unlock(&self);
+        /// # Safety
+        /// The calling thread has the lock.
+        unsafe fn unlock_only(&self);
+    }
+}
+use sealed::Way;
+
+/// [`Delegated`]'s sections are run by the threads that come to it.
+pub struct ByHolder(Raw);
+
+// SAFETY: as of the lock within.
+unsafe impl Way for ByHolder {
+    #[inline(always)]
+    unsafe fn lock_or_run(&self, section: Section, context: *mut ()) -> Outcome {
+        // SAFETY: here and below: as the caller promises.
+        unsafe { self.0.lock_or_run(section, context) }
+    }
+
+    unsafe fn lock_or_run_until(&self, section: Section, context: *mut (), deadline: Deadline) -> Outcome {
+        // SAFETY: as above.
+        unsafe { self.0.lock_or_run_until(section, context, deadline) }
+    }
+
+    #[inline(always)]
+    unsafe fn lock(&self) {
+        // SAFETY: as above.
+        unsafe { self.0.lock() };
+    }
+
+    #[inline(always)]
+    unsafe fn unlock(&self) {
+        // SAFETY: as above.
+        unsafe { self.0.unlock() };
+    }
+
+    #[inline(always)]
+    unsafe fn unlock_only(&self) {
+        // SAFETY: as above.
+        unsafe { self.0.unlock_only() };
+    }
+}
 
 /// Holds a [`Delegated`] until dropped: no section runs meanwhile. Stays in its thread.
 ///
@@ -119,22 +198,22 @@ unsafe impl<T: ?Sized + Send> Sync for Delegated<T> {}
 /// std::thread::scope(|scope| scope.spawn(move || drop(guard)));
 /// ```
 #[must_use = "if unused the lock is released at once"]
-pub struct DelegatedGuard<'a, T: ?Sized> {
-    of: &'a Delegated<T>,
+pub struct DelegatedGuard<'a, T: ?Sized, W: Way = ByHolder> {
+    of: &'a Delegated<T, W>,
     /// The lock word names the thread that holds it.
     stays: PhantomData<*const ()>,
 }
 
 // SAFETY: it gives a shared reference to the data.
-unsafe impl<T: ?Sized + Sync> Sync for DelegatedGuard<'_, T> {}
+unsafe impl<T: ?Sized + Sync, W: Way> Sync for DelegatedGuard<'_, T, W> {}
 
 /// The tests in this crate see what happens where it delegates, so there it always does.
 type Raw = DWakeful<Linux, { cfg!(test) }>;
 
 /// The caller runs its own section, and then those of others.
-struct Turn<'a>(&'a Raw);
+struct Turn<'a, W: Way>(&'a W);
 
-impl Drop for Turn<'_> {
+impl<W: Way> Drop for Turn<'_, W> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: it holds the lock. Others' sections would take themselves for panicking.
@@ -172,23 +251,34 @@ impl<T> Delegated<T> {
     #[must_use]
     pub const fn new(data: T) -> Self {
         // SAFETY: words and pointers, which are zero and null in a free lock (`RawDelegate::new`).
-        Self { raw: unsafe { core::mem::zeroed() }, data: UnsafeCell::new(data) }
+        Self { raw: ByHolder(unsafe { core::mem::zeroed() }), data: UnsafeCell::new(data) }
     }
+}
 
+impl<T, W: Way> Delegated<T, W> {
     /// The data.
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
 }
 
-impl<T: ?Sized> Delegated<T> {
+impl<T: ?Sized, W: Way> Delegated<T, W> {
+    /// Releases the lock of a guard that was forgotten.
+    ///
+    /// # Safety
+    /// The calling thread has such a guard, and nobody uses the data by it any more.
+    pub unsafe fn force_unlock(&self) {
+        // SAFETY: as the caller promises.
+        unsafe { self.raw.unlock_only() };
+    }
+
     /// The data, which nobody else can be using.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 }
 
-impl<T: ?Sized + Send> Delegated<T> {
+impl<T: ?Sized + Send, W: Way> Delegated<T, W> {
     /// Runs a section, on this or another thread, and returns what it returns. See the
     /// [rule](Self#the-rule).
     ///
@@ -210,6 +300,52 @@ impl<T: ?Sized + Send> Delegated<T> {
         }
     }
 
+    fn try_run_before<F, R>(&self, deadline: Deadline, section: F) -> Result<R, F>
+    where
+        F: FnOnce(&mut T) -> R + Send,
+        R: Send,
+    {
+        self.begin(section, |section, context| {
+            // SAFETY: `call` does not unwind, and `begin` releases.
+            unsafe { self.raw.lock_or_run_until(section, context, deadline) }
+        })
+    }
+
+    #[inline(always)]
+    fn begin<F, R>(
+        &self,
+        section: F,
+        begin: impl FnOnce(unsafe fn(*mut ()), *mut ()) -> Outcome,
+    ) -> Result<R, F>
+    where
+        F: FnOnce(&mut T) -> R + Send,
+        R: Send,
+    {
+        let mut pending = Call { data: self.data.get(), section: Some(section), result: None };
+        let outcome = begin(call::<T, F, R>, (&raw mut pending).cast());
+        match (pending.section.take(), pending.result) {
+            (Some(section), _) if outcome == Outcome::Locked => {
+                let _turn = Turn(&self.raw);
+                // SAFETY: it holds the lock.
+                Ok(section(unsafe { &mut *self.data.get() }))
+            }
+            (Some(section), _) => Err(section),
+            (None, Some(Ok(result))) => Ok(result),
+            (None, Some(Err(panic))) => resume_unwind(panic),
+            (None, None) => unreachable!("a section that was taken leaves a result"),
+        }
+    }
+
+    /// Waits until no section runs, and keeps others from running until the guard is dropped.
+    #[inline]
+    pub fn lock(&self) -> DelegatedGuard<'_, T, W> {
+        // SAFETY: the guard unlocks.
+        unsafe { self.raw.lock() };
+        DelegatedGuard { of: self, stays: PhantomData }
+    }
+}
+
+impl<T: ?Sized + Send> Delegated<T> {
     /// As [`run`](Self::run), but gives the section back if it has not begun within `timeout`.
     ///
     /// A section that another thread has taken by then is waited for, because it may use what this thread
@@ -251,53 +387,9 @@ impl<T: ?Sized + Send> Delegated<T> {
     {
         self.try_run_before(crate::time::at(moment), section)
     }
-
-    fn try_run_before<F, R>(&self, deadline: Deadline, section: F) -> Result<R, F>
-    where
-        F: FnOnce(&mut T) -> R + Send,
-        R: Send,
-    {
-        self.begin(section, |section, context| {
-            // SAFETY: `call` does not unwind, and `begin` releases.
-            unsafe { self.raw.lock_or_run_until(section, context, deadline) }
-        })
-    }
-
-    #[inline(always)]
-    fn begin<F, R>(
-        &self,
-        section: F,
-        begin: impl FnOnce(unsafe fn(*mut ()), *mut ()) -> Outcome,
-    ) -> Result<R, F>
-    where
-        F: FnOnce(&mut T) -> R + Send,
-        R: Send,
-    {
-        let mut pending = Call { data: self.data.get(), section: Some(section), result: None };
-        let outcome = begin(call::<T, F, R>, (&raw mut pending).cast());
-        match (pending.section.take(), pending.result) {
-            (Some(section), _) if outcome == Outcome::Locked => {
-                let _turn = Turn(&self.raw);
-                // SAFETY: it holds the lock.
-                Ok(section(unsafe { &mut *self.data.get() }))
-            }
-            (Some(section), _) => Err(section),
-            (None, Some(Ok(result))) => Ok(result),
-            (None, Some(Err(panic))) => resume_unwind(panic),
-            (None, None) => unreachable!("a section that was taken leaves a result"),
-        }
-    }
-
-    /// Waits until no section runs, and keeps others from running until the guard is dropped.
-    #[inline]
-    pub fn lock(&self) -> DelegatedGuard<'_, T> {
-        // SAFETY: the guard unlocks.
-        unsafe { self.raw.lock() };
-        DelegatedGuard { of: self, stays: PhantomData }
-    }
 }
 
-impl<T: ?Sized> Deref for DelegatedGuard<'_, T> {
+impl<T: ?Sized, W: Way> Deref for DelegatedGuard<'_, T, W> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -306,19 +398,19 @@ impl<T: ?Sized> Deref for DelegatedGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for DelegatedGuard<'_, T> {
+impl<T: ?Sized, W: Way> DerefMut for DelegatedGuard<'_, T, W> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: it holds the lock.
         unsafe { &mut *self.of.data.get() }
     }
 }
 
-impl<T: ?Sized> Drop for DelegatedGuard<'_, T> {
+impl<T: ?Sized, W: Way> Drop for DelegatedGuard<'_, T, W> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it holds the lock. No section of others is run here: it could want a lock that was taken
-        // under this one and is kept.
-        unsafe { self.of.raw.unlock_only() };
+        // No section of others is run here: it could want a lock that was taken under this one and is kept.
+        // SAFETY: it holds the lock, and ends.
+        unsafe { self.of.force_unlock() };
     }
 }
 
@@ -334,13 +426,13 @@ impl<T> From<T> for Delegated<T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Delegated<T> {
+impl<T: ?Sized, W: Way> fmt::Debug for Delegated<T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delegated").finish_non_exhaustive()
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for DelegatedGuard<'_, T> {
+impl<T: ?Sized + fmt::Debug, W: Way> fmt::Debug for DelegatedGuard<'_, T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

@@ -53,17 +53,27 @@
 //! A thread that never waits for a lock costs nothing. One that does has a block of 128 bytes and, in the
 //! `perf` view, two locked pages (counted against `kernel.perf_event_mlock_kb`, then RLIMIT_MEMLOCK; beyond
 //! both it goes without), and its context switches take a little longer. The process reserves address space
-//! for 4,095 threads once, without memory behind it; further threads go without. Nothing is allocated, in
-//! no path.
+//! for 4,095 threads once, without memory behind it; further threads go without. Locks and their waits
+//! allocate nothing, except that [`Delegated::run_async`] allocates its request.
 //!
 //! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 16 bytes,
-//! [`Semaphore`] 8, [`Once`] 4, [`Delegated<T>`] 192 and the data in lines of 64; all can stand in a
-//! `static`, and their bytes are zero when nobody uses them. After a fork the child may use them as its
-//! parent could.
+//! [`Semaphore`] 8, [`Once`] 4, [`Delegated<T>`] of [`ByHolder`] 192 and the data in lines of 64; all can
+//! stand in a `static`, and their bytes are zero when nobody uses them. After a fork the child may use them
+//! as its parent could.
+//!
+//! A [`Delegated<T>`] of [`ByServer`] is none of these: it is made at run time, allocates, and cannot be
+//! used in a forked child.
+
+#![warn(missing_docs)]
 
 // Tests of programs are run here as well.
 #[cfg(test)]
 extern crate self as wakeful;
+
+/// The example of the crate's page is tested as the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 mod barrier;
 mod condvar;
@@ -90,8 +100,10 @@ pub fn init() {
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
-pub use delegated::{Delegated, DelegatedGuard};
+pub use delegated::{ByHolder, ByServer, Delegated, DelegatedGuard, RclServer, SectionHandle};
 pub use lock_api;
+/// Memory on the node where delegated sections run, and heaps bound to a node.
+pub use numa;
 pub use once::{Once, OnceLock, OnceState};
 pub use semaphore::{Semaphore, SemaphorePermit};
 
@@ -226,3 +238,9 @@ pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawR
 
 /// A guard of a part of the data, from `RwLockWriteGuard::map`.
 pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;
+
+/// The Rust code of the pages, which the tests of the documentation run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/threads.md")]
+#[doc = include_str!("../../../docs/use.md")]
+mod pages {}

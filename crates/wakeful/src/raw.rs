@@ -23,34 +23,42 @@ use std::time::Instant;
 use linux::Linux;
 use lock_api::{GuardNoSend, RawMutex, RawMutexFair, RawMutexTimed};
 use platform::Platform;
-use sync::mutex;
+use sync::mutex::{self, RawMutex as _, RawMutexTimed as _};
 
 use crate::held;
+use kind::{Fair, Kind};
 
 /// A lock of the catalogue as [`lock_api`] wants it.
 #[repr(transparent)]
-pub struct RawLock<A>(A);
+pub struct RawLock<K: Kind>(K::Algorithm);
 
-/// A lock that lives entirely in its own words, which are zero when it is free.
-///
-/// # Safety
-/// The type is made of plain words, and one whose bytes are all zero is a free lock.
-pub unsafe trait InPlace: mutex::RawMutex<Linux, Node = ()> {}
+/// Which lock it is. The module is private: an algorithm is no part of this crate's interface.
+mod kind {
+    use super::{Linux, mutex};
 
-/// A lock whose release always serves the thread that waits longest (where the catalogue says so: of those
-/// that run).
-pub trait Fair: InPlace {}
+    /// A lock that lives entirely in its own words, which are zero when it is free.
+    ///
+    /// # Safety
+    /// The algorithm is made of plain words, and one whose bytes are all zero is a free lock.
+    pub unsafe trait Kind {
+        type Algorithm: mutex::RawMutex<Linux, Node = ()>;
+    }
 
-impl<A> fmt::Debug for RawLock<A> {
+    /// A lock whose release always serves the thread that waits longest (where the catalogue says so: of
+    /// those that run).
+    pub trait Fair: Kind {}
+}
+
+impl<K: Kind> fmt::Debug for RawLock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawLock").finish_non_exhaustive()
     }
 }
 
 // SAFETY: the algorithms of the catalogue exclude.
-unsafe impl<A: InPlace> RawMutex for RawLock<A> {
+unsafe impl<K: Kind> RawMutex for RawLock<K> {
     #[allow(clippy::declare_interior_mutable_const)] // an initialiser, used once per lock
-    // SAFETY: as InPlace promises.
+    // SAFETY: as Kind promises.
     const INIT: Self = Self(unsafe { core::mem::zeroed() });
 
     // The lock word names the thread that holds it, so another thread must not release it.
@@ -86,7 +94,10 @@ unsafe impl<A: InPlace> RawMutex for RawLock<A> {
 }
 
 // SAFETY: as above; a false return acquired nothing.
-unsafe impl<A: InPlace + mutex::RawMutexTimed<Linux>> RawMutexTimed for RawLock<A> {
+unsafe impl<K: Kind> RawMutexTimed for RawLock<K>
+where
+    K::Algorithm: mutex::RawMutexTimed<Linux>,
+{
     type Duration = Duration;
     type Instant = Instant;
 
@@ -101,7 +112,10 @@ unsafe impl<A: InPlace + mutex::RawMutexTimed<Linux>> RawMutexTimed for RawLock<
     }
 }
 
-impl<A: InPlace + mutex::RawMutexTimed<Linux>> RawLock<A> {
+impl<K: Kind> RawLock<K>
+where
+    K::Algorithm: mutex::RawMutexTimed<Linux>,
+{
     fn try_lock_before(&self, deadline: platform::Deadline) -> bool {
         // SAFETY: there is no node.
         let locked = unsafe { self.0.lock_until(&(), deadline) };
@@ -112,7 +126,7 @@ impl<A: InPlace + mutex::RawMutexTimed<Linux>> RawLock<A> {
     }
 }
 
-impl<A: InPlace> RawLock<A> {
+impl<K: Kind> RawLock<K> {
     #[inline(always)]
     fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
@@ -138,7 +152,7 @@ impl<A: InPlace> RawLock<A> {
 }
 
 // SAFETY: every release of these locks is a fair one.
-unsafe impl<A: Fair> RawMutexFair for RawLock<A> {
+unsafe impl<K: Fair> RawMutexFair for RawLock<K> {
     #[inline]
     unsafe fn unlock_fair(&self) {
         // SAFETY: the caller holds the lock.
@@ -159,12 +173,18 @@ macro_rules! modules {
 
             type Algorithm<P> = $type;
 
+            /// This lock, as a type.
+            #[derive(Debug)]
+            pub enum Kind {}
+
             // SAFETY: a test compares a new lock with zeros.
-            unsafe impl super::InPlace for Algorithm<linux::Linux> {}
+            unsafe impl super::Kind for Kind {
+                type Algorithm = Algorithm<linux::Linux>;
+            }
             $(modules!(@flag $flag);)*
 
             /// The lock without data.
-            pub type RawMutex = super::RawLock<Algorithm<linux::Linux>>;
+            pub type RawMutex = super::RawLock<Kind>;
             /// The lock with its data.
             pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
             /// What [`Mutex::lock`](lock_api::Mutex::lock) returns.
@@ -176,7 +196,7 @@ macro_rules! modules {
                 fn a_free_lock_is_zeros() {
                     type Lock = super::Algorithm<linux::Linux>;
                     let free = <Lock as sync::mutex::RawMutex<linux::Linux>>::new();
-                    // SAFETY: InPlace: plain words; nobody else has the lock.
+                    // SAFETY: Kind: plain words; nobody else has the lock.
                     let bytes = unsafe {
                         core::slice::from_raw_parts(core::ptr::from_ref(&free).cast::<u8>(), size_of::<Lock>())
                     };
@@ -185,7 +205,7 @@ macro_rules! modules {
             }
         }
     };
-    (@flag fair) => { impl super::Fair for Algorithm<linux::Linux> {} };
+    (@flag fair) => { impl super::Fair for Kind {} };
     (@flag $flag:ident) => {};
 }
 

@@ -7,30 +7,38 @@ use std::time::Instant;
 
 use linux::Linux;
 use lock_api::GuardNoSend;
-use sync::rwlock::{self, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
+use sync::rwlock::{self, RawRwLock as _, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
 
 use crate::time::{after, at};
+use kind::Kind;
 
 /// A reader-writer lock of the catalogue as [`lock_api`] wants it.
 #[repr(transparent)]
-pub struct RawLock<A>(A);
+pub struct RawLock<K: Kind>(K::Algorithm);
 
-/// A lock that lives entirely in its own words, which are zero when it is free.
-///
-/// # Safety
-/// The type is made of plain words, and one whose bytes are all zero is a free lock.
-pub unsafe trait InPlace: rwlock::RawRwLock<Linux, Node = ()> {}
+/// Which lock it is. The module is private: an algorithm is no part of this crate's interface.
+mod kind {
+    use super::{Linux, rwlock};
 
-impl<A> fmt::Debug for RawLock<A> {
+    /// A lock that lives entirely in its own words, which are zero when it is free.
+    ///
+    /// # Safety
+    /// The algorithm is made of plain words, and one whose bytes are all zero is a free lock.
+    pub unsafe trait Kind {
+        type Algorithm: rwlock::RawRwLock<Linux, Node = ()>;
+    }
+}
+
+impl<K: Kind> fmt::Debug for RawLock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawLock").finish_non_exhaustive()
     }
 }
 
 // SAFETY: the algorithms of the catalogue let many readers in, or one writer.
-unsafe impl<A: InPlace> lock_api::RawRwLock for RawLock<A> {
+unsafe impl<K: Kind> lock_api::RawRwLock for RawLock<K> {
     #[allow(clippy::declare_interior_mutable_const)] // an initialiser, used once per lock
-    // SAFETY: as InPlace promises.
+    // SAFETY: as Kind promises.
     const INIT: Self = Self(unsafe { core::mem::zeroed() });
 
     // Some name the thread that holds them, so another thread must not release them.
@@ -74,7 +82,10 @@ unsafe impl<A: InPlace> lock_api::RawRwLock for RawLock<A> {
 }
 
 // SAFETY: as above; a false return acquired nothing.
-unsafe impl<A: InPlace + RawRwLockTimed<Linux>> lock_api::RawRwLockTimed for RawLock<A> {
+unsafe impl<K: Kind> lock_api::RawRwLockTimed for RawLock<K>
+where
+    K::Algorithm: RawRwLockTimed<Linux>,
+{
     type Duration = Duration;
     type Instant = Instant;
 
@@ -104,7 +115,10 @@ unsafe impl<A: InPlace + RawRwLockTimed<Linux>> lock_api::RawRwLockTimed for Raw
 }
 
 // SAFETY: as above; an acquisition beside readers never waits.
-unsafe impl<A: InPlace + RawRwLockRecursive<Linux>> lock_api::RawRwLockRecursive for RawLock<A> {
+unsafe impl<K: Kind> lock_api::RawRwLockRecursive for RawLock<K>
+where
+    K::Algorithm: RawRwLockRecursive<Linux>,
+{
     #[inline]
     fn lock_shared_recursive(&self) {
         self.0.read_recursive();
@@ -117,7 +131,10 @@ unsafe impl<A: InPlace + RawRwLockRecursive<Linux>> lock_api::RawRwLockRecursive
 }
 
 // SAFETY: as above.
-unsafe impl<A: InPlace + RawRwLockRecursive<Linux>> lock_api::RawRwLockRecursiveTimed for RawLock<A> {
+unsafe impl<K: Kind> lock_api::RawRwLockRecursiveTimed for RawLock<K>
+where
+    K::Algorithm: RawRwLockRecursive<Linux>,
+{
     #[inline]
     fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
         self.0.try_read_recursive() || self.0.read_recursive_until(after(timeout))
@@ -130,7 +147,10 @@ unsafe impl<A: InPlace + RawRwLockRecursive<Linux>> lock_api::RawRwLockRecursive
 }
 
 // SAFETY: as above; one at a time may upgrade.
-unsafe impl<A: InPlace + RawRwLockUpgrade<Linux>> lock_api::RawRwLockUpgrade for RawLock<A> {
+unsafe impl<K: Kind> lock_api::RawRwLockUpgrade for RawLock<K>
+where
+    K::Algorithm: RawRwLockUpgrade<Linux>,
+{
     #[inline]
     fn lock_upgradable(&self) {
         self.0.upgradable();
@@ -161,7 +181,10 @@ unsafe impl<A: InPlace + RawRwLockUpgrade<Linux>> lock_api::RawRwLockUpgrade for
 }
 
 // SAFETY: as above.
-unsafe impl<A: InPlace + RawRwLockUpgrade<Linux>> lock_api::RawRwLockUpgradeTimed for RawLock<A> {
+unsafe impl<K: Kind> lock_api::RawRwLockUpgradeTimed for RawLock<K>
+where
+    K::Algorithm: RawRwLockUpgrade<Linux>,
+{
     #[inline]
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
         self.0.try_upgradable() || self.0.upgradable_until(after(timeout))
@@ -186,7 +209,10 @@ unsafe impl<A: InPlace + RawRwLockUpgrade<Linux>> lock_api::RawRwLockUpgradeTime
 }
 
 // SAFETY: as above; nobody else writes in between.
-unsafe impl<A: InPlace + RawRwLockUpgrade<Linux>> lock_api::RawRwLockDowngrade for RawLock<A> {
+unsafe impl<K: Kind> lock_api::RawRwLockDowngrade for RawLock<K>
+where
+    K::Algorithm: RawRwLockUpgrade<Linux>,
+{
     #[inline]
     unsafe fn downgrade(&self) {
         // SAFETY: as the caller promised.
@@ -195,7 +221,10 @@ unsafe impl<A: InPlace + RawRwLockUpgrade<Linux>> lock_api::RawRwLockDowngrade f
 }
 
 // SAFETY: as above.
-unsafe impl<A: InPlace + RawRwLockUpgrade<Linux>> lock_api::RawRwLockUpgradeDowngrade for RawLock<A> {
+unsafe impl<K: Kind> lock_api::RawRwLockUpgradeDowngrade for RawLock<K>
+where
+    K::Algorithm: RawRwLockUpgrade<Linux>,
+{
     #[inline]
     unsafe fn downgrade_upgradable(&self) {
         // SAFETY: as the caller promised.
@@ -225,11 +254,17 @@ macro_rules! modules {
 
             type Algorithm<P> = $type;
 
+            /// This lock, as a type.
+            #[derive(Debug)]
+            pub enum Kind {}
+
             // SAFETY: a test compares a new lock with zeros.
-            unsafe impl crate::rwlock::InPlace for Algorithm<linux::Linux> {}
+            unsafe impl crate::rwlock::Kind for Kind {
+                type Algorithm = Algorithm<linux::Linux>;
+            }
 
             /// The lock without data.
-            pub type RawRwLock = crate::rwlock::RawLock<Algorithm<linux::Linux>>;
+            pub type RawRwLock = crate::rwlock::RawLock<Kind>;
             /// The lock with its data.
             pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
             /// What [`RwLock::read`](lock_api::RwLock::read) returns.
@@ -243,7 +278,7 @@ macro_rules! modules {
                 fn a_free_lock_is_zeros() {
                     type Lock = super::Algorithm<linux::Linux>;
                     let free = <Lock as sync::rwlock::RawRwLock<linux::Linux>>::new();
-                    // SAFETY: InPlace: plain words; nobody else has the lock.
+                    // SAFETY: Kind: plain words; nobody else has the lock.
                     let bytes = unsafe {
                         core::slice::from_raw_parts(core::ptr::from_ref(&free).cast::<u8>(), size_of::<Lock>())
                     };

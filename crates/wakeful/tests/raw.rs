@@ -26,6 +26,7 @@ macro_rules! each {
                 }
             });
             assert_eq!(*TOTAL.lock(), 800);
+            only_of_this_crate::<lock::RawMutex>();
             each!(@timed $kind TOTAL);
         }
     };
@@ -46,3 +47,16 @@ macro_rules! each {
 }
 
 catalog::mutexes!(each);
+
+/// What users name is made of this crate's types: other crates of ours may change at any time.
+fn only_of_this_crate<T>() {
+    let name = std::any::type_name::<T>();
+    let mut paths = name.split(['<', '>', ',', ' ']).filter(|path| !path.is_empty());
+    assert!(paths.all(|path| path.starts_with("wakeful::")), "{name}");
+}
+
+#[test]
+fn the_defaults_are_made_of_this_crate_s_types() {
+    only_of_this_crate::<wakeful::RawMutex>();
+    only_of_this_crate::<wakeful::RawRwLock>();
+}

@@ -66,7 +66,7 @@ static void results_and_captures() {
     wakeful::counting_semaphore ended(0);
     wakeful::spawn([&] { ended.release(); }).detach();
     ended.acquire();
-    auto joins_itself = [](wakeful::thread &me, wakeful::counting_semaphore &known) {
+    auto joins_itself = [](wakeful::thread &me, wakeful::counting_semaphore<> &known) {
         known.acquire();
         CHECK(error_of([&] { me.join(); }) == EDEADLK);
     };
@@ -185,9 +185,10 @@ static void locks() {
     wakeful::shared_mutex shared;
     wakeful::condition_variable turned;
     wakeful::counting_semaphore three(3);
-    wakeful::barrier barrier(THREADS);
+    std::atomic<int> last{0};
+    wakeful::barrier barrier(THREADS, [&]() noexcept { last++; });
     int count = 0, turn = 0, written[2] = {};
-    std::atomic<int> inside{0}, last{0};
+    std::atomic<int> inside{0};
     all([&](int number) {
         for (int i = 0; i < 30; i++) {
             {
@@ -215,8 +216,8 @@ static void locks() {
             inside--;
             three.release();
         }
-        if (barrier.arrive_and_wait())
-            last++;
+        barrier.arrive_and_wait();
+        CHECK(last == 1);
         std::unique_lock lock(mutex);
         if (number % 2 == 0)
             turned.wait(lock, [&] { return turn == number; });

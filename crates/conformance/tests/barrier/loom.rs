@@ -52,12 +52,12 @@ catalog::barriers!(suite);
 type Default = BWakeful<Loom>;
 
 #[test]
-fn b_wakeful_with_leaves() {
-    each(true, "b-wakeful, two, leaves", bounds(2, 800), || {
+fn b_wakeful_combining() {
+    each(true, "b-wakeful, two, combining", bounds(2, 800), || {
         barrier_bodies::episodes_with::<Loom, Default>(2, 2, 1)
     });
-    each(true, "b-wakeful, three, leaves", bounds(2, 800), || {
-        barrier_bodies::episodes_with::<Loom, Default>(3, 2, 2)
+    each(true, "b-wakeful, three, combining", bounds(2, 800), || {
+        barrier_bodies::episodes_with::<Loom, Default>(3, 2, 3)
     });
 }
 
@@ -117,11 +117,11 @@ fn b_wakeful_asleep_beside_another() {
     one("b-wakeful, two asleep", UNKNOWN, 2, 10_000, || barrier_bodies::episodes::<Loom, Default>(3, 1));
 }
 
-/// The last of an episode, who carried others, finds those of the next in its leaf (L2), and then moves to
-/// another leaf.
+/// The last of an episode, who carried others, finds those of the next at its node (N2), and then moves to
+/// another node.
 #[test]
-fn b_wakeful_leaf_of_the_next_episode() {
-    one("b-wakeful, leaf", Hints::Mixed, 2, 40_000, || {
+fn b_wakeful_arrivals_of_the_next_episode() {
+    one("b-wakeful, next episode", Hints::Mixed, 2, 40_000, || {
         barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2)
     });
 }

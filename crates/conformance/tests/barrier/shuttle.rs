@@ -43,8 +43,9 @@ catalog::barriers!(suite);
 type Default = BWakeful<Shuttle>;
 
 #[test]
-fn b_wakeful_with_leaves() {
-    each(true, "b-wakeful, leaves", 50, || barrier_bodies::episodes_with::<Shuttle, Default>(6, 4, 2));
+fn b_wakeful_combining() {
+    each(true, "b-wakeful, combining", 50, || barrier_bodies::episodes_with::<Shuttle, Default>(6, 4, 2));
+    each(true, "b-wakeful, two ways", 50, || barrier_bodies::episodes_with::<Shuttle, Default>(4, 4, 6));
 }
 
 #[test]

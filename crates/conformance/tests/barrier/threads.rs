@@ -72,7 +72,7 @@ fn b_wakeful_is_full_also_where_some_have_arrived() {
 }
 
 #[test]
-fn b_wakeful_with_leaves() {
+fn b_wakeful_combining() {
     barrier_bodies::episodes_with::<Linux, Default>(8, rounds("", MANY), 1);
     barrier_bodies::episodes_with::<Linux, Default>(MANY, rounds("", MANY), 3);
 }
@@ -172,7 +172,7 @@ fn sizes() {
     assert_eq!(size_of::<Incremental<Linux, Spin>>(), 12);
     assert_eq!(size_of::<BWakeful<Linux>>(), 24);
     assert_eq!(size_of::<BWakefulDrained<Linux>>(), 28);
-    assert_eq!(size_of::<BWakefulLeaf<Linux>>(), 128);
+    assert_eq!(size_of::<BWakefulNode<Linux>>(), 128);
     assert_eq!(size_of::<TreePlace<Linux>>(), 64);
     assert_eq!(size_of::<ScalScPlace<Linux>>(), 64);
     assert_eq!(size_of::<BMcsPlace<Linux>>(), 64);

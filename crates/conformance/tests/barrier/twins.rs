@@ -55,6 +55,28 @@ twins! {
     c_sched_as_printed: [P, OneProcessor] CSchedAsPrinted<P>, 3 x 3;
 }
 
+/// The combining tree without the look that keeps arrivals from being left.
+mod combining {
+    use super::*;
+
+    type Shuttled = Twisted<Shuttle, Straight>;
+
+    #[test]
+    fn sleeps_without_a_look() {
+        shuttle_finds("sleeps_without_a_look", || {
+            barrier_bodies::episodes::<Shuttled, Combines<_, false>>(4, 3)
+        });
+    }
+
+    #[test]
+    fn whole() {
+        for schedules in [Schedules::Random, Schedules::Pct(3)] {
+            let body = || barrier_bodies::episodes::<Shuttled, Combines<_, true>>(4, 6);
+            conformance::shuttle::explore(PREEMPTED, schedules, 2_000, body);
+        }
+    }
+}
+
 /// Who drains is left asleep.
 mod leaves_silently {
     use super::*;

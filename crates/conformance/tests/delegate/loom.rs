@@ -54,6 +54,30 @@ fn one_place() {
 
 #[test]
 fn two_locks_of_one_server() {
-    each("rcl, two locks", 2, 200, || bodies::two_locks::<Loom>(2, 1));
+    each("rcl, two locks", 2, 200, || bodies::two_locks::<Loom>(1, 2, 1));
+    each("rcl, two locks and a spare", 2, 200, || bodies::two_locks::<Loom>(2, 2, 1));
     each("rcl, two servers", 2, 200, bodies::serving_in_turn::<Loom>);
+}
+
+#[test]
+fn sections_that_wait_for_others() {
+    each("rcl, awake in a section", 2, 200, || bodies::waiting_inside::<Loom>(1, false));
+    each("rcl, asleep in a section", 2, 200, || bodies::waiting_inside::<Loom>(1, true));
+}
+
+#[test]
+fn locks_that_clients_hold() {
+    each("rcl, held", 2, 200, || bodies::held_locks::<Loom>(2, 1));
+}
+
+#[test]
+fn spare_threads() {
+    each("rcl, a spare", 2, 200, || bodies::with_a_spare::<Loom, Rcl<Loom, 2>>(2, 1));
+}
+
+#[test]
+fn requests_that_are_left() {
+    each("d-wakeful-on, left", 2, 200, || {
+        bodies::leaving::<Loom>(2, 1);
+    });
 }

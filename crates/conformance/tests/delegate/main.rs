@@ -13,6 +13,7 @@ macro_rules! timed_only {
 mod loom;
 mod shuttle;
 mod threads;
+mod trouble;
 #[cfg(feature = "twins")]
 mod twins;
 

@@ -53,5 +53,29 @@ fn more_clients_than_places() {
 
 #[test]
 fn two_locks_of_one_server() {
-    each("rcl, two locks", 30, || bodies::two_locks::<Shuttle>(4, 3));
+    each("rcl, two locks", 30, || bodies::two_locks::<Shuttle>(1, 4, 3));
+    each("rcl, two locks and two spares", 30, || bodies::two_locks::<Shuttle>(3, 3, 3));
+}
+
+#[test]
+fn sections_that_wait_for_others() {
+    each("rcl, awake in a section", 30, || bodies::waiting_inside::<Shuttle>(3, false));
+    each("rcl, asleep in a section", 30, || bodies::waiting_inside::<Shuttle>(3, true));
+}
+
+#[test]
+fn locks_that_clients_hold() {
+    each("rcl, held", 30, || bodies::held_locks::<Shuttle>(3, 3));
+}
+
+#[test]
+fn spare_threads() {
+    each("rcl, a spare", 30, || bodies::with_a_spare::<Shuttle, Rcl<Shuttle, 2>>(3, 3));
+}
+
+#[test]
+fn requests_that_are_left() {
+    each("d-wakeful-on, left", 30, || {
+        bodies::leaving::<Shuttle>(4, 3);
+    });
 }

@@ -62,6 +62,25 @@ twins! {
     server_runs_twice: [P] Served<P, Right>, Served<P, RunsTwice>, 1 x 1;
     server_sleeps_over_requests: [P] Served<P, Right>, Served<P, SleepsOverRequests>, 1 x 1;
     withdraws_blindly: [P] Holding<P, Right>, Holding<P, WithdrawsBlindly>, 2 x 1;
+    queue_answers_early: [P] Queue<P, Right>, Queue<P, AnswersEarly>, 2 x 2;
+    queue_follows_late: [P] Queue<P, Right>, Queue<P, FollowsLate>, 2 x 2;
+    queue_forgets_to_hand_over: [P] Queue<P, Right>, Queue<P, ForgetsToHandOver>, 2 x 1;
+}
+
+/// Two servers that poll are too many steps for loom: in 20,000 executions it does not come to the mistake.
+#[test]
+fn spare_threads() {
+    shuttle_finds("spare_takes_between", || {
+        bodies::with_a_spare::<Shuttle, Spared<Shuttle, TakesBetween>>(2, 1);
+    });
+    shuttle_finds("server_goes_on", || bodies::with_a_spare::<Shuttle, Spared<Shuttle, GoesOn>>(2, 1));
+    shuttle_finds("server_looks_once", || bodies::with_a_spare::<Shuttle, Spared<Shuttle, LooksOnce>>(2, 1));
+    shuttle_finds("server_forgets_to_ring", || {
+        bodies::with_a_spare::<Shuttle, Spared<Shuttle, ForgetsToRing>>(2, 1);
+    });
+    conformance::shuttle::explore(PREEMPTED, Schedules::Random, 500, || {
+        bodies::with_a_spare::<Shuttle, Spared<Shuttle, Right>>(2, 1);
+    });
 }
 
 macro_rules! orderings {

@@ -601,10 +601,13 @@ impl Partitions {
             let Entry::Vacant(entry) = groups.entry(process) else { return true };
             match way.make_ready(kernel, process, &self.default) {
                 Ok(()) => drop(entry.insert_entry(Group { processors: self.default.clone(), own: false })),
-                // One that has ended meanwhile is no failure: whoever told us of it will say so.
-                Err(error) if gone(&error) => return false,
                 Err(error) => {
+                    // Perhaps the group was made.
                     self.unsure.insert(process);
+                    // One that has ended meanwhile is no failure: whoever told us of it will say so.
+                    if gone(&error) {
+                        return false;
+                    }
                     failures.push(Failure { process, error });
                 }
             }

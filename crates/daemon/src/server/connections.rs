@@ -21,7 +21,7 @@ const BURST: f64 = 0.1;
 const ARENA_COST: f64 = 20.0;
 /// BOUND: messages. To join or to leave may move a process into another control group, and writes some files.
 const MOVE_COST: f64 = 10.0;
-/// BOUND: an ordinary message takes so long; what takes longer counts as more of them.
+/// BOUND: an ordinary message takes so much processor time; what takes more counts as more of them.
 const MESSAGE: Duration = Duration::from_micros(25);
 /// BOUND: a second. To refuse a connection takes some 15 us.
 pub(super) const REFUSED: u32 = 10_000;
@@ -75,7 +75,7 @@ impl<K: Kernel> Server<K> {
         let peer = match self.kernel.peer(fd.as_fd()) {
             Ok(peer) => peer,
             // Gone already.
-            Err(error) => return debug!("who connects: {error}"),
+            Err(error) => return debug!("a connection whose other end is unknown: {error}"),
         };
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);
         let root = peer.user == 0 && self.kernel.at_home(peer.process).unwrap_or(false);
@@ -100,7 +100,7 @@ impl<K: Kernel> Server<K> {
         }
         let pidfd = match self.kernel.peer_pidfd(fd.as_fd(), peer.process) {
             Ok(pidfd) => pidfd,
-            Err(error) => return debug!("who connects: {error}"),
+            Err(error) => return debug!("a connection whose other end is unknown: {error}"),
         };
         // If it lives still, that was about it.
         if root && self.kernel.ended(pidfd.as_fd()).unwrap_or(true) {
@@ -135,7 +135,7 @@ impl<K: Kernel> Server<K> {
             debug!("a client sends descriptors");
             return self.hang_up(token);
         }
-        let before = self.kernel.now();
+        let before = self.kernel.worked();
         let length = match self.kernel.receive(connection.fd.as_fd(), &mut bytes) {
             Ok(0) => {
                 // There is nothing left to be read, and so nothing that would be closed with it.
@@ -161,8 +161,9 @@ impl<K: Kernel> Server<K> {
             Kind::Join | Kind::Leave => MOVE_COST,
             _ => 1.0,
         };
-        let took = self.kernel.now().saturating_sub(before);
-        self.mute_if_too_fast(token, cost.max(took.as_secs_f64() / MESSAGE.as_secs_f64()));
+        // Not by the clock: what keeps the server from a processor meanwhile is others' doing.
+        let worked = self.kernel.worked().saturating_sub(before);
+        self.mute_if_too_fast(token, cost.max(worked.as_secs_f64() / MESSAGE.as_secs_f64()));
     }
 
     /// Counts a message of a connection, and what it costs, as so many messages of its user.

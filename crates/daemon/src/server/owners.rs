@@ -41,7 +41,7 @@ impl Owners {
         match look() {
             Ok(None) => {}
             Ok(Some(new)) => *self = new,
-            Err(error) => debug!("cannot read who has subordinate ids: {error}"),
+            Err(error) => debug!("cannot read which users have subordinate ids: {error}"),
         }
     }
 

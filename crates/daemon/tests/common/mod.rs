@@ -216,6 +216,7 @@ impl Base {
             println!("skipped: one processor, no cpusets at {V1}, or not root");
             return None;
         }
+        remove_orphans();
         let folder = Path::new(V1).join(format!("wakeful-test-{}-{name}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         for file in ["cpuset.cpus", "cpuset.mems"] {
@@ -273,6 +274,20 @@ impl Base {
         assert_eq!((self.groups(), self.folder.join("wakeful-default").exists()), (0, false));
         // Who is killed is in it until it is dead.
         eventually("the group is empty", || self.v2 || fs::remove_dir(&self.folder).is_ok());
+    }
+}
+
+/// Groups of tests that were killed, as far as nobody is in them.
+fn remove_orphans() {
+    for entry in fs::read_dir(V1).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let test = name.strip_prefix("wakeful-test-").and_then(|rest| rest.split('-').next());
+        if test.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            for group in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+                let _ = fs::remove_dir(group.path());
+            }
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 

@@ -60,6 +60,12 @@ pub struct State {
     pub failed: Option<&'static str>,
     /// How often the server has looked in which groups a process is.
     pub looks: usize,
+    /// This process ends as soon as it has a group, before it is in it.
+    pub dying: Option<u32>,
+    /// The time that the server sees, if it does not see the real one.
+    pub clock: Option<Duration>,
+    /// How far that goes with each call, while the server does nothing.
+    pub delay: Duration,
 }
 
 #[derive(Clone)]
@@ -113,6 +119,10 @@ impl Simulated {
 
     fn call(&self, name: &'static str) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
+        let delay = state.delay;
+        if let Some(clock) = &mut state.clock {
+            *clock += delay;
+        }
         if state.fails_in == 0 {
             return Ok(());
         }
@@ -459,6 +469,13 @@ impl Kernel for Simulated {
         if folder.parent().is_none_or(|parent| !state.groups.contains_key(parent)) {
             return Err(os(libc::ENOENT));
         }
+        if let Some(process) = state.dying.take_if(|process| folder.ends_with(format!("wakeful-{process}"))) {
+            // SAFETY: plain numbers, of a child of the test.
+            unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
+            while lives(process) {
+                std::thread::yield_now();
+            }
+        }
         match state.groups.insert(folder.into(), Group::default()) {
             None => Ok(()),
             Some(there) => {
@@ -579,6 +596,10 @@ impl Kernel for Simulated {
     }
 
     fn now(&self) -> Duration {
-        self.real.now()
+        self.state.lock().unwrap().clock.unwrap_or_else(|| self.real.now())
+    }
+
+    fn worked(&self) -> Duration {
+        self.real.worked()
     }
 }

@@ -100,7 +100,7 @@ pub fn give_back() -> bool {
             return unsafe { libc::pthread_key_delete(word - 1) } == 0;
         }
         // SAFETY: no arguments.
-        unsafe { libc::sched_yield() };
+        unsafe { libc::syscall(libc::SYS_sched_yield) };
     }
     false
 }

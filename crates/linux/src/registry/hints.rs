@@ -103,6 +103,11 @@ impl Registry {
         self.ids().filter(could_run).count() as u32
     }
 
+    /// HINT: threads that may run, as far as anybody knows: all that are not known to be blocked.
+    pub fn may_run(&self) -> u32 {
+        self.ids().filter(|&id| self.look(id) != RunState::Blocked).count() as u32
+    }
+
     /// 1 + the greatest priority of a preempted thread; 0: none is.
     pub(super) fn greatest_preempted(&self) -> u32 {
         const ANSWER: u64 = (1 << MEMO_SHIFT) - 1;

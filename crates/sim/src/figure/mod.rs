@@ -5,14 +5,14 @@
 //! points of an axis); what is chosen instead stands in the table. Times are therefore compared with one
 //! another and not with the papers' own.
 
+mod paznikov;
 mod svg;
 mod table;
 
 use serde::Serialize;
 
-use crate::{Machine, SimError, Workload, in_parallel, simulate};
+use crate::{Machine, Results, SimError, Workload, in_parallel, simulate};
 pub use svg::{Drawing, lines, svg};
-pub use table::FIGURES;
 
 /// An axis.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -35,7 +35,7 @@ pub struct Figure {
     pub machine: &'static str,
     /// Horizontal axis.
     pub x: Axis,
-    /// Vertical axis; the lower, the better.
+    /// Vertical axis.
     pub y: Axis,
     /// Each is a line of the figure.
     pub series: &'static [&'static str],
@@ -47,8 +47,8 @@ pub struct Figure {
     pub limit_ms: f64,
     /// What is simulated at a point: the machine, and what runs on it.
     pub build: fn(machine: Machine, series: &str, x: f64, rounds: u64) -> (Machine, Workload),
-    /// From the time in milliseconds to the vertical axis.
-    pub scale: fn(estimated_ms: f64, rounds: u64) -> f64,
+    /// From the results to the vertical axis.
+    pub scale: fn(results: &Results, rounds: u64) -> f64,
     /// What the paper says.
     pub claims: &'static [Claim],
 }
@@ -162,9 +162,14 @@ fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
         .fold(f64::NEG_INFINITY, |most, number| if number > most || number.is_nan() { number } else { most })
 }
 
+/// All of them.
+pub fn figures() -> impl Iterator<Item = &'static Figure> {
+    table::FIGURES.iter().chain(paznikov::FIGURES)
+}
+
 /// The figure of this name.
 pub fn figure(name: &str) -> Option<&'static Figure> {
-    FIGURES.iter().find(|figure| figure.name == name)
+    figures().find(|figure| figure.name == name)
 }
 
 impl Figure {
@@ -189,7 +194,7 @@ impl Figure {
         let (machine, mut workload) = (self.build)(machine, series, x, rounds);
         workload.setting.limit_ms = self.limit_ms * size;
         let results = simulate(&machine, &workload, seed)?;
-        let y = (self.scale)(results.estimated_ms, rounds);
+        let y = (self.scale)(&results, rounds);
         Ok(Point { series, x, y, extrapolated: results.limited, failure: results.failure })
     }
 

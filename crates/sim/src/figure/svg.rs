@@ -116,10 +116,21 @@ fn mark(index: usize, x: f64, y: f64) -> String {
     }
 }
 
+/// What dark pages have in the place of the colours below. A rule outweighs an attribute.
+const DARK: &str = "<style>@media (prefers-color-scheme: dark) {\n\
+    text { fill: #e6edf3 }\n[fill='white'] { fill: #0d1117 }\n[stroke='black'] { stroke: #9198a1 }\n\
+    [stroke='#e4e4e4'] { stroke: #30363d }\n[fill='#7fa8c9'] { fill: #2f6a94 }\n\
+    [stroke='#000000'] { stroke: #e6edf3 }\n[fill='#000000'] { fill: #e6edf3 }\n\
+    [stroke='#0060a0'] { stroke: #58a6ff }\n[fill='#0060a0'] { fill: #58a6ff }\n\
+    [stroke='#b04000'] { stroke: #f0883e }\n[fill='#b04000'] { fill: #f0883e }\n\
+    [stroke='#007050'] { stroke: #3fb950 }\n[fill='#007050'] { fill: #3fb950 }\n\
+    [stroke='#8040a0'] { stroke: #bc8cff }\n[fill='#8040a0'] { fill: #bc8cff }\n\
+    [stroke='#707070'] { stroke: #9198a1 }\n[fill='#707070'] { fill: #9198a1 }\n}</style>\n";
+
 fn head(title: &str, height: f64) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         font-family=\"sans-serif\" font-size=\"13\">\n{DARK}<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
          <text x=\"20\" y=\"28\" font-size=\"15\">{}</text>\n",
         escape(title)
     )

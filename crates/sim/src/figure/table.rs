@@ -3,7 +3,7 @@
 
 use super::Bound::{AtLeast, AtMost};
 use super::{Axis, Claim, Data, Figure};
-use crate::{Machine, Program, Repartition, Setting, Workload};
+use crate::{Machine, Program, Repartition, Results, Setting, Workload};
 
 const LOCKS: &[&str] = &[
     "tas-b",
@@ -71,12 +71,12 @@ const TIME: Axis = Axis { label: "execution time", unit: "ms", log: true };
 const COMPLETION: Axis = Axis { label: "completion time", unit: "ms", log: true };
 const EPISODE: Axis = Axis { label: "time per barrier", unit: "us", log: true };
 
-fn whole(estimated_ms: f64, _: u64) -> f64 {
-    estimated_ms
+fn whole(results: &Results, _: u64) -> f64 {
+    results.estimated_ms
 }
 
-fn episode(estimated_ms: f64, rounds: u64) -> f64 {
-    1e3 * estimated_ms / rounds as f64
+fn episode(results: &Results, rounds: u64) -> f64 {
+    1e3 * results.estimated_ms / rounds as f64
 }
 
 /// Figures 13 and 15: the ratio of the sections is 1:14.
@@ -231,7 +231,7 @@ const REST: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np",
 const REST_SGI: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np", "ttas-spin"];
 const PASS_OVER: &[&str] = &["queue-hs", "smart-q", "ticket-np"];
 
-/// All of them.
+/// Those of the TR and of ICPP 2001.
 pub const FIGURES: &[Figure] = &[
     Figure {
         name: "tr13",

@@ -24,7 +24,7 @@
 //!
 //! | from | to | by |
 //! |---|---|---|
-//! | e, s, n > 0 | e, s, n - 1 | A1, arrival (with leaves: n - k, k arrivals at once) |
+//! | e, s, n > 0 | e, s, n - 1 | A1, arrival (combined: n - k, k arrivals at once) |
 //! | e, s, n <= 0 | e, s, n - 1 | A1, of one too many: it waits for A2 and arrives anew |
 //! | e, s, n <= 0 | e + 1, 0, parties | A2, by the last to arrive (EMPTY, if all parties have left) |
 //! | e, s, n > 0 | e, s, n + 1 | J1, join (EMPTY becomes 1) |
@@ -51,7 +51,7 @@
 //! | W2 W3 W4 | Read `calls`. Set SLEEPERS if the episode is ours yet. Sleep while `calls` is what W2 read. |
 //! | J1 D1 | Join: one arrival more, one party more; D1 if too many. Leave: one party less, then A1. |
 //! | C1 | `summon`: write the news, then `state` as it was. SLEEPERS: A3, A4. C1 or W3 sees the other. |
-//! | W5 F1, L1 L2 L3 | See `drained.rs` and `leaf.rs`. |
+//! | W5 F1, N1 to N6 | See `drained.rs` and `combine.rs`. |
 //!
 //! # Memory order
 //!
@@ -68,7 +68,7 @@
 //!
 //! # Fairness and space
 //!
-//! Fair by nature. 24 bytes, drained 28, a leaf 128. 12,287 parties, and as many threads too many. A thread
+//! Fair by nature. 24 bytes, drained 28, a node 128. 12,287 parties, and as many threads too many. A thread
 //! that sleeps through exactly 65,536 episodes sleeps through one more.
 //!
 //! # Rejected
@@ -77,12 +77,12 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: threads, loom, shuttle; leaves, joining, leaving, too many threads, foreign load; twins
-//! (I1, I3, F1).
+//! `conformance`: threads, loom, shuttle; combining, joining, leaving, too many threads, foreign load; twins
+//! (I1, I3, F1, N4).
 
+mod combine;
 mod drained;
 mod episode;
-mod leaf;
 mod learn;
 mod limits;
 mod mood;
@@ -90,10 +90,10 @@ mod mood;
 use core::marker::PhantomData;
 use platform::Platform;
 
+pub use combine::{BWakefulNode, Way};
 pub use drained::BWakefulDrained;
 pub use episode::Episode;
 use episode::{Arrival, Episodes, Joined, MOST};
-pub use leaf::BWakefulLeaf;
 pub use learn::Learn;
 pub use limits::long;
 pub use mood::Mood;
@@ -129,8 +129,15 @@ impl<P: Platform, M: Mood<P>> BWakeful<P, M> {
     /// Arrives for so many threads.
     #[inline]
     fn arrive(&self, count: u32) -> Arrival {
+        self.arrive_telling(count, &|| ())
+    }
+
+    /// The same; calls `tell` before those who sleep.
+    #[inline]
+    fn arrive_telling(&self, count: u32, tell: &dyn Fn()) -> Arrival {
         let arrival = self.episodes.arrive(count);
         if let Arrival::Last { sleepers } = arrival {
+            tell();
             self.mood.ends(&self.episodes, sleepers);
             if sleepers {
                 self.episodes.call(u32::MAX);
@@ -223,7 +230,7 @@ impl<P: Platform, M: Mood<P>> BWakeful<P, M> {
 }
 
 impl<P: Platform, M: Mood<P>> RawBarrier<P> for BWakeful<P, M> {
-    type Place = BWakefulLeaf<P>;
+    type Place = BWakefulNode<P>;
     type Member = ();
 
     fn new(parties: u32) -> Self {
@@ -231,18 +238,31 @@ impl<P: Platform, M: Mood<P>> RawBarrier<P> for BWakeful<P, M> {
     }
 
     fn places(parties: u32) -> usize {
-        // ASSUMED: fewer processors than two clusters have need no tree.
-        let clusters = P::processors().min(parties) / 16;
-        if clusters < 2 { 0 } else { clusters as usize }
+        combine::nodes::<P>(parties)
     }
 
-    unsafe fn wait(&self, leaves: &[BWakefulLeaf<P>], _: u32, _: &mut ()) -> bool {
-        if leaves.is_empty() {
+    unsafe fn wait(&self, nodes: &[BWakefulNode<P>], _: u32, _: &mut ()) -> bool {
+        if nodes.is_empty() {
             return self.wait();
         }
-        let leaf = &leaves[P::cluster() as usize % leaves.len()];
-        // The present one: it cannot be over before we have arrived.
-        self.waited(leaf.arrive(self.episodes.number(), |count| self.arrive(count)))
+        let arrive =
+            |count: u32, tell: &dyn Fn()| matches!(self.arrive_telling(count, tell), Arrival::Last { .. });
+        let way = Way::new(nodes, arrive);
+        if way.enter() {
+            way.hand_on();
+        }
+        if !way.ended() {
+            let sleep = || {
+                way.carry_all();
+                self.episodes.sleep(way.episode(), &|| way.is_over());
+            };
+            self.mood.wait(&self.episodes, self.episodes.parties() - 1, &|| way.look(), &sleep);
+            // A thread that was about to sleep may be here between A2 and N5.
+            while !episode::spin_for::<P>(limits::SPIN_PAUSES, &|| way.look()) {
+                P::nap(limits::nap::<P>());
+            }
+        }
+        way.ended()
     }
 }
 

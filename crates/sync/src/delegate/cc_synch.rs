@@ -55,13 +55,14 @@
 //!
 //! # Rejected
 //!
-//! Nodes on the clients' stacks, as `mcs` has them: the paper's `DSM-Synch`, with a compare-and-swap more
-//! where nobody comes next.
+//! Nodes on the clients' stacks, as `mcs` has them: that is `dsm-synch`, with a compare-and-swap more where
+//! nobody comes next.
 //!
 //! # Checked by
 //!
 //! `conformance`: real threads, loom, shuttle; also with fewer seats than clients. Without its acquires,
-//! without its releases, and where nobody is woken, loom finds it out. It has no twins of its own.
+//! without its releases, and where nobody is woken, loom finds it out. Twins are caught that answer before
+//! they have run the section, look for the next node after the answer (C4), or hand over to nobody (H1).
 
 use core::array;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};

@@ -23,8 +23,8 @@
 //! - I1. Sections run under the mutex only, by its holder.
 //! - I2. A request is in one post at most. Who changes the post to null, by compare-and-swap, owns the
 //!   request: the client, then it is withdrawn; or the holder, then it runs it and answers.
-//! - I3. A client leaves only when it owns its request, or has the answer. A client that sleeps in the
-//!   mutex has no request in a post.
+//! - I3. A client leaves only when it owns its request, has the answer, or keeps the request alive (A4). A
+//!   client that sleeps in the mutex has no other request in a post.
 //!
 //! # Protocol
 //!
@@ -32,7 +32,8 @@
 //! is no answer, the lock is held, the holder runs, and the time of the mutex's arrivals has not passed. D3.
 //! Withdraw. If the holder was quicker, wait for the answer. A2. Lock the mutex. A3. With the mutex: count,
 //! judge, and run one's own section. R1. The holder, if `on`: take each request that is published, run it,
-//! answer; again, until there is none, or after so many. R2. Unlock. G1. At a deadline: D3, or give up as
+//! answer; again, until there is none, or after so many. R2. Unlock. A4. A client that does something else
+//! meanwhile: D1, and later D3, if the lock is held and `on`. G1. At a deadline: D3, or give up as
 //! the mutex does.
 //!
 //! # Memory order
@@ -78,11 +79,34 @@ use crate::wait::look::{self, may_run};
 /// As many as fit into a line.
 const POSTS: usize = 8;
 
-/// A request on its client's stack.
-struct Ask<P: Platform> {
+/// A request, on its client's stack or where that keeps it.
+pub struct Ask<P: Platform> {
     answer: Answer<P>,
     section: Section,
     context: *mut (),
+}
+
+impl<P: Platform> Ask<P> {
+    /// A request that nobody knows of.
+    pub fn new(section: Section, context: *mut ()) -> Self {
+        Self { answer: Answer::waiting(), section, context }
+    }
+
+    /// Has its section run, by another thread? What that did, the caller sees then.
+    pub fn is_answered(&self) -> bool {
+        self.answer.get().is_some()
+    }
+}
+
+/// What became of a request that was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It has been run.
+    Ran,
+    /// Nobody has run it, and nobody will.
+    Withdrawn,
+    /// This process is a copy: the request is another process's.
+    Lost,
 }
 
 /// What became of a section.
@@ -191,6 +215,16 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         }
     }
 
+    /// As [`RawDelegateTimed::lock`], if nobody has it.
+    #[inline(always)]
+    pub fn lock_at_once(&self) -> bool {
+        let locked = self.head.mutex.lock_at_once();
+        if locked {
+            self.count();
+        }
+        locked
+    }
+
     /// A1 to D3: has the section run, or takes the lock for it.
     ///
     /// # Safety
@@ -202,8 +236,7 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
             unsafe { self.lock() };
             return Outcome::Locked;
         }
-        if self.head.mutex.lock_at_once() {
-            self.count();
+        if self.lock_at_once() {
             return Outcome::Locked;
         }
         self.lock_or_run_slow(section, context, None)
@@ -219,8 +252,7 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         context: *mut (),
         deadline: Deadline,
     ) -> Outcome {
-        if self.head.mutex.lock_at_once() {
-            self.count();
+        if self.lock_at_once() {
             return Outcome::Locked;
         }
         self.lock_or_run_slow(section, context, Some(deadline))
@@ -258,10 +290,48 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         unsafe { self.head.mutex.unlock(&()) };
     }
 
+    /// A4. Publishes a request, if the lock delegates and is held, and returns at once. False if nobody knows
+    /// of it.
+    ///
+    /// # Safety
+    /// As for [`RawDelegate::run`]. The request stays until the caller has fetched it, and the lock does.
+    pub unsafe fn leave(&self, ask: *mut Ask<P>) -> bool {
+        self.is_on()
+            && self.head.mutex.holder().is_some()
+            && self.publish(P::register_lazily().0 as usize % POSTS, ask).is_some()
+    }
+
+    /// A4. Takes a request back, or waits for its answer. `generation`: of the process when it was left.
+    ///
+    /// # Safety
+    /// A request that was left here, and is there.
+    pub unsafe fn fetch(&self, ask: *mut Ask<P>, generation: u32) -> Left {
+        let withdraws = |post: &P::AtomicPtr<Ask<P>>| {
+            post.load(Relaxed) == ask && post.compare_exchange(ask, ptr::null_mut(), Relaxed, Relaxed).is_ok()
+        };
+        if self.posts.0.iter().any(withdraws) {
+            return Left::Withdrawn;
+        }
+        // SAFETY: as promised.
+        let answer = unsafe { &(*ask).answer };
+        if answer.get().is_none() {
+            if generation != P::generation() {
+                return Left::Lost;
+            }
+            self.wait_for(answer);
+        }
+        Left::Ran
+    }
+
+    /// The holder has taken the request.
+    fn wait_for(&self, answer: &Answer<P>) {
+        answer.wait(&self.mode.vain, || self.head.mutex.holder().unwrap_or_default());
+    }
+
     /// D1 to D3. False if the section has not been run and will not be.
     fn delegate(&self, section: Section, context: *mut (), deadline: Option<Deadline>) -> bool {
         let (me, now) = look::begin::<P>();
-        let ask = Ask { answer: Answer::waiting(), section, context };
+        let ask = Ask::new(section, context);
         let mine = (&raw const ask).cast_mut();
         let Some(post) = self.publish(me.0 as usize % POSTS, mine) else { return false };
         if self.watch(&ask.answer, now, deadline) {
@@ -271,7 +341,7 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         if post.compare_exchange(mine, ptr::null_mut(), Relaxed, Relaxed).is_ok() {
             return false;
         }
-        ask.answer.wait(&self.mode.vain, || self.head.mutex.holder().unwrap_or_default());
+        self.wait_for(&ask.answer);
         true
     }
 

@@ -7,12 +7,16 @@
 
 mod cc_synch;
 mod d_wakeful;
+mod dsm_synch;
 mod flat_combining;
+mod oyama;
 mod rcl;
 
 pub use cc_synch::CcSynch;
-pub use d_wakeful::{DWakeful, Outcome};
+pub use d_wakeful::{Ask, DWakeful, Left, Outcome};
+pub use dsm_synch::DsmSynch;
 pub use flat_combining::FlatCombining;
+pub use oyama::Oyama;
 pub use rcl::{Rcl, RclLock, RclServer};
 
 use platform::{Atomic, Deadline, Ordering::*, Platform};
@@ -44,7 +48,7 @@ pub trait RawDelegate<P: Platform>: Send + Sync {
     unsafe fn run(&self, section: Section, context: *mut ());
 
     /// Runs sections until [`RawDelegate::close`]. False if the calling thread cannot serve: it is one
-    /// without an id ([`Platform::register`]).
+    /// without an id ([`Platform::register`]), or in a forked child, where a section has forked.
     fn serve(&self) -> bool {
         true
     }
@@ -91,16 +95,24 @@ impl<P: Platform> Request<P> {
         self.context.store(context, Relaxed);
     }
 
+    /// Sets it to run nothing.
+    fn clear(&self) {
+        self.section.store(core::ptr::null_mut(), Relaxed);
+    }
+
+    /// False if it has no section.
+    ///
     /// # Safety
     /// It has been set, by a client that waits for it, and the caller has seen what that published.
-    unsafe fn run(&self) {
+    unsafe fn run(&self) -> bool {
         // SAFETY: null, or what `set` stored, which is a function of this type.
         let section = unsafe { core::mem::transmute::<*mut (), Option<Section>>(self.section.load(Relaxed)) };
-        // None only where an ordering is missing, as in the checkers' twins.
+        // None: it was cleared; or an ordering is missing, as in the checkers' twins.
         if let Some(section) = section {
             // SAFETY: as the client promised in `RawDelegate::run`.
             unsafe { section(self.context.load(Relaxed)) };
         }
+        section.is_some()
     }
 }
 
@@ -112,17 +124,23 @@ trait Seat<P: Platform> {
 /// Takes a seat that is free, the one that the calling thread had last if it can, or waits for that one.
 /// Returns its number.
 fn sit<P: Platform, S: Seat<P>>(seats: &[S]) -> usize {
-    let home = P::current().0 as usize % seats.len();
-    for way in 0..seats.len() {
-        let number = (home + way) % seats.len();
+    sit_at_once(seats).unwrap_or_else(|| {
+        let home = home::<P>(seats.len());
         // SAFETY: there is no node, and `stand` unlocks once.
-        if unsafe { seats[number].lock().try_lock(&()) } {
-            return number;
-        }
-    }
+        unsafe { seats[home].lock().lock(&()) };
+        home
+    })
+}
+
+/// The same, if there is one.
+fn sit_at_once<P: Platform, S: Seat<P>>(seats: &[S]) -> Option<usize> {
+    let home = home::<P>(seats.len());
     // SAFETY: as above.
-    unsafe { seats[home].lock().lock(&()) };
-    home
+    (home..seats.len()).chain(0..home).find(|&number| unsafe { seats[number].lock().try_lock(&()) })
+}
+
+fn home<P: Platform>(seats: usize) -> usize {
+    P::current().0 as usize % seats
 }
 
 /// Gives the seat back.

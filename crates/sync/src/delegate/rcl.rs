@@ -4,8 +4,9 @@
 //! Choose it where a processor can be spared for the data of hot locks. Lozi, David, Thomas, Lawall, Muller,
 //! "Remote core locking", USENIX ATC 2012; Paznikov 2016, figures 1 and 3: a slot of 64 bytes a client with
 //! lock, function and context. Changed: a client has a slot for one request and not for life, so that there
-//! may be more clients than slots. Clients sleep when the server does not run, and a server without requests
-//! sleeps. There is one servicing thread: a section that blocks stops the server's other sections.
+//! may be more clients than slots (`rcl/late.rs`). Clients sleep when the server does not run, and a server
+//! without requests sleeps. Any number of threads may serve: one is *in charge*, the others are *spare*.
+//! Where a section keeps the one in charge from the others' sections, a spare takes over (`rcl/spare.rs`).
 //!
 //! # State
 //!
@@ -17,65 +18,96 @@
 //! | DONE | no request |
 //! | RING | no request, and the next client is to ring: the server may sleep |
 //!
-//! `bell`: 1, somebody has rung since the server last looked. `used`: slots that were ever used. `server`:
-//! the thread that serves, 0 if there is none. A lock's `busy`, which only the server uses: one of its
-//! sections runs.
+//! A client without a slot has its request on its stack. `charge`: who is in charge, and whether that thread
+//! is IN a section: `0 -> me` (V3), `me <-> me IN` (S1), `me IN -> other` (V3). `bell`: 1, somebody has rung
+//! since the server last looked. `used`: slots that were ever used. A lock's `busy`: one of its sections
+//! runs, or a client holds it. `server`: who is in charge, for clients.
 //!
 //! # Invariants
 //!
-//! - I1. Only the thread in `serve` runs sections, one at a time, or one inside the other (N1). There is one
-//!   such thread. Of a lock one section runs at most.
-//! - I2. A slot's client touches the request until it asks, the server until it answers.
-//! - I3. While the server sleeps, each slot without a request has RING, and `bell` is 0. Slots that were
-//!   never used have RING.
+//! - I1. Only threads in `serve` run sections. Of a lock one runs at most, and none while it is held.
+//! - I2. A slot's client touches the request until it asks, who runs it until the answer.
+//! - I3. Only the thread in charge begins a section, or sets `busy`. A thread that loses the charge is IN a
+//!   section. It ends that one, and is spare then.
+//! - I4. While the server sleeps, each slot without a request has RING, and `bell` is 0. Each slot with one
+//!   waits for a busy lock. Slots that were never used have RING.
 //!
 //! # Protocol
 //!
-//! C1. Sit, write the request, ask. C2. If the answer was RING, set `bell`; if that was 0, wake the server.
-//! C3. Wait for the answer. C4. A client that has rung on the server's own processor moves to another one,
-//! now and then. S1. For each used slot: if it is asked, run the section, and answer DONE. S2. If
-//! none was, look on for a while. S3. Then clear `bell`, and change DONE to RING in each used slot. If one is
-//! asked, go to S1. If the server is closed, end. S4. Sleep while `bell` is 0; S1. N1. A section that comes
-//! to another lock of its own server is on the server's thread: it runs the inner section in place. N2. At
-//! another server it is a client, and its own server waits.
+//! C1. Sit, write the request, ask; L1 without a seat. C2. If the answer was RING, set `bell`; if that was
+//! 0, wake the server. C3. Wait for the answer; before sleep, V1. C4. A client that has rung on the server's
+//! own processor moves to another one, now and then. S1. For each used slot that is asked, and whose lock is
+//! not busy: set `busy`, be IN, run the section; L3. E1. Answer DONE. E2. Clear `busy`. E3. Be IN no more.
+//! If another thread is in charge, ring. S2. If there was no request, look on for a while. S3. Then clear
+//! `bell`, and change DONE to RING in each used slot. If there is a request to run, go to S1. If the server
+//! is closed, end. S4. Sleep while `bell` is 0; S1. N1. A section of the thread in charge that comes to
+//! another lock of its server runs the inner section in place, IN as well. N2. Elsewhere, or without the
+//! charge, it is a client. H1. A request without a section holds the lock: E2 is its client's. H2. It clears
+//! `busy`, and rings. T1. The first thread in charge tells the platform so when it begins. The thread
+//! in charge tells it when it finds itself on another processor than was told last, before and after a
+//! sleep, and when the server ends ([`Platform::serves`]). A spare that takes over tells nothing: memory may
+//! move then, and requests wait.
 //!
 //! # Memory order
 //!
 //! C1 release -> S1 acquire publishes the request. The answer's release -> C3 acquire publishes what the
-//! section wrote. C2 release -> S3 acquire (`bell`) publishes the request, and `used`. Seats are mutexes.
+//! section wrote. C2 release -> S3 acquire (`bell`) publishes the request, and `used`. S1 release -> V3
+//! acquire publishes `busy`, and what earlier sections wrote. E2 release -> S1 acquire publishes what the
+//! section wrote and its answer. C1 release -> S1 acquire (the slot's lock): who sees the new lock sees the
+//! last answer. Seats are mutexes.
 //!
 //! # Under the scheduler
 //!
-//! Server preempted or asleep in a section: clients see it and sleep, so their processors are free for it.
-//! Client preempted: nobody waits for it. More threads than processors: most requests cost a sleep and a
-//! wake-up of the client. Hint stale: a client spins for as long as a sleep costs at most, or sleeps and is
-//! woken. Killed while serving: lost. A forked child has no server, and its clients wait for ever;
-//! `generation` keeps its threads from taking themselves for the server.
+//! Server preempted or asleep in a section: clients see it and sleep, and a spare runs the other locks'
+//! sections. Preempted between two: clients sleep until it runs. Client preempted: nobody waits for it. More
+//! threads than processors: most requests cost a sleep and a wake-up of the client. Hint stale: a client
+//! spins for as long as a sleep costs at most, or sleeps and is woken. Killed while serving: lost. A forked
+//! child has no server, and its clients wait for ever; `generation` keeps its threads from taking themselves
+//! for the server. A section that forks ends
+//! in the child, and then its thread leaves `serve` there.
 //!
 //! # Fairness and space
 //!
 //! Each round runs all requests that it finds, so a client waits for one request of each other slot. A line
-//! a slot, and three more; a lock is 4 bytes. With more clients than slots, those who find none wait for one.
+//! a slot, and five more; a lock is 4 bytes.
 //!
 //! # Rejected
 //!
 //! A look by each client at a word that says whether the server sleeps: its ask and that look are two words,
-//! which takes a fence at each request. A second servicing thread for sections that block: not built.
+//! which takes a fence at each request. To wait for a slot: sections of one lock would wait for those of
+//! another one, against the locks' order. A claim of slot and lock by each servicing thread: two
+//! read-modify-writes a section, one of them in the client's line.
 //!
 //! # Checked by
 //!
 //! `conformance`: real threads, loom, shuttle; with fewer slots than clients, two locks, sections in
-//! sections. Twins are caught whose server answers too early, runs a request twice, or sleeps over one.
+//! sections, sections that wait for others'. Twins are caught whose server answers too early, runs a request
+//! twice, or sleeps over one; whose spare takes over between two sections; which looks at a request once
+//! (S1), or does not ring where it has lost the charge (E3).
+
+mod ask;
+mod late;
+mod spare;
 
 use core::array;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
-use super::{RawDelegate, Request, Seat, Section, sit, stand};
+pub use self::ask::RclLock;
+
+use self::ask::Ask;
+use self::late::Late;
+use self::spare::Watch;
+use super::{RawDelegate, Seat, Section, sit_at_once, stand};
 use crate::mutex::{Native, RawMutex};
 use crate::wait::answer::{self, Answer, DONE};
 
 /// No request, and the server may sleep.
 const RING: u32 = DONE + 1;
+
+/// In `charge`: the thread.
+const ID: u32 = ThreadId::LIMIT.next_power_of_two() - 1;
+/// In `charge`: it is in a section. Above it, sections are counted.
+const IN: u32 = ID + 1;
 
 /// BOUND: a move costs some microseconds, so it is one in so many waits.
 const STAYS: u32 = 64;
@@ -83,9 +115,7 @@ const STAYS: u32 = 64;
 #[repr(align(64))]
 struct Slot<P: Platform> {
     seat: Native<P>,
-    answer: Answer<P>,
-    request: Request<P>,
-    lock: P::AtomicPtr<RclLock<P>>,
+    ask: Ask<P>,
     /// Waits at the server's processor until the client leaves it (C4).
     stays: P::AtomicU32,
 }
@@ -96,30 +126,23 @@ impl<P: Platform> Seat<P> for Slot<P> {
     }
 }
 
-/// A lock whose sections an [`RclServer`] runs. A lock has one server.
-pub struct RclLock<P: Platform> {
-    busy: P::AtomicU32,
-}
-
-impl<P: Platform> Default for RclLock<P> {
-    fn default() -> Self {
-        Self { busy: P::AtomicU32::new(0) }
-    }
-}
-
 #[repr(align(64))]
 struct Line<A>(A);
 
 /// See the head of this file.
 pub struct RclServer<P: Platform, const SLOTS: usize = 32> {
     bell: Line<P::AtomicU32>,
-    /// Of the thread that serves, while it does.
-    place: Line<Native<P>>,
+    charge: Line<P::AtomicU32>,
+    watch: Line<Watch<P>>,
+    late: Line<Late<P>>,
+    /// The thread in charge, in a line that it does not write at each section. Exact if it is the caller.
     server: P::AtomicU32,
     /// Of its process: in a copy the same id is another thread's.
     generation: P::AtomicU32,
     /// The processor where the server went to sleep last, plus 1; 0: nobody knows. HINT.
     processor: P::AtomicU32,
+    /// The processor that was told last (T1), plus 1. Of the thread in charge.
+    told: P::AtomicU32,
     used: P::AtomicU32,
     closed: P::AtomicU32,
     /// See [`crate::wait::vain`].
@@ -131,18 +154,19 @@ impl<P: Platform, const SLOTS: usize> Default for RclServer<P, SLOTS> {
     fn default() -> Self {
         Self {
             bell: Line(P::AtomicU32::new(0)),
-            place: Line(Native::new()),
+            charge: Line(P::AtomicU32::new(0)),
+            watch: Line(Watch::new()),
+            late: Line(Late::new()),
             server: P::AtomicU32::new(0),
             generation: P::AtomicU32::new(0),
             processor: P::AtomicU32::new(0),
+            told: P::AtomicU32::new(0),
             used: P::AtomicU32::new(0),
             closed: P::AtomicU32::new(0),
             vain: P::AtomicU32::new(0),
             slots: array::from_fn(|_| Slot {
                 seat: Native::new(),
-                answer: Answer::given(RING),
-                request: Request::none(),
-                lock: Atomic::new(core::ptr::null_mut()),
+                ask: Ask::new(RING),
                 stays: P::AtomicU32::new(0),
             }),
         }
@@ -154,34 +178,74 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         ThreadId(self.server.load(Relaxed))
     }
 
-    /// As [`RawDelegate::run`], under this lock. A section may come to another lock of its own server, or to
-    /// one of another server if none of that one's sections comes to this one.
+    /// As [`RawDelegate::run`], under this lock. A section may come to another lock of this server, or of
+    /// another one, in an order of the locks that all sections keep.
     ///
     /// # Safety
-    /// As for [`RawDelegate::run`]. All that come to this lock name this server.
+    /// As for [`RawDelegate::run`]. All that come to this lock name this server, whose threads have left
+    /// [`RclServer::serve`] before the lock ends. But a section may wait for what other locks' sections do,
+    /// as long as one more thread serves than there are such sections at a time.
     pub unsafe fn run(&self, lock: &RclLock<P>, section: Section, context: *mut ()) {
-        if self.is_server() && lock.busy.load(Relaxed) == 0 {
-            // N1. SAFETY: the section that comes here runs on this thread, and is another lock's.
-            return unsafe { self.run_in_place(lock, || section(context)) };
+        // SAFETY: as the caller promises.
+        unsafe { self.ask(lock, Some(section), context) };
+    }
+
+    /// H1. Waits until no section of this lock runs. None runs from then on until [`RclServer::release`].
+    ///
+    /// # Safety
+    /// As for [`RclServer::run`]; the caller is in no section of this lock. A section that comes to a lock
+    /// while it is held waits for what others do.
+    pub unsafe fn hold(&self, lock: &RclLock<P>) {
+        // SAFETY: as the caller promises.
+        unsafe { self.ask(lock, None, core::ptr::null_mut()) };
+    }
+
+    /// H2. Ends what [`RclServer::hold`] began.
+    ///
+    /// # Safety
+    /// The lock is held, by the caller.
+    pub unsafe fn release(&self, lock: &RclLock<P>) {
+        lock.end();
+        // Requests of this lock may wait, and the one in charge sleep.
+        self.ring();
+    }
+
+    /// # Safety
+    /// As for [`RclServer::run`], or without a section [`RclServer::hold`].
+    #[inline]
+    unsafe fn ask(&self, lock: &RclLock<P>, section: Option<Section>, context: *mut ()) {
+        // SAFETY: as the caller promises.
+        if self.is_server() && unsafe { self.run_inside(lock, section, context) } {
+            return;
         }
-        let number = sit(&self.slots);
+        let Some(number) = sit_at_once(&self.slots) else {
+            let told = |answer: &Answer<P>| {
+                self.ring();
+                self.wait_for(answer, lock);
+            };
+            return self.late.0.run(lock, section, context, told);
+        };
         self.use_up_to(number as u32 + 1);
         let slot = &self.slots[number];
-        slot.request.set(section, context);
-        slot.lock.store(core::ptr::from_ref(lock).cast_mut(), Relaxed);
+        slot.ask.set(lock, section, context);
         // C1.
-        if slot.answer.ask() == RING {
+        if slot.ask.answer.ask() == RING {
             self.ring();
             self.make_room(slot);
             if Self::may_look() {
                 // HINT: the server may look blocked, and is on its way.
-                let answered = || slot.answer.get().is_none().then_some(ThreadId::NONE);
+                let answered = || slot.ask.answer.get().is_none().then_some(ThreadId::NONE);
                 answer::watch_for::<P>(P::costs().idle, answered);
             }
         }
-        // C3.
-        slot.answer.wait(&self.vain, || self.server());
+        self.wait_for(&slot.ask.answer, lock);
         stand(slot);
+    }
+
+    /// C3.
+    #[inline(always)]
+    fn wait_for(&self, answer: &Answer<P>, lock: &RclLock<P>) {
+        answer.wait_telling(&self.vain, || self.server(), || self.call(lock));
     }
 
     /// HINT: may a thread look for what another one does that has just been woken? Not where that one needs
@@ -196,12 +260,49 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         server != ThreadId::NONE && server == P::current() && self.generation.load(Relaxed) == P::generation()
     }
 
+    /// N1. False if that is not for the calling thread to do: it has lost the charge, or another thread runs
+    /// a section of this lock.
+    ///
     /// # Safety
-    /// The calling thread serves, and no section of this lock runs.
-    unsafe fn run_in_place(&self, lock: &RclLock<P>, section: impl FnOnce()) {
-        lock.busy.store(1, Relaxed);
-        section();
-        lock.busy.store(0, Relaxed);
+    /// As for [`RclServer::run`]. The calling thread serves.
+    unsafe fn run_inside(&self, lock: &RclLock<P>, section: Option<Section>, context: *mut ()) -> bool {
+        let me = P::current();
+        // Not IN: so nobody takes over between the look at `busy` and the mark.
+        if !self.leave(me) {
+            return false;
+        }
+        let free = lock.is_free();
+        if free {
+            lock.busy.store(1, Relaxed);
+        }
+        self.enter();
+        if let Some(section) = section.filter(|_| free) {
+            // SAFETY: as the caller promises.
+            unsafe { section(context) };
+            lock.end();
+            match self.leave(me) {
+                true => self.enter(),
+                false => self.ring(),
+            }
+        }
+        free
+    }
+
+    /// S1. The thread in charge begins a section.
+    #[inline(always)]
+    fn enter(&self) {
+        let word = self.charge.0.load(Relaxed).wrapping_add(2 * IN) | IN;
+        // ORDER: Release (S1), pairs with V3; publishes `busy`, and what earlier sections wrote.
+        self.charge.0.store(word, Release);
+    }
+
+    /// E3. False if another thread is in charge.
+    #[inline(always)]
+    fn leave(&self, me: ThreadId) -> bool {
+        let word = self.charge.0.load(Relaxed);
+        // Nobody takes over from here, so nobody reads this one to go on.
+        word & (ID | IN) == me.0 | IN
+            && self.charge.0.compare_exchange(word, word & !IN, Relaxed, Relaxed).is_ok()
     }
 
     fn use_up_to(&self, count: u32) {
@@ -227,7 +328,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     /// costs two switches.
     fn make_room(&self, slot: &Slot<P>) {
         // HINT: stale, the client moves in vain, once in so many requests.
-        let here = P::running_on().map_or(0, |processor| processor + 1);
+        let here = Self::here();
         if here == 0 || here != self.processor.load(Relaxed) || P::processors() < 2 {
             return;
         }
@@ -240,49 +341,120 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         }
     }
 
-    /// See [`RawDelegate::serve`].
+    /// See [`RawDelegate::serve`]. Further threads that call it are spare.
     pub fn serve(&self) -> bool {
+        self.serve_with(|| ())
+    }
+
+    /// The same. It calls `alone` where a spare has taken over, and no further one is left.
+    pub fn serve_with(&self, alone: impl Fn()) -> bool {
         let me = P::register();
         if me == ThreadId::NONE {
             return false;
         }
-        // SAFETY: there is no node, and it is unlocked once, below.
-        unsafe { self.place.0.lock(&()) };
-        self.generation.store(P::generation(), Relaxed);
-        self.server.store(me.0, Relaxed);
-        while self.serve_once() || self.wait_for_requests() || self.sleep() {}
-        self.server.store(0, Relaxed);
-        // SAFETY: locked above.
-        unsafe { self.place.0.unlock(&()) };
+        while let Some(before) = self.stand_by(me) {
+            if before == ThreadId::NONE {
+                self.tell(Self::here());
+            } else if self.watch.0.spares.load(Relaxed) == 0 {
+                alone();
+            }
+            if !self.work(me) {
+                P::serves(core::ptr::from_ref(self).cast(), false);
+                self.server.store(0, Relaxed);
+                return !self.is_copy();
+            }
+        }
         true
+    }
+
+    /// The thread in charge asks, or one that was: has a section forked, and is this the child?
+    fn is_copy(&self) -> bool {
+        self.generation.load(Relaxed) != P::generation()
+    }
+
+    /// The processor of the calling thread, plus 1; 0: nobody knows.
+    fn here() -> u32 {
+        P::running_on().map_or(0, |processor| processor + 1)
+    }
+
+    /// T1.
+    fn tell(&self, here: u32) {
+        self.told.store(here, Relaxed);
+        P::serves(core::ptr::from_ref(self).cast(), true);
+    }
+
+    /// T1.
+    fn tell_if_moved(&self, here: u32) {
+        if here != self.told.load(Relaxed) {
+            self.tell(here);
+        }
+    }
+
+    /// S1 to S4. False if the server is closed, or this is a forked child; true if another thread is in
+    /// charge.
+    fn work(&self, me: ThreadId) -> bool {
+        loop {
+            match self.serve_once(me) {
+                None => return !self.is_copy(),
+                Some(true) => {}
+                Some(false) if self.wait_for_requests() || self.sleep() => {}
+                Some(false) => return false,
+            }
+        }
     }
 
     fn slots(&self) -> impl Iterator<Item = &Slot<P>> {
         self.slots.iter().take(self.used.load(Relaxed) as usize)
     }
 
-    /// S1. True if there was a request.
-    fn serve_once(&self) -> bool {
+    /// S1. Whether there was a request, or `None` if another thread is in charge.
+    fn serve_once(&self, me: ThreadId) -> Option<bool> {
         let mut any = false;
-        for slot in self.slots().filter(|slot| slot.answer.is_asked()) {
-            // SAFETY: its client wrote it before it asked, and waits. This thread runs no section.
-            unsafe {
-                let lock = &*slot.lock.load(Relaxed);
-                self.run_in_place(lock, || slot.request.run());
-                Answer::give(&raw const slot.answer, DONE);
+        for ask in self.slots().map(|slot| &slot.ask) {
+            if let Some(lock) = ask.to_run() {
+                self.run_one(me, ask, lock)?;
+                any = true;
             }
-            any = true;
         }
-        any
+        Some(self.late.0.serve(|ask, lock| self.run_one(me, ask, lock))? || any)
+    }
+
+    /// S1 to E3. `None` if another thread is in charge, or in a forked child nobody. `ask` is there until the
+    /// answer only.
+    #[inline(always)]
+    fn run_one(&self, me: ThreadId, ask: *const Ask<P>, lock: &RclLock<P>) -> Option<()> {
+        lock.busy.store(1, Relaxed);
+        self.enter();
+        // SAFETY: its client wrote it before it asked, and waits. No section of this lock runs.
+        let has_section = unsafe { (*ask).request.run() };
+        if self.is_copy() {
+            // The section has forked. Neither its client is here nor those of other requests.
+            return None;
+        }
+        // E1. SAFETY: as above.
+        unsafe { Answer::give(&raw const (*ask).answer, DONE) };
+        if has_section {
+            lock.end();
+        }
+        if self.leave(me) {
+            return Some(());
+        }
+        // The one in charge may sleep, and a request of this lock wait.
+        self.ring();
+        None
+    }
+
+    /// Is there a request that can be run?
+    fn has_request(&self) -> bool {
+        self.slots().any(|slot| slot.ask.to_run().is_some()) || self.late.0.has_request()
     }
 
     /// S2. True if there is a request.
     fn wait_for_requests(&self) -> bool {
-        let asked = || self.slots().any(|slot| slot.answer.is_asked());
         // Longer than a client takes that was woken on an idle processor: else each sleeps because the other
         // one does.
         Self::may_look()
-            && answer::watch_for::<P>(2 * P::costs().idle, || (!asked()).then_some(ThreadId::NONE))
+            && answer::watch_for::<P>(2 * P::costs().idle, || (!self.has_request()).then_some(ThreadId::NONE))
     }
 
     /// S3 and S4. False if the server is closed.
@@ -290,19 +462,23 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     fn sleep(&self) -> bool {
         // ORDER: Acquire (S3), pairs with C2.
         self.bell.0.swap(0, Acquire);
-        let mark = |slot: &Slot<P>| match slot.answer.get() {
-            None => false,
+        let mark = |Slot { ask, .. }: &Slot<P>| match ask.answer.get() {
+            // The thread that has the lock busy will ring.
+            None => ask.to_run().is_none() && ask.answer.is_asked(),
             Some(RING) => true,
-            Some(_) => slot.answer.word().compare_exchange(DONE, RING, Relaxed, Relaxed).is_ok(),
+            Some(_) => ask.answer.word().compare_exchange(DONE, RING, Relaxed, Relaxed).is_ok(),
         };
-        if !self.slots().all(mark) {
+        if !self.slots().all(mark) || self.late.0.has_request() {
             return true;
         }
         if self.closed.load(Relaxed) != 0 {
             return false;
         }
-        self.processor.store(P::running_on().map_or(0, |processor| processor + 1), Relaxed);
+        let here = Self::here();
+        self.processor.store(here, Relaxed);
+        self.tell_if_moved(here);
         P::wait(&self.bell.0, 0, None);
+        self.tell_if_moved(Self::here());
         true
     }
 
@@ -310,6 +486,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     pub fn close(&self) {
         self.closed.store(1, Relaxed);
         self.ring();
+        self.dismiss();
     }
 }
 

@@ -24,7 +24,7 @@
 //! |---|---|---|
 //! | 0 | LOCKED | a thread holds the lock |
 //! | 1 | STANDBY | a thread has the standby role, or it is on its way to one (I3) |
-//! | 2 | KICK | the standby sleeps on this word, and the release wakes it; beside HANDOFF it has been woken |
+//! | 2 | KICK | the standby sleeps on this word, and a release wakes it; HANDOFF keeps it (W7) |
 //! | 3 | HANDOFF | the standby demands the lock: others should leave it |
 //! | 4-6 | GENERATION | [`Platform::generation`] of the process that set STANDBY |
 //! | 7 | RELAY | the thread that stepped aside will promote the next standby |
@@ -42,8 +42,8 @@
 //!   PROMOTED; the holder between A3 and Q3; a standby between G2 and its Q3; or the thread whose RELAY was
 //!   set when A3 or G2 cleared HANDOFF, until its Q3. Only the role takes threads out of the line.
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
-//! - I5. Only the standby sets KICK, before it sleeps on a held word. A free word has it beside HANDOFF
-//!   only.
+//! - I5. Only the standby sets KICK, before it sleeps on a held word. A free word has KICK only if it has
+//!   HANDOFF.
 //! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or has been woken.
 //!
 //! # Protocol
@@ -51,8 +51,9 @@
 //! | step | by | what |
 //! |---|---|---|
 //! | A1 | anybody | compare-and-swap the stamp's free value to held |
-//! | A2 | arrival | the same with any free value; with HANDOFF only after its grace (W7), or by `try_lock` |
-//! | A3 | standby | free to held, without KICK, HANDOFF, RELAY; then Q3, or no STANDBY if nobody is in line |
+//! | A2 | anybody | the same with any free value; if that has HANDOFF, after a grace (W7) or by `try_lock` |
+//! | A3 | standby | free to held; clears KICK, HANDOFF, RELAY; then Q3, unless RELAY was set (Q4) |
+//! | | | if nobody is in line, it clears STANDBY, too, and that is all |
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
 //! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
 //! | R3 | holder | ends the standby's nap, if it is about to wait for something ([`RawMutex::leaving`]) |
@@ -69,15 +70,16 @@
 //! - *Hint stale*: costs a spin, a sleep and a wake-up, or a place in line; touches neither I1 to I6 nor
 //!   W6.
 //! - *Killed while holding*: lost, as any lock that is not robust. *Fork*: the first waiter of a child
-//!   finds another GENERATION, and clears all but LOCKED and OWNER.
-//! - *Signal handler*: while its thread is in a line, a handler that waits joins none (STATE is not IDLE).
+//!   finds another GENERATION, clears all but LOCKED and OWNER, and takes the role.
+//! - *Signal handler*: if its thread is in a line, a handler waits in a room (W2). If that is the line of
+//!   the same lock, it waits for its own thread, for ever.
 //!
 //! # Fairness and space
 //! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
 //! not run, and what the kernel adds. Arrivals barge, after HANDOFF only when the grace has passed. So a
-//! thread in line waits for one turn for each thread before it. That holds if each standby runs, at one of
-//! its demands, before the others' grace is over, and nobody but waiters wants the lock (`try_lock`). P2
-//! passes a waiter once at most; P1 as often as it is preempted when its turn comes.
+//! thread in line waits for one turn for each thread before it, the standby among them. That holds if each
+//! standby runs, at one of its demands, before the others' grace is over, and nobody but waiters wants the
+//! lock (`try_lock`). P2 passes a waiter once at most; P1 as often as it is preempted when its turn comes.
 //!
 //! # Rejected
 //! `docs/design/mutex.md` has the sources, what was tried and dropped, and the measurements.

@@ -6,7 +6,8 @@
 //! otherwise: a thread answers itself in `flat-combining`, and a server marks what it has answered in `rcl`.
 //!
 //! - W1. The thread looks while the other one runs, nobody else wants the processor, and the limit has not
-//!   passed. The limit is what a sleep costs, and [`vain`](super::vain) halves it.
+//!   passed. The limit is what a sleep costs, and [`vain`](super::vain) halves it. Where each thread has a
+//!   processor, the thread then calls `tell`, and looks on for a slice.
 //! - W2. It marks itself ASLEEP and sleeps.
 //! - G1. The other thread swaps the answer in, and wakes the sleeper. From then on the word may be gone, so
 //!   G1 uses its address only.
@@ -81,21 +82,30 @@ impl<P: Platform> Answer<P> {
     /// late W1 was in vain.
     #[inline]
     pub fn wait(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId) -> u32 {
+        self.wait_telling(vain, runner, || ())
+    }
+
+    /// The same; calls `tell` before each sleep, and before it looks for longer than a sleep costs.
+    #[inline]
+    pub fn wait_telling(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId, tell: impl Fn()) -> u32 {
         match self.get() {
             Some(answer) => answer,
-            None => self.wait_long(vain, runner),
+            None => self.wait_long(vain, runner, tell),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_long(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId) -> u32 {
+    fn wait_long(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId, tell: impl Fn()) -> u32 {
         look::begin::<P>();
         loop {
-            watch::<P>(vain, || if self.get().is_some() { None } else { Some(runner()) });
+            watch_telling::<P>(vain, || if self.get().is_some() { None } else { Some(runner()) }, &tell);
             match self.get() {
                 Some(answer) => return answer,
-                None if self.fall_asleep() => self.sleep(),
+                None if self.fall_asleep() => {
+                    tell();
+                    self.sleep();
+                }
                 None => {}
             }
         }
@@ -118,8 +128,22 @@ impl<P: Platform> Answer<P> {
 /// W1. Looks until there is nothing to wait for; false if there is better to do. Each look returns the thread
 /// that is waited for, or `None` if the wait is over.
 pub fn watch<P: Platform>(vain: &P::AtomicU32, look: impl FnMut() -> Option<ThreadId>) -> bool {
+    watch_telling::<P>(vain, look, || ())
+}
+
+/// The same; calls `tell` before it looks for longer than a sleep costs.
+fn watch_telling<P: Platform>(
+    vain: &P::AtomicU32,
+    mut look: impl FnMut() -> Option<ThreadId>,
+    tell: impl Fn(),
+) -> bool {
     let times = vain.load(Relaxed);
-    let seen = watch_for::<P>(vain::limit(times, P::costs().sleep), look);
+    let mut seen = watch_for::<P>(vain::limit(times, P::costs().sleep), &mut look);
+    // Where each thread has a processor, sleep gains nothing, and costs whoever answers a wake-up.
+    if !seen && P::roomy() {
+        tell();
+        seen = watch_for::<P>(P::costs().slice, look);
+    }
     let learned = vain::learned(times, !seen);
     if learned != times {
         vain.store(learned, Relaxed);

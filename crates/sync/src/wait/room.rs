@@ -24,8 +24,8 @@
 //! A thread that was woken takes the turn before it looks at its deadline, or finds that another one has
 //! it. That one then finds 2, and wakes the next: no wake-up is lost by a thread that gives up.
 //!
-//! A signal handler must not wait for the lock that its own thread waits for in a room: it would wait for
-//! its own thread. POSIX has no such handlers. A forked child finds all rooms free, because the platform
+//! A signal handler must not wait for the lock for which its own thread waits in a room: it would wait
+//! for its own thread. POSIX has no such handlers. A forked child finds all rooms free, because the platform
 //! wipes them.
 
 use core::marker::PhantomData;

@@ -19,17 +19,18 @@
 //!   compare-and-swap.
 //! - Q2. It sleeps until PROMOTED. Then it has the role, unlinks itself, the oldest, and is the standby.
 //! - Q3. The role promotes: it sets STATE of the oldest to PROMOTED, and wakes it if that was ASLEEP.
-//! - Q4. The thread with RELAY promotes (Q3) once HANDOFF is gone. It takes the lock for hot and joins the
+//! - Q4. The thread with RELAY promotes (Q3) once HANDOFF is gone. It takes the lock to be hot and joins the
 //!   line next, so that the new standby finds its processor free.
 //! - W6. Before a demand the standby writes the oldest into OLDEST of the newest, where a relay finds it.
 //! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
 //!   Q1 again when it runs. Never the last one.
-//! - P2. Elsewhere the standby passes one thread a processor when its look of W3 finds the lock free
-//!   throughout. Never the last one, and none with KEPT. They are arrivals again, behind all others.
+//! - P2. Elsewhere, when its look of W3 finds the lock free throughout, the standby passes as many threads
+//!   as there are processors. Never the last one, and none with KEPT. They are arrivals again, behind all
+//!   others.
 //!
 //! P2 is there because the line moves by one wake-up a turn, which is too slow where nobody holds the lock.
-//! KEPT bounds it: until a thread has had the lock it is passed once, and then waits for its turn. The
-//! standby unlinks whom it passes.
+//! KEPT bounds it: whom P1 or P2 has passed, P2 does not pass again until that thread has had the lock.
+//! The standby unlinks whom it passes.
 //!
 //! # Memory order
 //!

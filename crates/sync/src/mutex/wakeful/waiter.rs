@@ -11,8 +11,8 @@
 //!    '-------------------------------------------------------------------------------> holder (A2)
 //! ```
 //!
-//! A *waiter* is any thread that found the lock held. An *arrival* is one that has not been in line yet, or
-//! was passed. Names in small letters are times, see [`limits`].
+//! A *waiter* is a thread that A1 or A2 has failed once. An *arrival* is a waiter that has not been in line
+//! yet, or was passed. Names in small letters are times, see [`limits`].
 //!
 //! - W1. An arrival looks at the word, with growing gaps, until `arrival` has passed. It stops before that
 //!   if the holder does not run, the lock is hot, or HANDOFF is set. Then it goes to Q1.
@@ -24,18 +24,21 @@
 //! - W3. A *rival* is a running thread that held the lock when the waiter looked. Who was in line has one,
 //!   too. A choosy waiter with a rival that finds the lock free looks `SAMPLES` times more. Two owners: it
 //!   begins again. One owner: the lock is *hot*, so the standby naps, and an arrival joins the line. Held
-//!   once: it may share instead (W4). Never held: it takes the lock.
+//!   once: it may share instead (W4). Never held: it takes the lock. After its demand a standby does not
+//!   look.
 //! - W4. A waiter that shares takes what it finds free: see [`super::share`].
 //! - W5. The standby sleeps on the word if the holder does not run, after `spin` as the standby, or after
 //!   `turn` since its demand. The release ends that sleep, or the waiter's deadline.
 //! - W6. Awake, the standby sets HANDOFF after `patience`, or `turn` if others are in line; twice that if
-//!   the holder does not run, because others leave the lock idle for a standby that sleeps again. It sets
-//!   HANDOFF again whenever it runs and finds it gone.
+//!   the holder does not run: a standby that demands and then sleeps makes others leave the lock idle. It
+//!   sets HANDOFF again whenever it runs and finds it gone.
 //! - W7. Any other thread that finds the lock free with HANDOFF *steps aside*. If somebody is in line, and
 //!   RELAY is not set, it sets RELAY. It leaves the lock alone for `grace`, or for `spin` if KICK says that
 //!   the standby is being woken. After that the standby is not awake: the thread takes the lock. It clears
-//!   HANDOFF, KICK and RELAY, unless RELAY is another's: then all three stay. The standby that finds
-//!   the lock free without RELAY waits for `relay` before it takes it, so that one can be set.
+//!   HANDOFF, KICK and RELAY, unless RELAY is another's: then all three stay, so that HANDOFF still tells
+//!   the relay whether the standby has the lock. A relay that finds the lock held and HANDOFF set clears
+//!   RELAY: another thread was first. A standby that finds no RELAY waits for `relay` before it takes
+//!   the lock, so that one can be set.
 //! - G1. At its deadline an arrival just leaves.
 //! - G2. A relay clears RELAY; if HANDOFF is gone, it promotes (Q3). A standby clears the role if the line is
 //!   empty. Otherwise it clears HANDOFF and RELAY, and promotes, unless there is a relay, who will.

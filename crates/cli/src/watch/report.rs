@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a recording shows, with names: by thread, by pool and by site, and a verdict.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::time::Duration;
+
+use recorder::account::{Account, Lengths, MAIN, OTHERS, Thread, Times};
+use recorder::calls::{self, Why};
+use recorder::symbols::{Frame, Symbols};
+use recorder::{Outcome, Stack};
+use serde::Serialize;
+
+use crate::format::Record;
+
+/// Everything.
+pub struct Report {
+    pub summary: Summary,
+    pub pools: Vec<Pool>,
+    pub threads: Vec<One>,
+    pub sites: Vec<Site>,
+    pub verdict: Verdict,
+}
+
+#[derive(Serialize)]
+pub struct Summary {
+    pub program: String,
+    pub elapsed_ns: u64,
+    pub threshold_ns: u64,
+    pub threads: u64,
+    /// Threads that are in their pools only.
+    pub unlisted: u64,
+    pub lost_records: u64,
+    /// Processes that nobody was allowed to look at, and looks that saw something.
+    pub hidden: u64,
+    pub looks: u64,
+    /// Whom the kernel lets look at others, if it says so.
+    #[serde(skip)]
+    pub ptrace_scope: Option<u32>,
+    /// Processor time of the watcher.
+    pub watcher_ns: u64,
+}
+
+#[derive(Serialize)]
+pub struct Pool {
+    pub pool: String,
+    pub threads: u64,
+    pub run_ns: u64,
+    pub ready_ns: u64,
+    pub blocked_ns: u64,
+    pub blocks: u64,
+    pub preemptions: u64,
+    /// Blocks at or above the threshold that are no waits for work.
+    pub long: u64,
+    pub long_ns: u64,
+    pub longest_ns: u64,
+    /// Blocks that nobody looked at, and their time.
+    pub unseen: u64,
+    pub unseen_ns: u64,
+    pub unseen_longest_ns: u64,
+}
+
+#[derive(Serialize)]
+pub struct One {
+    pub process: u32,
+    pub thread: u32,
+    pub name: String,
+    pub pool: String,
+    pub run_ns: u64,
+    pub ready_ns: u64,
+    pub blocked_ns: u64,
+    pub blocks: u64,
+    pub preemptions: u64,
+}
+
+#[derive(Serialize)]
+pub struct Site {
+    pub pool: String,
+    pub call: String,
+    pub why: &'static str,
+    pub count: u64,
+    pub total_ns: u64,
+    pub median_ns: u64,
+    pub p99_ns: u64,
+    pub longest_ns: u64,
+    pub long: u64,
+    pub long_ns: u64,
+    /// Of the time of the long ones: when another thread was ready and had no processor.
+    pub others_ready_ns: u64,
+    pub descriptors: Vec<String>,
+    /// Which of the stack's frames is the program's own; the first one if none seems to be.
+    pub own: usize,
+    pub stack: Vec<Shown>,
+    /// Does the stack reach the thread's beginning?
+    pub whole: bool,
+    #[serde(skip)]
+    pub kind: Why,
+}
+
+#[derive(Clone, Serialize)]
+pub struct Shown {
+    pub name: String,
+    pub line: Option<String>,
+    pub module: String,
+    pub address: u64,
+    pub build_id: Option<String>,
+    pub guess: bool,
+}
+
+#[derive(Serialize)]
+pub struct Verdict {
+    pub words: String,
+    pub advice: String,
+}
+
+impl Report {
+    pub fn of(outcome: &Outcome, program: &str, threshold: Duration) -> Self {
+        let sites = sites(outcome);
+        let pools = pools(outcome, &sites);
+        let mut threads: Vec<One> =
+            outcome.account.ended.iter().map(|one| One::of(one, &outcome.account)).collect();
+        threads.sort_by(|a, b| (&a.pool, a.process, a.thread).cmp(&(&b.pool, b.process, b.thread)));
+        let summary = Summary {
+            program: program.into(),
+            elapsed_ns: outcome.elapsed_ns,
+            threshold_ns: threshold.as_nanos() as u64,
+            threads: pools.iter().map(|pool| pool.threads).sum(),
+            unlisted: outcome.account.unlisted,
+            lost_records: outcome.account.lost,
+            hidden: outcome.hidden,
+            looks: outcome.looks,
+            ptrace_scope: ptrace_scope(),
+            watcher_ns: outcome.own_ns,
+        };
+        let verdict = super::text::verdict(&summary, &pools, &sites);
+        Self { summary, pools, threads, sites, verdict }
+    }
+
+    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        line(to, "watch", &self.summary)?;
+        self.pools.iter().try_for_each(|pool| line(to, "pool", pool))?;
+        self.threads.iter().try_for_each(|thread| line(to, "thread", thread))?;
+        self.sites.iter().try_for_each(|site| line(to, "site", site))?;
+        line(to, "verdict", &self.verdict)?;
+        to.flush()
+    }
+}
+
+fn line(to: &mut dyn Write, record: &str, fields: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, &Record { schema: bench::SCHEMA, record, fields })?;
+    writeln!(to)
+}
+
+impl One {
+    fn of(thread: &Thread, account: &Account) -> Self {
+        let Times { run_ns, ready_ns, blocked_ns, blocks, preemptions } = thread.times;
+        let (process, number) = (thread.process, thread.thread);
+        let (name, mut pool) = (thread.name.clone(), thread.pool());
+        if !account.pools.contains_key(&pool) {
+            pool = OTHERS.into();
+        }
+        Self { process, thread: number, name, pool, run_ns, ready_ns, blocked_ns, blocks, preemptions }
+    }
+}
+
+/// The restriction that the security module Yama puts on who looks.
+fn ptrace_scope() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}
+
+fn pools(outcome: &Outcome, sites: &[Site]) -> Vec<Pool> {
+    let pool = |(name, (threads, times)): (&String, &(u64, Times))| {
+        let held = || sites.iter().filter(|site| site.pool == *name && site.kind != Why::Idle);
+        let unseen = outcome.unseen.get(name);
+        let unseen = unseen.map_or((0, 0, 0), |unseen| (unseen.count, unseen.total_ns, unseen.longest_ns));
+        let (unseen, unseen_ns, unseen_longest_ns) = unseen;
+        Pool {
+            pool: name.clone(),
+            threads: *threads,
+            run_ns: times.run_ns,
+            ready_ns: times.ready_ns,
+            blocked_ns: times.blocked_ns,
+            blocks: times.blocks,
+            preemptions: times.preemptions,
+            long: held().map(|site| site.long).sum(),
+            long_ns: held().map(|site| site.long_ns).sum(),
+            longest_ns: held().map(|site| site.longest_ns).max().unwrap_or(0),
+            unseen,
+            unseen_ns,
+            unseen_longest_ns,
+        }
+    };
+    let mut pools: Vec<Pool> = outcome.account.pools.iter().map(pool).collect();
+    pools.sort_by(|a, b| (b.long_ns, b.run_ns, &a.pool).cmp(&(a.long_ns, a.run_ns, &b.pool)));
+    pools
+}
+
+/// Stacks that block in the same call for the same line of the program are one site. The one shown is that
+/// which took most of the time.
+fn sites(outcome: &Outcome) -> Vec<Site> {
+    struct Group {
+        lengths: Lengths,
+        descriptors: Vec<String>,
+        most_ns: u64,
+        frames: Vec<Frame>,
+        own: usize,
+        kind: Why,
+        whole: bool,
+    }
+    let mut symbols = Symbols::new(outcome.began);
+    let mut known = HashMap::new();
+    let mut groups: BTreeMap<(String, Option<u32>, String), Group> = BTreeMap::new();
+    for (site, blocks) in &outcome.sites {
+        let frames = known.entry(&site.stack).or_insert_with(|| frames(&mut symbols, &site.stack)).clone();
+        let kind = calls::why(site.call, frames.iter().filter_map(|frame| frame.function.as_deref()));
+        let own = own(&frames, &calls::name(site.call));
+        let key = frames.get(own).map_or(String::new(), |frame| format!("{}{:?}", frame.name(), frame.line));
+        let group =
+            groups.entry((site.pool.clone(), site.call, format!("{kind:?}{key}"))).or_insert_with(|| {
+                let (lengths, descriptors) = Default::default();
+                Group { lengths, descriptors, most_ns: 0, frames: Vec::new(), own, kind, whole: false }
+            });
+        group.lengths.merge(&blocks.lengths);
+        for path in &blocks.descriptors {
+            let path = path.to_string_lossy();
+            if !group.descriptors.iter().any(|known| *known == path) {
+                group.descriptors.push(path.into());
+            }
+        }
+        if blocks.lengths.sum.total_ns >= group.most_ns {
+            group.most_ns = blocks.lengths.sum.total_ns;
+            (group.frames, group.own, group.whole) = (frames, own, site.stack.is_whole);
+        }
+    }
+    let site = |((pool, call, _), group): ((String, Option<u32>, String), Group)| Site {
+        pool,
+        call: calls::name(call),
+        why: word(group.kind),
+        count: group.lengths.sum.count,
+        total_ns: group.lengths.sum.total_ns,
+        median_ns: group.lengths.percentile_ns(50.0),
+        p99_ns: group.lengths.percentile_ns(99.0),
+        longest_ns: group.lengths.sum.longest_ns,
+        long: group.lengths.sum.long.0,
+        long_ns: group.lengths.sum.long.1,
+        others_ready_ns: group.lengths.sum.others_ready_ns,
+        descriptors: group.descriptors,
+        own: group.own,
+        stack: group.frames.iter().map(Shown::of).collect(),
+        whole: group.whole,
+        kind: group.kind,
+    };
+    let mut sites: Vec<Site> = groups.into_iter().map(site).collect();
+    let has_pool = has_pool(outcome.account.pools.keys());
+    sites.sort_by_key(|site| {
+        let last = (site.kind == Why::Idle, has_pool && site.pool.ends_with(MAIN));
+        (last, std::cmp::Reverse((site.long_ns, site.total_ns)))
+    });
+    sites
+}
+
+/// Are there threads that are no main threads?
+pub fn has_pool<'a>(mut pools: impl Iterator<Item = &'a String>) -> bool {
+    pools.any(|pool| !pool.ends_with(MAIN))
+}
+
+fn frames(symbols: &mut Symbols, stack: &Stack) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for (index, place) in stack.places.iter().enumerate() {
+        let is_guess = stack.guessed_from.is_some_and(|from| index >= from);
+        let found = symbols.frames(place, index == 0);
+        let mut found: Vec<_> = found.into_iter().map(|frame| Frame { is_guess, ..frame }).collect();
+        // A function and parts of itself that are inlined in it.
+        found.dedup_by(|next, frame| next.function.is_some() && next.function == frame.function);
+        frames.append(&mut found);
+    }
+    frames
+}
+
+/// Files and beginnings of names that are no program's own: languages, their runtimes and libraries.
+const LIBRARIES: &[&str] = &["libc.so", "libc-", "libpthread", "ld-linux", "[vdso]", "libstdc++", "libuv"];
+const RUNTIMES: &[&str] = &[
+    "std::",
+    "core::",
+    "alloc::",
+    "<std::",
+    "<core::",
+    "<alloc::",
+    "<&std::",
+    "__rust",
+    "tokio::",
+    "<tokio::",
+    "mio::",
+    "rayon::",
+    "rayon_core::",
+    "<rayon",
+    "futures",
+    "parking_lot",
+    "crossbeam",
+    "syscall.",
+    "runtime.",
+    "runtime/",
+    "internal/",
+    "os.",
+    "net.",
+    "sync.",
+    "time.Sleep",
+    "io.",
+    "bufio.",
+    "uv_",
+    "uv__",
+    "_Py",
+    "Py",
+    "pthread_",
+    "__",
+    "_start",
+    "start_thread",
+    "clone",
+];
+/// Wrappers of calls, which a statically linked program has itself.
+const WRAPPERS: &[&str] =
+    &["nanosleep", "usleep", "sleep", "thrd_sleep", "pread", "pwrite", "wait", "waitpid", "recv", "send"];
+
+/// The innermost frame that is the program's own.
+fn own(frames: &[Frame], call: &str) -> usize {
+    let is_own = |frame: &Frame| {
+        let is_call = |name: &str| name == call || WRAPPERS.contains(&name);
+        let in_library = LIBRARIES.iter().any(|library| frame.module.starts_with(library));
+        let in_runtime =
+            frame.function.as_deref().is_some_and(|name| RUNTIMES.iter().any(|part| name.starts_with(part)));
+        !in_library && !in_runtime && !frame.function.as_deref().is_some_and(is_call)
+    };
+    frames.iter().position(is_own).unwrap_or(0)
+}
+
+impl Shown {
+    fn of(frame: &Frame) -> Self {
+        let (module, build_id) = (frame.module.clone(), frame.build_id.clone());
+        let (name, line, guess) = (frame.name(), frame.short_line(), frame.is_guess);
+        Self { name, line, module, address: frame.address, build_id, guess }
+    }
+}
+
+fn word(why: Why) -> &'static str {
+    match why {
+        Why::Idle => "idle",
+        Why::Lock => "lock",
+        Why::File => "file",
+        Why::Network => "network",
+        Why::Sleep => "sleep",
+        Why::Fault => "fault",
+        Why::Child => "child",
+        Why::Other => "other",
+    }
+}

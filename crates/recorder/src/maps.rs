@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which file lies at which address of which process, by the kernel's records alone: so also of processes
+//! that are gone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::record::Mapping;
+
+/// A file, once for all processes that have it.
+#[derive(Debug, Hash, PartialEq, Eq)]
+pub struct File {
+    /// Its path, or what the kernel calls it: "[vdso]", "//anon".
+    pub path: PathBuf,
+    /// Its number in its file system; another file may have the path meanwhile.
+    pub inode: u64,
+}
+
+/// Code somewhere: the file, and where in it. Not the address, which is another one in each process.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub struct Place {
+    /// The file; none if nothing was mapped there.
+    pub file: Option<Arc<File>>,
+    /// The offset in the file, or the address.
+    pub offset: u64,
+}
+
+#[derive(Clone)]
+struct Span {
+    end: u64,
+    offset: u64,
+    file: Arc<File>,
+}
+
+/// What may be executed in one process, by its first address.
+#[derive(Clone, Default)]
+pub struct Space(BTreeMap<u64, Span>);
+
+impl Space {
+    fn add(&mut self, mapping: &Mapping, file: Arc<File>) {
+        let (start, end) = (mapping.start, mapping.start.saturating_add(mapping.length));
+        let over: Vec<u64> =
+            self.0.range(..end).rev().take_while(|(_, span)| span.end > start).map(|(&at, _)| at).collect();
+        for at in over {
+            let Some(old) = self.0.remove(&at) else { continue };
+            if old.end > end {
+                let offset = old.offset.wrapping_add(end - at);
+                self.0.insert(end, Span { offset, ..old.clone() });
+            }
+            if at < start {
+                self.0.insert(at, Span { end: start, ..old });
+            }
+        }
+        self.0.insert(start, Span { end, offset: mapping.offset, file });
+    }
+
+    /// What lies at an address.
+    pub fn at(&self, address: u64) -> Option<Place> {
+        let (start, span) = self.0.range(..=address).next_back()?;
+        let offset = || (address - start).wrapping_add(span.offset);
+        let place = || Place { file: Some(span.file.clone()), offset: offset() };
+        (address < span.end).then(place)
+    }
+}
+
+/// All processes.
+#[derive(Default)]
+pub struct Maps {
+    spaces: HashMap<u32, Space>,
+    files: HashMap<(PathBuf, u64), Arc<File>>,
+}
+
+impl Maps {
+    /// Something was mapped.
+    pub fn mapped(&mut self, process: u32, mapping: &Mapping) {
+        let key = (mapping.file.clone(), mapping.inode);
+        let new = || Arc::new(File { path: mapping.file.clone(), inode: mapping.inode });
+        let file = self.files.entry(key).or_insert_with(new).clone();
+        self.spaces.entry(process).or_default().add(mapping, file);
+    }
+
+    /// A process has what its parent had.
+    pub fn forked(&mut self, process: u32, parent: u32) {
+        if process != parent
+            && let Some(space) = self.spaces.get(&parent).cloned()
+        {
+            self.spaces.insert(process, space);
+        }
+    }
+
+    /// A process begins with nothing, or has ended.
+    pub fn cleared(&mut self, process: u32) {
+        self.spaces.remove(&process);
+    }
+
+    /// One process.
+    pub fn of(&self, process: u32) -> Option<&Space> {
+        self.spaces.get(&process)
+    }
+}
+
+impl File {
+    /// The file, if it is there and the one that was mapped. An overlay may give it two numbers, so that an
+    /// old file is believed as well.
+    pub fn open(&self, began: SystemTime) -> Option<fs::File> {
+        if !self.path.is_absolute() {
+            return None;
+        }
+        let (file, found) = open(&self.path)?;
+        let is_old = found.modified().is_ok_and(|time| time < began);
+        (is_old || found.ino() == self.inode).then_some(file)
+    }
+
+    /// Its last part.
+    pub fn name(&self) -> String {
+        self.path
+            .file_name()
+            .map_or_else(|| self.path.display().to_string(), |name| name.to_string_lossy().into())
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A plain file, to be read. Something else may have the name meanwhile, such as a pipe that nobody writes.
+pub(crate) fn open(path: &Path) -> Option<(fs::File, Metadata)> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let found = file.metadata().ok()?;
+    found.is_file().then_some((file, found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_file_of_that_time_is_opened() {
+        let path = std::env::current_exe().unwrap();
+        let file = |path: &Path, inode| File { path: path.into(), inode };
+        let number = fs::metadata(&path).unwrap().ino();
+        let (before, after) = (SystemTime::UNIX_EPOCH, SystemTime::now());
+        assert!(file(&path, number).open(before).is_some() && file(&path, 0).open(after).is_some());
+        assert!(file(&path, 0).open(before).is_none());
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let pipe = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+        for other in ["/", "/dev/null", &pipe] {
+            assert!(file(Path::new(other), 0).open(after).is_none(), "{other}");
+        }
+    }
+
+    fn mapping(start: u64, length: u64, file: &str) -> Mapping {
+        Mapping { start, length, offset: 0x1000, inode: 1, file: file.into() }
+    }
+
+    fn at(maps: &Maps, process: u32, address: u64) -> Option<(String, u64)> {
+        let place = maps.of(process)?.at(address)?;
+        Some((place.file?.name(), place.offset))
+    }
+
+    #[test]
+    fn a_later_mapping_hides_what_it_covers() {
+        let mut maps = Maps::default();
+        maps.mapped(1, &mapping(0x10000, 0x4000, "/a"));
+        maps.mapped(1, &mapping(0x11000, 0x1000, "/b"));
+        assert_eq!(at(&maps, 1, 0xffff), None);
+        assert_eq!(at(&maps, 1, 0x10fff), Some(("a".into(), 0x1fff)));
+        assert_eq!(at(&maps, 1, 0x11000), Some(("b".into(), 0x1000)));
+        assert_eq!(at(&maps, 1, 0x12000), Some(("a".into(), 0x3000)));
+        assert_eq!(at(&maps, 1, 0x14000), None);
+        maps.mapped(1, &mapping(0xf000, 0x6000, "/c"));
+        assert_eq!(at(&maps, 1, 0x10000), Some(("c".into(), 0x2000)));
+    }
+
+    #[test]
+    fn a_child_has_what_its_parent_had_until_it_calls_exec() {
+        let mut maps = Maps::default();
+        maps.mapped(1, &mapping(0x10000, 0x1000, "/a"));
+        maps.forked(2, 1);
+        maps.forked(1, 1);
+        assert!(at(&maps, 2, 0x10000).is_some() && at(&maps, 1, 0x10000).is_some());
+        maps.cleared(2);
+        assert_eq!(at(&maps, 2, 0x10000), None);
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the kernel's records say: `include/uapi/linux/perf_event.h`, as far as it is asked for.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// A record, and whom it is about.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The process.
+    pub process: u32,
+    /// The thread.
+    pub thread: u32,
+    /// When, on the monotonic clock.
+    pub time_ns: u64,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, PartialEq, Eq)]
+pub enum What {
+    /// The thread has a processor.
+    In,
+    /// It has none any more, and does not want one: it blocked.
+    Out,
+    /// It wants one and has none.
+    Preempted,
+    /// It began: in a new process, or in one that there was.
+    Forked {
+        /// The process that it comes from.
+        parent: u32,
+        /// The thread of that process.
+        creator: u32,
+    },
+    /// It ended.
+    Exited,
+    /// It has a name. With exec(2) its process has a new address space.
+    Named {
+        /// The name.
+        name: String,
+        /// Was that exec(2)?
+        by_exec: bool,
+    },
+    /// A file, or memory without one, may be executed from these addresses on.
+    Mapped(Mapping),
+    /// So many records found no room.
+    Lost(u64),
+}
+
+/// Where a file was mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The first address.
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Where in the file.
+    pub offset: u64,
+    /// The file's number in its file system.
+    pub inode: u64,
+    /// The file; or what the kernel calls it.
+    pub file: PathBuf,
+}
+
+const LOST: u32 = 2;
+const COMM: u32 = 3;
+const EXIT: u32 = 4;
+const FORK: u32 = 7;
+const MMAP2: u32 = 10;
+const SWITCH: u32 = 14;
+const MISC_COMM_EXEC: u16 = 1 << 13;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+
+/// A record of bytes that begin with its header and end with its `sample_id`: thread and time.
+pub fn parse(bytes: &[u8]) -> Option<Record> {
+    let (bytes, id) = bytes.split_at_checked(bytes.len().checked_sub(16)?)?;
+    let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let misc = (half(4)? & 0xffff) as u16;
+    let [mut process, mut thread] =
+        [0, 4].map(|at| u32::from_ne_bytes([id[at], id[at + 1], id[at + 2], id[at + 3]]));
+    let time_ns = u64::from_ne_bytes(id[8..].try_into().ok()?);
+    let text = |at: usize| {
+        let bytes = bytes.get(at..)?;
+        Some(bytes.iter().copied().take_while(|&byte| byte != 0).collect::<Vec<u8>>())
+    };
+    let what = match half(0)? {
+        SWITCH if misc & MISC_SWITCH_OUT == 0 => What::In,
+        SWITCH if misc & MISC_SWITCH_OUT_PREEMPT != 0 => What::Preempted,
+        SWITCH => What::Out,
+        FORK | EXIT => {
+            (process, thread) = (half(8)?, half(16)?);
+            let (parent, creator) = (half(12)?, half(20)?);
+            if half(0)? == EXIT { What::Exited } else { What::Forked { parent, creator } }
+        }
+        COMM => {
+            (process, thread) = (half(8)?, half(12)?);
+            let name = String::from_utf8_lossy(&text(16)?).into_owned();
+            What::Named { name, by_exec: misc & MISC_COMM_EXEC != 0 }
+        }
+        MMAP2 => {
+            (process, thread) = (half(8)?, half(12)?);
+            let file = PathBuf::from(OsString::from_vec(text(72)?));
+            What::Mapped(Mapping {
+                start: word(16)?,
+                length: word(24)?,
+                offset: word(32)?,
+                inode: word(48)?,
+                file,
+            })
+        }
+        LOST => What::Lost(word(16)?),
+        _ => return None,
+    };
+    Some(Record { process, thread, time_ns, what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend((body.len() as u16 + 24).to_ne_bytes());
+        bytes.extend(body);
+        bytes.extend([7u32.to_ne_bytes(), 8u32.to_ne_bytes()].concat());
+        bytes.extend(99u64.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn switches_are_told_apart() {
+        for (misc, what) in [(0, What::In), (1 << 13, What::Out), (3 << 13, What::Preempted)] {
+            let record = parse(&bytes(SWITCH, misc, &[])).unwrap();
+            assert_eq!(record, Record { process: 7, thread: 8, time_ns: 99, what });
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_too_short_or_unknown_is_none() {
+        assert_eq!(parse(&[]), None);
+        assert_eq!(parse(&bytes(SWITCH, 0, &[])[..16]), None);
+        assert_eq!(parse(&bytes(FORK, 0, &[0; 8])).map(|record| record.what), None);
+        assert_eq!(parse(&bytes(77, 0, &[])), None);
+    }
+
+    #[test]
+    fn a_thread_comes_from_a_thread() {
+        let body = [1u32, 2, 3, 4].map(u32::to_ne_bytes).concat();
+        let record = parse(&bytes(FORK, 0, &[&body[..], &[0; 8]].concat())).unwrap();
+        let what = What::Forked { parent: 2, creator: 4 };
+        assert_eq!(record, Record { process: 1, thread: 3, time_ns: 99, what });
+    }
+
+    #[test]
+    fn a_name_ends_at_its_zero() {
+        let body = [&1u32.to_ne_bytes()[..], &2u32.to_ne_bytes(), b"pool-1\0\0"].concat();
+        let record = parse(&bytes(COMM, MISC_COMM_EXEC, &body)).unwrap();
+        assert_eq!((record.process, record.thread), (1, 2));
+        assert_eq!(record.what, What::Named { name: "pool-1".into(), by_exec: true });
+    }
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel's rings: one event and one ring on each processor, for a program that is yet to begin.
+//!
+//! An event that children inherit can be mapped only if it is bound to a processor, hence one on each. A ring
+//! is a queue: the kernel moves its head, we its tail. What finds no room is lost, and a record says so.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::time::Duration;
+
+use crate::record::{self, Record};
+
+const PAGE: usize = 4096;
+/// Byte offsets of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+
+/// BOUND: pages of a ring. 128 and the control page are what `perf_event_mlock_kb` grants for each processor:
+/// room for 20,000 switches. All rings of a user share these grants and the locked memory of the process.
+const PAGES: [usize; 5] = [512, 128, 32, 8, 2];
+
+const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_SW_DUMMY: u64 = 9;
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+const SAMPLE_TID: u64 = 1 << 1;
+const SAMPLE_TIME: u64 = 1 << 2;
+
+/// The flags of `struct perf_event_attr`: disabled, inherit, exclude_kernel, exclude_hv, mmap, comm,
+/// enable_on_exec, task, watermark, sample_id_all, mmap2, comm_exec, use_clockid, context_switch.
+const FLAGS: u64 = 1
+    | 1 << 1
+    | 1 << 5
+    | 1 << 6
+    | 1 << 8
+    | 1 << 9
+    | 1 << 12
+    | 1 << 13
+    | 1 << 14
+    | 1 << 18
+    | 1 << 23
+    | 1 << 24
+    | 1 << 25
+    | 1 << 26;
+
+/// `struct perf_event_attr`, its first 96 bytes; the kernel takes the rest as zero.
+#[repr(C)]
+#[derive(Default)]
+struct Attr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_watermark: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+}
+
+/// Why nothing can be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The kernel or a sandbox lets this user have no event.
+    #[error("the kernel does not let you have perf events")]
+    Denied,
+    /// It does, but grants no memory for their records.
+    #[error("no memory may be locked for perf's rings")]
+    NoMemory,
+    /// Anything else.
+    #[error("cannot open a perf event")]
+    Other(#[from] io::Error),
+}
+
+/// One processor's ring.
+struct Ring {
+    event: OwnedFd,
+    memory: Memory,
+}
+
+/// A ring's pages.
+struct Memory {
+    base: *mut u8,
+    /// Bytes of its data, without the control page.
+    size: usize,
+}
+
+// SAFETY: the mapping is this value's alone.
+unsafe impl Send for Memory {}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody has a reference into it.
+        unsafe { libc::munmap(self.base.cast(), PAGE + self.size) };
+    }
+}
+
+/// All processors' rings.
+pub struct Rings {
+    rings: Vec<Ring>,
+    /// A record as it came, without the ring's end in its middle.
+    bytes: Vec<u8>,
+}
+
+impl Rings {
+    /// Rings for the process, which is ours and has not called exec(2) yet: they begin with that.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(process: libc::pid_t) -> Result<Self, OpenError> {
+        let mut events = Vec::new();
+        for processor in online() {
+            match open(process, processor) {
+                Ok(event) => events.push(event),
+                // It went offline meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => {
+                    return Err(match error.raw_os_error() {
+                        Some(libc::EACCES | libc::EPERM | libc::ENOSYS) => OpenError::Denied,
+                        _ => OpenError::Other(error),
+                    });
+                }
+            }
+        }
+        let memories = of_one_size(events.len(), |ring, size| map(&events[ring], size))?;
+        let rings = events.into_iter().zip(memories).map(|(event, memory)| Ring { event, memory }).collect();
+        Ok(Self { rings, bytes: Vec::new() })
+    }
+
+    /// Sleeps until a ring is half full, or this long.
+    pub fn wait(&self, most: Duration) {
+        let poll =
+            |ring: &Ring| libc::pollfd { fd: ring.event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // An event whose processes have all ended is always ready.
+        let mut polls: Vec<_> = self.rings.iter().map(poll).collect();
+        let time = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos().into() };
+        // SAFETY: the array and the time live across the call.
+        unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as _, &time, std::ptr::null()) };
+    }
+
+    /// Takes all records that there are, of one processor after the other.
+    pub fn drain(&mut self, mut take: impl FnMut(Record)) {
+        for ring in &self.rings {
+            // SAFETY: both words lie in the control page. The kernel writes the first one, we the second.
+            let (head, tail) = unsafe {
+                (
+                    &*ring.memory.base.add(DATA_HEAD).cast::<AtomicU64>(),
+                    &*ring.memory.base.add(DATA_TAIL).cast::<AtomicU64>(),
+                )
+            };
+            // ORDER: Acquire, pairs with the kernel's smp_wmb; what is before the head has been written.
+            let end = head.load(Acquire);
+            let mut at = tail.load(Relaxed);
+            while at < end {
+                let header = ring.word(at);
+                let size = (header >> 48) as usize;
+                if size < 8 || at + size as u64 > end {
+                    break;
+                }
+                self.bytes.clear();
+                for offset in (0..size).step_by(8) {
+                    self.bytes.extend_from_slice(&ring.word(at + offset as u64).to_ne_bytes());
+                }
+                if let Some(record) = record::parse(&self.bytes) {
+                    take(record);
+                }
+                at += size as u64;
+            }
+            // ORDER: Release, pairs with the kernel's read of the tail; we have read what it may overwrite.
+            tail.store(end, Release);
+        }
+    }
+}
+
+impl Ring {
+    /// Eight bytes; records lie at multiples of eight.
+    fn word(&self, at: u64) -> u64 {
+        let offset = PAGE + (at as usize & (self.memory.size - 1));
+        // SAFETY: inside the ring, aligned; the kernel writes it no more until the tail has moved on.
+        unsafe { self.memory.base.add(offset).cast::<u64>().read_volatile() }
+    }
+}
+
+fn open(process: libc::pid_t, processor: i32) -> io::Result<OwnedFd> {
+    let attr = Attr {
+        kind: PERF_TYPE_SOFTWARE,
+        size: size_of::<Attr>() as u32,
+        config: PERF_COUNT_SW_DUMMY,
+        sample_type: SAMPLE_TID | SAMPLE_TIME,
+        flags: FLAGS,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Attr::default()
+    };
+    // SAFETY: `attr` is a valid perf_event_attr of the size it states. The descriptor is new.
+    unsafe {
+        let flags = PERF_FLAG_FD_CLOEXEC;
+        match libc::syscall(libc::SYS_perf_event_open, &attr, process, processor, -1, flags) {
+            number if number >= 0 => Ok(OwnedFd::from_raw_fd(number as i32)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Memory for so many rings, as much as all of them can have. The kernel grants it for all together: rings
+/// that took as much as they get one by one would leave nothing for the last ones.
+fn of_one_size<M>(
+    rings: usize,
+    mut map: impl FnMut(usize, usize) -> io::Result<M>,
+) -> Result<Vec<M>, OpenError> {
+    for pages in PAGES {
+        match (0..rings).map(|ring| map(ring, pages * PAGE)).collect::<io::Result<Vec<M>>>() {
+            Ok(memories) => return Ok(memories),
+            // What there was of them has been freed.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(OpenError::NoMemory)
+}
+
+fn map(event: &OwnedFd, size: usize) -> io::Result<Memory> {
+    // SAFETY: a fresh mapping.
+    let base = unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(std::ptr::null_mut(), PAGE + size, access, libc::MAP_SHARED, event.as_raw_fd(), 0)
+    };
+    if base == libc::MAP_FAILED {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(Memory { base: base.cast(), size })
+    }
+}
+
+/// The numbers of the processors that are online, as "0-3,8".
+fn online() -> Vec<i32> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    // Without /sys: as many as this process may use, which are the first ones on most machines.
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    let list = list.unwrap_or_else(|_| format!("0-{}", here - 1));
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// So many pages of a budget, until it is dropped.
+    struct Taken<'a>(&'a Cell<usize>, usize);
+
+    impl Drop for Taken<'_> {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + self.1);
+        }
+    }
+
+    /// The pages that each of so many rings gets of a budget; each has a control page, too.
+    fn shared(rings: usize, budget: usize) -> Option<Vec<usize>> {
+        let left = Cell::new(budget);
+        let map = |_, size: usize| {
+            let pages = 1 + size / PAGE;
+            let rest = left.get().checked_sub(pages).ok_or(io::Error::from_raw_os_error(libc::EPERM))?;
+            left.set(rest);
+            Ok(Taken(&left, pages))
+        };
+        let taken = match of_one_size(rings, map) {
+            Ok(taken) => taken,
+            Err(OpenError::NoMemory) => return None,
+            Err(error) => panic!("{error}"),
+        };
+        Some(taken.iter().map(|one| one.1 - 1).collect())
+    }
+
+    #[test]
+    fn all_rings_have_one_size_which_they_can_all_have() {
+        // What the kernel grants for each processor, and the memory that a process may lock.
+        for (processors, locked, pages) in [(2, 2048, 512), (8, 2048, 128), (64, 0, 128), (256, 16, 128)] {
+            let budget = processors * 129 + locked;
+            assert_eq!(shared(processors, budget), Some(vec![pages; processors]), "{processors}");
+        }
+        assert_eq!(shared(3, 3 * 129 - 1), Some(vec![32; 3]));
+        assert_eq!(shared(3, 9), Some(vec![2; 3]));
+        assert_eq!(shared(3, 8), None);
+    }
+
+    #[test]
+    fn another_error_is_told() {
+        let map = |_, _| io::Result::<()>::Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        assert!(matches!(of_one_size(2, map), Err(OpenError::Other(_))));
+    }
+}

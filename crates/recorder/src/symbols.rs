@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names for places: function, file and line, as far as a file or its debug file has them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use addr2line::Loader;
+
+use crate::image::Image;
+use crate::maps::{self, File, Place};
+
+/// A function on a stack. What was inlined at a place has one each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name; none in a file without symbols.
+    pub function: Option<String>,
+    /// The source file and line.
+    pub line: Option<(String, u32)>,
+    /// The program or library.
+    pub module: String,
+    /// Where in it, as its own symbols count.
+    pub address: u64,
+    /// What the linker calls that file.
+    pub build_id: Option<String>,
+    /// Is the place by a guess?
+    pub is_guess: bool,
+}
+
+/// What is known of the files.
+pub struct Symbols {
+    began: SystemTime,
+    files: HashMap<Arc<File>, Option<Known>>,
+}
+
+struct Known {
+    image: Image,
+    loader: Option<Loader>,
+}
+
+impl Symbols {
+    /// Files that are newer may be others than those that were mapped.
+    pub fn new(began: SystemTime) -> Self {
+        Self { began, files: HashMap::new() }
+    }
+
+    /// The functions at a place, innermost first: one at least. `is_exact`: it is no address behind a call.
+    pub fn frames(&mut self, place: &Place, is_exact: bool) -> Vec<Frame> {
+        let Some(file) = &place.file else {
+            return vec![Frame { module: "?".into(), address: place.offset, ..Frame::default() }];
+        };
+        let began = self.began;
+        let known = self.files.entry(file.clone()).or_insert_with(|| Known::open(file, began));
+        let plain = Frame { module: file.name(), address: place.offset, ..Frame::default() };
+        let Some(known) = known else { return vec![plain] };
+        let address = known.image.address(place.offset).unwrap_or(place.offset);
+        let plain = Frame { address, build_id: known.image.build_id.clone(), ..plain };
+        let Some(loader) = &known.loader else { return vec![plain] };
+        let asked = address - u64::from(!is_exact && address > 0);
+        let mut frames = Vec::new();
+        if let Ok(mut found) = loader.find_frames(asked) {
+            while let Ok(Some(found)) = found.next() {
+                let name = found.function.as_ref().and_then(|name| Some(name.demangle().ok()?.into_owned()));
+                let line = found.location.and_then(|at| Some((at.file?.to_string(), at.line?)));
+                frames.push(Frame { function: name, line, ..plain.clone() });
+            }
+        }
+        // Functions in assembly have lines and no entry. Files without debug information have symbols alone.
+        let symbol = loader.find_symbol(asked).map(|name| addr2line::demangle_auto(name.into(), None).into());
+        match frames.last_mut() {
+            Some(outermost) if outermost.function.is_none() => outermost.function = symbol,
+            Some(_) => {}
+            None => frames.push(Frame { function: symbol, ..plain }),
+        }
+        for frame in &mut frames {
+            frame.function = frame.function.take().map(|name| without_hash(&name));
+        }
+        frames
+    }
+}
+
+impl Known {
+    fn open(file: &File, began: SystemTime) -> Option<Self> {
+        let image = file.open(began).and_then(Image::of)?;
+        let apart = image.build_id.as_deref().and_then(debug_file);
+        let loader = apart.and_then(|path| Loader::new(path).ok()).or_else(|| Loader::new(file.path()).ok());
+        Some(Self { image, loader })
+    }
+}
+
+/// Where distributions put debug information that is not in the file itself.
+fn debug_file(build_id: &str) -> Option<PathBuf> {
+    let (folder, name) = build_id.split_at_checked(2)?;
+    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{folder}/{name}.debug"));
+    maps::open(&path).map(|_| path)
+}
+
+/// Rust's older names end with a hash that says nothing to people.
+fn without_hash(name: &str) -> String {
+    match name.rsplit_once("::h") {
+        Some((path, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            path.into()
+        }
+        _ => name.into(),
+    }
+}
+
+impl Frame {
+    /// The name, or else the place in the file.
+    pub fn name(&self) -> String {
+        match &self.function {
+            Some(function) => function.clone(),
+            None => format!("{}+{:#x}", self.module, self.address),
+        }
+    }
+
+    /// The last two parts of the source file's path, and the line.
+    pub fn short_line(&self) -> Option<String> {
+        let (file, line) = self.line.as_ref()?;
+        let mut parts: Vec<&str> = file.rsplit('/').take(2).collect();
+        parts.reverse();
+        Some(format!("{}:{line}", parts.join("/")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_left_away() {
+        assert_eq!(without_hash("std::thread::sleep::h0123456789abcdef"), "std::thread::sleep");
+        assert_eq!(without_hash("a::help"), "a::help");
+    }
+
+    #[test]
+    fn where_no_file_is_there_is_an_address() {
+        let frames = Symbols::new(SystemTime::now()).frames(&Place { file: None, offset: 16 }, true);
+        assert_eq!(frames[0].name(), "?+0x10");
+    }
+}
