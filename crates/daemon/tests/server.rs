@@ -666,18 +666,6 @@ fn who_is_in_a_group_of_others_stays_there() {
 /// Each call of the story fails once. The server lives, and all comes to be as without the failure.
 #[test]
 fn each_call_may_fail() {
-    let mut failed = BTreeSet::new();
-    for (by, remote) in WORLDS {
-        for number in 1.. {
-            let folder = tempfile::tempdir().unwrap();
-            let kernel = Simulated::new();
-            kernel.state.lock().unwrap().remote = remote;
-            kernel.state.lock().unwrap().fails_in = number;
-            story(&kernel, by, folder.path());
-            let Some(name) = kernel.state.lock().unwrap().failed else { break };
-            failed.insert(name);
-        }
-    }
     let all = [
         "accept",
         "admit",
@@ -714,6 +702,24 @@ fn each_call_may_fail() {
         "watch",
         "write",
     ];
+    let mut failed = BTreeSet::new();
+    // How many calls come before one depends on the time: a number may pass it over, but not again and again.
+    for _ in 0..5 {
+        for (by, remote) in WORLDS {
+            for number in 1.. {
+                let folder = tempfile::tempdir().unwrap();
+                let kernel = Simulated::new();
+                kernel.state.lock().unwrap().remote = remote;
+                kernel.state.lock().unwrap().fails_in = number;
+                story(&kernel, by, folder.path());
+                let Some(name) = kernel.state.lock().unwrap().failed else { break };
+                failed.insert(name);
+            }
+        }
+        if failed.len() >= all.len() {
+            break;
+        }
+    }
     assert_eq!(failed.into_iter().collect::<Vec<_>>(), all);
 }
 

@@ -233,6 +233,8 @@ impl<K: Kernel> Server<K> {
         if !wary {
             return;
         }
+        // While `wait` looks at it, it holds the socket too, and the last close could be this thread's.
+        let _ = self.kernel.unwatch(fd.as_fd());
         let (closing, fd) = (Arc::new(()), ManuallyDrop::new(fd));
         self.closing.push((account, Arc::downgrade(&closing)));
         let close = move || {

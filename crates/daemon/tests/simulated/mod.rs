@@ -345,6 +345,7 @@ impl Kernel for Simulated {
     }
 
     fn is_laden(&self, connection: BorrowedFd<'_>) -> io::Result<bool> {
+        self.call("is_laden")?;
         self.real.is_laden(connection)
     }
 
