@@ -183,10 +183,10 @@ fn text(launch: &Launch, view: &str, it: &Comparison) {
         println!("OpenMP on {other}, and with wakeful on {}", launch::library::OPENMP_NAME);
     }
     if let Some(ratio) = it.speedup {
-        println!("speed  {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
+        println!("speed  {:.3} times plain, pair by pair ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
     }
     if let Some(ratio) = it.cpu_ratio {
-        println!("cpu    {:.3} times plain ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
+        println!("cpu    {:.3} times plain, pair by pair ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
     }
     if it.same_output == Some(true) {
         println!("output the same in all runs");

@@ -5,6 +5,7 @@ mod carrier;
 mod debuggers;
 pub mod deque;
 pub mod done;
+mod downcall;
 pub mod fences;
 mod forks;
 pub mod futures;

@@ -13,6 +13,7 @@ use platform::Platform;
 use sync::mutex::{Native, RawMutex};
 
 use crate::carrier::{self, Carrier};
+use crate::downcall;
 use crate::forks::Forget;
 use crate::list::SharedList;
 use crate::page::{Counts, Told};
@@ -93,7 +94,6 @@ pub struct Runtime {
     pub(crate) free: SharedList,
     /// The same with longer stacks.
     large: [SharedList; CLASSES - 1],
-    processors: Option<u32>,
     /// Its carriers may be low: so it was asked for, or who started it is so.
     low: bool,
     /// See [`FORKS`].
@@ -113,7 +113,7 @@ pub struct Runtime {
     idle: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
     told: AtomicU64,
-    /// When the sentinel looks at the processors next.
+    /// When the sentinel looks at the processors next; never where their number was asked for.
     look_next: AtomicU64,
     /// What `wakeful top` reads.
     pub(crate) told_page: Told,
@@ -193,6 +193,7 @@ impl Runtime {
         FORGET.prepare();
         fences::prepare();
         overflow::prepare();
+        linux::server::inherit();
         let granted = config.processors.unwrap_or_else(Linux::processors).max(1);
         let runtime = Box::leak(Box::new(Self {
             seats: Seats::new(granted, CARRIERS),
@@ -203,7 +204,6 @@ impl Runtime {
             common: Common::new(config.policy, carrier::set_current),
             free: SharedList::default(),
             large: Default::default(),
-            processors: config.processors,
             low: config.priority == Priority::Low || sentinel::is_low(),
             forks: FORKS.load(Relaxed),
             stride: stack::stride(config.stack_size + size_of::<Fiber>()),
@@ -216,7 +216,7 @@ impl Runtime {
             taken: AtomicU64::new(0),
             idle: AtomicU64::new(0),
             told: AtomicU64::new(0),
-            look_next: AtomicU64::new(0),
+            look_next: AtomicU64::new(if config.processors.is_some() { u64::MAX } else { 0 }),
             told_page: Told::new(),
         }));
         runtime.add_carrier(false)?;
@@ -443,8 +443,9 @@ impl Runtime {
             self.keep_a_spare(me.index);
             self.sentinel.doze(true);
             let every = if self.has_unheard() { LOOK_NS } else { SECOND_NS };
+            let look_next = self.look_next.load(Relaxed).saturating_sub(sentinel::now_ns());
             // From the moment of the last look: events that come often do not put the next one off.
-            let wait = (looked + every).saturating_sub(sentinel::now_ns());
+            let wait = (looked + every).saturating_sub(sentinel::now_ns()).min(look_next.max(LOOK_NS));
             awake = self.sentinel.sleep(wait, |event| match event {
                 Event::Switched(carrier) => {
                     self.told.fetch_add(1, Relaxed);
@@ -521,11 +522,13 @@ impl Runtime {
             && self.all().any(|carrier| !carrier.is_heard() && self.seats.holds(carrier.index))
     }
 
-    /// Once a second, whoever is the sentinel.
+    /// Once a second, whoever is the sentinel; more often while processors are offered to others.
     fn look_at_processors(&'static self, now: u64) {
-        if self.processors.is_none() && now >= self.look_next.load(Relaxed) {
-            self.look_next.store(now + SECOND_NS, Relaxed);
+        if now >= self.look_next.load(Relaxed) {
             Linux::refresh_processors(None);
+            let waits = self.has_work() && self.seats.is_full();
+            let next = downcall::look(now, waits).unwrap_or(now + SECOND_NS);
+            self.look_next.store(next, Relaxed);
             let granted = Linux::processors().max(1);
             if self.seats.granted() != granted {
                 self.seats.grant(granted, |carrier| self.rouse(Some(carrier)));

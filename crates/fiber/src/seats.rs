@@ -446,6 +446,11 @@ impl<P: Fences> Seats<P> {
         P::heavy();
     }
 
+    /// HINT: is no seat free?
+    pub fn is_full(&self) -> bool {
+        self.open.load(Relaxed) & FREE == 0
+    }
+
     /// HINT: of the first carriers, how many have a seat, and how many are awake without one.
     pub fn awake(&self, carriers: u32) -> (u32, u32) {
         let words = (0..carriers).map(|carrier| self.word(carrier).load(Relaxed));

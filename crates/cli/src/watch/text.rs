@@ -111,7 +111,7 @@ fn sites(report: &Report, to: &mut dyn Write) -> io::Result<()> {
         if site.others_ready_ns > 0 {
             writeln!(
                 to,
-                "  meanwhile others were ready without a processor for {}",
+                "  for {} of that time, other threads of the program waited for a processor",
                 ns(site.others_ready_ns)
             )?;
         }
@@ -239,7 +239,9 @@ pub fn verdict(summary: &Summary, pools: &[Pool], sites: &[Site]) -> Verdict {
         ns(site.long_ns),
         ns(site.longest_ns)
     );
-    let usual = if has_pool {
+    let usual = if site.kind == Why::Lock {
+        ""
+    } else if has_pool {
         "A thread of the pool does nothing else meanwhile: let a thread of its own do it."
     } else {
         "There is no pool: the program itself waits."
@@ -255,7 +257,7 @@ pub fn verdict(summary: &Summary, pools: &[Pool], sites: &[Site]) -> Verdict {
         Why::Lock => "It waits for a lock: `wakeful compare` says if other locks help. ",
         Why::Idle | Why::Other => "",
     };
-    Verdict { words: capital(&words), advice: format!("{cause}{runtime}") }
+    Verdict { words: capital(&words), advice: format!("{cause}{runtime}").trim_end().to_owned() }
 }
 
 /// Why a process may not be looked at, and what helps.

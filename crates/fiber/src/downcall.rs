@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Downcalls: "this processor is idle" and "add more processors" (Anderson et al. 1992, table III).
+//!
+//! A program in a partition of the processor server says how many of its processors it can spare, and that it
+//! wants them back. The sentinels ask here: they are awake where others sleep. The measure is the processor
+//! time of the whole process, so threads that are no fibers count too.
+//!
+//! In a second the process needs what it has used and a quarter of a processor more. It offers the rest. From
+//! then on the sentinel looks more often. As soon as what is left is used up, or a fiber waits for a seat, it
+//! wants all of them back. A program that wants them back early waits longer before it offers them again.
+//!
+//! HINT: everything here. A processor stays idle for a while, or goes to others and comes back late.
+
+use std::sync::Mutex;
+
+use linux::{Linux, server};
+use platform::Platform;
+
+use crate::sentinel::LOOK_NS;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// BOUND: how late a program notices that it wants its processors back.
+const WATCH_NS: u64 = 5 * LOOK_NS;
+/// BOUND: the longest time between two offers of a program that wants its processors back early.
+const LONGEST_NS: u64 = 64 * SECOND_NS;
+/// A processor's whole time, in the unit of this file; and more than the process has used, to be safe.
+const WHOLE: u64 = 256;
+const MARGIN: u64 = WHOLE / 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    /// So many can be spared.
+    Spare(u32),
+    WantBack,
+}
+
+#[derive(Debug)]
+struct Needs {
+    /// The last look: when, and the processor time until then.
+    last: Option<(u64, u64)>,
+    /// When processors were offered, if they are.
+    offered: Option<u64>,
+    /// No offer before.
+    not_before: u64,
+    /// How long an offer has to last to be worth it.
+    patience_ns: u64,
+}
+
+static NEEDS: Mutex<Needs> = Mutex::new(Needs::NEW);
+
+/// Tells the server, if there is something new. `waits`: a fiber is ready, and all seats are taken. When to
+/// look the next time; `None` without a partition.
+pub fn look(now: u64, waits: bool) -> Option<u64> {
+    server::partition()?;
+    // Another runtime looks, and it is the same process.
+    let Ok(mut needs) = NEEDS.try_lock() else { return Some(now + SECOND_NS) };
+    // Teams make offers too. Then those are the program's.
+    if needs.offered.is_none() && server::offered() != 0 {
+        return Some(now + SECOND_NS);
+    }
+    match needs.look(now, used_ns(), Linux::processors(), waits) {
+        Some(Word::Spare(count)) => server::offer(count),
+        Some(Word::WantBack) => server::offer(0),
+        None => {}
+    }
+    Some(now + if needs.offered.is_some() { WATCH_NS } else { SECOND_NS })
+}
+
+/// The processor time of this process.
+fn used_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for a time.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
+}
+
+impl Needs {
+    const NEW: Self = Self { last: None, offered: None, not_before: 0, patience_ns: SECOND_NS };
+
+    fn look(&mut self, now: u64, used: u64, processors: u32, waits: bool) -> Option<Word> {
+        let least = if self.offered.is_some() { WATCH_NS / 2 } else { SECOND_NS / 2 };
+        if let Some((before, _)) = self.last
+            && now.saturating_sub(before) < least
+            && !(waits && self.offered.is_some())
+        {
+            return None;
+        }
+        let (before, used_before) = self.last.replace((now, used))?;
+        let time = now.saturating_sub(before).max(1);
+        let needed = (u128::from(used.saturating_sub(used_before)) * u128::from(WHOLE)
+            / u128::from(time)) as u64
+            + MARGIN;
+        if let Some(since) = self.offered {
+            if !waits && needed < u64::from(processors) * WHOLE {
+                return None;
+            }
+            self.offered = None;
+            let early = now.saturating_sub(since) < self.patience_ns;
+            self.patience_ns = if early { (2 * self.patience_ns).min(LONGEST_NS) } else { SECOND_NS };
+            self.not_before = now + self.patience_ns;
+            return Some(Word::WantBack);
+        }
+        let spare = u64::from(processors).saturating_sub(needed.div_ceil(WHOLE)) as u32;
+        if waits || spare == 0 || now < self.not_before {
+            return None;
+        }
+        self.offered = Some(now);
+        Some(Word::Spare(spare))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program of 4 processors, looked at as the sentinel does. What it says, and when.
+    struct Program {
+        needs: Needs,
+        now: u64,
+        used: u64,
+        processors: u32,
+    }
+
+    impl Program {
+        fn new() -> Self {
+            let mut new = Self { needs: Needs::NEW, now: SECOND_NS, used: 0, processors: 4 };
+            assert_eq!(new.needs.look(new.now, 0, 4, true), None);
+            new
+        }
+
+        /// For so long it uses so many hundredths of a processor.
+        fn runs(&mut self, ns: u64, hundredths: u64) -> Vec<Word> {
+            let mut said = Vec::new();
+            let end = self.now + ns;
+            while self.now < end {
+                let step = if self.needs.offered.is_some() { WATCH_NS } else { SECOND_NS };
+                self.now += step;
+                self.used += step * hundredths.min(u64::from(self.processors) * 100) / 100;
+                let word = self.needs.look(self.now, self.used, self.processors, false);
+                match word {
+                    Some(Word::Spare(count)) => self.processors -= count,
+                    Some(Word::WantBack) => self.processors = 4,
+                    None => {}
+                }
+                said.extend(word);
+            }
+            said
+        }
+    }
+
+    #[test]
+    fn what_is_idle_is_offered_once_and_wanted_back() {
+        let mut program = Program::new();
+        assert_eq!(program.runs(10 * SECOND_NS, 110), [Word::Spare(2)]);
+        assert_eq!(program.runs(WATCH_NS, 400), [Word::WantBack]);
+        assert_eq!(program.runs(20 * SECOND_NS, 400), []);
+    }
+
+    #[test]
+    fn a_quarter_of_a_processor_is_kept() {
+        assert_eq!(Program::new().runs(5 * SECOND_NS, 280), []);
+        assert_eq!(Program::new().runs(5 * SECOND_NS, 270), [Word::Spare(1)]);
+        assert_eq!(Program::new().runs(5 * SECOND_NS, 0), [Word::Spare(3)]);
+    }
+
+    #[test]
+    fn a_fiber_that_waits_wants_them_back_at_once() {
+        let mut program = Program::new();
+        assert_eq!(program.runs(2 * SECOND_NS, 0), [Word::Spare(3)]);
+        let (now, used) = (program.now + 1, program.used);
+        assert_eq!(program.needs.look(now, used, 1, true), Some(Word::WantBack));
+        assert_eq!(program.needs.look(now + 1, used, 4, true), None);
+    }
+
+    /// A program that is idle for a second and busy for the next loses little by it, and less each time.
+    #[test]
+    fn early_returns_make_offers_rare() {
+        let mut program = Program::new();
+        let mut said = 0;
+        for _ in 0..500 {
+            said += program.runs(SECOND_NS, 0).len();
+            said += program.runs(SECOND_NS, 400).len();
+        }
+        assert!((10..60).contains(&said), "{said} words in 1,000 seconds");
+    }
+}
