@@ -182,11 +182,11 @@ fn text(launch: &Launch, view: &str, it: &Comparison) {
     if let (Some(_), Some(other)) = (launch.openmp(), launch.openmp_instead_of()) {
         println!("OpenMP on {other}, and with wakeful on {}", launch::library::OPENMP_NAME);
     }
-    if let Some(ratio) = it.speedup {
-        println!("speed  {:.3} times plain, pair by pair ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
-    }
-    if let Some(ratio) = it.cpu_ratio {
-        println!("cpu    {:.3} times plain, pair by pair ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high);
+    for (what, ratio) in [("speed", &it.speedup), ("cpu  ", &it.cpu_ratio)] {
+        if let Some(ratio) = ratio {
+            let (median, low, high) = (ratio.median, ratio.low, ratio.high);
+            println!("{what}  {median:.3} times plain, pair by pair ({low:.3} to {high:.3})");
+        }
     }
     if it.same_output == Some(true) {
         println!("output the same in all runs");

@@ -87,8 +87,8 @@ impl Needs {
         }
         let (before, used_before) = self.last.replace((now, used))?;
         let time = now.saturating_sub(before).max(1);
-        let needed = (u128::from(used.saturating_sub(used_before)) * u128::from(WHOLE)
-            / u128::from(time)) as u64
+        let needed = (u128::from(used.saturating_sub(used_before)) * u128::from(WHOLE) / u128::from(time))
+            as u64
             + MARGIN;
         if let Some(since) = self.offered {
             if !waits && needed < u64::from(processors) * WHOLE {

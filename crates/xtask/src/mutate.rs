@@ -2,11 +2,12 @@
 //! `cargo xtask mutate`: is every memory ordering needed, and would a test notice if it were missing?
 //!
 //! A copy of the crate `sync` is built once, in which each ordering goes through a function that can
-//! replace it (`hook.rs`). Then each loom test runs as it is, which shows the orderings that it reaches;
-//! then, for each ordering and each way to weaken it, the tests that reach it run until one fails. Who
-//! survives is explained in `explained.toml`, or this fails.
+//! replace it (`hook.rs`). A run with `--within` builds the tests of some primitives only. Then each loom
+//! test runs as it is, which shows the orderings that it reaches; then, for each ordering and each way to
+//! weaken it, the tests that reach it run until one fails. Who survives is explained in `explained.toml`, or
+//! this fails.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -58,46 +59,111 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
         options.file
     );
     if options.list {
-        for mutant in &mutants {
-            println!("{} {} {}", mutant.number, mutant.site, mutant.arrow());
-        }
+        let list = |mutant: &Mutant| println!("{} {} {}", mutant.number, mutant.site, mutant.arrow());
+        mutants.iter().for_each(list);
         return Ok(ExitCode::SUCCESS);
     }
-
-    let target = std::env::current_exe()?.ancestors().nth(2).context("not in a target directory")?.to_owned();
-    eprintln!("building a copy of crates/sync in which each ordering can be replaced");
-    let programs = build(&root, &target, &sources)?;
-    let built = start.elapsed();
-    let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let tests = measure(&programs, &target, jobs)?;
-    let (built, so_far) = (built.as_secs_f64(), start.elapsed().as_secs_f64());
-    eprintln!("{} mutants, {} tests; building took {built:.0} s of {so_far:.0}", mutants.len(), tests.len());
-
-    let end = options.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let kills = Mutex::new(HashMap::new());
     let (changed, turn) = (changed_files(&root), turn(&root));
     let files: Vec<&str> = mutants.iter().map(|mutant| mutant.site.file.as_str()).collect();
     let order = in_turn(&files, &changed, turn);
+    let all = test_programs(&root)?;
+    // A run without time for all needs the tests of some files.
+    let least = options.within.map_or(usize::MAX, |_| options.least);
+    let some = of_the_first(&files, &order, &all, least);
+    let target = std::env::current_exe()?.ancestors().nth(2).context("not in a target directory")?.to_owned();
+    let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let prepare = |names: &BTreeSet<String>| prepare(&root, &target, &sources, names, jobs);
+    let kills = Mutex::new(HashMap::new());
     let (begun, done) = (AtomicUsize::new(0), Mutex::new(0));
-    let verdicts = in_parallel(jobs, &order, |&index| {
-        let before = begun.fetch_add(1, Relaxed);
-        if before >= options.least && end.is_some_and(|end| Instant::now() >= end) {
-            return Ok(Verdict::NotRun);
-        }
-        let mutant = &mutants[index];
-        let mut verdict = try_all(mutant, &tests, &kills, false)?;
+    let run = |mutant: &Mutant, tests: &[Test]| {
+        let mut verdict = try_all(mutant, tests, &kills, false)?;
         if options.long && verdict == Verdict::Survived {
-            verdict = try_all(mutant, &tests, &kills, true)?;
+            verdict = try_all(mutant, tests, &kills, true)?;
         }
         let mut done = done.lock().unwrap();
         *done += 1;
         eprintln!("{}/{} {} {}: {}", *done, mutants.len(), mutant.site, mutant.arrow(), verdict.name());
-        Ok(verdict)
+        anyhow::Ok(verdict)
+    };
+
+    let tests = prepare(&some)?;
+    let end = options.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let verdicts = in_parallel(jobs, &order, |&index| {
+        let has_tests = some.len() == all.len() || some.contains(folder(files[index]));
+        let is_late = || {
+            let before = begun.fetch_add(1, Relaxed);
+            before >= options.least && end.is_some_and(|end| Instant::now() >= end)
+        };
+        if has_tests && !is_late() { run(&mutants[index], &tests) } else { Ok(Verdict::NotRun) }
     })?;
     let mut results: Vec<_> = order.into_iter().zip(verdicts).collect();
+    // The tests of other files may notice what those of its own do not.
+    let is_open = |mutant: &Mutant, verdict: &Verdict| match verdict {
+        Verdict::Survived => explained.find(mutant).is_none(),
+        verdict => *verdict == Verdict::NotReached,
+    };
+    if some.len() < all.len() && results.iter().any(|(index, verdict)| is_open(&mutants[*index], verdict)) {
+        let tests = prepare(&all)?;
+        for (index, verdict) in &mut results {
+            if is_open(&mutants[*index], verdict) {
+                *verdict = run(&mutants[*index], &tests)?;
+            }
+        }
+    }
     results.sort_by_key(|&(index, _)| index);
     let results: Vec<_> = results.into_iter().map(|(index, verdict)| (&mutants[index], verdict)).collect();
     Ok(report(&results, &explained, &options.file, start.elapsed()))
+}
+
+/// Builds the tests of these names, and runs each with nothing changed.
+fn prepare(
+    root: &Path,
+    target: &Path,
+    sources: &Sources,
+    names: &BTreeSet<String>,
+    jobs: usize,
+) -> Result<Vec<Test>> {
+    let begun = Instant::now();
+    eprintln!("building a copy of crates/sync in which each ordering can be replaced");
+    let programs = build(root, target, sources, names)?;
+    let built = begun.elapsed().as_secs_f64();
+    let tests = measure(&programs, target, jobs)?;
+    let so_far = begun.elapsed().as_secs_f64();
+    eprintln!("{} tests; building took {built:.0} s of {so_far:.0}", tests.len());
+    Ok(tests)
+}
+
+/// The first part of a file's path: the primitive, as a rule, and so the name of its tests.
+fn folder(file: &str) -> &str {
+    file.split('/').next().unwrap_or_default()
+}
+
+/// The tests of as many primitives as it takes to have tests for so many mutants, the first ones first.
+fn of_the_first(files: &[&str], order: &[usize], all: &BTreeSet<String>, least: usize) -> BTreeSet<String> {
+    let mut some = BTreeSet::new();
+    let mut covered = 0;
+    for folder in order.iter().map(|&index| folder(files[index])) {
+        if covered >= least && !some.is_empty() {
+            break;
+        }
+        if all.contains(folder) && some.insert(folder.to_owned()) {
+            covered += files.iter().filter(|file| self::folder(file) == folder).count();
+        }
+    }
+    // Some tests are no primitive's.
+    if some.is_empty() || covered < least { all.clone() } else { some }
+}
+
+/// The programs of `conformance`'s tests.
+fn test_programs(root: &Path) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(root.join("crates/conformance/tests"))? {
+        let path = entry?.path();
+        if path.is_file() || path.join("main.rs").is_file() {
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(names)
 }
 
 /// The files of `crates/sync/src` that changed lately, the newest first: without a commit, and in the last
@@ -196,8 +262,13 @@ fn write(path: &Path, text: &str) -> Result<()> {
 /// The broken algorithms are nobody's to weaken, and take a third of the time that building takes.
 const NO_TWINS: &str = "--no-default-features";
 
-/// Builds the loom tests on the copy; returns their programs, by name.
-fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<String, PathBuf>> {
+/// Builds the loom tests of these names on the copy; returns their programs, by name.
+fn build(
+    root: &Path,
+    target: &Path,
+    sources: &Sources,
+    names: &BTreeSet<String>,
+) -> Result<BTreeMap<String, PathBuf>> {
     let copy = target.join("mutate");
     fs::create_dir_all(copy.join("crates/sync/src"))?;
     // What is gone from the source goes from the copy.
@@ -244,12 +315,7 @@ fn build(root: &Path, target: &Path, sources: &Sources) -> Result<BTreeMap<Strin
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["test", "-q", "--no-run", "--offline", "--profile=ci", "-pwakeful-conformance", NO_TWINS]);
     cargo.args(["--message-format=json-render-diagnostics", "--target-dir"]).arg(target).current_dir(&copy);
-    for entry in fs::read_dir(root.join("crates/conformance/tests"))? {
-        let path = entry?.path();
-        if path.is_file() || path.join("main.rs").is_file() {
-            cargo.arg("--test").arg(path.file_stem().unwrap_or_default());
-        }
-    }
+    names.iter().for_each(|name| _ = cargo.arg("--test").arg(name));
     let output = cargo.stderr(Stdio::inherit()).output().context("cargo")?;
     ensure!(output.status.success(), "the copy in {} does not compile; does crates/sync?", copy.display());
 
@@ -609,6 +675,17 @@ mod tests {
         assert_eq!(in_turn(&files, &changed, 3), [4, 1, 2, 3, 0]);
         assert_eq!(in_turn(&files, &[], 7), [2, 3, 4, 0, 1]);
         assert!(in_turn(&[], &changed, 7).is_empty());
+    }
+
+    #[test]
+    fn a_short_run_has_the_tests_of_its_first_mutants() {
+        let all: BTreeSet<_> = ["a", "b", "c", "d"].map(str::to_owned).into();
+        let files = ["wait/x", "b/x", "b/y", "a/x", "c/x"];
+        let some =
+            |least| of_the_first(&files, &[0, 1, 2, 3, 4], &all, least).into_iter().collect::<String>();
+        assert_eq!((some(0), some(2), some(3)), ("b".into(), "b".into(), "ab".into()));
+        assert_eq!(some(9), "abcd", "d is no primitive's");
+        assert_eq!(of_the_first(&["wait/x"], &[0], &all, 1), all);
     }
 
     #[test]
