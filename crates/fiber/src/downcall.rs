@@ -38,8 +38,8 @@ enum Word {
 struct Needs {
     /// The last look: when, and the processor time until then.
     last: Option<(u64, u64)>,
-    /// When processors were offered, if they are.
-    offered: Option<u64>,
+    /// When processors were offered, if they are, and how many are left.
+    offered: Option<(u64, u32)>,
     /// No offer before.
     not_before: u64,
     /// How long an offer has to last to be worth it.
@@ -90,8 +90,9 @@ impl Needs {
         let needed = (u128::from(used.saturating_sub(used_before)) * u128::from(WHOLE) / u128::from(time))
             as u64
             + MARGIN;
-        if let Some(since) = self.offered {
-            if !waits && needed < u64::from(processors) * WHOLE {
+        if let Some((since, left)) = self.offered {
+            // What is offered may be used until somebody takes it, and is not counted on.
+            if !waits && needed < u64::from(processors.min(left)) * WHOLE {
                 return None;
             }
             self.offered = None;
@@ -104,7 +105,7 @@ impl Needs {
         if waits || spare == 0 || now < self.not_before {
             return None;
         }
-        self.offered = Some(now);
+        self.offered = Some((now, processors - spare));
         Some(Word::Spare(spare))
     }
 }
@@ -154,6 +155,15 @@ mod tests {
         assert_eq!(program.runs(10 * SECOND_NS, 110), [Word::Spare(2)]);
         assert_eq!(program.runs(WATCH_NS, 400), [Word::WantBack]);
         assert_eq!(program.runs(20 * SECOND_NS, 400), []);
+    }
+
+    /// Nobody has taken the processors, and one is left by our word.
+    #[test]
+    fn what_is_offered_is_not_counted_on() {
+        let mut program = Program::new();
+        assert_eq!(program.runs(2 * SECOND_NS, 0), [Word::Spare(3)]);
+        let used = program.used + WATCH_NS;
+        assert_eq!(program.needs.look(program.now + WATCH_NS, used, 4, false), Some(Word::WantBack));
     }
 
     #[test]

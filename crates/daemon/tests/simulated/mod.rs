@@ -56,6 +56,8 @@ pub struct State {
     pub observed: BTreeSet<u32>,
     /// Calls until the one that fails; 0: none does.
     pub fails_in: u32,
+    /// The first call with this name fails.
+    pub fails: Option<&'static str>,
     /// The call that has failed.
     pub failed: Option<&'static str>,
     /// How often the server has looked in which groups a process is.
@@ -123,12 +125,14 @@ impl Simulated {
         if let Some(clock) = &mut state.clock {
             *clock += delay;
         }
-        if state.fails_in == 0 {
-            return Ok(());
-        }
-        state.fails_in -= 1;
-        if state.fails_in > 0 {
-            return Ok(());
+        if state.fails == Some(name) {
+            state.fails = None;
+        } else {
+            let before = state.fails_in;
+            state.fails_in = before.saturating_sub(1);
+            if before != 1 {
+                return Ok(());
+            }
         }
         state.failed = Some(name);
         // Not one that has a meaning of its own to anybody.
