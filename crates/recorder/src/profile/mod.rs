@@ -51,6 +51,8 @@ const MOST_LOOKS: u32 = 16;
 const MOST_SEEN: usize = 10_000;
 /// BOUND: places of calls that are told apart.
 const MOST_SITES: usize = 20_000;
+/// BOUND: addresses of calls, in all images.
+const MOST_KNOWN: usize = 1_000_000;
 /// The number of those beyond.
 pub const OTHERS: u32 = u32::MAX;
 
@@ -137,6 +139,10 @@ struct Sites {
 
 impl Sites {
     fn number(&mut self, image: u32, address: u64, place: impl FnOnce() -> Option<Place>) -> u32 {
+        // Addresses that a program makes up do not fill the memory either.
+        if self.known.len() >= MOST_KNOWN && !self.known.contains_key(&(image, address)) {
+            return OTHERS;
+        }
         let (places, numbers) = (&mut self.places, &mut self.numbers);
         *self.known.entry((image, address)).or_insert_with(|| {
             let place = place().unwrap_or(Place { file: None, offset: address });
@@ -246,7 +252,13 @@ impl Profiling {
     fn take(&mut self, horizon_ns: u64) -> usize {
         let batch = &mut self.batch;
         // The events first: what the kernel says of the time before them is there, then.
-        let most = self.events.drain(|event| batch.push(Item::Event(event)));
+        // A time to come is nonsense, which a program may write.
+        let latest_ns = now_ns() + LONGEST_NS;
+        let most = self.events.drain(|event| {
+            if event.time_ns <= latest_ns {
+                batch.push(Item::Event(event));
+            }
+        });
         if let Ok(rings) = &mut self.rings {
             rings.drain(|record| batch.push(Item::Record(record)));
         }
