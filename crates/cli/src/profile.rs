@@ -109,7 +109,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
 }
 
 fn record(launch: &Launch, library: &Path, wakeful: bool) -> Result<Profile> {
-    let events = Events::new().context("no memory for the events of the program")?;
+    let events =
+        Events::new().context("no memory for the events of the program, 256 MB that are mostly holes")?;
     let command = command(launch, library, wakeful, &events.path());
     let program = Program::prepare(|| launch::become_program(&command, &launch.path))?;
     let mut profiling = Profiling::new(program, events);

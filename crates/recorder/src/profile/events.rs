@@ -67,7 +67,15 @@ impl Events {
             }
             File::from_raw_fd(number)
         };
-        file.set_len(SIZE as u64)?;
+        // Under a limit of file sizes (ulimit -f) the kernel would end us, instead of an error.
+        // SAFETY: nothing is handled: the signal is ignored, and then as it was.
+        let sized = unsafe {
+            let before = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            let sized = file.set_len(SIZE as u64);
+            libc::signal(libc::SIGXFSZ, before);
+            sized
+        };
+        sized?;
         // SAFETY: a fresh mapping.
         let base = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
