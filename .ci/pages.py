@@ -10,7 +10,7 @@ import re
 # The pages that are written by docs/style.md. A page is added when it has been rewritten.
 PLAIN = """
 README.md CONTRIBUTING.md ARCHITECTURE.md
-docs/SUMMARY.md docs/start.md docs/packages.md docs/gain.md docs/permissions.md docs/threads.md docs/watch.md
+docs/SUMMARY.md docs/start.md docs/packages.md docs/gain.md docs/permissions.md docs/threads.md docs/watch.md docs/profile.md
 docs/style.md
 docs/glossary.md docs/faq.md docs/messages.md docs/processors.md docs/use.md docs/limits.md docs/openmp-speed.md SECURITY.md
 docs/design/mutex.md docs/design/rwlock.md docs/design/condvar.md docs/design/semaphore.md docs/design/team.md

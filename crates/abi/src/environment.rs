@@ -57,6 +57,8 @@ variables! {
     PARTITION = c"WAKEFUL_PARTITION",
     /// Where a preloaded `malloc` takes memory from: `servers`, or a node's number.
     NUMA = c"WAKEFUL_NUMA",
+    /// The file that a profiled program writes its waits into.
+    PROFILE = c"WAKEFUL_PROFILE",
     /// The observer that a child takes over.
     OBSERVER = c"WAKEFUL_OBSERVER",
 }

@@ -10,6 +10,7 @@
 
 pub mod environment;
 pub mod fibers;
+pub mod profile;
 pub mod server;
 
 use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -34,6 +34,7 @@ mod man;
 #[cfg(test)]
 mod pages;
 mod partition;
+mod profile;
 mod run;
 #[cfg(feature = "bpf")]
 mod scheduler;
@@ -72,6 +73,7 @@ enum Verb {
     Status(status::Args),
     Top(top::Args),
     Watch(watch::Args),
+    Profile(profile::Args),
     Set(set::Args),
     Locks(locks::Args),
     Bench(bench::Args),
@@ -105,7 +107,7 @@ const WITHOUT_SCHEDULER: &str = "this wakeful is built without the scheduler; bu
 impl Verb {
     /// Does it write data of ours to standard output?
     fn prints(&self) -> bool {
-        !matches!(self, Self::Run(_) | Self::Watch(_) | Self::Scheduler(_))
+        !matches!(self, Self::Run(_) | Self::Watch(_) | Self::Profile(_) | Self::Scheduler(_))
     }
 }
 
@@ -138,6 +140,7 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Status(args) => status::main(args),
         Verb::Top(args) => top::main(args),
         Verb::Watch(args) => watch::main(args),
+        Verb::Profile(args) => profile::main(args),
         Verb::Set(args) => set::main(args),
         Verb::Locks(args) => locks::main(args),
         Verb::Bench(args) => bench::main(args),

@@ -35,6 +35,7 @@ fn sections(page: &str) -> Option<&'static [&'static str]> {
         page if page.starts_with("wakeful-scheduler-") => &[],
         "wakeful-status" => &[include_str!("../man/status.roff")],
         "wakeful-top" => &[include_str!("../man/top.roff")],
+        "wakeful-profile" => &[include_str!("../man/profile.roff")],
         "wakeful-watch" => &[include_str!("../man/watch.roff")],
         "wakeful-set" => &[include_str!("../man/set.roff")],
         "wakeful-locks" => &[include_str!("../man/locks.roff")],

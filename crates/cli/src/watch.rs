@@ -120,9 +120,17 @@ fn record(command: &Command, path: &std::path::Path, threshold: Duration) -> Res
 
 /// What the user can do about it: one thing.
 fn explain(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::Other(_) => error.into(),
+        error => anyhow::anyhow!(advice(&error)),
+    }
+}
+
+/// The same in words.
+pub(crate) fn advice(error: &OpenError) -> String {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let level = paranoid.and_then(|text| text.trim().parse::<i32>().ok());
-    let advice = match (&error, level) {
+    let advice = match (error, level) {
         (OpenError::Denied, Some(level)) if level > 2 => {
             format!("kernel.perf_event_paranoid is {level}; as root: `sysctl kernel.perf_event_paranoid=2`")
         }
@@ -133,9 +141,9 @@ fn explain(error: OpenError) -> anyhow::Error {
         (OpenError::NoMemory, _) => {
             "other programs of yours have it; as root: `sysctl kernel.perf_event_mlock_kb=4096`".into()
         }
-        (OpenError::Other(_), _) => return error.into(),
+        (OpenError::Other(reason), _) => reason.to_string(),
     };
-    anyhow::anyhow!("{error}:\n{advice}")
+    format!("{error}:\n{advice}")
 }
 
 /// The signals that the program is to have, a bit each.
@@ -145,14 +153,14 @@ extern "C" fn keep(number: i32) {
     SIGNALS.fetch_or(1 << number, Relaxed);
 }
 
-fn take_signals() -> impl Iterator<Item = i32> {
+pub(crate) fn take_signals() -> impl Iterator<Item = i32> {
     let signals = SIGNALS.swap(0, Relaxed);
     (1..32).filter(move |number| signals & 1 << number != 0)
 }
 
 /// What the terminal sends, the program gets itself. What others send us alone, we pass on. We go on until
 /// the program has ended.
-fn pass_signals_on() {
+pub(crate) fn pass_signals_on() {
     let keep: extern "C" fn(i32) = keep;
     let actions = [
         (libc::SIGINT, libc::SIG_IGN),

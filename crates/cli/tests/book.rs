@@ -48,6 +48,10 @@ const KINDS: &[(&str, Kind)] = &[
     ("apt-get ", Excused(ROOT)),
     ("ldconfig", Excused(ROOT)),
     ("docker ", Excused("changes the machine, and needs an image")),
+    (
+        "wakeful profile",
+        Excused("its output is another one each time; tests/profile.rs runs it on planted programs"),
+    ),
     ("wakeful watch", Excused("needs perf events; tests/watch.rs runs it where they are")),
     ("cargo xtask mutate", Excused("minutes; the gate runs a part")),
     ("crates/gomp/bench/compare.py", Excused("minutes, with two other OpenMP runtimes")),

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Package and library: those of which one program may have all.
-const LIBRARIES: [(&str, &str); 5] = [
+const LIBRARIES: [(&str, &str); 6] = [
     ("wakeful-preload", "libwakeful_preload.so"),
+    ("wakeful-profile", "libwakeful_profile.so"),
     ("wakeful-malloc", "libwakeful_malloc.so"),
     ("wakeful-gomp", "libwakeful_gomp.so"),
     ("wakeful-kmp", "libgomp_wakeful.so"),

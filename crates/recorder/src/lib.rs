@@ -17,13 +17,15 @@
 //! keeps its frame by the frame pointer and nobody below has saved it, the frame's end is searched for on the
 //! stack, and what follows is marked as a guess.
 //!
-//! [`Recording`] has the loop, [`account`] the times, [`symbols`] the names. Nothing here prints.
+//! [`Recording`] has the loop, [`account`] the times, [`symbols`] the names. [`profile`] adds what a program
+//! that is not quite unmodified says of its own waits. Nothing here prints.
 
 pub mod account;
 pub mod calls;
 mod image;
 pub mod look;
 pub mod maps;
+pub mod profile;
 mod program;
 pub mod record;
 mod recording;

@@ -97,10 +97,32 @@ impl Maps {
         self.spaces.remove(&process);
     }
 
+    /// As [`Space::at`], where the records have nothing: /proc is asked for a process that is still there.
+    pub fn look_up(&mut self, process: u32, address: u64) -> Option<Place> {
+        let text = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
+        for mapping in text.lines().filter_map(executable) {
+            self.mapped(process, &mapping);
+        }
+        self.of(process)?.at(address)
+    }
+
     /// One process.
     pub fn of(&self, process: u32) -> Option<&Space> {
         self.spaces.get(&process)
     }
+}
+
+/// A line of /proc/PID/maps, if it is about a file that may be executed.
+fn executable(line: &str) -> Option<Mapping> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let access = words.next()?;
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end, offset) = (number(start)?, number(end)?, number(words.next()?)?);
+    let inode = words.nth(1)?.parse().ok()?;
+    let file = PathBuf::from(words.next()?.trim_start());
+    let length = end.checked_sub(start)?;
+    (access.contains('x') && file.is_absolute()).then_some(Mapping { start, length, offset, inode, file })
 }
 
 impl File {
@@ -176,6 +198,22 @@ mod tests {
         assert_eq!(at(&maps, 1, 0x14000), None);
         maps.mapped(1, &mapping(0xf000, 0x6000, "/c"));
         assert_eq!(at(&maps, 1, 0x10000), Some(("c".into(), 0x2000)));
+    }
+
+    #[test]
+    fn where_records_are_missing_proc_has_the_files() {
+        let mut maps = Maps::default();
+        let here = where_records_are_missing_proc_has_the_files as fn() as usize as u64;
+        let place = maps.look_up(std::process::id(), here).unwrap();
+        assert_eq!(place.file.unwrap().path, std::env::current_exe().unwrap());
+        assert_eq!(maps.look_up(std::process::id(), 16), None);
+        let line = "7f00-8f00 r-xp 00001000 08:01 77        /a b";
+        let file = "/a b".into();
+        assert_eq!(
+            executable(line),
+            Some(Mapping { start: 0x7f00, length: 0x1000, offset: 0x1000, inode: 77, file })
+        );
+        assert_eq!(executable(&line.replace("r-xp", "r--p")), None);
     }
 
     #[test]

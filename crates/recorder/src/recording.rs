@@ -279,7 +279,7 @@ impl Recording {
 }
 
 /// The processor time of this process.
-fn own_ns() -> u64 {
+pub(crate) fn own_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure lives across the call.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };

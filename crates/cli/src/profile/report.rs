@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a profile shows, with names: by place in the program, by thread, and a verdict.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+
+use launch::Launch;
+use recorder::account::{Account, Thread, Times};
+use recorder::maps::Place;
+use recorder::profile::{Class, Key, Object, Profile, Shares, Sum};
+use recorder::symbols::{Frame, Symbols};
+use serde::Serialize;
+
+use super::verdict::{self, Verdict};
+use crate::format::Record;
+
+/// Everything.
+pub struct Report {
+    pub summary: Summary,
+    pub rows: Vec<Row>,
+    pub threads: Vec<One>,
+    pub verdict: Verdict,
+}
+
+#[derive(Default, Serialize)]
+pub struct Summary {
+    pub program: String,
+    pub elapsed_ns: u64,
+    pub threads: u64,
+    pub run_ns: u64,
+    pub ready_ns: u64,
+    pub blocked_ns: u64,
+    /// For locks, semaphores and barriers, all threads together.
+    pub waited_ns: u64,
+    /// Periods of the quota in which the program was throttled, and all; without a quota none.
+    pub throttled: Option<u64>,
+    pub periods: Option<u64>,
+    /// Why nobody knows what the holders did; or why no wait is seen.
+    pub without_switches: Option<String>,
+    pub obstacle: Option<String>,
+    /// Does it use an OpenMP runtime, whose own waiting is not seen?
+    pub openmp: Option<&'static str>,
+    pub processes: u32,
+    pub events: u64,
+    pub lost_events: u64,
+    pub lost_records: u64,
+    pub untold: u64,
+    pub threads_without_ring: u32,
+    /// Processor time of the profiler.
+    pub profiler_ns: u64,
+}
+
+/// All that is waited at from one place in the program, mostly.
+#[derive(Clone, Serialize)]
+pub struct Row {
+    #[serde(skip)]
+    pub class: Class,
+    pub kind: &'static str,
+    pub place: Site,
+    /// Locks, or whatever they are.
+    pub objects: u64,
+    pub waits: u64,
+    pub waited_ns: u64,
+    pub longest_ns: u64,
+    /// What those did who were waited for.
+    pub holder_running_ns: u64,
+    pub holder_preempted_ns: u64,
+    pub holder_blocked_ns: u64,
+    pub holder_unknown_ns: u64,
+    /// Waited for nobody: to wake up, and for a processor.
+    pub free_ns: u64,
+    /// Of a condition variable.
+    pub timeouts: u64,
+    pub vain: u64,
+    pub vain_run_ns: u64,
+    /// Of a barrier.
+    pub rounds: u64,
+    pub last: Vec<Last>,
+    /// From where, the longest first.
+    pub sites: Vec<Site>,
+    /// The functions that led there, as far as one was seen waiting, innermost first.
+    pub callers: Vec<Site>,
+}
+
+/// A place in the program.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Site {
+    pub name: String,
+    pub line: Option<String>,
+    pub module: String,
+    pub address: u64,
+    pub build_id: Option<String>,
+    pub waits: u64,
+    pub waited_ns: u64,
+}
+
+/// A thread that came last to a barrier.
+#[derive(Clone, Serialize)]
+pub struct Last {
+    pub thread: u32,
+    pub name: String,
+    pub rounds: u64,
+    /// What it did while others waited, once for each of them.
+    pub running_ns: u64,
+    pub preempted_ns: u64,
+    pub blocked_ns: u64,
+    pub unknown_ns: u64,
+}
+
+#[derive(Serialize)]
+pub struct One {
+    pub process: u32,
+    pub thread: u32,
+    pub name: String,
+    pub pool: String,
+    pub run_ns: u64,
+    pub ready_ns: u64,
+    pub blocked_ns: u64,
+    pub waited_ns: u64,
+    pub preemptions: u64,
+}
+
+impl Report {
+    pub fn of(profile: &Profile, launch: &Launch, throttled: Option<(u64, u64)>) -> Self {
+        let rows = rows(profile);
+        let threads = threads(profile);
+        let mut times = Times::default();
+        profile.account.pools.values().for_each(|(_, one)| times.add(one));
+        let known = profile.account.pools.values().map(|(count, _)| count).sum::<u64>();
+        let summary = Summary {
+            program: launch.name(),
+            elapsed_ns: profile.elapsed_ns,
+            threads: known.max(profile.waited_ns.len() as u64),
+            run_ns: times.run_ns,
+            ready_ns: times.ready_ns,
+            blocked_ns: times.blocked_ns,
+            waited_ns: profile.waited_ns.values().sum(),
+            throttled: throttled.map(|(throttled, _)| throttled),
+            periods: throttled.map(|(_, periods)| periods),
+            without_switches: profile.without_switches.as_ref().map(crate::watch::advice),
+            obstacle: launch.program.obstacle.as_ref().map(ToString::to_string),
+            openmp: launch.openmp_instead_of(),
+            processes: profile.processes,
+            events: profile.events,
+            lost_events: profile.dropped,
+            lost_records: profile.account.lost,
+            untold: profile.untold,
+            threads_without_ring: profile.without_ring,
+            profiler_ns: profile.own_ns,
+        };
+        let verdict = verdict::of(&summary, &rows, &launch.words());
+        Self { summary, rows, threads, verdict }
+    }
+
+    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        line(to, "profile", &self.summary)?;
+        self.rows.iter().try_for_each(|row| line(to, "waits", row))?;
+        self.threads.iter().try_for_each(|thread| line(to, "thread", thread))?;
+        line(to, "verdict", &self.verdict)?;
+        to.flush()
+    }
+}
+
+fn line(to: &mut dyn Write, record: &str, fields: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, &Record { schema: bench::SCHEMA, record, fields })?;
+    writeln!(to)
+}
+
+fn threads(profile: &Profile) -> Vec<One> {
+    let one = |thread: &Thread| {
+        let Times { run_ns, ready_ns, blocked_ns, preemptions, .. } = thread.times;
+        let waited_ns = profile.waited_ns.get(&thread.thread).copied().unwrap_or(0);
+        One {
+            process: thread.process,
+            thread: thread.thread,
+            name: thread.name.clone(),
+            pool: pool(&profile.account, thread),
+            run_ns,
+            ready_ns,
+            blocked_ns,
+            waited_ns,
+            preemptions,
+        }
+    };
+    let mut all: Vec<One> = profile.account.ended.iter().map(one).collect();
+    all.sort_by_key(|one| (std::cmp::Reverse(one.waited_ns), one.process, one.thread));
+    all
+}
+
+fn pool(account: &Account, thread: &Thread) -> String {
+    let pool = thread.pool();
+    if account.pools.contains_key(&pool) { pool } else { recorder::account::OTHERS.into() }
+}
+
+/// Objects that threads wait at from the same place, mostly, are one row: a program may have thousands.
+fn rows(profile: &Profile) -> Vec<Row> {
+    let mut names = Names { symbols: Symbols::new(profile.began), known: HashMap::new() };
+    let mut rows: BTreeMap<(Class, String), Row> = BTreeMap::new();
+    for (key, object) in &profile.objects {
+        if object.waits.count == 0 {
+            continue;
+        }
+        let mut sites: Vec<(u32, Sum)> = object.sites.iter().map(|(site, sum)| (*site, *sum)).collect();
+        sites.sort_by_key(|(site, sum)| (std::cmp::Reverse(sum.total_ns), *site));
+        let mut named = Vec::new();
+        let mut callers = Vec::new();
+        for (site, sum) in sites {
+            let (place, above) = names.of(profile, *key, site);
+            named.push(Site { waits: sum.count, waited_ns: sum.total_ns, ..place });
+            if callers.is_empty() {
+                callers = above;
+            }
+        }
+        let Some(first) = named.first() else { continue };
+        let row = rows.entry((key.class, first.label())).or_insert_with(|| Row::new(key.class, first));
+        row.add(object, named, &profile.names);
+        if row.callers.is_empty() {
+            row.callers = callers;
+        }
+    }
+    let mut rows: Vec<Row> = rows.into_values().collect();
+    for row in &mut rows {
+        row.sites.sort_by_key(|site| std::cmp::Reverse(site.waited_ns));
+        row.last.sort_by_key(|last| std::cmp::Reverse(last.rounds));
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.waited_ns));
+    rows
+}
+
+/// Places, each looked up once.
+struct Names {
+    symbols: Symbols,
+    known: HashMap<Place, Vec<Site>>,
+}
+
+impl Names {
+    /// The functions at a place, innermost first.
+    fn frames(&mut self, place: &Place) -> &[Site] {
+        let symbols = &mut self.symbols;
+        self.known
+            .entry(place.clone())
+            .or_insert_with(|| symbols.frames(place, false).into_iter().map(Site::of).collect())
+    }
+
+    /// The function that waits there, and those that called it. What belongs to a lock is left out, if what
+    /// is behind it is known.
+    fn of(&mut self, profile: &Profile, key: Key, site: u32) -> (Site, Vec<Site>) {
+        let Some(place) = profile.sites.get(site as usize) else {
+            return (Site { name: "elsewhere".into(), ..Site::default() }, Vec::new());
+        };
+        let mut all = self.frames(place).to_vec();
+        let seen = profile.callers.get(&(key, site));
+        let most = seen.and_then(|seen| seen.iter().max_by_key(|(_, count)| **count));
+        for caller in most.map_or(&[][..], |(callers, _)| callers) {
+            all.extend_from_slice(self.frames(caller));
+        }
+        let own = all.iter().position(|site| !site.is_wrapper()).unwrap_or(0);
+        let callers = all.split_off((own + 1).min(all.len()));
+        (all.pop().unwrap_or_default(), callers)
+    }
+}
+
+/// Functions around a lock that say nothing of who locks.
+const WRAPPERS: &[&str] = &[
+    "__gthread",
+    "std::mutex::",
+    "std::recursive_mutex::",
+    "std::timed_mutex::",
+    "std::__mutex_base",
+    "std::unique_lock",
+    "std::lock_guard",
+    "std::scoped_lock",
+    "std::condition_variable::",
+    "std::__condvar",
+    "std::shared_mutex::",
+    "std::__shared_mutex",
+];
+
+impl Site {
+    fn of(frame: Frame) -> Self {
+        Self {
+            name: frame.name(),
+            line: frame.short_line(),
+            module: frame.module,
+            address: frame.address,
+            build_id: frame.build_id,
+            ..Self::default()
+        }
+    }
+
+    /// Is it a part of the lock, and not who locks?
+    fn is_wrapper(&self) -> bool {
+        let library = ["libstdc++.so", "libc++.so"].iter().any(|name| self.module.starts_with(name));
+        library || WRAPPERS.iter().any(|wrapper| self.name.starts_with(wrapper))
+    }
+
+    /// Name and line; without a line, name and file.
+    pub fn label(&self) -> String {
+        match &self.line {
+            Some(line) => format!("{} {line}", self.name),
+            None if self.module.is_empty() || self.name.starts_with(&self.module) => self.name.clone(),
+            None => format!("{} {}", self.name, self.module),
+        }
+    }
+}
+
+/// As messages have it.
+pub fn kind(class: Class) -> &'static str {
+    match class {
+        Class::Mutex => "mutex",
+        Class::Spin => "spin lock",
+        Class::Rwlock => "rwlock",
+        Class::Semaphore => "semaphore",
+        Class::Cond => "condition",
+        Class::Barrier => "barrier",
+    }
+}
+
+impl Row {
+    pub fn new(class: Class, place: &Site) -> Self {
+        Self {
+            class,
+            kind: kind(class),
+            place: Site { waits: 0, waited_ns: 0, ..place.clone() },
+            objects: 0,
+            waits: 0,
+            waited_ns: 0,
+            longest_ns: 0,
+            holder_running_ns: 0,
+            holder_preempted_ns: 0,
+            holder_blocked_ns: 0,
+            holder_unknown_ns: 0,
+            free_ns: 0,
+            timeouts: 0,
+            vain: 0,
+            vain_run_ns: 0,
+            rounds: 0,
+            last: Vec::new(),
+            sites: Vec::new(),
+            callers: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, object: &Object, sites: Vec<Site>, names: &HashMap<u32, String>) {
+        let Shares { holder, free_ns } = object.shares;
+        self.objects += 1;
+        self.waits += object.waits.count;
+        self.waited_ns += object.waits.total_ns;
+        self.longest_ns = self.longest_ns.max(object.waits.longest_ns);
+        self.holder_running_ns += holder.running_ns;
+        self.holder_preempted_ns += holder.preempted_ns;
+        self.holder_blocked_ns += holder.blocked_ns;
+        self.holder_unknown_ns += holder.unknown_ns;
+        self.free_ns += free_ns;
+        self.timeouts += object.timeouts;
+        self.vain += object.vain;
+        self.vain_run_ns += object.vain_ns;
+        self.rounds += object.rounds;
+        for site in sites {
+            match self.sites.iter_mut().find(|known| known.label() == site.label()) {
+                Some(known) => {
+                    known.waits += site.waits;
+                    known.waited_ns += site.waited_ns;
+                }
+                None => self.sites.push(site),
+            }
+        }
+        for (thread, (rounds, shares)) in &object.last {
+            let name = names.get(thread).cloned().unwrap_or_default();
+            let Shares { holder, .. } = shares;
+            self.last.push(Last {
+                thread: *thread,
+                name,
+                rounds: *rounds,
+                running_ns: holder.running_ns,
+                preempted_ns: holder.preempted_ns,
+                blocked_ns: holder.blocked_ns,
+                unknown_ns: holder.unknown_ns,
+            });
+        }
+    }
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The report in words, on one screen.
+
+use std::io::{self, Write};
+
+use launch::suggest::{WIDTH, wrap};
+use recorder::profile::Class;
+
+use super::report::{One, Report, Row};
+use super::verdict::{others, percent};
+use crate::format::{ns, plain, whole};
+
+/// BOUND: what is shown of each; `--json` has all.
+const MOST_ROWS: usize = 8;
+const MOST_THREADS: usize = 8;
+/// BOUND: callers of a place that are shown.
+const MOST_CALLERS: usize = 3;
+/// Columns of a place.
+const PLACE: usize = 37;
+
+pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    let summary = &report.summary;
+    let plural = if summary.threads == 1 { "" } else { "s" };
+    let used = match summary.run_ns {
+        0 => String::new(),
+        run_ns => format!(", {:.2} processors on average", run_ns as f64 / summary.elapsed_ns.max(1) as f64),
+    };
+    let line = format!(
+        "wakeful: `{}` took {}, {} thread{plural}{used}",
+        summary.program,
+        ns(summary.elapsed_ns),
+        whole(summary.threads)
+    );
+    writeln!(to, "{}\n", wrap(&plain(&line), WIDTH))?;
+    writeln!(to, "{}", wrap(&plain(&format!("Verdict: {}", report.verdict.words)), WIDTH))?;
+    if let Some(then) = others(&report.verdict) {
+        writeln!(to, "{}", wrap(&then, WIDTH))?;
+    }
+    writeln!(to, "{}", wrap(&plain(&report.verdict.advice), WIDTH))?;
+    locks(report, to)?;
+    conditions(report, to)?;
+    threads(report, to)?;
+    remarks(report, to)?;
+    to.flush()
+}
+
+fn locks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    let rows: Vec<&Row> = report.rows.iter().filter(|row| row.class != Class::Cond).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let knows = report.summary.without_switches.is_none();
+    let holders = if knows { "PREE BLCK  RUN FREE" } else { "" };
+    writeln!(to, "\n{:<PLACE$} {:>6} {:>6} {:>7} {holders}", "WAITED AT", "TIMES", "TIME", "LONGEST")?;
+    for row in rows.iter().take(MOST_ROWS) {
+        let part = |part_ns: u64| format!("{:.0}%", part_ns as f64 * 100.0 / row.waited_ns.max(1) as f64);
+        let parts = [row.holder_preempted_ns, row.holder_blocked_ns, row.holder_running_ns, row.free_ns];
+        let parts: Vec<String> = parts.map(part).iter().map(|part| format!("{part:>4}")).collect();
+        let place = cut(&format!("{}: {}", row.kind, row.place.label()), PLACE);
+        let shown = if knows { parts.join(" ") } else { String::new() };
+        let (times, time, longest) = (whole(row.waits), ns(row.waited_ns), ns(row.longest_ns));
+        let line = format!("{place:<PLACE$} {times:>6} {time:>6} {longest:>7} {shown}");
+        writeln!(to, "{}", line.trim_end())?;
+        more(row, to)?;
+    }
+    if rows.len() > MOST_ROWS {
+        writeln!(to, "and {} more places; --json has all", rows.len() - MOST_ROWS)?;
+    }
+    if knows {
+        let legend = "PREE, BLCK, RUN: whom they waited for had lost its processor, was blocked, ran. \
+                      FREE: nobody held it; they woke up or had no processor. The rest is unknown.";
+        writeln!(to, "{}", wrap(legend, WIDTH))?;
+    }
+    Ok(())
+}
+
+/// What one row has beyond its numbers.
+fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
+    let mut words = Vec::new();
+    if row.objects > 1 {
+        words.push(format!("{} of them", whole(row.objects)));
+    }
+    if let Some(second) = row.sites.get(1) {
+        let all = row.sites.len() - 1;
+        let rest = if all > 1 { format!(" and {} more", all - 1) } else { String::new() };
+        words.push(format!("also from {}{rest}", second.label()));
+    }
+    let callers: Vec<&str> = row.callers.iter().take(MOST_CALLERS).map(|site| site.name.as_str()).collect();
+    if !callers.is_empty() {
+        words.push(format!("called by {}", callers.join(", ")));
+    }
+    if let Some(last) = row.last.first()
+        && row.rounds > 0
+    {
+        let share = percent(last.rounds as f64 / row.rounds as f64);
+        let name = if last.name.is_empty() { "thread" } else { &last.name };
+        words.push(format!(
+            "`{name}` ({}) came last in {share} of {} rounds",
+            last.thread,
+            whole(row.rounds)
+        ));
+    }
+    if words.is_empty() {
+        return Ok(());
+    }
+    writeln!(to, "{}", cut(&format!("  {}", words.join("; ")), WIDTH))
+}
+
+fn conditions(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    let rows: Vec<&Row> = report.rows.iter().filter(|row| row.class == Class::Cond).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let head = ["TIMES", "TIME", "TIMEOUT", "IN VAIN", "RUN SO"];
+    let [times, time, timeout, vain, run] = head;
+    writeln!(to, "\n{:<PLACE$} {times:>6} {time:>6} {timeout:>7} {vain:>8} {run:>7}", "CONDITION VARIABLE")?;
+    for row in rows.iter().take(MOST_ROWS) {
+        let place = cut(&row.place.label(), PLACE);
+        writeln!(
+            to,
+            "{place:<PLACE$} {:>6} {:>6} {:>7} {:>8} {:>7}",
+            whole(row.waits),
+            ns(row.waited_ns),
+            whole(row.timeouts),
+            whole(row.vain),
+            ns(row.vain_run_ns)
+        )?;
+        more(row, to)?;
+    }
+    if rows.len() > MOST_ROWS {
+        writeln!(to, "and {} more places; --json has all", rows.len() - MOST_ROWS)?;
+    }
+    Ok(())
+}
+
+fn threads(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    if report.threads.is_empty() {
+        return Ok(());
+    }
+    writeln!(to, "\n{:<PLACE$} {:>9} {:>9} {:>9} {:>9}", "THREAD", "RUN", "READY", "BLOCKED", "WAITED")?;
+    for one in report.threads.iter().take(MOST_THREADS) {
+        let name = cut(&format!("{} ({})", one.name, one.thread), PLACE);
+        writeln!(to, "{name:<PLACE$} {}", times(one))?;
+    }
+    let rest = &report.threads[report.threads.len().min(MOST_THREADS)..];
+    if !rest.is_empty() {
+        let sum = |part: fn(&One) -> u64| rest.iter().map(part).sum();
+        let all = One {
+            process: 0,
+            thread: 0,
+            name: String::new(),
+            pool: String::new(),
+            run_ns: sum(|one| one.run_ns),
+            ready_ns: sum(|one| one.ready_ns),
+            blocked_ns: sum(|one| one.blocked_ns),
+            waited_ns: sum(|one| one.waited_ns),
+            preemptions: 0,
+        };
+        let name = format!("{} others together", whole(rest.len() as u64));
+        writeln!(to, "{name:<PLACE$} {}", times(&all))?;
+    }
+    Ok(())
+}
+
+fn times(one: &One) -> String {
+    let [run, ready, blocked, waited] = [one.run_ns, one.ready_ns, one.blocked_ns, one.waited_ns].map(ns);
+    format!("{run:>9} {ready:>9} {blocked:>9} {waited:>9}")
+}
+
+fn remarks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    let summary = &report.summary;
+    let mut say = |text: &str| writeln!(to, "{}", wrap(&plain(text), WIDTH));
+    say("")?;
+    if let Some(obstacle) = &summary.obstacle {
+        say(&format!("The program ran unchanged: {}", obstacle.replace('\n', " ")))?;
+    }
+    if let Some(reason) = &summary.without_switches {
+        say(&format!("What the threads did is unknown: {}", reason.replace('\n', " ")))?;
+    }
+    if report.verdict.cause != "throttled"
+        && let (Some(throttled @ 1..), Some(periods)) = (summary.throttled, summary.periods)
+    {
+        say(&format!("Throttled in {} of {} periods of its quota.", whole(throttled), whole(periods)))?;
+    }
+    if report.rows.iter().any(|row| row.place.name.contains("+0x")) {
+        say("name+0x..: that file has no symbols; build with them, or do not strip it.")?;
+    }
+    if summary.lost_events + summary.untold > 0 || summary.threads_without_ring > 0 {
+        say(&format!(
+            "{} of {} events found no room, and {} threads had none: the sums are too small.",
+            whole(summary.lost_events + summary.untold),
+            whole(summary.events + summary.lost_events),
+            whole(summary.threads_without_ring.into())
+        ))?;
+    }
+    if summary.lost_records > 0 {
+        say(&format!("{} records were lost: times are wrong.", whole(summary.lost_records)))?;
+    }
+    let share = summary.profiler_ns as f64 / summary.elapsed_ns.max(1) as f64 * 100.0;
+    say(&format!("The profiler took {share:.1} % of a processor."))
+}
+
+/// The text without control characters, or its beginning and "..".
+fn cut(text: &str, width: usize) -> String {
+    let text = plain(text);
+    if text.chars().count() <= width {
+        return text;
+    }
+    text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
+}

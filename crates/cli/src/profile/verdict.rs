@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why the program waits, in words, and what to do about it: the greatest cause first.
+
+use recorder::profile::Class;
+use serde::Serialize;
+
+use super::report::{Row, Summary};
+use crate::format::{ns, whole};
+
+#[derive(Serialize)]
+pub struct Verdict {
+    /// The first cause, by a word that stays: `preempted`, `blocked`, `running`, `free`, `last-preempted`,
+    /// `last-blocked`, `last-running`, `woken-late`, `vain`, `throttled`, `unknown`, `nothing`.
+    pub cause: &'static str,
+    pub words: String,
+    pub advice: String,
+    /// The other causes, by the same words, and their shares of the waiting.
+    pub others: Vec<Other>,
+}
+
+#[derive(Serialize)]
+pub struct Other {
+    pub cause: &'static str,
+    pub share: f64,
+}
+
+/// BOUND: waiting that is less than this part of the threads' time is nothing.
+const NOTHING: f64 = 0.01;
+/// BOUND: a cause that is less than this part of the waiting is not told in the text.
+const MINOR: f64 = 0.10;
+/// BOUND: from this part of the quota's periods on the quota comes first.
+const THROTTLED: f64 = 0.25;
+/// BOUND: wake-ups in vain come first from these parts of a place's wake-ups and of all processor time on.
+const VAIN: f64 = 0.5;
+const VAIN_RUN: f64 = 0.05;
+
+/// What the time went to, and how much of it.
+struct Cause {
+    name: &'static str,
+    total_ns: u64,
+    /// Where most of it was, with the time there.
+    most: Option<(String, u64)>,
+}
+
+fn is_lock(row: &&Row) -> bool {
+    matches!(row.class, Class::Mutex | Class::Spin | Class::Rwlock | Class::Semaphore)
+}
+
+fn is_barrier(row: &&Row) -> bool {
+    row.class == Class::Barrier
+}
+
+fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn(&Row) -> u64) -> Cause {
+    let meant = || rows.iter().filter(is_meant);
+    let most = meant().max_by_key(|row| part(row));
+    let most = most.map(|row| (format!("{} in {}", row.kind, row.place.label()), part(row)));
+    Cause { name, total_ns: meant().map(part).sum(), most }
+}
+
+fn causes(rows: &[Row]) -> Vec<Cause> {
+    let mut causes = vec![
+        cause("preempted", rows, is_lock, |row| row.holder_preempted_ns),
+        cause("blocked", rows, is_lock, |row| row.holder_blocked_ns),
+        cause("running", rows, is_lock, |row| row.holder_running_ns),
+        cause("free", rows, is_lock, |row| row.free_ns),
+        cause("last-preempted", rows, is_barrier, |row| row.holder_preempted_ns),
+        cause("last-blocked", rows, is_barrier, |row| row.holder_blocked_ns),
+        cause("last-running", rows, is_barrier, |row| row.holder_running_ns),
+        cause("woken-late", rows, is_barrier, |row| row.free_ns),
+        cause("unknown", rows, |row| row.class != Class::Cond, |row| row.holder_unknown_ns),
+    ];
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.total_ns));
+    causes
+}
+
+pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
+    let causes = causes(rows);
+    let total_ns: u64 = causes.iter().map(|cause| cause.total_ns).sum();
+    let share = |cause: &Cause| cause.total_ns as f64 / total_ns.max(1) as f64;
+    let mut others: Vec<Other> = causes
+        .iter()
+        .filter(|cause| cause.total_ns > 0)
+        .map(|cause| Other { cause: cause.name, share: share(cause) })
+        .collect();
+    let all_ns = lifetime_ns(summary);
+    let first = throttled(summary, command).or_else(|| vain(summary, rows)).or_else(|| {
+        (total_ns as f64 >= all_ns as f64 * NOTHING && total_ns > 0).then(|| {
+            others.remove(0);
+            waiting(summary, &causes[0], share(&causes[0]), all_ns, total_ns, command)
+        })
+    });
+    let (cause, words, advice) = first.unwrap_or_else(|| nothing(summary, total_ns));
+    Verdict { cause, words, advice, others }
+}
+
+/// All threads' time.
+fn lifetime_ns(summary: &Summary) -> u64 {
+    let known = summary.run_ns + summary.ready_ns + summary.blocked_ns;
+    if known > 0 { known } else { summary.elapsed_ns * summary.threads.max(1) }
+}
+
+type Said = (&'static str, String, String);
+
+fn throttled(summary: &Summary, command: &str) -> Option<Said> {
+    let (throttled, periods) = (summary.throttled?, summary.periods?);
+    if throttled == 0 || (throttled as f64) < periods as f64 * THROTTLED {
+        return None;
+    }
+    let words = format!(
+        "the CPU quota stopped the whole program in {} of {} periods.",
+        whole(throttled),
+        whole(periods)
+    );
+    let advice = format!(
+        "Raise the quota, or use as many threads as it has processors. `wakeful run -- {command}` spins less \
+         under a quota."
+    );
+    Some(("throttled", words, advice))
+}
+
+fn vain(summary: &Summary, rows: &[Row]) -> Option<Said> {
+    let woken = |row: &Row| row.waits.saturating_sub(row.timeouts);
+    let is_vain =
+        |row: &&Row| row.class == Class::Cond && row.vain > 0 && row.vain as f64 >= woken(row) as f64 * VAIN;
+    let most = rows.iter().filter(is_vain).max_by_key(|row| row.vain)?;
+    let run_ns: u64 = rows.iter().filter(is_vain).map(|row| row.vain_run_ns).sum();
+    // Without the kernel's word nobody knows what they cost.
+    let costs = summary.run_ns == 0 || run_ns as f64 >= summary.run_ns as f64 * VAIN_RUN;
+    if !costs {
+        return None;
+    }
+    let cost = match summary.run_ns {
+        0 => String::new(),
+        all => format!("; {} of the processor time went there", percent(run_ns as f64 / all as f64)),
+    };
+    let words = format!(
+        "{} of {} wake-ups from the condition variable in {} were in vain{cost}.",
+        whole(most.vain),
+        whole(woken(most)),
+        most.place.label()
+    );
+    let advice = "A woken thread found nothing to do and waited again. Signal once for each item instead of \
+                  a broadcast, or give each kind of waiter its own condition variable.";
+    Some(("vain", words, advice.into()))
+}
+
+fn waiting(summary: &Summary, cause: &Cause, share: f64, all_ns: u64, total_ns: u64, command: &str) -> Said {
+    let whom = match cause.name {
+        "preempted" => "for holders of locks that had lost their processor",
+        "blocked" => "for holders of locks that were blocked themselves",
+        "running" => "for holders of locks that ran: their sections are long, or too many threads want them",
+        "free" => "for locks that were free already: the waiters had to wake up, or had no processor",
+        "last-preempted" => "at barriers for a last thread that had lost its processor",
+        "last-blocked" => "at barriers for a last thread that was blocked",
+        "last-running" => "at barriers for a last thread that still worked",
+        "woken-late" => "at barriers that were complete: the threads had to wake up, or had no processor",
+        _ => "for holders whose doing is unknown",
+    };
+    let place = match &cause.most {
+        Some((place, part_ns)) if *part_ns > 0 => {
+            let most = *part_ns as f64 / cause.total_ns.max(1) as f64;
+            format!(" {} of that at the {place}.", percent(most))
+        }
+        _ => String::new(),
+    };
+    let words = format!(
+        "{} of the waiting was {whom}.{place} The threads waited for {} in all, {} of their time.",
+        percent(share),
+        ns(total_ns),
+        percent(total_ns as f64 / all_ns.max(1) as f64)
+    );
+    let compare = format!("`wakeful compare -- {command}` measures what that gains here.");
+    let advice = match cause.name {
+        "preempted" | "last-preempted" => format!(
+            "More threads want to run than there are processors. Use fewer threads, or locks that know who \
+             runs: {compare}"
+        ),
+        "free" | "woken-late" => {
+            format!(
+                "Each hand-over costs a wake-up. Locks that spin for a holder that runs save it: {compare}"
+            )
+        }
+        "blocked" => "Move what blocks out of the section: `wakeful watch` shows where it does.".into(),
+        "running" => "Make the section shorter, or split the lock. Another lock does not help.".into(),
+        "last-blocked" => "`wakeful watch` shows where it blocks: a file, a page fault, another lock.".into(),
+        "last-running" => "Divide the work more evenly. Another barrier does not help.".into(),
+        _ if summary.without_switches.is_some() => "Allow perf events, see below.".into(),
+        _ => "Readers and posters are not followed, only the waits are.".into(),
+    };
+    (cause.name, words, advice)
+}
+
+fn nothing(summary: &Summary, total_ns: u64) -> Said {
+    if summary.obstacle.is_some() {
+        let words = "none: the waits of this program cannot be seen.".into();
+        return ("unknown", words, "The times of its threads are all that is known.".into());
+    }
+    if summary.processes == 0 {
+        let words = "none: the program did not load the library that tells the waits.".into();
+        let advice = "Is LD_PRELOAD removed on the way, or does another user's program start?".into();
+        return ("unknown", words, advice);
+    }
+    if let Some(runtime) = summary.openmp {
+        let words = format!(
+            "nothing waited for pthread's locks and barriers. But the program uses {runtime}, whose own \
+             waiting is not seen here."
+        );
+        return ("nothing", words, "`wakeful compare` measures what another runtime gains.".into());
+    }
+    let amount = match total_ns {
+        0 => "nothing waited for a lock, a semaphore or a barrier of pthread's".into(),
+        some => format!("almost nothing waited: {} in all", ns(some)),
+    };
+    let idle = summary.blocked_ns > (summary.run_ns + summary.ready_ns) * 2;
+    let advice = if summary.ready_ns > summary.run_ns / 2 && summary.ready_ns > summary.elapsed_ns / 4 {
+        "Its threads were ready for long without a processor: fewer threads would do."
+    } else if idle {
+        "It was blocked most of the time: `wakeful watch` shows in which calls."
+    } else {
+        "Locks are not its problem: a profiler of functions, such as perf, says what it computes."
+    };
+    ("nothing", format!("{amount}."), advice.into())
+}
+
+/// The other causes in a line, if there are any.
+pub fn others(verdict: &Verdict) -> Option<String> {
+    let told = verdict.others.iter().filter(|other| other.share >= MINOR);
+    let told: Vec<String> =
+        told.map(|other| format!("{} {}", percent(other.share), short(other.cause))).collect();
+    (!told.is_empty()).then(|| format!("Then: {}.", told.join(", ")))
+}
+
+fn short(cause: &str) -> &str {
+    match cause {
+        "preempted" => "for preempted holders",
+        "blocked" => "for blocked holders",
+        "running" => "for running holders",
+        "free" => "to wake up for a free lock",
+        "last-preempted" => "for a preempted last thread",
+        "last-blocked" => "for a blocked last thread",
+        "last-running" => "for a last thread that worked",
+        "woken-late" => "to wake up at a complete barrier",
+        _ => "for unknown holders",
+    }
+}
+
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".into(),
+        part if part < 1.0 => "less than 1 %".into(),
+        part => format!("{part:.0} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::report::Site;
+
+    fn row(class: Class, set: impl FnOnce(&mut Row)) -> Row {
+        let mut row = Row::new(class, &Site { name: "work".into(), ..Site::default() });
+        set(&mut row);
+        row
+    }
+
+    fn summary() -> Summary {
+        Summary { run_ns: 1_000, elapsed_ns: 1_000, threads: 2, processes: 1, ..Summary::default() }
+    }
+
+    #[test]
+    fn the_greatest_cause_comes_first() {
+        let lock = row(Class::Mutex, |row| {
+            row.holder_preempted_ns = 600;
+            row.holder_running_ns = 100;
+        });
+        let barrier = row(Class::Barrier, |row| row.holder_running_ns = 300);
+        let verdict = of(&summary(), &[lock.clone(), barrier.clone()], "prog");
+        assert_eq!(verdict.cause, "preempted");
+        assert!(verdict.words.starts_with("60 % of the waiting"), "{}", verdict.words);
+        assert!(verdict.words.contains("100 % of that at the mutex in work"), "{}", verdict.words);
+        let then = others(&verdict).unwrap();
+        assert_eq!(then, "Then: 30 % for a last thread that worked, 10 % for running holders.");
+        let other = row(Class::Barrier, |row| row.holder_running_ns = 3_000);
+        assert_eq!(of(&summary(), &[lock.clone(), other], "prog").cause, "last-running");
+        // A quota stops whoever it may be that waits.
+        let throttled = Summary { throttled: Some(3), periods: Some(9), ..summary() };
+        assert_eq!(of(&throttled, &[lock.clone(), barrier], "prog").cause, "throttled");
+        let seldom = Summary { throttled: Some(1), periods: Some(9), ..summary() };
+        assert_eq!(of(&seldom, &[lock], "prog").cause, "preempted");
+    }
+
+    #[test]
+    fn wake_ups_in_vain_count_by_what_they_cost() {
+        let cond = |vain, vain_run_ns| {
+            row(Class::Cond, |row| (row.waits, row.vain, row.vain_run_ns) = (100, vain, vain_run_ns))
+        };
+        assert_eq!(of(&summary(), &[cond(80, 100)], "prog").cause, "vain");
+        assert_eq!(of(&summary(), &[cond(20, 100)], "prog").cause, "nothing");
+        assert_eq!(of(&summary(), &[cond(80, 10)], "prog").cause, "nothing");
+        let unknown = Summary { run_ns: 0, ..summary() };
+        assert_eq!(of(&unknown, &[cond(80, 0)], "prog").cause, "vain");
+    }
+
+    #[test]
+    fn who_does_not_wait_is_told_so() {
+        let verdict = of(&summary(), &[], "prog");
+        assert!(verdict.words.starts_with("nothing waited"), "{}", verdict.words);
+        let little = row(Class::Mutex, |row| row.free_ns = 9);
+        assert!(of(&summary(), &[little], "prog").words.starts_with("almost nothing waited: 9ns"));
+        let unloaded = Summary { processes: 0, ..summary() };
+        assert_eq!(of(&unloaded, &[], "prog").cause, "unknown");
+        let openmp = Summary { openmp: Some("libgomp"), ..summary() };
+        assert!(of(&openmp, &[], "prog").words.contains("libgomp"));
+    }
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Programs that wait for a reason which is planted, by the first word; the second is a number of turns.
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SOME = 3, HERD = 8, CROWD = 4000 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_spinlock_t spin;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t items_there = PTHREAD_COND_INITIALIZER, taken = PTHREAD_COND_INITIALIZER;
+static pthread_barrier_t barrier;
+static sem_t tokens;
+static int turns = 20, items, is_over;
+static atomic_int stop;
+
+static long cpu_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+// So much processor time.
+static void work(long us)
+{
+	long end = cpu_us() + us;
+
+	while (cpu_us() < end)
+		;
+}
+
+static void on_one_processor(void)
+{
+	cpu_set_t all, one;
+
+	sched_getaffinity(0, sizeof all, &all);
+	CPU_ZERO(&one);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &all)) {
+			CPU_SET(i, &one);
+			break;
+		}
+	sched_setaffinity(0, sizeof one, &one);
+}
+
+static void run(int count, void *(*each)(void *))
+{
+	pthread_t threads[HERD];
+
+	for (long i = 0; i < count; i++)
+		if (pthread_create(threads + i, 0, each, (void *)i))
+			exit(9);
+	for (int i = 0; i < count; i++)
+		pthread_join(threads[i], 0);
+}
+
+static void *spinner(void *unused)
+{
+	while (!stop)
+		;
+	return unused;
+}
+
+__attribute__((noinline)) void locked_section(long us)
+{
+	pthread_mutex_lock(&lock);
+	work(us);
+	pthread_mutex_unlock(&lock);
+}
+
+static void *preempted(void *unused)
+{
+	for (int i = 0; i < turns; i++)
+		locked_section(5000);
+	return unused;
+}
+
+// Three threads that only burn time share the processor with two that lock.
+static int holders_preempted(void)
+{
+	pthread_t spinners[SOME];
+
+	on_one_processor();
+	for (int i = 0; i < SOME; i++)
+		pthread_create(spinners + i, 0, spinner, 0);
+	run(2, preempted);
+	stop = 1;
+	for (int i = 0; i < SOME; i++)
+		pthread_join(spinners[i], 0);
+	return 0;
+}
+
+static void *convoy(void *unused)
+{
+	for (int i = 0; i < turns; i++)
+		locked_section(2000);
+	return unused;
+}
+
+static void *sleeper(void *unused)
+{
+	for (int i = 0; i < turns; i++) {
+		pthread_mutex_lock(&lock);
+		usleep(5000);
+		pthread_mutex_unlock(&lock);
+	}
+	return unused;
+}
+
+__attribute__((noinline)) void meet(void)
+{
+	pthread_barrier_wait(&barrier);
+	// A call that is a function's last one is its caller's.
+	__asm__ volatile("");
+}
+
+static void *straggler(void *number)
+{
+	pthread_setname_np(pthread_self(), number ? "quick" : "slow");
+	for (int i = 0; i < turns; i++) {
+		work(number ? 100 : 5000);
+		meet();
+	}
+	return 0;
+}
+
+__attribute__((noinline)) int take_item(void)
+{
+	int is_taken;
+
+	pthread_mutex_lock(&lock);
+	while (!items && !is_over)
+		pthread_cond_wait(&items_there, &lock);
+	is_taken = items > 0;
+	if (is_taken) {
+		items--;
+		pthread_cond_signal(&taken);
+	}
+	pthread_mutex_unlock(&lock);
+	return is_taken;
+}
+
+static void *herd(void *number)
+{
+	if (number) {
+		while (take_item())
+			;
+		return 0;
+	}
+	for (int i = 0; i < turns; i++) {
+		pthread_mutex_lock(&lock);
+		items++;
+		pthread_cond_broadcast(&items_there);
+		while (items)
+			pthread_cond_wait(&taken, &lock);
+		pthread_mutex_unlock(&lock);
+	}
+	pthread_mutex_lock(&lock);
+	is_over = 1;
+	pthread_cond_broadcast(&items_there);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static void *alone(void *unused)
+{
+	pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+
+	for (int i = 0; i < turns; i++) {
+		pthread_mutex_lock(&own);
+		work(100);
+		pthread_mutex_unlock(&own);
+	}
+	return unused;
+}
+
+static void *burn(void *unused)
+{
+	work(turns * 1000l);
+	return unused;
+}
+
+// Each of the others comes for one thing, while the first one has all.
+static void *kinds(void *number)
+{
+	struct timespec past = { 0, 0 };
+
+	if (!number) {
+		pthread_spin_lock(&spin);
+		pthread_rwlock_wrlock(&rwlock);
+	}
+	pthread_barrier_wait(&barrier);
+	if (!number) {
+		usleep(20000);
+		pthread_spin_unlock(&spin);
+		pthread_rwlock_unlock(&rwlock);
+		sem_post(&tokens);
+		return 0;
+	}
+	if (number == (void *)1) {
+		pthread_spin_lock(&spin);
+		pthread_spin_unlock(&spin);
+	} else if (number == (void *)2) {
+		pthread_rwlock_rdlock(&rwlock);
+		pthread_rwlock_unlock(&rwlock);
+	} else {
+		sem_wait(&tokens);
+		if (sem_timedwait(&tokens, &past) != -1 || errno != ETIMEDOUT)
+			exit(8);
+	}
+	return 0;
+}
+
+static void *waits_for_ever(void *number)
+{
+	pthread_mutex_lock(&lock);
+	if (number)
+		pthread_cond_wait(&items_there, &lock);
+	pthread_mutex_unlock(&lock);
+	sem_wait(&tokens);
+	return 0;
+}
+
+// Threads that are cancelled while they wait.
+static int cancelled(void)
+{
+	for (long i = 0; i < 2; i++) {
+		pthread_t thread;
+		void *result;
+
+		pthread_create(&thread, 0, waits_for_ever, (void *)i);
+		usleep(10000);
+		pthread_cancel(thread);
+		pthread_join(thread, &result);
+		if (result != PTHREAD_CANCELED)
+			return 1;
+		// pthread_cond_wait has taken the mutex again.
+		if (i)
+			pthread_mutex_unlock(&lock);
+	}
+	return pthread_mutex_trylock(&lock);
+}
+
+static void *one_of_crowd(void *unused)
+{
+	locked_section(0);
+	meet();
+	return unused;
+}
+
+static int crowd(void)
+{
+	static pthread_t threads[CROWD];
+	pthread_attr_t small;
+
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 64 * 1024);
+	pthread_barrier_init(&barrier, 0, CROWD + 1);
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < CROWD; i++)
+		if (pthread_create(threads + i, &small, one_of_crowd, 0))
+			return 9;
+	pthread_mutex_unlock(&lock);
+	meet();
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(threads[i], 0);
+	return 0;
+}
+
+// A child that goes on by itself, and one that is another program.
+static int children(char **words, int is_program)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		if (is_program) {
+			execl("/proc/self/exe", words[0], "sleeper", words[2], (char *)0);
+			_exit(9);
+		}
+		run(SOME, sleeper);
+		_exit(0);
+	}
+	wait(&status);
+	return status != 0;
+}
+
+int main(int count, char **words)
+{
+	const char *mode = count > 1 ? words[1] : "";
+
+	if (count > 2)
+		turns = atoi(words[2]);
+	pthread_spin_init(&spin, 0);
+	sem_init(&tokens, 0, 0);
+	if (!strcmp(mode, "preempted"))
+		return holders_preempted();
+	if (!strcmp(mode, "convoy"))
+		return run(SOME, convoy), 0;
+	if (!strcmp(mode, "sleeper"))
+		return run(SOME, sleeper), 3;
+	if (!strcmp(mode, "straggler")) {
+		pthread_barrier_init(&barrier, 0, SOME);
+		return run(SOME, straggler), 0;
+	}
+	if (!strcmp(mode, "herd"))
+		return run(HERD, herd), 0;
+	if (!strcmp(mode, "alone"))
+		return run(SOME, alone), 0;
+	if (!strcmp(mode, "burn"))
+		return run(SOME, burn), 0;
+	if (!strcmp(mode, "kinds")) {
+		pthread_barrier_init(&barrier, 0, 4);
+		return run(4, kinds), 0;
+	}
+	if (!strcmp(mode, "cancel"))
+		return cancelled();
+	if (!strcmp(mode, "crowd"))
+		return crowd();
+	if (!strcmp(mode, "fork"))
+		return children(words, 0);
+	if (!strcmp(mode, "exec"))
+		return children(words, 1) != 1;
+	if (!strcmp(mode, "crash")) {
+		run(SOME, sleeper);
+		abort();
+	}
+	return 2;
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful profile` on C programs that wait for a reason that is planted (`c/profiled.c`).
+//!
+//! On a machine that does other things, a holder that works is preempted as well. Then the profile has to say
+//! that. What the kernel's account says of the same threads decides which of the two it is.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const LIBRARY: &str = "libwakeful_profile.so";
+
+fn folder() -> tempfile::TempDir {
+    let folder = Path::new(env!("CARGO_BIN_EXE_wakeful")).parent().unwrap();
+    for library in [LIBRARY, "libwakeful_preload.so"] {
+        assert!(folder.join(library).exists(), "no {library}: build it with `cargo build --workspace`");
+    }
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn compile(folder: &Path, options: &[&str]) -> PathBuf {
+    compile_by("cc", folder, "profiled.c", options)
+}
+
+fn compile_by(compiler: &str, folder: &Path, source: &str, options: &[&str]) -> PathBuf {
+    let program = folder.join("profiled");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
+    let mut compile = Command::new(compiler);
+    compile.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(options);
+    assert!(compile.arg("-o").args([&program, &source]).status().expect("a C compiler").success());
+    program
+}
+
+/// Says so beyond the test's captured output.
+fn skip(why: &str) -> bool {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+    false
+}
+
+/// May we have switch records? A kernel or a sandbox may have none for us.
+fn may_record() -> bool {
+    static MAY: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        let output = wakeful().args(["profile", "true"]).output().unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{talk}");
+        !talk.contains("What the threads did is unknown")
+    });
+    *MAY || skip("the kernel lets us have no perf events")
+}
+
+fn wakeful() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wakeful"));
+    command.stdin(Stdio::null());
+    for name in ["LD_PRELOAD", "WAKEFUL_LOCK", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "WAKEFUL_PRELOAD"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The records, and the exit status.
+fn profiled(options: &[&str], program: &Path, words: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let output =
+        wakeful().args(["profile", "--json"]).args(options).arg("--").arg(program).args(words).output();
+    read(&output.unwrap())
+}
+
+fn read(output: &Output) -> (Vec<Value>, Option<i32>) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let record = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text}"));
+    (text.lines().map(record).collect(), output.status.code())
+}
+
+fn one<'a>(records: &'a [Value], record: &str) -> &'a Value {
+    records.iter().find(|one| one["record"] == record).unwrap_or_else(|| panic!("no {record}: {records:#?}"))
+}
+
+fn row<'a>(records: &'a [Value], kind: &str) -> &'a Value {
+    let wanted = |one: &&Value| one["record"] == "waits" && one["kind"] == kind;
+    records.iter().find(wanted).unwrap_or_else(|| panic!("no {kind}: {records:#?}"))
+}
+
+fn number(of: &Value, field: &str) -> u64 {
+    of[field].as_u64().unwrap_or_else(|| panic!("no {field}: {of:#}"))
+}
+
+fn cause(records: &[Value]) -> &str {
+    one(records, "verdict")["cause"].as_str().unwrap()
+}
+
+/// The parts of a row are its whole.
+fn adds_up(row: &Value) {
+    let parts = ["running", "preempted", "blocked", "unknown"].map(|part| format!("holder_{part}_ns"));
+    let sum: u64 = parts.iter().map(|part| number(row, part)).sum::<u64>() + number(row, "free_ns");
+    let all = number(row, "waited_ns");
+    assert!(sum.abs_diff(all) <= all / 100 + 1000, "{sum} of {all}: {row:#}");
+}
+
+#[test]
+fn a_holder_that_spinners_preempt() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["preempted", "20"]);
+    assert_eq!((status, cause(&records)), (Some(0), "preempted"), "{records:#?}");
+    let mutex = row(&records, "mutex");
+    adds_up(mutex);
+    assert_eq!(mutex["place"]["name"], "locked_section", "{mutex:#}");
+    let line = mutex["place"]["line"].as_str().unwrap();
+    assert!(line.contains("profiled.c:") && mutex["place"]["build_id"].is_string(), "{mutex:#}");
+    let words = one(&records, "verdict")["words"].as_str().unwrap();
+    assert!(words.contains("had lost their processor") && words.contains("locked_section"), "{words}");
+    assert_eq!(records.iter().filter(|one| one["record"] == "thread").count(), 6);
+}
+
+/// Did the machine leave its processors to this program, mostly?
+fn was_alone(records: &[Value]) -> bool {
+    let all = one(records, "profile");
+    number(all, "ready_ns") * 3 < number(all, "run_ns")
+}
+
+#[test]
+fn a_long_section_and_one_that_sleeps() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, _) = profiled(&[], &program, &["convoy", "40"]);
+    let mutex = row(&records, "mutex");
+    adds_up(mutex);
+    let right = if was_alone(&records) { vec!["running"] } else { vec!["running", "preempted"] };
+    assert!(right.contains(&cause(&records)), "{records:#?}");
+    // Two of three threads wait, nearly all the time, and one works.
+    assert!(number(mutex, "holder_running_ns") > 40 * 3 * 2_000_000 * 9 / 10, "{mutex:#}");
+    let (records, status) = profiled(&[], &program, &["sleeper", "40"]);
+    assert_eq!((status, cause(&records)), (Some(3), "blocked"), "{records:#?}");
+    adds_up(row(&records, "mutex"));
+}
+
+#[test]
+fn a_straggler_at_a_barrier() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, _) = profiled(&[], &program, &["straggler", "40"]);
+    let barrier = row(&records, "barrier");
+    adds_up(barrier);
+    assert_eq!((&barrier["place"]["name"], number(barrier, "rounds")), (&Value::from("meet"), 40));
+    assert!(number(barrier, "holder_running_ns") > 40 * 4_000_000, "{barrier:#}");
+    let last = &barrier["last"][0];
+    assert!(last["name"] == "slow" && number(last, "rounds") > 20, "{barrier:#}");
+    let right =
+        if was_alone(&records) { vec!["last-running"] } else { vec!["last-running", "last-preempted"] };
+    assert!(right.contains(&cause(&records)), "{records:#?}");
+}
+
+#[test]
+fn a_broadcast_for_one_item() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["herd", "1000"]);
+    assert_eq!((status, cause(&records)), (Some(0), "vain"), "{records:#?}");
+    let rows = || records.iter().filter(|one| one["kind"] == "condition");
+    let takers = rows().find(|row| row["place"]["name"] == "take_item").unwrap();
+    assert!(number(takers, "vain") > 1000 && number(takers, "vain") < number(takers, "waits"), "{takers:#}");
+    // The producer waits again only if the item is still there.
+    let producer = rows().find(|row| row["place"]["name"] == "herd").unwrap();
+    assert!(number(producer, "vain") < 100, "{producer:#}");
+}
+
+#[test]
+fn a_program_that_never_waits_is_told_so() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["alone", "20"]);
+    assert_eq!((status, cause(&records)), (Some(0), "nothing"), "{records:#?}");
+    let words = one(&records, "verdict")["words"].as_str().unwrap();
+    assert!(words.starts_with("nothing waited"), "{words}");
+    assert!(!records.iter().any(|one| one["record"] == "waits"), "{records:#?}");
+    // Neither does one that has no threads.
+    let (records, status) = profiled(&[], Path::new("true"), &[]);
+    assert_eq!((status, cause(&records)), (Some(0), "nothing"), "{records:#?}");
+}
+
+#[test]
+fn each_kind_of_wait_is_told_and_no_other() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["kinds"]);
+    assert_eq!(status, Some(0));
+    for (kind, waits) in [("spin lock", 1), ("rwlock", 1), ("semaphore", 2), ("barrier", 4)] {
+        let row = row(&records, kind);
+        assert_eq!(number(row, "waits"), waits, "{records:#?}");
+        adds_up(row);
+        if kind != "barrier" {
+            assert!(number(row, "waited_ns") > 10_000_000, "{row:#}");
+        }
+    }
+    assert_eq!(records.iter().filter(|one| one["record"] == "waits").count(), 4, "{records:#?}");
+    // Nobody's word names a spin lock's holder. Its release does.
+    if may_record() {
+        let spin = row(&records, "spin lock");
+        assert!(number(spin, "holder_blocked_ns") > number(spin, "waited_ns") / 2, "{spin:#}");
+    }
+    assert_eq!(profiled(&[], &program, &["cancel"]).1, Some(0));
+}
+
+/// The C library is called by C++'s own library there. Who waits is one of those that were seen above it.
+#[test]
+fn a_place_is_the_programs_own_function() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile_by("c++", folder.path(), "profiled.cc", &["-g"]);
+    let (records, status) = profiled(&[], &program, &[]);
+    assert_eq!(status, Some(0));
+    let cond = row(&records, "condition");
+    assert_eq!(cond["place"]["name"], "consume()", "{cond:#}");
+    assert!(cond["place"]["line"].as_str().unwrap().contains("profiled.cc:"), "{cond:#}");
+    assert_eq!(cond["callers"][0]["name"], "consumer()", "{cond:#}");
+}
+
+#[test]
+fn without_symbols_there_are_addresses_and_the_build_id() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-s"]);
+    let (records, _) = profiled(&[], &program, &["sleeper", "5"]);
+    let place = &row(&records, "mutex")["place"];
+    assert!(place["name"].as_str().unwrap().starts_with("profiled+0x"), "{place:#}");
+    assert!(place["build_id"].is_string() && place["line"].is_null(), "{place:#}");
+}
+
+#[test]
+fn what_was_until_a_crash_is_told_with_the_status() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["crash", "10"]);
+    assert_eq!(status, Some(128 + libc::SIGABRT));
+    assert!(number(row(&records, "mutex"), "waits") > 1, "{records:#?}");
+}
+
+#[test]
+fn children_tell_too() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    for mode in ["fork", "exec"] {
+        let (records, status) = profiled(&[], &program, &[mode, "10"]);
+        assert_eq!(status, Some(0), "{mode}");
+        let mutex = row(&records, "mutex");
+        assert!(number(mutex, "waits") > 1 && number(mutex, "objects") == 1, "{mode}: {records:#?}");
+        assert_eq!(mutex["place"]["name"], "sleeper", "{mode}: {mutex:#}");
+    }
+}
+
+#[test]
+fn four_thousand_threads_that_wait_are_all_told() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["crowd"]);
+    assert_eq!(status, Some(0));
+    let all = one(&records, "profile");
+    assert_eq!((number(all, "threads_without_ring"), number(all, "lost_events")), (0, 0), "{all:#}");
+    let barrier = row(&records, "barrier");
+    assert_eq!((number(barrier, "waits"), number(barrier, "rounds")), (4001, 1), "{barrier:#}");
+    assert!(number(row(&records, "mutex"), "waits") > 100, "{records:#?}");
+}
+
+/// The report fits a screen, and the program's output is its own.
+#[test]
+fn the_report_is_one_screen() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let output = wakeful().arg("profile").arg(&program).args(["straggler", "5"]).output().unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]), "{talk}");
+    assert!(talk.starts_with("wakeful: `") && talk.contains("\nVerdict: "), "{talk}");
+    assert!(talk.contains("barrier: meet") && talk.contains("came last in"), "{talk}");
+    assert!(talk.lines().all(|line| line.chars().count() < 80) && talk.lines().count() < 40, "{talk}");
+}
+
+#[test]
+fn the_locks_of_run_can_be_profiled() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&["--wakeful"], &program, &["sleeper", "10"]);
+    assert_eq!(status, Some(3));
+    let mutex = row(&records, "mutex");
+    adds_up(mutex);
+    assert!(number(mutex, "waits") > 1, "{mutex:#}");
+    if may_record() {
+        assert_eq!(cause(&records), "blocked", "{records:#?}");
+    }
+}
+
+/// Without events the waits are told, and that nobody knows what the holders did.
+#[test]
+fn without_permission_the_waits_are_told_all_the_same() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let source = "#include <errno.h>\n#include <linux/filter.h>\n#include <linux/seccomp.h>\n\
+        #include <stddef.h>\n#include <sys/prctl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+        int main(int n, char **words) {\n\
+        struct sock_filter filter[] = {\n\
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),\n\
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),\n\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),\n\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };\n\
+        struct sock_fprog program = { 4, filter };\n\
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) return 77;\n\
+        execvp(words[1], words + 1); return 78; }";
+    fs::write(folder.path().join("denied.c"), source).unwrap();
+    let denied = folder.path().join("denied");
+    let compiled = Command::new("cc").arg("-o").args([&denied, &folder.path().join("denied.c")]).status();
+    assert!(compiled.unwrap().success());
+    let run = |options: &[&str]| {
+        let mut command = Command::new(&denied);
+        command.arg(env!("CARGO_BIN_EXE_wakeful")).arg("profile").args(options).arg(&program);
+        command.args(["sleeper", "10"]).stdin(Stdio::null()).output().unwrap()
+    };
+    let (records, status) = read(&run(&["--json"]));
+    assert_eq!((status, cause(&records)), (Some(3), "unknown"), "{records:#?}");
+    let mutex = row(&records, "mutex");
+    adds_up(mutex);
+    assert_eq!(mutex["place"]["name"], "sleeper", "{mutex:#}");
+    let talk = String::from_utf8(run(&[]).stderr).unwrap();
+    assert!(
+        talk.contains("What the threads did is unknown: the kernel does not let you have perf"),
+        "{talk}"
+    );
+    assert!(talk.lines().all(|line| line.chars().count() < 80), "{talk}");
+}
+
+/// A control group of version 1 with a fifth of a processor; it goes away with its last process.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Option<Self> {
+        let name = format!("wakeful-profile-test-{}", std::process::id());
+        let group = Self(Path::new("/sys/fs/cgroup/cpu").join(name));
+        fs::create_dir(&group.0).ok()?;
+        fs::write(group.0.join("cpu.cfs_quota_us"), "20000").ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn root_a_quota_comes_first() {
+    let Some(group) = Group::new() else {
+        skip("needs root and the CPU controller of version 1");
+        return;
+    };
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let procs = group.0.join("cgroup.procs");
+    let mut command = wakeful();
+    command.args(["profile", "--json"]).arg(&program).args(["burn", "100"]);
+    // SAFETY: the closure writes a file, in a child forked by a test.
+    let output = unsafe { command.pre_exec(move || fs::write(&procs, "0")) }.output().unwrap();
+    let (records, status) = read(&output);
+    assert_eq!((status, cause(&records)), (Some(0), "throttled"), "{records:#?}");
+    let words = one(&records, "verdict")["words"].as_str().unwrap();
+    assert!(words.contains("quota stopped the whole program in"), "{words}");
+}

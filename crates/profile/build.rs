@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles the functions around the C library's own: thread cancellation unwinds through some of them.
+
+fn main() {
+    // Threads are inside our functions whenever they wait.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rerun-if-changed=src/around.c");
+    cc::Build::new()
+        .file("src/around.c")
+        .flag("-fexceptions")
+        .pic(true)
+        .use_plt(false)
+        .opt_level(2)
+        .warnings(true)
+        .compile("around");
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The functions around the C library's own: each tries, and writes events only if somebody waits; see lib.rs.
+// It is C, because thread cancellation unwinds through some of them, and for the caller's address.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdint.h>
+#include <time.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
+#define COLD static __attribute__((cold, noinline))
+#define CALLER ((uintptr_t)__builtin_return_address(0))
+
+// The twins of `Kind` and `Class` in abi/src/profile.rs.
+enum { WAIT = 1, GOT, GAVE_UP, TOOK, RELEASED, COND_WAIT, COND_BACK, ARRIVED, LEFT };
+enum { MUTEX = 1 << 8, SPIN = 2 << 8, RWLOCK = 3 << 8, SEMAPHORE = 4 << 8, COND = 5 << 8, BARRIER = 6 << 8 };
+
+extern HIDDEN int wakeful_profile_attach(void);
+extern HIDDEN uint32_t wakeful_profile_note(uint32_t what, uint32_t number, uintptr_t object,
+					    uintptr_t caller);
+extern HIDDEN void wakeful_profile_released(uint32_t what, uintptr_t object);
+extern HIDDEN void wakeful_profile_took(uint32_t what, uintptr_t object, uint32_t *holder);
+
+static uint32_t note(uint32_t what, uint32_t number, const volatile void *object, uintptr_t caller)
+{
+	return wakeful_profile_note(what, number, (uintptr_t)object, caller);
+}
+
+#define FUNCTIONS(each) \
+	each(mutex_lock, "pthread_mutex_lock", (pthread_mutex_t *)) \
+	each(mutex_trylock, "pthread_mutex_trylock", (pthread_mutex_t *)) \
+	each(mutex_timedlock, "pthread_mutex_timedlock", (pthread_mutex_t *, const struct timespec *)) \
+	each(mutex_clocklock, "pthread_mutex_clocklock", (pthread_mutex_t *, clockid_t, const struct timespec *)) \
+	each(mutex_unlock, "pthread_mutex_unlock", (pthread_mutex_t *)) \
+	each(spin_lock, "pthread_spin_lock", (pthread_spinlock_t *)) \
+	each(spin_trylock, "pthread_spin_trylock", (pthread_spinlock_t *)) \
+	each(spin_unlock, "pthread_spin_unlock", (pthread_spinlock_t *)) \
+	each(rdlock, "pthread_rwlock_rdlock", (pthread_rwlock_t *)) \
+	each(wrlock, "pthread_rwlock_wrlock", (pthread_rwlock_t *)) \
+	each(tryrdlock, "pthread_rwlock_tryrdlock", (pthread_rwlock_t *)) \
+	each(trywrlock, "pthread_rwlock_trywrlock", (pthread_rwlock_t *)) \
+	each(cond_wait, "pthread_cond_wait", (pthread_cond_t *, pthread_mutex_t *)) \
+	each(cond_timedwait, "pthread_cond_timedwait", \
+	     (pthread_cond_t *, pthread_mutex_t *, const struct timespec *)) \
+	each(cond_clockwait, "pthread_cond_clockwait", \
+	     (pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *)) \
+	each(barrier_wait, "pthread_barrier_wait", (pthread_barrier_t *)) \
+	each(sem_wait, "sem_wait", (sem_t *)) \
+	each(sem_timedwait, "sem_timedwait", (sem_t *, const struct timespec *))
+
+#define DECLARE(name, symbol, arguments) static int(*real_##name) arguments;
+FUNCTIONS(DECLARE)
+
+COLD void resolve(void)
+{
+#define RESOLVE(name, symbol, arguments) \
+	__atomic_store_n((void **)&real_##name, dlsym(RTLD_NEXT, symbol), __ATOMIC_RELAXED);
+	FUNCTIONS(RESOLVE)
+}
+
+// Another library's constructor may come before ours.
+#define REAL(name) (__builtin_expect(!real_##name, 0) ? (resolve(), real_##name) : real_##name)
+
+static int on;
+#define ON (__builtin_expect(__atomic_load_n(&on, __ATOMIC_ACQUIRE), 1))
+
+static __attribute__((constructor)) void begin(void)
+{
+	resolve();
+	// ORDER: Release, pairs with the Acquire in ON; publishes the functions.
+	__atomic_store_n(&on, wakeful_profile_attach(), __ATOMIC_RELEASE);
+}
+
+// Locks by their addresses. Another lock of the same place costs events, and nothing else: the recorder knows
+// who waits for what.
+struct place {
+	// Threads that wait.
+	uint32_t waiting;
+	// The number of the thread that has had the lock last, as far as it was told; 0: nobody knows.
+	uint32_t holder;
+};
+#define PLACES_LOG2 12
+static struct place places[1 << PLACES_LOG2] __attribute__((aligned(64)));
+
+static inline struct place *place(const volatile void *object)
+{
+	return places + ((uint64_t)(uintptr_t)object * 0x9e3779b97f4a7c15u >> (64 - PLACES_LOG2));
+}
+
+static inline int is_waited_for(const volatile void *object)
+{
+	return __builtin_expect(__atomic_load_n(&place(object)->waiting, __ATOMIC_RELAXED) != 0, 0);
+}
+
+// The condition variable from which the thread has come, woken, if it has not released a mutex since.
+static __thread __attribute__((tls_model("initial-exec"))) pthread_cond_t *woken;
+
+static int succeeded(int result)
+{
+	return result == 0 || result == EOWNERDEAD;
+}
+
+COLD void took(uint32_t class, const volatile void *object)
+{
+	wakeful_profile_took(TOOK | class, (uintptr_t)object, &place(object)->holder);
+}
+
+COLD void released(uint32_t class, const volatile void *object)
+{
+	wakeful_profile_released(RELEASED | class, (uintptr_t)object);
+}
+
+// Around the wait itself. Whoever takes or releases the lock from the first line on says so.
+#define WAITING(class, owner, object, caller, call) \
+	do { \
+		struct place *mark = place(object); \
+		int result; \
+		__atomic_fetch_add(&mark->waiting, 1, __ATOMIC_SEQ_CST); \
+		__atomic_store_n(&mark->holder, 0, __ATOMIC_RELAXED); \
+		note(WAIT | class, (uint32_t)(owner), object, caller); \
+		result = call; \
+		if (succeeded(result)) \
+			__atomic_store_n(&mark->holder, note(GOT | class, 0, object, caller), __ATOMIC_RELAXED); \
+		else \
+			note(GAVE_UP | class, 0, object, caller); \
+		__atomic_fetch_sub(&mark->waiting, 1, __ATOMIC_RELAXED); \
+		return result; \
+	} while (0)
+
+static uint32_t owner(pthread_mutex_t *mutex)
+{
+	return (uint32_t)__atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED);
+}
+
+COLD int wait_mutex(pthread_mutex_t *mutex, uintptr_t caller)
+{
+	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_lock(mutex));
+}
+
+COLD int wait_mutex_until(pthread_mutex_t *mutex, const struct timespec *time, uintptr_t caller)
+{
+	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_timedlock(mutex, time));
+}
+
+COLD int wait_mutex_clock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time,
+			  uintptr_t caller)
+{
+	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_clocklock(mutex, clock, time));
+}
+
+static inline int took_if(uint32_t class, int result, const volatile void *object)
+{
+	if (is_waited_for(object) && succeeded(result))
+		took(class, object);
+	return result;
+}
+
+HIDDEN int wakeful_mutex_lock(pthread_mutex_t *mutex)
+{
+	int result;
+
+	if (!ON)
+		return REAL(mutex_lock)(mutex);
+	result = real_mutex_trylock(mutex);
+	if (__builtin_expect(result == EBUSY, 0))
+		return wait_mutex(mutex, CALLER);
+	return took_if(MUTEX, result, mutex);
+}
+
+HIDDEN int wakeful_mutex_trylock(pthread_mutex_t *mutex)
+{
+	int result = REAL(mutex_trylock)(mutex);
+
+	return ON ? took_if(MUTEX, result, mutex) : result;
+}
+
+HIDDEN int wakeful_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *time)
+{
+	int result;
+
+	if (!ON)
+		return REAL(mutex_timedlock)(mutex, time);
+	result = real_mutex_trylock(mutex);
+	if (result == EBUSY)
+		return wait_mutex_until(mutex, time, CALLER);
+	return took_if(MUTEX, result, mutex);
+}
+
+HIDDEN int wakeful_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time)
+{
+	int result;
+
+	// Another clock is an error, also where nobody has the mutex. An old C library has no such function.
+	if (!REAL(mutex_clocklock))
+		return ENOSYS;
+	if (!ON || (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC))
+		return real_mutex_clocklock(mutex, clock, time);
+	result = real_mutex_trylock(mutex);
+	if (result == EBUSY)
+		return wait_mutex_clock(mutex, clock, time, CALLER);
+	return took_if(MUTEX, result, mutex);
+}
+
+// A recursive mutex is released by the last of its unlocks.
+COLD void release_mutex(pthread_mutex_t *mutex)
+{
+	int is_recursive = (mutex->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE;
+
+	if (!is_recursive || mutex->__data.__count <= 1)
+		released(MUTEX, mutex);
+}
+
+HIDDEN int wakeful_mutex_unlock(pthread_mutex_t *mutex)
+{
+	if (ON) {
+		woken = 0;
+		if (is_waited_for(mutex))
+			release_mutex(mutex);
+	}
+	return REAL(mutex_unlock)(mutex);
+}
+
+COLD int wait_spin(pthread_spinlock_t *lock, uintptr_t caller)
+{
+	WAITING(SPIN, 0, lock, caller, real_spin_lock(lock));
+}
+
+HIDDEN int wakeful_spin_lock(pthread_spinlock_t *lock)
+{
+	int result;
+
+	if (!ON)
+		return REAL(spin_lock)(lock);
+	result = real_spin_trylock(lock);
+	if (__builtin_expect(result == EBUSY, 0))
+		return wait_spin(lock, CALLER);
+	return took_if(SPIN, result, lock);
+}
+
+HIDDEN int wakeful_spin_trylock(pthread_spinlock_t *lock)
+{
+	int result = REAL(spin_trylock)(lock);
+
+	return ON ? took_if(SPIN, result, lock) : result;
+}
+
+HIDDEN int wakeful_spin_unlock(pthread_spinlock_t *lock)
+{
+	if (ON && is_waited_for(lock))
+		released(SPIN, lock);
+	return REAL(spin_unlock)(lock);
+}
+
+// Of a reader-writer lock only the waits are told. Its readers are many, and nobody lists them.
+COLD int wait_read(pthread_rwlock_t *lock, uintptr_t caller)
+{
+	WAITING(RWLOCK, 0, lock, caller, real_rdlock(lock));
+}
+
+COLD int wait_write(pthread_rwlock_t *lock, uintptr_t caller)
+{
+	WAITING(RWLOCK, 0, lock, caller, real_wrlock(lock));
+}
+
+HIDDEN int wakeful_rdlock(pthread_rwlock_t *lock)
+{
+	int result;
+
+	if (!ON)
+		return REAL(rdlock)(lock);
+	result = real_tryrdlock(lock);
+	return result == EBUSY ? wait_read(lock, CALLER) : result;
+}
+
+HIDDEN int wakeful_wrlock(pthread_rwlock_t *lock)
+{
+	int result;
+
+	if (!ON)
+		return REAL(wrlock)(lock);
+	result = real_trywrlock(lock);
+	return result == EBUSY ? wait_write(lock, CALLER) : result;
+}
+
+// The wait releases the mutex, and takes it again. A thread that waits for it meanwhile has to know.
+static void before_cond(pthread_cond_t *cond, pthread_mutex_t *mutex, uintptr_t caller)
+{
+	if (is_waited_for(mutex))
+		release_mutex(mutex);
+	note(COND_WAIT | COND, woken == cond, cond, caller);
+	woken = 0;
+}
+
+static int after_cond(pthread_cond_t *cond, pthread_mutex_t *mutex, uintptr_t caller, int result)
+{
+	note(COND_BACK | COND, result != 0, cond, caller);
+	if (is_waited_for(mutex))
+		took(MUTEX, mutex);
+	woken = result == 0 ? cond : 0;
+	return result;
+}
+
+HIDDEN int wakeful_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	if (!ON)
+		return REAL(cond_wait)(cond, mutex);
+	before_cond(cond, mutex, CALLER);
+	return after_cond(cond, mutex, CALLER, real_cond_wait(cond, mutex));
+}
+
+HIDDEN int wakeful_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *time)
+{
+	if (!ON)
+		return REAL(cond_timedwait)(cond, mutex, time);
+	before_cond(cond, mutex, CALLER);
+	return after_cond(cond, mutex, CALLER, real_cond_timedwait(cond, mutex, time));
+}
+
+HIDDEN int wakeful_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
+				  const struct timespec *time)
+{
+	if (!REAL(cond_clockwait))
+		return ENOSYS;
+	if (!ON)
+		return real_cond_clockwait(cond, mutex, clock, time);
+	before_cond(cond, mutex, CALLER);
+	return after_cond(cond, mutex, CALLER, real_cond_clockwait(cond, mutex, clock, time));
+}
+
+HIDDEN int wakeful_barrier_wait(pthread_barrier_t *barrier)
+{
+	int result;
+
+	if (!ON)
+		return REAL(barrier_wait)(barrier);
+	note(ARRIVED | BARRIER, 0, barrier, CALLER);
+	result = real_barrier_wait(barrier);
+	note(LEFT | BARRIER, 0, barrier, CALLER);
+	return result;
+}
+
+// Is the semaphore's value zero? Its word has the value in its lower half.
+static int is_empty(sem_t *sem)
+{
+	return __atomic_load_n((uint32_t *)sem, __ATOMIC_RELAXED) == 0;
+}
+
+HIDDEN int wakeful_sem_wait(sem_t *sem)
+{
+	int result;
+
+	if (!ON || !is_empty(sem))
+		return REAL(sem_wait)(sem);
+	note(WAIT | SEMAPHORE, 0, sem, CALLER);
+	result = real_sem_wait(sem);
+	note((result == 0 ? GOT : GAVE_UP) | SEMAPHORE, 0, sem, CALLER);
+	return result;
+}
+
+HIDDEN int wakeful_sem_timedwait(sem_t *sem, const struct timespec *time)
+{
+	int result;
+
+	if (!ON || !is_empty(sem))
+		return REAL(sem_timedwait)(sem, time);
+	note(WAIT | SEMAPHORE, 0, sem, CALLER);
+	result = real_sem_timedwait(sem, time);
+	note((result == 0 ? GOT : GAVE_UP) | SEMAPHORE, 0, sem, CALLER);
+	return result;
+}

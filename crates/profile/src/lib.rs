@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `libwakeful_profile.so`: tells `wakeful profile` when threads of an unmodified program wait, and for what.
+//!
+//! The locks stay the C library's own. Each function here tries first, and if that fails, it writes an event,
+//! calls the C library, and writes another one (`around.c`). Events go into a ring in shared memory
+//! ([`ring`]), which the recorder reads.
+//!
+//! **Who holds a lock.** A thread that waits marks the lock, in a table of counters by the lock's address.
+//! While the mark is there, each thread that takes or releases the lock says so. So the recorder knows at
+//! any time who is inside, and needs to know of no lock's layout. One thing it cannot know by that: who was
+//! inside when the first waiter came. The lock's own word for its owner says it, and else the next release.
+//!
+//! **Cost.** Where nobody waits, a lock costs one load of the table more, and an unlock that and one store.
+//! Without [`abi::environment::PROFILE`] each function goes straight to the C library.
+//!
+//! **Rules.** As for the interposer: nothing here allocates, prints or panics, and errno is left alone.
+
+#![cfg(target_os = "linux")]
+
+mod ring;
+
+use core::ffi::{c_int, c_void};
+
+use libc::{
+    clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t, timespec,
+};
+
+/// Exports functions of `around.c` under the C library's names. What is left on the stack is the caller
+/// alone, so that the C functions see its address, and nothing unwinds through Rust.
+macro_rules! around {
+    ($($name:ident($($arg:ident: $type:ty),*) => $target:ident;)*) => {
+        unsafe extern "C" {
+            $(fn $target($($arg: $type),*) -> c_int;)*
+        }
+        $(
+            /// # Safety
+            /// As the C library's function of this name.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!("jmp {}", sym $target);
+                #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
+                core::arch::naked_asm!("b {}", sym $target);
+                #[cfg(target_arch = "riscv64")]
+                core::arch::naked_asm!("tail {}", sym $target);
+            }
+        )*
+    };
+}
+
+around! {
+    pthread_mutex_lock(mutex: *mut pthread_mutex_t) => wakeful_mutex_lock;
+    pthread_mutex_trylock(mutex: *mut pthread_mutex_t) => wakeful_mutex_trylock;
+    pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) => wakeful_mutex_timedlock;
+    pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec)
+        => wakeful_mutex_clocklock;
+    pthread_mutex_unlock(mutex: *mut pthread_mutex_t) => wakeful_mutex_unlock;
+    pthread_spin_lock(lock: *mut c_void) => wakeful_spin_lock;
+    pthread_spin_trylock(lock: *mut c_void) => wakeful_spin_trylock;
+    pthread_spin_unlock(lock: *mut c_void) => wakeful_spin_unlock;
+    pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) => wakeful_rdlock;
+    pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) => wakeful_wrlock;
+    pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) => wakeful_cond_wait;
+    pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec)
+        => wakeful_cond_timedwait;
+    pthread_cond_clockwait(
+        cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec
+    ) => wakeful_cond_clockwait;
+    pthread_barrier_wait(barrier: *mut pthread_barrier_t) => wakeful_barrier_wait;
+    sem_wait(sem: *mut sem_t) => wakeful_sem_wait;
+    sem_timedwait(sem: *mut sem_t, time: *const timespec) => wakeful_sem_timedwait;
+}

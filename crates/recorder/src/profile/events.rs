@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The recorder's end of the file that a profiled program writes into: [`abi::profile`] has its layout.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::*;
+
+use abi::profile::{
+    self, CONTROLS_AT, Class, Control, EVENTS, EVENTS_AT, FREE, Header, Kind, MAGIC, READY, RINGS, SIZE,
+    VERSION,
+};
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, on the monotonic clock.
+    pub time_ns: u64,
+    /// Its process.
+    pub process: u32,
+    /// Who.
+    pub thread: u32,
+    /// What.
+    pub kind: Kind,
+    /// With what.
+    pub class: Class,
+    /// See [`Kind`].
+    pub number: u32,
+    /// The address of the lock, or of what it is.
+    pub object: u64,
+    /// Where the program called.
+    pub caller: u64,
+}
+
+/// The file.
+pub struct Events {
+    file: File,
+    base: *mut u8,
+    /// Events that found no room, in rings that have been freed since.
+    dropped: u64,
+    /// Rings that have ever been taken: none behind them.
+    used: usize,
+}
+
+// SAFETY: the mapping is this value's alone, as far as this process is concerned.
+unsafe impl Send for Events {}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody has a reference into it.
+        unsafe { libc::munmap(self.base.cast(), SIZE) };
+    }
+}
+
+impl Events {
+    /// A new file.
+    ///
+    /// # Errors
+    /// As memfd_create(2), ftruncate(2) and mmap(2).
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: C strings and numbers; the descriptor is new, and nobody else's.
+        let file = unsafe {
+            let number = libc::memfd_create(c"wakeful-profile".as_ptr(), libc::MFD_CLOEXEC);
+            if number < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            File::from_raw_fd(number)
+        };
+        // Under a limit of file sizes (ulimit -f) the kernel would end us, instead of an error.
+        // SAFETY: nothing is handled: the signal is ignored, and then as it was.
+        let sized = unsafe {
+            let before = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            let sized = file.set_len(SIZE as u64);
+            libc::signal(libc::SIGXFSZ, before);
+            sized
+        };
+        sized?;
+        // SAFETY: a fresh mapping.
+        let base = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+            libc::mmap(null_mut(), SIZE, access, flags, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let events = Self { file, base: base.cast(), dropped: 0, used: 0 };
+        events.header().magic.store(MAGIC, Relaxed);
+        events.header().version.store(VERSION, Relaxed);
+        Ok(events)
+    }
+
+    /// How the program finds it, as long as this process lives.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the mapping begins with it, and all of it are atomics.
+        unsafe { &*self.base.cast() }
+    }
+
+    fn control(&self, ring: usize) -> &Control {
+        assert!(ring < RINGS);
+        // SAFETY: in the mapping, and all of it are atomics.
+        unsafe { &*self.base.add(CONTROLS_AT).cast::<Control>().add(ring) }
+    }
+
+    fn event(&self, ring: usize, at: u64) -> &profile::Event {
+        assert!(ring < RINGS);
+        let index = ring * EVENTS + (at as usize & (EVENTS - 1));
+        // SAFETY: in the mapping, and all of it are atomics.
+        unsafe { &*self.base.add(EVENTS_AT).cast::<profile::Event>().add(index) }
+    }
+
+    /// Takes all events that there are, of one thread after the other. Says how full the fullest ring was, of
+    /// [`EVENTS`].
+    pub fn drain(&mut self, mut take: impl FnMut(Event)) -> usize {
+        let mut most = 0;
+        // Threads take the rings in turn, from the first one on, and free ones again only after the last.
+        let taken = self.header().next.load(Relaxed) as usize;
+        self.used = self.used.max(taken).min(RINGS);
+        for ring in 0..self.used {
+            let control = self.control(ring);
+            // ORDER: Acquire, pairs with the thread's Release; it has written who it is.
+            if control.state.load(Acquire) != READY {
+                continue;
+            }
+            let (process, thread) = (control.process.load(Relaxed), control.thread.load(Relaxed));
+            // ORDER: Acquire, pairs with the thread's Release; it has written the events.
+            let (end, mut at) = (control.head.load(Acquire), control.tail.0.load(Relaxed));
+            // A program may write anything here.
+            if end.wrapping_sub(at) > EVENTS as u64 {
+                at = end;
+            }
+            most = most.max(end.wrapping_sub(at) as usize);
+            while at != end {
+                let event = self.event(ring, at);
+                let words = [&event.time_ns, &event.object, &event.caller, &event.what];
+                let words = words.map(|word| word.load(Relaxed));
+                parse(words, process, thread).into_iter().for_each(&mut take);
+                at = at.wrapping_add(1);
+            }
+            // ORDER: Release, pairs with the thread's Acquire; we have read what it may overwrite.
+            control.tail.0.store(end, Release);
+            if control.released.load(Relaxed) != 0 {
+                let (time_ns, what) = (&control.released_ns, &control.released_what);
+                let (time_ns, what) = (time_ns.load(Relaxed), what.load(Relaxed));
+                // ORDER: Acquire, pairs with the thread's Release; it says whether it was still there.
+                let object = control.released.swap(0, Acquire);
+                if object != 0 {
+                    let words = [time_ns, object, 0, what];
+                    parse(words, process, thread).into_iter().for_each(&mut take);
+                }
+            }
+        }
+        most
+    }
+
+    /// Frees the rings of threads that are gone, once they are empty.
+    pub fn free_rings(&mut self) {
+        for ring in 0..self.used {
+            let control = self.control(ring);
+            // ORDER: Acquire, as in `drain`.
+            if control.state.load(Acquire) != READY {
+                continue;
+            }
+            let (process, thread) = (control.process.load(Relaxed), control.thread.load(Relaxed));
+            // SAFETY: no signal is sent: only asks whether the thread is there.
+            let asked = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
+            let is_gone = asked != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+            let is_empty = control.head.load(Relaxed) == control.tail.0.load(Relaxed)
+                && control.released.load(Relaxed) == 0;
+            if is_gone && is_empty {
+                let dropped = u64::from(control.dropped.swap(0, Relaxed));
+                // ORDER: Release, pairs with the Acquire of a thread that takes it; it is empty.
+                control.state.store(FREE, Release);
+                self.dropped += dropped;
+            }
+        }
+    }
+
+    /// Events that found no room so far.
+    pub fn dropped(&self) -> u64 {
+        let here = (0..self.used).map(|ring| u64::from(self.control(ring).dropped.load(Relaxed)));
+        self.dropped + here.sum::<u64>()
+    }
+
+    /// Processes that write here, or did.
+    pub fn processes(&self) -> u32 {
+        self.header().processes.load(Relaxed)
+    }
+
+    /// Threads for which there was no ring.
+    pub fn without_ring(&self) -> u32 {
+        self.header().without_ring.load(Relaxed)
+    }
+}
+
+/// An event's words; none if they are nonsense.
+fn parse([time_ns, object, caller, what]: [u64; 4], process: u32, thread: u32) -> Option<Event> {
+    let (kind, class) = (Kind::of(what as u8)?, Class::of((what >> 8) as u8)?);
+    Some(Event { time_ns, process, thread, kind, class, number: (what >> 32) as u32, object, caller })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a thread does it, but for the ring's choice.
+    fn write(events: &Events, ring: usize, what: u64) -> bool {
+        let control = events.control(ring);
+        let head = control.head.load(Relaxed);
+        if head - control.tail.0.load(Acquire) >= EVENTS as u64 {
+            control.dropped.fetch_add(1, Relaxed);
+            return false;
+        }
+        let event = events.event(ring, head);
+        event.object.store(head, Relaxed);
+        event.what.store(what, Relaxed);
+        control.head.store(head + 1, Release);
+        true
+    }
+
+    fn taken(events: &Events, ring: usize, process: u32, thread: u32) {
+        events.control(ring).process.store(process, Relaxed);
+        events.control(ring).thread.store(thread, Relaxed);
+        events.control(ring).state.store(READY, Release);
+        events.header().next.fetch_max(ring as u32 + 1, Relaxed);
+    }
+
+    #[test]
+    fn what_is_written_comes_out_once_and_what_finds_no_room_is_counted() {
+        let mut events = Events::new().unwrap();
+        taken(&events, 3, 5, 6);
+        let wait = Kind::Wait as u64 | (Class::Mutex as u64) << 8 | 9 << 32;
+        let written = (0..EVENTS + 7).filter(|_| write(&events, 3, wait)).count();
+        assert_eq!((written, events.dropped()), (EVENTS, 0), "no ring is known before the first look");
+        let mut all = Vec::new();
+        assert_eq!(events.drain(|event| all.push(event)), EVENTS);
+        assert_eq!((all.len(), events.dropped()), (EVENTS, 7));
+        let (kind, class) = (Kind::Wait, Class::Mutex);
+        let first = Event { time_ns: 0, process: 5, thread: 6, kind, class, number: 9, object: 0, caller: 0 };
+        assert_eq!(all[0], first);
+        assert_eq!(events.drain(|event| panic!("{event:?}")), 0);
+        assert!(write(&events, 3, 0) && write(&events, 3, wait));
+        let mut objects = Vec::new();
+        events.drain(|event| objects.push(event.object));
+        assert_eq!(objects, [EVENTS as u64 + 1], "nonsense is left out");
+    }
+
+    #[test]
+    fn a_ring_is_free_again_when_its_thread_is_gone_and_it_is_empty() {
+        let mut events = Events::new().unwrap();
+        let own = std::process::id();
+        // No thread has this number: the kernel's limit is 2^22.
+        taken(&events, 0, own, i32::MAX as u32);
+        taken(&events, 1, own, own);
+        let got = Kind::Got as u64 | (Class::Mutex as u64) << 8;
+        write(&events, 0, got);
+        events.used = 2;
+        let states = |events: &Events| [0, 1].map(|ring| events.control(ring).state.load(Relaxed));
+        events.free_rings();
+        assert_eq!(states(&events), [READY, READY]);
+        events.drain(|_| {});
+        events.free_rings();
+        assert_eq!(states(&events), [FREE, READY]);
+    }
+
+    #[test]
+    fn the_last_release_is_taken_once() {
+        let mut events = Events::new().unwrap();
+        taken(&events, 0, 5, 6);
+        events.control(0).released_ns.store(70, Relaxed);
+        events.control(0).released_what.store(Kind::Released as u64 | (Class::Spin as u64) << 8, Relaxed);
+        events.control(0).released.store(16, Release);
+        let mut all = Vec::new();
+        events.drain(|event| all.push(event));
+        events.drain(|event| all.push(event));
+        let (kind, class) = (Kind::Released, Class::Spin);
+        let one = Event { time_ns: 70, process: 5, thread: 6, kind, class, number: 0, object: 16, caller: 0 };
+        assert_eq!(all, [one]);
+        assert_eq!(events.control(0).released.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_ring_that_the_program_has_spoilt_does_no_harm() {
+        let mut events = Events::new().unwrap();
+        taken(&events, 0, 1, 2);
+        events.control(0).head.store(u64::MAX, Relaxed);
+        assert_eq!(events.drain(|event| panic!("{event:?}")), 0);
+    }
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A profile of a program's waiting: what its threads say ([`events`]), joined with what the kernel says of
+//! those whom they wait for ([`history`], [`waits`]).
+//!
+//! Both have the monotonic clock. Every few milliseconds we take what there is, sort it by time, and apply
+//! what is older than the last look. Nothing is kept but the sums, and what threads did lately.
+//!
+//! **Callers.** An event names the function that called the lock, which may be a library's: all of C++'s
+//! condition variables are called from one place. So we look at some of those that wait for longer, as
+//! [`crate::look`] does. A stack in which the event's place is found is that wait's.
+//!
+//! Without perf events the waits are known, and not what the holders did.
+
+pub mod events;
+mod history;
+mod waits;
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+pub use abi::profile::Class;
+pub use history::Split;
+pub use waits::{Key, Object, Shares, Sum};
+
+use crate::account::Account;
+use crate::maps::{Maps, Place};
+use crate::record::{Record, What};
+use crate::rings::Rings;
+use crate::unwind::Unwinder;
+use crate::{OpenError, Program, look, now_ns};
+use events::{Event, Events};
+use history::History;
+use waits::Waits;
+
+/// BOUND: the times between two turns. The rings are to be a quarter full at most.
+const SHORTEST_NS: u64 = 500_000;
+const LONGEST_NS: u64 = 10_000_000;
+/// BOUND: how far back a thread's switches are known. Whoever waits is settled each turn; barriers are not.
+const KNOWN_NS: u64 = 2_000_000_000;
+/// BOUND: how old an event is at least when it is applied: a thread may lose its processor between its clock
+/// and its ring.
+const LATE_NS: u64 = 1_000_000;
+/// BOUND: turns from one search for rings of threads that are gone to the next.
+const FREE_EACH: u64 = 16;
+/// BOUND: callers of a place that are kept.
+const MOST_CALLERS: usize = 8;
+/// BOUND: looks in one turn, and at one lock from one place; and such pairs.
+const LOOKS: usize = 4;
+const MOST_LOOKS: u32 = 16;
+const MOST_SEEN: usize = 10_000;
+/// BOUND: places of calls that are told apart.
+const MOST_SITES: usize = 20_000;
+/// BOUND: addresses of calls, in all images.
+const MOST_KNOWN: usize = 1_000_000;
+/// The number of those beyond.
+pub const OTHERS: u32 = u32::MAX;
+
+/// What a profile shows.
+pub struct Profile {
+    /// The threads, as far as the kernel has told.
+    pub account: Account,
+    /// What was waited at.
+    pub objects: HashMap<Key, Object>,
+    /// By thread: how long it waited for locks, semaphores and barriers.
+    pub waited_ns: HashMap<u32, u64>,
+    /// The places that [`Object::sites`] numbers.
+    pub sites: Vec<Place>,
+    /// By what was waited at and from where: the callers that were seen, innermost first, and how often.
+    pub callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
+    /// Threads by number: names, also of those that have ended.
+    pub names: HashMap<u32, String>,
+    /// Why the kernel tells nothing of the threads, if it does not.
+    pub without_switches: Option<OpenError>,
+    /// From the program's start to its end.
+    pub elapsed_ns: u64,
+    /// When it began.
+    pub began: SystemTime,
+    /// The program's status, as wait(2) has it.
+    pub status: i32,
+    /// Processes that told something.
+    pub processes: u32,
+    /// Events that were taken, and those that found no room.
+    pub events: u64,
+    /// See `events`.
+    pub dropped: u64,
+    /// Events at objects that are too many to be told apart.
+    pub untold: u64,
+    /// Threads that could tell nothing.
+    pub without_ring: u32,
+    /// How much of a processor this took.
+    pub own_ns: u64,
+}
+
+/// A program that is profiled.
+pub struct Profiling {
+    program: Program,
+    events: Events,
+    rings: Result<Rings, OpenError>,
+    began: SystemTime,
+    account: Account,
+    maps: Maps,
+    history: History,
+    waits: Waits,
+    sites: Sites,
+    unwinder: Unwinder,
+    looks: HashMap<(Key, u32), u32>,
+    callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
+    images: HashMap<u32, u32>,
+    next_image: u32,
+    names: HashMap<u32, String>,
+    batch: Vec<Item>,
+    taken: u64,
+}
+
+/// In the order of their times.
+enum Item {
+    Record(Record),
+    Event(Event),
+}
+
+impl Item {
+    fn time_ns(&self) -> u64 {
+        match self {
+            Self::Record(record) => record.time_ns,
+            Self::Event(event) => event.time_ns,
+        }
+    }
+}
+
+/// Places in the program, each once.
+#[derive(Default)]
+struct Sites {
+    places: Vec<Place>,
+    numbers: HashMap<Place, u32>,
+    /// By image and address.
+    known: HashMap<(u32, u64), u32>,
+}
+
+impl Sites {
+    fn number(&mut self, image: u32, address: u64, place: impl FnOnce() -> Option<Place>) -> u32 {
+        // Addresses that a program makes up do not fill the memory either.
+        if self.known.len() >= MOST_KNOWN && !self.known.contains_key(&(image, address)) {
+            return OTHERS;
+        }
+        let (places, numbers) = (&mut self.places, &mut self.numbers);
+        *self.known.entry((image, address)).or_insert_with(|| {
+            let place = place().unwrap_or(Place { file: None, offset: address });
+            if let Some(number) = numbers.get(&place) {
+                return *number;
+            }
+            if places.len() >= MOST_SITES {
+                return OTHERS;
+            }
+            numbers.insert(place.clone(), places.len() as u32);
+            places.push(place);
+            places.len() as u32 - 1
+        })
+    }
+}
+
+impl Profiling {
+    /// Prepares to profile a program that has not started. It is to find `events`.
+    #[must_use]
+    pub fn new(program: Program, events: Events) -> Self {
+        let began = SystemTime::now();
+        Self {
+            rings: Rings::open(program.process() as libc::pid_t),
+            events,
+            program,
+            began,
+            unwinder: Unwinder::new(began),
+            looks: HashMap::new(),
+            callers: HashMap::new(),
+            account: Account::default(),
+            maps: Maps::default(),
+            history: History::default(),
+            waits: Waits::default(),
+            sites: Sites::default(),
+            images: HashMap::new(),
+            next_image: 0,
+            names: HashMap::new(),
+            batch: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// The program.
+    pub fn program(&mut self) -> &mut Program {
+        &mut self.program
+    }
+
+    /// Goes on until the program ends. `each_turn` may send it signals.
+    pub fn run(mut self, mut each_turn: impl FnMut(&Program)) -> Profile {
+        let (from_ns, own) = (now_ns(), crate::recording::own_ns());
+        let mut turn_ns = SHORTEST_NS;
+        let mut turns = 0u64;
+        let status = loop {
+            match &self.rings {
+                Ok(rings) => rings.wait(Duration::from_nanos(turn_ns)),
+                Err(_) => std::thread::sleep(Duration::from_nanos(turn_ns)),
+            }
+            // Before the rest is taken: that of a program that has ended is all there.
+            let ended = self.program.ended();
+            let horizon_ns = if ended.is_some() { u64::MAX } else { now_ns().saturating_sub(LATE_NS) };
+            let most = self.take(horizon_ns);
+            if let Some(status) = ended {
+                break status;
+            }
+            self.look(now_ns().saturating_sub(turn_ns));
+            let is_full = most > abi::profile::EVENTS / 4;
+            turn_ns =
+                if is_full { turn_ns / 2 } else { turn_ns + turn_ns / 4 }.clamp(SHORTEST_NS, LONGEST_NS);
+            turns += 1;
+            if turns.is_multiple_of(FREE_EACH) {
+                self.events.free_rings();
+            }
+            each_turn(&self.program);
+        };
+        self.finish(from_ns, status, own)
+    }
+
+    fn finish(mut self, from_ns: u64, status: i32, own: u64) -> Profile {
+        let to_ns = now_ns();
+        self.waits.finish(to_ns, &self.history);
+        self.account.finish(to_ns);
+        for thread in &self.account.ended {
+            self.names.entry(thread.thread).or_insert_with(|| thread.name.clone());
+        }
+        Profile {
+            account: self.account,
+            objects: self.waits.objects,
+            waited_ns: self.waits.threads,
+            sites: self.sites.places,
+            callers: self.callers,
+            names: self.names,
+            without_switches: self.rings.err(),
+            elapsed_ns: to_ns - from_ns,
+            began: self.began,
+            status,
+            processes: self.events.processes(),
+            events: self.taken,
+            dropped: self.events.dropped(),
+            untold: self.waits.untold,
+            without_ring: self.events.without_ring(),
+            own_ns: crate::recording::own_ns() - own,
+        }
+    }
+
+    /// Takes what is older than this time. What is newer may come before something that is still to be read.
+    /// Says how full the fullest of the program's rings was.
+    fn take(&mut self, horizon_ns: u64) -> usize {
+        let batch = &mut self.batch;
+        // The events first: what the kernel says of the time before them is there, then.
+        // A time to come is nonsense, which a program may write.
+        let latest_ns = now_ns() + LONGEST_NS;
+        let most = self.events.drain(|event| {
+            if event.time_ns <= latest_ns {
+                batch.push(Item::Event(event));
+            }
+        });
+        if let Ok(rings) = &mut self.rings {
+            rings.drain(|record| batch.push(Item::Record(record)));
+        }
+        batch.sort_by_key(Item::time_ns);
+        let rest = batch.split_off(batch.partition_point(|item| item.time_ns() < horizon_ns));
+        for item in std::mem::replace(batch, rest) {
+            match item {
+                Item::Record(record) => self.record(&record),
+                Item::Event(event) => self.event(&event),
+            }
+        }
+        if horizon_ns != u64::MAX {
+            self.waits.settle(horizon_ns, &self.history);
+            self.history.forget(horizon_ns.saturating_sub(KNOWN_NS));
+        }
+        most
+    }
+
+    /// Looks at some of those that wait since then, or longer.
+    fn look(&mut self, since_ns: u64) {
+        let seen = |now: &waits::Now| self.looks.get(&(now.key, now.site)).copied().unwrap_or(0);
+        let is_wanted = |now: &waits::Now| now.since_ns <= since_ns && seen(now) < MOST_LOOKS;
+        let some: Vec<_> = self.waits.waiting().filter(|(_, now)| is_wanted(now)).take(LOOKS).collect();
+        for (thread, now) in some {
+            if self.looks.len() >= MOST_SEEN {
+                return;
+            }
+            *self.looks.entry((now.key, now.site)).or_default() += 1;
+            let Some(look) = look::look(now.process, thread) else { continue };
+            let Some(space) = self.maps.of(now.process) else { continue };
+            let stack = self.unwinder.unwind(space, &look);
+            let Some(site) = self.sites.places.get(now.site as usize) else { continue };
+            // It may be another wait already.
+            let sure = stack.guessed_from.unwrap_or(usize::MAX);
+            let places = stack.places.into_iter().take(sure);
+            let callers: Vec<Place> =
+                places.skip_while(|place| place != site).skip(1).take(MOST_CALLERS).collect();
+            if !callers.is_empty() {
+                *self.callers.entry((now.key, now.site)).or_default().entry(callers).or_default() += 1;
+            }
+        }
+    }
+
+    fn record(&mut self, record: &Record) {
+        match &record.what {
+            What::Mapped(mapping) => self.maps.mapped(record.process, mapping),
+            What::Forked { parent, .. } => self.maps.forked(record.process, *parent),
+            What::Named { by_exec: true, .. } => {
+                self.maps.cleared(record.process);
+                self.images.remove(&record.process);
+            }
+            What::Named { name, .. } => _ = self.names.insert(record.thread, name.clone()),
+            What::Exited => self.waits.exited(record.thread, record.time_ns, &self.history),
+            _ => {}
+        }
+        self.history.apply(record);
+        self.account.apply(record);
+        if record.what == What::Exited && !self.account.is_alive(record.process) {
+            self.maps.cleared(record.process);
+            self.images.remove(&record.process);
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.taken += 1;
+        let next = &mut self.next_image;
+        let image = *self.images.entry(event.process).or_insert_with(|| {
+            *next += 1;
+            *next
+        });
+        let (maps, process, address) = (&mut self.maps, event.process, event.caller);
+        let site = self.sites.number(image, address, || {
+            maps.of(process).and_then(|space| space.at(address)).or_else(|| maps.look_up(process, address))
+        });
+        self.waits.apply(event, image, site, &self.history);
+    }
+}
+
+/// A file for the events of a program, and how the program finds it.
+///
+/// # Errors
+/// As memfd_create(2), ftruncate(2) and mmap(2).
+pub fn events() -> io::Result<Events> {
+    Events::new()
+}

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who waited for what, how long, and what the one did for whom they waited: events and history, joined.
+//!
+//! **Locks.** Between two events of a lock nothing about it changes but what its holder does. So at each
+//! event the time since the last one is split by the holder's history, once for each waiter. From a release
+//! until somebody has the lock, it is free: the waiters were not awake, or had no processor. Who held the
+//! lock when the first waiter came is not always known. Then the time is kept until the first release says
+//! it.
+//!
+//! **Barriers.** A round is what arrives before the first thread leaves. The last arrival is whom all waited
+//! for. What it did meanwhile is why they waited. From then on they wake up.
+//!
+//! **Condition variables.** A wake-up is in vain if the thread waits there again without having released its
+//! mutex. What it ran for between the two waits is lost.
+
+use std::collections::HashMap;
+
+use abi::profile::{Class, Kind};
+
+use super::events::Event;
+use super::history::{History, Split};
+
+/// BOUND: locks, condition variables and barriers that are told apart.
+const MOST_OBJECTS: usize = 100_000;
+/// BOUND: stretches of one lock whose holder may still be named.
+const MOST_PENDING: usize = 256;
+
+/// What is waited at: an address in one program image, and what lies there.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub struct Key {
+    /// A number for the process, as long as it is the same program.
+    pub image: u32,
+    /// The address.
+    pub object: u64,
+    /// What lies there.
+    pub class: Class,
+}
+
+/// Time that threads waited, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// By what he did who was waited for.
+    pub holder: Split,
+    /// There was nobody to wait for any more: the waiters had to wake up, and to have a processor.
+    pub free_ns: u64,
+}
+
+impl Shares {
+    /// All of it.
+    pub fn total_ns(&self) -> u64 {
+        self.holder.total_ns() + self.free_ns
+    }
+
+    /// Together with others.
+    pub fn add(&mut self, other: &Self) {
+        self.holder.add(other.holder);
+        self.free_ns += other.free_ns;
+    }
+}
+
+/// Lengths of waits, together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How many.
+    pub count: u64,
+    /// Together.
+    pub total_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+}
+
+impl Sum {
+    fn one(&mut self, length_ns: u64) {
+        self.add(&Self { count: 1, total_ns: length_ns, longest_ns: length_ns });
+    }
+
+    /// Together with others.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+}
+
+/// Whose turn it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Holder {
+    /// Nobody has said it yet.
+    #[default]
+    Unknown,
+    Free,
+    Thread(u32),
+}
+
+/// A lock, or whatever is waited at.
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    /// Waits that are over, and at the end also the others.
+    pub waits: Sum,
+    /// Their time, by why.
+    pub shares: Shares,
+    /// By the place in the program, as the recording numbers them.
+    pub sites: HashMap<u32, Sum>,
+    /// Of a condition variable: waits that no wake-up ended.
+    pub timeouts: u64,
+    /// Of a condition variable: wake-ups in vain, and what was run for them.
+    pub vain: u64,
+    /// See `vain`.
+    pub vain_ns: u64,
+    /// Of a barrier: rounds.
+    pub rounds: u64,
+    /// Of a barrier: who came last how often, and how long the others waited for that.
+    pub last: HashMap<u32, (u64, Shares)>,
+    waiters: u64,
+    holder: Holder,
+    since_ns: u64,
+    pending: Vec<(u64, u64, u64)>,
+    arrived: Vec<(u32, u64)>,
+}
+
+/// A wait that goes on.
+#[derive(Clone, Copy)]
+pub struct Now {
+    /// For what.
+    pub key: Key,
+    /// Since when.
+    pub since_ns: u64,
+    /// From which place.
+    pub site: u32,
+    /// Whose thread it is.
+    pub process: u32,
+}
+
+/// Everything.
+#[derive(Default)]
+pub struct Waits {
+    /// What was waited at.
+    pub objects: HashMap<Key, Object>,
+    /// Events at objects beyond [`MOST_OBJECTS`].
+    pub untold: u64,
+    /// By thread: time that it waited for locks, semaphores and barriers.
+    pub threads: HashMap<u32, u64>,
+    waiting: HashMap<u32, Now>,
+    /// By thread: when the last arrival at its barrier was.
+    leaving: HashMap<u32, u64>,
+    /// By thread: when it came to its condition variable, for the last time.
+    came: HashMap<u32, u64>,
+    now_ns: u64,
+}
+
+impl Waits {
+    /// Takes an event, in the order of their times. `history` is complete up to it.
+    pub fn apply(&mut self, event: &Event, image: u32, site: u32, history: &History) {
+        let key = Key { image, object: event.object, class: event.class };
+        if !self.objects.contains_key(&key) {
+            if self.objects.len() >= MOST_OBJECTS {
+                self.untold += 1;
+                return;
+            }
+            // Who takes or leaves something for which nobody waits: another lock has that mark.
+            if matches!(event.kind, Kind::Took | Kind::Released) {
+                return;
+            }
+        }
+        // A thread that lost its processor between its clock and its ring is late.
+        let now_ns = event.time_ns.max(self.now_ns);
+        self.now_ns = now_ns;
+        let thread = event.thread;
+        let now = Now { key, since_ns: now_ns, site, process: event.process };
+        match event.kind {
+            Kind::Wait => {
+                self.end(thread, now_ns, false, history);
+                self.waiting.insert(thread, now);
+                let object = self.objects.entry(key).or_default();
+                object.settle(now_ns, history);
+                object.first_waiter_sees(event.number);
+                object.waiters += 1;
+            }
+            Kind::Got => self.end(thread, now_ns, is_followed(event.class), history),
+            Kind::GaveUp => self.end(thread, now_ns, false, history),
+            Kind::Took | Kind::Released => {
+                let Some(object) = self.objects.get_mut(&key) else { return };
+                object.settle(now_ns, history);
+                object.resolve((event.kind == Kind::Released).then_some(thread), history);
+                let released = event.kind == Kind::Released;
+                object.holder = if released { Holder::Free } else { Holder::Thread(thread) };
+            }
+            Kind::CondWait => self.cond_wait(event, now, history),
+            Kind::CondBack => self.cond_back(event, now_ns),
+            Kind::Arrived => {
+                self.end(thread, now_ns, false, history);
+                self.waiting.insert(thread, now);
+                self.leaving.remove(&thread);
+                self.objects.entry(key).or_default().arrived.push((thread, now_ns));
+            }
+            Kind::Left => self.left(thread, now, history),
+        }
+    }
+
+    /// A wait for a lock or a semaphore is over, if there is one. Does the thread hold the lock then?
+    fn end(&mut self, thread: u32, now_ns: u64, holds: bool, history: &History) {
+        let Some(now) = self.waiting.remove(&thread) else { return };
+        let Some(object) = self.objects.get_mut(&now.key) else { return };
+        match now.key.class {
+            Class::Cond => {}
+            Class::Barrier => object.arrived.retain(|(arrived, _)| *arrived != thread),
+            _ => {
+                object.settle(now_ns, history);
+                if holds {
+                    object.resolve(None, history);
+                    object.holder = Holder::Thread(thread);
+                }
+                object.waiters = object.waiters.saturating_sub(1);
+                if object.waiters == 0 {
+                    object.resolve(None, history);
+                }
+                object.waited(now.site, now_ns - now.since_ns);
+                *self.threads.entry(thread).or_default() += now_ns - now.since_ns;
+            }
+        }
+    }
+
+    fn cond_wait(&mut self, event: &Event, now: Now, history: &History) {
+        self.end(event.thread, now.since_ns, false, history);
+        let came = self.came.insert(event.thread, now.since_ns);
+        let object = self.objects.entry(now.key).or_default();
+        if event.number != 0 {
+            object.vain += 1;
+            let from_ns = came.unwrap_or(now.since_ns);
+            object.vain_ns += history.split(event.thread, from_ns, now.since_ns).running_ns;
+        }
+        self.waiting.insert(event.thread, now);
+    }
+
+    fn cond_back(&mut self, event: &Event, now_ns: u64) {
+        let Some(now) = self.waiting.remove(&event.thread) else { return };
+        let Some(object) = self.objects.get_mut(&now.key) else { return };
+        object.waited(now.site, now_ns - now.since_ns);
+        object.timeouts += u64::from(event.number != 0);
+    }
+
+    fn left(&mut self, thread: u32, now: Now, history: &History) {
+        let now_ns = now.since_ns;
+        let Some(was) = self.waiting.remove(&thread) else { return };
+        let Some(object) = self.objects.get_mut(&now.key) else { return };
+        // Others may have come for the next round already.
+        let is_first = !self.leaving.contains_key(&thread);
+        let round = if is_first { std::mem::take(&mut object.arrived) } else { Vec::new() };
+        if let Some(&(last, last_ns)) = round.last() {
+            let mut shares = Shares::default();
+            for &(waiter, from_ns) in &round {
+                shares.holder.add(history.split(last, from_ns, last_ns));
+                self.leaving.insert(waiter, last_ns);
+            }
+            object.rounds += 1;
+            object.shares.add(&shares);
+            let entry = object.last.entry(last).or_default();
+            entry.0 += 1;
+            entry.1.add(&shares);
+        }
+        let Some(last_ns) = self.leaving.remove(&thread) else { return };
+        object.shares.free_ns += now_ns.saturating_sub(last_ns);
+        object.waited(was.site, now_ns - was.since_ns);
+        *self.threads.entry(thread).or_default() += now_ns - was.since_ns;
+    }
+
+    /// The thread is gone. It waits no more.
+    pub fn exited(&mut self, thread: u32, now_ns: u64, history: &History) {
+        self.now_ns = now_ns.max(self.now_ns);
+        self.end(thread, self.now_ns, false, history);
+        self.leaving.remove(&thread);
+        self.came.remove(&thread);
+    }
+
+    /// Who waits.
+    pub fn waiting(&self) -> impl Iterator<Item = (u32, Now)> {
+        self.waiting.iter().map(|(thread, now)| (*thread, *now))
+    }
+
+    /// Splits what there is up to this time, so that nobody asks again about what was before.
+    pub fn settle(&mut self, now_ns: u64, history: &History) {
+        self.now_ns = now_ns.max(self.now_ns);
+        for now in self.waiting.values() {
+            if let Some(object) = self.objects.get_mut(&now.key) {
+                object.settle(self.now_ns, history);
+            }
+        }
+    }
+
+    /// The recording ends. Whatever waits, waits until now.
+    pub fn finish(&mut self, now_ns: u64, history: &History) {
+        self.settle(now_ns, history);
+        let waiting: Vec<(u32, Now)> = self.waiting.iter().map(|(thread, now)| (*thread, *now)).collect();
+        for (thread, now) in waiting {
+            let length_ns = self.now_ns - now.since_ns;
+            match now.key.class {
+                Class::Cond | Class::Barrier => {
+                    let Some(object) = self.objects.get_mut(&now.key) else { continue };
+                    object.waited(now.site, length_ns);
+                    if now.key.class == Class::Barrier {
+                        object.shares.holder.unknown_ns += length_ns;
+                        *self.threads.entry(thread).or_default() += length_ns;
+                    }
+                }
+                _ => self.end(thread, self.now_ns, false, history),
+            }
+        }
+    }
+}
+
+/// Is the holder known at any time?
+fn is_followed(class: Class) -> bool {
+    matches!(class, Class::Mutex | Class::Spin)
+}
+
+impl Object {
+    fn waited(&mut self, site: u32, length_ns: u64) {
+        self.waits.one(length_ns);
+        self.sites.entry(site).or_default().one(length_ns);
+    }
+
+    /// The lock's word names a holder, when somebody begins to wait: better than what was known before
+    /// anybody waited.
+    fn first_waiter_sees(&mut self, owner: u32) {
+        if self.waiters == 0 {
+            self.holder = if owner == 0 { Holder::Unknown } else { Holder::Thread(owner) };
+        } else if owner != 0 && self.holder == Holder::Unknown {
+            self.holder = Holder::Thread(owner);
+        }
+    }
+
+    /// Splits the time since the last event.
+    fn settle(&mut self, now_ns: u64, history: &History) {
+        if self.waiters > 0 && now_ns > self.since_ns {
+            match self.holder {
+                Holder::Thread(thread) => {
+                    let split = history.split(thread, self.since_ns, now_ns);
+                    self.shares.holder.add(split.times(self.waiters));
+                }
+                Holder::Free => self.shares.free_ns += (now_ns - self.since_ns) * self.waiters,
+                Holder::Unknown => self.put_off(now_ns),
+            }
+        }
+        self.since_ns = now_ns;
+    }
+
+    /// Keeps the time since the last event until somebody says who held the lock.
+    fn put_off(&mut self, now_ns: u64) {
+        let is_full = self.pending.len() >= MOST_PENDING;
+        match self.pending.last_mut() {
+            Some(last) if last.1 == self.since_ns && last.2 == self.waiters => last.1 = now_ns,
+            _ if is_full => self.shares.holder.unknown_ns += (now_ns - self.since_ns) * self.waiters,
+            _ => self.pending.push((self.since_ns, now_ns, self.waiters)),
+        }
+    }
+
+    /// That thread has held it all the time; or nobody will ever say who has.
+    fn resolve(&mut self, holder: Option<u32>, history: &History) {
+        for (from_ns, to_ns, waiters) in self.pending.drain(..) {
+            let split = match holder {
+                Some(thread) => history.split(thread, from_ns, to_ns),
+                None => Split { unknown_ns: to_ns - from_ns, ..Split::default() },
+            };
+            self.shares.holder.add(split.times(waiters));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Record, What};
+
+    /// A story: switches and events, with their times, in their order.
+    #[derive(Default)]
+    struct Story {
+        waits: Waits,
+        history: History,
+        class: Option<Class>,
+    }
+
+    impl Story {
+        fn of(class: Class) -> Self {
+            Self { class: Some(class), ..Self::default() }
+        }
+
+        fn switch(&mut self, time_ns: u64, thread: u32, what: What) -> &mut Self {
+            self.history.apply(&Record { process: 1, thread, time_ns, what });
+            self
+        }
+
+        fn event(&mut self, time_ns: u64, thread: u32, kind: Kind, number: u32) -> &mut Self {
+            let class = self.class.unwrap_or(Class::Mutex);
+            let event = Event { time_ns, process: 1, thread, kind, class, number, object: 16, caller: 4 };
+            self.waits.apply(&event, 1, thread, &self.history);
+            self
+        }
+
+        fn object(&self) -> &Object {
+            let class = self.class.unwrap_or(Class::Mutex);
+            &self.waits.objects[&Key { image: 1, object: 16, class }]
+        }
+
+        /// Running, preempted, blocked, unknown, free.
+        fn shares(&self) -> [u64; 5] {
+            let Shares { holder, free_ns } = self.object().shares;
+            assert_eq!(self.object().shares.total_ns(), self.object().waits.total_ns);
+            [holder.running_ns, holder.preempted_ns, holder.blocked_ns, holder.unknown_ns, free_ns]
+        }
+    }
+
+    #[test]
+    fn a_wait_is_split_by_what_its_holder_did() {
+        let mut story = Story::default();
+        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 1);
+        story.switch(110, 1, What::Preempted).switch(150, 1, What::In).switch(160, 1, What::Out);
+        story.switch(190, 1, What::In).event(200, 1, Kind::Released, 0).event(230, 2, Kind::Got, 0);
+        assert_eq!(story.shares(), [30, 40, 30, 0, 30]);
+        let waits = Sum { count: 1, total_ns: 130, longest_ns: 130 };
+        assert_eq!((story.object().waits, story.waits.threads[&2]), (waits, 130));
+        assert_eq!(story.object().sites[&2].count, 1);
+    }
+
+    #[test]
+    fn time_counts_for_each_waiter_and_for_each_holder() {
+        let mut story = Story::default();
+        for thread in [1, 2, 3] {
+            story.switch(0, thread, What::In);
+        }
+        story.event(100, 2, Kind::Wait, 1).event(110, 3, Kind::Wait, 1);
+        // Thread 4, which nobody knows, takes it in between.
+        story.event(120, 1, Kind::Released, 0).event(125, 4, Kind::Took, 0).event(130, 4, Kind::Released, 0);
+        story.event(131, 2, Kind::Got, 0).switch(140, 2, What::Preempted).switch(150, 2, What::In);
+        story.event(160, 2, Kind::Released, 0).event(160, 3, Kind::Got, 0);
+        assert_eq!(story.shares(), [10 + 20 + 19, 10, 0, 10, 10 + 2]);
+    }
+
+    #[test]
+    fn a_holder_whom_no_word_names_is_known_by_its_release() {
+        let mut story = Story::of(Class::Spin);
+        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 0).switch(120, 1, What::Preempted);
+        story.event(130, 3, Kind::Wait, 0).switch(150, 1, What::In).event(160, 1, Kind::Released, 0);
+        story.event(160, 3, Kind::Got, 0).event(170, 3, Kind::Released, 0).event(170, 2, Kind::Got, 0);
+        assert_eq!(story.shares(), [20 + 20, 10 + 40, 0, 10, 0]);
+        // Nobody releases it in the end.
+        let mut story = Story::of(Class::Spin);
+        story.event(100, 2, Kind::Wait, 0);
+        story.waits.finish(150, &story.history);
+        assert_eq!(story.shares(), [0, 0, 0, 50, 0]);
+    }
+
+    #[test]
+    fn a_lock_of_readers_has_no_holder() {
+        let mut story = Story::of(Class::Rwlock);
+        story.event(0, 2, Kind::Wait, 0).event(10, 2, Kind::Got, 0).event(20, 3, Kind::Wait, 0);
+        story.event(50, 3, Kind::GaveUp, 0);
+        assert_eq!(story.shares(), [0, 0, 0, 40, 0]);
+    }
+
+    #[test]
+    fn what_is_lost_ends_a_wait_at_the_next_event() {
+        let mut story = Story::default();
+        story.switch(0, 1, What::In).event(10, 2, Kind::Wait, 1).event(30, 2, Kind::Wait, 1);
+        story.event(40, 2, Kind::Got, 0).event(50, 2, Kind::Got, 0).event(60, 3, Kind::Released, 0);
+        assert_eq!((story.shares(), story.object().waits.count), ([30, 0, 0, 0, 0], 2));
+        // A thread that ends while it waits, and one that nobody has seen.
+        story.event(100, 4, Kind::Wait, 1);
+        story.waits.exited(4, 120, &story.history);
+        story.waits.exited(5, 120, &story.history);
+        assert_eq!((story.shares(), story.object().waits.count), ([50, 0, 0, 0, 0], 3));
+    }
+
+    #[test]
+    fn a_round_waits_for_the_last_one() {
+        let mut story = Story::of(Class::Barrier);
+        story.switch(0, 3, What::In);
+        story.event(100, 1, Kind::Arrived, 0).event(110, 2, Kind::Arrived, 0);
+        story.switch(120, 3, What::Preempted).switch(190, 3, What::In).event(200, 3, Kind::Arrived, 0);
+        story.event(201, 3, Kind::Left, 0).event(205, 1, Kind::Left, 0);
+        // One is in the next round before another has left this one.
+        story.event(206, 3, Kind::Arrived, 0).event(210, 2, Kind::Left, 0);
+        assert_eq!(story.shares(), [30 + 20, 70 + 70, 0, 0, 1 + 5 + 10]);
+        assert_eq!(story.object().rounds, 1);
+        let last = &story.object().last[&3];
+        assert_eq!((last.0, last.1.holder.preempted_ns), (1, 140));
+        story.event(220, 1, Kind::Arrived, 0).event(230, 2, Kind::Arrived, 0);
+        story.waits.finish(300, &story.history);
+        assert_eq!(story.object().waits.total_ns, 105 + 100 + 1 + 94 + 80 + 70);
+    }
+
+    #[test]
+    fn a_wake_up_in_vain_costs_what_was_run_for_it() {
+        let mut story = Story::of(Class::Cond);
+        story.switch(0, 2, What::In).event(100, 2, Kind::CondWait, 0).switch(110, 2, What::Out);
+        story.switch(150, 2, What::In).event(160, 2, Kind::CondBack, 0).event(165, 2, Kind::CondWait, 1);
+        story.event(190, 2, Kind::CondBack, 1).event(300, 2, Kind::CondWait, 0);
+        let object = story.object();
+        assert_eq!((object.vain, object.vain_ns, object.timeouts), (1, 10 + 15, 1));
+        assert_eq!(object.waits, Sum { count: 2, total_ns: 60 + 25, longest_ns: 60 });
+    }
+}
