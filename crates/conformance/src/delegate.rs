@@ -78,7 +78,7 @@ impl<M: Machine, L: RawDelegate<M>> Shared<M, L> {
 fn together_beside<M: Machine, L: RawDelegate<M> + 'static>(
     threads: u32,
     sections: u32,
-    body: impl Fn(&Shared<M, L>, u32) + Send + Sync + 'static,
+    body: impl Fn(&Arc<Shared<M, L>>, u32) + Send + Sync + 'static,
 ) {
     beside(u32::from(L::SERVED), threads, sections, body);
 }
@@ -88,7 +88,7 @@ fn beside<M: Machine, L: RawDelegate<M> + 'static>(
     servers: u32,
     threads: u32,
     sections: u32,
-    body: impl Fn(&Shared<M, L>, u32) + Send + Sync + 'static,
+    body: impl Fn(&Arc<Shared<M, L>>, u32) + Send + Sync + 'static,
 ) {
     let shared = Shared::<M, L>::new();
     let serve = |_| {
@@ -109,14 +109,29 @@ fn beside<M: Machine, L: RawDelegate<M> + 'static>(
 
 /// One section at a time, each exactly once, and everybody gets there.
 pub fn exclusion<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u32) {
-    together_beside(threads, threads * rounds, move |shared: &Shared<M, L>, _| {
+    together_beside(threads, threads * rounds, move |shared: &Arc<Shared<M, L>>, _| {
         (0..rounds).for_each(|_| shared.bump());
+    });
+}
+
+/// Threads come one after the other, each with another one that stays.
+pub fn passing<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u32) {
+    let all = 2 * threads * rounds;
+    together_beside(2, all, move |shared: &Arc<Shared<M, L>>, index| {
+        for _ in 0..threads {
+            if index == 0 {
+                (0..rounds).for_each(|_| shared.bump());
+                continue;
+            }
+            let ours = shared.clone();
+            M::join(M::spawn(move || (0..rounds).for_each(|_| ours.bump())));
+        }
     });
 }
 
 /// The same with two threads that serve.
 pub fn with_a_spare<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u32) {
-    beside(2, threads, threads * rounds, move |shared: &Shared<M, L>, _| {
+    beside(2, threads, threads * rounds, move |shared: &Arc<Shared<M, L>>, _| {
         (0..rounds).for_each(|_| shared.bump());
     });
 }
@@ -128,7 +143,7 @@ pub fn unwinding<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: 
 
 /// The same beside so many threads that serve.
 pub fn unwinding_beside<M: Machine, L: RawDelegate<M> + 'static>(servers: u32, threads: u32, rounds: u32) {
-    beside(servers, threads, threads * rounds, move |shared: &Shared<M, L>, index| {
+    beside(servers, threads, threads * rounds, move |shared: &Arc<Shared<M, L>>, index| {
         for round in 0..rounds {
             let panics = (index + round) % 2 == 1;
             let result = catch_unwind(AssertUnwindSafe(|| {
@@ -153,7 +168,7 @@ pub fn nesting<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u3
         M::spawn(move || assert!(inner.lock.serve()))
     });
     let ours = inner.clone();
-    together_beside(threads, threads * rounds, move |outer: &Shared<M, L>, _| {
+    together_beside(threads, threads * rounds, move |outer: &Arc<Shared<M, L>>, _| {
         for _ in 0..rounds {
             outer.run(|cell| {
                 ours.bump();
@@ -170,7 +185,7 @@ pub fn nesting<M: Machine, L: RawDelegate<M> + 'static>(threads: u32, rounds: u3
 
 /// Some hold the lock, the others delegate.
 pub fn holding<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds: u32) {
-    together_beside(threads, threads * rounds, move |shared: &Shared<M, L>, index| {
+    together_beside(threads, threads * rounds, move |shared: &Arc<Shared<M, L>>, index| {
         for _ in 0..rounds {
             if index % 2 == 1 {
                 shared.bump();
@@ -220,7 +235,7 @@ pub fn timing<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds
     assert_eq!(shared.cell.get(), ran.load(std::sync::atomic::Ordering::Relaxed));
 }
 
-/// Clients leave their requests and fetch them later; in between they have another one run. Returns how many
+/// Clients leave their requests and fetch them, at once or after they had another one run. Returns how many
 /// requests others have run, and how many were withdrawn.
 pub fn leaving<M: Machine>(threads: u32, rounds: u32) -> [u32; 2] {
     use std::sync::atomic::AtomicU32;
@@ -229,14 +244,18 @@ pub fn leaving<M: Machine>(threads: u32, rounds: u32) -> [u32; 2] {
     let shared = Shared::<M, DWakeful<M, true>>::new();
     let ours = shared.clone();
     together::<M>(threads, move |_| {
-        for _ in 0..rounds {
+        for round in 0..rounds {
             let section = || ours.cell.bump();
             let pending = Box::into_raw(Box::new(Call { section: Some(section), result: None }));
             let section = section_of(pending);
             let ask = Box::into_raw(Box::new(Ask::new(section, pending.cast())));
             // SAFETY: the request is fetched below; never freed, as a call.
             let left = unsafe { ours.lock.leave(ask) };
-            ours.bump();
+            // Whoever has the lock runs requests until there is none, so after a section few are left.
+            let at_once = round % 2 == 1;
+            if !at_once {
+                ours.bump();
+            }
             // SAFETY: it was left there.
             let became = left.then(|| unsafe { ours.lock.fetch(ask, M::generation()) });
             if let Some(became) = became {
@@ -246,6 +265,9 @@ pub fn leaving<M: Machine>(threads: u32, rounds: u32) -> [u32; 2] {
             if became != Some(Left::Ran) {
                 // SAFETY: nobody else runs it.
                 unsafe { ours.lock.run(section, pending.cast()) };
+            }
+            if at_once {
+                ours.bump();
             }
             // SAFETY: it has been run.
             assert!(unsafe { (*pending).result.is_some() }, "a request was fetched that had not been run");

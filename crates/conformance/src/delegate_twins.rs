@@ -38,6 +38,8 @@ pub trait Mistake: Send + Sync + 'static {
     const FORGETS_TO_RING: bool = false;
     /// Looks for the next request after the answer, when the place may be used anew.
     const FOLLOWS_LATE: bool = false;
+    /// Takes a seat for its own that it has seen free, though another thread may do so too.
+    const CLAIMS_BLINDLY: bool = false;
 }
 
 macro_rules! mistakes {
@@ -75,6 +77,8 @@ mistakes! {
     ForgetsToRing: FORGETS_TO_RING;
     /// See [`Mistake::FOLLOWS_LATE`].
     FollowsLate: FOLLOWS_LATE;
+    /// See [`Mistake::CLAIMS_BLINDLY`].
+    ClaimsBlindly: CLAIMS_BLINDLY;
 }
 
 /// A place for one request. Each thread has its own.
@@ -416,7 +420,9 @@ impl<P: Platform, E: Mistake> Spared<P, E> {
 /// CC-Synch: a client brings a place for the next one, and gets the one that was the tail.
 pub struct Queue<P: Platform, E> {
     tail: P::AtomicU32,
-    /// The place that the thread of this id brings.
+    /// Whose the first seat is: one thread's, whose place is `own[0]`.
+    owner: P::AtomicU32,
+    /// The place that the thread of this id brings, if the first seat is another's.
     own: [P::AtomicU32; 4],
     places: [(Place<P>, P::AtomicU32); 5],
     mistake: PhantomData<E>,
@@ -426,6 +432,7 @@ impl<P: Platform, E: Mistake> RawDelegate<P> for Queue<P, E> {
     fn new() -> Self {
         let queue = Self {
             tail: Atomic::new(0),
+            owner: Atomic::new(0),
             own: std::array::from_fn(|thread| Atomic::new(thread as u32 + 1)),
             places: std::array::from_fn(|_| (Place::new(), Atomic::new(0))),
             mistake: PhantomData,
@@ -435,7 +442,7 @@ impl<P: Platform, E: Mistake> RawDelegate<P> for Queue<P, E> {
     }
 
     unsafe fn run(&self, section: Section, context: *mut ()) {
-        let own = own::<P, _>(&self.own);
+        let own = if self.claim() { &self.own[0] } else { own::<P, _>(&self.own) };
         let brought = own.load(Relaxed);
         let (end, end_next) = &self.places[brought as usize];
         end_next.store(0, Relaxed);
@@ -460,6 +467,16 @@ impl<P: Platform, E: Mistake> RawDelegate<P> for Queue<P, E> {
 }
 
 impl<P: Platform, E: Mistake> Queue<P, E> {
+    fn claim(&self) -> bool {
+        let me = P::register().0;
+        let owner = self.owner.load(Relaxed);
+        if owner == 0 && E::CLAIMS_BLINDLY {
+            self.owner.store(me, Relaxed);
+            return true;
+        }
+        owner == me || owner == 0 && self.owner.compare_exchange(0, me, Relaxed, Relaxed).is_ok()
+    }
+
     fn combine(&self, mut number: u32) {
         for _ in 0..2 {
             let (place, next) = &self.places[number as usize];

@@ -83,6 +83,19 @@ fn more_clients_than_places() {
     bodies::exclusion::<Linux, Rcl<Linux, 3>>(32, rounds());
 }
 
+/// More threads at once, and one after the other, than there are seats for one thread each.
+#[test]
+fn seats_of_threads_that_are_gone() {
+    for _ in 0..3 {
+        bodies::exclusion::<Linux, CcSynch<Linux>>(80, rounds() / 10);
+        bodies::exclusion::<Linux, FlatCombining<Linux>>(80, rounds() / 10);
+        bodies::exclusion::<Linux, Rcl<Linux>>(80, rounds() / 10);
+    }
+    bodies::passing::<Linux, CcSynch<Linux, 2>>(40, rounds() / 10);
+    bodies::passing::<Linux, FlatCombining<Linux, 2>>(40, rounds() / 10);
+    bodies::passing::<Linux, Rcl<Linux, 2>>(40, rounds() / 10);
+}
+
 /// Threads without an id have no place of their own, and a server must have one.
 #[test]
 fn strangers() {

@@ -64,6 +64,7 @@ twins! {
     withdraws_blindly: [P] Holding<P, Right>, Holding<P, WithdrawsBlindly>, 2 x 1;
     queue_answers_early: [P] Queue<P, Right>, Queue<P, AnswersEarly>, 2 x 2;
     queue_follows_late: [P] Queue<P, Right>, Queue<P, FollowsLate>, 2 x 2;
+    queue_claims_blindly: [P] Queue<P, Right>, Queue<P, ClaimsBlindly>, 2 x 1;
     queue_forgets_to_hand_over: [P] Queue<P, Right>, Queue<P, ForgetsToHandOver>, 2 x 1;
 }
 

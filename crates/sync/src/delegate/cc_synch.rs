@@ -15,14 +15,14 @@
 //! |---|---|
 //! | waiting, asleep | its client waits, or nobody has come to it yet |
 //! | DONE | its request has been run |
-//! | LEAD | its client, or whoever comes to it, is the combiner |
+//! | LEAD | its client, or whoever comes to it, is the combiner, or was |
 //!
-//! A seat has a lock and the number of the node that the next client there brings.
+//! A seat has the number of the node that the next client there brings.
 //!
 //! # Invariants
 //!
-//! - I1. Exactly one node has LEAD and is not done, or one thread is between C4 and H1. That thread is the
-//!   combiner, and only it runs sections.
+//! - I1. The tail or a node whose client waits has LEAD, or one thread is between C4 and H1. That thread is
+//!   the combiner, and only it runs sections.
 //! - I2. Each node belongs to one seat, or is the tail.
 //! - I3. A node's client touches it from C1 until its answer; the combiner touches it until it gives the
 //!   answer.
@@ -30,15 +30,16 @@
 //! # Protocol
 //!
 //! C1. Sit. Make the seat's node the new tail, waiting and without a next; the old tail is the client's, and
-//! the seat's from now on. C2. Write the request there, then `next`. C3. Wait for the answer. C4. LEAD:
-//! combine. For each node from one's own on: if it has a `next`, run its request, answer DONE, and go there.
-//! H1. At a node without a next, or after so many requests, answer LEAD there. C5. Stand.
+//! the seat's from now on. If its answer is LEAD already, C4. C2. Write the request there, then `next`. C3.
+//! Wait for the answer. C4. LEAD: combine. Run one's own request. For each node from the one behind on: if it
+//! has a `next`, run its request, answer DONE, and go there. H1. At a node without a next, or after so many
+//! requests, answer LEAD there. C5. Stand.
 //!
 //! # Memory order
 //!
 //! C1 release -> C1 acquire of the next client publishes the new tail. C2 release -> C4 acquire publishes
 //! the request. The answer's release -> C3 acquire publishes what sections wrote, to the client and from one
-//! combiner to the next. Seats are mutexes.
+//! combiner to the next.
 //!
 //! # Under the scheduler
 //!
@@ -50,8 +51,8 @@
 //!
 //! # Fairness and space
 //!
-//! FIFO for at most as many clients as there are seats, 32. With more, those who find none wait for one, in
-//! no order that this lock decides. Two lines a seat, and four more.
+//! FIFO for at most as many clients as there are seats, 32, of which 24 are for one thread each. Those who
+//! find none wait for one, in no order that this lock decides. Two lines a seat, and four more.
 //!
 //! # Rejected
 //!
@@ -67,8 +68,7 @@
 use core::array;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
-use super::{RawDelegate, Request, Seat, Section, most_requests, sit, stand};
-use crate::mutex::{Native, RawMutex};
+use super::{RawDelegate, Request, Seat, Seated, Section, lead, most_requests, sit, stand};
 use crate::wait::answer::{Answer, DONE};
 
 /// The client is the combiner.
@@ -90,13 +90,13 @@ impl<P: Platform> Node<P> {
 
 #[repr(align(64))]
 struct Place<P: Platform> {
-    lock: Native<P>,
+    seat: Seat<P>,
     node: P::AtomicU32,
 }
 
-impl<P: Platform> Seat<P> for Place<P> {
-    fn lock(&self) -> &Native<P> {
-        &self.lock
+impl<P: Platform> Seated<P> for Place<P> {
+    fn seat(&self) -> &Seat<P> {
+        &self.seat
     }
 }
 
@@ -124,30 +124,30 @@ impl<P: Platform, const SEATS: usize> RawDelegate<P> for CcSynch<P, SEATS> {
             first: Node::new(LEAD),
             nodes: array::from_fn(|_| Node::new(DONE)),
             seats: array::from_fn(|seat| Place {
-                lock: Native::new(),
+                seat: Seat::new(),
                 node: P::AtomicU32::new(seat as u32 + 1),
             }),
         }
     }
 
     unsafe fn run(&self, section: Section, context: *mut ()) {
-        let seat = &self.seats[sit(&self.seats)];
-        let brought = seat.node.load(Relaxed);
+        let number = sit(&self.seats);
+        let place = &self.seats[number];
+        let brought = place.node.load(Relaxed);
         let end = self.node(brought);
         end.next.store(0, Relaxed);
         end.answer.begin();
         // ORDER: AcqRel (C1): Release publishes the new tail; Acquire pairs with that, for the old one.
-        let number = self.tail.0.swap(brought, AcqRel);
-        seat.node.store(number, Relaxed);
-        let node = self.node(number);
-        node.request.set(section, context);
-        // ORDER: Release (C2), pairs with C4; publishes the request.
-        node.next.store(brought + 1, Release);
-        // C3.
-        if node.answer.wait(&self.vain, || ThreadId(self.combiner.0.load(Relaxed))) == LEAD {
-            self.combine(number);
+        let got = self.tail.0.swap(brought, AcqRel);
+        place.node.store(got, Relaxed);
+        let node = self.node(got);
+        if node.answer.get() == Some(LEAD) || self.ask(node, brought, section, context) {
+            lead::<P>(&self.combiner.0);
+            // C4. SAFETY: as the caller promises; nobody else runs sections.
+            unsafe { section(context) };
+            self.combine(brought);
         }
-        stand(seat);
+        stand(&self.seats, number);
     }
 }
 
@@ -159,10 +159,20 @@ impl<P: Platform, const SEATS: usize> CcSynch<P, SEATS> {
         }
     }
 
-    /// C4 and H1.
+    /// C2 and C3. True if it is the combiner, and its request has not been run.
+    #[cold]
+    #[inline(never)]
+    fn ask(&self, node: &Node<P>, brought: u32, section: Section, context: *mut ()) -> bool {
+        node.request.set(section, context);
+        // ORDER: Release (C2), pairs with C4; publishes the request.
+        node.next.store(brought + 1, Release);
+        node.answer.wait(&self.vain, || ThreadId(self.combiner.0.load(Relaxed))) == LEAD
+    }
+
+    /// C4 and H1, from the node behind its own on.
+    #[inline(always)]
     fn combine(&self, mut number: u32) {
-        self.combiner.0.store(P::current().0, Relaxed);
-        for _ in 0..most_requests::<P>() {
+        for _ in 1..most_requests::<P>() {
             let node = self.node(number);
             // ORDER: Acquire (C4), pairs with C2.
             let next = node.next.load(Acquire);

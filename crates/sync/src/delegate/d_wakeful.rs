@@ -9,14 +9,15 @@
 //! of requests is Oyama, Taura, Yonezawa's (PDSIA 1999), made so that a request can be taken back.
 //!
 //! Whether it pays depends on the machine, the sections, and what threads do outside. So the lock measures
-//! it: [`judge`] counts sections in windows with and without, and keeps what was quicker. `d-wakeful-on`
+//! it: [`judge`] counts sections without and with, and keeps what was quicker. `d-wakeful-on`
 //! always delegates, to compare with.
 //!
 //! # State
 //!
-//! A mutex ([`crate::mutex::Wakeful`]). `on`: 1, clients publish and holders look. Eight `posts`, each null
-//! or a request on its client's stack. `generation`: [`Platform::generation`] of the process of which they
-//! are. That, and what [`judge`] counts, is written under the mutex.
+//! A mutex ([`crate::mutex::Wakeful`]). A `way`: whether clients publish and holders look (`on`), and whether
+//! holders count. Eight `posts`, each null or a request on its client's stack. `generation`:
+//! [`Platform::generation`] of the process of which they are. The way, that, and what [`judge`] counts are
+//! written under the mutex.
 //!
 //! # Invariants
 //!
@@ -28,13 +29,13 @@
 //!
 //! # Protocol
 //!
-//! A1. Take the mutex if it is free. Else, if `on` and there is a post: D1. Publish. D2. Look while there
-//! is no answer, the lock is held, the holder runs, and the time of the mutex's arrivals has not passed. D3.
-//! Withdraw. If the holder was quicker, wait for the answer. A2. Lock the mutex. A3. With the mutex: count,
-//! judge, and run one's own section. R1. The holder, if `on`: take each request that is published, run it,
-//! answer; again, until there is none, or after so many. R2. Unlock. A4. A client that does something else
-//! meanwhile: D1, and later D3, if the lock is held and `on`. G1. At a deadline: D3, or give up as
-//! the mutex does.
+//! A1. Take the mutex if it is free. Else, if `on` and there is a post: D1. Publish. D2. Look while there is
+//! no answer, the lock is held, the holder runs, and the time of the mutex's arrivals has not passed. D3.
+//! Withdraw. If the holder was quicker, wait for the answer. A2. Lock the mutex. A3. With the mutex: count
+//! and judge, if holders do, and run one's own section. R1. The holder, if `on`: take each request that is
+//! published, run it, answer; again, until there is none, or after so many. R2. Unlock. A4. A client that
+//! does something else meanwhile: D1, and later D3, if the lock is held and `on`. G1. At a deadline: D3, or
+//! give up as the mutex does.
 //!
 //! # Memory order
 //!
@@ -70,7 +71,7 @@ use core::array;
 use core::ptr;
 use platform::{Atomic, Clock, Deadline, Ordering::*, Platform};
 
-use self::judge::Judge;
+use self::judge::{Judge, Seen, Way};
 use super::{RawDelegate, RawDelegateTimed, Section, most_requests};
 use crate::mutex::{RawMutex, RawMutexTimed, Wakeful};
 use crate::wait::answer::{Answer, DONE};
@@ -130,11 +131,11 @@ struct Head<P: Platform> {
 #[repr(align(64))]
 struct Posts<P: Platform>([P::AtomicPtr<Ask<P>>; POSTS]);
 
-/// What all read and hardly anybody writes. Were `on` in the mutex's line, a client would fetch that twice:
-/// to read, and then to write.
+/// What all read and hardly anybody writes. Were the way in the mutex's line, a client would fetch that
+/// twice: to read, and then to write.
 #[repr(align(64))]
 struct Mode<P: Platform> {
-    on: P::AtomicU32,
+    way: Way<P>,
     generation: P::AtomicU32,
     /// See [`crate::wait::vain`].
     vain: P::AtomicU32,
@@ -153,8 +154,7 @@ impl<P: Platform, const ALWAYS: bool> RawDelegate<P> for DWakeful<P, ALWAYS> {
         Self {
             head: Head { mutex: Wakeful::new(), judge: Judge::new() },
             posts: Posts(array::from_fn(|_| Atomic::new(ptr::null_mut()))),
-            // In a model it begins on: few sections would end before a trial.
-            mode: Mode { on: Atomic::new(u32::from(P::PAUSES == 1)), generation: zero(), vain: zero() },
+            mode: Mode { way: Way::new(), generation: zero(), vain: zero() },
         }
     }
 
@@ -185,9 +185,9 @@ impl<P: Platform, const ALWAYS: bool> RawDelegateTimed<P> for DWakeful<P, ALWAYS
 
     #[inline]
     unsafe fn lock(&self) {
-        // SAFETY: there is no node.
-        unsafe { self.head.mutex.lock(&()) };
-        self.count();
+        if !self.lock_at_once() {
+            self.lock_slow(None);
+        }
     }
 
     #[inline]
@@ -203,24 +203,25 @@ impl<P: Platform, const ALWAYS: bool> RawDelegateTimed<P> for DWakeful<P, ALWAYS
 impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
     #[inline(always)]
     fn is_on(&self) -> bool {
-        ALWAYS || self.mode.on.load(Relaxed) != 0
+        ALWAYS || self.mode.way.look().delegates()
     }
 
     /// The calling thread has got the mutex. It counts at once, because others may take the line away that it
-    /// has just fetched, before it releases.
+    /// has just fetched, before it releases. `seen`: before that.
     #[inline(always)]
-    fn count(&self) {
-        if !ALWAYS {
-            self.head.judge.count(&self.mode.on, || self.head.mutex.has_waiters());
+    fn count(&self, seen: Seen) {
+        if !ALWAYS && seen.counts() {
+            self.head.judge.count(&self.mode.way);
         }
     }
 
     /// As [`RawDelegateTimed::lock`], if nobody has it.
     #[inline(always)]
     pub fn lock_at_once(&self) -> bool {
+        let seen = self.mode.way.look();
         let locked = self.head.mutex.lock_at_once();
         if locked {
-            self.count();
+            self.count(seen);
         }
         locked
     }
@@ -231,11 +232,6 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
     /// As for [`RawDelegate::run`]. After [`Outcome::Locked`] the caller calls [`RawDelegateTimed::unlock`].
     #[inline]
     pub unsafe fn lock_or_run(&self, section: Section, context: *mut ()) -> Outcome {
-        if !self.is_on() {
-            // SAFETY: there is no node.
-            unsafe { self.lock() };
-            return Outcome::Locked;
-        }
         if self.lock_at_once() {
             return Outcome::Locked;
         }
@@ -264,7 +260,15 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         if self.is_on() && self.delegate(section, context, deadline) {
             return Outcome::Ran;
         }
-        // A2. SAFETY: there is no node.
+        if self.lock_slow(deadline) { Outcome::Locked } else { Outcome::Late }
+    }
+
+    /// A2 and A3. False at the deadline.
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
+        let due = !ALWAYS && self.mode.way.is_due();
+        // SAFETY: there is no node.
         let locked = unsafe {
             match deadline {
                 None => {
@@ -274,11 +278,13 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
                 Some(deadline) => self.head.mutex.lock_until(&(), deadline),
             }
         };
-        if !locked {
-            return Outcome::Late;
+        if locked && due {
+            self.head.judge.begin(&self.mode.way);
         }
-        self.count();
-        Outcome::Locked
+        if locked {
+            self.count(self.mode.way.look());
+        }
+        locked
     }
 
     /// As [`RawDelegateTimed::unlock`], without a look at what others want (R1): they withdraw.

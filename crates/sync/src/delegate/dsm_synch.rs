@@ -55,7 +55,7 @@
 use core::ptr;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
-use super::{RawDelegate, Request, Section, most_requests};
+use super::{RawDelegate, Request, Section, lead, most_requests};
 use crate::wait::answer::{Answer, DONE};
 
 /// The client is the combiner.
@@ -104,7 +104,7 @@ impl<P: Platform> RawDelegate<P> for DsmSynch<P> {
 impl<P: Platform> DsmSynch<P> {
     /// C1 to C4.
     fn combine(&self, first: *mut Node<P>) {
-        self.combiner.store(P::current().0, Relaxed);
+        lead::<P>(&self.combiner);
         let (mut node, mut left) = (first, most_requests::<P>());
         loop {
             // SAFETY: by I3 it is there, and its client wrote the request before it linked the node.

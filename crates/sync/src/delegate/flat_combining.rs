@@ -10,7 +10,7 @@
 //! # State
 //!
 //! `word`: FREE 0, HELD 1, NEWS 3 (held, and a client went to sleep). `used`: records that were ever used.
-//! A record has a seat's lock, a request and an `answer`: waiting, asleep, DONE (or unused), LEAD (its client
+//! A record has a seat, a request and an `answer`: waiting, asleep, DONE (or unused), LEAD (its client
 //! has the lock, and its request has not been run).
 //!
 //! # Invariants
@@ -22,17 +22,18 @@
 //!
 //! # Protocol
 //!
-//! F1. Sit, write the request, ask. F2. If the lock is FREE, take it (L1). F3. Else look until there is
-//! an answer or the lock is FREE. Before sleep: mark oneself asleep, and change HELD to NEWS, or take the
-//! lock if it is FREE. L1. With the lock, taken or by LEAD: run one's own request, unless it is DONE, then
-//! F4. F4. Run each request that is found, and answer DONE. H1. After so many, answer LEAD to the next one
-//! found, and keep the lock for it. R1. HELD to FREE. R2. At NEWS, back to HELD, and F4 again.
+//! F0. If the lock is FREE, take it, run one's own section, then F4. F1. Else sit, write the request, ask.
+//! F2. If the lock is FREE, take it (L1). F3. Else look until there is an answer or the lock is FREE. Before
+//! sleep: mark oneself asleep, and change HELD to NEWS, or take the lock if it is FREE. L1. With the lock,
+//! taken or by LEAD: run one's own request, unless it is DONE, then F4. F4. Run each request that is found,
+//! and answer DONE. H1. After so many, answer LEAD to the next one found, and keep the lock for it. R1. HELD
+//! to FREE. R2. At NEWS, back to HELD, and F4 again.
 //!
 //! # Memory order
 //!
-//! F1 release (`ask`) -> F4 acquire (`is_asked`) publishes the request. R1 release -> F2 acquire, and the
-//! answer's release -> acquire, publish what sections wrote. F3 release (NEWS) -> R2 acquire publishes the
-//! request and `used`.
+//! F1 release (`ask`) -> F4 acquire (`is_asked`) publishes the request. R1 release -> F0 and F2 acquire, and
+//! the answer's release -> acquire, publish what sections wrote. F3 release (NEWS) -> R2 acquire publishes
+//! the request and `used`.
 //!
 //! # Under the scheduler
 //!
@@ -60,8 +61,7 @@
 use core::array;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
-use super::{RawDelegate, Request, Seat, Section, most_requests, sit, stand};
-use crate::mutex::{Native, RawMutex};
+use super::{RawDelegate, Request, Seat, Seated, Section, lead, most_requests, sit, stand};
 use crate::wait::answer::{self, Answer, DONE};
 use crate::wait::look;
 
@@ -74,13 +74,13 @@ const LEAD: u32 = DONE + 1;
 
 #[repr(align(64))]
 struct Record<P: Platform> {
-    seat: Native<P>,
+    seat: Seat<P>,
     answer: Answer<P>,
     request: Request<P>,
 }
 
-impl<P: Platform> Seat<P> for Record<P> {
-    fn lock(&self) -> &Native<P> {
+impl<P: Platform> Seated<P> for Record<P> {
+    fn seat(&self) -> &Seat<P> {
         &self.seat
     }
 }
@@ -107,18 +107,34 @@ impl<P: Platform, const RECORDS: usize> RawDelegate<P> for FlatCombining<P, RECO
             used: P::AtomicU32::new(0),
             vain: P::AtomicU32::new(0),
             records: array::from_fn(|_| Record {
-                seat: Native::new(),
+                seat: Seat::new(),
                 answer: Answer::given(DONE),
                 request: Request::none(),
             }),
         }
     }
 
+    #[inline]
     unsafe fn run(&self, section: Section, context: *mut ()) {
+        // F0.
+        if !self.try_take() {
+            return self.ask(section, context);
+        }
+        lead::<P>(&self.combiner.0);
+        // SAFETY: as the caller promises; nobody else runs sections.
+        unsafe { section(context) };
+        self.combine();
+    }
+}
+
+impl<P: Platform, const RECORDS: usize> FlatCombining<P, RECORDS> {
+    /// F1.
+    #[cold]
+    #[inline(never)]
+    fn ask(&self, section: Section, context: *mut ()) {
         let number = sit(&self.records);
         self.use_up_to(number as u32 + 1);
         let record = &self.records[number];
-        // F1.
         record.request.set(section, context);
         record.answer.ask();
         if self.try_take() {
@@ -126,11 +142,9 @@ impl<P: Platform, const RECORDS: usize> RawDelegate<P> for FlatCombining<P, RECO
         } else {
             self.wait(record);
         }
-        stand(record);
+        stand(&self.records, number);
     }
-}
 
-impl<P: Platform, const RECORDS: usize> FlatCombining<P, RECORDS> {
     fn use_up_to(&self, count: u32) {
         let mut used = self.used.load(Relaxed);
         while used < count {
@@ -149,8 +163,6 @@ impl<P: Platform, const RECORDS: usize> FlatCombining<P, RECORDS> {
     }
 
     /// F3 and L1.
-    #[cold]
-    #[inline(never)]
     fn wait(&self, record: &Record<P>) {
         look::begin::<P>();
         loop {
@@ -184,6 +196,7 @@ impl<P: Platform, const RECORDS: usize> FlatCombining<P, RECORDS> {
 
     /// L1: the client of this record has the lock.
     fn lead(&self, record: &Record<P>) {
+        lead::<P>(&self.combiner.0);
         if record.answer.get() != Some(DONE) {
             // SAFETY: our own request, which nobody has run.
             unsafe { record.request.run() };
@@ -195,7 +208,6 @@ impl<P: Platform, const RECORDS: usize> FlatCombining<P, RECORDS> {
 
     /// F4, H1, R1 and R2.
     fn combine(&self) {
-        self.combiner.0.store(P::current().0, Relaxed);
         let mut left = most_requests::<P>();
         loop {
             let used = self.used.load(Relaxed) as usize;

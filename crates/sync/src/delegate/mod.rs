@@ -19,7 +19,7 @@ pub use flat_combining::FlatCombining;
 pub use oyama::Oyama;
 pub use rcl::{Rcl, RclLock, RclServer};
 
-use platform::{Atomic, Deadline, Ordering::*, Platform};
+use platform::{Atomic, Deadline, Ordering::*, Platform, ThreadId};
 
 use crate::mutex::{Native, RawMutex};
 
@@ -117,36 +117,116 @@ impl<P: Platform> Request<P> {
 }
 
 /// A place in an array that one client has at a time, so that there may be more clients than places.
-trait Seat<P: Platform> {
-    fn lock(&self) -> &Native<P>;
+///
+/// Some seats are one thread's each, the first that came ([`own_seats`]): it sits down without a
+/// read-modify-write. The others are mutexes. An owner that is gone leaves its seat to who gets its id.
+struct Seat<P: Platform> {
+    /// 0: nobody has come yet.
+    owner: P::AtomicU32,
+    /// The owner sits here, and a signal handler of its thread may not. Of the owner.
+    taken: P::AtomicU32,
+    lock: Native<P>,
 }
 
-/// Takes a seat that is free, the one that the calling thread had last if it can, or waits for that one.
-/// Returns its number.
-fn sit<P: Platform, S: Seat<P>>(seats: &[S]) -> usize {
+impl<P: Platform> Seat<P> {
+    fn new() -> Self {
+        Self { owner: P::AtomicU32::new(0), taken: P::AtomicU32::new(0), lock: Native::new() }
+    }
+
+    /// The owner sits down. False if it does already.
+    #[inline(always)]
+    fn take(&self) -> bool {
+        let free = self.taken.load(Relaxed) == 0;
+        if free {
+            self.taken.store(1, Relaxed);
+        }
+        free
+    }
+
+    /// Nobody, or the calling thread, owns it: now that does.
+    fn claim(&self, me: ThreadId) -> bool {
+        let owner = self.owner.load(Relaxed);
+        owner == me.0 || owner == 0 && self.owner.compare_exchange(0, me.0, Relaxed, Relaxed).is_ok()
+    }
+}
+
+/// What has a seat.
+trait Seated<P: Platform> {
+    fn seat(&self) -> &Seat<P>;
+}
+
+/// BOUND: of so many seats, these first ones have owners. A process with more threads, or with younger ones
+/// at this lock, has to share the others.
+const fn own_seats(seats: usize) -> usize {
+    seats * 3 / 4
+}
+
+/// Takes a seat that is free, or waits for one. Returns its number.
+#[inline(always)]
+fn sit<P: Platform, S: Seated<P>>(seats: &[S]) -> usize {
     sit_at_once(seats).unwrap_or_else(|| {
-        let home = home::<P>(seats.len());
+        let number = shared::<P>(seats.len()).start;
         // SAFETY: there is no node, and `stand` unlocks once.
-        unsafe { seats[home].lock().lock(&()) };
-        home
+        unsafe { seats[number].seat().lock.lock(&()) };
+        number
     })
 }
 
-/// The same, if there is one.
-fn sit_at_once<P: Platform, S: Seat<P>>(seats: &[S]) -> Option<usize> {
-    let home = home::<P>(seats.len());
-    // SAFETY: as above.
-    (home..seats.len()).chain(0..home).find(|&number| unsafe { seats[number].lock().try_lock(&()) })
+/// The same, if one is free.
+#[inline(always)]
+fn sit_at_once<P: Platform, S: Seated<P>>(seats: &[S]) -> Option<usize> {
+    let (me, own) = (P::current(), own_seats(seats.len()));
+    if own > 0 && me != ThreadId::NONE {
+        let number = me.0 as usize % own;
+        let seat = seats[number].seat();
+        if seat.owner.load(Relaxed) == me.0 && seat.take() {
+            return Some(number);
+        }
+    }
+    sit_elsewhere(seats)
 }
 
-fn home<P: Platform>(seats: usize) -> usize {
-    P::current().0 as usize % seats
+#[cold]
+#[inline(never)]
+fn sit_elsewhere<P: Platform, S: Seated<P>>(seats: &[S]) -> Option<usize> {
+    let (me, own) = (P::register_lazily(), own_seats(seats.len()));
+    if own > 0 && me != ThreadId::NONE {
+        let number = me.0 as usize % own;
+        let seat = seats[number].seat();
+        if seat.claim(me) && seat.take() {
+            return Some(number);
+        }
+    }
+    let shared = shared::<P>(seats.len());
+    // SAFETY: as above.
+    shared.clone().chain(own..shared.start).find(|&number| unsafe { seats[number].seat().lock.try_lock(&()) })
+}
+
+/// The seats that are mutexes, from the one on at which the calling thread is to look first.
+fn shared<P: Platform>(seats: usize) -> core::ops::Range<usize> {
+    let own = own_seats(seats);
+    own + P::current().0 as usize % (seats - own)..seats
 }
 
 /// Gives the seat back.
-fn stand<P: Platform>(seat: &impl Seat<P>) {
-    // SAFETY: `sit` locked it.
-    unsafe { seat.lock().unlock(&()) };
+#[inline(always)]
+fn stand<P: Platform, S: Seated<P>>(seats: &[S], number: usize) {
+    let seat = seats[number].seat();
+    if number < own_seats(seats.len()) {
+        seat.taken.store(0, Relaxed);
+    } else {
+        // SAFETY: `sit` locked it.
+        unsafe { seat.lock.unlock(&()) };
+    }
+}
+
+/// The calling thread runs sections from now on. A write only if that is news: clients read the word. HINT.
+#[inline(always)]
+fn lead<P: Platform>(combiner: &P::AtomicU32) {
+    let me = P::current().0;
+    if combiner.load(Relaxed) != me {
+        combiner.store(me, Relaxed);
+    }
 }
 
 /// BOUND: a combiner runs so many requests of others, then another thread is to be the combiner. In a model

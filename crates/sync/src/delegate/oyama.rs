@@ -55,7 +55,7 @@
 use core::ptr;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
-use super::{RawDelegate, Request, Section, most_requests};
+use super::{RawDelegate, Request, Section, lead, most_requests};
 use crate::wait::answer::{Answer, DONE};
 
 /// The client has the lock.
@@ -90,7 +90,7 @@ impl<P: Platform> RawDelegate<P> for Oyama<P> {
     unsafe fn run(&self, section: Section, context: *mut ()) {
         // ORDER: Acquire (O1), pairs with H3.
         if self.word.compare_exchange(ptr::null_mut(), held::<P>(), Acquire, Relaxed).is_ok() {
-            self.holder.store(P::current().0, Relaxed);
+            lead::<P>(&self.holder);
             // SAFETY: as the caller promises.
             unsafe { section(context) };
             return self.release(ptr::null_mut());
@@ -102,7 +102,7 @@ impl<P: Platform> RawDelegate<P> for Oyama<P> {
         if waits && node.answer.wait(&self.vain, || ThreadId(self.holder.load(Relaxed))) == DONE {
             return;
         }
-        self.holder.store(P::current().0, Relaxed);
+        lead::<P>(&self.holder);
         // SAFETY: our own request, which nobody has run.
         unsafe { node.request.run() };
         self.release(node.next.load(Relaxed));

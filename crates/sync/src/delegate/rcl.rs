@@ -10,7 +10,7 @@
 //!
 //! # State
 //!
-//! A slot has a seat's lock, a request, the request's lock, and an `answer`:
+//! A slot has a seat, a request, the request's lock, and an `answer`:
 //!
 //! | answer | means |
 //! |---|---|
@@ -54,7 +54,7 @@
 //! section wrote. C2 release -> S3 acquire (`bell`) publishes the request, and `used`. S1 release -> V3
 //! acquire publishes `busy`, and what earlier sections wrote. E2 release -> S1 acquire publishes what the
 //! section wrote and its answer. C1 release -> S1 acquire (the slot's lock): who sees the new lock sees the
-//! last answer. Seats are mutexes.
+//! last answer.
 //!
 //! # Under the scheduler
 //!
@@ -97,8 +97,7 @@ pub use self::ask::RclLock;
 use self::ask::Ask;
 use self::late::Late;
 use self::spare::Watch;
-use super::{RawDelegate, Seat, Section, sit_at_once, stand};
-use crate::mutex::{Native, RawMutex};
+use super::{RawDelegate, Seat, Seated, Section, sit_at_once, stand};
 use crate::wait::answer::{self, Answer, DONE};
 
 /// No request, and the server may sleep.
@@ -114,14 +113,14 @@ const STAYS: u32 = 64;
 
 #[repr(align(64))]
 struct Slot<P: Platform> {
-    seat: Native<P>,
+    seat: Seat<P>,
     ask: Ask<P>,
     /// Waits at the server's processor until the client leaves it (C4).
     stays: P::AtomicU32,
 }
 
-impl<P: Platform> Seat<P> for Slot<P> {
-    fn lock(&self) -> &Native<P> {
+impl<P: Platform> Seated<P> for Slot<P> {
+    fn seat(&self) -> &Seat<P> {
         &self.seat
     }
 }
@@ -165,7 +164,7 @@ impl<P: Platform, const SLOTS: usize> Default for RclServer<P, SLOTS> {
             closed: P::AtomicU32::new(0),
             vain: P::AtomicU32::new(0),
             slots: array::from_fn(|_| Slot {
-                seat: Native::new(),
+                seat: Seat::new(),
                 ask: Ask::new(RING),
                 stays: P::AtomicU32::new(0),
             }),
@@ -235,11 +234,11 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
             if Self::may_look() {
                 // HINT: the server may look blocked, and is on its way.
                 let answered = || slot.ask.answer.get().is_none().then_some(ThreadId::NONE);
-                answer::watch_for::<P>(P::costs().idle, answered);
+                answer::watch_for::<P>(P::costs().idle, answer::beside_server::<P>(), answered);
             }
         }
         self.wait_for(&slot.ask.answer, lock);
-        stand(slot);
+        stand(&self.slots, number);
     }
 
     /// C3.
@@ -453,8 +452,8 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     fn wait_for_requests(&self) -> bool {
         // Longer than a client takes that was woken on an idle processor: else each sleeps because the other
         // one does.
-        Self::may_look()
-            && answer::watch_for::<P>(2 * P::costs().idle, || (!self.has_request()).then_some(ThreadId::NONE))
+        let asked = || (!self.has_request()).then_some(ThreadId::NONE);
+        Self::may_look() && answer::watch_for::<P>(2 * P::costs().idle, answer::beside_server::<P>(), asked)
     }
 
     /// S3 and S4. False if the server is closed.

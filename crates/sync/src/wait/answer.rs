@@ -7,7 +7,8 @@
 //!
 //! - W1. The thread looks while the other one runs, nobody else wants the processor, and the limit has not
 //!   passed. The limit is what a sleep costs, and [`vain`](super::vain) halves it. Where each thread has a
-//!   processor, the thread then calls `tell`, and looks on for a slice.
+//!   processor, the thread then calls `tell`, and looks on for a slice. Each look may take a line from who
+//!   runs sections, so the gaps begin at [`beside_combiner`], or [`beside_server`].
 //! - W2. It marks itself ASLEEP and sleeps.
 //! - G1. The other thread swaps the answer in, and wakes the sleeper. From then on the word may be gone, so
 //!   G1 uses its address only.
@@ -82,24 +83,34 @@ impl<P: Platform> Answer<P> {
     /// late W1 was in vain.
     #[inline]
     pub fn wait(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId) -> u32 {
-        self.wait_telling(vain, runner, || ())
+        match self.get() {
+            Some(answer) => answer,
+            None => self.wait_long(vain, beside_combiner::<P>(), runner, || ()),
+        }
     }
 
-    /// The same; calls `tell` before each sleep, and before it looks for longer than a sleep costs.
+    /// The same beside a server; calls `tell` before each sleep, and before it looks for longer than a sleep
+    /// costs.
     #[inline]
     pub fn wait_telling(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId, tell: impl Fn()) -> u32 {
         match self.get() {
             Some(answer) => answer,
-            None => self.wait_long(vain, runner, tell),
+            None => self.wait_long(vain, beside_server::<P>(), runner, tell),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_long(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId, tell: impl Fn()) -> u32 {
+    fn wait_long(
+        &self,
+        vain: &P::AtomicU32,
+        gap: u64,
+        runner: impl Fn() -> ThreadId,
+        tell: impl Fn(),
+    ) -> u32 {
         look::begin::<P>();
         loop {
-            watch_telling::<P>(vain, || if self.get().is_some() { None } else { Some(runner()) }, &tell);
+            watch_telling::<P>(vain, gap, || if self.get().is_some() { None } else { Some(runner()) }, &tell);
             match self.get() {
                 Some(answer) => return answer,
                 None if self.fall_asleep() => {
@@ -125,24 +136,36 @@ impl<P: Platform> Answer<P> {
     }
 }
 
+/// W1. The first gap beside a combiner, which has sections of its own to run. Twice as long it is slower
+/// where threads do something outside, and half as long where they do not.
+fn beside_combiner<P: Platform>() -> u64 {
+    P::costs().line
+}
+
+/// W1. The first gap beside a server, which does nothing but answer.
+pub fn beside_server<P: Platform>() -> u64 {
+    P::costs().line / 4
+}
+
 /// W1. Looks until there is nothing to wait for; false if there is better to do. Each look returns the thread
 /// that is waited for, or `None` if the wait is over.
 pub fn watch<P: Platform>(vain: &P::AtomicU32, look: impl FnMut() -> Option<ThreadId>) -> bool {
-    watch_telling::<P>(vain, look, || ())
+    watch_telling::<P>(vain, beside_combiner::<P>(), look, || ())
 }
 
 /// The same; calls `tell` before it looks for longer than a sleep costs.
 fn watch_telling<P: Platform>(
     vain: &P::AtomicU32,
+    gap: u64,
     mut look: impl FnMut() -> Option<ThreadId>,
     tell: impl Fn(),
 ) -> bool {
     let times = vain.load(Relaxed);
-    let mut seen = watch_for::<P>(vain::limit(times, P::costs().sleep), &mut look);
+    let mut seen = watch_for::<P>(vain::limit(times, P::costs().sleep), gap, &mut look);
     // Where each thread has a processor, sleep gains nothing, and costs whoever answers a wake-up.
     if !seen && P::roomy() {
         tell();
-        seen = watch_for::<P>(P::costs().slice, look);
+        seen = watch_for::<P>(P::costs().slice, gap, look);
     }
     let learned = vain::learned(times, !seen);
     if learned != times {
@@ -151,9 +174,8 @@ fn watch_telling<P: Platform>(
     seen
 }
 
-/// The same, for so many ns at most.
-pub fn watch_for<P: Platform>(limit: u64, look: impl FnMut() -> Option<ThreadId>) -> bool {
-    let line = P::costs().line;
+/// The same, for so many ns at most, with gaps from `gap` to four times that.
+pub fn watch_for<P: Platform>(limit: u64, gap: u64, look: impl FnMut() -> Option<ThreadId>) -> bool {
     // HINT: wrong either way, it looks in vain for a while, or sleeps and is woken.
-    !is_wanted::<P>() && while_it_runs::<P>(limit, line / 4, line, look)
+    !is_wanted::<P>() && while_it_runs::<P>(limit, gap, 4 * gap, look)
 }
