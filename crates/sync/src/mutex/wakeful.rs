@@ -175,11 +175,6 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let word = self.word.load(Relaxed);
         (word & LOCKED != 0).then(|| owner(word))
     }
-
-    /// HINT: does a thread wait as the standby, or in line?
-    pub fn has_waiters(&self) -> bool {
-        self.word.load(Relaxed) & STANDBY != 0
-    }
 }
 
 impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A processor server that only hears, and the block that it would keep.
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
