@@ -71,9 +71,14 @@ impl Ours<'_> {
     fn wait(&self) -> bool {
         match *self {
             Self::Here(barrier) => barrier.wait(),
-            // SAFETY: `init` has put one there, and `destroy` has not been called.
-            Self::There(number) => unsafe { Combined::<Linux>::at(number) }.is_some_and(|it| it.wait()),
+            Self::There(number) => Self::wait_there(number),
         }
+    }
+
+    #[inline(never)]
+    fn wait_there(number: u32) -> bool {
+        // SAFETY: `init` has put one there, and `destroy` has not been called.
+        unsafe { Combined::<Linux>::at(number) }.is_some_and(|it| it.wait())
     }
 }
 

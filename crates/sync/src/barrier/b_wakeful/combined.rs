@@ -33,17 +33,22 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
         Self { exact: true, ..self }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrive(&self) -> Arrival {
-        let episodes = &self.barrier.episodes;
-        self.told(match self.nodes.is_empty() {
-            true => episodes.arrive(1),
-            false => Nodes(self.nodes).arrive(episodes, P::cluster(), self.exact),
-        })
+        match self.nodes.is_empty() {
+            true => self.told(self.barrier.episodes.arrive(1)),
+            false => self.arrive_at_a_node(),
+        }
+    }
+
+    /// Apart, so that the way without nodes has nothing of this.
+    #[inline(never)]
+    fn arrive_at_a_node(&self) -> Arrival {
+        self.told(Nodes(self.nodes).arrive(&self.barrier.episodes, P::cluster(), self.exact))
     }
 
     /// If the arrival was the last one, the others hear it.
-    #[inline]
+    #[inline(always)]
     fn told(&self, arrival: Arrival) -> Arrival {
         if let Arrival::Last { number, parties, sleepers } = arrival {
             if !self.nodes.is_empty() {
@@ -58,14 +63,21 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     }
 
     /// W1 to W4: until the episode is over or `called`.
-    #[inline]
+    #[inline(always)]
     fn await_release(&self, episode: Episode, called: &impl Fn() -> bool) {
-        let BWakeful { episodes, mood, .. } = self.barrier;
-        if self.nodes.is_empty() {
-            let done = || episodes.is_over(episode.number) || called();
-            let sleep = || episodes.sleep(episode.number, called);
-            return mood.wait(episodes, episode.others, &done, &sleep);
+        if !self.nodes.is_empty() {
+            return self.await_word(episode, called);
         }
+        let BWakeful { episodes, mood, .. } = self.barrier;
+        let done = || episodes.is_over(episode.number) || called();
+        let sleep = || episodes.sleep(episode.number, called);
+        mood.wait(episodes, episode.others, &done, &sleep);
+    }
+
+    /// The same with nodes.
+    #[inline(never)]
+    fn await_word(&self, episode: Episode, called: &impl Fn() -> bool) {
+        let BWakeful { episodes, mood, .. } = self.barrier;
         let done = || self.has_passed(&episode) || called();
         mood.wait(episodes, episode.others, &done, &|| self.sleep(episode, called));
     }
@@ -78,7 +90,7 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn entered(arrival: Arrival) -> Option<Episode> {
         match arrival {
             Arrival::Waits(episode) => Some(episode),
@@ -88,7 +100,7 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
 
     /// Arrives, for a thread that has something else to do while it waits. It may not come again until
     /// [`Combined::await_or`] has told it that the episode is over. `None`: it was the last one.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self) -> Option<Episode> {
         Self::entered(self.arrive())
     }
@@ -102,7 +114,7 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     /// Waits until the episode of [`Combined::enter`] is over, true then, or `called` says that there is
     /// something else to do. It is asked again and again. The thread that makes it say so has to
     /// [`BWakeful::summon`].
-    #[inline]
+    #[inline(always)]
     pub fn await_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
         self.await_release(*entered, &called);
         self.has_passed(entered)
@@ -115,7 +127,7 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     }
 
     /// Is the episode over that somebody has entered? What the members wrote before is seen then.
-    #[inline]
+    #[inline(always)]
     pub fn has_passed(&self, entered: &Episode) -> bool {
         match self.nodes.is_empty() {
             true => self.barrier.episodes.is_over(entered.number),
@@ -125,7 +137,7 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
 
     /// Waits until all have arrived; true for the serial thread. Any thread may come. Where more come than
     /// there are parties, those that are too many are the first of the next episode.
-    #[inline]
+    #[inline(always)]
     pub fn wait(&self) -> bool {
         let entered = self.enter();
         if let Some(episode) = entered {
