@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use platform::{Atomic, AtomicInt as _};
-use sync::barrier::{BWakeful, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
+use sync::barrier::{BWakeful, BWakefulNode, Combined, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
 use crate::{Cell, Machine};
 
@@ -152,6 +152,85 @@ pub fn groups<M: Machine, B: RawBarrierDynamic<M> + 'static>(parties: u32, group
     assert_eq!(shared.1.serial.load(SeqCst), groups, "threads that were told that they are the serial one");
 }
 
+/// The default barrier with so many nodes.
+pub struct Noded<M: Machine, const NODES: usize> {
+    barrier: BWakeful<M>,
+    nodes: Vec<BWakefulNode<M>>,
+}
+
+/// So many, and one for all, if any.
+pub fn nodes<M: Machine>(count: usize) -> Vec<BWakefulNode<M>> {
+    (0..count + usize::from(count > 0)).map(|_| BWakefulNode::default()).collect()
+}
+
+impl<M: Machine, const NODES: usize> Noded<M, NODES> {
+    fn combined(&self) -> Combined<'_, M> {
+        self.barrier.with(&self.nodes)
+    }
+
+    /// Waits until the episode is over, and not until that was told (N5).
+    fn wait_for_its_end_only(&self) {
+        if let Some(episode) = self.combined().enter() {
+            while !self.barrier.alone().await_or(&episode, || false) {}
+        }
+    }
+}
+
+impl<M: Machine, const NODES: usize> RawBarrier<M> for Noded<M, NODES> {
+    type Place = ();
+    type Member = ();
+
+    fn new(parties: u32) -> Self {
+        Self { barrier: BWakeful::new(parties), nodes: nodes(NODES) }
+    }
+    fn places(_: u32) -> usize {
+        0
+    }
+    unsafe fn wait(&self, _: &[()], _: u32, _: &mut ()) -> bool {
+        self.combined().wait()
+    }
+}
+
+impl<M: Machine, const NODES: usize> RawBarrierDynamic<M> for Noded<M, NODES> {
+    fn join(&self) -> bool {
+        self.combined().join()
+    }
+    fn arrive_and_drop(&self) {
+        self.combined().arrive_and_drop();
+    }
+}
+
+/// Who comes out first has the words and nodes serve other barriers, while others may be on their way out.
+/// With a mistake, it comes out before N5.
+pub fn renewing<M: Machine, const NODES: usize, const MISTAKE: bool>(parties: u32) {
+    let shared = Arc::new((Noded::<M, NODES>::new(parties), marks::<M>(parties), AtomicU32::new(0)));
+    let ours = shared.clone();
+    let member = move |index: u32| {
+        let (barrier, marks, out) = &*ours;
+        marks[0][index as usize].bump();
+        match MISTAKE {
+            false => _ = barrier.combined().wait(),
+            true => barrier.wait_for_its_end_only(),
+        }
+        assert!(marks[0].iter().all(|mark| mark.get() == 1), "a member has not come");
+        if out.fetch_add(1, SeqCst) == 0 {
+            for _ in 0..2 {
+                let alone = barrier.combined().renewed(NODES as u32, 0);
+                (1..NODES).for_each(|_| alone.arrive_and_drop());
+                assert!(alone.wait() && alone.wait());
+            }
+        }
+    };
+    let handles: Vec<_> = (1..parties)
+        .map(|index| {
+            let member = member.clone();
+            M::spawn(move || member(index))
+        })
+        .collect();
+    member(0);
+    handles.into_iter().for_each(M::join);
+}
+
 /// Everybody has left once `drain` returns, and it does.
 pub fn draining<M: Machine, B: RawBarrierDrained<M> + 'static>(parties: u32, rounds: u32) {
     let barrier = Arc::new(B::new(parties));
@@ -192,8 +271,8 @@ pub fn freeing<M: Machine, B: RawBarrierDrained<M> + 'static>() {
 }
 
 /// Those who wait are called to something else, and come; then they wait again.
-pub fn summoning<M: Machine>(waiters: u32, times: u32) {
-    let barrier = Arc::new(BWakeful::<M>::new(waiters + 1));
+pub fn summoning<M: Machine, const NODES: usize>(waiters: u32, times: u32) {
+    let barrier = Arc::new(Noded::<M, NODES>::new(waiters + 1));
     // Calls that nobody has answered yet, and how often somebody has.
     let calls = Arc::new(M::AtomicU32::new(0));
     let answers = Arc::new(M::AtomicU32::new(0));
@@ -201,6 +280,7 @@ pub fn summoning<M: Machine>(waiters: u32, times: u32) {
         .map(|_| {
             let (barrier, calls, answers) = (barrier.clone(), calls.clone(), answers.clone());
             M::spawn(move || {
+                let barrier = barrier.combined();
                 let Some(episode) = barrier.enter() else { return };
                 while !barrier.await_or(&episode, || calls.load(Relaxed) > 0) {
                     if calls.swap(0, Relaxed) > 0 {
@@ -213,32 +293,36 @@ pub fn summoning<M: Machine>(waiters: u32, times: u32) {
         .collect();
     for time in 0..times {
         calls.store(1, Relaxed);
-        barrier.summon(1);
+        barrier.combined().summon(1);
         while answers.load(Acquire) == time {
             M::wait(&answers, time, None);
         }
     }
-    barrier.wait();
+    barrier.combined().wait();
     handles.into_iter().for_each(M::join);
 }
 
 /// One waits for the others to have come, before it comes itself; it sees what they wrote.
-pub fn awaiting_others<M: Machine>(others: u32) {
-    let shared = Arc::new((BWakeful::<M>::new(others + 1), marks::<M>(others)));
+pub fn awaiting_others<M: Machine, const NODES: usize>(others: u32) {
+    let barrier = Noded::<M, NODES>::new(others + 1);
+    if NODES > 0 {
+        let _ = barrier.combined().renewed(others + 1, 1);
+    }
+    let shared = Arc::new((barrier, marks::<M>(others)));
     let handles: Vec<_> = (0..others)
         .map(|index| {
             let shared = shared.clone();
             M::spawn(move || {
                 shared.1[0][index as usize].bump();
-                shared.0.wait();
+                shared.0.combined().wait();
             })
         })
         .collect();
-    while !shared.0.lacks_one() {
+    while !shared.0.combined().lacks_one() {
         M::yield_now();
     }
     assert!(shared.1[0].iter().all(|mark| mark.get() == 1), "a member has come that has not written");
-    assert!(shared.0.wait(), "the last one is the serial one");
+    assert!(shared.0.combined().enter_apart().is_none(), "the last one is the serial one");
     handles.into_iter().for_each(M::join);
 }
 

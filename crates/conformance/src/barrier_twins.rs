@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
-use sync::barrier::{BWakeful, BWakefulNode, RawBarrier, RawBarrierDrained, Way};
+use sync::barrier::{BWakeful, BWakefulNode, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
 
 macro_rules! twin {
     ($(#[$doc:meta])* $name:ident, [$($field:ident)*], |$this:ident, $parties:ident, $member:ident| $body:block) => {
@@ -214,54 +214,33 @@ impl<P: Platform> RawBarrier<P> for CSchedAsPrinted<P> {
     }
 }
 
-/// The combining tree of `b-wakeful`, whose threads sleep at once, and without `LOOKS` do not look at their
-/// nodes before (N4).
-///
-/// Four threads come to clusters by turns, so that fewer come to a node than it expects: two and two to
-/// nodes with one parent, two of them elsewhere, then all but one elsewhere.
-pub struct Combines<P: Platform, const LOOKS: bool> {
-    parties: u32,
-    needed: P::AtomicU32,
-    ended: P::AtomicU32,
+/// `b-wakeful` with nodes, whose leaving parties arrive past them.
+pub struct LeavesPastNodes<P: Platform, const NODES: usize> {
+    barrier: BWakeful<P>,
+    nodes: Vec<BWakefulNode<P>>,
 }
 
-impl<P: Platform, const LOOKS: bool> RawBarrier<P> for Combines<P, LOOKS> {
-    type Place = BWakefulNode<P>;
-    type Member = u32;
+impl<P: Platform, const NODES: usize> RawBarrier<P> for LeavesPastNodes<P, NODES> {
+    type Place = ();
+    type Member = ();
 
     fn new(parties: u32) -> Self {
-        Self { parties, needed: Atomic::new(parties), ended: Atomic::new(0) }
+        Self { barrier: BWakeful::new(parties), nodes: (0..NODES).map(|_| BWakefulNode::default()).collect() }
     }
     fn places(_: u32) -> usize {
-        7
+        0
     }
-    unsafe fn wait(&self, nodes: &[BWakefulNode<P>], index: u32, round: &mut u32) -> bool {
-        let cluster = [[0, 0, 1, 1], [0, 0, 2, 2], [0, 2, 2, 2]][*round as usize % 3][index as usize];
-        *round += 1;
-        let arrive = |count: u32, tell: &dyn Fn()| {
-            let last = self.needed.fetch_sub(count, AcqRel) == count;
-            if last {
-                self.needed.store(self.parties, Relaxed);
-                tell();
-                self.ended.fetch_add(1, Release);
-                P::wake(&self.ended, u32::MAX);
-            }
-            last
-        };
-        let way = Way::at(nodes, cluster, arrive);
-        if way.enter() {
-            way.hand_on();
-        }
-        while !way.is_over() {
-            if LOOKS {
-                way.carry_all();
-            }
-            let ended = self.ended.load(Acquire);
-            if !way.is_over() {
-                P::wait(&self.ended, ended, None);
-            }
-        }
-        way.ended()
+    unsafe fn wait(&self, _: &[()], _: u32, _: &mut ()) -> bool {
+        self.barrier.with(&self.nodes).wait()
+    }
+}
+
+impl<P: Platform, const NODES: usize> RawBarrierDynamic<P> for LeavesPastNodes<P, NODES> {
+    fn join(&self) -> bool {
+        self.barrier.join()
+    }
+    fn arrive_and_drop(&self) {
+        self.barrier.arrive_and_drop();
     }
 }
 

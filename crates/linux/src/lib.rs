@@ -4,6 +4,7 @@
 pub mod closed;
 mod costs;
 mod futex;
+pub mod lines;
 mod load;
 pub mod memory;
 mod processors;

@@ -15,6 +15,7 @@ mod costs;
 
 pub use abi::{Priority, RunState, Wish};
 pub use atomic::{Atomic, AtomicInt};
+use core::ptr::NonNull;
 pub use core::sync::atomic::Ordering;
 pub use costs::Costs;
 
@@ -316,6 +317,39 @@ pub trait Readers: Platform {
     /// The ids of all threads are below this. A read-modify-write with `AcqRel`: who is not counted
     /// registers after it.
     fn most_threads() -> u32;
+}
+
+/// Memory for what has no room where the program keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Not 0.
+    pub number: u32,
+    /// Where it is, aligned to [`Block::PIECE`].
+    pub memory: NonNull<u8>,
+    /// So many of [`Block::PIECE`] bytes.
+    pub pieces: usize,
+}
+
+impl Block {
+    /// Bytes: two cache lines, which processors fetch together.
+    pub const PIECE: usize = 128;
+}
+
+/// What barriers of many threads ask for besides: memory that stays.
+///
+/// # Safety
+/// A block is there from when it is taken, for good, and nobody else's until it is given back. It holds
+/// zeros, or what the one before left there.
+pub unsafe trait Blocks: Platform {
+    /// Takes one; `None`: there is none, or of fewer than three pieces. All are as large as the first caller
+    /// wants it.
+    fn take_block(pieces: usize) -> Option<Block>;
+
+    /// The one of this number, if there are any.
+    fn block(number: u32) -> Option<Block>;
+
+    /// Gives it back. Who looks at it yet must not mind what is there.
+    fn give_block(number: u32);
 }
 
 /// What the parts of an OpenMP runtime ask for besides: loops count in 64 bits.

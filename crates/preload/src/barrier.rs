@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pthread_barrier_*`.
 //!
-//! **Layout.** The algorithm's words come first, at most 28 of the C library's 32 bytes; the C library itself uses the first 20.
-//! The last four say whose it is: [`OURS`], or zero. There is no static initialiser, so every barrier has been through
-//! `pthread_barrier_init`; one that another process has initialised, without us, does not end in OURS.
+//! **Layout.** The algorithm's words come first, at most 28 of the C library's 32 bytes. The C library itself
+//! uses the first 20. The last four say whose it is: [`OURS`], or zero. There is no static initialiser, so
+//! every barrier has been through `pthread_barrier_init`. One that another process has initialised, without
+//! us, does not end in OURS.
 //!
-//! **Ours or not.** A process-shared barrier is the C library's, and so is one for more threads than our algorithm can count.
+//! **Many threads.** With 32 threads and processors or more, threads arrive in a tree, for which 32 bytes have
+//! no room. Then the whole barrier lies in a block of a mapping that stays. The block's number stands below
+//! OURS. Who comes out of a barrier may destroy it and free its memory. The others, on their way out, look at
+//! the block only, and see in whatever barrier it is by then that their episode is over.
+//!
+//! **Ours or not.** A process-shared barrier is the C library's, and so is one for more threads than our
+//! algorithm can count.
 
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use libc::{EINVAL, pthread_barrier_t, pthread_barrierattr_t};
-use linux::Linux;
-use sync::barrier::{BWakeful, BWakefulDrained, RawBarrier, RawBarrierDrained};
+use linux::{Linux, lines::BLOCKS};
+use platform::Blocks;
+use sync::barrier::{BWakeful, BWakefulDrained, Combined, RawBarrier, RawBarrierDrained};
 
 use crate::real;
 
@@ -25,8 +33,8 @@ struct Barrier {
 const _: () = assert!(size_of::<Barrier>() == size_of::<pthread_barrier_t>());
 const _: () = assert!(size_of::<BWakefulDrained<Linux>>() <= 28 && align_of::<BWakefulDrained<Linux>>() <= 8);
 
-/// "wake".
-const OURS: u32 = u32::from_le_bytes(*b"wake");
+/// "wake", but for the bits of a block's number.
+const OURS: u32 = u32::from_le_bytes(*b"wake") & !(BLOCKS - 1);
 
 /// The C library's limit.
 const MOST: c_uint = c_uint::MAX / 2;
@@ -41,9 +49,36 @@ impl Barrier {
     }
 
     #[inline(always)]
-    fn ours(&self) -> Option<&BWakefulDrained<Linux>> {
-        // SAFETY: `init` has put one here.
-        (self.whose.load(Relaxed) == OURS).then(|| unsafe { &*core::ptr::from_ref(self).cast() })
+    fn ours(&self) -> Option<Ours<'_>> {
+        match self.whose.load(Relaxed) {
+            // SAFETY: `init` has put one here.
+            OURS => Some(Ours::Here(unsafe { &*core::ptr::from_ref(self).cast() })),
+            whose if whose & !(BLOCKS - 1) == OURS => Some(Ours::There(whose % BLOCKS)),
+            _ => None,
+        }
+    }
+}
+
+/// Where a barrier of ours is.
+enum Ours<'a> {
+    Here(&'a BWakefulDrained<Linux>),
+    /// In the block of this number.
+    There(u32),
+}
+
+impl Ours<'_> {
+    #[inline(always)]
+    fn wait(&self) -> bool {
+        match *self {
+            Self::Here(barrier) => barrier.wait(),
+            Self::There(number) => Self::wait_there(number),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_there(number: u32) -> bool {
+        // SAFETY: `init` has put one there, and `destroy` has not been called.
+        unsafe { Combined::<Linux>::at(number) }.is_some_and(|it| it.wait())
     }
 }
 
@@ -78,8 +113,12 @@ pub unsafe extern "C" fn pthread_barrier_init(
         if shared || count > BWakeful::<Linux>::MOST_PARTIES {
             return real::barrier_init(barrier, attr, count);
         }
-        barrier.cast::<BWakefulDrained<Linux>>().write(BWakefulDrained::new(count));
-        Barrier::from(barrier).whose.store(OURS, Relaxed);
+        // The number of the block where it is, if any.
+        let number = Combined::<Linux>::placed(count, count, 0).map_or(0, |(number, _)| number);
+        if number == 0 {
+            barrier.cast::<BWakefulDrained<Linux>>().write(BWakefulDrained::new(count));
+        }
+        Barrier::from(barrier).whose.store(OURS | number, Relaxed);
     }
     0
 }
@@ -92,8 +131,11 @@ pub unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t
         let handle = Barrier::from(barrier);
         match handle.ours() {
             Some(ours) => {
-                // The others may still be on their way out.
-                ours.drain();
+                match ours {
+                    // The others may still be on their way out.
+                    Ours::Here(barrier) => barrier.drain(),
+                    Ours::There(number) => Linux::give_block(number),
+                }
                 handle.whose.store(0, Relaxed);
                 0
             }

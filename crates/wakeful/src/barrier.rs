@@ -3,16 +3,18 @@
 
 use core::fmt;
 use core::mem::transmute;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use linux::Linux;
-use sync::barrier::{BWakeful, RawBarrierDynamic};
+use platform::Blocks;
+use sync::barrier::{BWakeful, Combined};
 
-/// A point that threads pass together: 24 bytes.
+/// A point that threads pass together: 68 bytes.
 ///
 /// The interface is that of [`std::sync::Barrier`], and parties may join and leave. Who waits gives the
 /// processor to the program's other threads, and sleeps where other programs would take it instead;
-/// `sync::barrier::BWakeful` underneath says how it tells.
+/// `sync::barrier::BWakeful` underneath says how it tells. With 32 parties and processors or more, threads
+/// arrive in a tree of the processors' clusters.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -58,7 +60,21 @@ use sync::barrier::{BWakeful, RawBarrierDynamic};
 /// });
 /// assert!(barrier.wait().is_leader()); // nobody else is left
 /// ```
-pub struct Barrier(BWakeful<Linux>);
+#[repr(C)]
+pub struct Barrier {
+    one: BWakeful<Linux>,
+    /// What follows is on another line: who arrives looks at it first.
+    apart: [u32; 10],
+    /// The number of the block where the barrier is; [`HERE`], or [`UNDECIDED`].
+    place: AtomicU32,
+}
+
+/// The barrier is in its own words.
+const HERE: u32 = 0;
+/// The first to come decides.
+const UNDECIDED: u32 = u32::MAX;
+/// BOUND: parties from which on there may be a tree. Fewer fill no four nodes of eight.
+const MANY: u32 = 32;
 
 /// What [`Barrier::wait`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +109,54 @@ impl Barrier {
             AtomicU32::new(f),
         ];
         // SAFETY: a `BWakeful` is these words in this order (and a marker of no size), as `words` says.
-        Self(unsafe { transmute::<[AtomicU32; 6], BWakeful<Linux>>(words) })
+        let one = unsafe { transmute::<[AtomicU32; 6], BWakeful<Linux>>(words) };
+        let place = if parties as u32 >= MANY { UNDECIDED } else { HERE };
+        Self { one, apart: [0; 10], place: AtomicU32::new(place) }
+    }
+
+    #[inline]
+    fn barrier(&self) -> Combined<'_, Linux> {
+        // ORDER: Acquire, pairs with `decide`; publishes the barrier there.
+        match self.place.load(Acquire) {
+            HERE => self.one.alone(),
+            UNDECIDED => self.at(self.decide()),
+            number => self.at(number),
+        }
+    }
+
+    fn at(&self, number: u32) -> Combined<'_, Linux> {
+        // SAFETY: `decide` has put it there, and gives it back if another was first.
+        match (number, unsafe { Combined::at(number) }) {
+            (1.., Some(barrier)) => barrier,
+            _ => self.one.alone(),
+        }
+    }
+
+    /// Before anybody has come: a tree, if it is of use and there is a block for it.
+    #[cold]
+    #[inline(never)]
+    fn decide(&self) -> u32 {
+        let parties = self.one.parties();
+        self.decided(Combined::<Linux>::placed(parties, parties, 0).map_or(HERE, |(number, _)| number))
+    }
+
+    fn decided(&self, number: u32) -> u32 {
+        // ORDER: Release, pairs with `barrier`; Acquire, in vain: another thread has decided.
+        match self.place.compare_exchange(UNDECIDED, number, Release, Acquire) {
+            Ok(_) => number,
+            Err(decided) => {
+                if number != HERE {
+                    Linux::give_block(number);
+                }
+                decided
+            }
+        }
     }
 
     /// Waits until as many threads have come as there are parties. Then it can be used again at once. Where
     /// more threads come than there are parties, those that are too many are the first of the next group.
     pub fn wait(&self) -> BarrierWaitResult {
-        BarrierWaitResult(self.0.wait())
+        BarrierWaitResult(self.barrier().wait())
     }
 
     /// Adds a party, which is waited for from now on.
@@ -107,18 +164,74 @@ impl Barrier {
     /// # Panics
     /// If there are [`Barrier::MOST_PARTIES`] already.
     pub fn join(&self) {
-        assert!(self.0.join(), "a barrier takes at most 12,287 parties");
+        assert!(self.barrier().join(), "a barrier takes at most 12,287 parties");
     }
 
     /// Arrives for a party without waiting, and takes it out: from the next round on there is one less. To
     /// be called by a thread that the barrier counts on; where no party is left it does nothing.
     pub fn arrive_and_drop(&self) {
-        self.0.arrive_and_drop();
+        self.barrier().arrive_and_drop();
+    }
+}
+
+impl Drop for Barrier {
+    fn drop(&mut self) {
+        match *self.place.get_mut() {
+            HERE | UNDECIDED => {}
+            number => Linux::give_block(number),
+        }
     }
 }
 
 impl fmt::Debug for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.debug_struct("Barrier").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::sync::atomic::AtomicU32;
+    use std::thread;
+
+    /// As on a machine with many processors: with a tree, which machines with fewer have no use for.
+    #[test]
+    fn many_threads_in_a_tree() {
+        const THREADS: usize = 40;
+        for round in 0..20 {
+            let barrier = Barrier::new(THREADS);
+            let (number, _) = Combined::<Linux>::placed_with(5, THREADS as u32, 0).expect("there are blocks");
+            assert_eq!(barrier.decided(number), number);
+            // Another thread comes later with a decision of its own.
+            let (late, _) = Combined::<Linux>::placed_with(5, THREADS as u32, 0).expect("there are blocks");
+            assert_ne!(late, number);
+            assert_eq!(barrier.decided(late), number);
+            let (came, leaders) = (AtomicU32::new(0), AtomicU32::new(0));
+            thread::scope(|scope| {
+                for index in 0..THREADS {
+                    let (barrier, came, leaders) = (&barrier, &came, &leaders);
+                    scope.spawn(move || {
+                        for episode in 1..=10 + round {
+                            came.fetch_add(1, Relaxed);
+                            leaders.fetch_add(u32::from(barrier.wait().is_leader()), Relaxed);
+                            assert!(came.load(Relaxed) >= episode * THREADS as u32);
+                            barrier.wait();
+                        }
+                        if index % 2 == 0 {
+                            barrier.arrive_and_drop();
+                        } else {
+                            (0..3).for_each(|_| _ = barrier.wait());
+                        }
+                    });
+                }
+            });
+            assert_eq!(leaders.into_inner(), 10 + round);
+            drop(barrier);
+            let (again, _) = Combined::<Linux>::placed_with(5, 1, 0).expect("there are blocks");
+            assert!(again <= number, "the block was not given back");
+            Linux::give_block(again);
+        }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every barrier of the catalogue in loom.
 
+use conformance::barrier_bodies::Noded;
 use conformance::loom::{Bounds, Loom, explore};
 use conformance::{HINTS, Hints, Settings, barrier_bodies, further, long};
 use platform::RunState;
@@ -54,10 +55,31 @@ type Default = BWakeful<Loom>;
 #[test]
 fn b_wakeful_combining() {
     each(true, "b-wakeful, two, combining", bounds(2, 800), || {
-        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 1)
+        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2)
     });
     each(true, "b-wakeful, three, combining", bounds(2, 800), || {
-        barrier_bodies::episodes_with::<Loom, Default>(3, 2, 3)
+        barrier_bodies::episodes_with::<Loom, Default>(3, 2, 4)
+    });
+    each(true, "b-wakeful, coming and going, combining", bounds(2, 800), || {
+        barrier_bodies::coming_and_going::<Loom, Noded<_, 2>>(2, 1)
+    });
+    each(true, "b-wakeful, groups, combining", bounds(2, 800), || {
+        barrier_bodies::groups::<Loom, Noded<_, 2>>(2, 2)
+    });
+    each(true, "b-wakeful, summoning, combining", bounds(2, 400), || {
+        barrier_bodies::summoning::<Loom, 2>(2, 1)
+    });
+    each(true, "b-wakeful, awaiting others, combining", bounds(2, 400), || {
+        barrier_bodies::awaiting_others::<Loom, 1>(2)
+    });
+}
+
+/// The words and nodes serve another barrier while threads are on their way out.
+#[test]
+fn b_wakeful_renewing() {
+    one("b-wakeful, renewing", UNKNOWN, 2, 10_000, || barrier_bodies::renewing::<Loom, 1, false>(2));
+    each(true, "b-wakeful, renewing, two nodes", bounds(2, 800), || {
+        barrier_bodies::renewing::<Loom, 2, false>(2)
     });
 }
 
@@ -82,22 +104,24 @@ fn b_wakeful_draining() {
 
 #[test]
 fn b_wakeful_summoning() {
-    each(true, "b-wakeful, summoning", bounds(2, 400), || barrier_bodies::summoning::<Loom>(1, 2));
-    each(true, "b-wakeful, summoning two", bounds(2, 400), || barrier_bodies::summoning::<Loom>(2, 1));
+    each(true, "b-wakeful, summoning", bounds(2, 400), || barrier_bodies::summoning::<Loom, 0>(1, 2));
+    each(true, "b-wakeful, summoning two", bounds(2, 400), || barrier_bodies::summoning::<Loom, 0>(2, 1));
 }
 
 /// Who is about to sleep has been called (W3), or sleeps and is woken (C1).
 #[test]
 fn b_wakeful_summoned_asleep() {
-    one("b-wakeful, summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(1, 1));
-    one("b-wakeful, two summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(2, 1));
+    one("b-wakeful, summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom, 0>(1, 1));
+    one("b-wakeful, two summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom, 0>(2, 1));
 }
 
 #[test]
 fn b_wakeful_awaiting_others() {
-    each(true, "b-wakeful, awaiting others", bounds(2, 400), || barrier_bodies::awaiting_others::<Loom>(1));
+    each(true, "b-wakeful, awaiting others", bounds(2, 400), || {
+        barrier_bodies::awaiting_others::<Loom, 0>(1)
+    });
     each(true, "b-wakeful, awaiting two others", bounds(2, 400), || {
-        barrier_bodies::awaiting_others::<Loom>(2)
+        barrier_bodies::awaiting_others::<Loom, 0>(2)
     });
 }
 
@@ -117,12 +141,11 @@ fn b_wakeful_asleep_beside_another() {
     one("b-wakeful, two asleep", UNKNOWN, 2, 10_000, || barrier_bodies::episodes::<Loom, Default>(3, 1));
 }
 
-/// The last of an episode, who carried others, finds those of the next at its node (N2), and then moves to
-/// another node.
+/// One that comes for the next episode finds its cluster's node full, or another cluster's (N1, N4).
 #[test]
 fn b_wakeful_arrivals_of_the_next_episode() {
     one("b-wakeful, next episode", Hints::Mixed, 2, 40_000, || {
-        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 2)
+        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 3)
     });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every barrier of the catalogue in shuttle: more threads and rounds than loom can bear, random schedules.
 
+use conformance::barrier_bodies::Noded;
 use conformance::shuttle::{Schedules, Shuttle, explore};
 use conformance::{HINTS, Settings, barrier_bodies, further};
 use sync::barrier::BWakeful;
@@ -44,8 +45,28 @@ type Default = BWakeful<Shuttle>;
 
 #[test]
 fn b_wakeful_combining() {
-    each(true, "b-wakeful, combining", 50, || barrier_bodies::episodes_with::<Shuttle, Default>(6, 4, 2));
-    each(true, "b-wakeful, two ways", 50, || barrier_bodies::episodes_with::<Shuttle, Default>(4, 4, 6));
+    each(true, "b-wakeful, combining", 50, || barrier_bodies::episodes_with::<Shuttle, Default>(6, 4, 3));
+    each(true, "b-wakeful, two levels", 50, || barrier_bodies::episodes_with::<Shuttle, Default>(6, 4, 7));
+    each(true, "b-wakeful, coming and going, combining", 50, || {
+        barrier_bodies::coming_and_going::<Shuttle, Noded<_, 2>>(4, 3)
+    });
+    each(true, "b-wakeful, groups, combining", 50, || {
+        barrier_bodies::groups::<Shuttle, Noded<_, 2>>(2, 3);
+    });
+    each(true, "b-wakeful, two groups, combining", 50, || {
+        barrier_bodies::groups::<Shuttle, Noded<_, 2>>(3, 2);
+    });
+    each(true, "b-wakeful, joining, combining", 50, barrier_bodies::joining_alone::<Shuttle, Noded<_, 1>>);
+    each(true, "b-wakeful, summoning, combining", 50, || barrier_bodies::summoning::<Shuttle, 2>(3, 4));
+    each(true, "b-wakeful, awaiting others, combining", 50, || {
+        barrier_bodies::awaiting_others::<Shuttle, 2>(3)
+    });
+}
+
+#[test]
+fn b_wakeful_renewing() {
+    each(true, "b-wakeful, renewing", 100, || barrier_bodies::renewing::<Shuttle, 1, false>(2));
+    each(true, "b-wakeful, renewing, three nodes", 50, || barrier_bodies::renewing::<Shuttle, 3, false>(4));
 }
 
 #[test]
@@ -69,7 +90,7 @@ fn b_wakeful_draining() {
 
 #[test]
 fn b_wakeful_summoning() {
-    each(true, "b-wakeful, summoning", 50, || barrier_bodies::summoning::<Shuttle>(3, 4));
+    each(true, "b-wakeful, summoning", 50, || barrier_bodies::summoning::<Shuttle, 0>(3, 4));
 }
 
 #[test]

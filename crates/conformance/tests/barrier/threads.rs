@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
+use conformance::barrier_bodies::Noded;
 use conformance::twist::{Fickle, Lying, Twist, Twisted};
 use conformance::{barrier_bodies, long};
 use linux::Linux;
@@ -73,8 +74,37 @@ fn b_wakeful_is_full_also_where_some_have_arrived() {
 
 #[test]
 fn b_wakeful_combining() {
-    barrier_bodies::episodes_with::<Linux, Default>(8, rounds("", MANY), 1);
-    barrier_bodies::episodes_with::<Linux, Default>(MANY, rounds("", MANY), 3);
+    barrier_bodies::episodes_with::<Linux, Default>(8, rounds("", MANY), 2);
+    barrier_bodies::episodes_with::<Linux, Default>(MANY, rounds("", MANY), 4);
+    barrier_bodies::episodes_with::<Linux, Default>(128, rounds("", MANY), 21);
+    for _ in 0..rounds("", MANY) / 10 {
+        barrier_bodies::coming_and_going::<Linux, Noded<_, 1>>(8, 5);
+        barrier_bodies::groups::<Linux, Noded<_, 2>>(8, 5);
+        barrier_bodies::joining_alone::<Linux, Noded<_, 1>>();
+        barrier_bodies::awaiting_others::<Linux, 2>(12);
+    }
+    for _ in 0..rounds("", MANY) {
+        barrier_bodies::renewing::<Linux, 2, false>(8);
+    }
+}
+
+/// Few parties do without the nodes, until the episode has the number of the last one that used them.
+#[test]
+fn b_wakeful_nodes_unused_for_all_numbers() {
+    let (barrier, nodes) = (Default::new(8), barrier_bodies::nodes::<Linux>(1));
+    let barrier = barrier.with(&nodes);
+    let episode = |parties: u32, leave: u32| {
+        (0..leave).for_each(|_| barrier.arrive_and_drop());
+        assert!((leave + 1..parties).all(|_| barrier.enter().is_some()), "the episode was over early");
+        assert!(barrier.enter().is_none(), "the last to come has not ended the episode");
+    };
+    episode(8, 0);
+    episode(8, 7);
+    (2..65_536).for_each(|_| episode(1, 0));
+    (0..8).for_each(|_| assert!(barrier.join()));
+    episode(9, 0);
+    episode(9, 0);
+    episode(9, 0);
 }
 
 #[test]
@@ -139,7 +169,8 @@ fn b_wakeful_is_unmapped_while_others_leave() {
 #[test]
 fn b_wakeful_summoning() {
     for _ in 0..rounds("", MANY) {
-        barrier_bodies::summoning::<Linux>(4, 10);
+        barrier_bodies::summoning::<Linux, 0>(4, 10);
+        barrier_bodies::summoning::<Linux, 1>(4, 10);
     }
 }
 

@@ -55,25 +55,24 @@ twins! {
     c_sched_as_printed: [P, OneProcessor] CSchedAsPrinted<P>, 3 x 3;
 }
 
-/// The combining tree without the look that keeps arrivals from being left.
+/// The combining tree.
 mod combining {
     use super::*;
 
-    type Shuttled = Twisted<Shuttle, Straight>;
-
     #[test]
-    fn sleeps_without_a_look() {
-        shuttle_finds("sleeps_without_a_look", || {
-            barrier_bodies::episodes::<Shuttled, Combines<_, false>>(4, 3)
+    fn leaves_past_nodes() {
+        loom_finds("leaves_past_nodes", || {
+            barrier_bodies::coming_and_going::<Loom, LeavesPastNodes<_, 2>>(2, 1)
+        });
+        shuttle_finds("leaves_past_nodes", || {
+            barrier_bodies::coming_and_going::<Shuttle, LeavesPastNodes<_, 2>>(2, 1)
         });
     }
 
     #[test]
-    fn whole() {
-        for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            let body = || barrier_bodies::episodes::<Shuttled, Combines<_, true>>(4, 6);
-            conformance::shuttle::explore(PREEMPTED, schedules, 2_000, body);
-        }
+    fn comes_out_before_it_was_told() {
+        loom_finds("comes_out_before_it_was_told", || barrier_bodies::renewing::<Loom, 1, true>(2));
+        shuttle_finds("comes_out_before_it_was_told", || barrier_bodies::renewing::<Shuttle, 1, true>(2));
     }
 }
 

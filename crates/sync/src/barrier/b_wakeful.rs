@@ -17,6 +17,7 @@
 //! ```
 //!
 //! Choose it unless you know better. Any thread may come, any may be the serial one, parties join and leave.
+//! Where there are many processors, threads arrive at *nodes* (`combine.rs`), and wait for another word.
 //!
 //! # State
 //!
@@ -24,7 +25,7 @@
 //!
 //! | from | to | by |
 //! |---|---|---|
-//! | e, s, n > 0 | e, s, n - 1 | A1, arrival (combined: n - k, k arrivals at once) |
+//! | e, s, n > 0 | e, s, n - 1 | A1, arrival (N2: n - k, all k places of the nodes at once) |
 //! | e, s, n <= 0 | e, s, n - 1 | A1, of one too many: it waits for A2 and arrives anew |
 //! | e, s, n <= 0 | e + 1, 0, parties | A2, by the last to arrive (EMPTY, if all parties have left) |
 //! | e, s, n > 0 | e, s, n + 1 | J1, join (EMPTY becomes 1) |
@@ -51,7 +52,7 @@
 //! | W2 W3 W4 | Read `calls`. Set SLEEPERS if the episode is ours yet. Sleep while `calls` is what W2 read. |
 //! | J1 D1 | Join: one arrival more, one party more; D1 if too many. Leave: one party less, then A1. |
 //! | C1 | `summon`: write the news, then `state` as it was. SLEEPERS: A3, A4. C1 or W3 sees the other. |
-//! | W5 F1, N1 to N6 | See `drained.rs` and `combine.rs`. |
+//! | W5 F1, N1 to N5 | See `drained.rs` and `combine.rs`. |
 //!
 //! # Memory order
 //!
@@ -78,9 +79,10 @@
 //! # Checked by
 //!
 //! `conformance`: threads, loom, shuttle; combining, joining, leaving, too many threads, foreign load; twins
-//! (I1, I3, F1, N4).
+//! (I1, I3, F1, N1, N5).
 
 mod combine;
+mod combined;
 mod drained;
 mod episode;
 mod learn;
@@ -90,10 +92,11 @@ mod mood;
 use core::marker::PhantomData;
 use platform::Platform;
 
-pub use combine::{BWakefulNode, Way};
+pub use combine::BWakefulNode;
+pub use combined::Combined;
 pub use drained::BWakefulDrained;
 pub use episode::Episode;
-use episode::{Arrival, Episodes, Joined, MOST};
+use episode::{Episodes, Joined, MOST};
 pub use learn::Learn;
 pub use limits::long;
 pub use mood::Mood;
@@ -126,74 +129,22 @@ impl<P: Platform, M: Mood<P>> BWakeful<P, M> {
     /// Parties at most; more do not fit.
     pub const MOST_PARTIES: u32 = MOST;
 
-    /// Arrives for so many threads.
-    #[inline]
-    fn arrive(&self, count: u32) -> Arrival {
-        self.arrive_telling(count, &|| ())
+    /// The barrier with these nodes, the first of which is none: two at least, or nothing. All who arrive
+    /// bring the same, which nobody else does.
+    #[inline(always)]
+    pub fn with<'a>(&'a self, nodes: &'a [BWakefulNode<P>]) -> Combined<'a, P, M> {
+        Combined { barrier: self, nodes, exact: false }
     }
 
-    /// The same; calls `tell` before those who sleep.
-    #[inline]
-    fn arrive_telling(&self, count: u32, tell: &dyn Fn()) -> Arrival {
-        let arrival = self.episodes.arrive(count);
-        if let Arrival::Last { sleepers } = arrival {
-            tell();
-            self.mood.ends(&self.episodes, sleepers);
-            if sleepers {
-                self.episodes.call(u32::MAX);
-            }
-        }
-        arrival
+    /// Without nodes.
+    #[inline(always)]
+    pub fn alone(&self) -> Combined<'_, P, M> {
+        self.with(&[])
     }
 
-    /// W1 to W4: until the episode is over or `called`.
-    #[inline]
-    fn await_release(&self, episode: Episode, called: &impl Fn() -> bool) {
-        let done = || self.episodes.is_over(episode.number) || called();
-        let sleep = || self.episodes.sleep(episode.number, called);
-        self.mood.wait(&self.episodes, episode.others, &done, &sleep);
-    }
-
-    #[inline]
-    fn waited(&self, arrival: Arrival) -> bool {
-        match arrival {
-            Arrival::Last { .. } => true,
-            Arrival::Waits(episode) => {
-                self.await_release(episode, &|| false);
-                false
-            }
-        }
-    }
-
-    /// Arrives, for a thread that has something else to do while it waits. It may not come again until
-    /// [`BWakeful::await_or`] has told it that the episode is over. `None`: it was the last one.
-    #[inline]
-    pub fn enter(&self) -> Option<Episode> {
-        match self.arrive(1) {
-            Arrival::Last { .. } => None,
-            Arrival::Waits(episode) => Some(episode),
-        }
-    }
-
-    /// Waits until the episode of [`BWakeful::enter`] is over, true then, or `called` says that there is
-    /// something else to do. It is asked again and again. The thread that makes it say so has to
-    /// [`BWakeful::summon`].
-    #[inline]
-    pub fn await_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
-        self.await_release(*entered, &called);
-        self.has_passed(entered)
-    }
-
-    /// As [`BWakeful::await_or`], asleep at once.
-    pub fn sleep_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
-        self.episodes.sleep(entered.number, &called);
-        self.has_passed(entered)
-    }
-
-    /// Is the episode over that somebody has entered? What the members wrote before is seen then.
-    #[inline]
-    pub fn has_passed(&self, entered: &Episode) -> bool {
-        self.episodes.is_over(entered.number)
+    /// How many parties there are.
+    pub fn parties(&self) -> u32 {
+        self.episodes.parties()
     }
 
     /// Has everybody come but one? What they wrote before is seen then. Only that one may ask, and it does
@@ -215,17 +166,16 @@ impl<P: Platform, M: Mood<P>> BWakeful<P, M> {
         self.episodes.summon(count);
     }
 
-    /// Waits until all have arrived; true for the serial thread. Any thread may come. Where more come than
-    /// there are parties, those that are too many are the first of the next episode.
+    /// [`Combined::wait`] without nodes.
     #[inline]
     pub fn wait(&self) -> bool {
-        self.waited(self.arrive(1))
+        self.alone().wait()
     }
 
     /// Arrives, and does not wait: for a party that cannot come again before the others have passed.
     #[inline]
     pub fn arrive_only(&self) {
-        self.arrive(1);
+        self.alone().arrive();
     }
 }
 
@@ -238,31 +188,15 @@ impl<P: Platform, M: Mood<P>> RawBarrier<P> for BWakeful<P, M> {
     }
 
     fn places(parties: u32) -> usize {
-        combine::nodes::<P>(parties)
+        match combine::nodes::<P>(parties) {
+            0 => 0,
+            nodes => 1 + nodes,
+        }
     }
 
+    #[inline]
     unsafe fn wait(&self, nodes: &[BWakefulNode<P>], _: u32, _: &mut ()) -> bool {
-        if nodes.is_empty() {
-            return self.wait();
-        }
-        let arrive =
-            |count: u32, tell: &dyn Fn()| matches!(self.arrive_telling(count, tell), Arrival::Last { .. });
-        let way = Way::new(nodes, arrive);
-        if way.enter() {
-            way.hand_on();
-        }
-        if !way.ended() {
-            let sleep = || {
-                way.carry_all();
-                self.episodes.sleep(way.episode(), &|| way.is_over());
-            };
-            self.mood.wait(&self.episodes, self.episodes.parties() - 1, &|| way.look(), &sleep);
-            // A thread that was about to sleep may be here between A2 and N5.
-            while !episode::spin_for::<P>(limits::SPIN_PAUSES, &|| way.look()) {
-                P::nap(limits::nap::<P>());
-            }
-        }
-        way.ended()
+        self.with(nodes).wait()
     }
 }
 
@@ -279,8 +213,6 @@ impl<P: Platform, M: Mood<P>> RawBarrierDynamic<P> for BWakeful<P, M> {
     }
 
     fn arrive_and_drop(&self) {
-        if self.episodes.leave() {
-            self.arrive(1);
-        }
+        self.alone().arrive_and_drop();
     }
 }

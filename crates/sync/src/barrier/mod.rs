@@ -21,7 +21,9 @@ mod tree;
 
 pub use b_mcs::{BMcs, BMcsMember, BMcsPlace};
 pub use b_wakeful::long as long_ns;
-pub use b_wakeful::{BSleep, BWakeful, BWakefulDrained, BWakefulNode, BYield, Episode, Learn, Mood, Way};
+pub use b_wakeful::{
+    BSleep, BWakeful, BWakefulDrained, BWakefulNode, BYield, Combined, Episode, Learn, Mood,
+};
 pub use c_avg3::CAvg3;
 pub use c_block::CBlock;
 pub use c_coarse::CCoarse;

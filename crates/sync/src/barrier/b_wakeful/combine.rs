@@ -1,63 +1,75 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many processors: arrivals are combined in a tree (Yew, Tzeng, Lawrie, IEEE ToC 1987), each cluster's at a
-//! node of its own, and waiters look at a word to which nobody arrives.
+//! Many processors: threads arrive in a tree, each cluster's at a node of its own, and wait for a word to
+//! which nobody arrives (Yew, Tzeng, Lawrie, IEEE ToC 1987; any thread may come to any node).
 //!
-//! Node i hands its arrivals on to node (i - 1) / 8, and node 0 to the barrier. Any thread may come to any
-//! node. So a node remembers how many came in the last episode, and expects as many: only the thread that
-//! completes them is the *carrier*. Where fewer come, those who wait for them carry what there is.
+//! In each episode a node has a *share* of the parties, and all nodes together have as many places as there
+//! were parties at its beginning. A thread takes a place at its cluster's node, or, if that is full, at the
+//! next one. Who takes the last place of a node is its *carrier*, and arrives at node (i - 1) / 8 for the
+//! node. The last carrier of node 0 arrives at the barrier for all of them. Who finds all nodes full arrives
+//! at the barrier itself: a party that has joined meanwhile, or a thread that is one too many.
+//!
+//! | word | holds |
+//! |---|---|
+//! | `places` | an episode, and above it the places of it that are taken |
+//! | `parts` | of the node and its children, so many are complete |
+//! | `told` | of all: the present episode, above it the places of all nodes; bit 31: it was said |
+//! | `counted` | of all: the last `told` whose nodes are complete, and counted at the barrier |
 //!
 //! | step | what happens |
 //! |---|---|
-//! | N1 | Add the arrivals to the node. There is a carrier, or more are expected: wait. |
-//! | N2 | Else be the carrier. Take what is there; N1 at the parent, at node 0 A1, for all of it. |
-//! | N3 | Look again before you stop. |
-//! | N4 | Who is about to sleep looks at its nodes, and the first to come to one now and then: N2. |
-//! | N5 | Who has ended the episode says so in `told`, before it calls those who sleep. |
-//! | N6 | A thread that has carried when it came, and finds its episode over, does N4 before it leaves. |
+//! | N1 | Read `told`. Take a place of that episode; a compare-and-swap fails if the episode is another. |
+//! | N2 | The node is complete: clear `parts`, add one to the parent's; at node 0 A1, for all places. |
+//! | N3 | Say so in `counted`. |
+//! | N4 | All nodes are full: await N3, then A1 in this episode only, or else N1 again. |
+//! | N5 | Who has ended the episode says the next one and its places in `told`, and calls who sleeps. |
 //!
-//! N6 is for arrivals of the next episode, whose threads have seen a carrier and sleep. While the carrier's
-//! own episode is not over, it has carried no such ones, and does N4 itself. The thread that has ended the
-//! episode hands on all that comes while it carries, whatever is expected.
+//! A place taken in an episode belongs to it: it cannot end before all its places are taken, and no place of
+//! the next one can be taken before N5. The places are never more than the arrivals which the episode needs,
+//! for a party that leaves arrives first. So N2 always comes. Who has slept awaits N5, too. After N5 nobody
+//! writes a node for the old episode: the memory may serve another barrier, if its episodes go on from there.
 //!
-//! The present episode is what `told` says: it changes only when all have come, the reader among them.
-//!
-//! No checker has found a schedule that needs N6 (400,000 of shuttle's, by priorities): it takes a carrier
-//! that stands still between two steps until others have ended an episode, and expectations that fail twice.
-//!
-//! N1 release -> N2 acquire, up the tree; N5 release -> `is_over` acquire, down. A carrier that is preempted
-//! with others' arrivals keeps the episode from its end, though its own may be counted already.
+//! N1 release -> N1 acquire, N2, A1: a chain up the tree. N5 release -> `is_over`, N1 acquire, down. N3
+//! release -> N4 acquire. A carrier that is preempted keeps the episode from its end, as between A1 and A2.
 
-use core::cell::Cell;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
-/// Somebody is carrying; below it, the arrivals that nobody has carried yet.
-const CARRIED: u32 = 1 << 31;
-/// In `carried`: an episode; below it, arrivals.
-const EPISODE: u32 = 1 << 16;
+use super::episode::{Arrival, Episode, Episodes, spin_for};
+use super::limits::{self, SPIN_PAUSES};
+
+/// One taken place; below it the episode.
+const PLACE: u32 = 1 << 16;
+/// In `told`: it was said. Zeros say nothing yet.
+const SAID: u32 = 1 << 31;
 /// Children of a node: so many processors share a cache, on most machines.
 const FAN_IN: usize = 8;
-/// BOUND: looks between two N4 of the first to come to a node. A wrong expectation costs so many pauses, or
-/// half as many yields.
-const LOOKS: u32 = 512;
+/// BOUND: places of a node at least. Fewer parties arrive at the barrier itself.
+const LEAST_SHARE: u32 = 4;
 
 #[repr(align(64))]
 struct Line<A>(A);
 
-/// A cluster's arrivals on their way to the barrier.
-#[repr(align(128))]
+/// A cluster's arrivals on their way to the barrier. The first of a barrier's is none: it has what all look
+/// at. Zeros are a new one.
+#[repr(C, align(128))]
 pub struct BWakefulNode<P: Platform> {
-    arrivals: P::AtomicU32,
-    /// The carrier's: what came in an episode, and in the one before. HINT.
-    carried: P::AtomicU32,
-    before: P::AtomicU32,
-    /// Of node 0: the present episode.
-    told: Line<P::AtomicU32>,
+    /// `places`, or `told`.
+    word: P::AtomicU32,
+    aside: Line<Aside<P>>,
+}
+
+struct Aside<P: Platform> {
+    /// `parts`, or `counted`.
+    word: P::AtomicU32,
+    /// Of the first: parties that arrive at the barrier itself, always.
+    apart: P::AtomicU32,
+    /// Of the first: nodes, where nobody else says how many there are.
+    count: P::AtomicU32,
 }
 
 impl<P: Platform> Default for BWakefulNode<P> {
     fn default() -> Self {
         let zero = || P::AtomicU32::new(0);
-        Self { arrivals: zero(), carried: zero(), before: zero(), told: Line(zero()) }
+        Self { word: zero(), aside: Line(Aside { word: zero(), apart: zero(), count: zero() }) }
     }
 }
 
@@ -68,161 +80,222 @@ pub fn nodes<P: Platform>(parties: u32) -> usize {
     if clusters < 4 { 0 } else { clusters }
 }
 
-/// One thread's way through the tree in one episode.
-pub struct Way<'a, P: Platform, F> {
-    nodes: &'a [BWakefulNode<P>],
-    episode: u16,
-    own: usize,
-    /// A1 for so many threads; calls what it is given if that ends the episode, and then returns true.
-    arrive: F,
-    ended: Cell<bool>,
-    looks: Cell<u32>,
-    /// The caller was the first of those who wait to be carried somewhere.
-    first: Cell<bool>,
+/// Of all nodes.
+fn places(told: u32) -> u32 {
+    (told & !SAID) / PLACE
 }
 
-impl<'a, P: Platform, F: Fn(u32, &dyn Fn()) -> bool> Way<'a, P, F> {
-    /// Exactly as many threads come as there are parties.
-    pub fn new(nodes: &'a [BWakefulNode<P>], arrive: F) -> Self {
-        Self::at(nodes, P::cluster(), arrive)
+/// What came of looking for a place.
+enum Place {
+    /// Taken; it was the last one.
+    Last,
+    Taken,
+    Full,
+    /// The episode is another.
+    Over,
+}
+
+/// The nodes of one barrier, of which there is at least one, behind what all look at.
+pub struct Nodes<'a, P: Platform>(pub &'a [BWakefulNode<P>]);
+
+impl<P: Platform> Nodes<'_, P> {
+    #[inline(always)]
+    fn told(&self) -> &P::AtomicU32 {
+        &self.0[0].word
     }
 
-    /// The same, in this cluster.
-    pub fn at(nodes: &'a [BWakefulNode<P>], cluster: u32, arrive: F) -> Self {
-        let episode = nodes[0].told.0.load(Relaxed) as u16;
-        let no = || Cell::new(false);
-        // The last nodes are the farthest from the barrier, and have no children.
-        let own = nodes.len() - 1 - cluster as usize % nodes.len();
-        Self { nodes, episode, own, arrive, ended: no(), looks: Cell::new(0), first: no() }
+    fn root(&self) -> &Aside<P> {
+        &self.0[0].aside.0
     }
 
-    pub fn episode(&self) -> u16 {
-        self.episode
+    #[inline(always)]
+    fn nodes(&self) -> &[BWakefulNode<P>] {
+        &self.0[1..]
     }
 
-    /// Has the caller ended the episode?
-    pub fn ended(&self) -> bool {
-        self.ended.get()
+    fn said(&self, episode: u16, parties: u32) -> u32 {
+        let places = parties.saturating_sub(self.root().apart.load(Relaxed));
+        // In a model a place each will do.
+        let least = self.nodes().len() as u32 * LEAST_SHARE.min(P::PAUSES);
+        SAID | if places < least { 0 } else { places * PLACE } | u32::from(episode)
     }
 
-    /// N1 for the caller. Whether it has carried; then it goes on with [`Way::hand_on`].
-    pub fn enter(&self) -> bool {
-        self.add(self.own, 1)
+    /// The present episode and its places.
+    fn present(&self, episodes: &Episodes<P>) -> u32 {
+        // ORDER: Acquire (N1), pairs with N5.
+        let told = self.told().load(Acquire);
+        if told != 0 { told } else { self.begin(episodes) }
     }
 
-    /// N6.
-    pub fn hand_on(&self) {
-        if !self.ended() && self.is_over() {
-            self.carry_all();
+    /// The first to come to a new barrier, or one of them. Nobody has arrived yet, so its episode lasts.
+    #[cold]
+    fn begin(&self, episodes: &Episodes<P>) -> u32 {
+        let said = self.said(episodes.number(), episodes.parties());
+        // ORDER: Acquire (N1), pairs with N5: another may have said it, and the episode may be over.
+        match self.told().compare_exchange(0, said, Relaxed, Acquire) {
+            Ok(_) => said,
+            Err(told) => told,
         }
     }
 
-    pub fn is_over(&self) -> bool {
+    /// Another barrier begins, as [`Episodes::renew`] has begun it.
+    pub fn renew(&self, episodes: &Episodes<P>, apart: u32) {
+        let episode = episodes.number();
+        self.clear(episode.wrapping_sub(1));
+        let root = self.root();
+        root.count.store(self.nodes().len() as u32, Relaxed);
+        root.apart.store(apart, Relaxed);
+        root.word.store(0, Relaxed);
+        // ORDER: Release (N5), pairs with `is_over`: who is on its way out of the old barrier, and sees this,
+        // sees what the members wrote there.
+        self.told().store(self.said(episode, episodes.parties()), Release);
+    }
+
+    /// No place of another episode than this one is taken.
+    fn clear(&self, episode: u16) {
+        for node in self.nodes() {
+            node.word.store(u32::from(episode), Relaxed);
+            node.aside.0.word.store(0, Relaxed);
+        }
+    }
+
+    /// How many there are, if [`Nodes::renew`] has said so.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.root().count.load(Relaxed) as usize
+    }
+
+    #[inline]
+    pub fn is_over(&self, episode: u16) -> bool {
         // ORDER: Acquire, pairs with N5.
-        self.nodes[0].told.0.load(Acquire) as u16 != self.episode
+        self.told().load(Acquire) as u16 != episode
     }
 
-    /// The same, for a thread that looks again and again.
-    pub fn look(&self) -> bool {
-        let looks = self.looks.get() + 1;
-        self.looks.set(looks);
-        if looks.is_multiple_of(LOOKS.min(P::PAUSES)) && self.first.get() {
-            self.carry_all();
+    /// N5. For so many parties another episode has begun, after this one.
+    pub fn tell(&self, episode: u16, parties: u32) {
+        let next = self.said(episode.wrapping_add(1), parties);
+        if places(self.told().load(Relaxed)) == 0 && places(next) > 0 {
+            // They were not used, maybe for as long as it takes to come round to this number.
+            self.clear(episode);
         }
-        self.is_over()
+        // ORDER: Release (N5), pairs with `is_over` and N1; publishes what all wrote before they came.
+        self.told().store(next, Release);
     }
 
-    /// N4.
-    pub fn carry_all(&self) {
-        self.first.set(false);
-        // The caller's nodes, upwards.
-        let mut next = Some(self.own);
-        while let Some(node) = next {
-            self.carry(node);
-            next = parent::<P>(node);
+    /// Somebody has ended this episode, and is before N5.
+    #[cold]
+    #[inline(never)]
+    pub fn await_told(&self, episode: u16) {
+        while !spin_for::<P>(SPIN_PAUSES, &|| self.is_over(episode)) {
+            P::nap(limits::nap::<P>());
         }
     }
 
-    /// N1. Whether the caller has carried.
-    fn add(&self, number: usize, count: u32) -> bool {
-        let node = &self.nodes[number];
-        // ORDER: Release (N1), pairs with N2.
-        let before = node.arrivals.fetch_add(count, Release);
-        if before & CARRIED != 0 {
-            return false;
-        }
-        if self.ended() || before + count >= node.expected(self.episode) {
-            return self.carry(number);
-        }
-        if before == 0 {
-            self.first.set(true);
-        }
-        false
-    }
-
-    /// N2 and N3. Whether the caller has carried.
-    fn carry(&self, number: usize) -> bool {
-        let node = &self.nodes[number];
-        let mut count = node.arrivals.load(Relaxed);
+    /// Arrives for one thread. `tell` comes before the end of the episode is known by what this returns.
+    #[inline]
+    pub fn arrive(&self, episodes: &Episodes<P>, cluster: u32, exact: bool) -> Arrival {
+        let count = self.nodes().len();
+        // The last nodes are the farthest from the barrier, and have no children.
+        let own = count - 1 - cluster as usize % count;
         loop {
-            if count == 0 || count & CARRIED != 0 {
-                return false;
+            let told = self.present(episodes);
+            let places = places(told);
+            if places == 0 && exact {
+                // This thread is waited for, so the episode lasts.
+                return episodes.arrive(1);
             }
-            // ORDER: Acquire (N2), pairs with N1.
-            match node.arrivals.compare_exchange_weak(count, CARRIED, Acquire, Relaxed) {
-                Ok(_) => break,
-                Err(now) => count = now,
+            let (mut node, mut full) = (own, if places == 0 { count } else { 0 });
+            while full < count {
+                let share = places / count as u32 + u32::from((node as u32) < places % count as u32);
+                match self.take(node, told, share) {
+                    Place::Last => return self.carry(node, told, places, episodes),
+                    Place::Taken => {
+                        return Arrival::Waits(Episode { number: told as u16, others: places - 1 });
+                    }
+                    Place::Full => full += 1,
+                    Place::Over => break,
+                }
+                node = if node + 1 == count { 0 } else { node + 1 };
+            }
+            if full == count
+                && let Some(arrival) = self.arrive_at_barrier(told, places, episodes)
+            {
+                return arrival;
             }
         }
+    }
+
+    /// N1.
+    #[inline]
+    fn take(&self, node: usize, told: u32, share: u32) -> Place {
+        let (word, episode) = (&self.nodes()[node].word, told % PLACE);
+        // Of the last episode, full: most often that is wrong, and the line then here for the next attempt.
+        let mut taken = u32::from((episode as u16).wrapping_sub(1)) | (share * PLACE);
         loop {
-            // They may be of the next episode: then ours is over.
-            node.note(self.nodes[0].told.0.load(Relaxed) as u16, count);
-            match parent::<P>(number) {
-                Some(above) => _ = self.add(above, count),
-                None if (self.arrive)(count, &|| self.tell()) => self.ended.set(true),
-                None => {}
+            let now = if taken % PLACE == episode {
+                if taken / PLACE >= share {
+                    return Place::Full;
+                }
+                taken + PLACE
+            } else if self.is_over(episode as u16) {
+                return Place::Over;
+            } else {
+                episode | PLACE
+            };
+            // ORDER: AcqRel (N1), a chain that ends at the carrier. In vain Acquire: who sees a later episode
+            // here sees it in `told`.
+            match word.compare_exchange_weak(taken, now, AcqRel, Acquire) {
+                Ok(_) if now / PLACE == share => return Place::Last,
+                Ok(_) => return Place::Taken,
+                Err(other) => taken = other,
             }
-            // N3.
-            if node.arrivals.compare_exchange(CARRIED, 0, Relaxed, Relaxed).is_ok() {
-                return true;
-            }
-            // ORDER: Acquire (N2), pairs with N1.
-            count = node.arrivals.swap(CARRIED, Acquire) & !CARRIED;
         }
     }
 
-    /// N5.
-    fn tell(&self) {
-        // ORDER: Release (N5), pairs with `is_over`; publishes what all wrote before they came.
-        self.nodes[0].told.0.store(u32::from(self.episode.wrapping_add(1)), Release);
-    }
-}
-
-fn parent<P: Platform>(node: usize) -> Option<usize> {
-    // In a model a node has two children.
-    (node > 0).then(|| (node - 1) / FAN_IN.min(P::PAUSES as usize + 1))
-}
-
-impl<P: Platform> BWakefulNode<P> {
-    /// How many are still expected in this episode.
-    fn expected(&self, episode: u16) -> u32 {
-        let carried = self.carried.load(Relaxed);
-        match carried / EPISODE == u32::from(episode) {
-            true => self.before.load(Relaxed).saturating_sub(carried % EPISODE),
-            false => carried % EPISODE,
-        }
-    }
-
-    /// So many have come; the carrier says so.
-    fn note(&self, episode: u16, count: u32) {
-        let carried = self.carried.load(Relaxed);
-        let came = match carried / EPISODE == u32::from(episode) {
-            true => carried % EPISODE + count,
-            false => {
-                self.before.store(carried % EPISODE, Relaxed);
-                count
+    /// N2 and N3.
+    fn carry(&self, mut node: usize, told: u32, places: u32, episodes: &Episodes<P>) -> Arrival {
+        // In a model a node has two children.
+        let fan_in = FAN_IN.min(P::PAUSES as usize + 1);
+        loop {
+            let children = (self.nodes().len() - 1).saturating_sub(node * fan_in).min(fan_in) as u32;
+            let parts = &self.nodes()[node].aside.0.word;
+            if children > 0 {
+                // ORDER: AcqRel (N2), a chain that ends at the last carrier.
+                if parts.fetch_add(1, AcqRel) < children {
+                    return Arrival::Waits(Episode { number: told as u16, others: places - 1 });
+                }
+                parts.store(0, Relaxed);
             }
-        };
-        self.carried.store((u32::from(episode) * EPISODE) | came, Relaxed);
+            if node == 0 {
+                break;
+            }
+            node = (node - 1) / fan_in;
+        }
+        let arrival = episodes.arrive(places);
+        if let Arrival::Waits(_) = arrival {
+            // ORDER: Release (N3), pairs with N4.
+            self.root().word.store(told, Release);
+        }
+        arrival
+    }
+
+    /// N4. `None`: the episode was another, or is over now.
+    #[cold]
+    #[inline(never)]
+    fn arrive_at_barrier(&self, told: u32, places: u32, episodes: &Episodes<P>) -> Option<Arrival> {
+        let episode = told as u16;
+        // ORDER: Acquire (N4), pairs with N3.
+        let counted = || places == 0 || self.root().word.load(Acquire) == told;
+        while !spin_for::<P>(SPIN_PAUSES, &|| counted() || self.is_over(episode)) {
+            P::nap(limits::nap::<P>());
+        }
+        if self.is_over(episode) {
+            return None;
+        }
+        let arrival = episodes.arrive_in(episode);
+        if arrival.is_none() {
+            self.await_told(episode);
+        }
+        arrival
     }
 }

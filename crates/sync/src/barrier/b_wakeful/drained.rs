@@ -10,8 +10,9 @@
 //! | W5 | Leave `inside`. The last one out that finds DRAINING wakes the drainer, by the address alone. |
 //! | F1 | `drain`: spin briefly, then set DRAINING and sleep while anybody is inside. |
 //!
-//! I5. A thread is counted inside before it arrives, and so before anybody is released. With a tree this
-//!     would not do: a carrier looks at its node again after A2.
+//! I5. A thread is counted inside before it arrives, and so before anybody is released.
+//!
+//! A barrier with nodes has no use for this, and no room for such a counter. It lies in memory that stays.
 //!
 //! Each change of `inside` ends F1's sleep or keeps it from beginning. W5 is one change for the count and the
 //! look at DRAINING, so no wake-up is missed. W5 release -> F1 acquire: the memory may be freed.

@@ -36,8 +36,11 @@ pub fn spin_for<P: Platform>(pauses: u32, done: &impl Fn() -> bool) -> bool {
 
 /// What came of an arrival.
 pub enum Arrival {
-    /// It was the last one: the next episode has begun. Did somebody sleep in this one?
-    Last { sleepers: bool },
+    /// It was the last one: the episode of this number is over, and the next one needs so many. Did somebody
+    /// sleep in this one?
+    Last { number: u16, parties: u32, sleepers: bool },
+    /// All parties have left: nobody waits for anybody.
+    Alone,
     /// Others are to come.
     Waits(Episode),
 }
@@ -127,20 +130,49 @@ impl<P: Platform> Episodes<P> {
         }
     }
 
-    #[inline]
-    fn end(&self, mut state: u32) -> Arrival {
+    /// Arrives for one thread in this episode only. `None`: it is over, or about to be.
+    pub fn arrive_in(&self, episode: u16) -> Option<Arrival> {
+        let mut state = self.state.load(Relaxed);
         loop {
-            let parties = match self.parties() {
-                0 => EMPTY,
-                parties => parties.min(MOST),
-            };
-            let next = (parties * ARRIVAL) | number(state).wrapping_add(1) as u32;
-            // A2. Continues the release sequence of our A1, which W1 acquires.
-            match self.state.compare_exchange_weak(state, next, Relaxed, Relaxed) {
-                Ok(_) => return Arrival::Last { sleepers: state & SLEEPERS != 0 },
+            let needed = remaining(state);
+            if number(state) != episode || needed <= 0 {
+                return None;
+            }
+            if needed > MOST as i32 {
+                return Some(Arrival::Alone);
+            }
+            let less = state.wrapping_sub(ARRIVAL);
+            // ORDER: AcqRel (A1), a chain that ends at the last one.
+            match self.state.compare_exchange_weak(state, less, AcqRel, Relaxed) {
+                Ok(_) if needed == 1 => return Some(self.end(less)),
+                Ok(_) => return Some(Arrival::Waits(Episode { number: episode, others: needed as u32 - 1 })),
                 Err(now) => state = now,
             }
         }
+    }
+
+    #[inline]
+    fn end(&self, mut state: u32) -> Arrival {
+        loop {
+            let parties = self.parties().min(MOST);
+            let needed = if parties == 0 { EMPTY } else { parties };
+            let next = (needed * ARRIVAL) | number(state).wrapping_add(1) as u32;
+            // A2. Continues the release sequence of our A1, which W1 acquires.
+            match self.state.compare_exchange_weak(state, next, Relaxed, Relaxed) {
+                Ok(_) => {
+                    return Arrival::Last { number: number(state), parties, sleepers: state & SLEEPERS != 0 };
+                }
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Another barrier begins in the words of this one, where nobody waits. Its episodes go on: a thread that
+    /// is on its way out sees that its own is over.
+    pub fn renew(&self, parties: u32) {
+        let [state, _, parties] = Self::words(parties);
+        self.parties.store(parties, Relaxed);
+        self.state.store(state | u32::from(self.number()), Relaxed);
     }
 
     /// All parties have left: a thread that comes need not wait, and counts as not having come.
@@ -153,7 +185,7 @@ impl<P: Platform> Episodes<P> {
             Relaxed,
             Relaxed,
         );
-        Arrival::Last { sleepers: false }
+        Arrival::Alone
     }
 
     /// Somebody is between A1 and A2.

@@ -106,6 +106,12 @@ impl<P: Platform> Mood<P> for Learn<P> {
 }
 
 impl<P: Platform> Learn<P> {
+    /// As of a new barrier.
+    pub fn renew(&self, episodes: &Episodes<P>) {
+        [&self.phase, &self.since, &self.cpu].iter().for_each(|word| word.store(0, Relaxed));
+        self.begin(episodes);
+    }
+
     #[inline(never)]
     fn wait_awake(&self, episodes: &Episodes<P>, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let processors = P::processors();
