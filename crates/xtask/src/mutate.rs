@@ -97,17 +97,18 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
         if has_tests && !is_late() { run(&mutants[index], &tests) } else { Ok(Verdict::NotRun) }
     })?;
     let mut results: Vec<_> = order.into_iter().zip(verdicts).collect();
-    // The tests of other files may notice what those of its own do not.
-    let is_open = |mutant: &Mutant, verdict: &Verdict| match verdict {
-        Verdict::Survived => explained.find(mutant).is_none(),
-        verdict => *verdict == Verdict::NotReached,
-    };
-    if some.len() < all.len() && results.iter().any(|(index, verdict)| is_open(&mutants[*index], verdict)) {
-        let tests = prepare(&all)?;
-        for (index, verdict) in &mut results {
-            if is_open(&mutants[*index], verdict) {
-                *verdict = run(&mutants[*index], &tests)?;
-            }
+    if some.len() < all.len() {
+        // Others' tests may come by, and notice what its own do not.
+        let is_open = |mutant: &Mutant, verdict: &Verdict| {
+            *verdict == Verdict::Survived && explained.find(mutant).is_none()
+        };
+        let not_reached = results.iter_mut().filter(|(_, verdict)| *verdict == Verdict::NotReached);
+        not_reached.for_each(|(_, verdict)| *verdict = Verdict::NotRun);
+        let mut open: Vec<_> =
+            results.iter_mut().filter(|(index, verdict)| is_open(&mutants[*index], verdict)).collect();
+        let tests = if open.is_empty() { Vec::new() } else { prepare(&all)? };
+        for (index, verdict) in &mut open {
+            *verdict = run(&mutants[*index], &tests)?;
         }
     }
     results.sort_by_key(|&(index, _)| index);
