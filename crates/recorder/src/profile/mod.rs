@@ -36,8 +36,10 @@ use waits::Waits;
 /// BOUND: the times between two turns. The rings are to be a quarter full at most.
 const SHORTEST_NS: u64 = 500_000;
 const LONGEST_NS: u64 = 10_000_000;
-/// BOUND: how far back a thread's switches are known. Whoever waits is settled each turn; barriers are not.
+/// BOUND: how far back a thread's switches are known: after an event that is late, and while somebody waits
+/// at a barrier. Whoever waits for a lock is settled each turn.
 const KNOWN_NS: u64 = 2_000_000_000;
+const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 /// BOUND: how old an event is at least when it is applied: a thread may lose its processor between its clock
 /// and its ring.
 const LATE_NS: u64 = 1_000_000;
@@ -88,6 +90,8 @@ pub struct Profile {
     pub untold: u64,
     /// Threads that could tell nothing.
     pub without_ring: u32,
+    /// Processes that could tell nothing: those in another PID namespace, and those without room for the file.
+    pub refused: (u32, u32),
     /// How much of a processor this took.
     pub own_ns: u64,
 }
@@ -195,6 +199,8 @@ impl Profiling {
         let (from_ns, own) = (now_ns(), crate::recording::own_ns());
         let mut turn_ns = SHORTEST_NS;
         let mut turns = 0u64;
+        // Threads that are gone, whose last events may still be in the batch.
+        let mut dead = Vec::new();
         let status = loop {
             match &self.rings {
                 Ok(rings) => rings.wait(Duration::from_nanos(turn_ns)),
@@ -213,7 +219,12 @@ impl Profiling {
                 if is_full { turn_ns / 2 } else { turn_ns + turn_ns / 4 }.clamp(SHORTEST_NS, LONGEST_NS);
             turns += 1;
             if turns.is_multiple_of(FREE_EACH) {
-                self.events.free_rings();
+                let gone = self.events.free_rings();
+                // The kernel's word is exact. Without it, nobody else says that they wait no more.
+                if self.rings.is_err() {
+                    let before = std::mem::replace(&mut dead, gone);
+                    before.iter().for_each(|thread| self.waits.exited(*thread, 0, &self.history));
+                }
             }
             each_turn(&self.program);
         };
@@ -243,6 +254,7 @@ impl Profiling {
             dropped: self.events.dropped(),
             untold: self.waits.untold,
             without_ring: self.events.without_ring(),
+            refused: self.events.refused(),
             own_ns: crate::recording::own_ns() - own,
         }
     }
@@ -272,7 +284,9 @@ impl Profiling {
         }
         if horizon_ns != u64::MAX {
             self.waits.settle(horizon_ns, &self.history);
-            self.history.forget(horizon_ns.saturating_sub(KNOWN_NS));
+            let (usual_ns, most_ns) = (horizon_ns.saturating_sub(KNOWN_NS), KNOWN_AT_BARRIERS_NS);
+            let asked_ns = self.waits.oldest_arrival_ns().unwrap_or(usual_ns);
+            self.history.forget(usual_ns.min(asked_ns.max(horizon_ns.saturating_sub(most_ns))));
         }
         most
     }
@@ -340,7 +354,7 @@ impl Profiling {
 /// A file for the events of a program, and how the program finds it.
 ///
 /// # Errors
-/// As memfd_create(2), ftruncate(2) and mmap(2).
+/// As memfd_create(2), ftruncate(2), fcntl(2) and mmap(2).
 pub fn events() -> io::Result<Events> {
     Events::new()
 }
