@@ -142,9 +142,12 @@ pub struct Event {
     pub object: AtomicU64,
     /// Where the program called.
     pub caller: AtomicU64,
-    /// A [`Kind`], from bit 8 on a [`Class`], and from bit 32 on a number.
+    /// A [`Kind`], from bit 8 on a [`Class`], bit 16 ([`SHARED`]), and from bit 32 on a number.
     pub what: AtomicU64,
 }
+
+/// Other processes may use the object, too. They tell nothing of it here.
+pub const SHARED: u64 = 1 << 16;
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,8 @@
 // The twins of `Kind` and `Class` in abi/src/profile.rs.
 enum { WAIT = 1, GOT, GAVE_UP, TOOK, RELEASED, COND_WAIT, COND_BACK, ARRIVED, LEFT };
 enum { MUTEX = 1 << 8, SPIN = 2 << 8, RWLOCK = 3 << 8, SEMAPHORE = 4 << 8, COND = 5 << 8, BARRIER = 6 << 8 };
+// The twin of SHARED there.
+enum { SHARED = 1 << 16 };
 
 extern HIDDEN int wakeful_profile_attach(void);
 extern HIDDEN uint32_t wakeful_profile_note(uint32_t what, uint32_t number, uintptr_t object,
@@ -144,25 +146,42 @@ COLD void released(uint32_t class, const volatile void *object)
 		return result; \
 	} while (0)
 
+// May other processes use it? They have a table of their own, and tell nothing.
+static uint32_t shared(pthread_mutex_t *mutex)
+{
+	return mutex->__data.__kind & 128 ? SHARED : 0;
+}
+
+static uint32_t shared_barrier(pthread_barrier_t *barrier)
+{
+	const uint32_t *words = (const uint32_t *)barrier;
+
+	// The C library's fourth word; the last one is zero, unless the barrier is the interposer's.
+	return words[3] == 128 && !words[7] ? SHARED : 0;
+}
+
 static uint32_t owner(pthread_mutex_t *mutex)
 {
+	if (shared(mutex))
+		return 0;
 	return (uint32_t)__atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED);
 }
 
 COLD int wait_mutex(pthread_mutex_t *mutex, uintptr_t caller)
 {
-	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_lock(mutex));
+	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller, real_mutex_lock(mutex));
 }
 
 COLD int wait_mutex_until(pthread_mutex_t *mutex, const struct timespec *time, uintptr_t caller)
 {
-	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_timedlock(mutex, time));
+	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller, real_mutex_timedlock(mutex, time));
 }
 
 COLD int wait_mutex_clock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time,
 			  uintptr_t caller)
 {
-	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_clocklock(mutex, clock, time));
+	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller,
+		real_mutex_clocklock(mutex, clock, time));
 }
 
 static inline int took_if(uint32_t class, int result, const volatile void *object)
@@ -374,7 +393,7 @@ HIDDEN int wakeful_barrier_wait(pthread_barrier_t *barrier)
 
 	if (!ON)
 		return REAL(barrier_wait)(barrier);
-	note(ARRIVED | BARRIER, 0, barrier, CALLER);
+	note(ARRIVED | BARRIER | shared_barrier(barrier), 0, barrier, CALLER);
 	result = real_barrier_wait(barrier);
 	note(LEFT | BARRIER, 0, barrier, CALLER);
 	return result;

@@ -10,7 +10,8 @@ use crate::format::{ns, whole};
 #[derive(Serialize)]
 pub struct Verdict {
     /// The first cause, by a word that stays: `preempted`, `blocked`, `running`, `free`, `last-preempted`,
-    /// `last-blocked`, `last-running`, `last-unknown`, `woken-late`, `vain`, `throttled`, `unknown`, `nothing`.
+    /// `last-blocked`, `last-running`, `last-unknown`, `woken-late`, `vain`, `throttled`, `unknown`,
+    /// `nothing`.
     pub cause: &'static str,
     pub words: String,
     pub advice: String,
@@ -333,7 +334,7 @@ mod tests {
         assert!(verdict.words.starts_with("100 % of the waiting"), "{}", verdict.words);
         let verdict = of(&summary(), &[pool], "prog");
         assert_eq!(verdict.cause, "nothing");
-        assert!(verdict.words.contains("for semaphores for 9us, maybe for work"), "{}", verdict.words);
+        assert!(verdict.words.contains("for semaphores for 9.00us, maybe for work"), "{}", verdict.words);
     }
 
     #[test]

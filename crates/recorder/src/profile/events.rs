@@ -9,8 +9,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::*;
 
 use abi::profile::{
-    self, CONTROLS_AT, Class, Control, EVENTS, EVENTS_AT, FREE, Header, Kind, MAGIC, READY, RINGS, SIZE,
-    VERSION,
+    self, CONTROLS_AT, Class, Control, EVENTS, EVENTS_AT, FREE, Header, Kind, MAGIC, READY, RINGS, SHARED,
+    SIZE, VERSION,
 };
 
 /// What a thread did.
@@ -26,6 +26,8 @@ pub struct Event {
     pub kind: Kind,
     /// With what.
     pub class: Class,
+    /// Other processes may use it, too.
+    pub shared: bool,
     /// See [`Kind`].
     pub number: u32,
     /// The address of the lock, or of what it is.
@@ -212,7 +214,8 @@ impl Events {
 /// An event's words; none if they are nonsense.
 fn parse([time_ns, object, caller, what]: [u64; 4], process: u32, thread: u32) -> Option<Event> {
     let (kind, class) = (Kind::of(what as u8)?, Class::of((what >> 8) as u8)?);
-    Some(Event { time_ns, process, thread, kind, class, number: (what >> 32) as u32, object, caller })
+    let (shared, number) = (what & SHARED != 0, (what >> 32) as u32);
+    Some(Event { time_ns, process, thread, kind, class, shared, number, object, caller })
 }
 
 #[cfg(test)]
@@ -252,7 +255,17 @@ mod tests {
         assert_eq!(events.drain(|event| all.push(event)), EVENTS);
         assert_eq!((all.len(), events.dropped()), (EVENTS, 7));
         let (kind, class) = (Kind::Wait, Class::Mutex);
-        let first = Event { time_ns: 0, process: 5, thread: 6, kind, class, number: 9, object: 0, caller: 0 };
+        let first = Event {
+            time_ns: 0,
+            process: 5,
+            thread: 6,
+            kind,
+            class,
+            shared: false,
+            number: 9,
+            object: 0,
+            caller: 0,
+        };
         assert_eq!(all[0], first);
         assert_eq!(events.drain(|event| panic!("{event:?}")), 0);
         assert!(write(&events, 3, 0) && write(&events, 3, wait));
@@ -287,7 +300,17 @@ mod tests {
         events.drain(|event| all.push(event));
         events.drain(|event| all.push(event));
         let (kind, class) = (Kind::Released, Class::Spin);
-        let one = Event { time_ns: 70, process: 5, thread: 6, kind, class, number: 0, object: 16, caller: 0 };
+        let one = Event {
+            time_ns: 70,
+            process: 5,
+            thread: 6,
+            kind,
+            class,
+            shared: false,
+            number: 0,
+            object: 16,
+            caller: 0,
+        };
         assert_eq!(all, [one]);
         assert_eq!(events.control(0).take_back(), None);
         events.control(0).put_release((71, RELEASED, 32));

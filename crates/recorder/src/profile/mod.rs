@@ -90,7 +90,7 @@ pub struct Profile {
     pub untold: u64,
     /// Threads that could tell nothing.
     pub without_ring: u32,
-    /// Processes that could tell nothing: those in another PID namespace, and those without room for the file.
+    /// Processes that could tell nothing: in another PID namespace, and without room for the file.
     pub refused: (u32, u32),
     /// How much of a processor this took.
     pub own_ns: u64,
@@ -264,10 +264,9 @@ impl Profiling {
     fn take(&mut self, horizon_ns: u64) -> usize {
         let batch = &mut self.batch;
         // The events first: what the kernel says of the time before them is there, then.
-        // A time to come is nonsense, which a program may write.
-        let latest_ns = now_ns() + LONGEST_NS;
+        let mut latest_ns = 0;
         let most = self.events.drain(|event| {
-            if event.time_ns <= latest_ns {
+            if is_past(event.time_ns, &mut latest_ns, now_ns) {
                 batch.push(Item::Event(event));
             }
         });
@@ -351,10 +350,34 @@ impl Profiling {
     }
 }
 
+/// A time to come is nonsense, which a program may write. The clock is asked only where the last answer does
+/// not do. We may have lost our processor since, while the program went on.
+fn is_past(time_ns: u64, latest_ns: &mut u64, clock: impl FnOnce() -> u64) -> bool {
+    if time_ns > *latest_ns {
+        *latest_ns = clock();
+    }
+    time_ns <= *latest_ns
+}
+
 /// A file for the events of a program, and how the program finds it.
 ///
 /// # Errors
 /// As memfd_create(2), ftruncate(2), fcntl(2) and mmap(2).
 pub fn events() -> io::Result<Events> {
     Events::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_the_rings_are_emptied_is_not_to_come() {
+        let mut latest_ns = 0;
+        assert!(is_past(100, &mut latest_ns, || 150));
+        assert!(is_past(150, &mut latest_ns, || panic!("asked again")));
+        // A second later, in the same turn.
+        assert!(is_past(1_000_000_150, &mut latest_ns, || 1_000_000_160));
+        assert!(!is_past(u64::MAX, &mut latest_ns, || 1_000_000_170));
+    }
 }

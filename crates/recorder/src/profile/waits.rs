@@ -8,8 +8,8 @@
 //! it.
 //!
 //! **Barriers.** A round is what arrives before the first thread leaves. The last arrival is whom all waited
-//! for. What it did meanwhile is why they waited. From then on they wake up. Whoever waits for a round that is
-//! never complete waits for somebody unknown.
+//! for. What it did meanwhile is why they waited. From then on they wake up. Where a round is never complete,
+//! they waited for somebody unknown.
 //!
 //! **Condition variables.** A wake-up is in vain if the thread waits there again at once: it has neither
 //! released a mutex nor signalled, and it ran for less than [`VAIN_NS`]. What it ran for since it came to the
@@ -114,6 +114,8 @@ pub struct Object {
     pub vain_ns: u64,
     /// Of a barrier: rounds.
     pub rounds: u64,
+    /// Other processes may use it, too: what they do with it is not told.
+    pub shared: bool,
     /// Of a barrier: who came last how often, and how long the others waited for that.
     pub last: HashMap<u32, (u64, Shares)>,
     waiters: u64,
@@ -172,6 +174,9 @@ impl Waits {
         self.now_ns = now_ns;
         let thread = event.thread;
         let now = Now { key, since_ns: now_ns, site, process: event.process };
+        if event.shared {
+            self.objects.entry(key).or_default().shared = true;
+        }
         match event.kind {
             Kind::Wait => {
                 self.end(thread, now_ns, false, history);
@@ -181,10 +186,10 @@ impl Waits {
                 object.first_waiter_sees(event.number);
                 object.waiters += 1;
             }
-            Kind::Got => self.end(thread, now_ns, is_followed(event.class), history),
+            Kind::Got => self.end(thread, now_ns, is_followed(event.class) && !event.shared, history),
             Kind::GaveUp => self.end(thread, now_ns, false, history),
             Kind::Took | Kind::Released => {
-                let Some(object) = self.objects.get_mut(&key) else { return };
+                let Some(object) = self.objects.get_mut(&key).filter(|object| !object.shared) else { return };
                 object.settle(now_ns, history);
                 object.resolve((event.kind == Kind::Released).then_some(thread), history);
                 let released = event.kind == Kind::Released;
@@ -195,7 +200,10 @@ impl Waits {
             Kind::Arrived => {
                 self.end(thread, now_ns, false, history);
                 self.waiting.insert(thread, now);
-                self.objects.entry(key).or_default().arrived.push((thread, now_ns));
+                // The last one may be another process's: then nobody says who it was.
+                if !event.shared {
+                    self.objects.entry(key).or_default().arrived.push((thread, now_ns));
+                }
             }
             Kind::Left => self.left(thread, now, history),
         }
@@ -393,6 +401,7 @@ mod tests {
         waits: Waits,
         history: History,
         class: Option<Class>,
+        shared: bool,
     }
 
     impl Story {
@@ -407,7 +416,8 @@ mod tests {
 
         fn event(&mut self, time_ns: u64, thread: u32, kind: Kind, number: u32) -> &mut Self {
             let class = self.class.unwrap_or(Class::Mutex);
-            let event = Event { time_ns, process: 1, thread, kind, class, number, object: 16, caller: 4 };
+            let (shared, object) = (self.shared, 16);
+            let event = Event { time_ns, process: 1, thread, kind, class, shared, number, object, caller: 4 };
             self.waits.apply(&event, 1, thread, &self.history);
             self
         }
@@ -471,6 +481,19 @@ mod tests {
         story.event(0, 2, Kind::Wait, 0).event(10, 2, Kind::Got, 0).event(20, 3, Kind::Wait, 0);
         story.event(50, 3, Kind::GaveUp, 0);
         assert_eq!(story.shares(), [0, 0, 0, 40, 0]);
+    }
+
+    #[test]
+    fn what_other_processes_do_is_unknown() {
+        let mut story = Story { shared: true, ..Story::default() };
+        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 0).event(110, 3, Kind::Wait, 0);
+        story.event(120, 2, Kind::Got, 0).event(130, 2, Kind::Released, 0).event(150, 3, Kind::Got, 0);
+        assert_eq!(story.shares(), [0, 0, 0, 20 + 40, 0]);
+        // Two of three: the other process's came last.
+        let mut story = Story { shared: true, ..Story::of(Class::Barrier) };
+        story.switch(0, 2, What::In).event(100, 1, Kind::Arrived, 0).event(120, 2, Kind::Arrived, 0);
+        story.event(150, 1, Kind::Left, 0).event(160, 2, Kind::Left, 0);
+        assert_eq!((story.shares(), story.object().rounds), ([0, 0, 0, 50 + 40, 0], 0));
     }
 
     #[test]
