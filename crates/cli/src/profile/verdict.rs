@@ -202,12 +202,12 @@ fn nothing(summary: &Summary, rows: &[Row], total_ns: u64) -> Said {
         let words = "none: the waits of this program cannot be seen.".into();
         return ("unknown", words, "The times of its threads are all that is known.".into());
     }
-    if summary.processes == 0 && summary.processes_elsewhere > 0 {
-        let words = "none: the program runs in another PID namespace, and its waits cannot be seen.".into();
+    if summary.processes_elsewhere > 0 {
+        let words = "none: a process runs in another PID namespace, and its waits cannot be seen.".into();
         return ("unknown", words, "Run `wakeful profile` inside the container.".into());
     }
-    if summary.processes == 0 && summary.processes_unmapped > 0 {
-        let words = "none: the program could not map the memory for its events.".into();
+    if summary.processes_unmapped > 0 {
+        let words = "none: a process could not map the memory for its events.".into();
         return ("unknown", words, "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?".into());
     }
     if summary.processes == 0 {
@@ -358,9 +358,9 @@ mod tests {
         let unloaded = Summary { processes: 0, ..summary() };
         let verdict = of(&unloaded, &[], "prog");
         assert!(verdict.cause == "unknown" && verdict.advice.contains("LD_PRELOAD"), "{}", verdict.advice);
-        let elsewhere = Summary { processes: 0, processes_elsewhere: 1, ..summary() };
+        let elsewhere = Summary { processes_elsewhere: 1, ..summary() };
         assert!(of(&elsewhere, &[], "prog").words.contains("PID namespace"));
-        let unmapped = Summary { processes: 0, processes_unmapped: 1, ..summary() };
+        let unmapped = Summary { processes_unmapped: 1, ..summary() };
         assert!(of(&unmapped, &[], "prog").advice.contains("ulimit -v"));
         let openmp = Summary { openmp: Some("libgomp"), ..summary() };
         assert!(of(&openmp, &[], "prog").words.contains("libgomp"));
