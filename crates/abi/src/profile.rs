@@ -9,16 +9,18 @@
 //! **The last release.** A thread may take and release one lock thousands of times while another one waits
 //! for it in vain. So a release waits in the ring's own words ([`Control::released`]). If the thread takes
 //! the lock again, and nobody else has, both are dropped. If the recorder comes first, it takes the release
-//! from there. If the thread has anything else to tell, it makes an event of it first.
+//! from there. If the thread has anything else to tell, it makes an event of it first. Each release has a
+//! number. Whoever takes it puts 0 in the number's place, and only then has what he has read. The thread
+//! writes the other words when the number is 0.
 //!
 //! Nothing here is trusted: the recorder checks what it reads, and the program needs nothing of it.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// The first word ("WPRF").
 pub const MAGIC: u32 = 0x4652_5057;
 /// Version of the layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// BOUND: threads that wait at the same time, and are told apart.
 pub const RINGS: usize = 4096;
 /// BOUND: events of one thread between two looks of the recorder. A power of two.
@@ -38,6 +40,12 @@ pub struct Header {
     pub without_ring: AtomicU32,
     /// Where to look for a free ring first.
     pub next: AtomicU32,
+    /// Processes whose threads have other numbers than the recorder knows, and which tell nothing therefore.
+    pub elsewhere: AtomicU32,
+    /// Processes that could not map the whole file.
+    pub unmapped: AtomicU32,
+    /// The recorder's PID namespace, as stat(2) numbers it; 0 if that is unknown.
+    pub namespace: AtomicU64,
 }
 
 /// The words of one ring.
@@ -54,12 +62,18 @@ pub struct Control {
     pub dropped: AtomicU32,
     /// Events that have been written.
     pub head: AtomicU64,
-    /// The lock of the last release, which is no event yet; 0 if there is none.
-    pub released: AtomicU64,
-    /// When that was.
+    /// The number of the last release, which is no event yet; 0 if there is none.
+    pub released: AtomicU32,
+    /// The number of the last release of all. The thread's alone.
+    pub releases: AtomicU32,
+    /// When the last release was.
     pub released_ns: AtomicU64,
     /// [`Event::what`] of it.
     pub released_what: AtomicU64,
+    /// Its lock.
+    pub released_object: AtomicU64,
+    /// 1 while the thread writes here: a signal handler of its has to know. The thread's alone.
+    pub busy: AtomicU32,
     /// Events that have been read, in a cache line of its own.
     pub tail: Tail,
 }
@@ -68,6 +82,48 @@ pub struct Control {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Tail(pub AtomicU64);
+
+/// A release: when, [`Event::what`], and the lock.
+pub type LastRelease = (u64, u64, u64);
+
+impl Control {
+    /// The thread tells a release. It has taken back the last one.
+    pub fn put_release(&self, (time_ns, what, object): LastRelease) {
+        let number = self.releases.load(Relaxed).wrapping_add(1).max(1);
+        self.releases.store(number, Relaxed);
+        // ORDER: Release, pairs with the Acquire in `take_release`: who reads these sees that the last number
+        // is gone.
+        self.released_ns.store(time_ns, Release);
+        self.released_what.store(what, Release);
+        self.released_object.store(object, Release);
+        // ORDER: Release, pairs with the Acquire in `take_release`; publishes the words.
+        self.released.store(number, Release);
+    }
+
+    /// The thread takes its last release back, if the recorder has not taken it.
+    pub fn take_back(&self) -> Option<LastRelease> {
+        if self.released.load(Relaxed) == 0 {
+            return None;
+        }
+        let words = [&self.released_ns, &self.released_what, &self.released_object];
+        let [time_ns, what, object] = words.map(|word| word.load(Relaxed));
+        (self.released.swap(0, Relaxed) != 0).then_some((time_ns, what, object))
+    }
+
+    /// The recorder takes the last release, unless the thread is about to tell another one.
+    pub fn take_release(&self) -> Option<LastRelease> {
+        // ORDER: Acquire, pairs with the Release in `put_release`; the words are of this number, or later.
+        let number = self.released.load(Acquire);
+        if number == 0 {
+            return None;
+        }
+        let words = [&self.released_ns, &self.released_what, &self.released_object];
+        // ORDER: Acquire, pairs with the Release in `put_release`; later words come with the number's end.
+        let [time_ns, what, object] = words.map(|word| word.load(Acquire));
+        let is_ours = self.released.compare_exchange(number, 0, Relaxed, Relaxed).is_ok();
+        is_ours.then_some((time_ns, what, object))
+    }
+}
 
 /// [`Control::state`]: nobody's.
 pub const FREE: u32 = 0;
@@ -86,9 +142,12 @@ pub struct Event {
     pub object: AtomicU64,
     /// Where the program called.
     pub caller: AtomicU64,
-    /// A [`Kind`], from bit 8 on a [`Class`], and from bit 32 on a number.
+    /// A [`Kind`], from bit 8 on a [`Class`], bit 16 ([`SHARED`]), and from bit 32 on a number.
     pub what: AtomicU64,
 }
+
+/// Other processes may use the object, too. They tell nothing of it here.
+pub const SHARED: u64 = 1 << 16;
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,4 +216,5 @@ pub const EVENTS_AT: usize = CONTROLS_AT + RINGS * size_of::<Control>();
 pub const SIZE: usize = EVENTS_AT + RINGS * EVENTS * size_of::<Event>();
 
 const _: () = assert!(size_of::<Header>() <= CONTROLS_AT && size_of::<Event>() == 32);
+const _: () = assert!(size_of::<Control>() == 128);
 const _: () = assert!(EVENTS.is_power_of_two() && EVENTS_AT.is_multiple_of(4096));

@@ -176,6 +176,41 @@ fn a_broadcast_for_one_item() {
     assert!(number(producer, "vain") < 100, "{producer:#}");
 }
 
+/// Each is woken for its turn, and only its next wait releases the mutex.
+#[test]
+fn whoever_signals_was_not_woken_in_vain() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["turns", "2000"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    assert_ne!(cause(&records), "vain", "{records:#?}");
+    let cond = row(&records, "condition");
+    assert!(number(cond, "waits") > 1000 && number(cond, "vain") < 100, "{cond:#}");
+}
+
+#[test]
+fn a_barrier_to_which_one_never_comes() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["hang"]);
+    assert_eq!((status, cause(&records)), (Some(0), "last-unknown"), "{records:#?}");
+    let barrier = row(&records, "barrier");
+    adds_up(barrier);
+    assert_eq!((number(barrier, "waits"), number(barrier, "rounds")), (2, 0), "{barrier:#}");
+    assert!(number(barrier, "waited_ns") > 50_000_000, "{barrier:#}");
+}
+
+#[test]
+fn what_another_process_holds_is_unknown() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["shared"]);
+    assert_eq!((status, cause(&records)), (Some(0), "unknown"), "{records:#?}");
+    let mutex = row(&records, "mutex");
+    adds_up(mutex);
+    assert_eq!(number(mutex, "holder_unknown_ns"), number(mutex, "waited_ns"), "{mutex:#}");
+}
+
 #[test]
 fn a_program_that_never_waits_is_told_so() {
     let folder = folder();

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -17,6 +18,8 @@
 // The twins of `Kind` and `Class` in abi/src/profile.rs.
 enum { WAIT = 1, GOT, GAVE_UP, TOOK, RELEASED, COND_WAIT, COND_BACK, ARRIVED, LEFT };
 enum { MUTEX = 1 << 8, SPIN = 2 << 8, RWLOCK = 3 << 8, SEMAPHORE = 4 << 8, COND = 5 << 8, BARRIER = 6 << 8 };
+// The twin of SHARED there.
+enum { SHARED = 1 << 16 };
 
 extern HIDDEN int wakeful_profile_attach(void);
 extern HIDDEN uint32_t wakeful_profile_note(uint32_t what, uint32_t number, uintptr_t object,
@@ -47,6 +50,8 @@ static uint32_t note(uint32_t what, uint32_t number, const volatile void *object
 	     (pthread_cond_t *, pthread_mutex_t *, const struct timespec *)) \
 	each(cond_clockwait, "pthread_cond_clockwait", \
 	     (pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *)) \
+	each(cond_signal, "pthread_cond_signal", (pthread_cond_t *)) \
+	each(cond_broadcast, "pthread_cond_broadcast", (pthread_cond_t *)) \
 	each(barrier_wait, "pthread_barrier_wait", (pthread_barrier_t *)) \
 	each(sem_wait, "sem_wait", (sem_t *)) \
 	each(sem_timedwait, "sem_timedwait", (sem_t *, const struct timespec *))
@@ -67,13 +72,6 @@ COLD void resolve(void)
 static int on;
 #define ON (__builtin_expect(__atomic_load_n(&on, __ATOMIC_ACQUIRE), 1))
 
-static __attribute__((constructor)) void begin(void)
-{
-	resolve();
-	// ORDER: Release, pairs with the Acquire in ON; publishes the functions.
-	__atomic_store_n(&on, wakeful_profile_attach(), __ATOMIC_RELEASE);
-}
-
 // Locks by their addresses. Another lock of the same place costs events, and nothing else: the recorder knows
 // who waits for what.
 struct place {
@@ -83,7 +81,24 @@ struct place {
 	uint32_t holder;
 };
 #define PLACES_LOG2 12
-static struct place places[1 << PLACES_LOG2] __attribute__((aligned(64)));
+// Aligned to the largest page.
+static struct place places[1 << PLACES_LOG2] __attribute__((aligned(65536)));
+
+static __attribute__((constructor)) void begin(void)
+{
+	int is_attached;
+
+	resolve();
+	is_attached = wakeful_profile_attach();
+#ifdef MADV_WIPEONFORK
+	// In a child nobody waits: its only thread has called fork. With the marks of the others, each lock would
+	// write events there, which is all that happens without this.
+	if (is_attached)
+		(void)madvise(places, sizeof places, MADV_WIPEONFORK);
+#endif
+	// ORDER: Release, pairs with the Acquire in ON; publishes the functions.
+	__atomic_store_n(&on, is_attached, __ATOMIC_RELEASE);
+}
 
 static inline struct place *place(const volatile void *object)
 {
@@ -95,7 +110,8 @@ static inline int is_waited_for(const volatile void *object)
 	return __builtin_expect(__atomic_load_n(&place(object)->waiting, __ATOMIC_RELAXED) != 0, 0);
 }
 
-// The condition variable from which the thread has come, woken, if it has not released a mutex since.
+// The condition variable from which the thread has come, woken, if it has not released a mutex or signalled
+// since.
 static __thread __attribute__((tls_model("initial-exec"))) pthread_cond_t *woken;
 
 static int succeeded(int result)
@@ -130,31 +146,61 @@ COLD void released(uint32_t class, const volatile void *object)
 		return result; \
 	} while (0)
 
+// May other processes use it? They have a table of their own, and tell nothing.
+static uint32_t shared(pthread_mutex_t *mutex)
+{
+	return mutex->__data.__kind & 128 ? SHARED : 0;
+}
+
+static uint32_t shared_barrier(pthread_barrier_t *barrier)
+{
+	const uint32_t *words = (const uint32_t *)barrier;
+
+	// The C library's fourth word; the last one is zero, unless the barrier is the interposer's.
+	return words[3] == 128 && !words[7] ? SHARED : 0;
+}
+
 static uint32_t owner(pthread_mutex_t *mutex)
 {
+	if (shared(mutex))
+		return 0;
 	return (uint32_t)__atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED);
 }
 
 COLD int wait_mutex(pthread_mutex_t *mutex, uintptr_t caller)
 {
-	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_lock(mutex));
+	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller, real_mutex_lock(mutex));
 }
 
 COLD int wait_mutex_until(pthread_mutex_t *mutex, const struct timespec *time, uintptr_t caller)
 {
-	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_timedlock(mutex, time));
+	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller, real_mutex_timedlock(mutex, time));
 }
 
 COLD int wait_mutex_clock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time,
 			  uintptr_t caller)
 {
-	WAITING(MUTEX, owner(mutex), mutex, caller, real_mutex_clocklock(mutex, clock, time));
+	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller,
+		real_mutex_clocklock(mutex, clock, time));
 }
 
 static inline int took_if(uint32_t class, int result, const volatile void *object)
 {
 	if (is_waited_for(object) && succeeded(result))
 		took(class, object);
+	return result;
+}
+
+// The holder of a recursive mutex may take it again: nothing changes by that.
+COLD int is_taken_again(pthread_mutex_t *mutex)
+{
+	return (mutex->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE && mutex->__data.__count > 1;
+}
+
+static inline int took_mutex_if(int result, pthread_mutex_t *mutex)
+{
+	if (is_waited_for(mutex) && succeeded(result) && !is_taken_again(mutex))
+		took(MUTEX, mutex);
 	return result;
 }
 
@@ -167,14 +213,14 @@ HIDDEN int wakeful_mutex_lock(pthread_mutex_t *mutex)
 	result = real_mutex_trylock(mutex);
 	if (__builtin_expect(result == EBUSY, 0))
 		return wait_mutex(mutex, CALLER);
-	return took_if(MUTEX, result, mutex);
+	return took_mutex_if(result, mutex);
 }
 
 HIDDEN int wakeful_mutex_trylock(pthread_mutex_t *mutex)
 {
 	int result = REAL(mutex_trylock)(mutex);
 
-	return ON ? took_if(MUTEX, result, mutex) : result;
+	return ON ? took_mutex_if(result, mutex) : result;
 }
 
 HIDDEN int wakeful_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *time)
@@ -186,7 +232,7 @@ HIDDEN int wakeful_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec
 	result = real_mutex_trylock(mutex);
 	if (result == EBUSY)
 		return wait_mutex_until(mutex, time, CALLER);
-	return took_if(MUTEX, result, mutex);
+	return took_mutex_if(result, mutex);
 }
 
 HIDDEN int wakeful_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time)
@@ -201,15 +247,13 @@ HIDDEN int wakeful_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, cons
 	result = real_mutex_trylock(mutex);
 	if (result == EBUSY)
 		return wait_mutex_clock(mutex, clock, time, CALLER);
-	return took_if(MUTEX, result, mutex);
+	return took_mutex_if(result, mutex);
 }
 
 // A recursive mutex is released by the last of its unlocks.
 COLD void release_mutex(pthread_mutex_t *mutex)
 {
-	int is_recursive = (mutex->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE;
-
-	if (!is_recursive || mutex->__data.__count <= 1)
+	if (!is_taken_again(mutex))
 		released(MUTEX, mutex);
 }
 
@@ -330,13 +374,26 @@ HIDDEN int wakeful_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, 
 	return after_cond(cond, mutex, CALLER, real_cond_clockwait(cond, mutex, clock, time));
 }
 
+// Whoever signals has found something to do.
+HIDDEN int wakeful_cond_signal(pthread_cond_t *cond)
+{
+	woken = 0;
+	return REAL(cond_signal)(cond);
+}
+
+HIDDEN int wakeful_cond_broadcast(pthread_cond_t *cond)
+{
+	woken = 0;
+	return REAL(cond_broadcast)(cond);
+}
+
 HIDDEN int wakeful_barrier_wait(pthread_barrier_t *barrier)
 {
 	int result;
 
 	if (!ON)
 		return REAL(barrier_wait)(barrier);
-	note(ARRIVED | BARRIER, 0, barrier, CALLER);
+	note(ARRIVED | BARRIER | shared_barrier(barrier), 0, barrier, CALLER);
 	result = real_barrier_wait(barrier);
 	note(LEFT | BARRIER, 0, barrier, CALLER);
 	return result;

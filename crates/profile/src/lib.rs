@@ -67,6 +67,8 @@ around! {
     pthread_cond_clockwait(
         cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec
     ) => wakeful_cond_clockwait;
+    pthread_cond_signal(cond: *mut pthread_cond_t) => wakeful_cond_signal;
+    pthread_cond_broadcast(cond: *mut pthread_cond_t) => wakeful_cond_broadcast;
     pthread_barrier_wait(barrier: *mut pthread_barrier_t) => wakeful_barrier_wait;
     sem_wait(sem: *mut sem_t) => wakeful_sem_wait;
     sem_timedwait(sem: *mut sem_t, time: *const timespec) => wakeful_sem_timedwait;

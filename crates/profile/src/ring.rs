@@ -4,14 +4,18 @@
 //! A forked child inherits the mapping and the thread-local word, and must not write into its parent's ring.
 //! The word also says which process took the ring, and a page that the kernel zeroes in a child
 //! (`MADV_WIPEONFORK`) says which process this is.
+//!
+//! The recorder asks the kernel about threads by the numbers that they write. In another PID namespace they
+//! have other ones. So a process there writes nothing.
 
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
 
 use abi::environment::PROFILE;
 use abi::profile::{
-    CONTROLS_AT, Control, EVENTS, EVENTS_AT, Event, FREE, Header, MAGIC, READY, RINGS, SIZE, TAKEN, VERSION,
+    CONTROLS_AT, Control, EVENTS, EVENTS_AT, Event, FREE, Header, LastRelease, MAGIC, READY, RINGS, SIZE,
+    TAKEN, VERSION,
 };
 use linux::memory;
 
@@ -86,14 +90,21 @@ fn attach(path: &CStr) -> Option<()> {
     const ACCESS: c_int = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: C strings, numbers, and mappings that are new and never unmapped once they are published.
     unsafe {
-        let file = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        // Whatever it is that has this name.
+        let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+        let file = libc::open(path.as_ptr(), flags);
         if file < 0 {
             return None;
         }
         let mut about: libc::stat = core::mem::zeroed();
         let fits = libc::fstat(file, &mut about) == 0 && about.st_size == SIZE as libc::off_t;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        let base = if fits { memory::map(null_mut(), SIZE, ACCESS, flags, file) } else { libc::MAP_FAILED };
+        // The beginning first: all of it may find no room, and then the recorder has to know why.
+        let first = if fits { memory::map(null_mut(), PAGE, ACCESS, flags, file) } else { libc::MAP_FAILED };
+        let base = if first == libc::MAP_FAILED { first } else { whole(&*first.cast::<Header>(), file) };
+        if first != libc::MAP_FAILED {
+            memory::unmap(first, PAGE);
+        }
         libc::close(file);
         if base == libc::MAP_FAILED {
             return None;
@@ -101,15 +112,16 @@ fn attach(path: &CStr) -> Option<()> {
         let header = &*base.cast::<Header>();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let page = memory::map(null_mut(), PAGE, ACCESS, flags, -1);
-        let is_ours = header.magic.load(Relaxed) == MAGIC && header.version.load(Relaxed) == VERSION;
         let wipes = page != libc::MAP_FAILED && memory::advise(page, PAGE, libc::MADV_WIPEONFORK);
-        if !is_ours || !wipes {
+        if !wipes {
             memory::unmap(base, SIZE);
             if page != libc::MAP_FAILED {
                 memory::unmap(page, PAGE);
             }
             return None;
         }
+        // A child asks for its number, and whether it is in our namespace.
+        (*page.cast::<AtomicU32>()).store(libc::syscall(libc::SYS_getpid) as u32, Relaxed);
         // A program that crashes does not write half a gigabyte of holes.
         memory::advise(base, SIZE, libc::MADV_DONTDUMP);
         PROCESS.store(page.cast(), Relaxed);
@@ -120,7 +132,42 @@ fn attach(path: &CStr) -> Option<()> {
     Some(())
 }
 
-/// The calling thread's ring.
+/// Maps the whole file, if it is one for us; else it is MAP_FAILED.
+///
+/// # Safety
+/// A file of SIZE bytes.
+unsafe fn whole(header: &Header, file: c_int) -> *mut c_void {
+    if header.magic.load(Relaxed) != MAGIC || header.version.load(Relaxed) != VERSION {
+        return libc::MAP_FAILED;
+    }
+    if !is_of_namespace(header) {
+        header.elsewhere.fetch_add(1, Relaxed);
+        return libc::MAP_FAILED;
+    }
+    // SAFETY: a fresh mapping.
+    let base = unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        memory::map(null_mut(), SIZE, access, libc::MAP_SHARED | libc::MAP_NORESERVE, file)
+    };
+    if base == libc::MAP_FAILED {
+        header.unmapped.fetch_add(1, Relaxed);
+    }
+    base
+}
+
+/// Does this process have the numbers that the recorder knows?
+fn is_of_namespace(header: &Header) -> bool {
+    let namespace = header.namespace.load(Relaxed);
+    // SAFETY: numbers and a C string; the structure lives across the call.
+    unsafe {
+        let mut about: libc::stat = core::mem::zeroed();
+        namespace == 0
+            || libc::stat(c"/proc/self/ns/pid".as_ptr(), &mut about) != 0
+            || about.st_ino as u64 == namespace
+    }
+}
+
+/// The calling thread's ring, and nobody else's as long as this is there.
 struct Own {
     base: *mut u8,
     index: usize,
@@ -128,7 +175,7 @@ struct Own {
 }
 
 impl Own {
-    /// None without a file, or without a free ring.
+    /// None without a file, or without a free ring; or if this is a signal handler, and the thread has it.
     fn get() -> Option<Self> {
         // ORDER: Acquire, pairs with the Release in `attach`.
         let base = BASE.load(Acquire);
@@ -137,7 +184,15 @@ impl Own {
         }
         let index = own(base)?;
         // SAFETY: `own` gives an index below RINGS.
-        Some(Self { base, index, control: unsafe { control(base, index) } })
+        let control = unsafe { control(base, index) };
+        if control.busy.load(Relaxed) != 0 {
+            control.dropped.fetch_add(1, Relaxed);
+            return None;
+        }
+        control.busy.store(1, Relaxed);
+        // A signal handler of this thread sees it before what follows.
+        compiler_fence(SeqCst);
+        Some(Self { base, index, control })
     }
 
     /// What says who it is, in `around.c`; never 0.
@@ -145,14 +200,14 @@ impl Own {
         self.index as u32 + 1
     }
 
-    /// Writes an event, or counts that there is no room for it.
-    fn write(&self, time_ns: u64, what: u64, object: u64, caller: u64) {
+    /// Writes an event; or counts that there is no room for it, and returns false.
+    fn write(&self, time_ns: u64, what: u64, object: u64, caller: u64) -> bool {
         let control = self.control;
         let head = control.head.load(Relaxed);
         // ORDER: Acquire, pairs with the recorder's Release: it has read what we overwrite.
         if head.wrapping_sub(control.tail.0.load(Acquire)) >= EVENTS as u64 {
             control.dropped.fetch_add(1, Relaxed);
-            return;
+            return false;
         }
         let at = self.index * EVENTS + (head as usize & (EVENTS - 1));
         // SAFETY: below RINGS times EVENTS, so it lies in the mapping.
@@ -163,24 +218,25 @@ impl Own {
         event.what.store(what, Relaxed);
         // ORDER: Release, pairs with the recorder's Acquire; publishes the event.
         control.head.store(head.wrapping_add(1), Release);
-    }
-
-    /// Takes the last release, if the recorder has not: when, what, and of which lock.
-    fn last_release(&self) -> Option<(u64, u64, u64)> {
-        let control = self.control;
-        if control.released.load(Relaxed) == 0 {
-            return None;
-        }
-        let (time_ns, what) = (control.released_ns.load(Relaxed), control.released_what.load(Relaxed));
-        let object = control.released.swap(0, Relaxed);
-        (object != 0).then_some((time_ns, what, object))
+        true
     }
 
     /// Makes an event of the last release.
     fn tell_release(&self) {
-        if let Some((time_ns, what, object)) = self.last_release() {
-            self.write(time_ns, what, object, 0);
+        if let Some(release) = self.control.take_back() {
+            self.write_release(release);
         }
+    }
+
+    fn write_release(&self, (time_ns, what, object): LastRelease) -> bool {
+        self.write(time_ns, what, object, 0)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        compiler_fence(SeqCst);
+        self.control.busy.store(0, Relaxed);
     }
 }
 
@@ -191,14 +247,14 @@ fn now_ns() -> u64 {
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
-/// Writes an event. Returns the number of the thread's ring, or 0.
+/// Writes an event. Returns the number of the thread's ring; 0 if nothing was written.
 #[unsafe(no_mangle)]
 extern "C" fn wakeful_profile_note(what: u32, number: u32, object: usize, caller: usize) -> u32 {
     let time_ns = now_ns();
     let Some(own) = Own::get() else { return 0 };
     own.tell_release();
-    own.write(time_ns, u64::from(what) | u64::from(number) << 32, object as u64, caller as u64);
-    own.number()
+    let what = u64::from(what) | u64::from(number) << 32;
+    if own.write(time_ns, what, object as u64, caller as u64) { own.number() } else { 0 }
 }
 
 /// The thread is about to release a lock for which others wait.
@@ -207,30 +263,32 @@ extern "C" fn wakeful_profile_released(what: u32, object: usize) {
     let time_ns = now_ns();
     let Some(own) = Own::get() else { return };
     own.tell_release();
-    own.control.released_ns.store(time_ns, Relaxed);
-    own.control.released_what.store(what.into(), Relaxed);
-    // ORDER: Release, pairs with the recorder's Acquire; publishes when it was.
-    own.control.released.store(object as u64, Release);
+    own.control.put_release((time_ns, what.into(), object as u64));
 }
 
 /// The thread has taken a lock for which others wait, without having waited. `holder` has the number of the
-/// ring of the thread that was known to have it last; 0 if somebody else may have had it since.
+/// ring of the thread that was known to have it last; 0 if somebody else may have had it since, or if the
+/// recorder does not know who has it.
 ///
 /// # Safety
 /// `holder` points to a word.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wakeful_profile_took(what: u32, object: usize, holder: *const AtomicU32) {
-    let Some(own) = Own::get() else { return };
     // SAFETY: as promised.
     let holder = unsafe { &*holder };
-    if let Some((time_ns, what, last)) = own.last_release() {
-        if last == object as u64 && holder.load(Relaxed) == own.number() {
+    let Some(own) = Own::get() else {
+        holder.store(0, Relaxed);
+        return;
+    };
+    let mut is_told = true;
+    if let Some(release) = own.control.take_back() {
+        if release.2 == object as u64 && holder.load(Relaxed) == own.number() {
             return;
         }
-        own.write(time_ns, what, last, 0);
+        is_told = own.write_release(release);
     }
-    own.write(now_ns(), what.into(), object as u64, 0);
-    holder.store(own.number(), Relaxed);
+    is_told &= own.write(now_ns(), what.into(), object as u64, 0);
+    holder.store(if is_told { own.number() } else { 0 }, Relaxed);
 }
 
 /// # Safety
@@ -258,10 +316,18 @@ fn take(base: *mut u8) -> Option<usize> {
     // SAFETY: no arguments. Past the C library, which may not know of a bare clone(2).
     let (process, thread) =
         unsafe { (libc::syscall(libc::SYS_getpid) as u32, libc::syscall(libc::SYS_gettid) as u32) };
-    // SAFETY: as in `own`.
-    unsafe { &*PROCESS.load(Relaxed) }.store(process, Relaxed);
     // SAFETY: the mapping begins with the header.
     let header = unsafe { &*base.cast::<Header>() };
+    // SAFETY: as in `own`.
+    let known = unsafe { &*PROCESS.load(Relaxed) };
+    // A forked child, for the first time.
+    if known.load(Relaxed) == 0 && !is_of_namespace(header) {
+        header.elsewhere.fetch_add(1, Relaxed);
+        // ORDER: Release, as in `attach`; from now on this process writes nothing.
+        BASE.store(null_mut(), Release);
+        return None;
+    }
+    known.store(process, Relaxed);
     let first = header.next.fetch_add(1, Relaxed) as usize;
     for step in 0..RINGS {
         let index = (first + step) % RINGS;

@@ -46,6 +46,9 @@ pub struct Summary {
     pub lost_records: u64,
     pub untold: u64,
     pub threads_without_ring: u32,
+    /// Processes that could tell nothing: in another PID namespace, or without room for the events.
+    pub processes_elsewhere: u32,
+    pub processes_unmapped: u32,
     /// Processor time of the profiler.
     pub profiler_ns: u64,
 }
@@ -95,7 +98,7 @@ pub struct Site {
 }
 
 /// A thread that came last to a barrier.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Default, Serialize)]
 pub struct Last {
     pub thread: u32,
     pub name: String,
@@ -146,6 +149,8 @@ impl Report {
             lost_records: profile.account.lost,
             untold: profile.untold,
             threads_without_ring: profile.without_ring,
+            processes_elsewhere: profile.refused.0,
+            processes_unmapped: profile.refused.1,
             profiler_ns: profile.own_ns,
         };
         let verdict = verdict::of(&summary, &rows, &launch.words());
@@ -195,7 +200,7 @@ fn pool(account: &Account, thread: &Thread) -> String {
 /// Objects that threads wait at from the same place, mostly, are one row: a program may have thousands.
 fn rows(profile: &Profile) -> Vec<Row> {
     let mut names = Names { symbols: Symbols::new(profile.began), known: HashMap::new() };
-    let mut rows: BTreeMap<(Class, String), Row> = BTreeMap::new();
+    let mut rows: BTreeMap<(Class, String), Gathered> = BTreeMap::new();
     for (key, object) in &profile.objects {
         if object.waits.count == 0 {
             continue;
@@ -212,13 +217,14 @@ fn rows(profile: &Profile) -> Vec<Row> {
             }
         }
         let Some(first) = named.first() else { continue };
-        let row = rows.entry((key.class, first.label())).or_insert_with(|| Row::new(key.class, first));
-        row.add(object, named, &profile.names);
-        if row.callers.is_empty() {
-            row.callers = callers;
+        let gathered =
+            rows.entry((key.class, first.label())).or_insert_with(|| Gathered::new(key.class, first));
+        gathered.add(object, named, &profile.names);
+        if gathered.row.callers.is_empty() {
+            gathered.row.callers = callers;
         }
     }
-    let mut rows: Vec<Row> = rows.into_values().collect();
+    let mut rows: Vec<Row> = rows.into_values().map(|gathered| gathered.row).collect();
     for row in &mut rows {
         row.sites.sort_by_key(|site| std::cmp::Reverse(site.waited_ns));
         row.last.sort_by_key(|last| std::cmp::Reverse(last.rounds));
@@ -340,43 +346,85 @@ impl Row {
             callers: Vec::new(),
         }
     }
+}
+
+/// A row to which objects are added.
+struct Gathered {
+    row: Row,
+    /// Where in the row a place is, by its label, and a thread that came last.
+    sites: HashMap<String, usize>,
+    last: HashMap<u32, usize>,
+}
+
+impl Gathered {
+    fn new(class: Class, place: &Site) -> Self {
+        Self { row: Row::new(class, place), sites: HashMap::new(), last: HashMap::new() }
+    }
 
     fn add(&mut self, object: &Object, sites: Vec<Site>, names: &HashMap<u32, String>) {
         let Shares { holder, free_ns } = object.shares;
-        self.objects += 1;
-        self.waits += object.waits.count;
-        self.waited_ns += object.waits.total_ns;
-        self.longest_ns = self.longest_ns.max(object.waits.longest_ns);
-        self.holder_running_ns += holder.running_ns;
-        self.holder_preempted_ns += holder.preempted_ns;
-        self.holder_blocked_ns += holder.blocked_ns;
-        self.holder_unknown_ns += holder.unknown_ns;
-        self.free_ns += free_ns;
-        self.timeouts += object.timeouts;
-        self.vain += object.vain;
-        self.vain_run_ns += object.vain_ns;
-        self.rounds += object.rounds;
+        let row = &mut self.row;
+        row.objects += 1;
+        row.waits += object.waits.count;
+        row.waited_ns += object.waits.total_ns;
+        row.longest_ns = row.longest_ns.max(object.waits.longest_ns);
+        row.holder_running_ns += holder.running_ns;
+        row.holder_preempted_ns += holder.preempted_ns;
+        row.holder_blocked_ns += holder.blocked_ns;
+        row.holder_unknown_ns += holder.unknown_ns;
+        row.free_ns += free_ns;
+        row.timeouts += object.timeouts;
+        row.vain += object.vain;
+        row.vain_run_ns += object.vain_ns;
+        row.rounds += object.rounds;
         for site in sites {
-            match self.sites.iter_mut().find(|known| known.label() == site.label()) {
+            let at = *self.sites.entry(site.label()).or_insert(row.sites.len());
+            match row.sites.get_mut(at) {
                 Some(known) => {
                     known.waits += site.waits;
                     known.waited_ns += site.waited_ns;
                 }
-                None => self.sites.push(site),
+                None => row.sites.push(site),
             }
         }
+        // One thread may be the last at several barriers of the row.
         for (thread, (rounds, shares)) in &object.last {
-            let name = names.get(thread).cloned().unwrap_or_default();
-            let Shares { holder, .. } = shares;
-            self.last.push(Last {
-                thread: *thread,
-                name,
-                rounds: *rounds,
-                running_ns: holder.running_ns,
-                preempted_ns: holder.preempted_ns,
-                blocked_ns: holder.blocked_ns,
-                unknown_ns: holder.unknown_ns,
-            });
+            let at = *self.last.entry(*thread).or_insert(row.last.len());
+            if at == row.last.len() {
+                let name = names.get(thread).cloned().unwrap_or_default();
+                row.last.push(Last { thread: *thread, name, ..Last::default() });
+            }
+            let last = &mut row.last[at];
+            last.rounds += rounds;
+            last.running_ns += shares.holder.running_ns;
+            last.preempted_ns += shares.holder.preempted_ns;
+            last.blocked_ns += shares.holder.blocked_ns;
+            last.unknown_ns += shares.holder.unknown_ns;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_last_at_two_barriers_of_a_place_is_one() {
+        let site = |waited_ns| Site { name: "meet".into(), waits: 1, waited_ns, ..Site::default() };
+        let mut barrier = Object::default();
+        barrier.rounds = 3;
+        let mut shares = Shares::default();
+        shares.holder.running_ns = 10;
+        barrier.last = HashMap::from([(7, (2, shares)), (8, (1, shares))]);
+        let mut gathered = Gathered::new(Class::Barrier, &site(0));
+        for waited_ns in [100, 20] {
+            gathered.add(&barrier, vec![site(waited_ns)], &HashMap::from([(7, "slow".into())]));
+        }
+        let row = gathered.row;
+        let mut last: Vec<_> = row.last.iter().map(|one| (one.thread, one.rounds, one.running_ns)).collect();
+        last.sort_unstable();
+        assert_eq!((row.objects, row.rounds, last), (2, 6, vec![(7, 4, 20), (8, 2, 20)]));
+        let sites: Vec<_> = row.sites.iter().map(|site| (site.waits, site.waited_ns)).collect();
+        assert_eq!(sites, [(2, 120)]);
     }
 }

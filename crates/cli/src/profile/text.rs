@@ -187,10 +187,17 @@ fn remarks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     }
     if summary.lost_events + summary.untold > 0 || summary.threads_without_ring > 0 {
         say(&format!(
-            "{} of {} events found no room, and {} threads had none: the sums are too small.",
+            "{} of {} events found no room, and {} threads had none: times are wrong where they are missing.",
             whole(summary.lost_events + summary.untold),
             whole(summary.events + summary.lost_events),
             whole(summary.threads_without_ring.into())
+        ))?;
+    }
+    if summary.processes > 0 && summary.processes_elsewhere + summary.processes_unmapped > 0 {
+        say(&format!(
+            "{} processes in another PID namespace and {} without room for the events told nothing.",
+            whole(summary.processes_elsewhere.into()),
+            whole(summary.processes_unmapped.into())
         ))?;
     }
     if summary.lost_records > 0 {

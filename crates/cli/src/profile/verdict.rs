@@ -10,7 +10,8 @@ use crate::format::{ns, whole};
 #[derive(Serialize)]
 pub struct Verdict {
     /// The first cause, by a word that stays: `preempted`, `blocked`, `running`, `free`, `last-preempted`,
-    /// `last-blocked`, `last-running`, `woken-late`, `vain`, `throttled`, `unknown`, `nothing`.
+    /// `last-blocked`, `last-running`, `last-unknown`, `woken-late`, `vain`, `throttled`, `unknown`,
+    /// `nothing`.
     pub cause: &'static str,
     pub words: String,
     pub advice: String,
@@ -42,8 +43,9 @@ struct Cause {
     most: Option<(String, u64)>,
 }
 
+/// Who waits for a semaphore or a condition variable may wait for work: that is nobody's fault.
 fn is_lock(row: &&Row) -> bool {
-    matches!(row.class, Class::Mutex | Class::Spin | Class::Rwlock | Class::Semaphore)
+    matches!(row.class, Class::Mutex | Class::Spin | Class::Rwlock)
 }
 
 fn is_barrier(row: &&Row) -> bool {
@@ -67,7 +69,8 @@ fn causes(rows: &[Row]) -> Vec<Cause> {
         cause("last-blocked", rows, is_barrier, |row| row.holder_blocked_ns),
         cause("last-running", rows, is_barrier, |row| row.holder_running_ns),
         cause("woken-late", rows, is_barrier, |row| row.free_ns),
-        cause("unknown", rows, |row| row.class != Class::Cond, |row| row.holder_unknown_ns),
+        cause("last-unknown", rows, is_barrier, |row| row.holder_unknown_ns),
+        cause("unknown", rows, is_lock, |row| row.holder_unknown_ns),
     ];
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.total_ns));
     causes
@@ -89,7 +92,7 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
             waiting(summary, &causes[0], share(&causes[0]), all_ns, total_ns, command)
         })
     });
-    let (cause, words, advice) = first.unwrap_or_else(|| nothing(summary, total_ns));
+    let (cause, words, advice) = first.unwrap_or_else(|| nothing(summary, rows, total_ns));
     Verdict { cause, words, advice, others }
 }
 
@@ -139,20 +142,22 @@ fn vain(summary: &Summary, rows: &[Row]) -> Option<Said> {
         whole(woken(most)),
         most.place.label()
     );
-    let advice = "A woken thread found nothing to do and waited again. Signal once for each item instead of \
-                  a broadcast, or give each kind of waiter its own condition variable.";
+    let advice = "A woken thread waited again at once: it neither released its mutex nor signalled. Signal \
+                  once for each item instead of a broadcast, or give each kind of waiter its own condition \
+                  variable.";
     Some(("vain", words, advice.into()))
 }
 
 fn waiting(summary: &Summary, cause: &Cause, share: f64, all_ns: u64, total_ns: u64, command: &str) -> Said {
     let whom = match cause.name {
         "preempted" => "for holders of locks that had lost their processor",
-        "blocked" => "for holders of locks that were blocked themselves",
+        "blocked" => "for holders of locks that were blocked, or ready again and without a processor",
         "running" => "for holders of locks that ran: their sections are long, or too many threads want them",
         "free" => "for locks that were free already: the waiters had to wake up, or had no processor",
         "last-preempted" => "at barriers for a last thread that had lost its processor",
-        "last-blocked" => "at barriers for a last thread that was blocked",
+        "last-blocked" => "at barriers for a last thread that was blocked, or ready again",
         "last-running" => "at barriers for a last thread that still worked",
+        "last-unknown" => "at barriers for a last thread whose doing is unknown, or that never came",
         "woken-late" => "at barriers that were complete: the threads had to wake up, or had no processor",
         _ => "for holders whose doing is unknown",
     };
@@ -164,7 +169,8 @@ fn waiting(summary: &Summary, cause: &Cause, share: f64, all_ns: u64, total_ns: 
         _ => String::new(),
     };
     let words = format!(
-        "{} of the waiting was {whom}.{place} The threads waited for {} in all, {} of their time.",
+        "{} of the waiting was {whom}.{place} The threads waited for locks and barriers for {}, {} of their \
+         time.",
         percent(share),
         ns(total_ns),
         percent(total_ns as f64 / all_ns.max(1) as f64)
@@ -172,8 +178,8 @@ fn waiting(summary: &Summary, cause: &Cause, share: f64, all_ns: u64, total_ns: 
     let compare = format!("`wakeful compare -- {command}` measures what that gains here.");
     let advice = match cause.name {
         "preempted" | "last-preempted" => format!(
-            "More threads want to run than there are processors. Use fewer threads, or locks that know who \
-             runs: {compare}"
+            "Something else had the processor: another thread of the program, or another program. Use fewer \
+             threads, or locks that know who runs: {compare}"
         ),
         "free" | "woken-late" => {
             format!(
@@ -185,15 +191,24 @@ fn waiting(summary: &Summary, cause: &Cause, share: f64, all_ns: u64, total_ns: 
         "last-blocked" => "`wakeful watch` shows where it blocks: a file, a page fault, another lock.".into(),
         "last-running" => "Divide the work more evenly. Another barrier does not help.".into(),
         _ if summary.without_switches.is_some() => "Allow perf events, see below.".into(),
-        _ => "Readers and posters are not followed, only the waits are.".into(),
+        "last-unknown" => "`wakeful watch` shows where the threads are that do not come.".into(),
+        _ => "A lock's readers are not followed, only the waits for it are.".into(),
     };
     (cause.name, words, advice)
 }
 
-fn nothing(summary: &Summary, total_ns: u64) -> Said {
+fn nothing(summary: &Summary, rows: &[Row], total_ns: u64) -> Said {
     if summary.obstacle.is_some() {
         let words = "none: the waits of this program cannot be seen.".into();
         return ("unknown", words, "The times of its threads are all that is known.".into());
+    }
+    if summary.processes_elsewhere > 0 {
+        let words = "none: a process runs in another PID namespace, and its waits cannot be seen.".into();
+        return ("unknown", words, "Run `wakeful profile` inside the container.".into());
+    }
+    if summary.processes_unmapped > 0 {
+        let words = "none: a process could not map the memory for its events.".into();
+        return ("unknown", words, "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?".into());
     }
     if summary.processes == 0 {
         let words = "none: the program did not load the library that tells the waits.".into();
@@ -208,8 +223,14 @@ fn nothing(summary: &Summary, total_ns: u64) -> Said {
         return ("nothing", words, "`wakeful compare` measures what another runtime gains.".into());
     }
     let amount = match total_ns {
-        0 => "nothing waited for a lock, a semaphore or a barrier of pthread's".into(),
+        0 => "nothing waited for a lock or a barrier of pthread's".into(),
         some => format!("almost nothing waited: {} in all", ns(some)),
+    };
+    let semaphores_ns: u64 =
+        rows.iter().filter(|row| row.class == Class::Semaphore).map(|row| row.waited_ns).sum();
+    let amount = match semaphores_ns {
+        0 => amount,
+        some => format!("{amount}. Threads waited for semaphores for {}, maybe for work", ns(some)),
     };
     let idle = summary.blocked_ns > (summary.run_ns + summary.ready_ns) * 2;
     let advice = if summary.ready_ns > summary.run_ns / 2 && summary.ready_ns > summary.elapsed_ns / 4 {
@@ -239,6 +260,7 @@ fn short(cause: &str) -> &str {
         "last-preempted" => "for a preempted last thread",
         "last-blocked" => "for a blocked last thread",
         "last-running" => "for a last thread that worked",
+        "last-unknown" => "for an unknown last thread",
         "woken-late" => "to wake up at a complete barrier",
         _ => "for unknown holders",
     }
@@ -302,13 +324,44 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_work_at_a_semaphore_hides_no_lock() {
+        let pool = row(Class::Semaphore, |row| {
+            (row.waited_ns, row.holder_unknown_ns) = (9_000, 9_000);
+        });
+        let lock = row(Class::Mutex, |row| row.holder_running_ns = 100);
+        let verdict = of(&summary(), &[pool.clone(), lock], "prog");
+        assert_eq!(verdict.cause, "running");
+        assert!(verdict.words.starts_with("100 % of the waiting"), "{}", verdict.words);
+        let verdict = of(&summary(), &[pool], "prog");
+        assert_eq!(verdict.cause, "nothing");
+        assert!(verdict.words.contains("for semaphores for 9.00us, maybe for work"), "{}", verdict.words);
+    }
+
+    #[test]
+    fn a_barrier_has_words_of_its_own_for_what_is_unknown() {
+        let barrier = row(Class::Barrier, |row| row.holder_unknown_ns = 900);
+        let verdict = of(&summary(), &[barrier], "prog");
+        assert_eq!(verdict.cause, "last-unknown");
+        assert!(
+            verdict.words.contains("never came") && !verdict.advice.contains("readers"),
+            "{}",
+            verdict.words
+        );
+    }
+
+    #[test]
     fn who_does_not_wait_is_told_so() {
         let verdict = of(&summary(), &[], "prog");
         assert!(verdict.words.starts_with("nothing waited"), "{}", verdict.words);
         let little = row(Class::Mutex, |row| row.free_ns = 9);
         assert!(of(&summary(), &[little], "prog").words.starts_with("almost nothing waited: 9ns"));
         let unloaded = Summary { processes: 0, ..summary() };
-        assert_eq!(of(&unloaded, &[], "prog").cause, "unknown");
+        let verdict = of(&unloaded, &[], "prog");
+        assert!(verdict.cause == "unknown" && verdict.advice.contains("LD_PRELOAD"), "{}", verdict.advice);
+        let elsewhere = Summary { processes_elsewhere: 1, ..summary() };
+        assert!(of(&elsewhere, &[], "prog").words.contains("PID namespace"));
+        let unmapped = Summary { processes_unmapped: 1, ..summary() };
+        assert!(of(&unmapped, &[], "prog").advice.contains("ulimit -v"));
         let openmp = Summary { openmp: Some("libgomp"), ..summary() };
         assert!(of(&openmp, &[], "prog").words.contains("libgomp"));
     }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -175,6 +176,63 @@ static void *herd(void *number)
 	return 0;
 }
 
+static long turn;
+
+// Two threads by turns. Each wait releases the mutex, and nothing else does.
+static void *by_turns(void *number)
+{
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < turns; i++) {
+		while (turn != (long)number)
+			pthread_cond_wait(&taken, &lock);
+		turn = !turn;
+		pthread_cond_signal(&taken);
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static void *meets(void *unused)
+{
+	meet();
+	return unused;
+}
+
+// One of three never comes.
+static int hangs(void)
+{
+	pthread_t threads[2];
+
+	pthread_barrier_init(&barrier, 0, 3);
+	for (int i = 0; i < 2; i++)
+		pthread_create(threads + i, 0, meets, 0);
+	usleep(50000);
+	return 0;
+}
+
+// A child holds it.
+static int shared_mutex(void)
+{
+	pthread_mutexattr_t attr;
+	pthread_mutex_t *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	if (shared == MAP_FAILED || pthread_mutex_init(shared, &attr))
+		return 9;
+	if (fork() == 0) {
+		pthread_mutex_lock(shared);
+		usleep(60000);
+		pthread_mutex_unlock(shared);
+		_exit(0);
+	}
+	usleep(20000);
+	pthread_mutex_lock(shared);
+	pthread_mutex_unlock(shared);
+	wait(0);
+	return 0;
+}
+
 static void *alone(void *unused)
 {
 	pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
@@ -318,6 +376,12 @@ int main(int count, char **words)
 	}
 	if (!strcmp(mode, "herd"))
 		return run(HERD, herd), 0;
+	if (!strcmp(mode, "turns"))
+		return run(2, by_turns), 0;
+	if (!strcmp(mode, "hang"))
+		return hangs();
+	if (!strcmp(mode, "shared"))
+		return shared_mutex();
 	if (!strcmp(mode, "alone"))
 		return run(SOME, alone), 0;
 	if (!strcmp(mode, "burn"))

@@ -4,12 +4,13 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::*;
 
 use abi::profile::{
-    self, CONTROLS_AT, Class, Control, EVENTS, EVENTS_AT, FREE, Header, Kind, MAGIC, READY, RINGS, SIZE,
-    VERSION,
+    self, CONTROLS_AT, Class, Control, EVENTS, EVENTS_AT, FREE, Header, Kind, MAGIC, READY, RINGS, SHARED,
+    SIZE, VERSION,
 };
 
 /// What a thread did.
@@ -25,6 +26,8 @@ pub struct Event {
     pub kind: Kind,
     /// With what.
     pub class: Class,
+    /// Other processes may use it, too.
+    pub shared: bool,
     /// See [`Kind`].
     pub number: u32,
     /// The address of the lock, or of what it is.
@@ -57,11 +60,12 @@ impl Events {
     /// A new file.
     ///
     /// # Errors
-    /// As memfd_create(2), ftruncate(2) and mmap(2).
+    /// As memfd_create(2), ftruncate(2), fcntl(2) and mmap(2).
     pub fn new() -> io::Result<Self> {
         // SAFETY: C strings and numbers; the descriptor is new, and nobody else's.
         let file = unsafe {
-            let number = libc::memfd_create(c"wakeful-profile".as_ptr(), libc::MFD_CLOEXEC);
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            let number = libc::memfd_create(c"wakeful-profile".as_ptr(), flags);
             if number < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -76,6 +80,12 @@ impl Events {
             sized
         };
         sized?;
+        // The program can open it. If it made the file shorter, we would end at our next look.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: a descriptor and numbers.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         // SAFETY: a fresh mapping.
         let base = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -88,6 +98,8 @@ impl Events {
         let events = Self { file, base: base.cast(), dropped: 0, used: 0 };
         events.header().magic.store(MAGIC, Relaxed);
         events.header().version.store(VERSION, Relaxed);
+        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
+        events.header().namespace.store(namespace, Relaxed);
         Ok(events)
     }
 
@@ -144,22 +156,16 @@ impl Events {
             }
             // ORDER: Release, pairs with the thread's Acquire; we have read what it may overwrite.
             control.tail.0.store(end, Release);
-            if control.released.load(Relaxed) != 0 {
-                let (time_ns, what) = (&control.released_ns, &control.released_what);
-                let (time_ns, what) = (time_ns.load(Relaxed), what.load(Relaxed));
-                // ORDER: Acquire, pairs with the thread's Release; it says whether it was still there.
-                let object = control.released.swap(0, Acquire);
-                if object != 0 {
-                    let words = [time_ns, object, 0, what];
-                    parse(words, process, thread).into_iter().for_each(&mut take);
-                }
+            if let Some((time_ns, what, object)) = control.take_release() {
+                parse([time_ns, object, 0, what], process, thread).into_iter().for_each(&mut take);
             }
         }
         most
     }
 
-    /// Frees the rings of threads that are gone, once they are empty.
-    pub fn free_rings(&mut self) {
+    /// Frees the rings of threads that are gone, once they are empty. Says which threads those were.
+    pub fn free_rings(&mut self) -> Vec<u32> {
+        let mut gone = Vec::new();
         for ring in 0..self.used {
             let control = self.control(ring);
             // ORDER: Acquire, as in `drain`.
@@ -177,8 +183,10 @@ impl Events {
                 // ORDER: Release, pairs with the Acquire of a thread that takes it; it is empty.
                 control.state.store(FREE, Release);
                 self.dropped += dropped;
+                gone.push(thread);
             }
         }
+        gone
     }
 
     /// Events that found no room so far.
@@ -192,6 +200,11 @@ impl Events {
         self.header().processes.load(Relaxed)
     }
 
+    /// Processes in another PID namespace, and such that had no room for the file.
+    pub fn refused(&self) -> (u32, u32) {
+        (self.header().elsewhere.load(Relaxed), self.header().unmapped.load(Relaxed))
+    }
+
     /// Threads for which there was no ring.
     pub fn without_ring(&self) -> u32 {
         self.header().without_ring.load(Relaxed)
@@ -201,7 +214,8 @@ impl Events {
 /// An event's words; none if they are nonsense.
 fn parse([time_ns, object, caller, what]: [u64; 4], process: u32, thread: u32) -> Option<Event> {
     let (kind, class) = (Kind::of(what as u8)?, Class::of((what >> 8) as u8)?);
-    Some(Event { time_ns, process, thread, kind, class, number: (what >> 32) as u32, object, caller })
+    let (shared, number) = (what & SHARED != 0, (what >> 32) as u32);
+    Some(Event { time_ns, process, thread, kind, class, shared, number, object, caller })
 }
 
 #[cfg(test)]
@@ -241,7 +255,17 @@ mod tests {
         assert_eq!(events.drain(|event| all.push(event)), EVENTS);
         assert_eq!((all.len(), events.dropped()), (EVENTS, 7));
         let (kind, class) = (Kind::Wait, Class::Mutex);
-        let first = Event { time_ns: 0, process: 5, thread: 6, kind, class, number: 9, object: 0, caller: 0 };
+        let first = Event {
+            time_ns: 0,
+            process: 5,
+            thread: 6,
+            kind,
+            class,
+            shared: false,
+            number: 9,
+            object: 0,
+            caller: 0,
+        };
         assert_eq!(all[0], first);
         assert_eq!(events.drain(|event| panic!("{event:?}")), 0);
         assert!(write(&events, 3, 0) && write(&events, 3, wait));
@@ -261,27 +285,83 @@ mod tests {
         write(&events, 0, got);
         events.used = 2;
         let states = |events: &Events| [0, 1].map(|ring| events.control(ring).state.load(Relaxed));
-        events.free_rings();
-        assert_eq!(states(&events), [READY, READY]);
+        assert_eq!((events.free_rings(), states(&events)), (vec![], [READY, READY]));
         events.drain(|_| {});
-        events.free_rings();
-        assert_eq!(states(&events), [FREE, READY]);
+        assert_eq!((events.free_rings(), states(&events)), (vec![i32::MAX as u32], [FREE, READY]));
+        assert_eq!(events.free_rings(), []);
     }
 
     #[test]
     fn the_last_release_is_taken_once() {
         let mut events = Events::new().unwrap();
         taken(&events, 0, 5, 6);
-        events.control(0).released_ns.store(70, Relaxed);
-        events.control(0).released_what.store(Kind::Released as u64 | (Class::Spin as u64) << 8, Relaxed);
-        events.control(0).released.store(16, Release);
+        events.control(0).put_release((70, RELEASED, 16));
         let mut all = Vec::new();
         events.drain(|event| all.push(event));
         events.drain(|event| all.push(event));
         let (kind, class) = (Kind::Released, Class::Spin);
-        let one = Event { time_ns: 70, process: 5, thread: 6, kind, class, number: 0, object: 16, caller: 0 };
+        let one = Event {
+            time_ns: 70,
+            process: 5,
+            thread: 6,
+            kind,
+            class,
+            shared: false,
+            number: 0,
+            object: 16,
+            caller: 0,
+        };
         assert_eq!(all, [one]);
-        assert_eq!(events.control(0).released.load(Relaxed), 0);
+        assert_eq!(events.control(0).take_back(), None);
+        events.control(0).put_release((71, RELEASED, 32));
+        assert_eq!(events.control(0).take_back(), Some((71, RELEASED, 32)));
+        assert_eq!(events.control(0).take_release(), None);
+    }
+
+    const RELEASED: u64 = Kind::Released as u64 | (Class::Spin as u64) << 8;
+
+    /// A thread that releases one lock after another, all the time.
+    #[test]
+    fn a_release_comes_with_its_own_time() {
+        const RELEASES: u64 = 2_000_000;
+        let mut events = Events::new().unwrap();
+        taken(&events, 0, 5, 6);
+        // SAFETY: the mapping outlives the scope, and all of it are atomics.
+        let control = unsafe { &*std::ptr::from_ref(events.control(0)) };
+        let mut seen = 0u64;
+        let back = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let mut back = 0u64;
+                for time_ns in 1..=RELEASES {
+                    if let Some((time_ns, _, object)) = control.take_back() {
+                        assert_eq!(object, time_ns << 4);
+                        back += 1;
+                    }
+                    control.put_release((time_ns, RELEASED, time_ns << 4));
+                }
+                back
+            });
+            while !thread.is_finished() {
+                events.drain(|event| {
+                    assert_eq!(event.object, event.time_ns << 4);
+                    seen += 1;
+                });
+            }
+            thread.join().unwrap()
+        });
+        events.drain(|_| seen += 1);
+        assert_eq!(back + seen, RELEASES, "each once");
+    }
+
+    /// We would end by SIGBUS at the next look.
+    #[test]
+    fn the_program_cannot_take_the_file_away() {
+        let mut events = Events::new().unwrap();
+        let theirs = File::options().write(true).open(events.path()).unwrap();
+        for size in [0, 2 * SIZE as u64] {
+            assert_eq!(theirs.set_len(size).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        }
+        events.drain(|event| panic!("{event:?}"));
     }
 
     #[test]

@@ -36,8 +36,10 @@ use waits::Waits;
 /// BOUND: the times between two turns. The rings are to be a quarter full at most.
 const SHORTEST_NS: u64 = 500_000;
 const LONGEST_NS: u64 = 10_000_000;
-/// BOUND: how far back a thread's switches are known. Whoever waits is settled each turn; barriers are not.
+/// BOUND: how far back a thread's switches are known: after an event that is late, and while somebody waits
+/// at a barrier. Whoever waits for a lock is settled each turn.
 const KNOWN_NS: u64 = 2_000_000_000;
+const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 /// BOUND: how old an event is at least when it is applied: a thread may lose its processor between its clock
 /// and its ring.
 const LATE_NS: u64 = 1_000_000;
@@ -88,6 +90,8 @@ pub struct Profile {
     pub untold: u64,
     /// Threads that could tell nothing.
     pub without_ring: u32,
+    /// Processes that could tell nothing: in another PID namespace, and without room for the file.
+    pub refused: (u32, u32),
     /// How much of a processor this took.
     pub own_ns: u64,
 }
@@ -195,6 +199,8 @@ impl Profiling {
         let (from_ns, own) = (now_ns(), crate::recording::own_ns());
         let mut turn_ns = SHORTEST_NS;
         let mut turns = 0u64;
+        // Threads that are gone, whose last events may still be in the batch.
+        let mut dead = Vec::new();
         let status = loop {
             match &self.rings {
                 Ok(rings) => rings.wait(Duration::from_nanos(turn_ns)),
@@ -213,7 +219,12 @@ impl Profiling {
                 if is_full { turn_ns / 2 } else { turn_ns + turn_ns / 4 }.clamp(SHORTEST_NS, LONGEST_NS);
             turns += 1;
             if turns.is_multiple_of(FREE_EACH) {
-                self.events.free_rings();
+                let gone = self.events.free_rings();
+                // The kernel's word is exact. Without it, nobody else says that they wait no more.
+                if self.rings.is_err() {
+                    let before = std::mem::replace(&mut dead, gone);
+                    before.iter().for_each(|thread| self.waits.exited(*thread, 0, &self.history));
+                }
             }
             each_turn(&self.program);
         };
@@ -243,6 +254,7 @@ impl Profiling {
             dropped: self.events.dropped(),
             untold: self.waits.untold,
             without_ring: self.events.without_ring(),
+            refused: self.events.refused(),
             own_ns: crate::recording::own_ns() - own,
         }
     }
@@ -252,10 +264,9 @@ impl Profiling {
     fn take(&mut self, horizon_ns: u64) -> usize {
         let batch = &mut self.batch;
         // The events first: what the kernel says of the time before them is there, then.
-        // A time to come is nonsense, which a program may write.
-        let latest_ns = now_ns() + LONGEST_NS;
+        let mut latest_ns = 0;
         let most = self.events.drain(|event| {
-            if event.time_ns <= latest_ns {
+            if is_past(event.time_ns, &mut latest_ns, now_ns) {
                 batch.push(Item::Event(event));
             }
         });
@@ -272,7 +283,9 @@ impl Profiling {
         }
         if horizon_ns != u64::MAX {
             self.waits.settle(horizon_ns, &self.history);
-            self.history.forget(horizon_ns.saturating_sub(KNOWN_NS));
+            let (usual_ns, most_ns) = (horizon_ns.saturating_sub(KNOWN_NS), KNOWN_AT_BARRIERS_NS);
+            let asked_ns = self.waits.oldest_arrival_ns().unwrap_or(usual_ns);
+            self.history.forget(usual_ns.min(asked_ns.max(horizon_ns.saturating_sub(most_ns))));
         }
         most
     }
@@ -337,10 +350,34 @@ impl Profiling {
     }
 }
 
+/// A time to come is nonsense, which a program may write. The clock is asked only where the last answer does
+/// not do. We may have lost our processor since, while the program went on.
+fn is_past(time_ns: u64, latest_ns: &mut u64, clock: impl FnOnce() -> u64) -> bool {
+    if time_ns > *latest_ns {
+        *latest_ns = clock();
+    }
+    time_ns <= *latest_ns
+}
+
 /// A file for the events of a program, and how the program finds it.
 ///
 /// # Errors
-/// As memfd_create(2), ftruncate(2) and mmap(2).
+/// As memfd_create(2), ftruncate(2), fcntl(2) and mmap(2).
 pub fn events() -> io::Result<Events> {
     Events::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_the_rings_are_emptied_is_not_to_come() {
+        let mut latest_ns = 0;
+        assert!(is_past(100, &mut latest_ns, || 150));
+        assert!(is_past(150, &mut latest_ns, || panic!("asked again")));
+        // A second later, in the same turn.
+        assert!(is_past(1_000_000_150, &mut latest_ns, || 1_000_000_160));
+        assert!(!is_past(u64::MAX, &mut latest_ns, || 1_000_000_170));
+    }
 }

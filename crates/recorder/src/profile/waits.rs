@@ -8,10 +8,12 @@
 //! it.
 //!
 //! **Barriers.** A round is what arrives before the first thread leaves. The last arrival is whom all waited
-//! for. What it did meanwhile is why they waited. From then on they wake up.
+//! for. What it did meanwhile is why they waited. From then on they wake up. Where a round is never complete,
+//! they waited for somebody unknown.
 //!
-//! **Condition variables.** A wake-up is in vain if the thread waits there again without having released its
-//! mutex. What it ran for between the two waits is lost.
+//! **Condition variables.** A wake-up is in vain if the thread waits there again at once: it has neither
+//! released a mutex nor signalled, and it ran for less than [`VAIN_NS`]. What it ran for since it came to the
+//! first of the two waits is lost.
 
 use std::collections::HashMap;
 
@@ -24,6 +26,9 @@ use super::history::{History, Split};
 const MOST_OBJECTS: usize = 100_000;
 /// BOUND: stretches of one lock whose holder may still be named.
 const MOST_PENDING: usize = 256;
+/// BOUND: a thread that ran for longer, from a wake-up to its next wait, has done something. To look at a
+/// condition takes less.
+const VAIN_NS: u64 = 10_000;
 
 /// What is waited at: an address in one program image, and what lies there.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -109,6 +114,8 @@ pub struct Object {
     pub vain_ns: u64,
     /// Of a barrier: rounds.
     pub rounds: u64,
+    /// Other processes may use it, too: what they do with it is not told.
+    pub shared: bool,
     /// Of a barrier: who came last how often, and how long the others waited for that.
     pub last: HashMap<u32, (u64, Shares)>,
     waiters: u64,
@@ -143,8 +150,8 @@ pub struct Waits {
     waiting: HashMap<u32, Now>,
     /// By thread: when the last arrival at its barrier was.
     leaving: HashMap<u32, u64>,
-    /// By thread: when it came to its condition variable, for the last time.
-    came: HashMap<u32, u64>,
+    /// By thread: when it came to its condition variable and when it was back, for the last time.
+    came: HashMap<u32, (u64, u64)>,
     now_ns: u64,
 }
 
@@ -167,6 +174,9 @@ impl Waits {
         self.now_ns = now_ns;
         let thread = event.thread;
         let now = Now { key, since_ns: now_ns, site, process: event.process };
+        if event.shared {
+            self.objects.entry(key).or_default().shared = true;
+        }
         match event.kind {
             Kind::Wait => {
                 self.end(thread, now_ns, false, history);
@@ -176,34 +186,44 @@ impl Waits {
                 object.first_waiter_sees(event.number);
                 object.waiters += 1;
             }
-            Kind::Got => self.end(thread, now_ns, is_followed(event.class), history),
+            Kind::Got => self.end(thread, now_ns, is_followed(event.class) && !event.shared, history),
             Kind::GaveUp => self.end(thread, now_ns, false, history),
             Kind::Took | Kind::Released => {
-                let Some(object) = self.objects.get_mut(&key) else { return };
+                let Some(object) = self.objects.get_mut(&key).filter(|object| !object.shared) else { return };
                 object.settle(now_ns, history);
                 object.resolve((event.kind == Kind::Released).then_some(thread), history);
                 let released = event.kind == Kind::Released;
                 object.holder = if released { Holder::Free } else { Holder::Thread(thread) };
             }
             Kind::CondWait => self.cond_wait(event, now, history),
-            Kind::CondBack => self.cond_back(event, now_ns),
+            Kind::CondBack => self.cond_back(event, now_ns, history),
             Kind::Arrived => {
                 self.end(thread, now_ns, false, history);
                 self.waiting.insert(thread, now);
-                self.leaving.remove(&thread);
-                self.objects.entry(key).or_default().arrived.push((thread, now_ns));
+                // The last one may be another process's: then nobody says who it was.
+                if !event.shared {
+                    self.objects.entry(key).or_default().arrived.push((thread, now_ns));
+                }
             }
             Kind::Left => self.left(thread, now, history),
         }
     }
 
-    /// A wait for a lock or a semaphore is over, if there is one. Does the thread hold the lock then?
+    /// A wait is over, whatever ended it, if there is one. Does the thread hold the lock then?
     fn end(&mut self, thread: u32, now_ns: u64, holds: bool, history: &History) {
         let Some(now) = self.waiting.remove(&thread) else { return };
         let Some(object) = self.objects.get_mut(&now.key) else { return };
+        let length_ns = now_ns - now.since_ns;
         match now.key.class {
             Class::Cond => {}
-            Class::Barrier => object.arrived.retain(|(arrived, _)| *arrived != thread),
+            Class::Barrier => {
+                object.arrived.retain(|(arrived, _)| *arrived != thread);
+                match self.leaving.remove(&thread) {
+                    // Up to the last arrival the time is told: see `left`.
+                    Some(last_ns) => object.shares.free_ns += now_ns.saturating_sub(last_ns),
+                    None => object.shares.holder.unknown_ns += length_ns,
+                }
+            }
             _ => {
                 object.settle(now_ns, history);
                 if holds {
@@ -214,61 +234,70 @@ impl Waits {
                 if object.waiters == 0 {
                     object.resolve(None, history);
                 }
-                object.waited(now.site, now_ns - now.since_ns);
-                *self.threads.entry(thread).or_default() += now_ns - now.since_ns;
             }
+        }
+        object.waited(now.site, length_ns);
+        // Threads wait for work at a condition variable: that is told there.
+        if now.key.class != Class::Cond {
+            *self.threads.entry(thread).or_default() += length_ns;
         }
     }
 
     fn cond_wait(&mut self, event: &Event, now: Now, history: &History) {
-        self.end(event.thread, now.since_ns, false, history);
-        let came = self.came.insert(event.thread, now.since_ns);
+        let (thread, now_ns) = (event.thread, now.since_ns);
+        self.end(thread, now_ns, false, history);
+        let came = self.came.insert(thread, (now_ns, now_ns));
         let object = self.objects.entry(now.key).or_default();
         if event.number != 0 {
-            object.vain += 1;
-            let from_ns = came.unwrap_or(now.since_ns);
-            object.vain_ns += history.split(event.thread, from_ns, now.since_ns).running_ns;
+            let (came_ns, back_ns) = came.unwrap_or((now_ns, now_ns));
+            let since = history.split(thread, back_ns, now_ns);
+            if since.running_ns + since.unknown_ns < VAIN_NS {
+                object.vain += 1;
+                object.vain_ns += history.split(thread, came_ns, now_ns).running_ns;
+            }
         }
-        self.waiting.insert(event.thread, now);
+        self.waiting.insert(thread, now);
     }
 
-    fn cond_back(&mut self, event: &Event, now_ns: u64) {
-        let Some(now) = self.waiting.remove(&event.thread) else { return };
-        let Some(object) = self.objects.get_mut(&now.key) else { return };
-        object.waited(now.site, now_ns - now.since_ns);
-        object.timeouts += u64::from(event.number != 0);
+    fn cond_back(&mut self, event: &Event, now_ns: u64, history: &History) {
+        let Some(now) = self.waiting.get(&event.thread) else { return };
+        if event.number != 0
+            && let Some(object) = self.objects.get_mut(&now.key)
+        {
+            object.timeouts += 1;
+        }
+        if let Some((_, back_ns)) = self.came.get_mut(&event.thread) {
+            *back_ns = now_ns;
+        }
+        self.end(event.thread, now_ns, false, history);
     }
 
     fn left(&mut self, thread: u32, now: Now, history: &History) {
-        let now_ns = now.since_ns;
-        let Some(was) = self.waiting.remove(&thread) else { return };
-        let Some(object) = self.objects.get_mut(&now.key) else { return };
+        let is_there = self.waiting.get(&thread).is_some_and(|was| was.key == now.key);
         // Others may have come for the next round already.
-        let is_first = !self.leaving.contains_key(&thread);
-        let round = if is_first { std::mem::take(&mut object.arrived) } else { Vec::new() };
-        if let Some(&(last, last_ns)) = round.last() {
-            let mut shares = Shares::default();
-            for &(waiter, from_ns) in &round {
-                shares.holder.add(history.split(last, from_ns, last_ns));
-                self.leaving.insert(waiter, last_ns);
+        let is_first = is_there && !self.leaving.contains_key(&thread);
+        if is_first && let Some(object) = self.objects.get_mut(&now.key) {
+            let round = std::mem::take(&mut object.arrived);
+            if let Some(&(last, last_ns)) = round.last() {
+                let mut shares = Shares::default();
+                for &(waiter, from_ns) in &round {
+                    shares.holder.add(history.split(last, from_ns, last_ns));
+                    self.leaving.insert(waiter, last_ns);
+                }
+                object.rounds += 1;
+                object.shares.add(&shares);
+                let entry = object.last.entry(last).or_default();
+                entry.0 += 1;
+                entry.1.add(&shares);
             }
-            object.rounds += 1;
-            object.shares.add(&shares);
-            let entry = object.last.entry(last).or_default();
-            entry.0 += 1;
-            entry.1.add(&shares);
         }
-        let Some(last_ns) = self.leaving.remove(&thread) else { return };
-        object.shares.free_ns += now_ns.saturating_sub(last_ns);
-        object.waited(was.site, now_ns - was.since_ns);
-        *self.threads.entry(thread).or_default() += now_ns - was.since_ns;
+        self.end(thread, now.since_ns, false, history);
     }
 
     /// The thread is gone. It waits no more.
     pub fn exited(&mut self, thread: u32, now_ns: u64, history: &History) {
         self.now_ns = now_ns.max(self.now_ns);
         self.end(thread, self.now_ns, false, history);
-        self.leaving.remove(&thread);
         self.came.remove(&thread);
     }
 
@@ -290,21 +319,16 @@ impl Waits {
     /// The recording ends. Whatever waits, waits until now.
     pub fn finish(&mut self, now_ns: u64, history: &History) {
         self.settle(now_ns, history);
-        let waiting: Vec<(u32, Now)> = self.waiting.iter().map(|(thread, now)| (*thread, *now)).collect();
-        for (thread, now) in waiting {
-            let length_ns = self.now_ns - now.since_ns;
-            match now.key.class {
-                Class::Cond | Class::Barrier => {
-                    let Some(object) = self.objects.get_mut(&now.key) else { continue };
-                    object.waited(now.site, length_ns);
-                    if now.key.class == Class::Barrier {
-                        object.shares.holder.unknown_ns += length_ns;
-                        *self.threads.entry(thread).or_default() += length_ns;
-                    }
-                }
-                _ => self.end(thread, self.now_ns, false, history),
-            }
+        let waiting: Vec<u32> = self.waiting.keys().copied().collect();
+        for thread in waiting {
+            self.end(thread, self.now_ns, false, history);
         }
+    }
+
+    /// Since when somebody waits at a barrier: what the last one does since then is asked for when it comes.
+    pub fn oldest_arrival_ns(&self) -> Option<u64> {
+        let at_barriers = self.waiting.values().filter(|now| now.key.class == Class::Barrier);
+        at_barriers.map(|now| now.since_ns).min()
     }
 }
 
@@ -377,6 +401,7 @@ mod tests {
         waits: Waits,
         history: History,
         class: Option<Class>,
+        shared: bool,
     }
 
     impl Story {
@@ -391,7 +416,8 @@ mod tests {
 
         fn event(&mut self, time_ns: u64, thread: u32, kind: Kind, number: u32) -> &mut Self {
             let class = self.class.unwrap_or(Class::Mutex);
-            let event = Event { time_ns, process: 1, thread, kind, class, number, object: 16, caller: 4 };
+            let (shared, object) = (self.shared, 16);
+            let event = Event { time_ns, process: 1, thread, kind, class, shared, number, object, caller: 4 };
             self.waits.apply(&event, 1, thread, &self.history);
             self
         }
@@ -458,6 +484,19 @@ mod tests {
     }
 
     #[test]
+    fn what_other_processes_do_is_unknown() {
+        let mut story = Story { shared: true, ..Story::default() };
+        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 0).event(110, 3, Kind::Wait, 0);
+        story.event(120, 2, Kind::Got, 0).event(130, 2, Kind::Released, 0).event(150, 3, Kind::Got, 0);
+        assert_eq!(story.shares(), [0, 0, 0, 20 + 40, 0]);
+        // Two of three: the other process's came last.
+        let mut story = Story { shared: true, ..Story::of(Class::Barrier) };
+        story.switch(0, 2, What::In).event(100, 1, Kind::Arrived, 0).event(120, 2, Kind::Arrived, 0);
+        story.event(150, 1, Kind::Left, 0).event(160, 2, Kind::Left, 0);
+        assert_eq!((story.shares(), story.object().rounds), ([0, 0, 0, 50 + 40, 0], 0));
+    }
+
+    #[test]
     fn what_is_lost_ends_a_wait_at_the_next_event() {
         let mut story = Story::default();
         story.switch(0, 1, What::In).event(10, 2, Kind::Wait, 1).event(30, 2, Kind::Wait, 1);
@@ -486,6 +525,42 @@ mod tests {
         story.event(220, 1, Kind::Arrived, 0).event(230, 2, Kind::Arrived, 0);
         story.waits.finish(300, &story.history);
         assert_eq!(story.object().waits.total_ns, 105 + 100 + 1 + 94 + 80 + 70);
+        assert_eq!(story.shares(), [30 + 20, 70 + 70, 0, 94 + 80 + 70, 1 + 5 + 10]);
+    }
+
+    #[test]
+    fn who_never_leaves_a_barrier_has_waited_all_the_same() {
+        // One of two never comes, and the process ends.
+        let mut story = Story::of(Class::Barrier);
+        story.event(100, 1, Kind::Arrived, 0);
+        assert_eq!(story.waits.oldest_arrival_ns(), Some(100));
+        story.waits.exited(1, 160, &story.history);
+        assert_eq!((story.shares(), story.waits.threads[&1]), ([0, 0, 0, 60, 0], 60));
+        // The first to leave ends the process, before or after the kernel tells of the others' end.
+        for is_told in [true, false] {
+            let mut story = Story::of(Class::Barrier);
+            story.switch(0, 2, What::In).event(100, 1, Kind::Arrived, 0).event(130, 2, Kind::Arrived, 0);
+            story.event(131, 2, Kind::Left, 0);
+            if is_told {
+                story.waits.exited(1, 140, &story.history);
+            }
+            story.waits.finish(140, &story.history);
+            assert_eq!((story.shares(), story.object().waits.count), ([30, 0, 0, 0, 1 + 10], 2));
+            assert_eq!(story.waits.oldest_arrival_ns(), None);
+        }
+        // One whose arrival was lost, and a barrier for one.
+        story.event(200, 1, Kind::Left, 0).event(210, 1, Kind::Arrived, 0).event(220, 1, Kind::Left, 0);
+        assert_eq!(story.shares(), [0, 0, 0, 60, 10]);
+    }
+
+    #[test]
+    fn who_is_never_woken_has_waited_all_the_same() {
+        let mut story = Story::of(Class::Cond);
+        story.event(100, 1, Kind::CondWait, 0).event(110, 2, Kind::CondWait, 0);
+        story.waits.exited(1, 160, &story.history);
+        story.waits.finish(200, &story.history);
+        assert_eq!(story.object().waits, Sum { count: 2, total_ns: 60 + 90, longest_ns: 90 });
+        assert!(story.waits.threads.is_empty());
     }
 
     #[test]
@@ -497,5 +572,24 @@ mod tests {
         let object = story.object();
         assert_eq!((object.vain, object.vain_ns, object.timeouts), (1, 10 + 15, 1));
         assert_eq!(object.waits, Sum { count: 2, total_ns: 60 + 25, longest_ns: 60 });
+    }
+
+    #[test]
+    fn who_works_between_two_waits_was_not_woken_in_vain() {
+        // A consumer that handles its item under the mutex, which only its next wait releases.
+        let mut story = Story::of(Class::Cond);
+        story.switch(0, 2, What::In).event(100, 2, Kind::CondWait, 0).event(160, 2, Kind::CondBack, 0);
+        story.event(160 + VAIN_NS, 2, Kind::CondWait, 1);
+        assert_eq!((story.object().vain, story.object().vain_ns), (0, 0));
+        // It only lost its processor.
+        let back_ns = 200 + VAIN_NS;
+        story.event(back_ns, 2, Kind::CondBack, 0).switch(back_ns + 1, 2, What::Preempted);
+        story.switch(back_ns + VAIN_NS, 2, What::In).event(back_ns + VAIN_NS + 2, 2, Kind::CondWait, 1);
+        assert_eq!(story.object().vain, 1);
+        // Nobody knows whether it ran: then its time is what counts.
+        let mut story = Story::of(Class::Cond);
+        story.event(100, 2, Kind::CondWait, 0).event(160, 2, Kind::CondBack, 0);
+        story.event(160 + VAIN_NS, 2, Kind::CondWait, 1);
+        assert_eq!(story.object().vain, 0);
     }
 }
