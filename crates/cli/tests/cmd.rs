@@ -351,7 +351,7 @@ fn run_alone() {
     let at = folder.path();
     compile(at, "libwakeful_preload.so", STAND_IN, &["-shared", "-fPIC"]);
     script(at, "script", "echo script $LD_PRELOAD $1\n", 0o755);
-    fs::copy(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
     let run = |words: &[&str], lock: &str| {
         let mut command = Command::new(at.join("wakeful"));
         command
@@ -393,8 +393,8 @@ fn the_parts_are_found_where_packages_put_them() {
         let (bin, parts) = (folder.path().join("bin"), folder.path().join(place));
         fs::create_dir_all(&bin).unwrap();
         fs::create_dir_all(&parts).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_wakeful"), bin.join("wakeful")).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_wakeful-verbs"), parts.join("wakeful-verbs")).unwrap();
+        fs::hard_link(env!("CARGO_BIN_EXE_wakeful"), bin.join("wakeful")).unwrap();
+        fs::hard_link(env!("CARGO_BIN_EXE_wakeful-verbs"), parts.join("wakeful-verbs")).unwrap();
         script(&bin, "script", "echo $LD_PRELOAD\n", 0o755);
         let run = |words: &[&str]| {
             let mut command = Command::new(bin.join("wakeful"));
@@ -438,7 +438,7 @@ fn the_interposer_is_found_without_proc() {
         execvp(words[1], words + 1); return 78; }";
     compile(at, "blind", source, &[]);
     compile(at, "libwakeful_preload.so", STAND_IN, &["-shared", "-fPIC"]);
-    fs::copy(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
     let there = at.join("wakeful").display().to_string();
     for (name, path) in [(there.as_str(), ""), ("./wakeful", ""), ("wakeful", ".")] {
         let mut command = Command::new(at.join("blind"));

@@ -136,8 +136,9 @@ fn a_long_section_and_one_that_sleeps() {
     adds_up(mutex);
     let right = if was_alone(&records) { vec!["running"] } else { vec!["running", "preempted"] };
     assert!(right.contains(&cause(&records)), "{records:#?}");
-    // Two of three threads wait, nearly all the time, and one works.
-    assert!(number(mutex, "holder_running_ns") > 40 * 3 * 2_000_000 * 9 / 10, "{mutex:#}");
+    // Two of three threads wait, nearly all the time, and one works, unless others have its processor.
+    let held = number(mutex, "holder_running_ns") + number(mutex, "holder_preempted_ns");
+    assert!(held > 40 * 3 * 2_000_000 * 9 / 10, "{mutex:#}");
     let (records, status) = profiled(&[], &program, &["sleeper", "40"]);
     assert_eq!((status, cause(&records)), (Some(3), "blocked"), "{records:#?}");
     adds_up(row(&records, "mutex"));
@@ -154,7 +155,8 @@ fn a_straggler_at_a_barrier() {
     let barrier = row(&records, "barrier");
     adds_up(barrier);
     assert_eq!((&barrier["place"]["name"], number(barrier, "rounds")), (&Value::from("meet"), 40));
-    assert!(number(barrier, "holder_running_ns") > 40 * 4_000_000, "{barrier:#}");
+    let held = number(barrier, "holder_running_ns") + number(barrier, "holder_preempted_ns");
+    assert!(held > 40 * 4_000_000, "{barrier:#}");
     let last = &barrier["last"][0];
     assert!(last["name"] == "slow" && number(last, "rounds") > 20, "{barrier:#}");
     let right =
