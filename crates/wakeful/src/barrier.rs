@@ -137,7 +137,7 @@ impl Barrier {
     #[inline(never)]
     fn decide(&self) -> u32 {
         let parties = self.one.parties();
-        self.decided(Combined::<Linux>::placed(parties, parties, 0).map_or(HERE, |(number, _)| number))
+        self.decided(Combined::<Linux>::placed(parties, parties).map_or(HERE, |(number, _)| number))
     }
 
     fn decided(&self, number: u32) -> u32 {
@@ -202,10 +202,10 @@ mod tests {
         const THREADS: usize = 40;
         for round in 0..20 {
             let barrier = Barrier::new(THREADS);
-            let (number, _) = Combined::<Linux>::placed_with(5, THREADS as u32, 0).expect("there are blocks");
+            let (number, _) = Combined::<Linux>::placed_with(5, THREADS as u32).expect("there are blocks");
             assert_eq!(barrier.decided(number), number);
             // Another thread comes later with a decision of its own.
-            let (late, _) = Combined::<Linux>::placed_with(5, THREADS as u32, 0).expect("there are blocks");
+            let (late, _) = Combined::<Linux>::placed_with(5, THREADS as u32).expect("there are blocks");
             assert_ne!(late, number);
             assert_eq!(barrier.decided(late), number);
             let (came, leaders) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -229,7 +229,7 @@ mod tests {
             });
             assert_eq!(leaders.into_inner(), 10 + round);
             drop(barrier);
-            let (again, _) = Combined::<Linux>::placed_with(5, 1, 0).expect("there are blocks");
+            let (again, _) = Combined::<Linux>::placed_with(5, 1).expect("there are blocks");
             assert!(again <= number, "the block was not given back");
             Linux::give_block(again);
         }

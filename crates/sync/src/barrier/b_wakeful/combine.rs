@@ -60,8 +60,6 @@ pub struct BWakefulNode<P: Platform> {
 struct Aside<P: Platform> {
     /// `parts`, or `counted`.
     word: P::AtomicU32,
-    /// Of the first: parties that arrive at the barrier itself, always.
-    apart: P::AtomicU32,
     /// Of the first: nodes, where nobody else says how many there are.
     count: P::AtomicU32,
 }
@@ -69,7 +67,7 @@ struct Aside<P: Platform> {
 impl<P: Platform> Default for BWakefulNode<P> {
     fn default() -> Self {
         let zero = || P::AtomicU32::new(0);
-        Self { word: zero(), aside: Line(Aside { word: zero(), apart: zero(), count: zero() }) }
+        Self { word: zero(), aside: Line(Aside { word: zero(), count: zero() }) }
     }
 }
 
@@ -114,10 +112,9 @@ impl<P: Platform> Nodes<'_, P> {
     }
 
     fn said(&self, episode: u16, parties: u32) -> u32 {
-        let places = parties.saturating_sub(self.root().apart.load(Relaxed));
         // In a model a place each will do.
         let least = self.nodes().len() as u32 * LEAST_SHARE.min(P::PAUSES);
-        SAID | if places < least { 0 } else { places * PLACE } | u32::from(episode)
+        SAID | if parties < least { 0 } else { parties * PLACE } | u32::from(episode)
     }
 
     /// The present episode and its places.
@@ -139,12 +136,11 @@ impl<P: Platform> Nodes<'_, P> {
     }
 
     /// Another barrier begins, as [`Episodes::renew`] has begun it.
-    pub fn renew(&self, episodes: &Episodes<P>, apart: u32) {
+    pub fn renew(&self, episodes: &Episodes<P>) {
         let episode = episodes.number();
         self.clear(episode.wrapping_sub(1));
         let root = self.root();
         root.count.store(self.nodes().len() as u32, Relaxed);
-        root.apart.store(apart, Relaxed);
         root.word.store(0, Relaxed);
         // ORDER: Release (N5), pairs with `is_over`: who is on its way out of the old barrier, and sees this,
         // sees what the members wrote there.
@@ -193,17 +189,13 @@ impl<P: Platform> Nodes<'_, P> {
 
     /// Arrives for one thread. `tell` comes before the end of the episode is known by what this returns.
     #[inline]
-    pub fn arrive(&self, episodes: &Episodes<P>, cluster: u32, exact: bool) -> Arrival {
+    pub fn arrive(&self, episodes: &Episodes<P>, cluster: u32) -> Arrival {
         let count = self.nodes().len();
         // The last nodes are the farthest from the barrier, and have no children.
         let own = count - 1 - cluster as usize % count;
         loop {
             let told = self.present(episodes);
             let places = places(told);
-            if places == 0 && exact {
-                // This thread is waited for, so the episode lasts.
-                return episodes.arrive(1);
-            }
             let (mut node, mut full) = (own, if places == 0 { count } else { 0 });
             while full < count {
                 let share = places / count as u32 + u32::from((node as u32) < places % count as u32);
