@@ -87,6 +87,25 @@ fn b_wakeful_combining() {
     }
 }
 
+/// Arrivals at nodes are counted late, and the places of an episode are those of its beginning. Yet there is
+/// room for who joins where others leave, and a barrier without room for that uses no nodes.
+#[test]
+fn b_wakeful_joining_and_leaving_beside_nodes() {
+    for parties in [8, 6_000, 7_000] {
+        let (barrier, nodes) = (Default::new(parties), barrier_bodies::nodes::<Linux>(1));
+        let barrier = barrier.with(&nodes);
+        (0..1_000).for_each(|_| assert!(barrier.join()));
+        for round in 0..3 * Default::MOST_PARTIES {
+            assert!(barrier.join(), "{parties} parties, {round}");
+            barrier.arrive_and_drop();
+        }
+        for _ in 0..2 {
+            assert!((1..parties + 1_000).all(|_| barrier.enter().is_some()), "the episode was over early");
+            assert!(barrier.enter().is_none(), "the last to come has not ended the episode");
+        }
+    }
+}
+
 /// Few parties do without the nodes, until the episode has the number of the last one that used them.
 #[test]
 fn b_wakeful_nodes_unused_for_all_numbers() {

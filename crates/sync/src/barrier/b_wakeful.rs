@@ -69,8 +69,8 @@
 //!
 //! # Fairness and space
 //!
-//! Fair by nature. 24 bytes, drained 28, a node 128. 12,287 parties, and as many threads too many. A thread
-//! that sleeps through exactly 65,536 episodes sleeps through one more.
+//! Fair by nature. 24 bytes, drained 28, a node 128. 12,287 parties, and as many threads too many; no nodes
+//! for more than 6,143. A thread that sleeps through exactly 65,536 episodes sleeps through one more.
 //!
 //! # Rejected
 //!

@@ -43,10 +43,11 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     #[inline(always)]
     fn told(&self, arrival: Arrival) -> Arrival {
         if let Arrival::Last { number, parties, sleepers } = arrival {
+            self.barrier.mood.ends(&self.barrier.episodes, sleepers);
             if !self.nodes.is_empty() {
+                // After N5 these words may be another barrier's, whom a call too many does no harm.
                 Nodes(self.nodes).tell(number, parties);
             }
-            self.barrier.mood.ends(&self.barrier.episodes, sleepers);
             if sleepers {
                 self.barrier.episodes.call(u32::MAX);
             }
@@ -110,19 +111,30 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     /// As [`super::RawBarrierDynamic::arrive_and_drop`].
     pub fn arrive_and_drop(&self) {
         if self.barrier.episodes.leave() {
-            self.arrive();
+            let episodes = &self.barrier.episodes;
+            match self.nodes.is_empty() {
+                true => _ = self.arrive(),
+                false => _ = self.told(Nodes(self.nodes).arrive_to_leave(episodes, P::cluster())),
+            }
         }
     }
 }
 
 impl<P: Platform> Combined<'_, P> {
-    /// Another barrier with the same nodes, at which nobody waits. Who is on its way out of the old one may be
-    /// so yet.
+    /// Its parties are not on their way yet: a look at what else runs.
+    #[must_use]
+    pub fn begun(self) -> Self {
+        self.barrier.mood.begin(&self.barrier.episodes);
+        self
+    }
+
+    /// Another barrier with the same nodes, at which nobody waits. Who is on its way out of the old one may
+    /// be so yet.
     #[must_use]
     pub fn renewed(self, parties: u32) -> Self {
         let BWakeful { episodes, mood, .. } = self.barrier;
         episodes.renew(parties);
-        mood.renew(episodes);
+        mood.renew();
         Nodes(self.nodes).renew(episodes);
         self
     }
@@ -133,10 +145,10 @@ impl<P: Platform> Combined<'_, P> {
 struct Head<P: Platform>(BWakeful<P>);
 
 impl<P: Blocks> Combined<'static, P> {
-    /// A new barrier in a block, as [`Combined::renewed`], with nodes for so many parties. The block's
-    /// number. `None`: nodes are of no use here, or there is no block.
-    pub fn placed(most: u32, parties: u32) -> Option<(u32, Self)> {
-        match combine::nodes::<P>(most) {
+    /// A new barrier in a block, as [`Combined::renewed`]. The block's number. `None`: nodes are of no use
+    /// here, or there is no block.
+    pub fn placed(parties: u32) -> Option<(u32, Self)> {
+        match combine::nodes::<P>(parties) {
             0 => None,
             nodes => Self::placed_with(nodes, parties),
         }
@@ -145,7 +157,8 @@ impl<P: Blocks> Combined<'static, P> {
     /// The same with so many nodes, one at least, if there is room for them.
     pub fn placed_with(nodes: usize, parties: u32) -> Option<(u32, Self)> {
         // All blocks are as large as the machine needs.
-        let Block { number, memory, pieces } = P::take_block(2 + nodes.max(combine::nodes::<P>(u32::MAX)))?;
+        let most = nodes.max(combine::nodes::<P>(combine::MOST_PLACES));
+        let Block { number, memory, pieces } = P::take_block(2 + most)?;
         // SAFETY: a block of ours, which stays; zeros are a barrier and nodes, and so is what another left.
         let barrier = unsafe { Self::over(memory, nodes.min(pieces - 2)) };
         Some((number, barrier.renewed(parties)))
