@@ -171,7 +171,7 @@ impl<M: Machine, const NODES: usize> Noded<M, NODES> {
     /// Waits until the episode is over, and not until that was told (N5).
     fn wait_for_its_end_only(&self) {
         if let Some(episode) = self.combined().enter() {
-            while !self.barrier.alone().await_or(&episode, || false) {}
+            while !self.barrier.await_or(&episode, || false) {}
         }
     }
 }
@@ -215,7 +215,7 @@ pub fn renewing<M: Machine, const NODES: usize, const MISTAKE: bool>(parties: u3
         assert!(marks[0].iter().all(|mark| mark.get() == 1), "a member has not come");
         if out.fetch_add(1, SeqCst) == 0 {
             for _ in 0..2 {
-                let alone = barrier.combined().renewed(NODES as u32, 0);
+                let alone = barrier.combined().renewed(NODES as u32);
                 (1..NODES).for_each(|_| alone.arrive_and_drop());
                 assert!(alone.wait() && alone.wait());
             }
@@ -271,8 +271,8 @@ pub fn freeing<M: Machine, B: RawBarrierDrained<M> + 'static>() {
 }
 
 /// Those who wait are called to something else, and come; then they wait again.
-pub fn summoning<M: Machine, const NODES: usize>(waiters: u32, times: u32) {
-    let barrier = Arc::new(Noded::<M, NODES>::new(waiters + 1));
+pub fn summoning<M: Machine>(waiters: u32, times: u32) {
+    let barrier = Arc::new(BWakeful::<M>::new(waiters + 1));
     // Calls that nobody has answered yet, and how often somebody has.
     let calls = Arc::new(M::AtomicU32::new(0));
     let answers = Arc::new(M::AtomicU32::new(0));
@@ -280,7 +280,6 @@ pub fn summoning<M: Machine, const NODES: usize>(waiters: u32, times: u32) {
         .map(|_| {
             let (barrier, calls, answers) = (barrier.clone(), calls.clone(), answers.clone());
             M::spawn(move || {
-                let barrier = barrier.combined();
                 let Some(episode) = barrier.enter() else { return };
                 while !barrier.await_or(&episode, || calls.load(Relaxed) > 0) {
                     if calls.swap(0, Relaxed) > 0 {
@@ -293,36 +292,32 @@ pub fn summoning<M: Machine, const NODES: usize>(waiters: u32, times: u32) {
         .collect();
     for time in 0..times {
         calls.store(1, Relaxed);
-        barrier.combined().summon(1);
+        barrier.summon(1);
         while answers.load(Acquire) == time {
             M::wait(&answers, time, None);
         }
     }
-    barrier.combined().wait();
+    barrier.wait();
     handles.into_iter().for_each(M::join);
 }
 
 /// One waits for the others to have come, before it comes itself; it sees what they wrote.
-pub fn awaiting_others<M: Machine, const NODES: usize>(others: u32) {
-    let barrier = Noded::<M, NODES>::new(others + 1);
-    if NODES > 0 {
-        let _ = barrier.combined().renewed(others + 1, 1);
-    }
-    let shared = Arc::new((barrier, marks::<M>(others)));
+pub fn awaiting_others<M: Machine>(others: u32) {
+    let shared = Arc::new((BWakeful::<M>::new(others + 1), marks::<M>(others)));
     let handles: Vec<_> = (0..others)
         .map(|index| {
             let shared = shared.clone();
             M::spawn(move || {
                 shared.1[0][index as usize].bump();
-                shared.0.combined().wait();
+                shared.0.wait();
             })
         })
         .collect();
-    while !shared.0.combined().lacks_one() {
+    while !shared.0.lacks_one() {
         M::yield_now();
     }
     assert!(shared.1[0].iter().all(|mark| mark.get() == 1), "a member has come that has not written");
-    assert!(shared.0.combined().enter_apart().is_none(), "the last one is the serial one");
+    assert!(shared.0.wait(), "the last one is the serial one");
     handles.into_iter().for_each(M::join);
 }
 

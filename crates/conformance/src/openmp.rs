@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Wide};
-use sync::barrier::{BWakeful, BWakefulNode, Combined, RawBarrier};
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 use sync::mutex::{RawMutex, Wakeful};
 use sync::openmp::{
     Awaited, Crew, Dependent, Deque, Event, Flag, ForkJoin, Holders, Linked, Links, Patience, Tasks,
@@ -404,7 +404,6 @@ pub struct Group<M: Machine + Wide, const MISTAKE: u32> {
     /// Written between regions; read by whoever looks for tasks.
     region: M::Cell,
     barrier: BWakeful<M>,
-    nodes: Vec<BWakefulNode<M>>,
     deques: Vec<Deque<M, Job<M::Cell>>>,
     bells: [Event<M>; 2],
     tasks: Tasks<M, Job<M::Cell>>,
@@ -422,17 +421,17 @@ impl<M: Machine + Wide, const MISTAKE: u32> Crew<M> for Group<M, MISTAKE> {
     }
     fn summon(&self) {
         if MISTAKE != CALLS_NOBODY {
-            self.meeting().summon(1);
+            self.barrier.summon(1);
         }
     }
     fn hold(&self) {
         if MISTAKE != HOLDS_NOTHING {
-            self.meeting().join();
+            self.barrier.join();
         }
     }
     fn let_go(&self) {
         if MISTAKE != HOLDS_NOTHING {
-            self.meeting().arrive_and_drop();
+            self.barrier.arrive_and_drop();
         }
     }
     fn bells(&self) -> [&Event<M>; 2] {
@@ -442,15 +441,10 @@ impl<M: Machine + Wide, const MISTAKE: u32> Crew<M> for Group<M, MISTAKE> {
 
 impl<M: Machine + Wide, const MISTAKE: u32> Group<M, MISTAKE> {
     fn new(size: u32) -> Self {
-        Self::with_nodes(size, 0)
-    }
-
-    fn with_nodes(size: u32, nodes: usize) -> Self {
         Self {
             size,
             region: M::Cell::new(),
             barrier: BWakeful::new(size),
-            nodes: crate::barrier_bodies::nodes(nodes),
             deques: (0..size).map(|_| Deque::default()).collect(),
             bells: Default::default(),
             tasks: Tasks::default(),
@@ -466,29 +460,15 @@ impl<M: Machine + Wide, const MISTAKE: u32> Group<M, MISTAKE> {
         self.tasks.put(self, job, None::<fn(&Job<M::Cell>) -> bool>, by, || job.number);
     }
 
-    fn meeting(&self) -> Combined<'_, M> {
-        self.barrier.with(&self.nodes).exact()
-    }
-
     fn meet<W: Patience>(&self, own: usize) {
-        self.tasks.meet_at::<_, W>(self, self.meeting(), || own, |job| self.run(job), || false);
+        self.tasks.meet_at::<_, W>(self, &self.barrier, || own, |job| self.run(job), || false);
     }
 }
 
 /// Member 0 makes tasks and goes to the barrier as the others do. After it all tasks are done, and each was
 /// run once.
 pub fn tasks<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32, count: u32) {
-    tasks_with::<M, W, MISTAKE>(members, count, 0);
-}
-
-/// The same at a barrier with so many nodes.
-pub fn tasks_with<M: Machine + Wide, W: Patience, const MISTAKE: u32>(
-    members: u32,
-    count: u32,
-    nodes: usize,
-) {
-    let group = Group::<M, MISTAKE>::with_nodes(members, nodes);
-    let group = Arc::new((group, (0..count).map(Job::leak).collect::<Vec<_>>()));
+    let group = Arc::new((Group::<M, MISTAKE>::new(members), (0..count).map(Job::leak).collect::<Vec<_>>()));
     together::<M>(members, move |index| {
         let (group, jobs) = &*group;
         if index == 0 {
@@ -647,25 +627,8 @@ pub const JOINS_EARLY: u32 = 1;
 /// The primary thread writes what is to be run after it has released the helpers.
 pub const FORKS_EARLY: u32 = 2;
 
-/// A barrier for one, who is apart, with so many nodes. It stays.
-fn leaked<M: Machine + Wide>(nodes: usize) -> Combined<'static, M> {
-    let barrier: &BWakeful<M> = Box::leak(Box::new(BWakeful::new(1)));
-    let nodes: &[BWakefulNode<M>] = Vec::leak(crate::barrier_bodies::nodes(nodes));
-    barrier.with(nodes).renewed(1, 1)
-}
-
 /// A primary thread runs regions with helpers. All helpers but `keep` leave before the last region.
 pub fn fork_join<M: Machine + Wide, W: Patience, const MISTAKE: u32>(helpers: u32, regions: u32, keep: u32) {
-    fork_join_with::<M, W, MISTAKE>(helpers, regions, keep, 0);
-}
-
-/// The same at a barrier with so many nodes.
-pub fn fork_join_with<M: Machine + Wide, W: Patience, const MISTAKE: u32>(
-    helpers: u32,
-    regions: u32,
-    keep: u32,
-    nodes: usize,
-) {
     struct Shared<M: Machine + Wide> {
         pool: ForkJoin<M>,
         back: Event<M>,
@@ -673,7 +636,7 @@ pub fn fork_join_with<M: Machine + Wide, W: Patience, const MISTAKE: u32>(
         ran: Vec<M::Cell>,
     }
     let shared = Arc::new(Shared::<M> {
-        pool: if nodes == 0 { ForkJoin::default() } else { ForkJoin::at(leaked(nodes)) },
+        pool: ForkJoin::default(),
         back: Event::default(),
         input: M::Cell::new(),
         ran: (0..helpers).map(|_| M::Cell::new()).collect(),

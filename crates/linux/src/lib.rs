@@ -277,7 +277,7 @@ impl Platform for Linux {
     }
 
     fn cluster() -> u32 {
-        Self::running_on().unwrap_or(0) / CLUSTER
+        Self::running_on().unwrap_or(0) / platform::CLUSTER
     }
 
     #[inline]
@@ -358,9 +358,6 @@ fn told(wish: Wish) {
         Wish::UnpreemptableSelf | Wish::UnpreemptableOther => slice::request(),
     }
 }
-
-/// ASSUMED: processors with neighbouring numbers that share a cache on common servers.
-const CLUSTER: u32 = 16;
 
 impl Readers for Linux {
     #[inline]

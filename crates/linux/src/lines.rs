@@ -20,6 +20,10 @@ pub const BLOCKS: u32 = 1024;
 /// Begins with the blocks' size in pieces, in block 0.
 static SPACE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
+/// HINT: the block after the one that was taken last. A thread on its way out of an old barrier has left long
+/// before its block comes round again.
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
 /// A bit each.
 static TAKEN: [AtomicU32; BLOCKS as usize / 32] = [const { AtomicU32::new(0) }; BLOCKS as usize / 32];
 
@@ -44,17 +48,25 @@ fn take(pieces: usize) -> Option<Block> {
     if SPACE.load(Relaxed).is_null() {
         map(pieces)?;
     }
-    for (index, word) in (0..).zip(&TAKEN) {
+    let (words, next) = (BLOCKS / 32, NEXT.load(Relaxed) % BLOCKS);
+    // The first word comes twice: from the next block on, and at the end all of it.
+    for turn in 0..=words {
+        let index = (next / 32 + turn) % words;
+        let (word, from) = (&TAKEN[index as usize], if turn == 0 { !0 << (next % 32) } else { !0 });
         let mut taken = word.load(Relaxed);
         loop {
-            let free = !taken & if index == 0 { !1 } else { !0 };
+            let free = !taken & from & if index == 0 { !1 } else { !0 };
             if free == 0 {
                 break;
             }
             let bit = free & free.wrapping_neg();
             // ORDER: Acquire, pairs with `give_block`.
             match word.compare_exchange_weak(taken, taken | bit, Acquire, Relaxed) {
-                Ok(_) => return at(index * 32 + bit.trailing_zeros()),
+                Ok(_) => {
+                    let number = index * 32 + bit.trailing_zeros();
+                    NEXT.store(number + 1, Relaxed);
+                    return at(number);
+                }
                 Err(now) => taken = now,
             }
         }
@@ -103,7 +115,7 @@ mod tests {
         let blocks: Vec<Block> = std::iter::from_fn(|| take(3)).collect();
         assert_eq!(blocks.len(), BLOCKS as usize - 1);
         for (index, block) in blocks.iter().enumerate() {
-            assert_eq!((block.number as usize, block.pieces), (index + 1, 3));
+            assert_eq!((block.number as usize, block.pieces), (index + 1, 3), "one after the other");
             assert_eq!(block.memory.as_ptr() as usize % Block::PIECE, 0);
             assert_eq!(at(block.number).map(|at| at.memory), Some(block.memory));
             // SAFETY: it is ours: no block has the bytes of another.
@@ -113,10 +125,14 @@ mod tests {
                 bytes.fill(1);
             }
         }
-        Linux::give_block(700);
-        Linux::give_block(77);
-        let again = [take(3), take(3), take(3)];
-        assert_eq!(again.map(|block| block.map(|it| it.number)), [Some(77), Some(700), None]);
+        let number = || take(3).map(|block| block.number);
+        [700, 77].into_iter().for_each(Linux::give_block);
+        assert_eq!([number(), number(), number()], [Some(77), Some(700), None]);
+        // The one that was taken last comes last.
+        [700, 77].into_iter().for_each(Linux::give_block);
+        assert_eq!([number(), number(), number()], [Some(77), Some(700), None]);
+        [701, 700, 699].into_iter().for_each(Linux::give_block);
+        assert_eq!([number(), number(), number(), number()], [Some(701), Some(699), Some(700), None]);
         blocks.iter().for_each(|block| Linux::give_block(block.number));
     }
 }

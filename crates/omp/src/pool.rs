@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::ops::Deref;
 
 use linux::Linux;
-use platform::{Blocks, Platform};
-use sync::barrier::{BWakeful, Combined, RawBarrier};
+use platform::Platform;
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 use sync::openmp::{ForkJoin, Holders};
 
 use crate::memory::Own;
@@ -23,26 +23,6 @@ pub struct Pool {
     pub(crate) surplus: Cell<u32>,
     /// Its primary thread, and helpers that have not ended.
     pub(crate) holders: Holders<Linux>,
-    /// Of both barriers, where there are many processors.
-    blocks: [Option<Block>; 2],
-}
-
-/// The block of a barrier, by its number, until it is dropped.
-struct Block(u32);
-
-impl Block {
-    /// With a barrier for one party, who may be apart. `None`: threads have no use for nodes here, or there
-    /// is no block.
-    fn make(apart: u32) -> Option<(Self, Combined<'static, Linux>)> {
-        let (number, barrier) = Combined::placed(u32::MAX, 1, apart)?;
-        Some((Self(number), barrier.exact()))
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        Linux::give_block(self.0);
-    }
 }
 
 // SAFETY: as for teams.
@@ -93,16 +73,7 @@ impl Pool {
             parties: Cell::new(1),
             surplus: Cell::new(0),
             holders: Holders::new(1),
-            blocks: [None, None],
         });
-        if let Some((block, barrier)) = Block::make(1) {
-            pool.fork = ForkJoin::at(barrier);
-            pool.blocks[0] = Some(block);
-        }
-        if let Some((block, barrier)) = Block::make(0) {
-            pool.team.nodes = Some(barrier);
-            pool.blocks[1] = Some(block);
-        }
         pool.team.generation.set(Linux::generation());
         pool.team.fork = &raw const pool.fork;
         Hold(pool.into_raw())
@@ -115,7 +86,7 @@ impl Pool {
 
     #[cold]
     pub(crate) fn resize(&self, size: u32) {
-        let (barrier, was) = (self.team.barrier(), self.parties.replace(size));
+        let (barrier, was) = (&self.team.meeting.0.barrier, self.parties.replace(size));
         (was..size).for_each(|_| _ = barrier.join());
         (size..was).for_each(|_| barrier.arrive_and_drop());
         // SAFETY: between regions.

@@ -15,7 +15,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use linux::Linux;
-use sync::barrier::Combined;
+use sync::barrier::BWakeful;
 
 use crate::depend::is_empty;
 pub use crate::depend::{Dependence, Dependences, no_dependences};
@@ -153,7 +153,7 @@ impl Team {
         match self.size() {
             1 => finish(self, thread),
             _ if self.is_alone() => {}
-            _ => meet_at(self, self.barrier(), thread, || false),
+            _ => meet_at(self, &self.meeting.0.barrier, thread, || false),
         }
     }
 
@@ -168,8 +168,7 @@ impl Team {
         // Tasks first: this barrier knows nothing of them.
         finish(self, thread);
         // SAFETY: made anew between regions only.
-        let barrier = unsafe { &*self.early_barrier.0.get() };
-        meet_at(self, barrier.alone(), thread, || self.is_cancelled());
+        meet_at(self, unsafe { &*self.early_barrier.0.get() }, thread, || self.is_cancelled());
         self.is_cancelled()
     }
 }
@@ -226,7 +225,7 @@ pub fn finish(team: &Team, thread: &Thread) {
 
 /// Waits at a barrier of the team's, and runs tasks meanwhile; returns early if `left`.
 #[inline(always)]
-pub fn meet_at(team: &Team, barrier: Combined<Linux>, thread: &Thread, left: impl Fn() -> bool) {
+pub fn meet_at(team: &Team, barrier: &BWakeful<Linux>, thread: &Thread, left: impl Fn() -> bool) {
     let runs_all = &thread.member().runs_all;
     let run = |task| {
         runs_all.set(true);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use linux::Linux;
 use platform::Platform;
-use sync::barrier::{BWakeful, Combined, RawBarrier};
+use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 pub use sync::openmp::Apart;
 use sync::openmp::{Crew, First, Flag, ForkJoin, Holders};
 
@@ -117,8 +117,6 @@ pub struct Team {
     pub shares: [Share; SHARES],
     /// The pool's.
     pub(crate) fork: *const ForkJoin<Linux>,
-    /// The members' barrier, if it has nodes.
-    pub(crate) nodes: Option<Combined<'static, Linux>>,
 }
 
 // SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and
@@ -200,7 +198,6 @@ impl Team {
             early_barrier: Apart(UnsafeCell::new(BWakeful::new(1))),
             shares: std::array::from_fn(|index| Share::new(index as u32)),
             fork: ptr::null(),
-            nodes: None,
         }
     }
 
@@ -291,18 +288,9 @@ impl Team {
         self.generation.get() != Linux::generation()
     }
 
-    /// The members' barrier.
-    #[inline]
-    pub(crate) fn barrier(&self) -> Combined<'_, Linux> {
-        match self.nodes {
-            Some(barrier) => barrier,
-            None => self.meeting.0.barrier.alone(),
-        }
-    }
-
     /// One of those who wait at a barrier looks for tasks.
     pub fn summon_for_tasks(&self) {
-        self.barrier().summon(1);
+        self.meeting.0.barrier.summon(1);
         // SAFETY: the pool's, which has this team; an initial thread's has none.
         let fork = unsafe { self.fork.as_ref() };
         if let Some(fork) = fork {
@@ -317,12 +305,12 @@ impl Team {
     /// A party more to the barrier, while tasks are not done.
     pub fn hold_barrier(&self) {
         // Room for it is left by `MOST_THREADS`.
-        self.barrier().join();
+        self.meeting.0.barrier.join();
     }
 
     /// The last task is done.
     pub fn let_barrier_go(&self) {
-        self.barrier().arrive_and_drop();
+        self.meeting.0.barrier.arrive_and_drop();
     }
 
     /// The size of a region's team (OpenMP 5.1, section 2.6.1).

@@ -319,6 +319,9 @@ pub trait Readers: Platform {
     fn most_threads() -> u32;
 }
 
+/// ASSUMED: so many processors with neighbouring numbers share a cache on common servers.
+pub const CLUSTER: u32 = 8;
+
 /// Memory for what has no room where the program keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {

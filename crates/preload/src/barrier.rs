@@ -114,7 +114,10 @@ pub unsafe extern "C" fn pthread_barrier_init(
             return real::barrier_init(barrier, attr, count);
         }
         // The number of the block where it is, if any.
-        let number = Combined::<Linux>::placed(count, count, 0).map_or(0, |(number, _)| number);
+        let number = Combined::<Linux>::placed(count).map_or(0, |(number, barrier)| {
+            let _ = barrier.begun();
+            number
+        });
         if number == 0 {
             barrier.cast::<BWakefulDrained<Linux>>().write(BWakefulDrained::new(count));
         }

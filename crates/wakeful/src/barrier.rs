@@ -6,10 +6,10 @@ use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use linux::Linux;
-use platform::Blocks;
+use platform::{Blocks, Platform};
 use sync::barrier::{BWakeful, Combined};
 
-/// A point that threads pass together: 68 bytes.
+/// A point that threads pass together: 128 bytes.
 ///
 /// The interface is that of [`std::sync::Barrier`], and parties may join and leave. Who waits gives the
 /// processor to the program's other threads, and sleeps where other programs would take it instead;
@@ -60,12 +60,12 @@ use sync::barrier::{BWakeful, Combined};
 /// });
 /// assert!(barrier.wait().is_leader()); // nobody else is left
 /// ```
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Barrier {
     one: BWakeful<Linux>,
-    /// What follows is on another line: who arrives looks at it first.
+    /// What follows is on another line, of ours alone: who arrives looks at it first.
     apart: [u32; 10],
-    /// The number of the block where the barrier is; [`HERE`], or [`UNDECIDED`].
+    /// The number of the block where the barrier is; [`HERE`], [`UNDECIDED`], or [`DECIDING`].
     place: AtomicU32,
 }
 
@@ -73,6 +73,8 @@ pub struct Barrier {
 const HERE: u32 = 0;
 /// The first to come decides.
 const UNDECIDED: u32 = u32::MAX;
+/// It does so.
+const DECIDING: u32 = u32::MAX - 1;
 /// BOUND: parties from which on there may be a tree. Fewer fill no four nodes of eight.
 const MANY: u32 = 32;
 
@@ -119,7 +121,7 @@ impl Barrier {
         // ORDER: Acquire, pairs with `decide`; publishes the barrier there.
         match self.place.load(Acquire) {
             HERE => self.one.alone(),
-            UNDECIDED => self.at(self.decide()),
+            UNDECIDED | DECIDING => self.at(self.decide()),
             number => self.at(number),
         }
     }
@@ -137,18 +139,22 @@ impl Barrier {
     #[inline(never)]
     fn decide(&self) -> u32 {
         let parties = self.one.parties();
-        self.decided(Combined::<Linux>::placed(parties, parties, 0).map_or(HERE, |(number, _)| number))
+        self.decide_by(|| Combined::<Linux>::placed(parties).map_or(HERE, |(number, _)| number))
     }
 
-    fn decided(&self, number: u32) -> u32 {
-        // ORDER: Release, pairs with `barrier`; Acquire, in vain: another thread has decided.
-        match self.place.compare_exchange(UNDECIDED, number, Release, Acquire) {
-            Ok(_) => number,
-            Err(decided) => {
-                if number != HERE {
-                    Linux::give_block(number);
-                }
-                decided
+    /// The first to come does, and the others wait for it: each would take a block.
+    fn decide_by(&self, place: impl FnOnce() -> u32) -> u32 {
+        if self.place.compare_exchange(UNDECIDED, DECIDING, Relaxed, Relaxed).is_ok() {
+            let number = place();
+            // ORDER: Release, pairs with `barrier`.
+            self.place.store(number, Release);
+            return number;
+        }
+        loop {
+            // ORDER: Acquire, as in `barrier`.
+            match self.place.load(Acquire) {
+                DECIDING => Linux::yield_now(),
+                number => return number,
             }
         }
     }
@@ -162,7 +168,7 @@ impl Barrier {
     /// Adds a party, which is waited for from now on.
     ///
     /// # Panics
-    /// If there are [`Barrier::MOST_PARTIES`] already.
+    /// If there are [`Barrier::MOST_PARTIES`] already. With a tree, those count that have left in this round.
     pub fn join(&self) {
         assert!(self.barrier().join(), "a barrier takes at most 12,287 parties");
     }
@@ -177,7 +183,7 @@ impl Barrier {
 impl Drop for Barrier {
     fn drop(&mut self) {
         match *self.place.get_mut() {
-            HERE | UNDECIDED => {}
+            HERE | UNDECIDED | DECIDING => {}
             number => Linux::give_block(number),
         }
     }
@@ -202,12 +208,16 @@ mod tests {
         const THREADS: usize = 40;
         for round in 0..20 {
             let barrier = Barrier::new(THREADS);
-            let (number, _) = Combined::<Linux>::placed_with(5, THREADS as u32, 0).expect("there are blocks");
-            assert_eq!(barrier.decided(number), number);
-            // Another thread comes later with a decision of its own.
-            let (late, _) = Combined::<Linux>::placed_with(5, THREADS as u32, 0).expect("there are blocks");
-            assert_ne!(late, number);
-            assert_eq!(barrier.decided(late), number);
+            let blocks = AtomicU32::new(0);
+            let block = || {
+                blocks.fetch_add(1, Relaxed);
+                Combined::<Linux>::placed_with(5, THREADS as u32).expect("there are blocks").0
+            };
+            // All come at once to a barrier whose place nobody has decided.
+            thread::scope(|scope| {
+                (0..4).for_each(|_| _ = scope.spawn(|| assert!(barrier.decide_by(block) < DECIDING)));
+            });
+            assert_eq!(blocks.into_inner(), 1);
             let (came, leaders) = (AtomicU32::new(0), AtomicU32::new(0));
             thread::scope(|scope| {
                 for index in 0..THREADS {
@@ -228,10 +238,16 @@ mod tests {
                 }
             });
             assert_eq!(leaders.into_inner(), 10 + round);
-            drop(barrier);
-            let (again, _) = Combined::<Linux>::placed_with(5, 1, 0).expect("there are blocks");
-            assert!(again <= number, "the block was not given back");
-            Linux::give_block(again);
+        }
+    }
+
+    /// There are 1,023 blocks: who goes leaves its own to others.
+    #[test]
+    fn blocks_are_given_back() {
+        for round in 0..2_100 {
+            let barrier = Barrier::new(32);
+            let number = barrier.decide_by(|| Combined::<Linux>::placed_with(4, 32).map_or(HERE, |it| it.0));
+            assert!((1..DECIDING).contains(&number), "{round}");
         }
     }
 }

@@ -11,7 +11,7 @@ use static_assertions::{assert_eq_size, assert_impl_all};
 use wakeful::Barrier;
 
 assert_impl_all!(Barrier: Send, Sync, std::fmt::Debug, std::panic::UnwindSafe, std::panic::RefUnwindSafe);
-assert_eq_size!(Barrier, [u32; 17]);
+assert_eq_size!(Barrier, [u32; 32]);
 
 #[test]
 fn as_many_as_fit_and_no_more() {

@@ -66,12 +66,6 @@ fn b_wakeful_combining() {
     each(true, "b-wakeful, groups, combining", bounds(2, 800), || {
         barrier_bodies::groups::<Loom, Noded<_, 2>>(2, 2)
     });
-    each(true, "b-wakeful, summoning, combining", bounds(2, 400), || {
-        barrier_bodies::summoning::<Loom, 2>(2, 1)
-    });
-    each(true, "b-wakeful, awaiting others, combining", bounds(2, 400), || {
-        barrier_bodies::awaiting_others::<Loom, 1>(2)
-    });
 }
 
 /// The words and nodes serve another barrier while threads are on their way out.
@@ -104,24 +98,22 @@ fn b_wakeful_draining() {
 
 #[test]
 fn b_wakeful_summoning() {
-    each(true, "b-wakeful, summoning", bounds(2, 400), || barrier_bodies::summoning::<Loom, 0>(1, 2));
-    each(true, "b-wakeful, summoning two", bounds(2, 400), || barrier_bodies::summoning::<Loom, 0>(2, 1));
+    each(true, "b-wakeful, summoning", bounds(2, 400), || barrier_bodies::summoning::<Loom>(1, 2));
+    each(true, "b-wakeful, summoning two", bounds(2, 400), || barrier_bodies::summoning::<Loom>(2, 1));
 }
 
 /// Who is about to sleep has been called (W3), or sleeps and is woken (C1).
 #[test]
 fn b_wakeful_summoned_asleep() {
-    one("b-wakeful, summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom, 0>(1, 1));
-    one("b-wakeful, two summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom, 0>(2, 1));
+    one("b-wakeful, summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(1, 1));
+    one("b-wakeful, two summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(2, 1));
 }
 
 #[test]
 fn b_wakeful_awaiting_others() {
-    each(true, "b-wakeful, awaiting others", bounds(2, 400), || {
-        barrier_bodies::awaiting_others::<Loom, 0>(1)
-    });
+    each(true, "b-wakeful, awaiting others", bounds(2, 400), || barrier_bodies::awaiting_others::<Loom>(1));
     each(true, "b-wakeful, awaiting two others", bounds(2, 400), || {
-        barrier_bodies::awaiting_others::<Loom, 0>(2)
+        barrier_bodies::awaiting_others::<Loom>(2)
     });
 }
 

@@ -57,10 +57,6 @@ fn b_wakeful_combining() {
         barrier_bodies::groups::<Shuttle, Noded<_, 2>>(3, 2);
     });
     each(true, "b-wakeful, joining, combining", 50, barrier_bodies::joining_alone::<Shuttle, Noded<_, 1>>);
-    each(true, "b-wakeful, summoning, combining", 50, || barrier_bodies::summoning::<Shuttle, 2>(3, 4));
-    each(true, "b-wakeful, awaiting others, combining", 50, || {
-        barrier_bodies::awaiting_others::<Shuttle, 2>(3)
-    });
 }
 
 #[test]
@@ -90,7 +86,7 @@ fn b_wakeful_draining() {
 
 #[test]
 fn b_wakeful_summoning() {
-    each(true, "b-wakeful, summoning", 50, || barrier_bodies::summoning::<Shuttle, 0>(3, 4));
+    each(true, "b-wakeful, summoning", 50, || barrier_bodies::summoning::<Shuttle>(3, 4));
 }
 
 #[test]

@@ -34,7 +34,6 @@ fn loom_deque() {
 fn loom_tasks() {
     loom_by_hints("tasks", 2, || tasks::<Loom, Sleepy<Loom>, NONE>(2, 1));
     loom_by_hints("tasks, awake", 2, || tasks::<Loom, Sleepless<Loom>, NONE>(2, 2));
-    loom_by_hints("tasks, a node", 2, || tasks_with::<Loom, Sleepy<Loom>, NONE>(2, 1, 1));
     loom_by_hints("tasks from outside", 2, || from_outside::<Loom, Sleepy<Loom>, NONE>(1));
     loom_by_hints("tasks from outside, two members", 2, || from_outside::<Loom, Sleepy<Loom>, NONE>(2));
     loom("tasks of a lone member", 3, finish::<Loom, Sleepy<Loom>>);
@@ -53,10 +52,6 @@ fn loom_task_counts() {
 fn loom_fork_join() {
     loom_by_hints("fork and join", 3, || fork_join::<Loom, Sleepy<Loom>, NONE>(1, 2, 1));
     loom_by_hints("fork and join, awake", 3, || fork_join::<Loom, Sleepless<Loom>, NONE>(1, 2, 0));
-    loom_by_hints("fork and join, a node", 2, || fork_join_with::<Loom, Sleepy<Loom>, NONE>(1, 3, 1, 1));
-    loom_by_hints("fork and join, two helpers, a node", 2, || {
-        fork_join_with::<Loom, Sleepy<Loom>, NONE>(2, 2, 1, 1);
-    });
     loom_by_hints("fork and join, two helpers", 2, || fork_join::<Loom, Sleepy<Loom>, NONE>(2, 1, 1));
 }
 

@@ -45,7 +45,7 @@ fn shuttle(body: fn()) {
 type Sound<M> = Deque<M, Job<<M as Machine>::Cell>>;
 
 /// Each body by itself, since a model has few threads.
-fn each<M: Machine + Wide>() -> [fn(); 28] {
+fn each<M: Machine + Wide>() -> [fn(); 25] {
     [
         || event::<M, Sleepy<M>, NONE>(3),
         || event::<M, Sleepless<M>, NONE>(3),
@@ -57,9 +57,6 @@ fn each<M: Machine + Wide>() -> [fn(); 28] {
         followed::<M>,
         || queue::<M, Sound<M>>(3),
         || tasks::<M, Sleepy<M>, NONE>(3, 5),
-        || tasks_with::<M, Sleepy<M>, NONE>(4, 5, 2),
-        || tasks_with::<M, Sleepless<M>, NONE>(2, 3, 2),
-        || fork_join_with::<M, Sleepy<M>, NONE>(3, 4, 2, 2),
         || tasks::<M, Sleepless<M>, NONE>(3, 3),
         || from_outside::<M, Sleepy<M>, NONE>(3),
         || from_outside::<M, Sleepless<M>, NONE>(3),

@@ -69,8 +69,8 @@
 //!
 //! # Fairness and space
 //!
-//! Fair by nature. 24 bytes, drained 28, a node 128. 12,287 parties, and as many threads too many. A thread
-//! that sleeps through exactly 65,536 episodes sleeps through one more.
+//! Fair by nature. 24 bytes, drained 28, a node 128. 12,287 parties, and as many threads too many; no nodes
+//! for more than 6,143. A thread that sleeps through exactly 65,536 episodes sleeps through one more.
 //!
 //! # Rejected
 //!
@@ -133,13 +133,49 @@ impl<P: Platform, M: Mood<P>> BWakeful<P, M> {
     /// bring the same, which nobody else does.
     #[inline(always)]
     pub fn with<'a>(&'a self, nodes: &'a [BWakefulNode<P>]) -> Combined<'a, P, M> {
-        Combined { barrier: self, nodes, exact: false }
+        Combined { barrier: self, nodes }
     }
 
     /// Without nodes.
     #[inline(always)]
     pub fn alone(&self) -> Combined<'_, P, M> {
         self.with(&[])
+    }
+
+    /// W1 to W4: until the episode is over or `called`.
+    #[inline(always)]
+    fn await_release(&self, episode: Episode, called: &impl Fn() -> bool) {
+        let done = || self.episodes.is_over(episode.number) || called();
+        let sleep = || self.episodes.sleep(episode.number, called);
+        self.mood.wait(&self.episodes, episode.others, &done, &sleep);
+    }
+
+    /// Arrives, for a thread that has something else to do while it waits. It may not come again until
+    /// [`BWakeful::await_or`] has told it that the episode is over. `None`: it was the last one.
+    #[inline(always)]
+    pub fn enter(&self) -> Option<Episode> {
+        self.alone().enter()
+    }
+
+    /// Waits until the episode of [`BWakeful::enter`] is over, true then, or `called` says that there is
+    /// something else to do. It is asked again and again. The thread that makes it say so has to
+    /// [`BWakeful::summon`].
+    #[inline(always)]
+    pub fn await_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
+        self.await_release(*entered, &called);
+        self.has_passed(entered)
+    }
+
+    /// As [`BWakeful::await_or`], asleep at once.
+    pub fn sleep_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
+        self.episodes.sleep(entered.number, &called);
+        self.has_passed(entered)
+    }
+
+    /// Is the episode over that somebody has entered? What the members wrote before is seen then.
+    #[inline(always)]
+    pub fn has_passed(&self, entered: &Episode) -> bool {
+        self.episodes.is_over(entered.number)
     }
 
     /// How many parties there are.

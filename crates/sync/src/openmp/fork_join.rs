@@ -64,13 +64,11 @@ use core::cell::Cell;
 use platform::{Atomic, Ordering::*, Wide};
 
 use super::{Apart, Event, Patience, await_or};
-use crate::barrier::{BWakeful, Combined, Episode, RawBarrier};
+use crate::barrier::{BWakeful, Episode, RawBarrier, RawBarrierDynamic};
 
 /// Where a primary thread and its helpers meet.
 pub struct ForkJoin<P: Wide> {
-    own: Apart<BWakeful<P>>,
-    /// Of another place, with nodes. It never changes once there are helpers.
-    given: Option<Combined<'static, P>>,
+    barrier: Apart<BWakeful<P>>,
     keep: Apart<P::AtomicU32>,
     forks: Cell<u32>,
     forked: Cell<Option<Episode>>,
@@ -82,8 +80,7 @@ unsafe impl<P: Wide> Sync for ForkJoin<P> {}
 impl<P: Wide> Default for ForkJoin<P> {
     fn default() -> Self {
         Self {
-            own: Apart(BWakeful::new(1)),
-            given: None,
+            barrier: Apart(BWakeful::new(1)),
             keep: Apart(Atomic::new(0)),
             forks: Cell::new(0),
             forked: Cell::new(None),
@@ -92,20 +89,6 @@ impl<P: Wide> Default for ForkJoin<P> {
 }
 
 impl<P: Wide> ForkJoin<P> {
-    /// They meet at this barrier, which was made for one party, who is apart.
-    #[must_use]
-    pub fn at(barrier: Combined<'static, P>) -> Self {
-        Self { given: Some(barrier.exact()), ..Self::default() }
-    }
-
-    #[inline(always)]
-    fn barrier(&self) -> Combined<'_, P> {
-        match self.given {
-            Some(given) => given,
-            None => self.own.0.alone(),
-        }
-    }
-
     /// Times that helpers were released, for [`ForkJoin::serve`]. Of the primary thread, as all that follow
     /// up to `join`.
     #[inline]
@@ -115,17 +98,17 @@ impl<P: Wide> ForkJoin<P> {
 
     /// One of the helpers that wait here looks at what there is to do.
     pub fn summon(&self) {
-        self.barrier().summon(1);
+        self.barrier.0.summon(1);
     }
 
     /// A helper more, before its thread is made. P1.
     pub fn recruit(&self) {
-        self.barrier().join();
+        self.barrier.0.join();
     }
 
     /// Its thread could not be made.
     pub fn dismissed(&self) {
-        self.barrier().arrive_and_drop();
+        self.barrier.0.arrive_and_drop();
     }
 
     /// Lets the helpers go on; those above `keep` leave. `begin` hears the number of this fork before they
@@ -138,7 +121,7 @@ impl<P: Wide> ForkJoin<P> {
         }
         self.forks.set(self.forks.get().wrapping_add(1));
         begin(self.forks.get());
-        self.forked.set(self.barrier().enter_apart());
+        self.forked.set(self.barrier.0.enter());
     }
 
     /// Waits until the helpers have come back and `rest` says that there is nothing else; does `work`
@@ -151,7 +134,7 @@ impl<P: Wide> ForkJoin<P> {
         has_work: impl Fn() -> bool,
         work: impl Fn(),
     ) {
-        let barrier = self.barrier();
+        let barrier = &self.barrier.0;
         let forked = self.forked.get();
         let over =
             || forked.is_none_or(|episode| barrier.has_passed(&episode)) && barrier.lacks_one() && rest();
@@ -181,7 +164,7 @@ impl<P: Wide> ForkJoin<P> {
         work: impl Fn(u32),
         region: impl Fn(),
     ) {
-        let barrier = self.barrier();
+        let barrier = &self.barrier.0;
         loop {
             if let Some(episode) = barrier.enter() {
                 if episode.others() == 1 {

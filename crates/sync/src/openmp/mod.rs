@@ -35,7 +35,7 @@ use platform::{Platform, StaticPlatform};
 pub use share::{First, Iterations, Slot, Turn};
 pub use tasks::{Crew, Tasks};
 
-use crate::barrier::{Combined, Episode};
+use crate::barrier::{BWakeful, Episode};
 use crate::mutex::{RawMutex, Wakeful};
 
 /// On a cache line of its own, and on the next, which processors fetch with it.
@@ -59,7 +59,7 @@ pub trait Patience: 'static {
 /// Waits at a barrier until its episode is over, true then, or until `called`.
 #[inline(always)]
 pub fn await_or<W: Patience, P: Platform>(
-    barrier: Combined<P>,
+    barrier: &BWakeful<P>,
     episode: &Episode,
     called: impl Fn() -> bool,
 ) -> bool {

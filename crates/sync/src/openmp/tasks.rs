@@ -67,7 +67,7 @@
 use platform::{Atomic, AtomicInt, Ordering::*, Wide};
 
 use super::{Apart, Deque, Event, Linked, Patience, await_or};
-use crate::barrier::Combined;
+use crate::barrier::BWakeful;
 
 const QUEUED: u64 = 1;
 const CALLED: u64 = 1 << 32;
@@ -315,7 +315,7 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
     pub fn meet_at<C: Crew<P, Task = T>, W: Patience>(
         &self,
         crew: &C,
-        barrier: Combined<P>,
+        barrier: &BWakeful<P>,
         own: impl Fn() -> usize,
         run: impl Fn(&'static T),
         left: impl Fn() -> bool,

@@ -6,7 +6,9 @@
 //! were parties at its beginning. A thread takes a place at its cluster's node, or, if that is full, at the
 //! next one. Who takes the last place of a node is its *carrier*, and arrives at node (i - 1) / 8 for the
 //! node. The last carrier of node 0 arrives at the barrier for all of them. Who finds all nodes full arrives
-//! at the barrier itself: a party that has joined meanwhile, or a thread that is one too many.
+//! at the barrier itself: a party that has joined meanwhile, or a thread that is one too many. A party that
+//! leaves arrives there, too, if the episode needs more arrivals than all nodes have places. So where parties
+//! join and leave all the time, `state` stays within its limits.
 //!
 //! | word | holds |
 //! |---|---|
@@ -31,19 +33,22 @@
 //! N1 release -> N1 acquire, N2, A1: a chain up the tree. N5 release -> `is_over`, N1 acquire, down. N3
 //! release -> N4 acquire. A carrier that is preempted keeps the episode from its end, as between A1 and A2.
 
-use platform::{Atomic, AtomicInt, Ordering::*, Platform};
+use platform::{Atomic, AtomicInt, CLUSTER, Ordering::*, Platform};
 
-use super::episode::{Arrival, Episode, Episodes, spin_for};
+use super::episode::{Arrival, Episode, Episodes, MOST, spin_for};
 use super::limits::{self, SPIN_PAUSES};
 
 /// One taken place; below it the episode.
 const PLACE: u32 = 1 << 16;
 /// In `told`: it was said. Zeros say nothing yet.
 const SAID: u32 = 1 << 31;
-/// Children of a node: so many processors share a cache, on most machines.
-const FAN_IN: usize = 8;
+/// Children of a node, and processors for which there is one.
+const FAN_IN: usize = CLUSTER as usize;
 /// BOUND: places of a node at least. Fewer parties arrive at the barrier itself.
 const LEAST_SHARE: u32 = 4;
+/// BOUND: places of all nodes. Arrivals there are counted late, so that as many that join must have room
+/// beside them.
+pub const MOST_PLACES: u32 = MOST / 2;
 
 #[repr(align(64))]
 struct Line<A>(A);
@@ -60,8 +65,6 @@ pub struct BWakefulNode<P: Platform> {
 struct Aside<P: Platform> {
     /// `parts`, or `counted`.
     word: P::AtomicU32,
-    /// Of the first: parties that arrive at the barrier itself, always.
-    apart: P::AtomicU32,
     /// Of the first: nodes, where nobody else says how many there are.
     count: P::AtomicU32,
 }
@@ -69,7 +72,7 @@ struct Aside<P: Platform> {
 impl<P: Platform> Default for BWakefulNode<P> {
     fn default() -> Self {
         let zero = || P::AtomicU32::new(0);
-        Self { word: zero(), aside: Line(Aside { word: zero(), apart: zero(), count: zero() }) }
+        Self { word: zero(), aside: Line(Aside { word: zero(), count: zero() }) }
     }
 }
 
@@ -77,7 +80,7 @@ impl<P: Platform> Default for BWakefulNode<P> {
 pub fn nodes<P: Platform>(parties: u32) -> usize {
     // ASSUMED: fewer processors than four clusters have need no tree.
     let clusters = P::processors().min(parties) as usize / FAN_IN;
-    if clusters < 4 { 0 } else { clusters }
+    if clusters < 4 || parties > MOST_PLACES { 0 } else { clusters }
 }
 
 /// Of all nodes.
@@ -114,10 +117,9 @@ impl<P: Platform> Nodes<'_, P> {
     }
 
     fn said(&self, episode: u16, parties: u32) -> u32 {
-        let places = parties.saturating_sub(self.root().apart.load(Relaxed));
         // In a model a place each will do.
         let least = self.nodes().len() as u32 * LEAST_SHARE.min(P::PAUSES);
-        SAID | if places < least { 0 } else { places * PLACE } | u32::from(episode)
+        SAID | if (least..=MOST_PLACES).contains(&parties) { parties * PLACE } else { 0 } | u32::from(episode)
     }
 
     /// The present episode and its places.
@@ -139,12 +141,11 @@ impl<P: Platform> Nodes<'_, P> {
     }
 
     /// Another barrier begins, as [`Episodes::renew`] has begun it.
-    pub fn renew(&self, episodes: &Episodes<P>, apart: u32) {
+    pub fn renew(&self, episodes: &Episodes<P>) {
         let episode = episodes.number();
         self.clear(episode.wrapping_sub(1));
         let root = self.root();
         root.count.store(self.nodes().len() as u32, Relaxed);
-        root.apart.store(apart, Relaxed);
         root.word.store(0, Relaxed);
         // ORDER: Release (N5), pairs with `is_over`: who is on its way out of the old barrier, and sees this,
         // sees what the members wrote there.
@@ -154,7 +155,8 @@ impl<P: Platform> Nodes<'_, P> {
     /// No place of another episode than this one is taken.
     fn clear(&self, episode: u16) {
         for node in self.nodes() {
-            node.word.store(u32::from(episode), Relaxed);
+            // ORDER: Release, pairs with N1 in vain: who sees this sees in `told` that its own is over.
+            node.word.store(u32::from(episode), Release);
             node.aside.0.word.store(0, Relaxed);
         }
     }
@@ -193,21 +195,17 @@ impl<P: Platform> Nodes<'_, P> {
 
     /// Arrives for one thread. `tell` comes before the end of the episode is known by what this returns.
     #[inline]
-    pub fn arrive(&self, episodes: &Episodes<P>, cluster: u32, exact: bool) -> Arrival {
+    pub fn arrive(&self, episodes: &Episodes<P>, cluster: u32) -> Arrival {
         let count = self.nodes().len();
         // The last nodes are the farthest from the barrier, and have no children.
         let own = count - 1 - cluster as usize % count;
         loop {
             let told = self.present(episodes);
             let places = places(told);
-            if places == 0 && exact {
-                // This thread is waited for, so the episode lasts.
-                return episodes.arrive(1);
-            }
             let (mut node, mut full) = (own, if places == 0 { count } else { 0 });
             while full < count {
                 let share = places / count as u32 + u32::from((node as u32) < places % count as u32);
-                match self.take(node, told, share) {
+                match self.take(node, told, share, node == own) {
                     Place::Last => return self.carry(node, told, places, episodes),
                     Place::Taken => {
                         return Arrival::Waits(Episode { number: told as u16, others: places - 1 });
@@ -225,12 +223,30 @@ impl<P: Platform> Nodes<'_, P> {
         }
     }
 
+    /// Arrives for a party that leaves: at the barrier, if somebody has joined in this episode for whom no
+    /// node has a place.
+    pub fn arrive_to_leave(&self, episodes: &Episodes<P>, cluster: u32) -> Arrival {
+        let told = self.present(episodes);
+        match places(told) {
+            0 => self.arrive(episodes, cluster),
+            places => match episodes.arrive_beside(told as u16, places) {
+                Some(arrival) => arrival,
+                None => self.arrive(episodes, cluster),
+            },
+        }
+    }
+
     /// N1.
     #[inline]
-    fn take(&self, node: usize, told: u32, share: u32) -> Place {
+    fn take(&self, node: usize, told: u32, share: u32, own: bool) -> Place {
         let (word, episode) = (&self.nodes()[node].word, told % PLACE);
-        // Of the last episode, full: most often that is wrong, and the line then here for the next attempt.
-        let mut taken = u32::from((episode as u16).wrapping_sub(1)) | (share * PLACE);
+        let mut taken = match own {
+            // Of the last episode, full: most often wrong, and the line then here for the next attempt.
+            true => u32::from((episode as u16).wrapping_sub(1)) | (share * PLACE),
+            // Another's may be full, and is left to those who have places there.
+            // ORDER: Acquire, as in vain below.
+            false => word.load(Acquire),
+        };
         loop {
             let now = if taken % PLACE == episode {
                 if taken / PLACE >= share {
@@ -273,6 +289,7 @@ impl<P: Platform> Nodes<'_, P> {
         }
         let arrival = episodes.arrive(places);
         if let Arrival::Waits(_) = arrival {
+            // The episode lasts until then: the last one that is missing awaits this.
             // ORDER: Release (N3), pairs with N4.
             self.root().word.store(told, Release);
         }

@@ -14,8 +14,6 @@ use super::{BWakeful, BWakefulNode, Learn, Mood};
 pub struct Combined<'a, P: Platform, M: Mood<P> = Learn<P>> {
     pub(super) barrier: &'a BWakeful<P, M>,
     pub(super) nodes: &'a [BWakefulNode<P>],
-    /// As many threads come as there are parties, never more.
-    pub(super) exact: bool,
 }
 
 impl<P: Platform, M: Mood<P>> Clone for Combined<'_, P, M> {
@@ -27,12 +25,6 @@ impl<P: Platform, M: Mood<P>> Clone for Combined<'_, P, M> {
 impl<P: Platform, M: Mood<P>> Copy for Combined<'_, P, M> {}
 
 impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
-    /// The same, for as many threads as there are parties, never more.
-    #[must_use]
-    pub fn exact(self) -> Self {
-        Self { exact: true, ..self }
-    }
-
     #[inline(always)]
     pub(super) fn arrive(&self) -> Arrival {
         match self.nodes.is_empty() {
@@ -44,17 +36,18 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     /// Apart, so that the way without nodes has nothing of this.
     #[inline(never)]
     fn arrive_at_a_node(&self) -> Arrival {
-        self.told(Nodes(self.nodes).arrive(&self.barrier.episodes, P::cluster(), self.exact))
+        self.told(Nodes(self.nodes).arrive(&self.barrier.episodes, P::cluster()))
     }
 
     /// If the arrival was the last one, the others hear it.
     #[inline(always)]
     fn told(&self, arrival: Arrival) -> Arrival {
         if let Arrival::Last { number, parties, sleepers } = arrival {
+            self.barrier.mood.ends(&self.barrier.episodes, sleepers);
             if !self.nodes.is_empty() {
+                // After N5 these words may be another barrier's, whom a call too many does no harm.
                 Nodes(self.nodes).tell(number, parties);
             }
-            self.barrier.mood.ends(&self.barrier.episodes, sleepers);
             if sleepers {
                 self.barrier.episodes.call(u32::MAX);
             }
@@ -62,76 +55,33 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
         arrival
     }
 
-    /// W1 to W4: until the episode is over or `called`.
+    /// W1 to W4.
     #[inline(always)]
-    fn await_release(&self, episode: Episode, called: &impl Fn() -> bool) {
-        if !self.nodes.is_empty() {
-            return self.await_word(episode, called);
+    fn await_release(&self, episode: Episode) {
+        match self.nodes.is_empty() {
+            true => self.barrier.await_release(episode, &|| false),
+            false => self.await_word(episode),
         }
-        let BWakeful { episodes, mood, .. } = self.barrier;
-        let done = || episodes.is_over(episode.number) || called();
-        let sleep = || episodes.sleep(episode.number, called);
-        mood.wait(episodes, episode.others, &done, &sleep);
     }
 
     /// The same with nodes.
     #[inline(never)]
-    fn await_word(&self, episode: Episode, called: &impl Fn() -> bool) {
-        let BWakeful { episodes, mood, .. } = self.barrier;
-        let done = || self.has_passed(&episode) || called();
-        mood.wait(episodes, episode.others, &done, &|| self.sleep(episode, called));
+    fn await_word(&self, episode: Episode) {
+        let (BWakeful { episodes, mood, .. }, nodes) = (self.barrier, Nodes(self.nodes));
+        let sleep = || {
+            episodes.sleep(episode.number, &|| false);
+            // Between A2 and N5 the nodes are not ready for who comes again.
+            nodes.await_told(episode.number);
+        };
+        mood.wait(episodes, episode.others, &|| nodes.is_over(episode.number), &sleep);
     }
 
-    fn sleep(&self, episode: Episode, called: &impl Fn() -> bool) {
-        self.barrier.episodes.sleep(episode.number, called);
-        // Between A2 and N5 the nodes are not ready for who comes again.
-        if !self.nodes.is_empty() && self.barrier.episodes.is_over(episode.number) {
-            Nodes(self.nodes).await_told(episode.number);
-        }
-    }
-
-    #[inline(always)]
-    fn entered(arrival: Arrival) -> Option<Episode> {
-        match arrival {
-            Arrival::Waits(episode) => Some(episode),
-            Arrival::Last { .. } | Arrival::Alone => None,
-        }
-    }
-
-    /// Arrives, for a thread that has something else to do while it waits. It may not come again until
-    /// [`Combined::await_or`] has told it that the episode is over. `None`: it was the last one.
+    /// As [`BWakeful::enter`].
     #[inline(always)]
     pub fn enter(&self) -> Option<Episode> {
-        Self::entered(self.arrive())
-    }
-
-    /// The same, for a party that the nodes have no place for.
-    #[inline]
-    pub fn enter_apart(&self) -> Option<Episode> {
-        Self::entered(self.told(self.barrier.episodes.arrive(1)))
-    }
-
-    /// Waits until the episode of [`Combined::enter`] is over, true then, or `called` says that there is
-    /// something else to do. It is asked again and again. The thread that makes it say so has to
-    /// [`BWakeful::summon`].
-    #[inline(always)]
-    pub fn await_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
-        self.await_release(*entered, &called);
-        self.has_passed(entered)
-    }
-
-    /// As [`Combined::await_or`], asleep at once.
-    pub fn sleep_or(&self, entered: &Episode, called: impl Fn() -> bool) -> bool {
-        self.sleep(*entered, &called);
-        self.has_passed(entered)
-    }
-
-    /// Is the episode over that somebody has entered? What the members wrote before is seen then.
-    #[inline(always)]
-    pub fn has_passed(&self, entered: &Episode) -> bool {
-        match self.nodes.is_empty() {
-            true => self.barrier.episodes.is_over(entered.number),
-            false => Nodes(self.nodes).is_over(entered.number),
+        match self.arrive() {
+            Arrival::Waits(episode) => Some(episode),
+            Arrival::Last { .. } | Arrival::Alone => None,
         }
     }
 
@@ -141,26 +91,9 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     pub fn wait(&self) -> bool {
         let entered = self.enter();
         if let Some(episode) = entered {
-            self.await_release(episode, &|| false);
+            self.await_release(episode);
         }
         entered.is_none()
-    }
-
-    /// As [`BWakeful::summon`].
-    pub fn summon(&self, count: u32) {
-        self.barrier.summon(count);
-    }
-
-    /// As [`BWakeful::lacks_one`]. That one is [apart](Combined::enter_apart), if there are nodes.
-    #[inline]
-    pub fn lacks_one(&self) -> bool {
-        self.barrier.lacks_one()
-    }
-
-    /// As [`BWakeful::await_as_party`].
-    #[inline]
-    pub fn await_as_party(&self, done: impl Fn() -> bool, sleep: impl Fn()) {
-        self.barrier.await_as_party(done, sleep);
     }
 
     /// As [`super::RawBarrierDynamic::join`].
@@ -178,20 +111,31 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     /// As [`super::RawBarrierDynamic::arrive_and_drop`].
     pub fn arrive_and_drop(&self) {
         if self.barrier.episodes.leave() {
-            self.arrive();
+            let episodes = &self.barrier.episodes;
+            match self.nodes.is_empty() {
+                true => _ = self.arrive(),
+                false => _ = self.told(Nodes(self.nodes).arrive_to_leave(episodes, P::cluster())),
+            }
         }
     }
 }
 
 impl<P: Platform> Combined<'_, P> {
-    /// Another barrier with the same nodes, at which nobody waits: for so many, of whom so many are always
-    /// [apart](Combined::enter_apart). Who is on its way out of the old one may be so yet.
+    /// Its parties are not on their way yet: a look at what else runs.
     #[must_use]
-    pub fn renewed(self, parties: u32, apart: u32) -> Self {
+    pub fn begun(self) -> Self {
+        self.barrier.mood.begin(&self.barrier.episodes);
+        self
+    }
+
+    /// Another barrier with the same nodes, at which nobody waits. Who is on its way out of the old one may
+    /// be so yet.
+    #[must_use]
+    pub fn renewed(self, parties: u32) -> Self {
         let BWakeful { episodes, mood, .. } = self.barrier;
         episodes.renew(parties);
-        mood.renew(episodes);
-        Nodes(self.nodes).renew(episodes, apart);
+        mood.renew();
+        Nodes(self.nodes).renew(episodes);
         self
     }
 }
@@ -201,22 +145,23 @@ impl<P: Platform> Combined<'_, P> {
 struct Head<P: Platform>(BWakeful<P>);
 
 impl<P: Blocks> Combined<'static, P> {
-    /// A new barrier in a block, as [`Combined::renewed`], with nodes for so many parties. The block's
-    /// number. `None`: nodes are of no use here, or there is no block.
-    pub fn placed(most: u32, parties: u32, apart: u32) -> Option<(u32, Self)> {
-        match combine::nodes::<P>(most) {
+    /// A new barrier in a block, as [`Combined::renewed`]. The block's number. `None`: nodes are of no use
+    /// here, or there is no block.
+    pub fn placed(parties: u32) -> Option<(u32, Self)> {
+        match combine::nodes::<P>(parties) {
             0 => None,
-            nodes => Self::placed_with(nodes, parties, apart),
+            nodes => Self::placed_with(nodes, parties),
         }
     }
 
     /// The same with so many nodes, one at least, if there is room for them.
-    pub fn placed_with(nodes: usize, parties: u32, apart: u32) -> Option<(u32, Self)> {
+    pub fn placed_with(nodes: usize, parties: u32) -> Option<(u32, Self)> {
         // All blocks are as large as the machine needs.
-        let Block { number, memory, pieces } = P::take_block(2 + nodes.max(combine::nodes::<P>(u32::MAX)))?;
+        let most = nodes.max(combine::nodes::<P>(combine::MOST_PLACES));
+        let Block { number, memory, pieces } = P::take_block(2 + most)?;
         // SAFETY: a block of ours, which stays; zeros are a barrier and nodes, and so is what another left.
         let barrier = unsafe { Self::over(memory, nodes.min(pieces - 2)) };
-        Some((number, barrier.renewed(parties, apart)))
+        Some((number, barrier.renewed(parties)))
     }
 
     /// The barrier in the block of this number.
@@ -238,7 +183,7 @@ impl<P: Blocks> Combined<'static, P> {
         // SAFETY: as promised.
         unsafe {
             let nodes = slice::from_raw_parts(head.add(1).cast().as_ptr(), 1 + nodes);
-            Self { barrier: &head.as_ref().0, nodes, exact: false }
+            Self { barrier: &head.as_ref().0, nodes }
         }
     }
 }

@@ -132,10 +132,15 @@ impl<P: Platform> Episodes<P> {
 
     /// Arrives for one thread in this episode only. `None`: it is over, or about to be.
     pub fn arrive_in(&self, episode: u16) -> Option<Arrival> {
+        self.arrive_beside(episode, 0)
+    }
+
+    /// The same, only if more than so many arrivals are needed yet.
+    pub fn arrive_beside(&self, episode: u16, places: u32) -> Option<Arrival> {
         let mut state = self.state.load(Relaxed);
         loop {
             let needed = remaining(state);
-            if number(state) != episode || needed <= 0 {
+            if number(state) != episode || needed <= places as i32 {
                 return None;
             }
             if needed > MOST as i32 {

@@ -107,9 +107,8 @@ impl<P: Platform> Mood<P> for Learn<P> {
 
 impl<P: Platform> Learn<P> {
     /// As of a new barrier.
-    pub fn renew(&self, episodes: &Episodes<P>) {
+    pub fn renew(&self) {
         [&self.phase, &self.since, &self.cpu].iter().for_each(|word| word.store(0, Relaxed));
-        self.begin(episodes);
     }
 
     #[inline(never)]
