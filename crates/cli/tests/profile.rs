@@ -250,7 +250,7 @@ fn each_kind_of_wait_is_told_and_no_other() {
     assert_eq!(profiled(&[], &program, &["cancel"]).1, Some(0));
 }
 
-/// The C library is called by C++'s own library there. Who waits is one of those that were seen above it.
+/// The C library is called by C++'s own library there. The waiter is one of the functions seen above it.
 #[test]
 fn a_place_is_the_programs_own_function() {
     if !may_record() {

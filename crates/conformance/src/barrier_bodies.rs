@@ -200,7 +200,7 @@ impl<M: Machine, const NODES: usize> RawBarrierDynamic<M> for Noded<M, NODES> {
     }
 }
 
-/// Who comes out first has the words and nodes serve other barriers, while others may be on their way out.
+/// The first thread that comes out gives the words and nodes to other barriers. Others may still be leaving.
 /// With a mistake, it comes out before N5.
 pub fn renewing<M: Machine, const NODES: usize, const MISTAKE: bool>(parties: u32) {
     let shared = Arc::new((Noded::<M, NODES>::new(parties), marks::<M>(parties), AtomicU32::new(0)));

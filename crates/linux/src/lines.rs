@@ -3,7 +3,7 @@
 //!
 //! All blocks are of one size and lie in one mapping, made when the first is taken and never unmapped. So a
 //! thread may look at a block that was given back, and even at one that serves somebody else by then. Nothing
-//! is allocated by what can abort; where no block is to be had, the caller does without.
+//! is allocated by what can abort; if there is no block, the caller does without.
 
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};

@@ -43,7 +43,7 @@ struct Cause {
     most: Option<(String, u64)>,
 }
 
-/// Who waits for a semaphore or a condition variable may wait for work: that is nobody's fault.
+/// A thread at a semaphore or a condition variable may wait for work, which is no lock's fault.
 fn is_lock(row: &&Row) -> bool {
     matches!(row.class, Class::Mutex | Class::Spin | Class::Rwlock)
 }
