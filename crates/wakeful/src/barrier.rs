@@ -65,7 +65,7 @@ pub struct Barrier {
     one: BWakeful<Linux>,
     /// What follows is on another line, of ours alone: who arrives looks at it first.
     apart: [u32; 10],
-    /// The number of the block where the barrier is; [`HERE`], [`UNDECIDED`], or [`DECIDING`].
+    /// The number of the block where the barrier is; [`HERE`], [`UNDECIDED`], or [`deciding`].
     place: AtomicU32,
 }
 
@@ -73,8 +73,12 @@ pub struct Barrier {
 const HERE: u32 = 0;
 /// The first to come decides.
 const UNDECIDED: u32 = u32::MAX;
-/// It does so.
-const DECIDING: u32 = u32::MAX - 1;
+/// It does so. A forked child, into which it did not come along, is another generation of eight.
+fn deciding() -> u32 {
+    DECIDING + Linux::generation()
+}
+/// What [`deciding`] is at least; greater than a block's number.
+const DECIDING: u32 = u32::MAX - 8;
 /// BOUND: parties from which on there may be a tree. Fewer fill no four nodes of eight.
 const MANY: u32 = 32;
 
@@ -121,8 +125,8 @@ impl Barrier {
         // ORDER: Acquire, pairs with `decide`; publishes the barrier there.
         match self.place.load(Acquire) {
             HERE => self.one.alone(),
-            UNDECIDED | DECIDING => self.at(self.decide()),
-            number => self.at(number),
+            number @ ..DECIDING => self.at(number),
+            _ => self.at(self.decide()),
         }
     }
 
@@ -142,19 +146,23 @@ impl Barrier {
         self.decide_by(|| Combined::<Linux>::placed(parties).map_or(HERE, |(number, _)| number))
     }
 
-    /// The first to come does, and the others wait for it: each would take a block.
+    /// The first to come does, and the others wait for it: each would take a block. In a forked child it is
+    /// the first there, whoever was about to in the parent. A block that one had taken is lost to the child.
     fn decide_by(&self, place: impl FnOnce() -> u32) -> u32 {
-        if self.place.compare_exchange(UNDECIDED, DECIDING, Relaxed, Relaxed).is_ok() {
-            let number = place();
-            // ORDER: Release, pairs with `barrier`.
-            self.place.store(number, Release);
-            return number;
-        }
+        let ours = deciding();
         loop {
             // ORDER: Acquire, as in `barrier`.
             match self.place.load(Acquire) {
-                DECIDING => Linux::yield_now(),
-                number => return number,
+                number @ ..DECIDING => return number,
+                now if now == ours => Linux::yield_now(),
+                now => {
+                    if self.place.compare_exchange(now, ours, Relaxed, Relaxed).is_ok() {
+                        let number = place();
+                        // ORDER: Release, pairs with `barrier`.
+                        self.place.store(number, Release);
+                        return number;
+                    }
+                }
             }
         }
     }
@@ -183,7 +191,7 @@ impl Barrier {
 impl Drop for Barrier {
     fn drop(&mut self) {
         match *self.place.get_mut() {
-            HERE | UNDECIDED | DECIDING => {}
+            HERE | DECIDING.. => {}
             number => Linux::give_block(number),
         }
     }
@@ -239,6 +247,40 @@ mod tests {
             });
             assert_eq!(leaders.into_inner(), 10 + round);
         }
+    }
+
+    /// A thread is about to decide, and the process forks: in the child that thread will never be done.
+    #[test]
+    fn a_forked_child_decides_again() {
+        let barrier = Barrier::new(32);
+        let (begun, forked) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        let block = || Combined::<Linux>::placed_with(4, 32).map_or(HERE, |it| it.0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                barrier.decide_by(|| {
+                    begun.wait();
+                    forked.wait();
+                    block()
+                })
+            });
+            begun.wait();
+            assert!(barrier.place.load(Relaxed) >= DECIDING);
+            // SAFETY: the child takes a block, which needs no lock of another's, and leaves by _exit.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: as above; a child that hangs is ended by the alarm, and that counts as a failure.
+                unsafe {
+                    libc::alarm(60);
+                    libc::_exit(i32::from(!(1..DECIDING).contains(&barrier.decide_by(block))));
+                }
+            }
+            let mut status = 0;
+            // SAFETY: our child, and a valid pointer.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            forked.wait();
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:x}");
+        });
+        assert!((1..DECIDING).contains(&barrier.place.load(Relaxed)), "the parent has decided, too");
     }
 
     /// There are 1,023 blocks: who goes leaves its own to others.
