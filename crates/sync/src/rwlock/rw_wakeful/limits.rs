@@ -69,10 +69,11 @@ pub fn roomy<P: Platform>() -> u64 {
     P::costs().slice / 3
 }
 
-/// Such a reader lets so long pass between two looks for each processor, so that the looks of all do not keep
-/// the line from those who leave.
+/// Such a reader lets so long pass between two looks at most: a line's way for each processor, so that the
+/// looks of all do not keep the line from those who leave. ASSUMED: 64 are enough. Who looks more seldom
+/// comes too late for the turn of the readers (`docs/simulator.md`).
 pub fn poll_roomy<P: Platform>() -> u64 {
-    P::costs().line
+    P::costs().line * u64::from(P::processors().min(64))
 }
 
 /// For so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down

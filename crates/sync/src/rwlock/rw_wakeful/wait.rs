@@ -61,7 +61,7 @@ fn pass<P: Platform>(now: u64, waited: u64, most: u64) {
 
 /// The most between two looks of a waiter that stays awake.
 fn most_between_looks<P: Platform>(stays: bool) -> u64 {
-    if stays { limits::poll_roomy::<P>() * u64::from(P::processors()) } else { limits::poll_most::<P>() }
+    if stays { limits::poll_roomy::<P>() } else { limits::poll_most::<P>() }
 }
 
 /// What a waiter made of a state.
