@@ -231,6 +231,61 @@ pub fn renewing<M: Machine, const NODES: usize, const MISTAKE: bool>(parties: u3
     handles.into_iter().for_each(M::join);
 }
 
+/// The first thread that comes out gives the nodes to another barrier, whose episodes have come round to the
+/// number of the one that the others are on their way out of. They do not wait for its end.
+pub fn coming_round<M: Machine, const NODES: usize>(parties: u32) {
+    let barriers = (Noded::<M, NODES>::new(parties), BWakeful::<M>::new(parties));
+    let shared = Arc::new((barriers, marks::<M>(parties), AtomicU32::new(0)));
+    let member = move |index: u32| {
+        let ((old, new), marks, out) = &*shared;
+        marks[0][index as usize].bump();
+        old.combined().wait();
+        assert!(marks[0].iter().all(|mark| mark.get() == 1), "a member has not come");
+        if out.fetch_add(1, SeqCst) == 0 {
+            let _ = new.with(&old.nodes).renewed(parties);
+        }
+    };
+    let handles: Vec<_> = (1..parties)
+        .map(|index| {
+            let member = member.clone();
+            M::spawn(move || member(index))
+        })
+        .collect();
+    member(0);
+    handles.into_iter().for_each(M::join);
+}
+
+/// A thread that is one too many may take its time between its look at the episode and the nodes. It counts
+/// in an episode that goes on then (N1), and comes out after all of that. Parties fall below the nodes'
+/// number meanwhile, and rise again, so that the nodes are cleared.
+pub fn one_too_many<M: Machine, const NODES: usize>() {
+    let shared = Arc::new((Noded::<M, NODES>::new(NODES as u32), M::Cell::new()));
+    let theirs = shared.clone();
+    let other = M::spawn(move || {
+        theirs.0.combined().wait();
+        theirs.1.get();
+    });
+    let barrier = shared.0.combined();
+    // An episode of so many arrivals, none of which waits. False: the other thread has come meanwhile.
+    let alone = |count| (1..=count).all(|index| barrier.enter().is_none() == (index == count));
+    let drop = || {
+        barrier.arrive_and_drop();
+        NODES - 1
+    };
+    let join = || {
+        assert!(barrier.join(), "there is room");
+        NODES
+    };
+    if alone(NODES) && alone(drop()) && alone(join()) {
+        // All that is missing now is the other thread, for as long as this takes.
+        shared.1.bump();
+        (1..NODES).for_each(|_| _ = barrier.enter());
+    } else {
+        (0..NODES).for_each(|_| barrier.arrive_and_drop());
+    }
+    M::join(other);
+}
+
 /// Everybody has left once `drain` returns, and it does.
 pub fn draining<M: Machine, B: RawBarrierDrained<M> + 'static>(parties: u32, rounds: u32) {
     let barrier = Arc::new(B::new(parties));

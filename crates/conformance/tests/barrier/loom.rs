@@ -75,6 +75,25 @@ fn b_wakeful_renewing() {
     each(true, "b-wakeful, renewing, two nodes", bounds(2, 800), || {
         barrier_bodies::renewing::<Loom, 2, false>(2)
     });
+    one("b-wakeful, coming round", UNKNOWN, 2, 10_000, || barrier_bodies::coming_round::<Loom, 1>(2));
+}
+
+/// No node has a place for those who come. They see all the same what each wrote before (A1), one at a time
+/// or two.
+#[test]
+fn b_wakeful_past_nodes_without_places() {
+    each(true, "b-wakeful, one at a time past nodes", bounds(2, 800), || {
+        barrier_bodies::groups::<Loom, Noded<_, 2>>(1, 2)
+    });
+    each(true, "b-wakeful, two past nodes", bounds(2, 800), || {
+        barrier_bodies::episodes_with::<Loom, Default>(2, 2, 4)
+    });
+}
+
+/// What it finds at a node is of another episode than the one it came for (N1).
+#[test]
+fn b_wakeful_one_too_many() {
+    one("b-wakeful, one too many", UNKNOWN, 2, 40_000, barrier_bodies::one_too_many::<Loom, 3>);
 }
 
 #[test]

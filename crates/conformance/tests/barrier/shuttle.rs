@@ -62,7 +62,13 @@ fn b_wakeful_combining() {
 #[test]
 fn b_wakeful_renewing() {
     each(true, "b-wakeful, renewing", 100, || barrier_bodies::renewing::<Shuttle, 1, false>(2));
+    each(true, "b-wakeful, coming round", 100, || barrier_bodies::coming_round::<Shuttle, 2>(3));
     each(true, "b-wakeful, renewing, three nodes", 50, || barrier_bodies::renewing::<Shuttle, 3, false>(4));
+}
+
+#[test]
+fn b_wakeful_one_too_many() {
+    each(true, "b-wakeful, one too many", 50, barrier_bodies::one_too_many::<Shuttle, 3>);
 }
 
 #[test]

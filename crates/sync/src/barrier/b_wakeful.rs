@@ -133,7 +133,8 @@ impl<P: Platform, M: Mood<P>> BWakeful<P, M> {
     /// bring the same, which nobody else does.
     #[inline(always)]
     pub fn with<'a>(&'a self, nodes: &'a [BWakefulNode<P>]) -> Combined<'a, P, M> {
-        Combined { barrier: self, nodes }
+        let era = if nodes.is_empty() { 0 } else { combine::Nodes(nodes).era() };
+        Combined { barrier: self, nodes, era }
     }
 
     /// Without nodes.

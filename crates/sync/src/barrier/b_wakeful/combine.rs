@@ -16,6 +16,7 @@
 //! | `parts` | of the node and its children, so many are complete |
 //! | `told` | of all: the present episode, above it the places of all nodes; bit 31: it was said |
 //! | `counted` | of all: the last `told` whose nodes are complete, and counted at the barrier |
+//! | `era` | of all: so many barriers were here before |
 //!
 //! | step | what happens |
 //! |---|---|
@@ -29,14 +30,16 @@
 //! the next one can be taken before N5. The places are never more than the arrivals which the episode needs,
 //! for a party that leaves arrives first. So N2 always comes. Who has slept awaits N5, too. After N5 nobody
 //! writes a node for the old episode: the memory may serve another barrier, if its episodes go on from there.
+//! Who leaves late finds another era before it sleeps, even if that barrier has come to the same number.
 //!
-//! N1 release -> N1 acquire, N2, A1: a chain up the tree. N5 release -> `is_over`, N1 acquire, down. N3
-//! release -> N4 acquire. A carrier that is preempted keeps the episode from its end, as between A1 and A2.
+//! N1 release -> N1 acquire in vain, N2, A1: a chain up the tree. N5 release -> `is_over`, N1 acquire, down.
+//! N3 release -> N4 acquire. The era, release -> acquire: who sees it leaves. A carrier that is preempted
+//! keeps the episode from its end, as between A1 and A2. A thread that stands still for exactly 65,536
+//! episodes between two attempts of N1 may miss what the others at its node wrote, or their number.
 
 use platform::{Atomic, AtomicInt, CLUSTER, Ordering::*, Platform};
 
-use super::episode::{Arrival, Episode, Episodes, MOST, spin_for};
-use super::limits::{self, SPIN_PAUSES};
+use super::episode::{Arrival, Episode, Episodes, MOST, until};
 
 /// One taken place; below it the episode.
 const PLACE: u32 = 1 << 16;
@@ -59,6 +62,8 @@ struct Line<A>(A);
 pub struct BWakefulNode<P: Platform> {
     /// `places`, or `told`.
     word: P::AtomicU32,
+    /// Of the first.
+    era: P::AtomicU32,
     aside: Line<Aside<P>>,
 }
 
@@ -72,7 +77,7 @@ struct Aside<P: Platform> {
 impl<P: Platform> Default for BWakefulNode<P> {
     fn default() -> Self {
         let zero = || P::AtomicU32::new(0);
-        Self { word: zero(), aside: Line(Aside { word: zero(), count: zero() }) }
+        Self { word: zero(), era: zero(), aside: Line(Aside { word: zero(), count: zero() }) }
     }
 }
 
@@ -124,20 +129,23 @@ impl<P: Platform> Nodes<'_, P> {
 
     /// The present episode and its places.
     fn present(&self, episodes: &Episodes<P>) -> u32 {
-        // ORDER: Acquire (N1), pairs with N5.
-        let told = self.told().load(Acquire);
-        if told != 0 { told } else { self.begin(episodes) }
+        loop {
+            // ORDER: Acquire (N1), pairs with N5. `is_over` does it again, before a place is taken or an
+            // arrival made at the barrier. Here it is for a node that is full: in this episode, and not
+            // 65,536 before it.
+            match self.told().load(Acquire) {
+                0 => self.begin(episodes),
+                told => return told,
+            }
+        }
     }
 
     /// The first to come to a new barrier, or one of them. Nobody has arrived yet, so its episode lasts.
     #[cold]
-    fn begin(&self, episodes: &Episodes<P>) -> u32 {
+    fn begin(&self, episodes: &Episodes<P>) {
         let said = self.said(episodes.number(), episodes.parties());
-        // ORDER: Acquire (N1), pairs with N5: another may have said it, and the episode may be over.
-        match self.told().compare_exchange(0, said, Relaxed, Acquire) {
-            Ok(_) => said,
-            Err(told) => told,
-        }
+        // In vain if another has said it; the episode may be over then.
+        let _ = self.told().compare_exchange(0, said, Relaxed, Relaxed);
     }
 
     /// Another barrier begins, as [`Episodes::renew`] has begun it.
@@ -147,6 +155,9 @@ impl<P: Platform> Nodes<'_, P> {
         let root = self.root();
         root.count.store(self.nodes().len() as u32, Relaxed);
         root.word.store(0, Relaxed);
+        let era = &self.0[0].era;
+        // ORDER: Release, pairs with `era`.
+        era.store(era.load(Relaxed).wrapping_add(1), Release);
         // ORDER: Release (N5), pairs with `is_over`: who is on its way out of the old barrier, and sees this,
         // sees what the members wrote there.
         self.told().store(self.said(episode, episodes.parties()), Release);
@@ -173,6 +184,14 @@ impl<P: Platform> Nodes<'_, P> {
         self.told().load(Acquire) as u16 != episode
     }
 
+    /// Which barrier this is of those that were here one after the other.
+    #[inline(always)]
+    pub fn era(&self) -> u32 {
+        // ORDER: Acquire, pairs with `renew`: who is on its way out of an older one sees what its members
+        // wrote.
+        self.0[0].era.load(Acquire)
+    }
+
     /// N5. For so many parties another episode has begun, after this one.
     pub fn tell(&self, episode: u16, parties: u32) {
         let next = self.said(episode.wrapping_add(1), parties);
@@ -182,15 +201,6 @@ impl<P: Platform> Nodes<'_, P> {
         }
         // ORDER: Release (N5), pairs with `is_over` and N1; publishes what all wrote before they came.
         self.told().store(next, Release);
-    }
-
-    /// Somebody has ended this episode, and is before N5.
-    #[cold]
-    #[inline(never)]
-    pub fn await_told(&self, episode: u16) {
-        while !spin_for::<P>(SPIN_PAUSES, &|| self.is_over(episode)) {
-            P::nap(limits::nap::<P>());
-        }
     }
 
     /// Arrives for one thread. `tell` comes before the end of the episode is known by what this returns.
@@ -258,9 +268,10 @@ impl<P: Platform> Nodes<'_, P> {
             } else {
                 episode | PLACE
             };
-            // ORDER: AcqRel (N1), a chain that ends at the carrier. In vain Acquire: who sees a later episode
-            // here sees it in `told`.
-            match word.compare_exchange_weak(taken, now, AcqRel, Acquire) {
+            // ORDER: Release (N1), a chain that ends at the carrier. In vain Acquire, the chain's other half:
+            // what this replaces was read so before, or is the last episode's, of which `told` has told. And
+            // who sees a later episode here sees it in `told`.
+            match word.compare_exchange_weak(taken, now, Release, Acquire) {
                 Ok(_) if now / PLACE == share => return Place::Last,
                 Ok(_) => return Place::Taken,
                 Err(other) => taken = other,
@@ -290,7 +301,7 @@ impl<P: Platform> Nodes<'_, P> {
         let arrival = episodes.arrive(places);
         if let Arrival::Waits(_) = arrival {
             // The episode lasts until then: the last one that is missing awaits this.
-            // ORDER: Release (N3), pairs with N4.
+            // ORDER: Release (N3), pairs with N4: who sees this arrives after the nodes.
             self.root().word.store(told, Release);
         }
         arrival
@@ -301,17 +312,16 @@ impl<P: Platform> Nodes<'_, P> {
     #[inline(never)]
     fn arrive_at_barrier(&self, told: u32, places: u32, episodes: &Episodes<P>) -> Option<Arrival> {
         let episode = told as u16;
-        // ORDER: Acquire (N4), pairs with N3.
+        // ORDER: Acquire (N4), pairs with N3: our own A1 comes after the nodes'.
         let counted = || places == 0 || self.root().word.load(Acquire) == told;
-        while !spin_for::<P>(SPIN_PAUSES, &|| counted() || self.is_over(episode)) {
-            P::nap(limits::nap::<P>());
-        }
+        until::<P>(&|| counted() || self.is_over(episode));
         if self.is_over(episode) {
             return None;
         }
         let arrival = episodes.arrive_in(episode);
         if arrival.is_none() {
-            self.await_told(episode);
+            // Somebody has ended it, and is before N5.
+            until::<P>(&|| self.is_over(episode));
         }
         arrival
     }

@@ -7,13 +7,16 @@ use core::slice;
 use platform::{Block, Blocks, Platform};
 
 use super::combine::{self, Nodes};
-use super::episode::{Arrival, Episode, Joined};
+use super::episode::{Arrival, Episode, Joined, until};
 use super::{BWakeful, BWakefulNode, Learn, Mood};
 
-/// A barrier and its nodes, if it has any. All who arrive bring the same nodes.
+/// A barrier and its nodes, if it has any. All who arrive bring the same nodes. It is of no use for another
+/// barrier that has them later.
 pub struct Combined<'a, P: Platform, M: Mood<P> = Learn<P>> {
     pub(super) barrier: &'a BWakeful<P, M>,
     pub(super) nodes: &'a [BWakefulNode<P>],
+    /// See [`Nodes::era`].
+    pub(super) era: u32,
 }
 
 impl<P: Platform, M: Mood<P>> Clone for Combined<'_, P, M> {
@@ -68,12 +71,15 @@ impl<P: Platform, M: Mood<P>> Combined<'_, P, M> {
     #[inline(never)]
     fn await_word(&self, episode: Episode) {
         let (BWakeful { episodes, mood, .. }, nodes) = (self.barrier, Nodes(self.nodes));
+        let is_over = || nodes.is_over(episode.number);
+        // Not asked before: it is seldom another, and each wait ends in a sleep.
+        let is_another = || nodes.era() != self.era;
         let sleep = || {
-            episodes.sleep(episode.number, &|| false);
+            episodes.sleep(episode.number, &is_another);
             // Between A2 and N5 the nodes are not ready for who comes again.
-            nodes.await_told(episode.number);
+            until::<P>(&|| is_over() || is_another());
         };
-        mood.wait(episodes, episode.others, &|| nodes.is_over(episode.number), &sleep);
+        mood.wait(episodes, episode.others, &is_over, &sleep);
     }
 
     /// As [`BWakeful::enter`].
@@ -136,7 +142,7 @@ impl<P: Platform> Combined<'_, P> {
         episodes.renew(parties);
         mood.renew();
         Nodes(self.nodes).renew(episodes);
-        self
+        self.barrier.with(self.nodes)
     }
 }
 
@@ -183,7 +189,7 @@ impl<P: Blocks> Combined<'static, P> {
         // SAFETY: as promised.
         unsafe {
             let nodes = slice::from_raw_parts(head.add(1).cast().as_ptr(), 1 + nodes);
-            Self { barrier: &head.as_ref().0, nodes }
+            head.as_ref().0.with(nodes)
         }
     }
 }

@@ -34,6 +34,15 @@ pub fn spin_for<P: Platform>(pauses: u32, done: &impl Fn() -> bool) -> bool {
     super::super::spin::<P>(pauses, done)
 }
 
+/// Until `done`, which somebody is about to bring about.
+#[cold]
+#[inline(never)]
+pub fn until<P: Platform>(done: &impl Fn() -> bool) {
+    while !spin_for::<P>(SPIN_PAUSES, done) {
+        P::nap(limits::nap::<P>());
+    }
+}
+
 /// What came of an arrival.
 pub enum Arrival {
     /// It was the last one: the episode of this number is over, and the next one needs so many. Did somebody
@@ -194,12 +203,8 @@ impl<P: Platform> Episodes<P> {
     }
 
     /// Somebody is between A1 and A2.
-    #[cold]
-    #[inline(never)]
     fn await_end(&self, episode: u16) {
-        while !spin_for::<P>(SPIN_PAUSES, &|| self.is_over(episode)) {
-            P::nap(limits::nap::<P>());
-        }
+        until::<P>(&|| self.is_over(episode));
     }
 
     #[inline(always)]
