@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use linux::server::{Connection, Error, Kind, Message};
+use linux::server::{Connection, Demand, Entry, Envelope, Error, Request, State, Summary};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
 
@@ -124,21 +124,32 @@ impl Place {
 
     pub fn connect(&self) -> Result<Connection, Error> {
         let mut connection = Connection::open_at(self.path("run/wakefuld").to_str().unwrap())?;
-        let mut message = connection.ask(Message::new(Kind::Status))?.0;
-        while message.kind != Kind::Summary as u32 {
-            message = connection.receive()?.0;
-        }
+        connection.status()?;
         Ok(connection)
     }
 }
 
-pub fn ask(place: &Place, request: Message) -> Result<Message, Error> {
+pub fn ask(place: &Place, request: impl Into<Envelope>) -> Result<State, Error> {
     let path = place.path("run/wakefuld");
     Ok(Connection::open_at(path.to_str().unwrap())?.ask(request)?.0)
 }
 
-pub fn join(process: u32, count: u32) -> Message {
-    Message { process, least: count, wanted: count, most: count, ..Message::new(Kind::Join) }
+pub fn join(process: u32, count: u32) -> Envelope {
+    join_at(0, process, count)
+}
+
+/// The same, with a priority.
+pub fn join_at(priority: u32, process: u32, count: u32) -> Envelope {
+    Request::Join(Demand::new(priority, count, count, count)).of(process)
+}
+
+/// The packet of a request, of which these words are others: 0 is the magic number, 2 says what it asks for.
+pub fn damaged(request: impl Into<Envelope>, words: &[(usize, u32)]) -> Vec<u8> {
+    let mut packet = request.into().encode().bytes().to_vec();
+    for (at, word) in words {
+        packet[at * 4..][..4].copy_from_slice(&word.to_ne_bytes());
+    }
+    packet
 }
 
 /// How many processors this test may use at all.
@@ -160,14 +171,8 @@ pub fn usage(process: u32) -> (f64, u64, usize) {
 }
 
 /// All entries and the summary.
-pub fn status(connection: &mut Connection) -> (Vec<Message>, Message) {
-    let mut entries = Vec::new();
-    let mut message = connection.ask(Message::new(Kind::Status)).unwrap().0;
-    while message.kind != Kind::Summary as u32 {
-        entries.push(message);
-        message = connection.receive().unwrap().0;
-    }
-    (entries, message)
+pub fn status(connection: &mut Connection) -> (Vec<Entry>, Summary) {
+    connection.status().unwrap()
 }
 
 /// A generator of its own: the same numbers each time.

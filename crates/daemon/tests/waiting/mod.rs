@@ -15,7 +15,7 @@ fn who_has_ended_is_not_moved() {
     server.turn();
     say(&kernel, &mut server, root, join(waiter, 1));
     (0..3).for_each(|_| server.turn());
-    say(&kernel, &mut server, root, Message { process: holder, ..Message::new(Kind::Leave) });
+    say(&kernel, &mut server, root, Request::Leave.of(holder));
     kernel.world(|world| {
         world.dead.insert(waiter);
         world.moved.clear();
@@ -33,7 +33,7 @@ fn observes(kernel: &Nonsense, server: &mut Server<Nonsense>, root: u32) -> bool
     let before = kernel.world(|world| world.arenas.len());
     for _ in 0..2 {
         kernel.world(|world| world.clients.clear());
-        say(kernel, server, root, Message::new(Kind::Observe));
+        say(kernel, server, root, Request::Observe);
         // No time passes: somebody speaks in each turn.
         server.turn();
     }
