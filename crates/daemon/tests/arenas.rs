@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of users without rights, observed by the server's eBPF program in this machine's kernel. Needs root, hence the names.
+//! Programs of users without rights, observed by the server's eBPF program in this machine's kernel. Needs
+//! root, hence the names.
 //!
 //! Each program is this executable again, as the user that it is told to be, in one of the roles below.
 
@@ -400,7 +401,8 @@ fn root_another_image_has_another_arena_in_the_same_slot() {
     Process::role(&place, "before", NOBODY).hear("all well");
 }
 
-/// Enrols, and executes a program that sleeps again and again; a child, which has the arena, says how often it saw that after the program had begun.
+/// Enrols, and executes a program that sleeps again and again; a child, which has the arena, says how often
+/// it saw that after the program had begun.
 fn changes() {
     let [arena, program, _] = arena().unwrap();
     let start =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program `wakefuld` on the machine that this runs on. Tests called `root_` need root; those that need a cpuset hierarchy say so when it is missing.
+//! The program `wakefuld` on the machine that this runs on. Tests called `root_` need root; those that need
+//! a cpuset hierarchy say so when it is missing.
 
 mod common;
 

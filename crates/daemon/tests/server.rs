@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The server over a simulated kernel: what it does for its clients, and what becomes of them when something goes wrong.
+//! The server over a simulated kernel: what it does for its clients, and what becomes of them when
+//! something goes wrong.
 
 mod common;
 mod running;
@@ -187,7 +188,8 @@ fn who_is_below_a_limit_stays_there_unless_root_asks() {
     server.stop();
 }
 
-/// This process is root's, and its thread has connected as somebody else: as if it had executed a set-user-ID program since.
+/// This process is root's, and its thread has connected as somebody else: as if it had executed a
+/// set-user-ID program since.
 #[test]
 fn who_has_other_rights_than_its_connection_is_refused() {
     if !is_root() {
@@ -282,7 +284,8 @@ fn all_users_together_have_a_share() {
     server.stop();
 }
 
-/// A user who can be many: subordinate ids have their owner's limits, also from when they are given to somebody on.
+/// A user who can be many: subordinate ids have their owner's limits, also from when they are given to
+/// somebody on.
 #[test]
 fn subordinate_ids_have_their_owners_share() {
     if !is_root() {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Server::turn`] over a kernel without a clock or sockets, of which each call may fail, and each text be nonsense: whatever clients and kernel do, the
-//! server goes on, no processor is given twice, and the floor and the limits are kept.
+//! [`Server::turn`] over a kernel without a clock or sockets, of which each call may fail, and each text be
+//! nonsense: whatever clients and kernel do, the server goes on, no processor is given twice, and the floor
+//! and the limits are kept.
 
+#[path = "common/damage.rs"]
+mod damage;
 #[allow(dead_code, reason = "tests/server.rs has this file too")]
 mod simulated;
 mod waiting;
@@ -19,6 +22,7 @@ use abi::server::{Answer, Demand, Envelope, Refusal, Reply, Request};
 use daemon::config::By;
 use daemon::kernel::{Kernel, Life, Mapped, Peer, Prepared, Set};
 use daemon::{Config, Server};
+use damage::damaged;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngSeed, TestRunner};
 use simulated::{Simulated, V1, V2};
@@ -472,7 +476,7 @@ fn config(by: By) -> Config {
 #[derive(Clone, Debug)]
 enum Step {
     Connect(usize),
-    /// By which connection what is said, about which process, with which numbers.
+    /// By which connection which kind of request, about which process, with which numbers.
     Say(usize, u32, usize, [u32; 5]),
     Garbage(usize, Vec<u8>),
     Close(usize),
@@ -484,23 +488,12 @@ enum Step {
     Restart,
 }
 
-/// The number on the wire, of which others are other requests, or none.
-const JOIN: u32 = 1;
-
-/// A packet that asks for this, with numbers that only some requests have.
-fn packet(kind: u32, demand: Demand, count: u32, process: u32) -> Vec<u8> {
-    let request = if kind == JOIN { Request::Join(demand) } else { Request::Spare(count) };
-    let mut bytes = request.of(process).encode().bytes().to_vec();
-    bytes[8..12].copy_from_slice(&kind.to_ne_bytes());
-    bytes
-}
-
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let number = || prop_oneof![8 => 0u32..5, 1 => Just(u32::MAX), 1 => any::<u32>()];
     let numbers = || [number(), number(), number(), number(), number()];
     let step = prop_oneof![
         4 => (0usize..6).prop_map(Step::Connect),
-        12 => (any::<usize>(), prop_oneof![Just(JOIN), 0u32..14], 0usize..9, numbers())
+        12 => (any::<usize>(), prop_oneof![Just(1), 0u32..14], 0usize..9, numbers())
             .prop_map(|(by, kind, of, n)| Step::Say(by, kind, of, n)),
         1 => (any::<usize>(), prop::collection::vec(any::<u8>(), 1..400))
             .prop_map(|(by, bytes)| Step::Garbage(by, bytes)),
@@ -571,7 +564,8 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
                     let order = [least.min(wanted), least.max(wanted)];
                     let most = most.max(order[1]);
                     let demand = Demand::new(priority, order[0], order[1], most);
-                    client.inbox.push_back(packet(kind, demand, count, process));
+                    let request = if kind == 2 { Request::Spare(count) } else { Request::Join(demand) };
+                    client.inbox.push_back(damaged(request.of(process), &[(2, kind)]));
                 });
             }
             Step::Garbage(by, bytes) => {
@@ -778,7 +772,8 @@ fn whose_server_is_killed_while_it_enters_has_asked_for_nothing() {
     assert_eq!(server.holders().count(), 0);
 }
 
-/// The block of a process that has ended cannot be removed; then its number is another's that began at the same time, or so the kernel says.
+/// The block of a process that has ended cannot be removed; then its number is another's that began at the
+/// same time, or so the kernel says.
 #[test]
 fn a_block_that_is_left_is_nobodys() {
     let (processes, kernel, mut server, folder) = quiet(By::CgroupV1);
@@ -797,16 +792,4 @@ fn a_block_that_is_left_is_nobodys() {
     server = next(&kernel, By::CgroupV1, &folder);
     let members: Vec<u32> = server.holders().map(|(process, ..)| process).collect();
     assert_eq!(members, [other]);
-}
-
-/// Who ends while the server makes its arena has asked in vain. That is no failure of the server's, which
-/// any user could have it write down.
-#[test]
-fn who_ends_while_it_asks_for_an_arena_is_no_failure() {
-    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV1);
-    let root = processes.id(0);
-    kernel.world(|world| world.dying = Some(root));
-    say(&kernel, &mut server, root, Request::Observe);
-    (0..3).for_each(|_| server.turn());
-    assert_eq!(kernel.world(|world| world.refused.clone()), [Refusal::NoProcess]);
 }

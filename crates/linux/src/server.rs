@@ -70,58 +70,63 @@ impl std::fmt::Display for Error {
                 "the processors have not become free;\n\
                  `wakeful status` shows who has them; `wakeful set PROCESS --leave` takes them back"
             ),
-            Self::Refused(why, limit) => match why {
-                Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
-                Refusal::Disordered => write!(f, "it must be that 1 <= least <= wanted <= most"),
-                Refusal::TooMany => {
-                    write!(
-                        f,
-                        "programs can have {limit} of the processors here at most;\n\
-                         the default partition keeps the rest"
-                    )
-                }
-                Refusal::Unknown => {
-                    write!(f, "the process has no partition; `wakeful run --cpus` gives it one")
-                }
-                Refusal::NotAllowed => {
-                    write!(
-                        f,
-                        "you may not ask for processors;\n\
-                         the administrator says who may, in /etc/wakeful/wakefuld.toml"
-                    )
-                }
-                Refusal::Share => write!(
-                    f,
-                    "your programs may have {limit} of the processors together;\n\
-                     the administrator says how many, in /etc/wakeful/wakefuld.toml"
-                ),
-                Refusal::Priority => {
-                    write!(f, "your highest priority is {limit}; only root may go beyond it")
-                }
-                Refusal::Crowd => {
-                    write!(f, "you have too many programs or connections at the server; end some")
-                }
-                Refusal::NoProcess => write!(f, "there is no such process of yours"),
-                Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
-                Refusal::Elsewhere => write!(
-                    f,
-                    "its control group takes no partition: \
-                     it has processors of its own, or is none of the server's;\n\
-                     enforcement.group and .limits, in /etc/wakeful/wakefuld.toml, say which are"
-                ),
-                Refusal::NoObserver => write!(f, "the processor server has no observer; its log says why"),
-                Refusal::Again => write!(f, "the process has an arena of the processor server already"),
-                Refusal::Failed => write!(
-                    f,
-                    "the server could not do it; its log says why:\n\
-                     `journalctl -u wakefuld`, or its standard error"
-                ),
-            },
+            Self::Refused(why, limit) => explain(f, *why, *limit),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+/// Why the server has refused, and what to do.
+fn explain(f: &mut std::fmt::Formatter, why: Refusal, limit: u32) -> std::fmt::Result {
+    match why {
+        Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
+        Refusal::Disordered => write!(f, "it must be that 1 <= least <= wanted <= most"),
+        Refusal::TooMany => {
+            write!(
+                f,
+                "programs can have {limit} of the processors here at most;\n\
+                 the default partition keeps the rest"
+            )
+        }
+        Refusal::Unknown => {
+            write!(f, "the process has no partition; `wakeful run --cpus` gives it one")
+        }
+        Refusal::NotAllowed => {
+            write!(
+                f,
+                "you may not ask for processors;\n\
+                 the administrator says who may, in /etc/wakeful/wakefuld.toml"
+            )
+        }
+        Refusal::Share => write!(
+            f,
+            "your programs may have {limit} of the processors together;\n\
+             the administrator says how many, in /etc/wakeful/wakefuld.toml"
+        ),
+        Refusal::Priority => {
+            write!(f, "your highest priority is {limit}; only root may go beyond it")
+        }
+        Refusal::Crowd => {
+            write!(f, "you have too many programs or connections at the server; end some")
+        }
+        Refusal::NoProcess => write!(f, "there is no such process of yours"),
+        Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
+        Refusal::Elsewhere => write!(
+            f,
+            "its control group takes no partition: \
+             it has processors of its own, or is none of the server's;\n\
+             enforcement.group and .limits, in /etc/wakeful/wakefuld.toml, say which are"
+        ),
+        Refusal::NoObserver => write!(f, "the processor server has no observer; its log says why"),
+        Refusal::Again => write!(f, "the process has an arena of the processor server already"),
+        Refusal::Failed => write!(
+            f,
+            "the server could not do it; its log says why:\n\
+             `journalctl -u wakefuld`, or its standard error"
+        ),
+    }
+}
 
 /// The greatest length of a socket's path.
 const SOCKET_PATH: usize = 107;
@@ -131,6 +136,8 @@ const PACKET: [u8; SIZE + 1] = [0; SIZE + 1];
 pub const DESCRIPTORS: usize = 3;
 /// Those that come with an answer.
 pub type Descriptors = [Option<OwnedFd>; DESCRIPTORS];
+/// The programs that the server tells of.
+pub type Entries = Vec<Entry>; // ALLOC: commands ask for them, and no interposer does
 
 unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
@@ -282,8 +289,8 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Self::ask`].
-    pub fn status(&mut self) -> Result<(Vec<Entry>, Summary), Error> {
-        let mut entries = Vec::new();
+    pub fn status(&mut self) -> Result<(Entries, Summary), Error> {
+        let mut entries = Entries::new();
         let summary = self.summary(|entry| entries.push(entry))?;
         Ok((entries, summary))
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers, programs and control groups of a test's own, on the machine that it runs on.
-#![allow(dead_code, reason = "each test program uses some of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses some of it")]
 
+mod damage;
 pub mod stories;
 
 use std::fs;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub use damage::damaged;
 use linux::server::{Connection, Demand, Entry, Envelope, Error, Request, State, Summary};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -143,15 +145,6 @@ pub fn join_at(priority: u32, process: u32, count: u32) -> Envelope {
     Request::Join(Demand::new(priority, count, count, count)).of(process)
 }
 
-/// The packet of a request, of which these words are others: 0 is the magic number, 2 says what it asks for.
-pub fn damaged(request: impl Into<Envelope>, words: &[(usize, u32)]) -> Vec<u8> {
-    let mut packet = request.into().encode().bytes().to_vec();
-    for (at, word) in words {
-        packet[at * 4..][..4].copy_from_slice(&word.to_ne_bytes());
-    }
-    packet
-}
-
 /// How many processors this test may use at all.
 pub fn several() -> bool {
     let several = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
@@ -191,7 +184,8 @@ pub fn random_from(mut seed: u64) -> impl FnMut() -> u32 {
 /// Runs this in a thread that is an ordinary user's, if this program is root's.
 pub fn as_nobody<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     let thread = || {
-        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread alone.
+        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread
+        // alone.
         unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
         body()
     };

@@ -44,7 +44,8 @@ pub fn divides_the_processors(base: Base) {
     base.end();
 }
 
-/// How long from death to the processors being another's; no limit is checked here, because the machine may be busy.
+/// How long from death to the processors being another's; no limit is checked here, because the machine may
+/// be busy.
 pub fn the_dead_give_back(base: Base) {
     let other = Process::idle();
     base.take(&other);
@@ -135,7 +136,8 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
     eventually("no descriptor is left", || usage(server.id()).2 <= DESCRIPTORS);
     let (seconds, memory, files) = usage(server.id());
     println!(
-        "{clients} programs, {messages} messages in {:.1} s: {:.0} us of the server's time each; {files} descriptors; \
+        "{clients} programs, {messages} messages in {:.1} s: {:.0} us of the server's time each; \
+         {files} descriptors; \
          memory {} KiB after a tenth of them, {} KiB at the end",
         began.elapsed().as_secs_f64(),
         seconds * 1e6 / messages as f64,
@@ -149,8 +151,8 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
     base.end();
 }
 
-/// The server is killed, again and again, while clients ask and hint. A program that has a processor keeps it all the time, and its server
-/// knows it again; nobody hears an answer that makes no sense.
+/// The server is killed, again and again, while clients ask and hint. A program that has a processor keeps
+/// it all the time, and its server knows it again; nobody hears an answer that makes no sense.
 pub fn the_server_is_killed_under_load(base: Base) {
     let take = |process: &Process| base.take(process);
     killed_under_load(&base, &take, if long() { 100 } else { 10 });
@@ -207,7 +209,8 @@ pub fn killed_under_load(base: &Base, put: &dyn Fn(&Process), kills: usize) {
     times.sort_unstable();
     let (count, answers) = (times.len(), answers.into_inner());
     println!(
-        "killed {count} times, {answers} answers beside; from kill -9 to the next answer: median {:?}, greatest {:?}",
+        "killed {count} times, {answers} answers beside; \
+         from kill -9 to the next answer: median {:?}, greatest {:?}",
         times[count / 2],
         times[count - 1]
     );

@@ -87,3 +87,15 @@ fn who_is_moved_elsewhere_while_it_waits_stays_there() {
     }
     assert!(kernel.inner.state.lock().unwrap().groups[&elsewhere].processes.contains(&waiter));
 }
+
+/// Who ends while the server makes its arena has asked in vain. That is no failure of the server's, which
+/// any user could have it write down.
+#[test]
+fn who_ends_while_it_asks_for_an_arena_is_no_failure() {
+    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV1);
+    let root = processes.id(0);
+    kernel.world(|world| world.dying = Some(root));
+    say(&kernel, &mut server, root, Request::Observe);
+    (0..3).for_each(|_| server.turn());
+    assert_eq!(kernel.world(|world| world.refused.clone()), [Refusal::NoProcess]);
+}
