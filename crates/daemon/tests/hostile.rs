@@ -331,7 +331,8 @@ fn root_what_takes_long_is_dear() {
     }
     let server = place.server();
     let script = "import threading, time\nfor _ in range(2000): \
-                  threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\nprint('ready', flush=True)\ntime.sleep(1000)";
+                  threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n\
+                  print('ready', flush=True)\ntime.sleep(1000)";
     let mut program = Told::start(Command::new("python3").args(["-c", script]).uid(NOBODY).gid(NOBODY));
     let mut ready = [0; 6];
     program.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: who asks for what, and what becomes of it.
 //!
-//! **The order.** The policy decides, the kernel is told, the others concerned are told, and the answer comes
-//! last. An answer says what is so: whoever reads that it holds three processors can run on them at once, and
-//! whoever has left is off them. Sent before, it could only say what was decided, the program would have to
-//! be told again, and a kernel that refuses would make it untrue. The others come before the asker, because
-//! a `Leave` or a `Spare` is what they wait for, and the asker has what it came for already.
+//! **The order.** The policy decides, the kernel is told, then the other programs, and the answer comes last.
+//! For an answer says what is so. Whoever reads that it holds three processors can run on them at once, and
+//! whoever has left is off them. An answer that came first could only say what was decided. The program would
+//! have to be told again, and where the kernel refuses, what it was told would be wrong. The others come
+//! before the asker, because they wait for what somebody leaves or spares, and the asker does not.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
