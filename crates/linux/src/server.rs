@@ -439,6 +439,7 @@ impl Connection {
 }
 
 /// What a packet says, unless it is no.
+#[inline]
 fn reply(packet: &[u8]) -> Result<Answer, Error> {
     match Answer::decode(packet) {
         Some(Answer { reply: Reply::Refused { why, limit }, .. }) => Err(Error::Refused(why, limit)),

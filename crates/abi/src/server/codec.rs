@@ -3,6 +3,9 @@
 //!
 //! Requests and answers have one layout, [`Wire`]. What a kind does not use is sent as 0, and is not looked
 //! at when it comes. So whatever is decoded encodes to a packet that decodes to the same.
+//!
+//! All is inlined, and a packet is made where it stays: programs call this on threads with little stack, and
+//! what a caller does not look at is not decoded.
 
 use super::message::*;
 use super::{MAGIC, VERSION};
@@ -24,7 +27,7 @@ const SUMMARY: u32 = 19;
 const OBSERVED: u32 = 20;
 
 /// What is sent. Packed, so that it can be looked at wherever it lies.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 #[repr(C, packed)]
 struct Wire {
     magic: u32,
@@ -65,7 +68,32 @@ const _: () = assert!(size_of::<Wire>() == SIZE && align_of::<Wire>() == 1);
 pub struct Packet(Wire);
 
 impl Packet {
+    const EMPTY: Self = Self(Wire {
+        magic: MAGIC,
+        version: VERSION,
+        kind: 0,
+        tag: 0,
+        process: 0,
+        priority: 0,
+        least: 0,
+        wanted: 0,
+        most: 0,
+        count: 0,
+        holds: 0,
+        lacks: 0,
+        behind: 0,
+        generation: 0,
+        error: 0,
+        user: 0,
+        observed: 0,
+        reserved: 0,
+        ids: [0; MAX_PROCESSORS / 64],
+        counters: [0; COUNTERS.len()],
+        threads: [0; THREADS.len()],
+    });
+
     /// Its bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8; SIZE] {
         // SAFETY: numbers without padding between them.
         unsafe { &*core::ptr::from_ref(&self.0).cast() }
@@ -73,11 +101,8 @@ impl Packet {
 }
 
 impl Wire {
-    fn new(kind: u32, tag: u32) -> Self {
-        Self { magic: MAGIC, version: VERSION, kind, tag, ..Self::default() }
-    }
-
     /// `None` if it is none, or of another version.
+    #[inline]
     fn of(bytes: &[u8]) -> Option<&Self> {
         let bytes: &[u8; SIZE] = bytes.try_into().ok()?;
         // SAFETY: of this size, and all bytes are valid numbers, wherever they lie.
@@ -85,6 +110,7 @@ impl Wire {
         (wire.magic == MAGIC && wire.version == VERSION).then_some(wire)
     }
 
+    #[inline]
     fn put_demand(&mut self, demand: &Demand) {
         self.priority = demand.priority;
         if let Some(numbers) = demand.numbers {
@@ -92,10 +118,12 @@ impl Wire {
         }
     }
 
+    #[inline]
     fn demand(&self) -> Demand {
         Demand::new(self.priority, self.least, self.wanted, self.most)
     }
 
+    #[inline]
     fn put_state(&mut self, state: &State) {
         let State { process, user, demand, spare, holds, lacks, behind, generation, ids } = state;
         (self.process, self.user) = (*process, *user);
@@ -104,6 +132,7 @@ impl Wire {
         (self.generation, self.ids) = (*generation, *ids.words());
     }
 
+    #[inline]
     fn state(&self) -> State {
         State {
             process: self.process,
@@ -118,6 +147,7 @@ impl Wire {
         }
     }
 
+    #[inline]
     fn put_entry(&mut self, entry: &Entry) {
         match &entry.program {
             Listed::Member(state) => self.put_state(state),
@@ -131,6 +161,7 @@ impl Wire {
         }
     }
 
+    #[inline]
     fn entry(&self) -> Entry {
         let program = match self.error == Refusal::Unknown as u32 {
             true => Listed::Observed { process: self.process, user: self.user },
@@ -139,6 +170,7 @@ impl Wire {
         Entry { program, threads: (self.observed == 1).then(|| Threads::from_values(self.threads)) }
     }
 
+    #[inline]
     fn put_summary(&mut self, summary: &Summary) {
         let Summary { enforcement, default_partition, applications, making, unlisted, observer, counters } =
             summary;
@@ -148,6 +180,7 @@ impl Wire {
         self.counters = counters.values();
     }
 
+    #[inline]
     fn summary(&self) -> Summary {
         Summary {
             enforcement: Enforcement::from_u32(self.error),
@@ -163,6 +196,7 @@ impl Wire {
 
 impl Envelope {
     /// As it is sent.
+    #[inline]
     pub fn encode(&self) -> Packet {
         let kind = match self.request {
             Request::Join(_) => JOIN,
@@ -172,17 +206,20 @@ impl Envelope {
             Request::Status => STATUS,
             Request::Observe => OBSERVE,
         };
-        let mut wire = Wire::new(kind, self.tag);
+        let mut packet = Packet::EMPTY;
+        let wire = &mut packet.0;
+        (wire.kind, wire.tag) = (kind, self.tag);
         wire.process = self.process;
         match &self.request {
             Request::Join(demand) => wire.put_demand(demand),
             Request::Spare(count) => wire.count = *count,
             Request::WantBack | Request::Leave | Request::Status | Request::Observe => {}
         }
-        Packet(wire)
+        packet
     }
 
     /// As it was received; `None` if it is no request of this version.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let wire = Wire::of(bytes)?;
         let request = match wire.kind {
@@ -200,6 +237,7 @@ impl Envelope {
 
 impl Answer {
     /// As it is sent.
+    #[inline]
     pub fn encode(&self) -> Packet {
         let kind = match self.reply {
             Reply::State(_) => STATE,
@@ -208,7 +246,9 @@ impl Answer {
             Reply::Summary(_) => SUMMARY,
             Reply::Observed { .. } => OBSERVED,
         };
-        let mut wire = Wire::new(kind, self.tag);
+        let mut packet = Packet::EMPTY;
+        let wire = &mut packet.0;
+        (wire.kind, wire.tag) = (kind, self.tag);
         match &self.reply {
             Reply::State(state) => wire.put_state(state),
             Reply::Refused { why, limit } => (wire.error, wire.most) = (*why as u32, *limit),
@@ -216,10 +256,11 @@ impl Answer {
             Reply::Summary(summary) => wire.put_summary(summary),
             Reply::Observed { process } => wire.process = *process,
         }
-        Packet(wire)
+        packet
     }
 
     /// As it was received; `None` if it is no answer of this version.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let wire = Wire::of(bytes)?;
         let reply = match wire.kind {
