@@ -170,15 +170,25 @@ fn words(packet: &Packet) -> Vec<(usize, u32)> {
     words.enumerate().filter(|&(_, word)| word != 0).collect()
 }
 
+fn head(kind: u32, tag: u32) -> Vec<(usize, u32)> {
+    vec![(0, 0x5653_574b), (1, 2), (2, kind), (3, tag)]
+}
+
 /// Programs and servers of one version need not be of one build.
 #[test]
-fn the_bytes_are_these() {
-    let head = |kind, tag| vec![(0, 0x5653_574b), (1, 2), (2, kind), (3, tag)];
+fn the_bytes_of_requests_are_these() {
     let join = Envelope { tag: 9, ..Request::Join(Demand::new(5, 1, 2, 3)).of(77) };
     assert_eq!(words(&join.encode()), [head(1, 9), vec![(4, 77), (5, 5), (6, 1), (7, 2), (8, 3)]].concat());
     let spare = Envelope { tag: 8, ..Request::Spare(4).of(0) };
     assert_eq!(words(&spare.encode()), [head(2, 8), vec![(9, 4)]].concat());
+    let others = [(3, Request::WantBack), (4, Request::Leave), (5, Request::Status), (6, Request::Observe)];
+    for (kind, request) in others {
+        assert_eq!(words(&Envelope { tag: 7, ..request.of(0) }.encode()), head(kind, 7));
+    }
+}
 
+#[test]
+fn the_bytes_of_answers_are_these() {
     let ids: Processors = [0, 33, 1023].into_iter().collect();
     let demand = Demand::new(5, 1, 2, 3);
     let (process, user, generation) = (77, 1000, 12);
@@ -192,6 +202,23 @@ fn the_bytes_are_these() {
     let body = (68..76).zip(1..).collect::<Vec<_>>();
     let answer = Answer { tag: 9, reply }.encode();
     assert_eq!(words(&answer), [&head(18, 9)[..], &[(4, 77), (14, 4), (15, 1000), (16, 1)], &body].concat());
+    let reply = Reply::Refused { why: Refusal::Share, limit: 2 };
+    assert_eq!(words(&Answer { tag: 9, reply }.encode()), [&head(17, 9)[..], &[(8, 2), (14, 6)]].concat());
+    let reply = Reply::Observed { process };
+    assert_eq!(words(&Answer { tag: 9, reply }.encode()), [&head(20, 9)[..], &[(4, 77)]].concat());
+    let reply = Reply::Summary(Summary {
+        enforcement: Enforcement::CgroupV1,
+        default_partition: [33].into_iter().collect(),
+        applications: 4,
+        making: 5,
+        unlisted: 6,
+        observer: true,
+        counters: Counters::from_values([1, 2, 3, 4, 5, 6, 7, 8, 9]),
+    });
+    let body = [(9, 4), (10, 1), (11, 5), (12, 6), (14, 2), (16, 1), (19, 2)];
+    // Words of 8 bytes.
+    let counters = (50..68).step_by(2).zip(1..).collect::<Vec<_>>();
+    assert_eq!(words(&Answer { tag: 9, reply }.encode()), [&head(19, 9)[..], &body, &counters].concat());
 }
 
 #[test]
