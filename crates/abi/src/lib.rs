@@ -1,17 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The bytes shared by kernel, daemon and application: the arena's layout.
 //!
-//! The Rust twin of `include/intf.h`, which says who writes each field and why. Every field is an atomic, because somebody
-//! else may be writing it; zeros are a valid value of every struct. `tests/twin.rs` compiles the header and compares
-//! every size and offset with this file.
+//! The Rust twin of `include/intf.h`, which says who writes each field and why. Every field is an atomic,
+//! because somebody else may be writing it; zeros are a valid value of every struct. `tests/twin.rs`
+//! compiles the header and compares every size and offset with this file.
 //!
 //! All of it is hints: what a lock needs to be safe and live is not here.
 #![no_std]
 
+macro_rules! from_u32 {
+    ($type:ident: $($variant:ident),+; else $default:ident) => {
+        impl $type {
+            /// The value that a shared word stands for; a word nobody of ours wrote reads as
+            #[doc = concat!("`", stringify!($default), "`.")]
+            #[inline]
+            pub const fn from_u32(word: u32) -> Self {
+                $(if word == Self::$variant as u32 { return Self::$variant; })+
+                Self::$default
+            }
+        }
+    };
+}
+
 pub mod environment;
 pub mod fibers;
+mod processors;
 pub mod profile;
 pub mod server;
+
+pub use processors::Processors;
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -82,19 +99,6 @@ pub enum View {
     Bpf = 3,
 }
 
-macro_rules! from_u32 {
-    ($type:ident: $($variant:ident),+; else $default:ident) => {
-        impl $type {
-            /// The value that a shared word stands for; a word nobody of ours wrote reads as
-            #[doc = concat!("`", stringify!($default), "`.")]
-            #[inline]
-            pub const fn from_u32(word: u32) -> Self {
-                $(if word == Self::$variant as u32 { return Self::$variant; })+
-                Self::$default
-            }
-        }
-    };
-}
 from_u32!(RunState: Unknown, Running, Preempted, Blocked; else Unknown);
 from_u32!(Wish: Preemptable, UnpreemptableSelf, UnpreemptableOther; else Preemptable);
 from_u32!(Priority: BarrierWaiter, LockWaiter, Running, LockImmediateWaiter, LockHolder; else Running);
@@ -104,7 +108,8 @@ from_u32!(View: Unset, None, Perf, Bpf; else Unset);
 #[derive(Debug)]
 #[repr(C)]
 pub struct Partition {
-    /// Processors that are ours; 0: not known. Written by kernel or daemon, by threads of the program when embedded.
+    /// Processors that are ours; 0: not known. Written by kernel or daemon, by threads of the program when
+    /// embedded.
     pub processors: AtomicU32,
     /// Times the partition has changed. Written by the same.
     pub generation: AtomicU32,
@@ -160,7 +165,8 @@ pub struct Thread {
     pub preemptions: AtomicU64,
     /// Times blocked. Written by the kernel.
     pub blocks: AtomicU64,
-    /// Which use of the block this is: the kernel writes only under the lease that a thread enrolled with. Written by the owner.
+    /// Which use of the block this is: the kernel writes only under the lease that a thread enrolled with.
+    /// Written by the owner.
     pub lease: AtomicU32,
     #[doc(hidden)]
     pub lease_reserved: AtomicU32,

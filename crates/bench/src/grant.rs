@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use linux::server::{Connection, Error, Kind, Message};
+use linux::server::{Connection, Demand, Error, Request};
 use serde::Serialize;
 
 use crate::busy::Busy;
@@ -211,21 +211,20 @@ pub fn asker() -> io::Result<()> {
 }
 
 fn obey(connection: &mut Connection, line: &str) -> Result<Vec<u64>, Error> {
-    let join = Message { least: 1, wanted: 1, most: 1, ..Message::new(Kind::Join) };
     let begin = now();
     if line == "leave" {
-        connection.ask(Message::new(Kind::Leave))?;
+        connection.ask(Request::Leave)?;
         return Ok(vec![begin]);
     }
-    let (mut state, _) = connection.ask(join)?;
+    let (mut state, _) = connection.ask(Request::Join(Demand::new(0, 1, 1, 1)))?;
     if line == "wait" {
         let _ = writeln!(io::stdout(), "0");
     }
     state = connection.granted(state, GRANT)?;
     loop {
         // SAFETY: no arguments.
-        let here = unsafe { libc::sched_getcpu() } as usize;
-        if state.ids.get(here / 64).is_some_and(|word| word >> (here % 64) & 1 == 1) {
+        let here = unsafe { libc::sched_getcpu() } as u32;
+        if state.ids.contains(here) {
             break;
         }
     }

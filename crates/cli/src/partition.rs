@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `run --cpus`, `status`, `set` and `top` have in common: requests to the processor server, and its answers in words.
+//! What `run --cpus`, `status`, `set` and `top` have in common: requests to the processor server, and its
+//! answers in words.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::{Result, bail};
-use linux::server::{COUNTERS, Connection, Enforcement, Error, Kind, Message, Refusal, THREADS};
+use linux::server::{Connection, Demand, Enforcement, Error, Request, State, Threads};
 use serde::Serialize;
 
 /// How many processors to ask for: `2`, `1-4`, or `auto`.
@@ -40,10 +41,9 @@ impl std::fmt::Display for Cpus {
 }
 
 impl Cpus {
-    /// The request for them, for a process or, with 0, for this one.
-    pub fn request(self, priority: u32, process: u32) -> Message {
-        let Self { least, most } = self;
-        Message { priority, least, wanted: most, most, process, ..Message::new(Kind::Join) }
+    /// The request for them.
+    pub fn request(self, priority: u32) -> Request {
+        Request::Join(Demand::new(priority, self.least, self.most, self.most))
     }
 }
 
@@ -52,25 +52,10 @@ pub fn processors(count: u32) -> String {
     format!("{count} processor{}", if count == 1 { "" } else { "s" })
 }
 
-/// "0-2,5".
-pub fn ids(words: &[u64]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for number in
-        (0..words.len() as u32 * 64).filter(|&number| words[number as usize / 64] >> (number % 64) & 1 == 1)
-    {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => parts.push((number, number)),
-        }
-    }
-    let show = |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
-    parts.into_iter().map(show).collect::<Vec<String>>().join(",")
-}
-
 /// Gets a partition for this process, waiting for it if need be; the descriptor of its block.
-pub fn join(cpus: Cpus, priority: u32) -> Result<(Message, OwnedFd)> {
+pub fn join(cpus: Cpus, priority: u32) -> Result<(State, OwnedFd)> {
     let mut connection = Connection::open().map_err(explain)?;
-    let (mut state, fd) = connection.ask(cpus.request(priority, 0)).map_err(explain)?;
+    let (mut state, fd) = connection.ask(cpus.request(priority)).map_err(explain)?;
     let Some(fd) = fd else { bail!("{}", Error::Foreign) };
     if state.holds == 0 {
         let before = match state.behind {
@@ -82,7 +67,7 @@ pub fn join(cpus: Cpus, priority: u32) -> Result<(Message, OwnedFd)> {
         eprintln!("wakeful: `wakeful status` shows who has them, Ctrl-C gives up");
     }
     while state.holds == 0 {
-        (state, _) = connection.receive().map_err(explain)?;
+        state = connection.receive().map_err(explain)?;
     }
     Ok((state, fd))
 }
@@ -116,19 +101,26 @@ pub struct Application {
     pub generation: u32,
 }
 
+impl Application {
+    fn new(state: &State, program: String) -> Self {
+        let State { process, user, demand, spare, holds, lacks, behind, generation, ids } = *state;
+        let (priority, asked, processors) = (demand.priority, asked(demand), ids.to_string());
+        Self { process, program, user, priority, asked, holds, processors, spare, lacks, behind, generation }
+    }
+}
+
 /// A program whose threads the server's observer sees.
 #[derive(Clone, Debug, Serialize)]
 pub struct Observed {
     pub process: u32,
     pub program: String,
     pub user: u32,
-    /// In the order of [`THREADS`], by which it is serialized.
     #[serde(serialize_with = "by_name")]
-    pub threads: [u32; THREADS.len()],
+    pub threads: Threads,
 }
 
-fn by_name<S: serde::Serializer>(threads: &[u32; THREADS.len()], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(THREADS.iter().zip(threads))
+fn by_name<S: serde::Serializer>(threads: &Threads, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(threads.named())
 }
 
 impl Observed {
@@ -147,8 +139,8 @@ impl Observed {
 
     /// What stands in the columns, which are as wide as that.
     pub fn row(&self) -> [String; 9] {
-        let [known, running, preempted, blocked, holding, preempted_holding, wishing, _] = self.threads;
-        let numbers = [known, running, preempted, blocked, holding, preempted_holding, wishing];
+        // But for the last of them.
+        let numbers = self.threads.values();
         std::array::from_fn(|column| match (column, Self::COLUMNS[column].1) {
             (0, width) => format!("{:>width$}", self.process),
             (1, width) => format!("{:<width$.width$}", self.program),
@@ -166,7 +158,7 @@ impl Observed {
 
     /// Does a thread hold a lock that has no processor?
     pub fn holder_out(&self) -> bool {
-        self.threads[5] > 0
+        self.threads.preempted_holding > 0
     }
 }
 
@@ -189,57 +181,47 @@ pub struct Status {
 
 /// Asks for everything.
 pub fn status(connection: &mut Connection) -> Result<Status, Error> {
-    let (mut message, _) = connection.ask(Message::new(Kind::Status))?;
+    let (entries, summary) = connection.status()?;
     let (mut applications, mut observed) = (Vec::new(), Vec::new());
-    while message.kind == Kind::Entry as u32 {
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", message.process)).unwrap_or_default();
-        // A program may call itself anything.
-        let program: String = name.trim().chars().filter(|letter| !letter.is_control()).collect();
-        if message.observed == 1 {
-            let Message { process, user, threads, .. } = message;
-            observed.push(Observed { process, program: program.clone(), user, threads });
+    for entry in &entries {
+        let (process, user) = (entry.process(), entry.user());
+        let program = program(process);
+        if let Some(state) = entry.state() {
+            applications.push(Application::new(state, program.clone()));
         }
-        if message.error == Refusal::Unknown as u32 {
-            (message, _) = connection.receive()?;
-            continue;
+        if let Some(threads) = entry.threads {
+            observed.push(Observed { process, program, user, threads });
         }
-        applications.push(Application {
-            process: message.process,
-            program,
-            user: message.user,
-            priority: message.priority,
-            asked: asked(&message),
-            holds: message.holds,
-            processors: ids(&message.ids),
-            spare: message.count,
-            lacks: message.lacks,
-            behind: message.behind,
-            generation: message.generation,
-        });
-        (message, _) = connection.receive()?;
     }
     Ok(Status {
-        enforcement: match message.error {
-            by if by == Enforcement::CgroupV2 as u32 => "cgroup v2",
-            by if by == Enforcement::CgroupV1 as u32 => "cgroup v1",
-            _ => "affinity",
+        enforcement: match summary.enforcement {
+            Enforcement::CgroupV2 => "cgroup v2",
+            Enforcement::CgroupV1 => "cgroup v1",
+            Enforcement::Affinity => "affinity",
         },
-        default_partition: ids(&message.ids),
-        default_count: message.holds,
-        more: message.count.saturating_sub(applications.len() as u32),
+        default_partition: summary.default_partition.to_string(),
+        default_count: summary.default_partition.count(),
+        more: summary.applications.saturating_sub(applications.len() as u32),
         applications,
-        observer: message.observed == 1,
+        observer: summary.observer,
         observed,
-        unlisted: message.behind,
-        counters: COUNTERS.into_iter().zip(message.counters).collect(),
+        unlisted: summary.unlisted,
+        counters: summary.counters.named().collect(),
     })
 }
 
-fn asked(message: &Message) -> String {
-    match *message {
-        Message { most: 0, .. } => "auto".into(),
-        Message { least, wanted, most, .. } if wanted == most => Cpus { least, most }.to_string(),
-        Message { least, wanted, most, .. } => format!("{least}-{wanted}-{most}"),
+/// What a process calls itself. A program may call itself anything.
+fn program(process: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    name.trim().chars().filter(|letter| !letter.is_control()).collect()
+}
+
+fn asked(demand: Demand) -> String {
+    let Some(numbers) = demand.numbers else { return "auto".into() };
+    let (least, wanted, most) = (numbers.least(), numbers.wanted(), numbers.most());
+    match wanted == most {
+        true => Cpus { least, most }.to_string(),
+        false => format!("{least}-{wanted}-{most}"),
     }
 }
 
@@ -266,7 +248,6 @@ mod tests {
         for text in ["0", "-1", "4-1", "", "two", "1-"] {
             assert!(text.parse::<Cpus>().is_err(), "{text}");
         }
-        assert_eq!(ids(&[0b100111, 0, 1]), "0-2,5,128");
         assert_eq!((processors(1), processors(2)), ("1 processor".into(), "2 processors".into()));
     }
 }

@@ -13,13 +13,14 @@ use crate::throttle;
 
 /// Run a program with locks that know which of its threads run
 ///
-/// What is replaced: pthread mutexes, condition variables, spin locks, reader-writer locks, barriers, unnamed
-/// semaphores and pthread_once, and the OpenMP runtimes of gcc, clang and Python's wheels. Nothing else changes.
-/// Nothing is printed, unless the program cannot be helped. Exit status: the program's; 125 if wakeful fails,
-/// 126 if the program cannot be executed, 127 if it is not found.
+/// What is replaced: pthread mutexes, condition variables, spin locks, reader-writer locks, barriers,
+/// unnamed semaphores and pthread_once, and the OpenMP runtimes of gcc, clang and Python's wheels. Nothing
+/// else changes. Nothing is printed, unless the program cannot be helped. Exit status: the program's; 125
+/// if wakeful fails, 126 if the program cannot be executed, 127 if it is not found.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Say on standard error which library, lock and view are used, and at the end how often a CPU quota held the program up
+    /// Say on standard error which library, lock and view are used, and at the end how often a CPU quota
+    /// held the program up
     #[arg(short, long)]
     verbose: bool,
     /// Put the program under the scheduler that `wakeful scheduler start` has started
@@ -29,7 +30,10 @@ pub struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     cpus: Option<Cpus>,
     /// With --cpus: requests of higher priority are served first
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 0, requires = "cpus",
+        allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..)
+    )]
     priority: u32,
     #[command(flatten)]
     launch: Target,
@@ -64,11 +68,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(cpus) = args.cpus {
         let (state, block) = partition::join(cpus, args.priority).context("no processors")?;
         if args.verbose {
-            eprintln!(
-                "wakeful: {} of its own ({})",
-                partition::processors(state.holds),
-                partition::ids(&state.ids)
-            );
+            eprintln!("wakeful: {} of its own ({})", partition::processors(state.holds), state.ids);
         }
         // One that is not helped would not know what to do with it.
         if launch.program.obstacle.is_none()

@@ -4,9 +4,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use linux::server::{Connection, Kind, Message};
+use linux::server::{Connection, Request};
 
-use crate::partition::{self, Cpus, explain, processors};
+use crate::partition::{Cpus, explain, processors};
 
 /// Change the partition of a program that runs, or give it one
 ///
@@ -21,10 +21,16 @@ pub struct Args {
     #[arg(long, value_name = "N", group = "what", allow_hyphen_values = true)]
     cpus: Option<Cpus>,
     /// With --cpus: requests of higher priority are served first
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "cpus", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 0, requires = "cpus",
+        allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..)
+    )]
     priority: u32,
     /// Say that it can spare so many of its processors; they go when somebody asks
-    #[arg(long, value_name = "N", group = "what", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
+    #[arg(
+        long, value_name = "N", group = "what",
+        allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..)
+    )]
     spare: Option<u32>,
     /// Say that it can use all its processors again
     #[arg(long, group = "what")]
@@ -37,21 +43,22 @@ pub struct Args {
 pub fn main(args: Args) -> Result<ExitCode> {
     let process = args.process;
     let request = match (args.cpus, args.spare) {
-        (Some(cpus), _) => cpus.request(args.priority, process),
-        (_, Some(count)) => Message { process, count, ..Message::new(Kind::Spare) },
-        _ => Message { process, ..Message::new(if args.leave { Kind::Leave } else { Kind::WantBack }) },
+        (Some(cpus), _) => cpus.request(args.priority),
+        (_, Some(count)) => Request::Spare(count),
+        _ if args.leave => Request::Leave,
+        _ => Request::WantBack,
     };
-    let (state, _) =
-        Connection::open().and_then(|mut connection| connection.ask(request)).map_err(explain)?;
+    let ask = |mut connection: Connection| connection.ask(request.of(process));
+    let (state, _) = Connection::open().and_then(ask).map_err(explain)?;
     if args.leave {
         println!("{process} runs in the default partition");
     } else if state.lacks > 0 {
         let has = processors(state.holds);
         println!("{process} has {has}, and waits for {}; `wakeful status` shows who has them", state.lacks);
-    } else if args.spare.is_some_and(|count| count > 0) && state.count == 0 {
+    } else if args.spare.is_some_and(|count| count > 0) && state.spare == 0 {
         println!("{process} has {}, and keeps one: it has none to spare", processors(state.holds));
     } else {
-        println!("{process} has {} ({})", processors(state.holds), partition::ids(&state.ids));
+        println!("{process} has {} ({})", processors(state.holds), state.ids);
     }
     Ok(ExitCode::SUCCESS)
 }

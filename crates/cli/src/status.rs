@@ -12,9 +12,9 @@ use crate::partition::{self, Observed, Status, explain, processors};
 /// Show which programs have processors of their own, which wait for some, and what observed threads do
 ///
 /// Asks `wakefuld`. Exit status 125 if none runs. The second table is about programs that it has lent its
-/// observer: how many threads are known, run, were preempted, or sleep. Then it tells how many hold a lock, how
-/// many of these have no processor, and how many ask not to be preempted. Locks say so that are informed or
-/// have wishes; see `wakeful locks`.
+/// observer: how many threads are known, run, were preempted, or sleep. Then it tells how many hold a lock,
+/// how many of these have no processor, and how many ask not to be preempted. Locks say so that are
+/// informed or have wishes; see `wakeful locks`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Output format
@@ -77,9 +77,8 @@ fn applications(status: &Status) {
             application;
         let remark = partition::remark(application);
         let both = if processors.is_empty() || remark.is_empty() { "" } else { "; " };
-        println!(
-            "{process:>8} {program:<15.15} {user:>6} {priority:>8} {asked:>6} {holds:>4}  {processors}{both}{remark}"
-        );
+        let row = format!("{process:>8} {program:<15.15} {user:>6} {priority:>8} {asked:>6} {holds:>4}");
+        println!("{row}  {processors}{both}{remark}");
     }
 }
 
@@ -116,7 +115,7 @@ fn open_metrics(status: &Status) -> String {
         gauge(
             &format!("threads_{name}"),
             &help,
-            status.observed.iter().map(|one| u64::from(one.threads[index])).sum(),
+            status.observed.iter().map(|one| u64::from(one.threads.values()[index])).sum(),
         );
     }
     for (name, value) in &status.counters {
@@ -141,7 +140,7 @@ mod tests {
             process: 1,
             program: "x".into(),
             user: 0,
-            threads: [5, 2, 2, 1, 2, 1, 0, 0],
+            threads: linux::server::Threads::from_values([5, 2, 2, 1, 2, 1, 0, 0]),
         };
         let (applications, observed, observer, unlisted) = (vec![], vec![observed], true, 1);
         let status = Status {

@@ -16,7 +16,8 @@ use ratatui::widgets::{Paragraph, Row, Table};
 use crate::fibers::{self, Program};
 use crate::partition::{self, Observed, Status, processors};
 
-/// Watch which programs have processors of their own, which wait for some, and which threads are preempted while they hold a lock
+/// Watch which programs have processors of their own, which wait for some, and which threads are preempted
+/// while they hold a lock
 ///
 /// Asks `wakefuld` again and again. Of programs with fibers, which need no server, it shows virtual
 /// processors, those in use, kernel threads that are blocked, and fibers. q or Ctrl-C ends it.
@@ -216,8 +217,8 @@ mod tests {
         let counters = linux::server::COUNTERS.into_iter().zip(10..).collect();
         let (enforcement, default_partition) = ("cgroup v1", "1".into());
         let applications = vec![application];
-        let observed =
-            Observed { process: 77, program: "holder".into(), user: 1, threads: [9, 2, 6, 1, 3, 4, 5, 0] };
+        let threads = linux::server::Threads::from_values([9, 2, 6, 1, 3, 4, 5, 0]);
+        let observed = Observed { process: 77, program: "holder".into(), user: 1, threads };
         let (observer, observed, unlisted) = (true, vec![observed], 0);
         let status = Status {
             enforcement,

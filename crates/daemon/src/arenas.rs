@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The observer's arenas: who has been lent one, and what the threads in them do.
 //!
-//! One observer is loaded for all programs ([`bpf::shared`]). Each that asks gets a slot of it, with an arena that is a map of its own: its descriptor
-//! leads to nobody else's, and what its threads enrol with acts on the calling thread, in the slot that its process was given here. The server
-//! keeps each arena mapped, read-only. **Nothing in one is trusted**: the program can write all of it, the kernel's half too.
+//! One observer is loaded for all programs ([`bpf::shared`]). Each that asks gets a slot of it, with an
+//! arena that is a map of its own: its descriptor leads to nobody else's, and what its threads enrol with
+//! acts on the calling thread, in the slot that its process was given here. The server keeps each arena
+//! mapped, read-only. **Nothing in one is trusted**: the program can write all of it, the kernel's half
+//! too.
 //!
-//! **An image has one.** A program that executes another one asks again, and gets another arena; the same image does not, because its threads could not be in
-//! two, unless it has not taken the one that it was lent: the answer came too late for it.
-//! Which image it is, the kernel says by where its stack begins. The slot stays the process's, because its threads could be in it already, by
-//! a descriptor of the image before.
+//! **An image has one.** A program that executes another one asks again, and gets another arena; the same
+//! image does not, because its threads could not be in two, unless it has not taken the one that it was
+//! lent: the answer came too late for it. Which image it is, the kernel says by where its stack begins. The
+//! slot stays the process's, because its threads could be in it already, by a descriptor of the image
+//! before.
 //!
-//! **Ends.** With the process (its pidfd), its slot is free, and is used again when it has been so for [`REST`]. An arena can outlive its process, in
-//! a child or in whoever was sent its descriptor; until the kernel has freed it, it counts against its user's limit. With the server ends
-//! the observer. Programs see that in the server's *life* ([`abi::server::lives`]), and go over to what they can see themselves.
+//! **Ends.** With the process (its pidfd), its slot is free, and is used again when it has been so for
+//! [`REST`]. An arena can outlive its process, in a child or in whoever was sent its descriptor; until the
+//! kernel has freed it, it counts against its user's limit. With the server ends the observer. Programs see
+//! that in the server's *life* ([`abi::server::lives`]), and go over to what they can see themselves.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -21,7 +25,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use abi::server::{Refusal, THREADS};
+use abi::server::{Refusal, Threads};
 use abi::{Priority, RunState, Wish};
 use tracing::{info, warn};
 
@@ -29,20 +33,20 @@ use crate::kernel::{Arena, Kernel, Life, Prepared};
 
 /// Slots of the observer, of which 0 is nobody's.
 pub const SLOTS: u32 = 4096;
-/// BOUND: of a process that has just ended, a thread may still be on its way off its processor, and would be counted in its slot's next arena.
+/// BOUND: of a process that has just ended, a thread may still be on its way off its processor, and would
+/// be counted in its slot's next arena.
 const REST: Duration = Duration::from_secs(1);
 /// BOUND: from lending an arena until the program has written its head. An answer that takes longer is one
 /// that the program did not wait for (it waits for some milliseconds), so the image may ask again.
 const TAKING: Duration = Duration::from_secs(1);
-/// BOUND: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody should wait; half a MB of the kernel's memory each.
+/// BOUND: to make an arena takes the kernel some milliseconds (a grace period of RCU), for which nobody
+/// should wait; half a MB of the kernel's memory each.
 const READY: usize = 16;
-/// BOUND: an arena is looked at this often, however often somebody asks: a full one takes some tens of microseconds.
+/// BOUND: an arena is looked at this often, however often somebody asks: a full one takes some tens of
+/// microseconds.
 const LOOK: Duration = Duration::from_millis(200);
 /// BOUND: threads take the first free block, so behind so many free ones there are no others to speak of.
 const GAP: u32 = 64;
-
-/// What [`THREADS`] count.
-pub type Threads = [u32; THREADS.len()];
 
 /// A process that wants an arena.
 pub struct Asker<'a> {
@@ -112,8 +116,8 @@ impl Arenas {
         self.loaded
     }
 
-    /// Lends an arena; `life` is where the server's life is written. The descriptors for the program, or why there are none: an error is ours, and
-    /// `Ok(Err(...))` a refusal.
+    /// Lends an arena; `life` is where the server's life is written. The descriptors for the program, or
+    /// why there are none: an error is ours, and `Ok(Err(...))` a refusal.
     ///
     /// # Errors
     /// Those of the calls that it takes; nothing is lent then.
@@ -230,8 +234,8 @@ impl Arenas {
         has >= own as usize || all >= of_all as usize
     }
 
-    /// A slot becomes a process's, until that ends: its threads may be in it as long. It is not admitted yet: nothing may fail afterwards that would leave it in
-    /// a slot of another.
+    /// A slot becomes a process's, until that ends: its threads may be in it as long. It is not admitted
+    /// yet: nothing may fail afterwards that would leave it in a slot of another.
     fn enter(&mut self, kernel: &impl Kernel, asker: &Asker<'_>, slot: u32) -> io::Result<u64> {
         let pidfd = asker.pidfd.try_clone_to_owned()?;
         kernel.watch(pidfd.as_fd(), asker.token)?;
@@ -366,11 +370,10 @@ fn release(kernel: &impl Kernel, slot: u32) {
     }
 }
 
-/// The program has written what is counted here, and could have written anything: each word is read once, and only counted.
+/// The program has written what is counted here, and could have written anything: each word is read once,
+/// and only counted.
 fn count(threads: &[abi::Thread]) -> Threads {
     let mut counts = Threads::default();
-    let [known, running, preempted, blocked, holding, preempted_holding, wishing, preempted_wishing] =
-        &mut counts;
     let mut free = 0;
     // The first block is never used.
     for thread in threads.iter().skip(1) {
@@ -389,14 +392,14 @@ fn count(threads: &[abi::Thread]) -> Threads {
         let holds =
             thread.priority.load(Relaxed) == Priority::LockHolder as u32 || wish == Wish::UnpreemptableSelf;
         let wishes = wish != Wish::Preemptable;
-        *known += 1;
-        *running += u32::from(state == RunState::Running);
-        *preempted += away;
-        *blocked += u32::from(state == RunState::Blocked);
-        *holding += u32::from(holds);
-        *preempted_holding += u32::from(holds) & away;
-        *wishing += u32::from(wishes);
-        *preempted_wishing += u32::from(wishes) & away;
+        counts.known += 1;
+        counts.running += u32::from(state == RunState::Running);
+        counts.preempted += away;
+        counts.blocked += u32::from(state == RunState::Blocked);
+        counts.holding += u32::from(holds);
+        counts.preempted_holding += u32::from(holds) & away;
+        counts.wishing += u32::from(wishes);
+        counts.preempted_wishing += u32::from(wishes) & away;
     }
     counts
 }
@@ -425,7 +428,7 @@ mod tests {
         set(40, RunState::Blocked, Priority::Running, Wish::Preemptable);
         // Behind too many free ones.
         set(190, RunState::Running, Priority::Running, Wish::Preemptable);
-        assert_eq!(count(&all), [4, 1, 2, 1, 3, 2, 2, 1]);
+        assert_eq!(count(&all).values(), [4, 1, 2, 1, 3, 2, 2, 1]);
     }
 
     #[test]
@@ -437,6 +440,6 @@ mod tests {
         };
         bytes.iter().for_each(|byte| byte.store(0xff, Relaxed));
         let most = abi::MAX_THREADS as u32 - 1;
-        assert_eq!(count(&all), [most, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(count(&all).values(), [most, 0, 0, 0, 0, 0, 0, 0]);
     }
 }

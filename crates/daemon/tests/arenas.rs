@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of users without rights, observed by the server's eBPF program in this machine's kernel. Needs root, hence the names.
+//! Programs of users without rights, observed by the server's eBPF program in this machine's kernel. Needs
+//! root, hence the names.
 //!
 //! Each program is this executable again, as the user that it is told to be, in one of the roles below.
 
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use abi::View;
 use daemon::kernel::ARENA_SIZE;
 use linux::Linux;
-use linux::server::{Connection, DESCRIPTORS, Error, Kind, Message, Refusal, THREADS};
+use linux::server::{Connection, DESCRIPTORS, Entry, Error, Refusal, Request, Summary};
 use platform::{Platform, Priority, RunState};
 
 const ROLE: &str = "WAKEFUL_TEST_ROLE";
@@ -112,19 +113,12 @@ impl Place {
             .arg("--folder")
             .arg(self.0.path().join("run"));
         let server = Process::start(&mut command);
-        eventually("the server is ready", || self.status().is_ok_and(|(_, summary)| summary.lacks == 0));
+        eventually("the server is ready", || self.status().is_ok_and(|(_, summary)| summary.making == 0));
         server
     }
 
-    fn status(&self) -> Result<(Vec<Message>, Message), Error> {
-        let mut connection = Connection::open_at(self.socket().to_str().unwrap())?;
-        let mut message = connection.ask(Message::new(Kind::Status))?.0;
-        let mut entries = Vec::new();
-        while message.kind == Kind::Entry as u32 {
-            entries.push(message);
-            message = connection.receive()?.0;
-        }
-        Ok((entries, message))
+    fn status(&self) -> Result<(Vec<Entry>, Summary), Error> {
+        Connection::open_at(self.socket().to_str().unwrap())?.status()
     }
 
     /// The server of this place, if this is root's.
@@ -142,7 +136,7 @@ impl Place {
     /// The same, if the kernel takes the observer.
     fn observing(config: &str) -> Option<(Self, Process)> {
         let (place, server) = Self::as_root(config)?;
-        let loads = place.status().unwrap().1.observed == 1;
+        let loads = place.status().unwrap().1.observer;
         if !loads {
             let _ = writeln!(std::io::stderr(), "SKIPPED: this kernel takes no observer");
         }
@@ -307,7 +301,7 @@ const SECRET: u32 = 0x5ec7_e700;
 fn arena() -> Result<[OwnedFd; DESCRIPTORS], Error> {
     let mut connection = Connection::open_at(&std::env::var(SERVER).unwrap())?;
     loop {
-        match connection.ask_for(Message::new(Kind::Observe)) {
+        match connection.ask_for(Request::Observe) {
             Err(Error::Refused(Refusal::Later, _)) => std::thread::sleep(Duration::from_millis(5)),
             answer => return answer.map(|(_, fds)| fds.map(|fd| fd.expect("three descriptors"))),
         }
@@ -407,7 +401,8 @@ fn root_another_image_has_another_arena_in_the_same_slot() {
     Process::role(&place, "before", NOBODY).hear("all well");
 }
 
-/// Enrols, and executes a program that sleeps again and again; a child, which has the arena, says how often it saw that after the program had begun.
+/// Enrols, and executes a program that sleeps again and again; a child, which has the arena, says how often
+/// it saw that after the program had begun.
 fn changes() {
     let [arena, program, _] = arena().unwrap();
     let start =
@@ -569,7 +564,7 @@ fn hostile() {
     let (server, other) = (number("WAKEFUL_TEST_SERVER"), number("WAKEFUL_TEST_OTHER"));
     // In another process's name.
     let mut connection = Connection::open_at(&std::env::var(SERVER).unwrap()).unwrap();
-    let foreign = connection.ask_for(Message { process: other, ..Message::new(Kind::Observe) });
+    let foreign = connection.ask_for(Request::Observe.of(other));
     assert!(matches!(foreign, Err(Error::Refused(Refusal::NoProcess, _))), "{foreign:?}");
     let [mine, program, life] = arena().unwrap();
     let [mine, program, life] = [&mine, &program, &life].map(AsRawFd::as_raw_fd);
@@ -649,7 +644,7 @@ fn hostile() {
     println!("tried");
     // Another request, again and again, without listening to the answers.
     for _ in 0..3_000 {
-        if connection.send(&Message::new(Kind::Observe)).is_err() {
+        if connection.send(Request::Observe).is_err() {
             break;
         }
     }
@@ -664,7 +659,7 @@ fn hurries() {
     let start = Instant::now();
     for number in 0..MESSAGES {
         let connection = &mut connections[number % 4];
-        assert!(connection.ask(Message::new(Kind::WantBack)).is_err(), "it has no partition");
+        assert!(connection.ask(Request::WantBack).is_err(), "it has no partition");
     }
     println!("took {}", start.elapsed().as_millis());
 }
@@ -693,11 +688,11 @@ fn root_programs_without_rights_are_observed_as_long_as_the_server_lives() {
     // The server sees what its threads do.
     eventually("a holder is preempted", || {
         let (entries, _) = place.status().unwrap();
-        let entry = entries.iter().find(|entry| entry.process == program.id()).expect("it is listed");
-        assert_eq!((entry.observed, entry.error, entry.user), (1, Refusal::Unknown as u32, NOBODY));
-        let of = |name: &str| entry.threads[THREADS.iter().position(|&known| known == name).unwrap()];
-        assert!(of("known") >= 4 && of("preempted_holding") <= of("preempted"), "{entry:?}");
-        of("preempted_holding") > 0
+        let entry = entries.iter().find(|entry| entry.process() == program.id()).expect("it is listed");
+        assert_eq!((entry.state(), entry.user()), (None, NOBODY));
+        let threads = entry.threads.expect("it is observed");
+        assert!(threads.known >= 4 && threads.preempted_holding <= threads.preempted, "{entry:?}");
+        threads.preempted_holding > 0
     });
     server.kill();
     program.tell();
@@ -727,7 +722,7 @@ fn root_programs_come_back_to_the_next_servers_observer() {
         let ms: u64 = program.hear("came back after ").trim_end_matches(" ms").parse().unwrap();
         // A look is made once a second, by a thread that waits for a lock.
         assert!(ms < 10_000, "it took {ms} ms");
-        let observed = |entry: &Message| entry.process == program.id() && entry.observed == 1;
+        let observed = |entry: &Entry| entry.process() == program.id() && entry.threads.is_some();
         assert!(place.status().unwrap().0.iter().any(observed), "the server knows it");
     }
     program.hear("all well");
@@ -744,11 +739,12 @@ fn root_nobody_reaches_the_arena_of_another() {
     let mut hostile = Process::start(command.env("WAKEFUL_TEST_OTHER", holder.id().to_string()));
     hostile.hear("tried");
     let (entries, _) = place.status().unwrap();
-    let entry = entries.iter().find(|entry| entry.process == hostile.id()).unwrap();
-    assert!(entry.threads.iter().all(|&count| count < abi::MAX_THREADS as u32), "{entry:?}");
+    let entry = entries.iter().find(|entry| entry.process() == hostile.id()).unwrap();
+    let threads = entry.threads.expect("it is observed");
+    assert!(threads.values().iter().all(|&count| count < abi::MAX_THREADS as u32), "{entry:?}");
     hostile.hear("flooded");
     let before = place.status().unwrap().1;
-    assert!(before.counters[8] <= 2, "an arena for each message: {before:?}");
+    assert!(before.counters.arenas <= 2, "an arena for each message: {before:?}");
     holder.tell();
     holder.hear("all well");
 }
@@ -784,7 +780,7 @@ fn root_a_user_has_so_many_arenas() {
         }
     };
     all[0].0.kill();
-    let listed = |process: u32| place.status().unwrap().0.iter().any(|entry| entry.process == process);
+    let listed = |process: u32| place.status().unwrap().0.iter().any(|entry| entry.process() == process);
     eventually("the server knows", || !listed(all[0].0.id()));
     let asks = || Process::role(&place, "asks", NOBODY).hear("has ");
     assert_eq!(asks(), "none of 3");

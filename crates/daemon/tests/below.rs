@@ -9,7 +9,7 @@ mod simulated;
 use std::path::Path;
 
 use daemon::config::By;
-use linux::server::{COUNTERS, Kind, Message, Refusal};
+use linux::server::{Refusal, Request};
 use running::*;
 use simulated::{Simulated, V2};
 
@@ -42,7 +42,7 @@ fn a_partition_is_in_a_child_of_its_own_group() {
     let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
     assert_eq!(kernel.state.lock().unwrap().groups[&service].exclusive, held);
     assert_eq!((server.holds(process.id()), truth(&kernel, By::CgroupV2, process.id())), (2, Some(held)));
-    as_nobody(|| server.ask(of(process.id(), Kind::Leave, 0))).unwrap();
+    as_nobody(|| server.ask(Request::Leave.of(process.id()))).unwrap();
     eventually("it is back", || {
         inside(&service) && !kernel.state.lock().unwrap().groups.contains_key(&child)
     });
@@ -84,7 +84,7 @@ fn groups_above_give_what_they_gave_before() {
             let other = simulated::Group { cpus: (0..4).collect(), ..Default::default() };
             kernel.state.lock().unwrap().groups.insert(slice.join("other"), other);
         }
-        as_nobody(|| server.ask(of(process.id(), Kind::Leave, 0))).unwrap();
+        as_nobody(|| server.ask(Request::Leave.of(process.id()))).unwrap();
         let child = service.join(format!("wakeful-{}", process.id()));
         eventually("it has left", || !kernel.state.lock().unwrap().groups.contains_key(&child));
         assert_eq!((gives(&slice), gives(&service)), (after, false), "before {before}, used {used}");
@@ -154,12 +154,7 @@ fn what_was_being_taken_back_hinders_nobody() {
     kernel.state.lock().unwrap().groups.get_mut(&child).unwrap().root = false;
     let server = Running::start(&kernel, &config(By::CgroupV2), folder.path());
     assert_eq!(server.holds(two.id()), 1);
-    let mut connection = server.connect();
-    let mut message = connection.ask(Message::new(Kind::Status)).unwrap().0;
-    while message.kind == Kind::Entry as u32 {
-        message = connection.receive().unwrap().0;
-    }
-    assert_eq!(message.counters[COUNTERS.iter().position(|&name| name == "failures").unwrap()], 0);
+    assert_eq!(server.connect().status().unwrap().1.counters.failures, 0);
     server.stop();
     clean(&kernel, folder.path(), By::CgroupV2);
 }

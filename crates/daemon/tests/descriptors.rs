@@ -9,7 +9,7 @@ mod simulated;
 use std::os::fd::AsFd;
 
 use daemon::config::By;
-use linux::server::{Kind, Message};
+use linux::server::{Envelope, Request};
 use running::*;
 use simulated::Simulated;
 
@@ -21,7 +21,7 @@ fn a_descriptor_that_is_sent_is_closed_by_itself() {
     kernel.state.lock().unwrap().old = true;
     let server = Running::start(&kernel, &config(By::Affinity), folder.path());
     let mut others = Vec::new();
-    for (packet, closing) in [(&Message::new(Kind::WantBack).bytes()[..], 1), (&[1, 2, 3], 2)] {
+    for (packet, closing) in [(&Envelope::from(Request::WantBack).encode().bytes()[..], 1), (&[1, 2, 3], 2)] {
         let (socket, other) = common::lingering();
         let connection = server.connect();
         // The server stands at its next call meanwhile: its close is the last one.

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::*;
 use daemon::kernel::{Set, parse};
-use linux::server::{Error, Kind, Message, Refusal};
+use linux::server::{Error, Refusal, Request};
 
 /// On which processors a process may run.
 fn set(process: &Process) -> Set {
@@ -98,10 +98,10 @@ fn guest_cpus_v2_partitions_are_the_kernels_and_alone() {
     }
 
     // A hint moves a processor, to who waits, and no more than that.
-    let state = ask(&place, Message { priority: 5, ..join(two.id(), 2) }).unwrap();
+    let state = ask(&place, join_at(5, two.id(), 2)).unwrap();
     assert_eq!((state.holds, state.lacks), (0, 2));
     assert_eq!(is_partition(&one, 3), own);
-    ask(&place, Message { process: one.id(), count: 2, ..Message::new(Kind::Spare) }).unwrap();
+    ask(&place, Request::Spare(2).of(one.id())).unwrap();
     let (first, second) = (is_partition(&one, 1), is_partition(&two, 2));
     assert_eq!(&first | &second, own);
 
@@ -110,7 +110,7 @@ fn guest_cpus_v2_partitions_are_the_kernels_and_alone() {
     server.0.wait().unwrap();
     assert_eq!((is_partition(&one, 1), is_partition(&two, 2)), (first.clone(), second.clone()));
     server = place.server();
-    let state = ask(&place, Message { process: two.id(), ..Message::new(Kind::WantBack) }).unwrap();
+    let state = ask(&place, Request::WantBack.of(two.id())).unwrap();
     assert_eq!(
         (state.holds, is_partition(&one, 1), is_partition(&two, 2)),
         (2, first.clone(), second.clone())
@@ -135,8 +135,8 @@ fn guest_cpus_v2_partitions_are_the_kernels_and_alone() {
         status(&mut place.connect().unwrap())
             .0
             .iter()
-            .find(|entry| entry.process == process.id())
-            .map(|entry| entry.holds)
+            .find(|entry| entry.process() == process.id())
+            .and_then(|entry| Some(entry.state()?.holds))
     };
     switch("0");
     eventually("the server knows", || holds(&two) == Some(1));
@@ -252,7 +252,7 @@ fn guest_cpus_v2_partitions_of_services_stay_below_them() {
     server.0.wait().unwrap();
     is_there();
     server = place.server();
-    let again = Message { process: one.id(), ..Message::new(Kind::WantBack) };
+    let again = Request::WantBack.of(one.id());
     assert_eq!(as_nobody(|| ask(&place, again)).unwrap().holds, 2);
     is_there();
     // A processor goes and comes back, and the partition is changed by others.
@@ -269,7 +269,7 @@ fn guest_cpus_v2_partitions_of_services_stay_below_them() {
     eventually("all of it", || set(&one) == own);
     is_there();
     // It leaves, and nothing of that stays.
-    as_nobody(|| ask(&place, Message { process: one.id(), ..Message::new(Kind::Leave) })).unwrap();
+    as_nobody(|| ask(&place, Request::Leave.of(one.id()))).unwrap();
     let is_as_before = || {
         let groups = [&slice.0, &service].map(|group| read(&group.join("cpuset.cpus.exclusive")));
         !child.exists()

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use linux::environment::{LOCK, OBSERVER, PARTITION, RWLOCK, SERVER, VIEW, Variable};
-use linux::server::{Connection, Error, Kind, Message, Refusal};
+use linux::server::{Connection, Envelope, Error, Refusal, Request};
 
 const AFFINITY: &str = "[access]\nprocessors = 1.0\n[enforcement]\nby = \"affinity\"\n";
 const NOBODY: u32 = 65534;
@@ -86,7 +86,7 @@ fn answers(place: &Place) {
         let (fd, length) = (connection.as_fd().as_raw_fd(), size_of_val(&time) as libc::socklen_t);
         libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const time).cast(), length);
     }
-    connection.ask(Message::new(Kind::Status)).expect("the server is stopped");
+    connection.status().expect("the server is stopped");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn root_a_descriptor_that_takes_an_hour_to_close_stops_nobody() {
     let path = place.path("run/wakefuld");
     let mut others = Vec::new();
     as_nobody(|| {
-        for packet in [&Message::new(Kind::WantBack).bytes()[..], &[1, 2, 3]] {
+        for packet in [&Envelope::from(Request::WantBack).encode().bytes()[..], &[1, 2, 3]] {
             let (socket, other) = lingering();
             let connection = Connection::open_at(path.to_str().unwrap()).unwrap();
             let sent = send_with(&connection, packet, &[socket.as_fd()]);
@@ -151,7 +151,7 @@ fn root_any_bytes_are_a_name() {
     };
     named(&mut two);
     as_nobody(|| ask(&place, join(two.id(), 1))).unwrap();
-    as_nobody(|| ask(&place, Message { process: two.id(), ..Message::new(Kind::Leave) })).unwrap();
+    as_nobody(|| ask(&place, Request::Leave.of(two.id()))).unwrap();
     as_nobody(|| ask(&place, join(one.id(), 1))).unwrap();
     named(&mut one);
     server.signal(libc::SIGKILL);
@@ -161,7 +161,7 @@ fn root_any_bytes_are_a_name() {
         assert_eq!(next.0.try_wait().unwrap(), None, "it has not started");
         place.connect().is_ok()
     });
-    let state = ask(&place, Message { process: one.id(), ..Message::new(Kind::WantBack) }).unwrap();
+    let state = ask(&place, Request::WantBack.of(one.id())).unwrap();
     assert_eq!(state.holds, 1, "it knows it again");
 }
 
@@ -184,7 +184,7 @@ fn root_no_block_keeps_a_server_from_starting() {
         assert_eq!(next.0.try_wait().unwrap(), None, "it has not started");
         place.connect().is_ok()
     });
-    assert_eq!(ask(&place, Message { process: idle.id(), ..Message::new(Kind::WantBack) }).unwrap().holds, 1);
+    assert_eq!(ask(&place, Request::WantBack.of(idle.id())).unwrap().holds, 1);
 }
 
 /// Not a test of its own: the programs of the others.
@@ -195,7 +195,7 @@ fn a_program() {
         Ok("asks for names") => asks_for_names(),
         Ok("begins") => begins(),
         Ok("is answered") => {
-            Connection::open().unwrap().ask(Message::new(Kind::Status)).unwrap();
+            Connection::open().unwrap().status().unwrap();
             println!("answered");
         }
         _ => {}
@@ -214,16 +214,16 @@ fn contained() {
         "it has every right"
     );
     for priority in [0, 4_000_000_000] {
-        let foreign = connection.ask(Message { priority, ..join(host, 1) });
+        let foreign = connection.ask(join_at(priority, host, 1));
         assert!(matches!(foreign, Err(Error::Refused(Refusal::NoProcess, _))), "{foreign:?}");
     }
-    let high = connection.ask(Message { priority: 4_000_000_000, ..join(0, 1) });
+    let high = connection.ask(join_at(4_000_000_000, 0, 1));
     assert!(matches!(high, Err(Error::Refused(Refusal::Priority, _))), "{high:?}");
     // What it is given it can read.
     let (_, block) = connection.ask(join(0, 1)).unwrap();
     let mut all = vec![block.expect("a block")];
     let observed = loop {
-        match connection.ask_for(Message::new(Kind::Observe)) {
+        match connection.ask_for(Request::Observe) {
             Err(Error::Refused(Refusal::Later, _)) => std::thread::yield_now(),
             answer => break answer,
         }
@@ -283,14 +283,14 @@ fn root_who_gets_other_rights_is_the_users_no_more() {
     install(Path::new("/bin/sleep"), &sleep, "4755");
     let mut program = Told::shell(NOBODY, &format!("read go; exec {} 1000", sleep.display()));
     let id = program.id();
-    let as_user = |kind| as_nobody(|| ask(&place, Message { process: id, ..Message::new(kind) }));
+    let as_user = |request: Request| as_nobody(|| ask(&place, request.of(id)));
     assert_eq!(as_nobody(|| ask(&place, join(id, 1))).unwrap().holds, 1);
     let own = allowed(id);
     assert_ne!(own, all);
     program.tell();
     eventually("it has root's rights", || status_of(id, "Uid:").split_whitespace().nth(1) == Some("0"));
-    for kind in [Kind::Leave, Kind::WantBack, Kind::Spare] {
-        let answer = as_user(kind);
+    for request in [Request::Leave, Request::WantBack, Request::Spare(0)] {
+        let answer = as_user(request);
         assert!(
             matches!(answer, Err(Error::Refused(Refusal::Unknown | Refusal::NoProcess, _))),
             "{answer:?}"
@@ -330,8 +330,9 @@ fn root_what_takes_long_is_dear() {
         return;
     }
     let server = place.server();
-    let script = "import threading, time\nfor _ in range(2000): threading.Thread(target=time.sleep, args=(1000,), \
-                  daemon=True).start()\nprint('ready', flush=True)\ntime.sleep(1000)";
+    let script = "import threading, time\nfor _ in range(2000): \
+                  threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n\
+                  print('ready', flush=True)\ntime.sleep(1000)";
     let mut program = Told::start(Command::new("python3").args(["-c", script]).uid(NOBODY).gid(NOBODY));
     let mut ready = [0; 6];
     program.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
@@ -340,7 +341,7 @@ fn root_what_takes_long_is_dear() {
     let mut count = 0;
     as_nobody(|| {
         while began.elapsed() < Duration::from_secs(3) {
-            for request in [join(id, 1), Message { process: id, ..Message::new(Kind::Leave) }] {
+            for request in [join(id, 1), Request::Leave.of(id)] {
                 count += u32::from(ask(&place, request).is_ok());
             }
         }
@@ -412,8 +413,8 @@ fn root_who_has_no_number_here_is_nobody() {
     let mut server = Process::start(&mut command);
     let path = place.path("run/wakefuld");
     eventually("it listens", || Connection::open_at(path.to_str().unwrap()).is_ok());
-    for request in [Message::new(Kind::Status), join(0, 1), join(1, 1), Message::new(Kind::Observe)] {
-        let answer = Connection::open_at(path.to_str().unwrap()).and_then(|mut all| all.ask(request));
+    for request in [Request::Status.of(0), join(0, 1), join(1, 1), Request::Observe.of(0)] {
+        let answer = Connection::open_at(path.to_str().unwrap()).and_then(|mut all| all.ask_for(request));
         assert!(matches!(answer, Err(Error::Io(_))), "{answer:?}");
     }
     assert_eq!(server.0.try_wait().unwrap(), None, "the server lives");
@@ -437,7 +438,7 @@ fn root_users_see_their_own() {
     let idle = Process::idle();
     ask(&place, join(idle.id(), 1)).unwrap();
     let (seen, summary) = as_nobody(|| status(&mut place.connect().unwrap()));
-    assert_eq!((seen.len(), summary.count), (0, 1), "{seen:?}");
+    assert_eq!((seen.len(), summary.applications), (0, 1), "{seen:?}");
     assert_eq!(status(&mut place.connect().unwrap()).0.len(), 1);
     // Unless the administrator says so.
     let place = Place::new(&AFFINITY.replace("[access]", "[access]\nstatus = \"all\""));

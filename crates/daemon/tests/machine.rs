@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program `wakefuld` on the machine that this runs on. Tests called `root_` need root; those that need a cpuset hierarchy say so when it is missing.
+//! The program `wakefuld` on the machine that this runs on. Tests called `root_` need root; those that need
+//! a cpuset hierarchy say so when it is missing.
 
 mod common;
 
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 use common::*;
 use daemon::kernel::Kernel;
-use linux::server::{Connection, Error, Kind, Message, Refusal};
+use linux::server::{Connection, Demand, Error, Refusal, Request};
 
 const AFFINITY: &str = "[access]\nprocessors = 1.0\n[enforcement]\nby = \"affinity\"\n";
 
@@ -100,7 +101,7 @@ fn programs_keep_their_processors_while_the_server_is_killed() {
         server.0.wait().unwrap();
         assert_eq!(program.allowed(), own);
         server = place.server();
-        let state = ask(&place, Message { process: program.id(), ..Message::new(Kind::WantBack) }).unwrap();
+        let state = ask(&place, Request::WantBack.of(program.id())).unwrap();
         assert_eq!((state.holds, program.allowed()), (1, own.clone()));
     }
     server.signal(libc::SIGTERM);
@@ -123,22 +124,22 @@ fn garbage_is_refused_and_the_others_are_served() {
         while sent < count {
             let Ok(connection) = open() else { continue };
             for _ in 0..random() % 32 {
-                let mut message = Message::new(Kind::Join);
-                match random() % 4 {
+                let zeros = Request::Join(Demand::default());
+                let (mut envelope, damage) = match random() % 4 {
                     // Not a message at all.
-                    0 => message.magic = random(),
+                    0 => (zeros.of(0), (0, random())),
                     // About somebody else's process, if we are nobody.
-                    1 => (message.process, message.kind) = (idle.id(), random() % 32),
+                    1 => (zeros.of(idle.id()), (2, random() % 32)),
                     // A process that is not there.
-                    2 => (message.process, message.kind) = (0x7000_0000 | random(), 1 + random() % 5),
+                    2 => (zeros.of(0x7000_0000 | random()), (2, 1 + random() % 5)),
                     _ => {
-                        (message.least, message.wanted, message.most) =
-                            (u32::MAX - random() % 9, random(), random())
+                        let demand = Demand::new(0, u32::MAX - random() % 9, random(), random());
+                        (Request::Join(demand).of(0), (2, 1))
                     }
-                }
-                message.tag = random();
+                };
+                envelope.tag = random();
                 sent += 1;
-                if connection.send(&message).is_err() {
+                if send_with(&connection, &damaged(envelope, &[damage]), &[]).is_err() {
                     break;
                 }
             }
@@ -147,7 +148,8 @@ fn garbage_is_refused_and_the_others_are_served() {
     });
     println!("{count} messages in {:.1} s", began.elapsed().as_secs_f64());
     let mut honest = open().unwrap();
-    let malformed = honest.ask(Message { kind: Kind::Entry as u32, ..Message::default() });
+    send_with(&honest, &damaged(Request::Status, &[(2, 18)]), &[]).unwrap();
+    let malformed = honest.hear();
     assert!(matches!(malformed, Err(Error::Refused(Refusal::Malformed, _))), "{malformed:?}");
     let (entries, _) = status(&mut place.connect().unwrap());
     // SAFETY: no arguments.
@@ -166,7 +168,7 @@ fn who_does_not_read_is_hung_up_on() {
     let deaf = Connection::open_at(path.to_str().unwrap()).unwrap();
     // Until the connection is closed, or its buffers are full; the server must not wait for it.
     for _ in 0..20_000 {
-        if deaf.send(&Message::new(Kind::Status)).is_err() {
+        if deaf.send(Request::Status).is_err() {
             break;
         }
         if place.connect().is_err() {

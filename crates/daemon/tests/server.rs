@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The server over a simulated kernel: what it does for its clients, and what becomes of them when something goes wrong.
+//! The server over a simulated kernel: what it does for its clients, and what becomes of them when
+//! something goes wrong.
 
 mod common;
 mod running;
@@ -11,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use daemon::config::By;
-use linux::server::{Error, Kind, Message, Refusal};
+use linux::server::{Demand, Envelope, Error, Refusal, Reply, Request};
 use running::*;
 use simulated::{Simulated, State, V1, V2};
 
@@ -124,7 +125,7 @@ fn nobody_comes_out_above_the_groups_that_are_left() {
             kernel.state.lock().unwrap().groups.get_mut(&session).unwrap().inner = true;
             session.join("wakeful-left")
         };
-        server.ask(of(one.id(), Kind::Leave, 0)).unwrap();
+        server.ask(Request::Leave.of(one.id())).unwrap();
         eventually("it is below what limits it", || {
             let state = kernel.state.lock().unwrap();
             state.groups.get(&left).is_some_and(|group| group.processes.contains(&one.id()))
@@ -145,9 +146,9 @@ fn who_holds_nothing_is_where_it_was() {
         |process: &Idle| kernel.state.lock().unwrap().groups[&session].processes.contains(&process.id());
     assert_eq!(server.ask(join(one.id(), 0, 3, 3)).unwrap().holds, 3);
     assert_eq!(server.ask(join(two.id(), 0, 1, 1)).unwrap().lacks, 1);
-    server.ask(of(one.id(), Kind::Spare, 0)).unwrap();
+    server.ask(Request::Spare(0).of(one.id())).unwrap();
     assert!(is_back(&two) && !is_back(&one));
-    server.ask(of(one.id(), Kind::Leave, 0)).unwrap();
+    server.ask(Request::Leave.of(one.id())).unwrap();
     eventually("two has one", || server.holds(two.id()) == 1 && !is_back(&two));
     eventually("one is back", || is_back(&one));
     // And again, with its origin known still.
@@ -187,7 +188,8 @@ fn who_is_below_a_limit_stays_there_unless_root_asks() {
     server.stop();
 }
 
-/// This process is root's, and its thread has connected as somebody else: as if it had executed a set-user-ID program since.
+/// This process is root's, and its thread has connected as somebody else: as if it had executed a
+/// set-user-ID program since.
 #[test]
 fn who_has_other_rights_than_its_connection_is_refused() {
     if !is_root() {
@@ -198,9 +200,9 @@ fn who_has_other_rights_than_its_connection_is_refused() {
     let server = Running::start(&kernel, &config(By::CgroupV1), folder.path());
     as_nobody(|| {
         let mut connection = server.connect();
-        for kind in [Kind::Join, Kind::Observe] {
-            let answer = connection.ask(Message { least: 1, wanted: 1, most: 1, ..Message::new(kind) });
-            assert!(matches!(answer, Err(Error::Refused(Refusal::NoProcess, _))), "{kind:?}: {answer:?}");
+        for request in [Request::Join(Demand::new(0, 1, 1, 1)), Request::Observe] {
+            let answer = connection.ask_for(request);
+            assert!(matches!(answer, Err(Error::Refused(Refusal::NoProcess, _))), "{request:?}: {answer:?}");
         }
     });
     server.stop();
@@ -218,7 +220,7 @@ fn programs_that_let_the_server_choose_divide_their_users_share() {
     let processes = [ordinary(), ordinary(), ordinary()];
     let [one, two, three] = processes.each_ref().map(Idle::id);
     let mut server = Running::start(&kernel, &config, folder.path());
-    let ask = |server: &Running, message: Message| as_nobody(|| server.ask(message));
+    let ask = |server: &Running, request: Envelope| as_nobody(|| server.ask(request));
     assert_eq!(ask(&server, join(one, 0, 0, 0)).unwrap().holds, 2);
     assert_eq!(ask(&server, join(two, 0, 0, 0)).unwrap().holds, 1);
     assert_eq!(server.holds(one), 1);
@@ -228,7 +230,7 @@ fn programs_that_let_the_server_choose_divide_their_users_share() {
     server.kill();
     server = Running::start(&kernel, &config, folder.path());
     assert_eq!((server.holds(one), server.holds(two)), (1, 1));
-    ask(&server, of(one, Kind::Leave, 0)).unwrap();
+    ask(&server, Request::Leave.of(one)).unwrap();
     eventually("two has both", || server.holds(two) == 2);
     assert_eq!(ask(&server, join(three, 0, 1, 1)).unwrap().holds, 1);
     assert_eq!(server.holds(two), 1);
@@ -249,8 +251,7 @@ fn who_was_a_member_is_bound_like_who_asks() {
         let mut config = config(By::CgroupV1);
         let server = Running::start(&kernel, &config, folder.path());
         let (one, two) = (ordinary(), ordinary());
-        let strict = Message { process: one.id(), least: 1, wanted: 1, most: 1, ..Message::new(Kind::Join) };
-        let many = Message { process: two.id(), least: 1, wanted: 2, most: 2, ..Message::new(Kind::Join) };
+        let (strict, many) = (join(one.id(), 0, 1, 1), join(two.id(), 0, 1, 2));
         as_nobody(|| {
             assert_eq!(server.ask(many).unwrap().holds, 2);
             assert_eq!(server.ask(strict).unwrap().holds, 1);
@@ -274,7 +275,7 @@ fn all_users_together_have_a_share() {
     (config.access.processors, config.access.all_processors) = (0.5, 0.5);
     let server = Running::start(&Simulated::new(), &config, folder.path());
     let (one, two) = (process_of(NOBODY), process_of(NOBODY - 1));
-    let ask = |user: u32, message: Message| as_user(user, || server.ask(message));
+    let ask = |user: u32, request: Envelope| as_user(user, || server.ask(request));
     assert_eq!(ask(NOBODY, join(one.id(), 0, 2, 2)).unwrap().holds, 2);
     assert_eq!(ask(NOBODY - 1, join(two.id(), 0, 1, 1)), Err(Refusal::Share));
     assert_eq!(ask(NOBODY, join(one.id(), 0, 1, 1)).unwrap().holds, 1);
@@ -283,7 +284,8 @@ fn all_users_together_have_a_share() {
     server.stop();
 }
 
-/// A user who can be many: subordinate ids have their owner's limits, also from when they are given to somebody on.
+/// A user who can be many: subordinate ids have their owner's limits, also from when they are given to
+/// somebody on.
 #[test]
 fn subordinate_ids_have_their_owners_share() {
     if !is_root() {
@@ -311,7 +313,7 @@ fn subordinate_ids_have_their_owners_share() {
         let asked = [100_000, 100_001, 1000].map(|user| {
             as_user(user, || {
                 let mut connection = server.connect();
-                let answer = connection.ask(Message::new(Kind::Status)).map(drop);
+                let answer = connection.status().map(drop);
                 (connection, answer)
             })
         });
@@ -367,10 +369,10 @@ fn root_does_not_wait_for_users() {
     assert_eq!(server.ask(join(holder.id(), 0, 2, 2)).unwrap().holds, 2);
     assert_eq!(as_user(NOBODY, || server.ask(join(user.id(), 100, 2, 2))).unwrap().lacks, 2);
     let state = server.ask(join(roots.id(), 7, 1, 1)).unwrap();
-    assert_eq!((state.holds, state.behind, state.priority), (1, 0, 7));
+    assert_eq!((state.holds, state.behind, state.demand.priority), (1, 0, 7));
     server.kill();
     let server = Running::start(&Simulated::new(), &config(By::CgroupV1), folder.path());
-    assert_eq!(server.state(roots.id()).unwrap().priority, 7);
+    assert_eq!(server.state(roots.id()).unwrap().demand.priority, 7);
     server.stop();
 }
 
@@ -390,7 +392,7 @@ fn programs_that_let_the_server_choose_divide_among_users_first() {
     }
     let theirs = || crowd.iter().map(|process| server.holds(process.id())).sum::<u32>();
     assert_eq!(theirs(), 3);
-    server.ask(of(crowd[2].id(), Kind::Leave, 0)).unwrap();
+    server.ask(Request::Leave.of(crowd[2].id())).unwrap();
     eventually("they have all", || theirs() == 3);
     let one = process_of(NOBODY - 1);
     as_user(NOBODY - 1, || server.ask(join(one.id(), 0, 0, 0))).unwrap();
@@ -424,7 +426,7 @@ fn services_stay_in_their_groups() {
             "{group:?}"
         );
         if goes {
-            server.ask(of(process.id(), Kind::Leave, 0)).unwrap();
+            server.ask(Request::Leave.of(process.id())).unwrap();
         }
     }
     server.stop();
@@ -442,12 +444,12 @@ fn a_user_of_whom_far_too_much_comes_is_hung_up_on() {
     as_nobody(|| {
         let connections: Vec<_> = (0..30).map(|_| server.connect()).collect();
         eventually("one is closed", || {
-            let answer = server.connect().ask(Message::new(Kind::WantBack));
+            let answer = server.connect().ask(Request::WantBack);
             matches!(answer, Err(Error::Io(_)))
         });
         drop(connections);
     });
-    assert_eq!(server.ask(of(Idle::new().id(), Kind::WantBack, 0)), Err(Refusal::Unknown));
+    assert_eq!(server.ask(Request::WantBack.of(Idle::new().id())), Err(Refusal::Unknown));
     server.stop();
 }
 
@@ -474,7 +476,7 @@ fn the_delay_that_others_cause_is_charged_to_nobody() {
     assert!(delay(Duration::ZERO) > before, "the join was not delayed");
     // The clock stands still, so who is muted stays so.
     let (tell, told) = std::sync::mpsc::channel();
-    let request = of(process.id(), Kind::WantBack, 0);
+    let request = Request::WantBack.of(process.id());
     let asks = std::thread::spawn(move || tell.send(connection.ask(request).is_ok()));
     assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(true));
     asks.join().unwrap().unwrap();
@@ -489,7 +491,7 @@ fn who_waits_is_ready_before_who_has_left() {
     let crowd: Vec<_> = (0..16).map(|_| Idle::new()).collect();
     for process in &crowd {
         server.ask(join(process.id(), 0, 1, 1)).unwrap();
-        server.ask(of(process.id(), Kind::Leave, 0)).unwrap();
+        server.ask(Request::Leave.of(process.id())).unwrap();
     }
     let (holder, waiter) = (Idle::new(), Idle::new());
     assert_eq!(server.ask(join(holder.id(), 0, 3, 3)).unwrap().holds, 3);
@@ -530,20 +532,20 @@ fn who_asks_again_is_served_without_a_look_and_told_once() {
     let kernel = Simulated::new();
     let server = Running::start(&kernel, &config(By::CgroupV1), folder.path());
     let mut connection = server.connect();
-    let own = |kind, tag| Message { tag, ..of(0, kind, 0) };
-    let mut ask = |message: Message| {
-        connection.send(&message).unwrap();
-        let answer = connection.receive().unwrap().0;
-        assert_eq!(answer.tag, message.tag, "what the answer says was said before");
-        answer.holds
+    let mut ask = |envelope: Envelope| {
+        connection.send(envelope).unwrap();
+        let (answer, _) = connection.hear().unwrap();
+        assert_eq!(answer.tag, envelope.tag, "what the answer says was said before");
+        let Reply::State(state) = answer.reply else { panic!("{answer:?}") };
+        state.holds
     };
-    let joins = |tag| Message { tag, ..join(0, 0, 1, 1) };
+    let joins = |tag| Envelope { tag, ..join(0, 0, 1, 1) };
     assert_eq!(ask(joins(1)), 1);
     let looks = || kernel.state.lock().unwrap().looks;
     let before = looks();
     assert!(before > 0, "the test does not look where it should");
     for tag in [2, 4, 6] {
-        assert_eq!(ask(own(Kind::Leave, tag)), 0);
+        assert_eq!(ask(Envelope { tag, ..Request::Leave.of(0) }), 0);
         assert_eq!(ask(joins(tag + 1)), 1);
     }
     assert_eq!(looks(), before);
@@ -564,16 +566,19 @@ fn a_status_ends_however_many_have_asked() {
         let answer = connection.ask(join(process.id(), 0, 1, 1));
         assert!(answer.is_ok() || !ours);
     }
-    let (mut message, _) = connection.ask(Message::new(Kind::Status)).unwrap();
+    connection.send(Request::Status).unwrap();
     // All that comes is there already.
     std::thread::sleep(Duration::from_millis(200));
     let mut listed = 0;
-    while message.kind == Kind::Entry as u32 {
-        listed += 1;
-        message = connection.receive().unwrap().0;
-    }
-    assert_eq!(message.kind, Kind::Summary as u32);
-    assert!(!ours || (listed, message.count) == (64, 300), "{listed} of {}", message.count);
+    let summary = loop {
+        match connection.hear().unwrap().0.reply {
+            Reply::Entry(_) => listed += 1,
+            Reply::Summary(summary) => break summary,
+            reply => panic!("{reply:?}"),
+        }
+    };
+    let count = summary.applications;
+    assert!(!ours || (listed, count) == (64, 300), "{listed} of {count}");
     server.stop();
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use attacks::{ATTACKS, LOG, SEED, SET_USER, hostile, set_user_program};
 use common::*;
-use linux::server::{Connection, Error, Kind, Message, Refusal};
+use linux::server::{Connection, Demand, Error, Refusal, Request};
 
 const ROLE: &str = "WAKEFUL_TEST_ROLE";
 const LASTS: &str = "WAKEFUL_TEST_LASTS_MS";
@@ -53,41 +53,46 @@ fn seed() -> u64 {
     std::env::var("WAKEFUL_SEED").map_or(1, |text| text.parse().expect("a number"))
 }
 
+/// What an honest program asks, again and again.
+const REQUESTS: [(&str, Request); 5] = [
+    ("Join", Request::Join(Demand::new(0, 1, 1, 1))),
+    ("Spare", Request::Spare(1)),
+    ("WantBack", Request::WantBack),
+    ("Status", Request::Status),
+    ("Leave", Request::Leave),
+];
+
 /// Has an arena, and asks for a processor, lends it and gives it back, again and again. Says how long each
 /// answer took, and how often it had the processor.
 fn honest() {
     let mut connection = Connection::open().unwrap();
     let observed = loop {
-        match connection.ask_for(Message::new(Kind::Observe)) {
+        match connection.ask_for(Request::Observe) {
             Err(Error::Refused(Refusal::Later, _)) => std::thread::sleep(Duration::from_millis(1)),
             answer => break answer,
         }
     };
     assert!(matches!(observed, Ok((_, [Some(_), Some(_), Some(_)]))), "{observed:?}");
     let end = Instant::now() + Duration::from_millis(std::env::var(LASTS).unwrap().parse().unwrap());
-    let of = |kind| Message { count: 1, ..Message::new(kind) };
-    let requests =
-        [join(0, 1), of(Kind::Spare), of(Kind::WantBack), Message::new(Kind::Status), of(Kind::Leave)];
     let (mut times, mut held) = (Vec::new(), 0);
     // SAFETY: no arguments.
     if unsafe { libc::geteuid() } == 0 {
         held += wait_in_line(&mut connection);
     }
-    for request in requests.into_iter().cycle() {
+    for (name, request) in REQUESTS.into_iter().cycle() {
         if Instant::now() >= end {
             break;
         }
         let began = Instant::now();
-        let mut answer = connection.ask(request).map(|(answer, _)| answer);
-        while matches!(answer, Ok(Message { kind, .. }) if kind == Kind::Entry as u32) {
-            answer = connection.receive().map(|(answer, _)| answer);
-        }
-        times.push((request.kind, began.elapsed().as_nanos()));
+        let answer = match request {
+            Request::Status => connection.status().map(|_| None),
+            _ => connection.ask(request).map(|(state, _)| Some(state)),
+        };
+        times.push((name, began.elapsed().as_nanos()));
         match answer {
-            Ok(answer) if request.kind == Kind::Join as u32 && answer.holds == 1 => {
+            Ok(Some(state)) if matches!(request, Request::Join(_)) && state.holds == 1 => {
                 held += 1;
-                let bit = (0..).find(|&bit| answer.ids[bit / 64] >> (bit % 64) & 1 == 1).unwrap();
-                assert_eq!(allowed(), bit.to_string(), "what it was told is what it has");
+                assert_eq!(allowed(), state.ids.to_string(), "what it was told is what it has");
             }
             // Others may have what there is for users, and who has asked for none has none to lend.
             Ok(_) | Err(Error::Refused(Refusal::Share | Refusal::Unknown, _)) => {}
@@ -105,9 +110,9 @@ fn wait_in_line(connection: &mut Connection) -> u32 {
     let mut state = connection.ask(join(0, 1)).unwrap().0;
     while state.holds == 0 {
         assert_eq!((state.lacks, state.behind), (1, 0), "somebody is before root");
-        state = connection.receive().unwrap().0;
+        state = connection.receive().unwrap();
     }
-    connection.ask(Message::new(Kind::Leave)).unwrap();
+    connection.ask(Request::Leave).unwrap();
     1
 }
 
@@ -195,7 +200,7 @@ impl<'a> Stage<'a> {
     }
 
     /// The times of an honest program's requests by kind, and how often it had a processor.
-    fn behave(&self, user: u32) -> (Vec<(u32, Duration)>, u32) {
+    fn behave(&self, user: u32) -> (Vec<(String, Duration)>, u32) {
         let lasts = self.end.saturating_duration_since(Instant::now()).as_millis().to_string();
         let program = self.start("honest", user, false, &[(LASTS, lasts)]);
         let output = program.wait_with_output().unwrap();
@@ -204,7 +209,7 @@ impl<'a> Stage<'a> {
         let lines = |word: &'static str| text.lines().filter_map(move |line| line.strip_prefix(word));
         let times = lines("took ").filter_map(|line| {
             let (kind, time) = line.split_once(' ')?;
-            Some((kind.parse().ok()?, Duration::from_nanos(time.parse().ok()?)))
+            Some((kind.to_string(), Duration::from_nanos(time.parse().ok()?)))
         });
         (times.collect(), lines("held ").next().unwrap().parse().unwrap())
     }
@@ -273,13 +278,13 @@ fn lend_one(stage: &Stage<'_>) {
 
 fn is_quiet(place: &Place) -> bool {
     let (entries, summary) = status(&mut place.connect().unwrap());
-    entries.is_empty() && (summary.lacks, summary.behind) == (0, 0)
+    entries.is_empty() && (summary.making, summary.unlisted) == (0, 0)
 }
 
 /// What the honest programs saw.
 #[derive(Default)]
 struct Seen {
-    times: Vec<(u32, Duration)>,
+    times: Vec<(String, Duration)>,
     /// How often each of them had a processor.
     held: Vec<u32>,
 }
@@ -287,10 +292,10 @@ struct Seen {
 impl Seen {
     /// Says what their requests took, kind by kind; 99 of 100 of all took less than the result.
     fn report(&self) -> Duration {
-        const ALL: [Kind; 5] = [Kind::Join, Kind::Spare, Kind::WantBack, Kind::Status, Kind::Leave];
+        let all = REQUESTS.map(|(name, _)| name);
         let mut most = Duration::ZERO;
-        for kinds in ALL.iter().map(std::slice::from_ref).chain([&ALL[..]]) {
-            let of = self.times.iter().filter(|(kind, _)| kinds.iter().any(|&one| one as u32 == *kind));
+        for kinds in all.iter().map(std::slice::from_ref).chain([&all[..]]) {
+            let of = self.times.iter().filter(|(kind, _)| kinds.contains(&kind.as_str()));
             let mut times: Vec<Duration> = of.map(|(_, time)| *time).collect();
             times.sort_unstable();
             let [half, nearly_all, all] = [500, 990, 999].map(|part| times[times.len() * part / 1000]);
@@ -364,7 +369,7 @@ fn root_honest_programs_are_served_beside_all_of_them() {
     eventually("nobody's processor is lost", || {
         is_quiet(&place) && place.blocks() == 0 && base.groups() == 0
     });
-    let free = status(&mut place.connect().unwrap()).1.holds;
+    let free = status(&mut place.connect().unwrap()).1.default_partition.count();
     assert_eq!(free as usize, std::thread::available_parallelism().unwrap().get());
     // Root does not wait behind users.
     assert!(seen.held[0] > 0, "{:?}", seen.held);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Server::turn`] over a kernel without a clock or sockets, of which each call may fail, and each text be nonsense: whatever clients and kernel do, the
-//! server goes on, no processor is given twice, and the floor and the limits are kept.
+//! [`Server::turn`] over a kernel without a clock or sockets, of which each call may fail, and each text be
+//! nonsense: whatever clients and kernel do, the server goes on, no processor is given twice, and the floor
+//! and the limits are kept.
 
+#[path = "common/damage.rs"]
+mod damage;
 #[allow(dead_code, reason = "tests/server.rs has this file too")]
 mod simulated;
 mod waiting;
@@ -15,10 +18,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abi::server::{Kind, Message, Refusal};
+use abi::server::{Answer, Demand, Envelope, Refusal, Reply, Request};
 use daemon::config::By;
 use daemon::kernel::{Kernel, Life, Mapped, Peer, Prepared, Set};
 use daemon::{Config, Server};
+use damage::damaged;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngSeed, TestRunner};
 use simulated::{Simulated, V1, V2};
@@ -46,8 +50,8 @@ struct World {
     listener: i32,
     users: HashMap<u32, u32>,
     dead: BTreeSet<u32>,
-    /// Kinds of the messages that the server has sent.
-    sent: Vec<u32>,
+    /// Answers to `Status`, whole ones.
+    summaries: u32,
     /// Processes whose numbers were written into groups of partitions.
     moved: Vec<u32>,
     /// Files that cannot be written to or removed, by the end of their names; and how often that was tried.
@@ -56,8 +60,8 @@ struct World {
     one_image: bool,
     /// This process ends when the server looks what it executes.
     dying: Option<u32>,
-    /// Why the server has refused something, a `Refusal` each.
-    refused: Vec<u32>,
+    /// Why the server has refused something.
+    refused: Vec<Refusal>,
     /// What sends an arena fails: the program has closed its connection.
     deaf: bool,
     /// The arenas that were sent.
@@ -197,16 +201,17 @@ impl Kernel for Nonsense {
 
     fn send(&self, _: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.call()?;
-        let (message, kind) = Message::from_bytes(packet).expect("the server sends messages");
+        let answer = Answer::decode(packet).expect("the server sends answers");
         self.world(|world| {
-            world.refused.extend((kind == Kind::Refused).then_some(message.error));
-            if kind == Kind::Observed {
-                if world.deaf {
-                    return Err(io::ErrorKind::BrokenPipe.into());
+            match answer.reply {
+                Reply::Refused { why, .. } => world.refused.push(why),
+                Reply::Observed { .. } if world.deaf => return Err(io::ErrorKind::BrokenPipe.into()),
+                Reply::Observed { .. } => {
+                    world.arenas.extend(world.one_image.then(|| fds[0].try_clone_to_owned().unwrap()))
                 }
-                world.arenas.extend(world.one_image.then(|| fds[0].try_clone_to_owned().unwrap()));
+                Reply::Summary(_) => world.summaries += 1,
+                Reply::State(_) | Reply::Entry(_) => {}
             }
-            world.sent.push(kind as u32);
             Ok(())
         })
     }
@@ -471,7 +476,7 @@ fn config(by: By) -> Config {
 #[derive(Clone, Debug)]
 enum Step {
     Connect(usize),
-    /// By which connection what is said, about which process, with which numbers.
+    /// By which connection which kind of request, about which process, with which numbers.
     Say(usize, u32, usize, [u32; 5]),
     Garbage(usize, Vec<u8>),
     Close(usize),
@@ -488,8 +493,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let numbers = || [number(), number(), number(), number(), number()];
     let step = prop_oneof![
         4 => (0usize..6).prop_map(Step::Connect),
-        12 => (any::<usize>(), prop_oneof![Just(Kind::Join as u32), 0u32..14], 0usize..9, numbers()).prop_map(|(by, kind, of, n)| Step::Say(by, kind, of, n)),
-        1 => (any::<usize>(), prop::collection::vec(any::<u8>(), 1..400)).prop_map(|(by, bytes)| Step::Garbage(by, bytes)),
+        12 => (any::<usize>(), prop_oneof![Just(1), 0u32..14], 0usize..9, numbers())
+            .prop_map(|(by, kind, of, n)| Step::Say(by, kind, of, n)),
+        1 => (any::<usize>(), prop::collection::vec(any::<u8>(), 1..400))
+            .prop_map(|(by, bytes)| Step::Garbage(by, bytes)),
         1 => any::<usize>().prop_map(Step::Close),
         1 => (0usize..6).prop_map(Step::Die),
         1 => (0usize..6).prop_map(Step::Live),
@@ -556,10 +563,9 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
                     let process = if client.user == 0 { 0 } else { others };
                     let order = [least.min(wanted), least.max(wanted)];
                     let most = most.max(order[1]);
-                    let message =
-                        Message { kind, process, priority, count, most, ..Message::new(Kind::Join) };
-                    let message = Message { kind, least: order[0], wanted: order[1], ..message };
-                    client.inbox.push_back(message.bytes().to_vec());
+                    let demand = Demand::new(priority, order[0], order[1], most);
+                    let request = if kind == 2 { Request::Spare(count) } else { Request::Join(demand) };
+                    client.inbox.push_back(damaged(request.of(process), &[(2, kind)]));
                 });
             }
             Step::Garbage(by, bytes) => {
@@ -609,7 +615,7 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
     }
     kernel.world(|world| {
         world.clients.clear();
-        world.sent.clear();
+        world.summaries = 0;
         world.coming.clear();
         world.coming.push_back((root, 0));
     });
@@ -619,11 +625,11 @@ fn run(processes: &Processes, by: By, seed: u64, steps: &[Step]) -> Result<(), T
         if let Some(fd) = fd {
             kernel.world(|world| {
                 let inbox = &mut world.clients.get_mut(&fd).unwrap().inbox;
-                inbox.push_back(Message::new(Kind::Status).bytes().to_vec());
+                inbox.push_back(Request::Status.of(0).encode().bytes().to_vec());
             });
         }
     }
-    let answered = kernel.world(|world| world.sent.contains(&(Kind::Summary as u32)));
+    let answered = kernel.world(|world| world.summaries > 0);
     prop_assert!(answered, "nobody is answered any more");
     Ok(())
 }
@@ -656,7 +662,7 @@ fn quiet(by: By) -> (Processes, Nonsense, Server<Nonsense>, tempfile::TempDir) {
 }
 
 /// Root's connection says this for a process.
-fn say(kernel: &Nonsense, server: &mut Server<Nonsense>, root: u32, message: Message) {
+fn say(kernel: &Nonsense, server: &mut Server<Nonsense>, root: u32, request: impl Into<Envelope>) {
     let known =
         kernel.world(|world| world.clients.iter().find(|(_, client)| client.user == 0).map(|(&fd, _)| fd));
     let fd = known.unwrap_or_else(|| {
@@ -664,11 +670,12 @@ fn say(kernel: &Nonsense, server: &mut Server<Nonsense>, root: u32, message: Mes
         server.turn();
         kernel.world(|world| *world.clients.keys().next().unwrap())
     });
-    kernel.world(|world| world.clients.get_mut(&fd).unwrap().inbox.push_back(message.bytes().to_vec()));
+    let packet = request.into().encode().bytes().to_vec();
+    kernel.world(|world| world.clients.get_mut(&fd).unwrap().inbox.push_back(packet));
 }
 
-fn join(process: u32, count: u32) -> Message {
-    Message { process, least: count, wanted: count, most: count, ..Message::new(Kind::Join) }
+fn join(process: u32, count: u32) -> Envelope {
+    Request::Join(Demand::new(0, count, count, count)).of(process)
 }
 
 /// One group can be changed and another one not: the tries become fewer all the same.
@@ -703,8 +710,8 @@ fn what_is_refused_for_long_is_tried_seldom_whatever_others_ask_for() {
     let tried = || kernel.world(|world| world.stuck.unwrap().1);
     assert!((8..=60).contains(&tried()), "{} times in 10 minutes", tried());
     let before = tried();
-    for kind in [Kind::Join, Kind::Leave].into_iter().cycle().take(20) {
-        say(&kernel, &mut server, root, Message { kind: kind as u32, ..join(other, 1) });
+    for request in [join(other, 1), Request::Leave.of(other)].into_iter().cycle().take(20) {
+        say(&kernel, &mut server, root, request);
         server.turn();
     }
     assert!(tried() <= before + 2, "{} times because of others", tried() - before);
@@ -765,7 +772,8 @@ fn whose_server_is_killed_while_it_enters_has_asked_for_nothing() {
     assert_eq!(server.holders().count(), 0);
 }
 
-/// The block of a process that has ended cannot be removed; then its number is another's that began at the same time, or so the kernel says.
+/// The block of a process that has ended cannot be removed; then its number is another's that began at the
+/// same time, or so the kernel says.
 #[test]
 fn a_block_that_is_left_is_nobodys() {
     let (processes, kernel, mut server, folder) = quiet(By::CgroupV1);
@@ -784,16 +792,4 @@ fn a_block_that_is_left_is_nobodys() {
     server = next(&kernel, By::CgroupV1, &folder);
     let members: Vec<u32> = server.holders().map(|(process, ..)| process).collect();
     assert_eq!(members, [other]);
-}
-
-/// Who ends while the server makes its arena has asked in vain. That is no failure of the server's, which
-/// any user could have it write down.
-#[test]
-fn who_ends_while_it_asks_for_an_arena_is_no_failure() {
-    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV1);
-    let root = processes.id(0);
-    kernel.world(|world| world.dying = Some(root));
-    say(&kernel, &mut server, root, Message::new(Kind::Observe));
-    (0..3).for_each(|_| server.turn());
-    assert_eq!(kernel.world(|world| world.refused.clone()), [Refusal::NoProcess as u32]);
 }

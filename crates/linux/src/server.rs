@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processor server, from a program's side: a connection, and the partition block that the server keeps true.
+//! The processor server, from a program's side: a connection, and the partition block that the server keeps
+//! true.
 //!
-//! Nothing here is needed for a lock. Without a server [`Connection::open`] fails and all else stays as it is.
+//! Nothing here is needed for a lock. Without a server [`Connection::open`] fails and all else stays as it
+//! is.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -12,8 +14,11 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use abi::environment::{PARTITION, SERVER, Variable};
-use abi::server::{BLOCK_SIZE, Block, MAGIC, VERSION};
-pub use abi::server::{COUNTERS, Enforcement, Kind, Message, Refusal, SOCKET, THREADS};
+pub use abi::server::{
+    Answer, COUNTERS, Counters, Demand, Enforcement, Entry, Envelope, Listed, Numbers, Refusal, Reply,
+    Request, SOCKET, State, Summary, THREADS, Threads,
+};
+use abi::server::{BLOCK_SIZE, Block, MAGIC, SIZE, VERSION};
 
 use bpf::Fd;
 use platform::Platform;
@@ -62,62 +67,77 @@ impl std::fmt::Display for Error {
             Self::Observer(error) => write!(f, "the processor server has sent no observer: {error}"),
             Self::Taken => write!(
                 f,
-                "the processors have not become free;\n`wakeful status` shows who has them; `wakeful set PROCESS --leave` takes them back"
+                "the processors have not become free;\n\
+                 `wakeful status` shows who has them; `wakeful set PROCESS --leave` takes them back"
             ),
-            Self::Refused(why, limit) => match why {
-                Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
-                Refusal::Disordered => write!(f, "it must be that 1 <= least <= wanted <= most"),
-                Refusal::TooMany => {
-                    write!(
-                        f,
-                        "programs can have {limit} of the processors here at most;\nthe default partition keeps the rest"
-                    )
-                }
-                Refusal::Unknown => {
-                    write!(f, "the process has no partition; `wakeful run --cpus` gives it one")
-                }
-                Refusal::NotAllowed => {
-                    write!(
-                        f,
-                        "you may not ask for processors;\nthe administrator says who may, in /etc/wakeful/wakefuld.toml"
-                    )
-                }
-                Refusal::Share => write!(
-                    f,
-                    "your programs may have {limit} of the processors together;\nthe administrator says how many, in /etc/wakeful/wakefuld.toml"
-                ),
-                Refusal::Priority => {
-                    write!(f, "your highest priority is {limit}; only root may go beyond it")
-                }
-                Refusal::Crowd => {
-                    write!(f, "you have too many programs or connections at the server; end some")
-                }
-                Refusal::NoProcess => write!(f, "there is no such process of yours"),
-                Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
-                Refusal::Elsewhere => write!(
-                    f,
-                    "its control group takes no partition: it has processors of its own, or is none of the server's;\n\
-                     enforcement.group and .limits, in /etc/wakeful/wakefuld.toml, say which are"
-                ),
-                Refusal::NoObserver => write!(f, "the processor server has no observer; its log says why"),
-                Refusal::Again => write!(f, "the process has an arena of the processor server already"),
-                Refusal::Failed => write!(
-                    f,
-                    "the server could not do it; its log says why:\n`journalctl -u wakefuld`, or its standard error"
-                ),
-            },
+            Self::Refused(why, limit) => explain(f, *why, *limit),
         }
     }
 }
 
 impl std::error::Error for Error {}
 
+/// Why the server has refused, and what to do.
+fn explain(f: &mut std::fmt::Formatter, why: Refusal, limit: u32) -> std::fmt::Result {
+    match why {
+        Refusal::Malformed => write!(f, "the processor server is of another version; restart it"),
+        Refusal::Disordered => write!(f, "it must be that 1 <= least <= wanted <= most"),
+        Refusal::TooMany => {
+            write!(
+                f,
+                "programs can have {limit} of the processors here at most;\n\
+                 the default partition keeps the rest"
+            )
+        }
+        Refusal::Unknown => {
+            write!(f, "the process has no partition; `wakeful run --cpus` gives it one")
+        }
+        Refusal::NotAllowed => {
+            write!(
+                f,
+                "you may not ask for processors;\n\
+                 the administrator says who may, in /etc/wakeful/wakefuld.toml"
+            )
+        }
+        Refusal::Share => write!(
+            f,
+            "your programs may have {limit} of the processors together;\n\
+             the administrator says how many, in /etc/wakeful/wakefuld.toml"
+        ),
+        Refusal::Priority => {
+            write!(f, "your highest priority is {limit}; only root may go beyond it")
+        }
+        Refusal::Crowd => {
+            write!(f, "you have too many programs or connections at the server; end some")
+        }
+        Refusal::NoProcess => write!(f, "there is no such process of yours"),
+        Refusal::Later => write!(f, "the processor server has no arena ready; ask again"),
+        Refusal::Elsewhere => write!(
+            f,
+            "its control group takes no partition: \
+             it has processors of its own, or is none of the server's;\n\
+             enforcement.group and .limits, in /etc/wakeful/wakefuld.toml, say which are"
+        ),
+        Refusal::NoObserver => write!(f, "the processor server has no observer; its log says why"),
+        Refusal::Again => write!(f, "the process has an arena of the processor server already"),
+        Refusal::Failed => write!(
+            f,
+            "the server could not do it; its log says why:\n\
+             `journalctl -u wakefuld`, or its standard error"
+        ),
+    }
+}
+
 /// The greatest length of a socket's path.
 const SOCKET_PATH: usize = 107;
-/// Room for a message, and for one byte of what is none.
-const PACKET: [u8; size_of::<Message>() + 1] = [0; size_of::<Message>() + 1];
-/// Descriptors of one message, at most.
+/// Room for a packet, and for one byte of what is none.
+const PACKET: [u8; SIZE + 1] = [0; SIZE + 1];
+/// Descriptors of one packet, at most.
 pub const DESCRIPTORS: usize = 3;
+/// Those that come with an answer.
+pub type Descriptors = [Option<OwnedFd>; DESCRIPTORS];
+/// The programs that the server tells of.
+pub type Entries = Vec<Entry>; // ALLOC: commands ask for them, and no interposer does
 
 unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
@@ -152,7 +172,8 @@ impl SocketPath {
     }
 }
 
-/// Where the server listens. The environment is read when the program starts, or at the first use: later another thread may change it.
+/// Where the server listens. The environment is read when the program starts, or at the first use: later
+/// another thread may change it.
 pub(crate) fn path() -> &'static [u8] {
     static PATH: OnceLock<SocketPath> = OnceLock::new();
     let path = PATH.get_or_init(|| {
@@ -233,27 +254,57 @@ impl Connection {
         Ok(Self { socket, tag: 0 })
     }
 
-    /// Asks, and waits for the answer to it. The descriptor comes with the answer to `Join`.
+    /// Asks about a partition, and waits for the answer. The descriptor comes with the answer to `Join`.
     ///
     /// # Errors
     /// If the server refuses, or is gone.
-    pub fn ask(&mut self, request: Message) -> Result<(Message, Option<OwnedFd>), Error> {
-        let (answer, [fd, ..]) = self.ask_for(request)?;
-        Ok((answer, fd))
+    pub fn ask(&mut self, request: impl Into<Envelope>) -> Result<(State, Option<OwnedFd>), Error> {
+        match self.ask_for(request)? {
+            (Reply::State(state), [fd, ..]) => Ok((state, fd)),
+            _ => Err(Error::Foreign),
+        }
     }
 
-    /// As [`Self::ask`], with all descriptors that come.
+    /// Asks for anything, and waits for the first answer to it, and its descriptors.
     ///
     /// # Errors
-    /// As there.
-    pub fn ask_for(&mut self, request: Message) -> Result<(Message, [Option<OwnedFd>; DESCRIPTORS]), Error> {
+    /// As [`Self::ask`].
+    pub fn ask_for(&mut self, request: impl Into<Envelope>) -> Result<(Reply, Descriptors), Error> {
         self.tag = self.tag.wrapping_add(1).max(1);
-        self.send(&Message { tag: self.tag, ..request })?;
+        self.send(Envelope { tag: self.tag, ..request.into() })?;
+        self.answer()
+    }
+
+    /// The next answer to what was asked last. News of our partition may come before.
+    fn answer(&mut self) -> Result<(Reply, Descriptors), Error> {
         loop {
-            let (answer, fds) = self.receive_with()?;
+            let (answer, fds) = self.hear()?;
             if answer.tag == self.tag {
-                return Ok((answer, fds));
+                return Ok((answer.reply, fds));
             }
+        }
+    }
+
+    /// All programs that the server tells us of, and what it says of itself.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn status(&mut self) -> Result<(Entries, Summary), Error> {
+        let mut entries = Entries::new();
+        let summary = self.summary(|entry| entries.push(entry))?;
+        Ok((entries, summary))
+    }
+
+    /// What the server says of itself, and before it `each` program.
+    fn summary(&mut self, mut each: impl FnMut(Entry)) -> Result<Summary, Error> {
+        let (mut reply, _) = self.ask_for(Request::Status)?;
+        loop {
+            match reply {
+                Reply::Entry(entry) => each(entry),
+                Reply::Summary(summary) => return Ok(summary),
+                _ => return Err(Error::Foreign),
+            }
+            reply = self.answer()?.0;
         }
     }
 
@@ -261,15 +312,12 @@ impl Connection {
     fn lend(&mut self) -> Result<[Option<Fd>; DESCRIPTORS], Error> {
         #[inline(never)]
         fn asks(connection: &Connection) -> Result<(), Error> {
-            connection.send(&Message::new(Kind::Observe))
+            connection.send(Request::Observe)
         }
         #[inline(never)]
         fn answers(bytes: &[u8]) -> Result<(), Error> {
-            match Message::from_bytes(bytes) {
-                Some((message, Kind::Refused)) => {
-                    Err(Error::Refused(Refusal::from_u32(message.error), message.most))
-                }
-                Some((_, Kind::Observed)) => Ok(()),
+            match reply(bytes)?.reply {
+                Reply::Observed { .. } => Ok(()),
                 _ => Err(Error::Foreign),
             }
         }
@@ -296,8 +344,9 @@ impl Connection {
     ///
     /// # Errors
     /// Those of send(2).
-    pub fn send(&self, request: &Message) -> Result<(), Error> {
-        let bytes = request.bytes();
+    pub fn send(&self, request: impl Into<Envelope>) -> Result<(), Error> {
+        let packet = request.into().encode();
+        let bytes = packet.bytes();
         let (fd, nobody) = (self.socket.as_raw_fd(), core::ptr::null::<libc::sockaddr>());
         let flags = libc::MSG_NOSIGNAL;
         // SAFETY: the bytes live.
@@ -307,25 +356,25 @@ impl Connection {
         if sent == bytes.len() as libc::c_long { Ok(()) } else { Err(Error::Io(io::Error::last_os_error())) }
     }
 
-    /// The next message: of an application, when its partition has changed.
+    /// How this process stands now, when its partition has changed.
     ///
     /// # Errors
-    /// If the server refuses, or is gone.
-    pub fn receive(&mut self) -> Result<(Message, Option<OwnedFd>), Error> {
-        let (message, [fd, ..]) = self.receive_with()?;
-        Ok((message, fd))
+    /// As [`Self::ask`].
+    pub fn receive(&mut self) -> Result<State, Error> {
+        match self.hear()?.0.reply {
+            Reply::State(state) => Ok(state),
+            _ => Err(Error::Foreign),
+        }
     }
 
-    fn receive_with(&mut self) -> Result<(Message, [Option<OwnedFd>; DESCRIPTORS]), Error> {
+    /// Whatever the server says next, and the descriptors that come with it.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn hear(&mut self) -> Result<(Answer, Descriptors), Error> {
         let mut bytes = PACKET;
         let (length, fds) = self.receive_bytes(&mut bytes)?;
-        match Message::from_bytes(&bytes[..length]) {
-            Some((message, Kind::Refused)) => {
-                Err(Error::Refused(Refusal::from_u32(message.error), message.most))
-            }
-            Some((message, _)) => Ok((message, fds.map(|fd| fd.map(Into::into)))),
-            None => Err(Error::Foreign),
-        }
+        Ok((reply(&bytes[..length])?, fds.map(|fd| fd.map(Into::into))))
     }
 
     /// The next packet: its length, and the descriptors that come with it.
@@ -333,7 +382,8 @@ impl Connection {
     fn receive_bytes(&mut self, bytes: &mut [u8]) -> Result<(usize, [Option<Fd>; DESCRIPTORS]), Error> {
         let mut room = [0u64; 8];
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: the message describes live memory; the kernel writes the control data, and the descriptor is new and ours.
+        // SAFETY: the message describes live memory; the kernel writes the control data, and the descriptor
+        // is new and ours.
         let (length, fds) = unsafe {
             let mut header: libc::msghdr = core::mem::zeroed();
             header.msg_iov = &raw mut part;
@@ -373,7 +423,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::Taken`] if that takes longer than `limit`.
-    pub fn granted(&mut self, mut state: Message, limit: Duration) -> Result<Message, Error> {
+    pub fn granted(&mut self, mut state: State, limit: Duration) -> Result<State, Error> {
         let end = Instant::now() + limit;
         while state.holds == 0 {
             let left = end.saturating_duration_since(Instant::now()).as_millis() as i32;
@@ -382,13 +432,23 @@ impl Connection {
             if unsafe { libc::poll(&mut poll, 1, left) } == 0 {
                 return Err(Error::Taken);
             }
-            (state, _) = self.receive()?;
+            state = self.receive()?;
         }
         Ok(state)
     }
 }
 
-impl std::os::fd::AsFd for Connection {
+/// What a packet says, unless it is no.
+#[inline]
+fn reply(packet: &[u8]) -> Result<Answer, Error> {
+    match Answer::decode(packet) {
+        Some(Answer { reply: Reply::Refused { why, limit }, .. }) => Err(Error::Refused(why, limit)),
+        Some(answer) => Ok(answer),
+        None => Err(Error::Foreign),
+    }
+}
+
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -399,15 +459,15 @@ impl std::os::fd::AsFd for Connection {
 /// # Errors
 /// If the server refuses, or there is none.
 pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
-    let request = Message { priority, least, wanted: most, most, ..Message::new(Kind::Join) };
-    let (answer, fd) = hurried(MORE_PATIENCE)?.ask(request)?;
+    let demand = Demand::new(priority, least, most, most);
+    let (state, fd) = hurried(MORE_PATIENCE)?.ask(Request::Join(demand))?;
     if !fd.is_some_and(|fd| follow(fd.as_fd())) {
         return Err(Error::Foreign);
     }
     // The server forgets a hint with a new request.
     OFFERED.store(0, Relaxed);
     Linux::refresh_processors(None);
-    Ok(answer.holds)
+    Ok(state.holds)
 }
 
 /// Gives the partition back.
@@ -415,7 +475,7 @@ pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
 /// # Errors
 /// As [`request`]; [`Refusal::Unknown`] if there was none.
 pub fn leave() -> Result<(), Error> {
-    hurried(MORE_PATIENCE)?.ask(Message::new(Kind::Leave))?;
+    hurried(MORE_PATIENCE)?.ask(Request::Leave)?;
     OFFERED.store(0, Relaxed);
     Linux::refresh_processors(None);
     Ok(())
@@ -424,14 +484,18 @@ pub fn leave() -> Result<(), Error> {
 /// How many processors this process has said it can spare. Written under [`SPEAKS`].
 static OFFERED: AtomicU32 = AtomicU32::new(0);
 static SPEAKS: Mutex<()> = Mutex::new(());
-/// The process that is the server's, not a forked child. (Not the registry's generation: to ask for it makes a registry, before its view is chosen.)
+/// The process that is the server's, not a forked child. (Not the registry's generation: to ask for it
+/// makes a registry, before its view is chosen.)
 static MEMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Tells the server how many of the partition's processors this process can spare for now, if it has a partition and it is another number than before. Waits for
-/// nobody: a server that is gone, or too busy to let us in, hears it the next time.
+/// Tells the server how many of the partition's processors this process can spare for now, if it has a
+/// partition and it is another number than before. Waits for nobody: a server that is gone, or too busy to
+/// let us in, hears it the next time.
 ///
-/// Each time by a connection of its own: a program may close all descriptors but its own at any time, and give their numbers to others.
-/// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on them that had them lent.
+/// Each time by a connection of its own: a program may close all descriptors but its own at any time, and
+/// give their numbers to others.
+/// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on
+/// them that had them lent.
 pub fn offer(count: u32) {
     if BLOCK.load(Relaxed).is_null() || MEMBER.load(Relaxed) != std::process::id() {
         return;
@@ -441,9 +505,9 @@ pub fn offer(count: u32) {
     if offered() == count {
         return;
     }
-    let kind = if count == 0 { Kind::WantBack } else { Kind::Spare };
+    let request = if count == 0 { Request::WantBack } else { Request::Spare(count) };
     let told = Connection::open_by(path(), libc::SOCK_NONBLOCK, None)
-        .and_then(|connection| connection.send(&Message { count, ..Message::new(kind) }));
+        .and_then(|connection| connection.send(request));
     if told.is_ok() {
         OFFERED.store(count, Relaxed);
     }
@@ -490,7 +554,8 @@ pub(crate) unsafe fn replace_page<T>(at: *mut T, new: &'static T) -> bool {
 }
 
 /// Follows a block: from now on a change of the partition is noticed at the next look
-/// ([`platform::Platform::refresh_processors`]), and not only once a second. False if the descriptor is no block's.
+/// ([`platform::Platform::refresh_processors`]), and not only once a second. False if the descriptor is no
+/// block's.
 fn follow(fd: BorrowedFd<'_>) -> bool {
     let Some(block) = map::<Block>(fd) else { return false };
     if block.magic.load(Relaxed) != MAGIC || block.version.load(Relaxed) != VERSION {
@@ -504,8 +569,8 @@ fn follow(fd: BorrowedFd<'_>) -> bool {
     true
 }
 
-/// Follows the block that this program inherited from `wakeful run`. The descriptor stays open, for other libraries of the program in which there is this
-/// crate too, and is closed in its children.
+/// Follows the block that this program inherited from `wakeful run`. The descriptor stays open, for other
+/// libraries of the program in which there is this crate too, and is closed in its children.
 #[inline(always)]
 pub fn inherit() {
     if !BLOCK.load(Relaxed).is_null() {
@@ -556,7 +621,8 @@ pub fn partition() -> Option<&'static abi::Partition> {
         .filter(|partition| partition.processors.load(Relaxed) > 0)
 }
 
-/// BOUND: how long a program waits for its arena, once, with a server that is stopped or overloaded. An answer takes a tenth of a millisecond.
+/// BOUND: how long a program waits for its arena, once, with a server that is stopped or overloaded. An
+/// answer takes a tenth of a millisecond.
 const PATIENCE: Duration = Duration::from_millis(15);
 /// BOUND: and a thread in the midst of the program, which may be in a lock.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(2);
@@ -612,15 +678,8 @@ fn lent(fds: [Option<Fd>; DESCRIPTORS]) -> Result<(bpf::Observer, &'static Atomi
 
 /// Does the server of this machine lend programs its observer?
 pub(crate) fn lends() -> bool {
-    let ask = || {
-        let mut connection = hurried(LONGER_PATIENCE)?;
-        let mut message = connection.ask(Message::new(Kind::Status))?.0;
-        while message.kind == Kind::Entry as u32 {
-            message = connection.receive()?.0;
-        }
-        Ok::<_, Error>(message.observed == 1)
-    };
-    ask().unwrap_or(false)
+    let ask = || hurried(LONGER_PATIENCE)?.summary(|_| ());
+    ask().is_ok_and(|summary: Summary| summary.observer)
 }
 
 #[cfg(test)]

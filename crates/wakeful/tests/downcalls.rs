@@ -7,7 +7,7 @@ mod heard;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use abi::server::Kind;
+use abi::server::Request;
 use heard::{Server, block, grant};
 use wakeful::{partition, thread};
 
@@ -41,14 +41,14 @@ fn blocked_fibers_lend_a_processor_and_ready_ones_want_it_back() {
             })
         })
         .collect();
-    let (kind, message, _connection) = server.hear();
-    assert_eq!((kind, message.count), (Kind::Spare, 1));
+    let (envelope, _connection) = server.hear();
+    assert_eq!(envelope.request, Request::Spare(1));
 
     // The look is each second until then, and each 10 ms from then on.
     BUSY.store(true, Relaxed);
     fibers.iter().for_each(|fiber| fiber.thread().unpark());
-    let (kind, _, _connection) = server.hear();
-    assert_eq!(kind, Kind::WantBack);
+    let (envelope, _connection) = server.hear();
+    assert_eq!(envelope.request, Request::WantBack);
     BUSY.store(false, Relaxed);
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }

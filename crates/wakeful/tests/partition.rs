@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use abi::Partition;
-use abi::server::{Block, Kind, Message};
+use abi::server::{Answer, Block, Demand, Reply, Request, State};
 use heard::{Server, block, grant, word};
 use wakeful::parallel::{Schedule, Team, with_fewer};
 use wakeful::partition::{self, Error};
@@ -30,8 +30,7 @@ fn hints_reach_the_server_when_phases_change_and_only_then() {
 
     let asked = thread::spawn(|| partition::request(3, 1..=2));
     let block = block();
-    let message = grant(&server, &block);
-    assert_eq!((message.priority, message.least, message.wanted, message.most), (3, 1, 2, 2));
+    assert_eq!(grant(&server, &block), Request::Join(Demand::new(3, 1, 2, 2)));
     assert_eq!(asked.join().unwrap().unwrap(), 2);
 
     if thread::available_parallelism().unwrap().get() < 2 {
@@ -39,11 +38,9 @@ fn hints_reach_the_server_when_phases_change_and_only_then() {
     }
     // By hand, and back; nothing is said twice, and an inner phase ends with the outer one's word.
     with_fewer(1, || with_fewer(1, || ()));
-    let (kind, message, _connection) = server.hear();
-    assert_eq!(kind, Kind::Spare);
-    let spare = message.count;
-    assert!(spare >= 1);
-    assert_eq!(server.hear().0, Kind::WantBack);
+    let (hint, _connection) = server.hear();
+    assert!(matches!(hint.request, Request::Spare(1..)), "{hint:?}");
+    assert_eq!(server.hear().0.request, Request::WantBack);
 
     // By itself: a bound team whose helpers have all been idle for long needs one processor.
     let team = Team::bound();
@@ -53,8 +50,7 @@ fn hints_reach_the_server_when_phases_change_and_only_then() {
             team.for_each(0..100, Schedule::Static, |_| thread::sleep(Duration::from_micros(100)));
             thread::sleep(Duration::from_millis(30));
         }
-        let (kind, message, _connection) = server.hear();
-        if kind == Kind::Spare && message.count == spare {
+        if server.hear().0.request == hint.request {
             break;
         }
     }
@@ -63,13 +59,14 @@ fn hints_reach_the_server_when_phases_change_and_only_then() {
     word(&block, offset_of!(Block, partition) + offset_of!(Partition, generation), 1);
     // The look at the number of processors is one loop in some.
     loops_until(&team, 1);
-    let (kind, _, _connection) = server.hear();
-    assert_eq!(kind, Kind::WantBack);
+    let (envelope, mut connection) = server.hear();
+    assert_eq!(envelope.request, Request::WantBack);
     set_masks(&masks);
     word(&block, offset_of!(Block, partition) + offset_of!(Partition, generation), 2);
     loops_until(&team, masks[0].1.count());
     // An answer that nobody reads harms nobody.
-    let _ = (&_connection).write(Message::new(Kind::State).bytes());
+    let answer = Answer { tag: 0, reply: Reply::State(State::default()) };
+    let _ = connection.write(answer.encode().bytes());
     team.for_each(0..100, Schedule::Static, |_| ());
 }
 

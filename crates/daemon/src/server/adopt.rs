@@ -79,14 +79,10 @@ impl<K: Kernel> Server<K> {
             (0, most) => Count::Choose { most },
             _ => Count::Numbers { least, wanted, most },
         };
-        let bits = |(index, word): (usize, &std::sync::atomic::AtomicU64)| {
-            let word = word.load(Relaxed);
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)
-        };
         let origin =
             words.origin.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
         let origin = String::from_utf8(origin).ok().filter(|origin| is_origin(origin));
-        let written: Set = words.partition.ids.iter().enumerate().flat_map(bits).collect();
+        let written: Set = words.partition.load_ids().iter().collect();
         self.partitions.assume(process, written);
         self.partitions.remember(process, origin);
         let held = self.partitions.held(process).cloned().unwrap_or_default();

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use abi::server::{Kind, Message, Refusal};
+use abi::server::{Answer, Envelope, Refusal, Reply, Request, SIZE};
 use policy::Id;
 use tracing::debug;
 
@@ -92,8 +92,8 @@ impl<K: Kernel> Server<K> {
         });
         let access = &self.config.access;
         if !root && (theirs >= access.connections as usize || all >= access.all_connections as usize) {
-            let refusal = Message { error: Refusal::Crowd as u32, ..Message::new(Kind::Refused) };
-            let _ = self.kernel.send(fd.as_fd(), refusal.bytes(), &[]);
+            let refusal = Answer { tag: 0, reply: Reply::Refused { why: Refusal::Crowd, limit: 0 } };
+            let _ = self.kernel.send(fd.as_fd(), refusal.encode().bytes(), &[]);
             let allowance = self.allowances.entry(account).or_insert_with(|| Allowance::new(rate, now));
             allowance.spend(1.0, rate, now);
             return self.turn_away(fd, account, wary, now);
@@ -129,7 +129,7 @@ impl<K: Kernel> Server<K> {
     }
 
     pub(super) fn hear(&mut self, token: u64) {
-        let mut bytes = [0u8; size_of::<Message>()];
+        let mut bytes = [0u8; SIZE];
         let Some(connection) = self.connections.get_mut(&token) else { return };
         if connection.wary && self.kernel.is_laden(connection.fd.as_fd()).unwrap_or(false) {
             debug!("a client sends descriptors");
@@ -150,16 +150,16 @@ impl<K: Kernel> Server<K> {
             }
         };
         self.counters.messages += 1;
-        let message = if length == bytes.len() { Message::from_bytes(&bytes) } else { None };
-        let Some((message, kind)) = message else {
+        let envelope = if length == bytes.len() { Envelope::decode(&bytes) } else { None };
+        let Some(envelope) = envelope else {
             self.refuse(token, 0, (Refusal::Malformed, 0));
             return self.hang_up(token);
         };
-        self.answer(token, &message, kind);
-        let cost = match kind {
-            Kind::Observe => ARENA_COST,
-            Kind::Join | Kind::Leave => MOVE_COST,
-            _ => 1.0,
+        self.answer(token, envelope);
+        let cost = match envelope.request {
+            Request::Observe => ARENA_COST,
+            Request::Join(_) | Request::Leave => MOVE_COST,
+            Request::Spare(_) | Request::WantBack | Request::Status => 1.0,
         };
         // Not by the clock: what keeps the server from a processor meanwhile is others' doing.
         let worked = self.kernel.worked().saturating_sub(before);
@@ -249,10 +249,11 @@ impl<K: Kernel> Server<K> {
         }
     }
 
-    pub(super) fn send(&mut self, token: u64, message: &Message, block_of: Option<Id>) {
+    pub(super) fn send(&mut self, token: u64, tag: u32, reply: Reply, block_of: Option<Id>) {
+        let packet = Answer { tag, reply }.encode();
         let Some(connection) = self.connections.get(&token) else { return };
         let fd = block_of.and_then(|id| self.members.get(&id)).map(|member| member.block.reader.as_fd());
-        if let Err(error) = self.kernel.send(connection.fd.as_fd(), message.bytes(), fd.as_slice()) {
+        if let Err(error) = self.kernel.send(connection.fd.as_fd(), packet.bytes(), fd.as_slice()) {
             debug!("a client does not take its answer: {error}");
             self.hang_up(token);
         }
@@ -260,7 +261,6 @@ impl<K: Kernel> Server<K> {
 
     pub(super) fn refuse(&mut self, token: u64, tag: u32, (why, limit): Refused) {
         self.counters.refusals += 1;
-        let refusal = Message { tag, error: why as u32, most: limit, ..Message::new(Kind::Refused) };
-        self.send(token, &refusal, None);
+        self.send(token, tag, Reply::Refused { why, limit }, None);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use abi::server::{Message, Refusal};
+use abi::server::{self, Refusal};
 use policy::{Adopted, Count, Demand, Event, Id};
 
 use super::{ROOT, Refused, Server};
@@ -13,16 +13,17 @@ impl<K: Kernel> Server<K> {
     /// What the administrator allows of a request.
     pub(super) fn check(
         &self,
-        message: &Message,
+        demand: server::Demand,
         user: u32,
         by_root: bool,
         known: Option<Id>,
     ) -> Result<Demand, Refused> {
-        let Message { priority, least, wanted, most, .. } = *message;
-        let count = match (least, wanted, most) {
-            (0, 0, 0) => Count::Choose { most: u32::MAX },
-            _ => Count::Numbers { least, wanted, most },
-        };
+        let priority = demand.priority;
+        let count = demand.numbers.map_or(Count::Choose { most: u32::MAX }, |numbers| Count::Numbers {
+            least: numbers.least(),
+            wanted: numbers.wanted(),
+            most: numbers.most(),
+        });
         if by_root {
             return Ok(Demand { priority: priority | ROOT, count });
         }

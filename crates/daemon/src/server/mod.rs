@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::Duration;
 
-use abi::server::Refusal;
+use abi::server::{Counters, Refusal};
 use policy::{Event, Id, Lease, Machine, Policy, Processor, SemiDynamic, System};
 use tracing::{error, info, warn};
 
@@ -85,19 +85,6 @@ struct Member {
     block: Mapped,
     /// The last connection that asked for it.
     connection: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Counters {
-    messages: u64,
-    refusals: u64,
-    moves: u64,
-    hinted_moves: u64,
-    connections: u64,
-    clients_gone: u64,
-    failures: u64,
-    repairs: u64,
-    arenas: u64,
 }
 
 /// See the module.
@@ -395,7 +382,8 @@ fn lends(kernel: &impl Kernel, config: &Config) -> bool {
             let forbidden = forbids().unwrap_or(true);
             if forbidden {
                 info!(
-                    "kernel.unprivileged_bpf_disabled is set, so no observer; under [observer], `enabled = true` lends it all the same"
+                    "kernel.unprivileged_bpf_disabled is set, so no observer; \
+                     under [observer], `enabled = true` lends it all the same"
                 );
             }
             !forbidden

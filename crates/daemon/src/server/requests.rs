@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: who asks for what, and what becomes of it.
+//!
+//! **The order.** The policy decides, the kernel is told, then the other programs, and the answer comes last.
+//! For an answer says what is so. Whoever reads that it holds three processors can run on them at once, and
+//! whoever has left is off them. An answer that came first could only say what was decided. The program would
+//! have to be told again, and where the kernel refuses, what it was told would be wrong. The others come
+//! before the asker, because they wait for what somebody leaves or spares, and the asker does not.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
-use abi::server::{Kind, MAGIC, Message, Refusal, VERSION};
+use abi::server::{Answer, Demand, Envelope, MAGIC, Refusal, Reply, Request, State, VERSION};
 use policy::{Event, Id, Move, Owner, Why};
 use tracing::{debug, info, warn};
 
@@ -27,49 +33,55 @@ struct Process {
 }
 
 impl<K: Kernel> Server<K> {
-    pub(super) fn answer(&mut self, token: u64, message: &Message, kind: Kind) {
-        let done = match kind {
-            Kind::Join => self.join(token, message).map(|id| (Some(id), true)),
-            Kind::Spare | Kind::WantBack | Kind::Leave => self.member_of(token, message).and_then(|id| {
-                let event = match kind {
-                    Kind::Spare => Event::Spare(id, message.count),
-                    Kind::WantBack => Event::WantBack(id),
-                    _ => Event::Exit(id),
-                };
-                self.apply(event)?;
-                if kind == Kind::Leave {
-                    self.level();
-                }
-                if kind == Kind::Leave && self.idle() > READY {
-                    self.forget(id);
-                    return Ok((None, false));
-                }
-                self.save(id);
-                Ok((Some(id), false))
-            }),
-            Kind::Status => return self.status(token, message.tag),
-            Kind::Observe => return self.observe(token, message),
-            Kind::State | Kind::Refused | Kind::Entry | Kind::Summary | Kind::Observed => {
-                Err((Refusal::Malformed, 0))
-            }
+    pub(super) fn answer(&mut self, token: u64, envelope: Envelope) {
+        let Envelope { tag, process, request } = envelope;
+        let done = match request {
+            Request::Join(demand) => self.join(token, process, demand).map(Some),
+            Request::Spare(count) => self.hint(token, process, |id| Event::Spare(id, count)).map(Some),
+            Request::WantBack => self.hint(token, process, Event::WantBack).map(Some),
+            Request::Leave => self.leave(token, process),
+            Request::Status => return self.status(token, tag),
+            Request::Observe => return self.observe(token, tag, process),
         };
-        // Before the answer, which says what is so, and to that program all of it.
-        self.settle_for(done.ok().and_then(|(id, _)| id).map(|id| (id, token)));
+        // Before the answer, which tells that program all of it.
+        self.settle_for(done.ok().flatten().map(|id| (id, token)));
         match done {
-            Ok((id, with_block)) => {
-                let state = id.map_or_else(|| Message::new(Kind::State), |id| self.state(id));
-                self.send(token, &Message { tag: message.tag, ..state }, id.filter(|_| with_block));
+            Ok(id) => {
+                let state = id.map_or_else(State::default, |id| self.state(id));
+                let block_of = id.filter(|_| matches!(request, Request::Join(_)));
+                self.send(token, tag, Reply::State(state), block_of);
             }
-            Err(refused) => self.refuse(token, message.tag, refused),
+            Err(refused) => self.refuse(token, tag, refused),
         }
     }
 
+    /// A member says what it needs for now.
+    fn hint(&mut self, token: u64, process: u32, event: impl Fn(Id) -> Event) -> Result<Id, Refused> {
+        let id = self.member_of(token, process)?;
+        self.apply(event(id))?;
+        self.save(id);
+        Ok(id)
+    }
+
+    /// A member leaves; `None` if it is not kept ready to come back.
+    fn leave(&mut self, token: u64, process: u32) -> Result<Option<Id>, Refused> {
+        let id = self.member_of(token, process)?;
+        self.apply(Event::Exit(id))?;
+        self.level();
+        if self.idle() > READY {
+            self.forget(id);
+            return Ok(None);
+        }
+        self.save(id);
+        Ok(Some(id))
+    }
+
     /// Lends an arena.
-    fn observe(&mut self, token: u64, message: &Message) {
+    fn observe(&mut self, token: u64, tag: u32, about: u32) {
         let own = self.token();
         let connection = &self.connections[&token];
         let (process, user, account) = (connection.process, connection.user, connection.account);
-        let result = if message.process != 0 && message.process != process
+        let result = if about != 0 && about != process
             // It executes, since it has connected, a program with other rights.
             || self.look_up(token, process).map(|process| process.user) != Ok(user)
         {
@@ -85,31 +97,31 @@ impl<K: Kernel> Server<K> {
         match result {
             Ok(Ok(fds)) => {
                 self.counters.arenas += 1;
-                let answer = Message { tag: message.tag, process, ..Message::new(Kind::Observed) };
-                let fds = fds.each_ref().map(AsFd::as_fd);
+                let answer = Answer { tag, reply: Reply::Observed { process } };
+                let (packet, fds) = (answer.encode(), fds.each_ref().map(AsFd::as_fd));
                 if let Err(error) =
-                    self.kernel.send(self.connections[&token].fd.as_fd(), answer.bytes(), &fds)
+                    self.kernel.send(self.connections[&token].fd.as_fd(), packet.bytes(), &fds)
                 {
                     debug!("a client does not take its arena: {error}");
                     self.arenas.undo(&self.kernel, process);
                     self.hang_up(token);
                 }
             }
-            Ok(Err(refused)) => self.refuse(token, message.tag, refused),
+            Ok(Err(refused)) => self.refuse(token, tag, refused),
             Err(error) if self.kernel.ended(self.connections[&token].pidfd.as_fd()).unwrap_or(false) => {
                 debug!("{process} has ended: {error}");
-                self.refuse(token, message.tag, (Refusal::NoProcess, 0));
+                self.refuse(token, tag, (Refusal::NoProcess, 0));
             }
             Err(error) => {
                 self.fail("lend an arena", &error);
-                self.refuse(token, message.tag, (Refusal::Failed, 0));
+                self.refuse(token, tag, (Refusal::Failed, 0));
             }
         }
     }
 
-    fn member_of(&mut self, token: u64, message: &Message) -> Result<Id, Refused> {
+    fn member_of(&mut self, token: u64, process: u32) -> Result<Id, Refused> {
         let connection = &self.connections[&token];
-        let process = if message.process == 0 { connection.process } else { message.process };
+        let process = if process == 0 { connection.process } else { process };
         let id = *self.by_process.get(&process).ok_or((Refusal::Unknown, 0))?;
         if !connection.may_speak_for(process, self.members[&id].user) {
             return Err((Refusal::NoProcess, 0));
@@ -160,10 +172,10 @@ impl<K: Kernel> Server<K> {
         })
     }
 
-    fn join(&mut self, token: u64, message: &Message) -> Result<Id, Refused> {
+    fn join(&mut self, token: u64, process: u32, demand: Demand) -> Result<Id, Refused> {
         let connection = &self.connections[&token];
         let (by_root, own) = (connection.root, connection.process);
-        let process = if message.process == 0 { own } else { message.process };
+        let process = if process == 0 { own } else { process };
         // The first process is everybody's: what it starts would be in its partition.
         if process == 1 {
             return Err((Refusal::NoProcess, 0));
@@ -171,7 +183,7 @@ impl<K: Kernel> Server<K> {
         let found = self.look_up(token, process)?;
         let user = found.user;
         let known = self.by_process.get(&process).copied();
-        let demand = self.check(message, user, by_root, known)?;
+        let demand = self.check(demand, user, by_root, known)?;
         let origin = match self.partitions.held(process) {
             Some(_) => self.partitions.origin(process).map(str::to_owned),
             None if self.partitions.is_in_its_group(process) => None,

@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use abi::Processors;
+use abi::server::Reply;
 use policy::{Event, Id};
 use tracing::{debug, info, warn};
 
@@ -63,7 +65,7 @@ impl<K: Kernel> Server<K> {
                 && answered != Some((id, token))
             {
                 let state = self.state(id);
-                self.send(token, &state, None);
+                self.send(token, 0, Reply::State(state), None);
             }
         }
     }
@@ -92,18 +94,12 @@ impl<K: Kernel> Server<K> {
     /// Writes what the kernel was seen to do; false if that is there already.
     fn write_block(&self, id: Id) -> bool {
         let member = &self.members[&id];
-        let mut ids = [0u64; abi::MAX_PROCESSORS / 64];
-        for &processor in self.partitions.held(member.process).into_iter().flatten() {
-            ids[processor as usize / 64] |= 1 << (processor % 64);
-        }
+        let held: Processors = self.partitions.held(member.process).into_iter().flatten().copied().collect();
         let partition = &member.block.block().partition;
-        if partition.ids.iter().zip(&ids).all(|(word, id)| word.load(Relaxed) == *id) {
+        if partition.load_ids() == held {
             return false;
         }
-        for (word, id) in partition.ids.iter().zip(&ids) {
-            word.store(*id, Relaxed);
-        }
-        partition.processors.store(ids.iter().map(|word| word.count_ones()).sum(), Relaxed);
+        partition.store_ids(&held);
         let generation = partition.generation.load(Relaxed).wrapping_add(1);
         // ORDER: Release, pairs with the program's Acquire; publishes the rest of the block, and the change
         // of its masks.
@@ -145,8 +141,7 @@ impl<K: Kernel> Server<K> {
         // Its file may be hard to remove, and the next server is not to take it for a member's.
         member.block.block().started.store(0, Relaxed);
         let partition = &member.block.block().partition;
-        partition.processors.store(0, Relaxed);
-        partition.ids.iter().for_each(|word| word.store(0, Relaxed));
+        partition.store_ids(&Processors::default());
         // ORDER: Release, as in `write_block`.
         partition.generation.fetch_add(1, Release);
         self.former.push(member);

@@ -3,10 +3,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use abi::server::{Kind, Message, Refusal};
+use abi::server::{Demand, Entry, Listed, Numbers, Reply, State, Summary};
 use policy::{Count, Id};
 
-use super::{Connection, Counters, ROOT, Server};
+use super::{Connection, ROOT, Server};
 use crate::config::Status;
 use crate::kernel::Kernel;
 
@@ -14,19 +14,25 @@ use crate::kernel::Kernel;
 const LISTED: usize = 64;
 
 impl<K: Kernel> Server<K> {
-    pub(super) fn state(&self, id: Id) -> Message {
-        let Some(member) = self.members.get(&id) else { return Message::new(Kind::State) };
+    /// How a member stands; zeros of one that is none any more.
+    pub(super) fn state(&self, id: Id) -> State {
+        let Some(member) = self.members.get(&id) else { return State::default() };
         let partition = &member.block.block().partition;
-        let mut state = Message { process: member.process, user: member.user, ..Message::new(Kind::State) };
-        state.holds = partition.processors.load(Relaxed);
-        state.generation = partition.generation.load(Relaxed);
-        state.ids.iter_mut().zip(&partition.ids).for_each(|(to, from)| *to = from.load(Relaxed));
+        let mut state = State {
+            process: member.process,
+            user: member.user,
+            holds: partition.processors.load(Relaxed),
+            generation: partition.generation.load(Relaxed),
+            ids: partition.load_ids(),
+            ..State::default()
+        };
         if let Some(application) = self.system.application(id) {
-            state.priority = application.demand.priority & !ROOT;
-            if let Count::Numbers { least, wanted, most } = application.demand.count {
-                (state.least, state.wanted, state.most) = (least, wanted, most);
-            }
-            state.count = application.usable.map_or(0, |usable| application.holds().saturating_sub(usable));
+            let numbers = match application.demand.count {
+                Count::Numbers { least, wanted, most } => Numbers::new(least, wanted, most),
+                Count::Choose { .. } => None,
+            };
+            state.demand = Demand { priority: application.demand.priority & !ROOT, numbers };
+            state.spare = application.usable.map_or(0, |usable| application.holds().saturating_sub(usable));
             if let Some(waiting) = self.system.waiting(id) {
                 (state.lacks, state.behind) = (waiting.lacks, waiting.behind);
             }
@@ -53,48 +59,22 @@ impl<K: Kernel> Server<K> {
             self.arenas.processes().filter(|&(process, _)| !asks(process)).collect();
         let others = others.into_iter().filter(|&(_, user)| self.may_see(token, user)).collect::<Vec<_>>();
         let ids: Vec<Id> = ids.into_iter().filter(|id| self.may_see(token, self.members[id].user)).collect();
-        let mut entries: Vec<Message> = ids.into_iter().take(LISTED).map(|id| self.state(id)).collect();
-        entries.extend(others.iter().take(LISTED).map(|&(process, user)| Message {
-            process,
-            user,
-            error: Refusal::Unknown as u32,
-            ..Message::new(Kind::Entry)
-        }));
-        for entry in entries {
-            let threads = self.arenas.threads(entry.process, now);
-            let observed = u32::from(threads.is_some());
-            let entry = Message {
-                kind: Kind::Entry as u32,
-                tag,
-                observed,
-                threads: threads.unwrap_or_default(),
-                ..entry
-            };
-            self.send(token, &entry, None);
+        let members = ids.into_iter().take(LISTED).map(|id| Listed::Member(self.state(id)));
+        let observed = others.iter().take(LISTED).map(|&(process, user)| Listed::Observed { process, user });
+        for program in members.chain(observed).collect::<Vec<_>>() {
+            let mut entry = Entry { program, threads: None };
+            entry.threads = self.arenas.threads(entry.process(), now);
+            self.send(token, tag, Reply::Entry(entry), None);
         }
-        let Counters {
-            messages,
-            refusals,
-            moves,
-            hinted_moves,
-            connections,
-            clients_gone,
-            failures,
-            repairs,
-            arenas,
-        } = self.counters;
-        let mut summary = Message { tag, ..Message::new(Kind::Summary) };
-        summary.counters =
-            [messages, refusals, moves, hinted_moves, connections, clients_gone, failures, repairs, arenas];
-        summary.observed = u32::from(self.arenas.loaded());
-        summary.lacks = self.arenas.ordered(&self.kernel);
-        summary.behind = others.len().saturating_sub(LISTED) as u32;
-        summary.count = self.system.applications().count() as u32;
-        summary.error = self.partitions.by() as u32;
-        for &processor in self.system.default_partition() {
-            summary.ids[processor as usize / 64] |= 1 << (processor % 64);
-            summary.holds += 1;
-        }
-        self.send(token, &summary, None);
+        let summary = Summary {
+            enforcement: self.partitions.by(),
+            default_partition: self.system.default_partition().iter().copied().collect(),
+            applications: self.system.applications().count() as u32,
+            making: self.arenas.ordered(&self.kernel),
+            unlisted: others.len().saturating_sub(LISTED) as u32,
+            observer: self.arenas.loaded(),
+            counters: self.counters,
+        };
+        self.send(token, tag, Reply::Summary(summary), None);
     }
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use linux::server::{Connection, Error, Kind, Message};
+use linux::server::{Connection, Demand, Envelope, Error, Request};
 
 use crate::common::*;
 
@@ -140,7 +140,7 @@ impl Hostile {
         while self.goes_on() {
             let Ok(connection) = self.open() else { continue };
             for _ in 0..self.below(16) {
-                let mut packet = Message::new(Kind::Join).bytes().to_vec();
+                let mut packet = damaged(Request::Join(Demand::default()), &[]);
                 for _ in 0..self.below(8) {
                     let at = self.below(packet.len() as u32) as usize;
                     packet[at] = self.below(256) as u8;
@@ -165,8 +165,8 @@ impl Hostile {
                 numbers[..3].sort_unstable();
                 let [least, wanted, most, priority] = numbers;
                 let kind = self.below(24);
-                let message = Message { kind, process, priority, least, wanted, most, ..join(process, 1) };
-                if connection.send(&message).is_err() {
+                let request = Request::Join(Demand::new(priority, least, wanted, most));
+                if send_with(&connection, &damaged(request.of(process), &[(2, kind)]), &[]).is_err() {
                     break;
                 }
             }
@@ -178,7 +178,7 @@ impl Hostile {
         let mut all = Vec::new();
         while self.goes_on() {
             let Ok(connection) = self.open() else { continue };
-            (0..64).for_each(|_| drop(connection.send(&Message::new(Kind::Status))));
+            (0..64).for_each(|_| drop(connection.send(Request::Status)));
             all.push(connection);
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -192,7 +192,7 @@ impl Hostile {
             all.truncate(100);
             let at = self.below(all.len().max(1) as u32) as usize;
             if let Some(connection) = all.get(at) {
-                let _ = connection.send(&Message::new(Kind::WantBack));
+                let _ = connection.send(Request::WantBack);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -210,7 +210,7 @@ impl Hostile {
         let mut all: Vec<_> = (0..32).map_while(|_| self.open().ok()).collect();
         while self.goes_on() && !all.is_empty() {
             all.retain_mut(|connection| {
-                matches!(connection.ask(Message::new(Kind::WantBack)), Ok(_) | Err(Error::Refused(..)))
+                matches!(connection.ask(Request::WantBack), Ok(_) | Err(Error::Refused(..)))
             });
         }
     }
@@ -242,9 +242,9 @@ impl Hostile {
                 .cycle()
                 .take(count + 1)
                 .collect();
-            let message = Message::new(Kind::WantBack);
-            let packet = &message.bytes()[..[3, message.bytes().len()][self.below(2) as usize]];
-            let barred = send_with(&connection, packet, &fds).is_err();
+            let packet = damaged(Request::WantBack, &[]);
+            let length = [3, packet.len()][self.below(2) as usize];
+            let barred = send_with(&connection, &packet[..length], &fds).is_err();
             linger_for(&socket, if barred { 0 } else { 3600 });
             self.others.push(other);
             self.others.drain(..self.others.len().saturating_sub(16));
@@ -257,13 +257,13 @@ impl Hostile {
             let (nonsense, again) = (self.below(2) == 0, self.below(3));
             let process = child(|| {
                 let Ok(mut connection) = self.open() else { return };
-                let answer = connection.ask_for(Message::new(Kind::Observe));
+                let answer = connection.ask_for(Request::Observe);
                 if let Ok((_, [Some(arena), ..])) = answer
                     && nonsense
                 {
                     ruin(&arena);
                 }
-                (0..again).for_each(|_| drop(connection.send(&Message::new(Kind::Observe))));
+                (0..again).for_each(|_| drop(connection.send(Request::Observe)));
             });
             // SAFETY: a child of ours.
             unsafe { libc::waitpid(process, std::ptr::null_mut(), 0) };
@@ -275,12 +275,12 @@ impl Hostile {
         while self.goes_on() {
             let (becomes, rest) = (self.below(7), self.below(5000));
             let process = child(|| self.program(becomes));
-            let request = |request: Message| self.open().and_then(|mut connection| connection.ask(request));
+            let request = |request: Envelope| self.open().and_then(|mut connection| connection.ask(request));
             let id = process as u32;
             let _ = request(join(id, 1));
-            let _ = request(Message { process: id, count: 1, ..Message::new(Kind::Spare) });
+            let _ = request(Request::Spare(1).of(id));
             std::thread::sleep(Duration::from_micros(rest.into()));
-            let _ = request(Message { process: id, ..Message::new(Kind::WantBack) });
+            let _ = request(Request::WantBack.of(id));
             kill(process);
             collect();
         }
@@ -329,7 +329,7 @@ impl Hostile {
                     [(); 20].map(|()| std::thread::Builder::new().stack_size(16 << 10).spawn(|| ()));
                 let _ = connection.ask(join(0, 1));
                 threads.into_iter().flatten().for_each(|thread| _ = thread.join());
-                let _ = connection.ask(Message::new(Kind::Leave));
+                let _ = connection.ask(Request::Leave);
             }
         });
         // SAFETY: a child of ours.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Servers, programs and control groups of a test's own, on the machine that it runs on.
-#![allow(dead_code, reason = "each test program uses some of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses some of it")]
 
+mod damage;
 pub mod stories;
 
 use std::fs;
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use linux::server::{Connection, Error, Kind, Message};
+pub use damage::damaged;
+use linux::server::{Connection, Demand, Entry, Envelope, Error, Request, State, Summary};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
 
@@ -124,21 +126,23 @@ impl Place {
 
     pub fn connect(&self) -> Result<Connection, Error> {
         let mut connection = Connection::open_at(self.path("run/wakefuld").to_str().unwrap())?;
-        let mut message = connection.ask(Message::new(Kind::Status))?.0;
-        while message.kind != Kind::Summary as u32 {
-            message = connection.receive()?.0;
-        }
+        connection.status()?;
         Ok(connection)
     }
 }
 
-pub fn ask(place: &Place, request: Message) -> Result<Message, Error> {
+pub fn ask(place: &Place, request: impl Into<Envelope>) -> Result<State, Error> {
     let path = place.path("run/wakefuld");
     Ok(Connection::open_at(path.to_str().unwrap())?.ask(request)?.0)
 }
 
-pub fn join(process: u32, count: u32) -> Message {
-    Message { process, least: count, wanted: count, most: count, ..Message::new(Kind::Join) }
+pub fn join(process: u32, count: u32) -> Envelope {
+    join_at(0, process, count)
+}
+
+/// The same, with a priority.
+pub fn join_at(priority: u32, process: u32, count: u32) -> Envelope {
+    Request::Join(Demand::new(priority, count, count, count)).of(process)
 }
 
 /// How many processors this test may use at all.
@@ -160,14 +164,8 @@ pub fn usage(process: u32) -> (f64, u64, usize) {
 }
 
 /// All entries and the summary.
-pub fn status(connection: &mut Connection) -> (Vec<Message>, Message) {
-    let mut entries = Vec::new();
-    let mut message = connection.ask(Message::new(Kind::Status)).unwrap().0;
-    while message.kind != Kind::Summary as u32 {
-        entries.push(message);
-        message = connection.receive().unwrap().0;
-    }
-    (entries, message)
+pub fn status(connection: &mut Connection) -> (Vec<Entry>, Summary) {
+    connection.status().unwrap()
 }
 
 /// A generator of its own: the same numbers each time.
@@ -186,7 +184,8 @@ pub fn random_from(mut seed: u64) -> impl FnMut() -> u32 {
 /// Runs this in a thread that is an ordinary user's, if this program is root's.
 pub fn as_nobody<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     let thread = || {
-        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread alone.
+        // SAFETY: plain numbers; the call itself, unlike libc's function of this name, is about this thread
+        // alone.
         unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
         body()
     };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use daemon::partitions::EXPEDITE;
-use linux::server::{Connection, Error, Kind, Message, Refusal};
+use linux::server::{Connection, Error, Refusal, Request};
 
 use super::*;
 
@@ -34,7 +34,7 @@ pub fn divides_the_processors(base: Base) {
     server.0.wait().unwrap();
     assert_eq!((program.allowed(), other.allowed()), (own.clone(), rest.clone()));
     server = place.server();
-    let state = ask(&place, Message { process: program.id(), ..Message::new(Kind::WantBack) }).unwrap();
+    let state = ask(&place, Request::WantBack.of(program.id())).unwrap();
     assert_eq!((state.holds, program.allowed(), other.allowed()), (1, own, rest));
     drop(program);
     eventually("its processor is back", || other.allowed() == all);
@@ -44,7 +44,8 @@ pub fn divides_the_processors(base: Base) {
     base.end();
 }
 
-/// How long from death to the processors being another's; no limit is checked here, because the machine may be busy.
+/// How long from death to the processors being another's; no limit is checked here, because the machine may
+/// be busy.
 pub fn the_dead_give_back(base: Base) {
     let other = Process::idle();
     base.take(&other);
@@ -83,7 +84,7 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
     let place = base.place();
     let mut server = place.server();
     let mut watcher = place.connect().unwrap();
-    let all = status(&mut watcher).1.ids[0];
+    let all = status(&mut watcher).1.default_partition;
     let mut random = random();
     let clients = if long() { 10_000 } else { 150 };
     let mut programs: Vec<(Process, Connection)> = Vec::new();
@@ -104,10 +105,10 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
         let Some((program, connection)) = programs.get_mut(which) else { continue };
         let process = program.id();
         let request = match random() % 6 {
-            0 | 1 => Message { priority: random() % 4, ..join(process, 1 + random() % 2) },
-            2 => Message { process, count: random() % 3, ..Message::new(Kind::Spare) },
-            3 => Message { process, ..Message::new(Kind::WantBack) },
-            4 => Message { process, ..Message::new(Kind::Leave) },
+            0 | 1 => join_at(random() % 4, process, 1 + random() % 2),
+            2 => Request::Spare(random() % 3).of(process),
+            3 => Request::WantBack.of(process),
+            4 => Request::Leave.of(process),
             _ => {
                 // Killed, with or without having hung up; its descriptor is not closed in time either.
                 drop(programs.swap_remove(which));
@@ -121,14 +122,13 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
         }
         let (entries, summary) = status(&mut watcher);
         messages += 1;
-        let mut seen = summary.ids[0];
-        assert_ne!(seen, 0, "the default partition has none");
-        for entry in &entries {
+        let mut seen = summary.default_partition;
+        assert!(!seen.is_empty(), "the default partition has none");
+        for id in entries.iter().filter_map(|entry| entry.state()).flat_map(|state| state.ids.iter()) {
             // A processor may still be on its way from one to another, but nobody's twice.
-            assert_eq!(seen & entry.ids[0], 0, "{entries:?}");
-            seen |= entry.ids[0];
+            assert!(seen.insert(id), "{id}: {entries:?}");
         }
-        assert_eq!(seen & !all, 0);
+        assert!(seen.iter().all(|id| all.contains(id)), "{seen} of {all}");
     }
     eventually("the server knows that all are gone", || status(&mut watcher).0.is_empty());
     eventually("no group is left", || base.groups() == 0);
@@ -136,7 +136,8 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
     eventually("no descriptor is left", || usage(server.id()).2 <= DESCRIPTORS);
     let (seconds, memory, files) = usage(server.id());
     println!(
-        "{clients} programs, {messages} messages in {:.1} s: {:.0} us of the server's time each; {files} descriptors; \
+        "{clients} programs, {messages} messages in {:.1} s: {:.0} us of the server's time each; \
+         {files} descriptors; \
          memory {} KiB after a tenth of them, {} KiB at the end",
         began.elapsed().as_secs_f64(),
         seconds * 1e6 / messages as f64,
@@ -150,8 +151,8 @@ pub fn a_crowd_leaves_nothing_behind(base: Base) {
     base.end();
 }
 
-/// The server is killed, again and again, while clients ask and hint. A program that has a processor keeps it all the time, and its server
-/// knows it again; nobody hears an answer that makes no sense.
+/// The server is killed, again and again, while clients ask and hint. A program that has a processor keeps
+/// it all the time, and its server knows it again; nobody hears an answer that makes no sense.
 pub fn the_server_is_killed_under_load(base: Base) {
     let take = |process: &Process| base.take(process);
     killed_under_load(&base, &take, if long() { 100 } else { 10 });
@@ -172,10 +173,10 @@ pub fn killed_under_load(base: &Base, put: &dyn Fn(&Process), kills: usize) {
         let mut random = random_from(number);
         while !over.load(Relaxed) {
             let request = match random() % 4 {
-                0 => Message { priority: random() % 4, ..join(process, 1 + random() % 2) },
-                1 => Message { process, count: random() % 3, ..Message::new(Kind::Spare) },
-                2 => Message { process, ..Message::new(Kind::WantBack) },
-                _ => Message { process, ..Message::new(Kind::Leave) },
+                0 => join_at(random() % 4, process, 1 + random() % 2),
+                1 => Request::Spare(random() % 3).of(process),
+                2 => Request::WantBack.of(process),
+                _ => Request::Leave.of(process),
             };
             match ask(&place, request) {
                 Ok(_) | Err(Error::Refused(Refusal::TooMany | Refusal::Unknown, _)) => {
@@ -200,8 +201,7 @@ pub fn killed_under_load(base: &Base, put: &dyn Fn(&Process), kills: usize) {
             assert_eq!(program.allowed(), own, "it keeps what it has");
             server = place.server();
             times.push(start.elapsed());
-            let state =
-                ask(&place, Message { process: program.id(), ..Message::new(Kind::WantBack) }).unwrap();
+            let state = ask(&place, Request::WantBack.of(program.id())).unwrap();
             assert_eq!((state.holds, program.allowed()), (1, own.clone()), "the next server knows it");
         }
         over.store(true, Relaxed);
@@ -209,7 +209,8 @@ pub fn killed_under_load(base: &Base, put: &dyn Fn(&Process), kills: usize) {
     times.sort_unstable();
     let (count, answers) = (times.len(), answers.into_inner());
     println!(
-        "killed {count} times, {answers} answers beside; from kill -9 to the next answer: median {:?}, greatest {:?}",
+        "killed {count} times, {answers} answers beside; \
+         from kill -9 to the next answer: median {:?}, greatest {:?}",
         times[count / 2],
         times[count - 1]
     );

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use daemon::config::By;
 use daemon::kernel::{Set, listen};
 use daemon::{Config, Server};
-use linux::server::{Connection, Error, Kind, Message, Refusal};
+use linux::server::{Connection, Demand, Envelope, Error, Refusal, Reply, Request, State};
 
 use crate::simulated::{self, Simulated, V1, V2};
 
@@ -81,8 +81,8 @@ impl Running {
     }
 
     /// Asks until there is an answer; refusals other than for a failure are answers.
-    pub fn ask(&self, request: Message) -> Result<Message, Refusal> {
-        let start = Instant::now();
+    pub fn ask(&self, request: impl Into<Envelope>) -> Result<State, Refusal> {
+        let (request, start) = (request.into(), Instant::now());
         loop {
             match self.connect().ask(request) {
                 Ok((state, _)) => return Ok(state),
@@ -94,17 +94,10 @@ impl Running {
         }
     }
 
-    pub fn state(&self, process: u32) -> Option<Message> {
-        let mut connection = self.connect();
-        let mut message = connection.ask(Message::new(Kind::Status)).ok()?.0;
-        let mut found = None;
-        while message.kind == Kind::Entry as u32 {
-            if message.process == process {
-                found = Some(message);
-            }
-            message = connection.receive().ok()?.0;
-        }
-        found
+    /// Of a member.
+    pub fn state(&self, process: u32) -> Option<State> {
+        let (entries, _) = self.connect().status().ok()?;
+        entries.iter().find(|entry| entry.process() == process)?.state().copied()
     }
 
     pub fn holds(&self, process: u32) -> u32 {
@@ -155,12 +148,8 @@ impl Drop for Idle {
     }
 }
 
-pub fn join(process: u32, priority: u32, least: u32, wanted: u32) -> Message {
-    Message { process, priority, least, wanted, most: wanted, ..Message::new(Kind::Join) }
-}
-
-pub fn of(process: u32, kind: Kind, count: u32) -> Message {
-    Message { process, count, ..Message::new(kind) }
+pub fn join(process: u32, priority: u32, least: u32, wanted: u32) -> Envelope {
+    Request::Join(Demand::new(priority, least, wanted, wanted)).of(process)
 }
 
 pub fn group(process: u32, by: By) -> PathBuf {
@@ -208,14 +197,13 @@ pub fn clean(kernel: &Simulated, folder: &Path, by: By) {
 /// A process of its own asks for an arena, and ends.
 pub fn observe(server: &Running) {
     let path = server.folder.join("socket");
-    let ask = || Connection::open_at(path.to_str().unwrap())?.ask(Message::new(Kind::Observe));
+    let ask = || Connection::open_at(path.to_str().unwrap())?.ask_for(Request::Observe);
     let child = || {
         let answer = ask();
         match answer {
-            Ok((answer, arena)) => {
-                let right = answer.kind == Kind::Observed as u32 && answer.process == std::process::id();
+            Ok((reply, [arena, ..])) => {
                 // This image has one.
-                right
+                reply == Reply::Observed { process: std::process::id() }
                     && arena.is_some()
                     && matches!(ask(), Err(Error::Refused(Refusal::Again, _) | Error::Io(_)))
             }
@@ -262,7 +250,7 @@ pub fn story(kernel: &Simulated, by: By, folder: &Path) {
     });
     // A pending higher priority waits for a hint.
     assert_eq!(truth(kernel, by, one.id()), Some(held.clone()));
-    assert!(server.ask(of(one.id(), Kind::Spare, 1)).is_ok());
+    assert!(server.ask(Request::Spare(1).of(one.id())).is_ok());
     eventually("two has one", || server.holds(two.id()) == 1 && server.holds(one.id()) == 2);
     let (first, second) = (truth(kernel, by, one.id()).unwrap(), truth(kernel, by, two.id()).unwrap());
     assert!(
@@ -276,13 +264,13 @@ pub fn story(kernel: &Simulated, by: By, folder: &Path) {
     eventually("both are members again", || server.holds(one.id()) == 2 && server.holds(two.id()) == 1);
     assert_eq!((truth(kernel, by, one.id()), truth(kernel, by, two.id())), (Some(first), Some(second)));
     if let (Some(before), Some(after)) = (generation, server.state(one.id())) {
-        assert_eq!((before.generation, before.count), (after.generation, after.count));
+        assert_eq!((before.generation, before.spare), (after.generation, after.spare));
     }
-    assert!(server.ask(of(one.id(), Kind::WantBack, 0)).is_ok());
+    assert!(server.ask(Request::WantBack.of(one.id())).is_ok());
     drop(two);
     eventually("one has three again", || server.holds(one.id()) == 3);
     // Somebody who changed his mind may have left already when he hears that it failed.
-    assert!(matches!(server.ask(of(one.id(), Kind::Leave, 0)), Ok(_) | Err(Refusal::Unknown)));
+    assert!(matches!(server.ask(Request::Leave.of(one.id())), Ok(_) | Err(Refusal::Unknown)));
     eventually("the kernel has it", || truth(kernel, by, one.id()).is_none());
     server.stop();
 }

@@ -15,7 +15,7 @@ fn who_has_ended_is_not_moved() {
     server.turn();
     say(&kernel, &mut server, root, join(waiter, 1));
     (0..3).for_each(|_| server.turn());
-    say(&kernel, &mut server, root, Message { process: holder, ..Message::new(Kind::Leave) });
+    say(&kernel, &mut server, root, Request::Leave.of(holder));
     kernel.world(|world| {
         world.dead.insert(waiter);
         world.moved.clear();
@@ -33,7 +33,7 @@ fn observes(kernel: &Nonsense, server: &mut Server<Nonsense>, root: u32) -> bool
     let before = kernel.world(|world| world.arenas.len());
     for _ in 0..2 {
         kernel.world(|world| world.clients.clear());
-        say(kernel, server, root, Message::new(Kind::Observe));
+        say(kernel, server, root, Request::Observe);
         // No time passes: somebody speaks in each turn.
         server.turn();
     }
@@ -86,4 +86,16 @@ fn who_is_moved_elsewhere_while_it_waits_stays_there() {
         server.turn();
     }
     assert!(kernel.inner.state.lock().unwrap().groups[&elsewhere].processes.contains(&waiter));
+}
+
+/// Who ends while the server makes its arena has asked in vain. That is no failure of the server's, which
+/// any user could have it write down.
+#[test]
+fn who_ends_while_it_asks_for_an_arena_is_no_failure() {
+    let (processes, kernel, mut server, _folder) = quiet(By::CgroupV1);
+    let root = processes.id(0);
+    kernel.world(|world| world.dying = Some(root));
+    say(&kernel, &mut server, root, Request::Observe);
+    (0..3).for_each(|_| server.turn());
+    assert_eq!(kernel.world(|world| world.refused.clone()), [Refusal::NoProcess]);
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr;
 
 use abi::Partition;
-use abi::server::{BLOCK_SIZE, Block, Kind, MAGIC, Message, VERSION};
+use abi::server::{Answer, BLOCK_SIZE, Block, Envelope, MAGIC, Packet, Reply, Request, SIZE, State, VERSION};
 
 /// A server's socket that hears everything and answers to nothing but `Join`.
 pub struct Server(OwnedFd);
@@ -35,18 +35,17 @@ impl Server {
         }
     }
 
-    /// The next connection's only message, and the connection.
-    pub fn hear(&self) -> (Kind, Message, File) {
+    /// The next connection's only request, and the connection.
+    pub fn hear(&self) -> (Envelope, File) {
         // SAFETY: a listener; the descriptor is new.
         let mut connection = unsafe {
             let fd = libc::accept4(self.0.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), libc::SOCK_CLOEXEC);
             assert!(fd >= 0, "nobody speaks");
             File::from_raw_fd(fd)
         };
-        let mut bytes = [0; size_of::<Message>()];
+        let mut bytes = [0; SIZE];
         assert_eq!(connection.read(&mut bytes).unwrap(), bytes.len());
-        let (message, kind) = Message::from_bytes(&bytes).unwrap();
-        (kind, message, connection)
+        (Envelope::decode(&bytes).unwrap(), connection)
     }
 
     pub fn is_quiet(&self) -> bool {
@@ -71,8 +70,8 @@ pub fn word(block: &File, at: usize, value: u32) {
     block.write_all_at(&value.to_ne_bytes(), at as u64).unwrap();
 }
 
-pub fn send_with(connection: &mut File, message: &Message, block: &File) {
-    let bytes = message.bytes();
+pub fn send_with(connection: &mut File, packet: &Packet, block: &File) {
+    let bytes = packet.bytes();
     let mut part = IoSlice::new(bytes);
     let mut room = [0u64; 4];
     // SAFETY: everything lives; the control data has room for one descriptor.
@@ -92,10 +91,10 @@ pub fn send_with(connection: &mut File, message: &Message, block: &File) {
 }
 
 /// Answers to the next `Join` with the block.
-pub fn grant(server: &Server, block: &File) -> Message {
-    let (kind, message, mut connection) = server.hear();
-    assert_eq!(kind, Kind::Join);
-    let state = Message { tag: message.tag, holds: 2, ..Message::new(Kind::State) };
-    send_with(&mut connection, &state, block);
-    message
+pub fn grant(server: &Server, block: &File) -> Request {
+    let (Envelope { tag, request, .. }, mut connection) = server.hear();
+    assert!(matches!(request, Request::Join(_)), "{request:?}");
+    let reply = Reply::State(State { holds: 2, ..State::default() });
+    send_with(&mut connection, &Answer { tag, reply }.encode(), block);
+    request
 }
