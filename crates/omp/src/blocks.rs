@@ -9,7 +9,7 @@
 //! `try_lock`: who does not get it uses malloc. So a child of fork, in which nobody may release it, goes on.
 //!
 //! ```text
-//!   runner: put .. put -> loaded full, previous full --> depot --> loaded empty, previous empty <- get: maker
+//!   runner: put .. put -> both magazines full --> depot --> both magazines empty <- get: maker
 //! ```
 
 use std::alloc::Layout;

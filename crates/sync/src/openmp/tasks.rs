@@ -88,10 +88,7 @@ fn running(word: u64) -> u32 {
 }
 
 /// COST: see [`Tasks`]; a call that wakes somebody costs as much as making some tens of tasks.
-const MOST_FUTILE: u32 = 8;
-/// COST: after calls in vain nobody is called for a sleep's cost times two to this power, at most: calls then
-/// take 1/32 of the time.
-const MOST_QUIET: u32 = 5;
+const MOST_FUTILE: u32 = 5;
 /// Tasks of a deque that are looked at for one that may be run here.
 const MOST_LOOKS: usize = 16;
 
@@ -114,10 +111,12 @@ pub trait Crew<P: Wide> {
     fn bells(&self) -> [&Event<P>; 2];
 }
 
-/// COST: of so many stolen tasks one is timed: a look at the clock costs as much as a small task.
+/// Of so many stolen tasks one is timed. Two looks at the clock cost less than a line's way, of which a task
+/// then pays a sixteenth.
 const BATCH: u32 = 16;
-/// COST: cache lines' ways for which a thief rests after a small task: eight times what a batch of them takes.
-const REST: u64 = 256;
+/// Lines' ways for which a thief rests after a small task: eight times what a batch of them takes. The maker
+/// is let alone for eight ninths of the time.
+const REST: u64 = 8 * 2 * BATCH as u64;
 
 /// What a run steals.
 #[derive(Default)]
@@ -295,7 +294,7 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
     fn learn(&self, paid: bool) {
         let futile = if paid { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
         self.futile.store(futile, Relaxed);
-        let until = if paid { 0 } else { P::now_ns() + (P::costs().sleep << futile.min(MOST_QUIET)) };
+        let until = if paid { 0 } else { P::now_ns() + (P::costs().sleep << futile) };
         self.quiet_until.store(until, Relaxed);
     }
 
