@@ -14,12 +14,10 @@
 //!      '---------> newest -> ... -> oldest (each sleeps on its STATE) --- promoted (Q3) ----------'
 //! ```
 //!
-//! Choose it unless you know better; choose `native` where no timer may wake an idle processor. Its parts:
-//! [`waiter`] (how a thread waits, W and G), [`line`] (where it sleeps, Q and P), [`queue`] (processors for
-//! all, W8), [`share`] (W3's memory, W4), [`limits`] (all times).
+//! Choose `native` where no timer may wake an idle processor. Its parts: [`waiter`] (W, G), [`line`] (Q, P),
+//! [`queue`] (processors for all, W8), [`share`] (W3's memory, W4), [`limits`] (all times).
 //!
 //! # State
-//!
 //! | bits | name | meaning |
 //! |---|---|---|
 //! | 0 | LOCKED | a thread holds the lock |
@@ -27,7 +25,7 @@
 //! | 2 | KICK | the standby sleeps on this word, and a release wakes it; HANDOFF keeps it (W7) |
 //! | 3 | HANDOFF | the standby demands the lock: others should leave it |
 //! | 4-6 | GENERATION | [`Platform::generation`] of the process that set STANDBY |
-//! | 7 | RELAY | the thread that stepped aside will promote the next standby |
+//! | 7 | RELAY | a thread stepped aside, set this, and will promote the next standby |
 //! | 8-19 | OWNER | the holder's thread id, 0 if it has none. HINT |
 //! | 20-31 | NEWEST | thread id of the last in line, 0 if the line is empty |
 //!
@@ -37,27 +35,25 @@
 //!
 //! # Invariants
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
-//! - I2. NEWEST is not 0 only while STANDBY is set. Nobody leaves the line without the role.
+//! - I2. NEWEST is not 0 only while STANDBY is set.
 //! - I3. While STANDBY is set, exactly one thread has the *role*: the standby; a thread whose STATE is
-//!   PROMOTED; the holder between A3 and Q3; a standby between G2 and its Q3; or the thread whose RELAY was
-//!   set when A3 or G2 cleared HANDOFF, until its Q3. Only the role takes threads out of the line.
+//!   PROMOTED; the holder between A3 and Q3; a standby between G2 and its Q3; or, after A3 or G2 has cleared
+//!   RELAY, the thread that had set it, until its Q3. Only the role takes threads out of the line.
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
-//! - I5. Only the standby sets KICK, before it sleeps on a held word. A free word has KICK only if it has
-//!   HANDOFF.
+//! - I5. Only the standby sets KICK, on a held word, before it sleeps. A free word with KICK has HANDOFF.
 //! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or has been woken.
 //!
 //! # Protocol
-//!
 //! | step | by | what |
 //! |---|---|---|
 //! | A1 | anybody | compare-and-swap the stamp's free value to held |
-//! | A2 | anybody | the same with any free value; if that has HANDOFF, after a grace (W7) or by `try_lock` |
+//! | A2 | anybody | the same with any free value; if that has HANDOFF, by `try_lock` or as W7 says |
 //! | A3 | standby | free to held; clears KICK, HANDOFF, RELAY; then Q3, unless RELAY was set (Q4) |
 //! | | | if nobody is in line, it clears STANDBY, too, and that is all |
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
 //! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
-//! | R3 | holder | ends the standby's nap, if it is about to wait for something ([`RawMutex::leaving`]) |
-//! | N1 | with `N` | asks not to be preempted ([`wait::shield`]) before A1 to A3, and no longer after R1 |
+//! | R3 | anybody | about to wait elsewhere: ends the standby's nap at a free lock ([`RawMutex::leaving`]) |
+//! | N1 | [`Preemption`] | asks not to be preempted ([`wait::shield`]) from before A1 to A3 until R1 |
 //!
 //! # Memory order
 //! R1 release -> A1, A2, A3 acquire publishes the protected data. All other changes of the word are
@@ -65,25 +61,22 @@
 //!
 //! # Under the scheduler
 //! - *Holder preempted or blocked*: arrivals queue at once, the standby sleeps, and processors are free.
-//! - *Next waiter preempted*: nobody waits for it. Others take the free lock (W7).
+//! - *Next waiter preempted*: the lock is left to it for a grace, and then others take it (W7).
 //! - *More threads than processors*: all but a few sleep in line, and the line advances once a turn.
-//! - *Hint stale*: costs a spin, a sleep and a wake-up, or a place in line; touches neither I1 to I6 nor
-//!   W6.
-//! - *Killed while holding*: lost, as any lock that is not robust. *Fork*: the first waiter of a child
-//!   finds another GENERATION, clears all but LOCKED and OWNER, and takes the role.
-//! - *Signal handler*: if its thread is in a line, a handler waits in a room (W2). If that is the line of
-//!   the same lock, it waits for its own thread, for ever.
+//! - *Hint stale*: costs a spin, a sleep or one's place in line; touches neither I1 to I6 nor W6.
+//! - *Killed while holding*: lost, as any lock that is not robust. *Fork*: the first waiter of a child finds
+//!   another GENERATION, clears all but LOCKED and OWNER, and takes the role. What another thread of the
+//!   parent held stays held in the child, as with the C library's.
+//! - *Signal handler*: if its thread is in a line, it waits in a room (W2); for that same lock, for ever.
 //!
 //! # Fairness and space
 //! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
-//! not run, and what the kernel adds. Arrivals barge, after HANDOFF only when the grace has passed. So a
-//! thread in line waits for one turn for each thread before it, the standby among them. That holds if each
-//! standby runs, at one of its demands, before the others' grace is over, and nobody but waiters wants the
-//! lock (`try_lock`). P2 passes a waiter once at most; P1 as often as it is preempted when its turn comes.
+//! not run, and what the kernel adds. So a thread in line waits for one turn for each thread before it, the
+//! standby among them, if each standby runs, at one of its demands, before the others' grace is over, and
+//! nobody uses `try_lock`. P2 passes a waiter once at most, P1 whenever it is the next and preempted.
 //!
 //! # Rejected
 //! `docs/design/mutex.md` has the sources, what was tried and dropped, and the measurements.
-//!
 //! # Checked by
 //! `conformance`: real threads, loom, shuttle, with all hints, deadlines, rooms and forks. It catches twins
 //! without acquire, without release, with lost wake-ups, and that promote or pass without telling.

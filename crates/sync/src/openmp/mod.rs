@@ -90,7 +90,27 @@ impl<P: StaticPlatform> Guarded<P, ()> {
     pub const INIT: Self = Self { raw: Wakeful::INIT, data: UnsafeCell::new(()) };
 }
 
+impl<P: StaticPlatform, T> Guarded<P, T> {
+    /// For a `static`.
+    pub const fn holding(data: T) -> Self {
+        Self { raw: Wakeful::INIT, data: UnsafeCell::new(data) }
+    }
+}
+
 impl<P: Platform, T> Guarded<P, T> {
+    /// As [`Self::with`]; `None` if another thread has the lock.
+    #[inline]
+    pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        // SAFETY: released below.
+        unsafe {
+            self.raw.try_lock(&()).then(|| {
+                let result = work(&mut *self.data.get());
+                self.raw.unlock(&());
+                result
+            })
+        }
+    }
+
     /// `work` must not come here again, nor unwind.
     #[inline]
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {

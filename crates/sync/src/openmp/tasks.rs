@@ -20,8 +20,8 @@
 //! # State
 //!
 //! `word`: queued changes by P2 and R2, running by R1 and R3, CALLED is set by P3 and cleared by a runner
-//! before it looks. `futile`: calls in a row that found nothing; a hint. `open`: by O1 and O2. `epoch`:
-//! which region this is.
+//! before it looks. `futile`: runs in a row that were in vain; `quiet_until`: a time; hints, both. `open`:
+//! by O1 and O2. `epoch`: which region this is.
 //!
 //! # Invariants
 //!
@@ -36,7 +36,13 @@
 //! processors. P3 calls where the task came from outside, is the second, or is a lone one in turn. A lone
 //! task is not called for each time: one call in two to the power of `futile`. If runners are enough, only
 //! those are told who wait for tasks of their own. R1 to R3 as above; a runner that leaves a call behind it
-//! calls on.
+//! calls on, and so does one that sees tasks for more and no call under way.
+//!
+//! *Grain.* A stolen task and its counters travel by some four cache lines. If it takes less than they do,
+//! the thief delays the maker by more than it takes over. So one stolen task in [`BATCH`] is timed. After a
+//! small one the thief rests, and the run counts as one in vain. After runs in vain nobody is called to a
+//! member's tasks until `quiet_until`: their maker runs them itself when it waits. Tasks from outside are
+//! called for all the same.
 //!
 //! # Memory order
 //!
@@ -47,8 +53,8 @@
 //! # Under the scheduler
 //!
 //! Maker preempted between P1 and P2: its task is found late, and the barrier is held. Runner preempted in
-//! a task: the barrier waits for it. HINT: `futile`, `processors`: wrong, somebody is called for nothing,
-//! or less is done at a time.
+//! a task: the barrier waits for it. HINT: `futile`, `quiet_until`, `processors`: wrong, somebody is called
+//! for nothing, or less is done at a time.
 //!
 //! # Fairness and space
 //!
@@ -64,7 +70,7 @@
 //! `conformance`, `openmp`: real threads, loom, shuttle; twins whose barrier is not held and whose call is
 //! lost are caught.
 
-use platform::{Atomic, AtomicInt, Ordering::*, Wide};
+use platform::{Atomic, AtomicInt, Ordering::*, Platform, Wide};
 
 use super::{Apart, Deque, Event, Linked, Patience, await_or};
 use crate::barrier::BWakeful;
@@ -82,7 +88,7 @@ fn running(word: u64) -> u32 {
 }
 
 /// COST: see [`Tasks`]; a call that wakes somebody costs as much as making some tens of tasks.
-const MOST_FUTILE: u32 = 8;
+const MOST_FUTILE: u32 = 5;
 /// Tasks of a deque that are looked at for one that may be run here.
 const MOST_LOOKS: usize = 16;
 
@@ -105,10 +111,44 @@ pub trait Crew<P: Wide> {
     fn bells(&self) -> [&Event<P>; 2];
 }
 
+/// Of so many stolen tasks one is timed. Two looks at the clock cost less than a line's way, of which a task
+/// then pays a sixteenth.
+const BATCH: u32 = 16;
+/// Lines' ways for which a thief rests after a small task: eight times what a batch of them takes. The maker
+/// is let alone for eight ninths of the time.
+const REST: u64 = 8 * 2 * BATCH as u64;
+
+/// What a run steals.
+#[derive(Default)]
+struct Grain {
+    stolen: u32,
+    is_small: bool,
+}
+
+impl Grain {
+    /// Runs a stolen task, and rests after a small one, as long as there are tasks.
+    fn steal<P: Platform>(&mut self, run: impl FnOnce(), are_there: impl Fn() -> bool) {
+        self.stolen += 1;
+        if !self.stolen.is_multiple_of(BATCH) {
+            return run();
+        }
+        let (line, before) = (P::costs().line, P::now_ns());
+        run();
+        let after = P::now_ns();
+        if after - before < 4 * line {
+            self.is_small = true;
+            while are_there() && P::now_ns() < after + REST * line {
+                P::pause();
+            }
+        }
+    }
+}
+
 /// A team's tasks.
 pub struct Tasks<P: Wide, T: Linked> {
     word: Apart<P::AtomicU64>,
     futile: P::AtomicU32,
+    quiet_until: P::AtomicU64,
     epoch: P::AtomicU32,
     urgent_count: P::AtomicU32,
     /// Those with a priority, the least first.
@@ -122,6 +162,7 @@ impl<P: Wide, T: Linked> Default for Tasks<P, T> {
         Self {
             word: Apart(Atomic::new(0)),
             futile: zero(),
+            quiet_until: Atomic::new(0),
             epoch: zero(),
             urgent_count: zero(),
             urgent: Deque::default(),
@@ -145,6 +186,12 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         // Whoever then takes a task looks by `are_there`.
         let word = self.word.0.load(Relaxed);
         (queued(word) > 1 || queued(word) == 1 && word & CALLED != 0) && running(word) < P::processors()
+    }
+
+    /// The same, and nobody is called.
+    fn want_more(&self) -> bool {
+        let word = self.word.0.load(Relaxed);
+        queued(word) > 1 && word & CALLED == 0 && running(word) < P::processors()
     }
 
     /// Is anybody looking for tasks? Between regions, when there are none, who comes after a false finds
@@ -230,9 +277,25 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         } else if running(word) >= P::processors() {
             // Who waits for tasks of his own may wait for this one.
             crew.bells().iter().for_each(|bell| bell.notify());
-        } else if others == 1 || others == 0 && lone_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0 {
+        } else if (others == 1 || others == 0 && lone_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0)
+            && !self.is_quiet()
+        {
             self.call(crew);
         }
+    }
+
+    /// HINT: has what calls brought lately been less than what they cost?
+    fn is_quiet(&self) -> bool {
+        let until = self.quiet_until.load(Relaxed);
+        until != 0 && P::now_ns() < until
+    }
+
+    /// HINT: was a run in vain? Several who write it may lose a lesson.
+    fn learn(&self, paid: bool) {
+        let futile = if paid { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
+        self.futile.store(futile, Relaxed);
+        let until = if paid { 0 } else { P::now_ns() + (P::costs().sleep << futile) };
+        self.quiet_until.store(until, Relaxed);
     }
 
     /// Takes a task that `may` be taken, for this member. `stop` is asked under the deque's lock. R2.
@@ -243,6 +306,18 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         may: impl Fn(&T) -> bool,
         stop: impl Fn() -> bool,
     ) -> Option<&'static T> {
+        self.take_from(crew, own, may, stop).map(|(task, _)| task)
+    }
+
+    /// The same; true if another member has made it.
+    #[inline]
+    fn take_from<C: Crew<P, Task = T>>(
+        &self,
+        crew: &C,
+        own: usize,
+        may: impl Fn(&T) -> bool,
+        stop: impl Fn() -> bool,
+    ) -> Option<(&'static T, bool)> {
         if !self.are_there() {
             return None;
         }
@@ -255,9 +330,12 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         let oldest = |step| crew.deque((own + step) % size).take_oldest(MOST_LOOKS, &stop, &may);
         let first = if self.urgent_count.load(Relaxed) > 0 { urgent() } else { None };
         let own = || crew.deque(own).take_newest(MOST_LOOKS, &stop, &may);
-        let task = first.or_else(own).or_else(|| (1..size).find_map(oldest))?;
+        let found = match first.or_else(own) {
+            Some(task) => (task, false),
+            None => ((1..size).find_map(oldest)?, true),
+        };
         self.word.0.fetch_sub(QUEUED, Relaxed);
-        Some(task)
+        Some(found)
     }
 
     /// Has this member run whatever there is, until `stop`. R1 to R3.
@@ -273,18 +351,19 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         let word = self.word.0.fetch_add(RUNNER, Relaxed);
         // Before the looks: what a caller has put into a queue we find.
         let mut called = word & CALLED != 0 && self.word.0.fetch_and(!CALLED, Relaxed) & CALLED != 0;
-        let mut any = false;
-        while let Some(task) = self.take(crew, own, |_| true, &stop) {
-            any = true;
+        let (mut any, mut grain) = (false, Grain::default());
+        while let Some((task, stolen)) = self.take_from(crew, own, |_| true, &stop) {
             // The call may have been for what is left.
-            if core::mem::take(&mut called) && self.are_there() || self.are_for_more() {
+            if core::mem::take(&mut called) && self.are_there() || self.want_more() {
                 self.call(crew);
             }
-            run(task);
+            any = true;
+            match stolen {
+                true => grain.steal::<P>(|| run(task), || self.are_there()),
+                false => run(task),
+            }
         }
-        // HINT: several who write it may lose a lesson.
-        let futile = if any { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
-        self.futile.store(futile, Relaxed);
+        self.learn(any && !grain.is_small);
         // ORDER: Release (R3), pairs with `are_run`.
         self.word.0.fetch_sub(RUNNER, Release);
     }

@@ -17,7 +17,8 @@
 //!
 //! - Q1. A waiter takes the role, if it is free, or pushes itself (OLDER = the old NEWEST), in one
 //!   compare-and-swap.
-//! - Q2. It sleeps until PROMOTED. Then it has the role, unlinks itself, the oldest, and is the standby.
+//! - Q2. It sleeps until PROMOTED or PASSED. PROMOTED, it has the role, unlinks itself, the oldest, and is
+//!   the standby. PASSED, it is an arrival again.
 //! - Q3. The role promotes: it sets STATE of the oldest to PROMOTED, and wakes it if that was ASLEEP.
 //! - Q4. The thread with RELAY promotes (Q3) once HANDOFF is gone. It takes the lock to be hot and joins the
 //!   line next, so that the new standby finds its processor free.

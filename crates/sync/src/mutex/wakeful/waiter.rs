@@ -14,34 +14,35 @@
 //! A *waiter* is a thread that A1 or A2 has failed once. An *arrival* is a waiter that has not been in line
 //! yet, or was passed. Names in small letters are times, see [`limits`].
 //!
-//! - W1. An arrival looks at the word, with growing gaps, until `arrival` has passed. It stops before that
-//!   if the holder does not run, the lock is hot, or HANDOFF is set. Then it goes to Q1.
+//! - W1. An arrival beside a held lock looks at the word, with growing gaps, until `arrival` has passed. It
+//!   stops before that if the holder does not run, the lock is hot, or HANDOFF is set. Then it goes to Q1.
 //! - W2. Some may not join the line: a thread without an id, one with a deadline, and a signal handler whose
 //!   thread is in line. They take the role if it is free. Else they go to a waiting room
 //!   ([`crate::wait::room`]), where one thread at a time has the turn. With the turn a thread without a
 //!   deadline joins the line, under the room's id. One with a deadline naps between looks. Without a room
 //!   both nap.
-//! - W3. A *rival* is a running thread that held the lock when the waiter looked. Who was in line has one,
-//!   too. A choosy waiter with a rival that finds the lock free looks `SAMPLES` times more. Two owners: it
-//!   begins again. One owner: the lock is *hot*, so the standby naps, and an arrival joins the line. Held
-//!   once: it may share instead (W4). Never held: it takes the lock. After its demand a standby does not
-//!   look.
+//! - W3. A waiter is *choosy*, unless it shares (W4). A *rival* is a running thread that held the lock when
+//!   the waiter looked; who comes out of the line counts as one that has met a rival. A choosy waiter with a
+//!   rival that finds the lock free looks `SAMPLES` times more, and counts the looks that find it held. By
+//!   two owners: it begins again. By one, at several looks: the lock is *hot*, so the standby naps, and an
+//!   arrival joins the line. At one look: it may share instead (W4). At none: it takes the lock. After its
+//!   demand a standby does not look.
 //! - W4. A waiter that shares takes what it finds free: see [`super::share`].
 //! - W5. The standby sleeps on the word if the holder does not run, after `spin` as the standby, or after
 //!   `turn` since its demand. The release ends that sleep, or the waiter's deadline.
-//! - W6. Awake, the standby sets HANDOFF after `patience`, or `turn` if others are in line; twice that if
-//!   the holder does not run: a standby that demands and then sleeps makes others leave the lock idle. It
-//!   sets HANDOFF again whenever it runs and finds it gone.
+//! - W6. Before W5, at each step, the standby sets HANDOFF if it has had the role for `patience`, or `turn`
+//!   if others are in line. It waits twice as long if the holder does not run: a standby that demands and
+//!   then sleeps makes others leave the lock idle. It sets HANDOFF again whenever it finds it gone.
 //! - W7. Any other thread that finds the lock free with HANDOFF *steps aside*. If somebody is in line, and
 //!   RELAY is not set, it sets RELAY. It leaves the lock alone for `grace`, or for `spin` if KICK says that
-//!   the standby is being woken. After that the standby is not awake: the thread takes the lock. It clears
-//!   HANDOFF, KICK and RELAY, unless RELAY is another's: then all three stay, so that HANDOFF still tells
-//!   the relay whether the standby has the lock. A relay that finds the lock held and HANDOFF set clears
-//!   RELAY: another thread was first. A standby that finds no RELAY waits for `relay` before it takes
-//!   the lock, so that one can be set.
+//!   the standby is being woken. If the lock is free then, the standby seems not to be awake, and the thread
+//!   takes the lock (A2). It clears HANDOFF, KICK and RELAY, unless RELAY is another's: then all three stay,
+//!   so that HANDOFF still tells the relay whether the standby has the lock. A relay that finds the lock
+//!   held and HANDOFF set clears RELAY: another thread was first. A standby that finds no RELAY waits for
+//!   `relay` before it takes the lock, so that one can be set.
 //! - G1. At its deadline an arrival just leaves.
-//! - G2. A relay clears RELAY; if HANDOFF is gone, it promotes (Q3). A standby clears the role if the line is
-//!   empty. Otherwise it clears HANDOFF and RELAY, and promotes, unless there is a relay, who will.
+//! - G2. A relay clears RELAY; if HANDOFF is gone, it promotes (Q3). A standby with nobody in line clears all
+//!   but LOCKED and OWNER. Else it clears HANDOFF, RELAY and KICK, and promotes, unless a relay will.
 //!
 //! Nobody may know whether the holder runs. Then W1 and W5 last half as long after each time in vain
 //! ([`crate::wait::vain`]).
