@@ -90,6 +90,7 @@ const SHORTER: &[(&str, &[(&str, &str)])] = &[
     ("wakeful bench parallel", &[("--threads", "2")]),
     ("wakeful sim figure", &[("--size", "0.001")]),
     ("wakeful sim claims", &[("--size", "0.001"), ("--samples", "2"), ("--figure", "tr15")]),
+    ("wakeful sim knowledge", &[("--processors", "4"), ("--seeds", "1"), ("--limit", "1ms")]),
 ];
 
 /// The same, where the page has none: its own grid is small.
@@ -100,7 +101,6 @@ const SMALLER: &[(&str, &[(&str, &str)])] = &[
     ("wakeful bench patterns", &[("--outside", "100")]),
     ("wakeful sim defaults", &[("--kind", "barrier"), ("--processors", "8"), ("--limit", "1ms")]),
     ("wakeful sim delegate", &[("--machine", "ppro-4"), ("--clients", "2"), ("--limit", "100us")]),
-    ("wakeful sim knowledge", &[("--processors", "4"), ("--seeds", "1"), ("--limit", "1ms")]),
 ];
 
 /// What stands for any name, or is not everywhere.

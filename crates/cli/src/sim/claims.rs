@@ -22,13 +22,19 @@ use crate::format::{self, Format};
 
 /// How sure the papers' claims are: on which share of the possible machines each holds
 ///
-/// Most numbers of a machine are assumptions. A sample draws each from half to double, and the seed of all that
-/// is random. A claim is tested as its words are, and within the bound that `wakeful sim figure` uses, where that
-/// is another one. An assumption is named if it separates the samples on which the claim holds from the others.
+/// Most numbers of a machine are assumptions. A sample draws each from half to double, and the seed of all
+/// that is random. A claim is tested as its words are, and within the bound that `wakeful sim figure` uses,
+/// where that is another one. An assumption is named if it separates the samples on which the claim holds
+/// from the others.
 #[derive(clap::Args)]
 pub struct ClaimsArgs {
     /// Samples
-    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "20",
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
     samples: u32,
     /// Figures, or how their names begin: tr, icpp or paz for a paper [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
@@ -312,7 +318,8 @@ fn text(args: &ClaimsArgs, judged: &[Judged]) {
     }
     let [words, used, all] = counted(judged);
     show(format!(
-        "{words} of {all} claims hold on at least {SURE} % of {} {} as their words say, {used} within the bounds in use",
+        "{words} of {all} claims hold on at least {SURE} % of {} {} as their words say, {used} within the \
+         bounds in use",
         args.samples,
         if args.described { "seeds" } else { "machines" },
     ));

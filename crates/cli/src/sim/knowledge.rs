@@ -15,9 +15,9 @@ use crate::format::{self, Format};
 
 /// What it is worth to the defaults to know which threads run, by processors and multiprogramming level
 ///
-/// The default mutex, reader-writer lock and barrier run the loops of `wakeful sim defaults` without hints, with
-/// true ones, with hints that come a context switch late and, the locks, with true hints under a kernel that
-/// honours the holder's wish not to be preempted. The numbers are the rates in times that without hints.
+/// The default mutex, reader-writer lock and barrier run the loops of `wakeful sim defaults` without hints,
+/// with true ones, with hints that come a context switch late and, the locks, with true hints under a kernel
+/// that honours the holder's wish not to be preempted. The numbers are the rates in times that without hints.
 #[derive(clap::Args)]
 pub struct KnowledgeArgs {
     /// Kinds
@@ -39,13 +39,24 @@ pub struct KnowledgeArgs {
     )]
     processors: Vec<u32>,
     /// Multiprogramming levels
-    #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "1,2,4", value_parser = level)]
+    #[arg(
+        long,
+        value_name = "LEVEL,...",
+        value_delimiter = ',',
+        default_value = "1,2,4",
+        value_parser = level
+    )]
     mp: Vec<f64>,
     /// Each cell runs with so many seeds; noise is what differs among them
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     seeds: u32,
-    /// Each simulation ends after this virtual time [default: 3.2s by the number of processors, from 30ms to 400ms;
-    /// barriers a quarter]
+    /// Each simulation ends after this virtual time [default: 3.2s by the number of processors, from 30ms to
+    /// 400ms; barriers a quarter]
     #[arg(long, value_name = "TIME", value_parser = time)]
     limit: Option<f64>,
     /// The first seed
@@ -234,6 +245,7 @@ fn drawing(args: &KnowledgeArgs, rows: &[&Row]) -> Result<String> {
         top += HEIGHT;
     }
     Ok(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 860 {top}\" width=\"860\" height=\"{top}\">\n{pictures}</svg>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 860 {top}\" width=\"860\" \
+         height=\"{top}\">\n{pictures}</svg>\n"
     ))
 }

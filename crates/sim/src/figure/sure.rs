@@ -4,8 +4,8 @@
 //!
 //! A sample draws each assumption of a description from half to double, so that the logarithm is uniform, and
 //! a seed. What a paper or a measurement says stays, and so do numbers of processors, zeros, what a machine
-//! does not use, and choices that are no numbers. A draw depends on the seed, the sample's number, the machine
-//! and the field only, not on which figures are computed.
+//! does not use, and choices that are no numbers. A draw depends on the seed, the sample's number, the
+//! machine and the field only, not on which figures are computed.
 
 use super::{Bound, Claim, Data, Figure, Point};
 use crate::{Machine, Sourced};

@@ -65,16 +65,16 @@ pub fn page(args: &ClaimsArgs, judged: &[Judged]) -> String {
     let drawn = if args.described {
         "The machines are as described; a sample draws the seed."
     } else {
-        "A sample draws each number of a machine that is an assumption from half to double, so that its logarithm \
-         is uniform, and the seed."
+        "A sample draws each number of a machine that is an assumption from half to double, so that its \
+         logarithm is uniform, and the seed."
     };
     let mut out = format!(
-        "{HEAD}<p>{words} of {all} claims hold on at least {SURE} % of {} samples as their words say, {used} within \
-         the bounds that <code>wakeful sim figure</code> uses. {drawn} Seed {}, size {}.</p>\n\
-         <p>An assumption decides a claim if it separates the samples on which the claim holds from the others: \
-         the difference of the draws' mean ranks, in halves of the number of samples, is the separation. One is named \
-         if a separation as great comes by chance in at most one of 20 cases. Curves are medians. Bands hold 90 % of \
-         the samples.</p>\n<table>{COLUMNS}",
+        "{HEAD}<p>{words} of {all} claims hold on at least {SURE} % of {} samples as their words say, {used} \
+         within the bounds that <code>wakeful sim figure</code> uses. {drawn} Seed {}, size {}.</p>\n\
+         <p>An assumption decides a claim if it separates the samples on which the claim holds from the \
+         others: the difference of the draws' mean ranks, in halves of the number of samples, is the \
+         separation. One is named if a separation as great comes by chance in at most one of 20 cases. \
+         Curves are medians. Bands hold 90 % of the samples.</p>\n<table>{COLUMNS}",
         args.samples, args.seed, args.size
     );
     for Judged { figure, claims, .. } in judged {

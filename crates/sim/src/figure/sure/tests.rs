@@ -5,8 +5,8 @@ use crate::{MACHINES, Results, Workload};
 
 const AXIS: Axis = Axis { label: "", unit: "", log: false };
 
-/// One thread, whose sections take as long as a million hits: the time is proportional to that assumption, but
-/// for some microseconds.
+/// One thread, whose sections take as long as a million hits: the time is proportional to that assumption,
+/// but for some microseconds.
 fn hits(machine: Machine, _: &str, _: f64, rounds: u64) -> (Machine, Workload) {
     let program = crate::Program::Mutex {
         lock: "tas-b".into(),
