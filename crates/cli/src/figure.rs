@@ -48,7 +48,7 @@ pub struct ReportArgs {
     size: f64,
 }
 
-fn size(text: &str) -> Result<f64, String> {
+pub fn size(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.001..=10.0).contains(&value) => Ok(value),
         _ => Err("give a number from 0.001 to 10".into()),
@@ -204,7 +204,7 @@ fn text(figure: &Figure, data: &Data, verdicts: &[Verdict]) {
     }
 }
 
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful sim`: the simulated multiprocessor.
 
+mod claims;
 mod delegate;
+mod knowledge;
 mod show;
 
 use std::borrow::Borrow;
@@ -43,8 +45,10 @@ enum What {
     Sweep(SweepArgs),
     Defaults(DefaultsArgs),
     Delegate(delegate::DelegateArgs),
+    Knowledge(knowledge::KnowledgeArgs),
     Figure(figure::FigureArgs),
     Report(figure::ReportArgs),
+    Claims(claims::ClaimsArgs),
     Machines(MachinesArgs),
 }
 
@@ -320,8 +324,10 @@ pub fn main(args: Args) -> Result<ExitCode> {
         What::Sweep(args) => sweep(&args)?,
         What::Defaults(args) => defaults(&args)?,
         What::Delegate(args) => delegate::main(&args)?,
+        What::Knowledge(args) => knowledge::main(&args)?,
         What::Figure(args) => figure::main(&args)?,
         What::Report(args) => figure::report(&args)?,
+        What::Claims(args) => claims::main(&args)?,
         What::Machines(args) => machines(&args)?,
     }
     Ok(ExitCode::SUCCESS)

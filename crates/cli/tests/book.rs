@@ -89,6 +89,8 @@ const SHORTER: &[(&str, &[(&str, &str)])] = &[
     ("wakeful bench spin", &[("--threads", "2")]),
     ("wakeful bench parallel", &[("--threads", "2")]),
     ("wakeful sim figure", &[("--size", "0.001")]),
+    ("wakeful sim claims", &[("--size", "0.001"), ("--samples", "2"), ("--figure", "tr15")]),
+    ("wakeful sim knowledge", &[("--processors", "4"), ("--seeds", "1"), ("--limit", "1ms")]),
 ];
 
 /// The same, where the page has none: its own grid is small.

@@ -55,7 +55,7 @@
 // Descriptions: `machine`. Programs: `workload`, `delegated`, `world`, `app`. State: `engine`, `thread`,
 // `word`, `memory`, `cache`, `arena`. Who decides: `kernel`, `partition`, `rules`. In what order: `run`,
 // `timers`, `spinner`. What comes out: `tally`, `path`, `results`, `figure`. Experiments: `defaults`,
-// `delegation`.
+// `delegation`, `knowledge`.
 mod app;
 mod arena;
 mod cache;
@@ -68,6 +68,7 @@ pub mod explore;
 mod explorer;
 pub mod figure;
 mod kernel;
+pub mod knowledge;
 mod machine;
 mod memory;
 mod partition;

@@ -5,14 +5,16 @@
 //! points of an axis); what is chosen instead stands in the table. Times are therefore compared with one
 //! another and not with the papers' own.
 
+mod literal;
 mod paznikov;
+pub mod sure;
 mod svg;
 mod table;
 
 use serde::Serialize;
 
 use crate::{Machine, Results, SimError, Workload, in_parallel, simulate};
-pub use svg::{Drawing, lines, svg};
+pub use svg::{Band, Drawing, banded, lines, svg, svg_banded};
 
 /// An axis.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -181,16 +183,39 @@ impl Figure {
     /// Simulates all points, on `cores` threads, with this part of the turns and of the limit (1 is full
     /// size). `done` is called after each.
     pub fn run(&self, seed: u64, size: f64, cores: usize, mut done: impl FnMut()) -> Result<Data, SimError> {
+        self.run_on(&self.described(), seed, size, cores, &mut done)
+    }
+
+    /// Its machine.
+    pub fn described(&self) -> Machine {
+        Machine::named(self.machine).expect("the table names machines that come with the crate")
+    }
+
+    /// As [`Figure::run`], on another machine than its own.
+    pub fn run_on(
+        &self,
+        machine: &Machine,
+        seed: u64,
+        size: f64,
+        cores: usize,
+        mut done: impl FnMut(),
+    ) -> Result<Data, SimError> {
         let all: Vec<_> =
             self.series.iter().flat_map(|&series| self.at.iter().map(move |&x| (series, x))).collect();
-        let points = in_parallel(&all, cores, |&(series, x)| self.point(series, x, seed, size), &mut done);
+        let point = |&(series, x): &(_, f64)| self.point(machine.clone(), series, x, seed, size);
+        let points = in_parallel(&all, cores, point, &mut done);
         Ok(Data { points: points.into_iter().collect::<Result<_, _>>()? })
     }
 
-    fn point(&self, series: &'static str, x: f64, seed: u64, size: f64) -> Result<Point, SimError> {
+    fn point(
+        &self,
+        machine: Machine,
+        series: &'static str,
+        x: f64,
+        seed: u64,
+        size: f64,
+    ) -> Result<Point, SimError> {
         let rounds = ((self.rounds as f64 * size) as u64).max(1);
-        let machine =
-            Machine::named(self.machine).expect("the table names machines that come with the crate");
         let (machine, mut workload) = (self.build)(machine, series, x, rounds);
         workload.setting.limit_ms = self.limit_ms * size;
         let results = simulate(&machine, &workload, seed)?;

@@ -30,6 +30,25 @@ pub struct Drawing<'a> {
     pub points: &'a [Point],
 }
 
+/// Around a line, or at the end of a bar.
+#[derive(Clone, Copy)]
+pub struct Band<'a> {
+    /// Whose.
+    pub series: &'a str,
+    /// Where on the horizontal axis.
+    pub x: f64,
+    /// From here on the vertical axis,
+    pub low: f64,
+    /// to here.
+    pub high: f64,
+}
+
+impl Band<'_> {
+    fn both(&self) -> [f64; 2] {
+        [self.low, self.high]
+    }
+}
+
 /// From values to places.
 struct Scale {
     log: bool,
@@ -147,13 +166,14 @@ fn footnote(points: &[Point], y: f64) -> Option<String> {
 }
 
 /// One bar a series, each with its number, from a power of ten that is below all of them.
-fn bars(figure: &Drawing) -> String {
+fn bars(figure: &Drawing, bands: &[Band]) -> String {
     const LEFT: f64 = 150.0;
     const RIGHT: f64 = 740.0;
     const STEP: f64 = 30.0;
     let bottom = TOP + 10.0 + STEP * figure.series.len() as f64;
     let sound = || figure.points.iter().filter(|point| point.failure.is_none());
-    let mut scale = Scale::new(&figure.y, sound().map(|point| point.y), LEFT, RIGHT);
+    let values = sound().map(|point| point.y).chain(bands.iter().flat_map(Band::both));
+    let mut scale = Scale::new(&figure.y, values, LEFT, RIGHT);
     scale.low = 10f64.powf(scale.low.log10().floor());
     let mut out = head(figure.title, bottom + 70.0);
     let mut put = |line: String| writeln!(out, "{line}").expect("a string takes all");
@@ -181,6 +201,15 @@ fn bars(figure: &Drawing) -> String {
             top + 2.0,
             end - LEFT
         ));
+        let band = bands.iter().find(|band| band.series == series);
+        let end = band.map_or(end, |band| {
+            let (low, high) = (scale.place(band.low), scale.place(band.high));
+            put(format!(
+                "<path d=\"M{low:.1} {:.1}H{high:.1}\" stroke=\"black\" stroke-width=\"2\"/>",
+                top + 11.0
+            ));
+            end.max(high)
+        });
         let late = if point.extrapolated { "*" } else { "" };
         let shown = if point.y >= 100.0 { format!("{:.0}", point.y) } else { format!("{:.1}", point.y) };
         put(format!("<text x=\"{:.1}\" y=\"{middle}\">{shown}{late}</text>", end + 6.0));
@@ -199,17 +228,37 @@ fn bars(figure: &Drawing) -> String {
 
 /// The picture of a figure.
 pub fn svg(figure: &Figure, data: &Data) -> String {
+    svg_banded(figure, data, &[])
+}
+
+/// With bands.
+pub fn svg_banded(figure: &Figure, data: &Data, bands: &[Band]) -> String {
     let title = format!("{}: {}", figure.name, figure.title);
     let Figure { x, y, series, .. } = *figure;
     let drawing = Drawing { title: &title, x, y, series, points: &data.points };
-    if figure.at.len() == 1 { bars(&drawing) } else { lines(&drawing) }
+    if figure.at.len() == 1 { bars(&drawing, bands) } else { banded(&drawing, bands) }
 }
 
 /// A picture with lines.
 pub fn lines(figure: &Drawing) -> String {
-    let x = Scale::new(&figure.x, figure.points.iter().map(|point| point.x), LEFT, RIGHT);
-    let y = Scale::new(&figure.y, figure.points.iter().map(|point| point.y), BOTTOM, TOP);
-    let mut out = head(figure.title, HEIGHT);
+    banded(figure, &[])
+}
+
+/// The field between a line's bands.
+fn field(bands: &[Band], series: &str, colour: &str, x: &Scale, y: &Scale) -> Option<String> {
+    let own: Vec<&Band> = bands.iter().filter(|band| band.series == series).collect();
+    let high = own.iter().map(|band| (band.x, band.high));
+    let low = own.iter().rev().map(|band| (band.x, band.low));
+    let corners: Vec<String> =
+        high.chain(low).map(|(at, value)| format!("{:.1},{:.1}", x.place(at), y.place(value))).collect();
+    (!own.is_empty()).then(|| {
+        format!("<polygon points=\"{}\" fill=\"{colour}\" fill-opacity=\"0.14\"/>", corners.join(" "))
+    })
+}
+
+/// The grid with its numbers, and what the axes are.
+fn axes(figure: &Drawing, x: &Scale, y: &Scale) -> String {
+    let mut out = String::new();
     let mut put = |line: String| writeln!(out, "{line}").expect("a string takes all");
     for tick in x.ticks() {
         let at = x.place(tick);
@@ -243,7 +292,18 @@ pub fn lines(figure: &Drawing) -> String {
         "<text transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">{}{scale}</text>",
         label(&figure.y)
     ));
+    out
+}
+
+/// A picture with lines in their bands.
+pub fn banded(figure: &Drawing, bands: &[Band]) -> String {
+    let x = Scale::new(&figure.x, figure.points.iter().map(|point| point.x), LEFT, RIGHT);
+    let values = figure.points.iter().map(|point| point.y).chain(bands.iter().flat_map(Band::both));
+    let y = Scale::new(&figure.y, values, BOTTOM, TOP);
+    let mut out = head(figure.title, HEIGHT) + &axes(figure, &x, &y);
+    let mut put = |line: String| writeln!(out, "{line}").expect("a string takes all");
     for (index, &series) in figure.series.iter().enumerate() {
+        field(bands, series, COLOURS[index % COLOURS.len()], &x, &y).map(&mut put);
         let own = figure.points.iter().filter(|point| point.series == series && point.failure.is_none());
         let places: Vec<(f64, f64, bool)> =
             own.map(|point| (x.place(point.x), y.place(point.y), point.extrapolated)).collect();
