@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who waited for what, how long, and what the one did for whom they waited: events and history, joined.
 //!
+//! Each stretch of that is also a [`Piece`], for those who ask when it was and not only how much.
+//!
 //! **Locks.** Between two events of a lock nothing about it changes but what its holder does. So at each
 //! event the time since the last one is split by the holder's history, once for each waiter. From a release
 //! until somebody has the lock, it is free: the waiters were not awake, or had no processor. Who held the
@@ -15,17 +17,24 @@
 //! released a mutex nor signalled, and it ran for less than [`VAIN_NS`]. What it ran for since it came to the
 //! first of the two waits is lost.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use abi::profile::{Class, Kind};
 
 use super::events::Event;
 use super::history::{History, Split};
+use super::longest::Longest;
 
 /// BOUND: locks, condition variables and barriers that are told apart.
 const MOST_OBJECTS: usize = 100_000;
 /// BOUND: stretches of one lock whose holder may still be named.
 const MOST_PENDING: usize = 256;
+/// BOUND: stretches of one lock that are kept for those who wait for it now, to name whom they waited for.
+const MOST_STRETCHES: usize = 64;
+/// BOUND: threads that are named for one wait.
+pub const WHOM: usize = 3;
+/// Classes of lengths: less than 1 us, less than 2 us, less than 4 us, and so on.
+pub const LENGTHS: usize = 32;
 /// BOUND: a thread that ran for longer, from a wake-up to its next wait, has done something. To look at a
 /// condition takes less.
 const VAIN_NS: u64 = 10_000;
@@ -61,6 +70,59 @@ impl Shares {
         self.holder.add(other.holder);
         self.free_ns += other.free_ns;
     }
+
+    /// What came to it since then.
+    fn since(&self, then: &Self) -> Self {
+        Self { holder: self.holder.since(then.holder), free_ns: self.free_ns - then.free_ns }
+    }
+}
+
+/// For whom somebody waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Whom {
+    /// Nobody has said it yet, or ever will.
+    #[default]
+    Unknown,
+    /// Nobody.
+    Free,
+    /// This thread.
+    Thread(u32),
+}
+
+/// A stretch of time in which somebody waited for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The object.
+    pub key: Key,
+    /// From where its first waiter came.
+    pub site: u32,
+    /// From when.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+    /// How many waited.
+    pub waiters: u64,
+    /// For whom.
+    pub whom: Whom,
+}
+
+/// A wait that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// Who waited.
+    pub thread: u32,
+    /// For what.
+    pub key: Key,
+    /// From which place.
+    pub site: u32,
+    /// From when.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+    /// Why.
+    pub shares: Shares,
+    /// For whom and how long: the longest first, at most so many. 0 is no thread.
+    pub whom: [(u32, u64); WHOM],
 }
 
 /// Lengths of waits, together.
@@ -87,16 +149,6 @@ impl Sum {
     }
 }
 
-/// Whose turn it was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Holder {
-    /// Nobody has said it yet.
-    #[default]
-    Unknown,
-    Free,
-    Thread(u32),
-}
-
 /// A lock, or whatever is waited at.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
@@ -104,6 +156,8 @@ pub struct Object {
     pub waits: Sum,
     /// Their time, by why.
     pub shares: Shares,
+    /// How many were so long: see [`LENGTHS`].
+    pub lengths: [u32; LENGTHS],
     /// By the place in the program, as the recording numbers them.
     pub sites: HashMap<u32, Sum>,
     /// Of a condition variable: waits that no wake-up ended.
@@ -119,10 +173,16 @@ pub struct Object {
     /// Of a barrier: who came last how often, and how long the others waited for that.
     pub last: HashMap<u32, (u64, Shares)>,
     waiters: u64,
-    holder: Holder,
+    holder: Whom,
     since_ns: u64,
     pending: Vec<(u64, u64, u64)>,
     arrived: Vec<(u32, u64)>,
+    /// From where the first waiter came.
+    first_site: u32,
+    /// The time by why, as one waiter has it that was there all the time.
+    for_one: Shares,
+    /// Who held it lately, while somebody waits.
+    stretches: VecDeque<(u32, u64, u64)>,
 }
 
 /// A wait that goes on.
@@ -136,6 +196,16 @@ pub struct Now {
     pub site: u32,
     /// Whose thread it is.
     pub process: u32,
+    /// [`Object::for_one`] when it began.
+    before: Shares,
+}
+
+/// The last arrival at a barrier, of those that still have to leave it.
+#[derive(Clone, Copy)]
+struct Leaving {
+    last: u32,
+    last_ns: u64,
+    shares: Shares,
 }
 
 /// Everything.
@@ -147,9 +217,13 @@ pub struct Waits {
     pub untold: u64,
     /// By thread: time that it waited for locks, semaphores and barriers.
     pub threads: HashMap<u32, u64>,
+    /// The longest waits, if anybody wants them.
+    pub longest: Option<Longest<Wait>>,
+    /// What there was since somebody took them.
+    pub pieces: Vec<Piece>,
     waiting: HashMap<u32, Now>,
-    /// By thread: when the last arrival at its barrier was.
-    leaving: HashMap<u32, u64>,
+    /// By thread: the last arrival at its barrier.
+    leaving: HashMap<u32, Leaving>,
     /// By thread: when it came to its condition variable and when it was back, for the last time.
     came: HashMap<u32, (u64, u64)>,
     now_ns: u64,
@@ -173,27 +247,31 @@ impl Waits {
         let now_ns = event.time_ns.max(self.now_ns);
         self.now_ns = now_ns;
         let thread = event.thread;
-        let now = Now { key, since_ns: now_ns, site, process: event.process };
+        let before = Shares::default();
+        let mut now = Now { key, since_ns: now_ns, site, process: event.process, before };
         if event.shared {
             self.objects.entry(key).or_default().shared = true;
         }
         match event.kind {
             Kind::Wait => {
                 self.end(thread, now_ns, false, history);
-                self.waiting.insert(thread, now);
                 let object = self.objects.entry(key).or_default();
-                object.settle(now_ns, history);
+                object.first_comes_from(site);
+                object.settle(now_ns, history, key, &mut self.pieces);
                 object.first_waiter_sees(event.number);
                 object.waiters += 1;
+                now.before = object.for_one;
+                self.waiting.insert(thread, now);
             }
             Kind::Got => self.end(thread, now_ns, is_followed(event.class) && !event.shared, history),
             Kind::GaveUp => self.end(thread, now_ns, false, history),
             Kind::Took | Kind::Released => {
                 let Some(object) = self.objects.get_mut(&key).filter(|object| !object.shared) else { return };
-                object.settle(now_ns, history);
-                object.resolve((event.kind == Kind::Released).then_some(thread), history);
+                object.settle(now_ns, history, key, &mut self.pieces);
+                let known = (event.kind == Kind::Released).then_some(thread);
+                object.resolve(known, history, key, &mut self.pieces);
                 let released = event.kind == Kind::Released;
-                object.holder = if released { Holder::Free } else { Holder::Thread(thread) };
+                object.holder = if released { Whom::Free } else { Whom::Thread(thread) };
             }
             Kind::CondWait => self.cond_wait(event, now, history),
             Kind::CondBack => self.cond_back(event, now_ns, history),
@@ -201,8 +279,10 @@ impl Waits {
                 self.end(thread, now_ns, false, history);
                 self.waiting.insert(thread, now);
                 // The last one may be another process's: then nobody says who it was.
+                let object = self.objects.entry(key).or_default();
+                object.first_comes_from(site);
                 if !event.shared {
-                    self.objects.entry(key).or_default().arrived.push((thread, now_ns));
+                    object.arrived.push((thread, now_ns));
                 }
             }
             Kind::Left => self.left(thread, now, history),
@@ -214,29 +294,53 @@ impl Waits {
         let Some(now) = self.waiting.remove(&thread) else { return };
         let Some(object) = self.objects.get_mut(&now.key) else { return };
         let length_ns = now_ns - now.since_ns;
+        let mut wait = Wait {
+            thread,
+            key: now.key,
+            site: now.site,
+            from_ns: now.since_ns,
+            to_ns: now_ns,
+            shares: Shares::default(),
+            whom: [(0, 0); WHOM],
+        };
         match now.key.class {
             Class::Cond => {}
             Class::Barrier => {
                 object.arrived.retain(|(arrived, _)| *arrived != thread);
                 match self.leaving.remove(&thread) {
                     // Up to the last arrival the time is told: see `left`.
-                    Some(last_ns) => object.shares.free_ns += now_ns.saturating_sub(last_ns),
+                    Some(leaving) => {
+                        let free_ns = now_ns.saturating_sub(leaving.last_ns);
+                        object.shares.free_ns += free_ns;
+                        wait.shares = Shares { free_ns, ..leaving.shares };
+                        wait.whom[0] = (leaving.last, leaving.shares.total_ns());
+                        let from_ns = leaving.last_ns.min(now_ns);
+                        self.pieces.push(object.piece(now.key, from_ns, now_ns, 1, Whom::Free));
+                    }
                     None => object.shares.holder.unknown_ns += length_ns,
                 }
             }
             _ => {
-                object.settle(now_ns, history);
+                object.settle(now_ns, history, now.key, &mut self.pieces);
                 if holds {
-                    object.resolve(None, history);
-                    object.holder = Holder::Thread(thread);
+                    object.resolve(None, history, now.key, &mut self.pieces);
+                    object.holder = Whom::Thread(thread);
                 }
+                wait.shares = object.for_one.since(&now.before);
+                object.name_holders(&mut wait);
                 object.waiters = object.waiters.saturating_sub(1);
                 if object.waiters == 0 {
-                    object.resolve(None, history);
+                    object.resolve(None, history, now.key, &mut self.pieces);
+                    object.stretches.clear();
                 }
             }
         }
         object.waited(now.site, length_ns);
+        let known_ns = wait.shares.total_ns();
+        wait.shares.holder.unknown_ns += length_ns.saturating_sub(known_ns);
+        if let Some(longest) = &mut self.longest {
+            longest.push(length_ns, wait);
+        }
         // Threads wait for work at a condition variable: that is told there.
         if now.key.class != Class::Cond {
             *self.threads.entry(thread).or_default() += length_ns;
@@ -281,8 +385,14 @@ impl Waits {
             if let Some(&(last, last_ns)) = round.last() {
                 let mut shares = Shares::default();
                 for &(waiter, from_ns) in &round {
-                    shares.holder.add(history.split(last, from_ns, last_ns));
-                    self.leaving.insert(waiter, last_ns);
+                    let holder = history.split(last, from_ns, last_ns);
+                    shares.holder.add(holder);
+                    let own = Shares { holder, free_ns: 0 };
+                    self.leaving.insert(waiter, Leaving { last, last_ns, shares: own });
+                    if waiter != last {
+                        let whom = Whom::Thread(last);
+                        self.pieces.push(object.piece(now.key, from_ns, last_ns, 1, whom));
+                    }
                 }
                 object.rounds += 1;
                 object.shares.add(&shares);
@@ -306,12 +416,17 @@ impl Waits {
         self.waiting.iter().map(|(thread, now)| (*thread, *now))
     }
 
+    /// Where the thread waits.
+    pub fn where_waits(&self, thread: u32) -> Option<(Class, u32)> {
+        self.waiting.get(&thread).map(|now| (now.key.class, now.site))
+    }
+
     /// Splits what there is up to this time, so that nobody asks again about what was before.
     pub fn settle(&mut self, now_ns: u64, history: &History) {
         self.now_ns = now_ns.max(self.now_ns);
         for now in self.waiting.values() {
             if let Some(object) = self.objects.get_mut(&now.key) {
-                object.settle(self.now_ns, history);
+                object.settle(self.now_ns, history, now.key, &mut self.pieces);
             }
         }
     }
@@ -341,31 +456,79 @@ impl Object {
     fn waited(&mut self, site: u32, length_ns: u64) {
         self.waits.one(length_ns);
         self.sites.entry(site).or_default().one(length_ns);
+        let class = (u64::BITS - (length_ns / 1000).leading_zeros()) as usize;
+        let count = &mut self.lengths[class.min(LENGTHS - 1)];
+        *count = count.saturating_add(1);
+    }
+
+    fn first_comes_from(&mut self, site: u32) {
+        if self.waits.count == 0 && self.waiters == 0 && self.arrived.is_empty() {
+            self.first_site = site;
+        }
+    }
+
+    fn piece(&self, key: Key, from_ns: u64, to_ns: u64, waiters: u64, whom: Whom) -> Piece {
+        Piece { key, site: self.first_site, from_ns, to_ns, waiters, whom }
     }
 
     /// The lock's word names a holder, when somebody begins to wait: better than what was known before
     /// anybody waited.
     fn first_waiter_sees(&mut self, owner: u32) {
         if self.waiters == 0 {
-            self.holder = if owner == 0 { Holder::Unknown } else { Holder::Thread(owner) };
-        } else if owner != 0 && self.holder == Holder::Unknown {
-            self.holder = Holder::Thread(owner);
+            self.holder = if owner == 0 { Whom::Unknown } else { Whom::Thread(owner) };
+        } else if owner != 0 && self.holder == Whom::Unknown {
+            self.holder = Whom::Thread(owner);
         }
     }
 
     /// Splits the time since the last event.
-    fn settle(&mut self, now_ns: u64, history: &History) {
+    fn settle(&mut self, now_ns: u64, history: &History, key: Key, pieces: &mut Vec<Piece>) {
         if self.waiters > 0 && now_ns > self.since_ns {
+            let from_ns = self.since_ns;
             match self.holder {
-                Holder::Thread(thread) => {
-                    let split = history.split(thread, self.since_ns, now_ns);
-                    self.shares.holder.add(split.times(self.waiters));
+                Whom::Thread(thread) => self.held(thread, from_ns, now_ns, self.waiters, history),
+                Whom::Free => {
+                    self.shares.free_ns += (now_ns - from_ns) * self.waiters;
+                    self.for_one.free_ns += now_ns - from_ns;
                 }
-                Holder::Free => self.shares.free_ns += (now_ns - self.since_ns) * self.waiters,
-                Holder::Unknown => self.put_off(now_ns),
+                Whom::Unknown => self.put_off(now_ns),
+            }
+            if self.holder != Whom::Unknown {
+                pieces.push(self.piece(key, from_ns, now_ns, self.waiters, self.holder));
             }
         }
         self.since_ns = now_ns;
+    }
+
+    /// That thread had it, and so many waited.
+    fn held(&mut self, thread: u32, from_ns: u64, to_ns: u64, waiters: u64, history: &History) {
+        let split = history.split(thread, from_ns, to_ns);
+        self.shares.holder.add(split.times(waiters));
+        self.for_one.holder.add(split);
+        match self.stretches.back_mut() {
+            Some((last, _, end_ns)) if *last == thread && *end_ns == from_ns => *end_ns = to_ns,
+            _ => {
+                if self.stretches.len() >= MOST_STRETCHES {
+                    self.stretches.pop_front();
+                }
+                self.stretches.push_back((thread, from_ns, to_ns));
+            }
+        }
+    }
+
+    /// Whom this wait was for, as far as it is kept.
+    fn name_holders(&self, wait: &mut Wait) {
+        let mut all: Vec<(u32, u64)> = Vec::new();
+        for &(thread, from_ns, to_ns) in &self.stretches {
+            let part_ns = to_ns.min(wait.to_ns).saturating_sub(from_ns.max(wait.from_ns));
+            match all.iter_mut().find(|(known, _)| *known == thread) {
+                Some((_, sum_ns)) => *sum_ns += part_ns,
+                None if part_ns > 0 => all.push((thread, part_ns)),
+                None => {}
+            }
+        }
+        all.sort_by_key(|(_, part_ns)| std::cmp::Reverse(*part_ns));
+        wait.whom.iter_mut().zip(all).for_each(|(to, one)| *to = one);
     }
 
     /// Keeps the time since the last event until somebody says who held the lock.
@@ -379,13 +542,19 @@ impl Object {
     }
 
     /// That thread has held it all the time; or nobody will ever say who has.
-    fn resolve(&mut self, holder: Option<u32>, history: &History) {
-        for (from_ns, to_ns, waiters) in self.pending.drain(..) {
-            let split = match holder {
-                Some(thread) => history.split(thread, from_ns, to_ns),
-                None => Split { unknown_ns: to_ns - from_ns, ..Split::default() },
+    fn resolve(&mut self, holder: Option<u32>, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+        for (from_ns, to_ns, waiters) in std::mem::take(&mut self.pending) {
+            let whom = match holder {
+                Some(thread) => {
+                    self.held(thread, from_ns, to_ns, waiters, history);
+                    Whom::Thread(thread)
+                }
+                None => {
+                    self.shares.holder.unknown_ns += (to_ns - from_ns) * waiters;
+                    Whom::Unknown
+                }
             };
-            self.shares.holder.add(split.times(waiters));
+            pieces.push(self.piece(key, from_ns, to_ns, waiters, whom));
         }
     }
 }
