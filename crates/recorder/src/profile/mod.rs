@@ -232,6 +232,9 @@ impl Profiling {
     /// Goes on until the program ends. `each_turn` may send it signals.
     pub fn run(mut self, mut each_turn: impl FnMut(&Program)) -> Profile {
         let (from_ns, own) = (now_ns(), crate::recording::own_ns());
+        if let Some(timeline) = &mut self.timeline {
+            timeline.from_ns = from_ns;
+        }
         let mut turn_ns = SHORTEST_NS;
         let mut turns = 0u64;
         // Threads that are gone, whose last events may still be in the batch.

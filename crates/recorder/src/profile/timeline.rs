@@ -5,7 +5,7 @@
 //! become one. A column has the sums of its time, so that nothing is lost in it but the order.
 //!
 //! **Bounds.** [`COLUMNS`] columns of [`MOST_LANES`] threads and [`MOST_PLACES`] places take 20 MB. The
-//! longest stretches take 12 MB, and the longest waits 28 MB. Threads and places beyond have no lane. Shorter
+//! longest stretches take 12 MB, those of holders 10 MB, and the longest waits 28 MB. Threads and places beyond have no lane. Shorter
 //! stretches are in the columns only.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use abi::profile::Class;
 
 use super::history::{Did, History};
 use super::longest::Longest;
-use super::waits::{Piece, Whom};
+use super::waits::{Key, Piece, Whom};
 use crate::record::{Record, What};
 
 /// BOUND: columns, an even number.
@@ -27,6 +27,8 @@ pub const MOST_PLACES: usize = 200;
 const MOST_STRETCHES: usize = 250_000;
 /// BOUND: waits that are kept as they were.
 pub(super) const MOST_WAITS: usize = 100_000;
+/// BOUND: stretches of holders that are kept as they were.
+const MOST_HELD: usize = 100_000;
 /// BOUND: how wide a column is at first.
 const FIRST_NS: u64 = 50_000;
 
@@ -71,6 +73,19 @@ pub struct Stretch {
     pub lane: u32,
     /// What it did.
     pub does: Does,
+    /// From when.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+}
+
+/// A stretch in which a thread had a lock for which others waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The lock.
+    pub key: Key,
+    /// The thread.
+    pub thread: u32,
     /// From when.
     pub from_ns: u64,
     /// Until when.
@@ -126,8 +141,10 @@ pub struct Timeline {
     pub places: Vec<Place>,
     /// Threads and places that have no lane.
     pub left_out: (u64, u64),
-    /// The longest stretches.
-    pub stretches: Longest<Stretch>,
+    stretches: Longest<Stretch>,
+    held: Longest<Held>,
+    /// Of each lock: the stretch that may go on.
+    holding: HashMap<Key, Held>,
     of_thread: HashMap<u32, usize>,
     of_place: HashMap<(Class, u32), Option<u8>>,
 }
@@ -181,6 +198,8 @@ impl Timeline {
             places: Vec::new(),
             left_out: (0, 0),
             stretches: Longest::new(MOST_STRETCHES),
+            held: Longest::new(MOST_HELD),
+            holding: HashMap::new(),
             of_thread: HashMap::new(),
             of_place: HashMap::new(),
         }
@@ -305,7 +324,25 @@ impl Timeline {
         })
     }
 
+    fn holds(&mut self, piece: &Piece) {
+        // The last one at a barrier is named with each wait.
+        let Whom::Thread(thread) = piece.whom else { return };
+        if piece.key.class == Class::Barrier {
+            return;
+        }
+        let (key, from_ns, to_ns) = (piece.key, piece.from_ns, piece.to_ns);
+        match self.holding.get_mut(&key) {
+            Some(one) if one.thread == thread && one.to_ns == from_ns => one.to_ns = to_ns,
+            _ => {
+                if let Some(over) = self.holding.insert(key, Held { key, thread, from_ns, to_ns }) {
+                    self.held.push(over.to_ns - over.from_ns, over);
+                }
+            }
+        }
+    }
+
     pub(super) fn piece(&mut self, piece: &Piece, history: &History) {
+        self.holds(piece);
         let Some(index) = self.place(piece.key.class, piece.site) else { return };
         self.reach(piece.to_ns);
         let (first_ns, width_ns, waiters) = (self.from_ns, self.column_ns, piece.waiters as f32);
@@ -336,6 +373,19 @@ impl Timeline {
         }
     }
 
+    /// The longest stretches, the longest first, and how many were shorter.
+    pub fn take_stretches(&mut self) -> (Vec<Stretch>, u64) {
+        std::mem::replace(&mut self.stretches, Longest::new(MOST_STRETCHES)).finish()
+    }
+
+    /// The longest stretches of holders, the longest first.
+    pub fn take_held(&mut self) -> Vec<Held> {
+        for (_, over) in self.holding.drain() {
+            self.held.push(over.to_ns - over.from_ns, over);
+        }
+        std::mem::replace(&mut self.held, Longest::new(MOST_HELD)).finish().0
+    }
+
     pub(super) fn finish(&mut self, now_ns: u64) {
         let all: Vec<usize> = self.of_thread.values().copied().collect();
         all.into_iter().for_each(|index| self.flush(index, now_ns));
@@ -345,7 +395,6 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::waits::Key;
     use super::*;
 
     fn at(time_ns: u64, thread: u32, what: What) -> Record {
@@ -372,7 +421,7 @@ mod tests {
         let lane = &timeline.lanes[0];
         let times = [20.0 + 30.0 + 10.0, 10.0, 50.0, 0.0, 40.0, 0.0, 0.0];
         assert_eq!((lane.columns.as_slice(), lane.places.as_slice()), (&[times][..], &[(0, 40.0)][..]));
-        let (stretches, dropped) = timeline.stretches.finish();
+        let (stretches, dropped) = timeline.take_stretches();
         let longest = Stretch { lane: 0, does: Does::Behind, from_ns: 1100, to_ns: 1150 };
         assert_eq!((stretches.len(), stretches[0], dropped), (5, longest, 0));
     }
@@ -429,5 +478,12 @@ mod tests {
         timeline.piece(&piece(40, 41, Whom::Free), &history);
         timeline.piece(&piece(41, 43, Whom::Unknown), &history);
         assert_eq!(timeline.places[0].columns, [[20.0, 40.0, 0.0, 0.0, 10.0 + 4.0, 2.0]]);
+        // One stretch, if it goes on, and another one if not.
+        timeline.piece(&piece(50, 60, Whom::Thread(7)), &history);
+        timeline.piece(&piece(60, 85, Whom::Thread(7)), &history);
+        timeline.piece(&piece(85, 86, Whom::Thread(8)), &history);
+        let held = timeline.take_held();
+        let times: Vec<_> = held.iter().map(|one| (one.thread, one.from_ns, one.to_ns)).collect();
+        assert_eq!(times, [(7, 5, 40), (7, 50, 85), (8, 85, 86)]);
     }
 }
