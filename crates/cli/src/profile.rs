@@ -22,7 +22,9 @@ use linux::environment::PROFILE;
 use recorder::Program;
 use recorder::profile::{Profile, Profiling, events::Events};
 
-use crate::recorded::{Output, Sink, cannot_start, exit_code, pass_signals_on, signals_as_before, take_signals};
+use crate::recorded::{
+    Output, Sink, cannot_start, exit_code, pass_signals_on, signals_as_before, take_signals,
+};
 use names::Names;
 use report::Report;
 

@@ -184,8 +184,7 @@ static BEFORE: [AtomicUsize; 6] = [const { AtomicUsize::new(libc::SIG_DFL) }; 6]
 
 /// The program has ended, and signals do what they did.
 pub fn signals_as_before() {
-    let numbers =
-        [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+    let numbers = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
     for (number, before) in numbers.into_iter().zip(&BEFORE) {
         // SAFETY: what the system has said of the same signal.
         unsafe { libc::signal(number, before.load(Relaxed)) };

@@ -48,7 +48,8 @@ pub fn main(args: Args) -> Result<ExitCode> {
     let mut output = args.output.open()?;
     let mut command = Command::new(name);
     command.args(&args.command[1..]);
-    let outcome = record(&command, &path, args.threshold).map_err(|error| cannot_start(error, name, &path))?;
+    let outcome =
+        record(&command, &path, args.threshold).map_err(|error| cannot_start(error, name, &path))?;
     let report = Report::of(&outcome, &name.to_string_lossy(), args.threshold);
     output.write(|to| if args.output.is_json() { report.write_json(to) } else { text::write(&report, to) });
     Ok(exit_code(outcome.status))

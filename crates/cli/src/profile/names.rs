@@ -133,4 +133,3 @@ pub fn kind(class: Class) -> &'static str {
         Class::Barrier => "barrier",
     }
 }
-

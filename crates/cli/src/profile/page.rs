@@ -52,8 +52,8 @@ struct Page<'a> {
     waits: Vec<Vec<i64>>,
     /// By the locks of these waits: lane of the holder, from, length.
     held: Vec<Vec<[u64; 3]>>,
-    /// Lane, what, from, length.
-    stretches: Vec<[u64; 4]>,
+    /// Lane, what, from, length, and the lane of the thread that took the processor, if one did.
+    stretches: Vec<Vec<u64>>,
     throttled: Vec<[u64; 2]>,
     rows: &'a [Row],
     threads: &'a [One],
@@ -127,8 +127,22 @@ fn place(place: &Place, label: String, width_ns: u64) -> PlaceTrack {
     PlaceTrack { kind: kind(place.class), label, most: most / width_ns as f32, columns }
 }
 
+/// The lanes of each thread.
+fn lanes(timeline: &Timeline) -> HashMap<u32, Vec<usize>> {
+    let mut lanes: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (index, lane) in timeline.lanes.iter().enumerate() {
+        lanes.entry(lane.thread).or_default().push(index);
+    }
+    lanes
+}
+
 /// The lane of a thread at a time: its number may come again.
-fn lane_at(lanes: &HashMap<u32, Vec<usize>>, timeline: &Timeline, thread: u32, time_ns: u64) -> Option<usize> {
+fn lane_at(
+    lanes: &HashMap<u32, Vec<usize>>,
+    timeline: &Timeline,
+    thread: u32,
+    time_ns: u64,
+) -> Option<usize> {
     let of_thread = lanes.get(&thread)?;
     of_thread.iter().copied().rfind(|&index| timeline.lanes[index].from_ns <= time_ns)
 }
@@ -136,10 +150,7 @@ fn lane_at(lanes: &HashMap<u32, Vec<usize>>, timeline: &Timeline, thread: u32, t
 /// The longest waits, and who held their locks when.
 fn waits(parts_of: &Parts) -> (Vec<Vec<i64>>, Vec<Vec<[u64; 3]>>) {
     let (profile, timeline) = (parts_of.profile, parts_of.timeline);
-    let mut lanes: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (index, lane) in timeline.lanes.iter().enumerate() {
-        lanes.entry(lane.thread).or_default().push(index);
-    }
+    let lanes = lanes(timeline);
     let place = |wait: &Wait| {
         let is_its = |place: &Place| (place.class, place.site) == (wait.key.class, wait.site);
         timeline.places.iter().position(is_its).map_or(-1, |index| index as i64)
@@ -199,8 +210,11 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
     let (functions, stacks) = flames(of.stacks);
     let (waits, held) = waits(of);
     let since = |time_ns: u64| time_ns.saturating_sub(timeline.from_ns);
+    let lanes = lanes(timeline);
     let stretch = |one: &Stretch| {
-        [u64::from(one.lane), one.does as u64, since(one.from_ns), one.to_ns - one.from_ns]
+        let mut all = vec![u64::from(one.lane), one.does as u64, since(one.from_ns), one.to_ns - one.from_ns];
+        all.extend(lane_at(&lanes, timeline, one.by, one.from_ns).map(|lane| lane as u64));
+        all
     };
     let mut shares = [0; PARTS.len()];
     for row in rows.iter().filter(|row| super::verdict::is_lock(row) || super::verdict::is_barrier(row)) {
@@ -275,8 +289,8 @@ fn remarks(of: &Parts) -> Vec<String> {
     let waits = shown(profile.longest.0.len(), MOST_WAITS, profile.longest.1);
     if waits > 0 {
         all.push(format!(
-            "The time line has the {MOST_WAITS} longest waits one by one. {} shorter ones are in its columns, \
-             {} wide, as shares.",
+            "The time line has the {MOST_WAITS} longest waits one by one. {} shorter ones are in its \
+             columns, {} wide, as shares.",
             whole(waits),
             ns(timeline.column_ns)
         ));

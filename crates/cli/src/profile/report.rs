@@ -38,7 +38,7 @@ pub struct Summary {
     pub waited_for_preempted_ns: u64,
     pub waited_behind_own_ns: u64,
     pub waited_for_preempted_or_free_ns: u64,
-    /// Processors that the program may use.
+    /// Processors on which the program's threads ran.
     pub processors: u32,
     /// Periods of the quota in which the program was throttled, and all; without a quota none.
     pub throttled: Option<u64>,
@@ -124,12 +124,7 @@ pub struct One {
 }
 
 impl Report {
-    pub fn of(
-        profile: &Profile,
-        launch: &Launch,
-        throttled: Option<(u64, u64)>,
-        names: &mut Names,
-    ) -> Self {
+    pub fn of(profile: &Profile, launch: &Launch, throttled: Option<(u64, u64)>, names: &mut Names) -> Self {
         let rows = rows(profile, names);
         let threads = threads(profile);
         let mut times = Times::default();
@@ -146,7 +141,10 @@ impl Report {
             waited_for_preempted_ns: profile.lost.preempted_ns,
             waited_behind_own_ns: profile.lost.behind_own_ns,
             waited_for_preempted_or_free_ns: profile.lost.preempted_or_free_ns,
-            processors: linux::Processors::look().count(),
+            processors: match profile.processors {
+                0 => linux::Processors::look().count(),
+                used => used,
+            },
             throttled: throttled.map(|(throttled, _)| throttled),
             periods: throttled.map(|(_, periods)| periods),
             without_switches: profile.without_switches.as_ref().map(crate::recorded::advice),

@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn a_line_has_no_other_separators_and_nothing_without_weight() {
-        let stack = |class, parts_ns| Stack { functions: vec!["main".into(), "a;b\n".into()], class, parts_ns };
+        let stack =
+            |class, parts_ns| Stack { functions: vec!["main".into(), "a;b\n".into()], class, parts_ns };
         let mut text = Vec::new();
         let stacks = [
             stack(Class::Mutex, [2_400.0, 499.0, 0.0, 0.0, 1_000.0]),

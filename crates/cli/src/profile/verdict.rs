@@ -117,8 +117,8 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
     Verdict { cause, words, advice, gains, others }
 }
 
-/// What is left of the program's time without that part of it. The program's threads need their processor time
-/// in any case.
+/// What is left of the program's time without that part of it. The program's threads need their processor
+/// time in any case.
 fn at_most(summary: &Summary, without_ns: u64) -> f64 {
     let elapsed_ns = summary.elapsed_ns.max(1) as f64;
     let needed_ns = summary.run_ns as f64 / f64::from(summary.processors.max(1));
@@ -149,8 +149,8 @@ fn gains(summary: &Summary, cause: &str) -> Vec<Gain> {
     if own_ns as f64 >= summary.elapsed_ns as f64 * OWN && summary.threads > u64::from(processors) {
         let at_most = at_most(summary, own_ns);
         let words = format!(
-            "{} by {processors} thread{} instead of {}: for {} of the time, another thread of the program had \
-             that processor",
+            "{} by {processors} thread{} instead of {}: for {} of the time, another thread of the program \
+             had that processor",
             times(at_most),
             if processors == 1 { "" } else { "s" },
             whole(summary.threads),

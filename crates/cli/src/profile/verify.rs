@@ -77,8 +77,8 @@ fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
     let is_sound = !matches!(it.verdict, Measured::Failed | Measured::EndsDiffer | Measured::OutputsDiffer);
     let Some(ratio) = it.speedup.filter(|_| is_sound) else {
         let words = format!(
-            "Verified: {predicted}; nothing was measured: the runs did not end alike, or a signal ended them. \
-             `wakeful compare --show-output` shows what they say."
+            "Verified: {predicted}; nothing was measured: the runs did not end alike, or a signal ended \
+             them. `wakeful compare --show-output` shows what they say."
         );
         return Verified { at_most, gain: None, low: None, high: None, pairs, words };
     };
@@ -89,8 +89,8 @@ fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
         _ => "no difference beyond the spread",
     };
     let words = format!(
-        "Verified: {predicted}; measured {gain:.2} x ({low:.2} to {high:.2}) with `wakeful run`, {pairs} pairs \
-         in turns: {finding}."
+        "Verified: {predicted}; measured {gain:.2} x ({low:.2} to {high:.2}) with `wakeful run`, \
+         {pairs} pairs in turns: {finding}."
     );
     Verified { at_most, gain: Some(gain), low: Some(low), high: Some(high), pairs, words }
 }

@@ -123,6 +123,11 @@ impl History {
         Split { running_ns, preempted_ns, behind_own_ns, blocked_ns, unknown_ns }
     }
 
+    /// Is it a thread of the program?
+    pub fn knows(&self, thread: u32) -> bool {
+        self.0.contains_key(&thread)
+    }
+
     /// The thread lost its processor at that time, and one of the program has it now.
     pub fn is_behind(&mut self, thread: u32, since_ns: u64) {
         let last = self.0.get_mut(&thread).and_then(VecDeque::back_mut);

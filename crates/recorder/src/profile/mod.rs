@@ -93,6 +93,9 @@ pub struct Profile {
     pub names: HashMap<u32, String>,
     /// Why the kernel tells nothing of the threads, if it does not.
     pub without_switches: Option<OpenError>,
+    /// Processors on which its threads ran, without those of less than a hundredth of their time; 0 if nobody
+    /// knows.
+    pub processors: u32,
     /// The program's start, on the monotonic clock.
     pub from_ns: u64,
     /// From the program's start to its end.
@@ -131,6 +134,8 @@ pub struct Profiling {
     timeline: Option<Timeline>,
     /// By processor: who lost it last, and when, if nobody of the program has had it since.
     lost: HashMap<u32, (u32, u64)>,
+    /// By processor: since when a thread of the program has it, or had it, and for how long in all.
+    used: HashMap<u32, (u64, u64)>,
     sites: Sites,
     unwinder: Unwinder,
     looks: HashMap<(Key, u32), u32>,
@@ -209,6 +214,7 @@ impl Profiling {
             losing: Losing::default(),
             timeline: None,
             lost: HashMap::new(),
+            used: HashMap::new(),
             sites: Sites::default(),
             images: HashMap::new(),
             next_image: 0,
@@ -291,6 +297,7 @@ impl Profiling {
             callers: self.callers,
             names: self.names,
             without_switches: self.rings.err(),
+            processors: many(self.used.values().map(|(_, used_ns)| *used_ns)),
             from_ns,
             elapsed_ns: to_ns - from_ns,
             began: self.began,
@@ -374,6 +381,12 @@ impl Profiling {
 
     /// Who has the processor that another thread of the program has just lost?
     fn switched(&mut self, record: &Record, processor: u32) {
+        let used = self.used.entry(processor).or_default();
+        match record.what {
+            What::In => used.0 = record.time_ns,
+            What::Out | What::Preempted if used.0 > 0 => used.1 += record.time_ns.saturating_sub(used.0),
+            _ => {}
+        }
         match record.what {
             What::Preempted => _ = self.lost.insert(processor, (record.thread, record.time_ns)),
             What::Out => _ = self.lost.remove(&processor),
@@ -382,7 +395,7 @@ impl Profiling {
                 if loser != record.thread && record.time_ns.saturating_sub(since_ns) <= SAME_SWITCH_NS {
                     self.history.is_behind(loser, since_ns);
                     if let Some(timeline) = &mut self.timeline {
-                        timeline.is_behind(loser);
+                        timeline.is_behind(loser, record.thread);
                     }
                 }
             }
@@ -435,6 +448,12 @@ impl Profiling {
     }
 }
 
+/// How many are not nearly nothing of all?
+fn many(parts: impl Iterator<Item = u64> + Clone) -> u32 {
+    let all: u64 = parts.clone().sum();
+    parts.filter(|part| *part > 0 && part * 100 >= all).count() as u32
+}
+
 /// A time to come is nonsense, which a program may write. The clock is asked only where the last answer does
 /// not do. We may have lost our processor since, while the program went on.
 fn is_past(time_ns: u64, latest_ns: &mut u64, clock: impl FnOnce() -> u64) -> bool {
@@ -455,6 +474,12 @@ pub fn events() -> io::Result<Events> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_processor_that_was_hardly_used_is_none() {
+        assert_eq!(many([500, 0, 499, 1].into_iter()), 2);
+        assert_eq!((many([7].into_iter()), many([0, 0].into_iter())), (1, 0));
+    }
 
     #[test]
     fn what_comes_while_the_rings_are_emptied_is_not_to_come() {

@@ -4,9 +4,9 @@
 //! Nobody knows how long a program will run. So the columns begin narrow. When the last one is full, each two
 //! become one. A column has the sums of its time, so that nothing is lost in it but the order.
 //!
-//! **Bounds.** [`COLUMNS`] columns of [`MOST_LANES`] threads and [`MOST_PLACES`] places take 20 MB. The
-//! longest stretches take 12 MB, those of holders 10 MB, and the longest waits 28 MB. Threads and places beyond have no lane. Shorter
-//! stretches are in the columns only.
+//! **Bounds.** [`COLUMNS`] columns of [`MOST_LANES`] threads and [`MOST_PLACES`] places take 24 MB. The
+//! longest stretches take 20 MB, those of holders 10 MB, and the longest waits 28 MB. Threads and places
+//! beyond have no lane. Shorter stretches are in the columns only.
 
 use std::collections::HashMap;
 
@@ -73,6 +73,8 @@ pub struct Stretch {
     pub lane: u32,
     /// What it did.
     pub does: Does,
+    /// The thread that took the processor; 0 if that is unknown.
+    pub by: u32,
     /// From when.
     pub from_ns: u64,
     /// Until when.
@@ -103,11 +105,13 @@ pub struct Lane {
     pub from_ns: u64,
     /// What it did in each column, by [`Does`], in ns.
     pub columns: Vec<[f32; DOES]>,
-    /// At which place it waited in each column, mostly: the place's lane, and by how much it outweighs others.
+    /// At which place it waited in each column, mostly: the place's lane, and by how much it outweighs
+    /// others.
     pub places: Vec<(u8, f32)>,
     /// Until when it was there.
     pub to_ns: u64,
     state: Does,
+    by: u32,
     /// Where it waits.
     place: Option<(Does, u8)>,
     since_ns: u64,
@@ -240,7 +244,8 @@ impl Timeline {
             }
         });
         if place.is_none() {
-            let one = Stretch { lane: index as u32, does, from_ns, to_ns: now_ns };
+            let by = lane.by;
+            let one = Stretch { lane: index as u32, does, by, from_ns, to_ns: now_ns };
             self.stretches.push(now_ns - from_ns, one);
         }
     }
@@ -263,6 +268,7 @@ impl Timeline {
             columns: Vec::new(),
             places: Vec::new(),
             state: Does::Ready,
+            by: 0,
             place: None,
             since_ns: now_ns,
         });
@@ -290,15 +296,15 @@ impl Timeline {
         };
         let Some(index) = self.lane(record) else { return };
         self.flush(index, record.time_ns);
-        self.lanes[index].state = state;
+        (self.lanes[index].state, self.lanes[index].by) = (state, 0);
     }
 
     /// The thread has lost its processor to another one of the program, a moment ago.
-    pub(super) fn is_behind(&mut self, thread: u32) {
+    pub(super) fn is_behind(&mut self, thread: u32, by: u32) {
         if let Some(index) = self.of_thread.get(&thread)
             && self.lanes[*index].state == Does::Ready
         {
-            self.lanes[*index].state = Does::Behind;
+            (self.lanes[*index].state, self.lanes[*index].by) = (Does::Behind, by);
         }
     }
 
@@ -415,14 +421,14 @@ mod tests {
         timeline.record(&at(1060, 7, What::In));
         timeline.waits(7, 1070, None);
         timeline.record(&at(1100, 7, What::Preempted));
-        timeline.is_behind(7);
+        timeline.is_behind(7, 8);
         timeline.record(&at(1150, 7, What::In));
         timeline.finish(1160);
         let lane = &timeline.lanes[0];
         let times = [20.0 + 30.0 + 10.0, 10.0, 50.0, 0.0, 40.0, 0.0, 0.0];
         assert_eq!((lane.columns.as_slice(), lane.places.as_slice()), (&[times][..], &[(0, 40.0)][..]));
         let (stretches, dropped) = timeline.take_stretches();
-        let longest = Stretch { lane: 0, does: Does::Behind, from_ns: 1100, to_ns: 1150 };
+        let longest = Stretch { lane: 0, does: Does::Behind, by: 8, from_ns: 1100, to_ns: 1150 };
         assert_eq!((stretches.len(), stretches[0], dropped), (5, longest, 0));
     }
 

@@ -9,6 +9,9 @@
 //! lock when the first waiter came is not always known. Then the time is kept until the first release says
 //! it.
 //!
+//! **Readers and semaphores.** Readers are many, and nobody lists them. Up to a reader's release the waiters
+//! waited for it, and after the last one for nobody. A semaphore waits for the thread that posts it.
+//!
 //! **Barriers.** A round is what arrives before the first thread leaves. The last arrival is whom all waited
 //! for. What it did meanwhile is why they waited. From then on they wake up. Where a round is never complete,
 //! they waited for somebody unknown.
@@ -175,6 +178,8 @@ pub struct Object {
     waiters: u64,
     holder: Whom,
     since_ns: u64,
+    /// A reader has gone, and since then nobody came.
+    is_left: bool,
     pending: Vec<(u64, u64, u64)>,
     arrived: Vec<(u32, u64)>,
     /// From where the first waiter came.
@@ -198,6 +203,16 @@ pub struct Now {
     pub process: u32,
     /// [`Object::for_one`] when it began.
     before: Shares,
+}
+
+/// What a thread has when its wait is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Has {
+    Nothing,
+    /// Nobody else has it.
+    Alone,
+    /// Others may have it, too; or there is nothing to be had, as of a semaphore.
+    Too,
 }
 
 /// The last arrival at a barrier, of those that still have to leave it.
@@ -254,29 +269,30 @@ impl Waits {
         }
         match event.kind {
             Kind::Wait => {
-                self.end(thread, now_ns, false, history);
+                self.end(thread, now_ns, Has::Nothing, history);
                 let object = self.objects.entry(key).or_default();
                 object.first_comes_from(site);
                 object.settle(now_ns, history, key, &mut self.pieces);
-                object.first_waiter_sees(event.number);
+                let is_sure = event.class != Class::Rwlock || history.knows(event.number);
+                object.first_waiter_sees(if is_sure { event.number } else { 0 });
                 object.waiters += 1;
                 now.before = object.for_one;
                 self.waiting.insert(thread, now);
             }
-            Kind::Got => self.end(thread, now_ns, is_followed(event.class) && !event.shared, history),
-            Kind::GaveUp => self.end(thread, now_ns, false, history),
+            Kind::Got => self.end(thread, now_ns, has(event), history),
+            Kind::GaveUp => self.end(thread, now_ns, Has::Nothing, history),
             Kind::Took | Kind::Released => {
                 let Some(object) = self.objects.get_mut(&key).filter(|object| !object.shared) else { return };
                 object.settle(now_ns, history, key, &mut self.pieces);
-                let known = (event.kind == Kind::Released).then_some(thread);
-                object.resolve(known, history, key, &mut self.pieces);
-                let released = event.kind == Kind::Released;
-                object.holder = if released { Whom::Free } else { Whom::Thread(thread) };
+                match event.kind {
+                    Kind::Released => object.released(event, history, key, &mut self.pieces),
+                    _ => object.taken(thread, has(event), history, key, &mut self.pieces),
+                }
             }
             Kind::CondWait => self.cond_wait(event, now, history),
             Kind::CondBack => self.cond_back(event, now_ns, history),
             Kind::Arrived => {
-                self.end(thread, now_ns, false, history);
+                self.end(thread, now_ns, Has::Nothing, history);
                 self.waiting.insert(thread, now);
                 // The last one may be another process's: then nobody says who it was.
                 let object = self.objects.entry(key).or_default();
@@ -289,8 +305,8 @@ impl Waits {
         }
     }
 
-    /// A wait is over, whatever ended it, if there is one. Does the thread hold the lock then?
-    fn end(&mut self, thread: u32, now_ns: u64, holds: bool, history: &History) {
+    /// A wait is over, whatever ended it, if there is one.
+    fn end(&mut self, thread: u32, now_ns: u64, has: Has, history: &History) {
         let Some(now) = self.waiting.remove(&thread) else { return };
         let Some(object) = self.objects.get_mut(&now.key) else { return };
         let length_ns = now_ns - now.since_ns;
@@ -322,15 +338,12 @@ impl Waits {
             }
             _ => {
                 object.settle(now_ns, history, now.key, &mut self.pieces);
-                if holds {
-                    object.resolve(None, history, now.key, &mut self.pieces);
-                    object.holder = Whom::Thread(thread);
-                }
+                object.taken(thread, has, history, now.key, &mut self.pieces);
                 wait.shares = object.for_one.since(&now.before);
                 object.name_holders(&mut wait);
                 object.waiters = object.waiters.saturating_sub(1);
                 if object.waiters == 0 {
-                    object.resolve(None, history, now.key, &mut self.pieces);
+                    object.resolve(Whom::Unknown, history, now.key, &mut self.pieces);
                     object.stretches.clear();
                 }
             }
@@ -349,7 +362,7 @@ impl Waits {
 
     fn cond_wait(&mut self, event: &Event, now: Now, history: &History) {
         let (thread, now_ns) = (event.thread, now.since_ns);
-        self.end(thread, now_ns, false, history);
+        self.end(thread, now_ns, Has::Nothing, history);
         let came = self.came.insert(thread, (now_ns, now_ns));
         let object = self.objects.entry(now.key).or_default();
         if event.number != 0 {
@@ -373,7 +386,7 @@ impl Waits {
         if let Some((_, back_ns)) = self.came.get_mut(&event.thread) {
             *back_ns = now_ns;
         }
-        self.end(event.thread, now_ns, false, history);
+        self.end(event.thread, now_ns, Has::Nothing, history);
     }
 
     fn left(&mut self, thread: u32, now: Now, history: &History) {
@@ -401,13 +414,13 @@ impl Waits {
                 entry.1.add(&shares);
             }
         }
-        self.end(thread, now.since_ns, false, history);
+        self.end(thread, now.since_ns, Has::Nothing, history);
     }
 
     /// The thread is gone. It waits no more.
     pub fn exited(&mut self, thread: u32, now_ns: u64, history: &History) {
         self.now_ns = now_ns.max(self.now_ns);
-        self.end(thread, self.now_ns, false, history);
+        self.end(thread, self.now_ns, Has::Nothing, history);
         self.came.remove(&thread);
     }
 
@@ -436,7 +449,7 @@ impl Waits {
         self.settle(now_ns, history);
         let waiting: Vec<u32> = self.waiting.keys().copied().collect();
         for thread in waiting {
-            self.end(thread, self.now_ns, false, history);
+            self.end(thread, self.now_ns, Has::Nothing, history);
         }
     }
 
@@ -447,9 +460,15 @@ impl Waits {
     }
 }
 
-/// Is the holder known at any time?
-fn is_followed(class: Class) -> bool {
-    matches!(class, Class::Mutex | Class::Spin)
+/// What the event gives its thread. What other processes do is unknown.
+fn has(event: &Event) -> Has {
+    match event.class {
+        _ if event.shared => Has::Nothing,
+        Class::Mutex | Class::Spin => Has::Alone,
+        Class::Rwlock if event.writer => Has::Alone,
+        Class::Rwlock | Class::Semaphore => Has::Too,
+        Class::Cond | Class::Barrier => Has::Nothing,
+    }
 }
 
 impl Object {
@@ -541,224 +560,43 @@ impl Object {
         }
     }
 
-    /// That thread has held it all the time; or nobody will ever say who has.
-    fn resolve(&mut self, holder: Option<u32>, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+    /// Somebody has it now.
+    fn taken(&mut self, thread: u32, has: Has, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+        if has == Has::Nothing {
+            return;
+        }
+        let left = std::mem::take(&mut self.is_left);
+        // Another reader may come while those before are still inside.
+        if has == Has::Alone || left {
+            self.resolve(if left { Whom::Free } else { Whom::Unknown }, history, key, pieces);
+        }
+        self.holder = if has == Has::Alone { Whom::Thread(thread) } else { Whom::Unknown };
+    }
+
+    /// Somebody goes.
+    fn released(&mut self, event: &Event, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+        let is_reader = event.class == Class::Rwlock && self.holder != Whom::Thread(event.thread);
+        self.resolve(Whom::Thread(event.thread), history, key, pieces);
+        self.is_left = is_reader;
+        self.holder = if is_reader { Whom::Unknown } else { Whom::Free };
+    }
+
+    /// They have waited for that one all the time.
+    fn resolve(&mut self, whom: Whom, history: &History, key: Key, pieces: &mut Vec<Piece>) {
         for (from_ns, to_ns, waiters) in std::mem::take(&mut self.pending) {
-            let whom = match holder {
-                Some(thread) => {
-                    self.held(thread, from_ns, to_ns, waiters, history);
-                    Whom::Thread(thread)
+            let length_ns = to_ns - from_ns;
+            match whom {
+                Whom::Thread(thread) => self.held(thread, from_ns, to_ns, waiters, history),
+                Whom::Free => {
+                    self.shares.free_ns += length_ns * waiters;
+                    self.for_one.free_ns += length_ns;
                 }
-                None => {
-                    self.shares.holder.unknown_ns += (to_ns - from_ns) * waiters;
-                    Whom::Unknown
-                }
-            };
+                Whom::Unknown => self.shares.holder.unknown_ns += length_ns * waiters,
+            }
             pieces.push(self.piece(key, from_ns, to_ns, waiters, whom));
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::{Record, What};
-
-    /// A story: switches and events, with their times, in their order.
-    #[derive(Default)]
-    struct Story {
-        waits: Waits,
-        history: History,
-        class: Option<Class>,
-        shared: bool,
-    }
-
-    impl Story {
-        fn of(class: Class) -> Self {
-            Self { class: Some(class), ..Self::default() }
-        }
-
-        fn switch(&mut self, time_ns: u64, thread: u32, what: What) -> &mut Self {
-            self.history.apply(&Record { process: 1, thread, time_ns, what });
-            self
-        }
-
-        fn event(&mut self, time_ns: u64, thread: u32, kind: Kind, number: u32) -> &mut Self {
-            let class = self.class.unwrap_or(Class::Mutex);
-            let (shared, object) = (self.shared, 16);
-            let event = Event { time_ns, process: 1, thread, kind, class, shared, number, object, caller: 4 };
-            self.waits.apply(&event, 1, thread, &self.history);
-            self
-        }
-
-        fn object(&self) -> &Object {
-            let class = self.class.unwrap_or(Class::Mutex);
-            &self.waits.objects[&Key { image: 1, object: 16, class }]
-        }
-
-        /// Running, preempted, blocked, unknown, free.
-        fn shares(&self) -> [u64; 5] {
-            let Shares { holder, free_ns } = self.object().shares;
-            assert_eq!(self.object().shares.total_ns(), self.object().waits.total_ns);
-            [holder.running_ns, holder.preempted_ns, holder.blocked_ns, holder.unknown_ns, free_ns]
-        }
-    }
-
-    #[test]
-    fn a_wait_is_split_by_what_its_holder_did() {
-        let mut story = Story::default();
-        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 1);
-        story.switch(110, 1, What::Preempted).switch(150, 1, What::In).switch(160, 1, What::Out);
-        story.switch(190, 1, What::In).event(200, 1, Kind::Released, 0).event(230, 2, Kind::Got, 0);
-        assert_eq!(story.shares(), [30, 40, 30, 0, 30]);
-        let waits = Sum { count: 1, total_ns: 130, longest_ns: 130 };
-        assert_eq!((story.object().waits, story.waits.threads[&2]), (waits, 130));
-        assert_eq!(story.object().sites[&2].count, 1);
-    }
-
-    #[test]
-    fn time_counts_for_each_waiter_and_for_each_holder() {
-        let mut story = Story::default();
-        for thread in [1, 2, 3] {
-            story.switch(0, thread, What::In);
-        }
-        story.event(100, 2, Kind::Wait, 1).event(110, 3, Kind::Wait, 1);
-        // Thread 4, which nobody knows, takes it in between.
-        story.event(120, 1, Kind::Released, 0).event(125, 4, Kind::Took, 0).event(130, 4, Kind::Released, 0);
-        story.event(131, 2, Kind::Got, 0).switch(140, 2, What::Preempted).switch(150, 2, What::In);
-        story.event(160, 2, Kind::Released, 0).event(160, 3, Kind::Got, 0);
-        assert_eq!(story.shares(), [10 + 20 + 19, 10, 0, 10, 10 + 2]);
-    }
-
-    #[test]
-    fn a_holder_whom_no_word_names_is_known_by_its_release() {
-        let mut story = Story::of(Class::Spin);
-        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 0).switch(120, 1, What::Preempted);
-        story.event(130, 3, Kind::Wait, 0).switch(150, 1, What::In).event(160, 1, Kind::Released, 0);
-        story.event(160, 3, Kind::Got, 0).event(170, 3, Kind::Released, 0).event(170, 2, Kind::Got, 0);
-        assert_eq!(story.shares(), [20 + 20, 10 + 40, 0, 10, 0]);
-        // Nobody releases it in the end.
-        let mut story = Story::of(Class::Spin);
-        story.event(100, 2, Kind::Wait, 0);
-        story.waits.finish(150, &story.history);
-        assert_eq!(story.shares(), [0, 0, 0, 50, 0]);
-    }
-
-    #[test]
-    fn a_lock_of_readers_has_no_holder() {
-        let mut story = Story::of(Class::Rwlock);
-        story.event(0, 2, Kind::Wait, 0).event(10, 2, Kind::Got, 0).event(20, 3, Kind::Wait, 0);
-        story.event(50, 3, Kind::GaveUp, 0);
-        assert_eq!(story.shares(), [0, 0, 0, 40, 0]);
-    }
-
-    #[test]
-    fn what_other_processes_do_is_unknown() {
-        let mut story = Story { shared: true, ..Story::default() };
-        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 0).event(110, 3, Kind::Wait, 0);
-        story.event(120, 2, Kind::Got, 0).event(130, 2, Kind::Released, 0).event(150, 3, Kind::Got, 0);
-        assert_eq!(story.shares(), [0, 0, 0, 20 + 40, 0]);
-        // Two of three: the other process's came last.
-        let mut story = Story { shared: true, ..Story::of(Class::Barrier) };
-        story.switch(0, 2, What::In).event(100, 1, Kind::Arrived, 0).event(120, 2, Kind::Arrived, 0);
-        story.event(150, 1, Kind::Left, 0).event(160, 2, Kind::Left, 0);
-        assert_eq!((story.shares(), story.object().rounds), ([0, 0, 0, 50 + 40, 0], 0));
-    }
-
-    #[test]
-    fn what_is_lost_ends_a_wait_at_the_next_event() {
-        let mut story = Story::default();
-        story.switch(0, 1, What::In).event(10, 2, Kind::Wait, 1).event(30, 2, Kind::Wait, 1);
-        story.event(40, 2, Kind::Got, 0).event(50, 2, Kind::Got, 0).event(60, 3, Kind::Released, 0);
-        assert_eq!((story.shares(), story.object().waits.count), ([30, 0, 0, 0, 0], 2));
-        // A thread that ends while it waits, and one that nobody has seen.
-        story.event(100, 4, Kind::Wait, 1);
-        story.waits.exited(4, 120, &story.history);
-        story.waits.exited(5, 120, &story.history);
-        assert_eq!((story.shares(), story.object().waits.count), ([50, 0, 0, 0, 0], 3));
-    }
-
-    #[test]
-    fn a_round_waits_for_the_last_one() {
-        let mut story = Story::of(Class::Barrier);
-        story.switch(0, 3, What::In);
-        story.event(100, 1, Kind::Arrived, 0).event(110, 2, Kind::Arrived, 0);
-        story.switch(120, 3, What::Preempted).switch(190, 3, What::In).event(200, 3, Kind::Arrived, 0);
-        story.event(201, 3, Kind::Left, 0).event(205, 1, Kind::Left, 0);
-        // One is in the next round before another has left this one.
-        story.event(206, 3, Kind::Arrived, 0).event(210, 2, Kind::Left, 0);
-        assert_eq!(story.shares(), [30 + 20, 70 + 70, 0, 0, 1 + 5 + 10]);
-        assert_eq!(story.object().rounds, 1);
-        let last = &story.object().last[&3];
-        assert_eq!((last.0, last.1.holder.preempted_ns), (1, 140));
-        story.event(220, 1, Kind::Arrived, 0).event(230, 2, Kind::Arrived, 0);
-        story.waits.finish(300, &story.history);
-        assert_eq!(story.object().waits.total_ns, 105 + 100 + 1 + 94 + 80 + 70);
-        assert_eq!(story.shares(), [30 + 20, 70 + 70, 0, 94 + 80 + 70, 1 + 5 + 10]);
-    }
-
-    #[test]
-    fn who_never_leaves_a_barrier_has_waited_all_the_same() {
-        // One of two never comes, and the process ends.
-        let mut story = Story::of(Class::Barrier);
-        story.event(100, 1, Kind::Arrived, 0);
-        assert_eq!(story.waits.oldest_arrival_ns(), Some(100));
-        story.waits.exited(1, 160, &story.history);
-        assert_eq!((story.shares(), story.waits.threads[&1]), ([0, 0, 0, 60, 0], 60));
-        // The first to leave ends the process, before or after the kernel tells of the others' end.
-        for is_told in [true, false] {
-            let mut story = Story::of(Class::Barrier);
-            story.switch(0, 2, What::In).event(100, 1, Kind::Arrived, 0).event(130, 2, Kind::Arrived, 0);
-            story.event(131, 2, Kind::Left, 0);
-            if is_told {
-                story.waits.exited(1, 140, &story.history);
-            }
-            story.waits.finish(140, &story.history);
-            assert_eq!((story.shares(), story.object().waits.count), ([30, 0, 0, 0, 1 + 10], 2));
-            assert_eq!(story.waits.oldest_arrival_ns(), None);
-        }
-        // One whose arrival was lost, and a barrier for one.
-        story.event(200, 1, Kind::Left, 0).event(210, 1, Kind::Arrived, 0).event(220, 1, Kind::Left, 0);
-        assert_eq!(story.shares(), [0, 0, 0, 60, 10]);
-    }
-
-    #[test]
-    fn who_is_never_woken_has_waited_all_the_same() {
-        let mut story = Story::of(Class::Cond);
-        story.event(100, 1, Kind::CondWait, 0).event(110, 2, Kind::CondWait, 0);
-        story.waits.exited(1, 160, &story.history);
-        story.waits.finish(200, &story.history);
-        assert_eq!(story.object().waits, Sum { count: 2, total_ns: 60 + 90, longest_ns: 90 });
-        assert!(story.waits.threads.is_empty());
-    }
-
-    #[test]
-    fn a_wake_up_in_vain_costs_what_was_run_for_it() {
-        let mut story = Story::of(Class::Cond);
-        story.switch(0, 2, What::In).event(100, 2, Kind::CondWait, 0).switch(110, 2, What::Out);
-        story.switch(150, 2, What::In).event(160, 2, Kind::CondBack, 0).event(165, 2, Kind::CondWait, 1);
-        story.event(190, 2, Kind::CondBack, 1).event(300, 2, Kind::CondWait, 0);
-        let object = story.object();
-        assert_eq!((object.vain, object.vain_ns, object.timeouts), (1, 10 + 15, 1));
-        assert_eq!(object.waits, Sum { count: 2, total_ns: 60 + 25, longest_ns: 60 });
-    }
-
-    #[test]
-    fn who_works_between_two_waits_was_not_woken_in_vain() {
-        // A consumer that handles its item under the mutex, which only its next wait releases.
-        let mut story = Story::of(Class::Cond);
-        story.switch(0, 2, What::In).event(100, 2, Kind::CondWait, 0).event(160, 2, Kind::CondBack, 0);
-        story.event(160 + VAIN_NS, 2, Kind::CondWait, 1);
-        assert_eq!((story.object().vain, story.object().vain_ns), (0, 0));
-        // It only lost its processor.
-        let back_ns = 200 + VAIN_NS;
-        story.event(back_ns, 2, Kind::CondBack, 0).switch(back_ns + 1, 2, What::Preempted);
-        story.switch(back_ns + VAIN_NS, 2, What::In).event(back_ns + VAIN_NS + 2, 2, Kind::CondWait, 1);
-        assert_eq!(story.object().vain, 1);
-        // Nobody knows whether it ran: then its time is what counts.
-        let mut story = Story::of(Class::Cond);
-        story.event(100, 2, Kind::CondWait, 0).event(160, 2, Kind::CondBack, 0);
-        story.event(160 + VAIN_NS, 2, Kind::CondWait, 1);
-        assert_eq!(story.object().vain, 0);
-    }
-}
+mod tests;

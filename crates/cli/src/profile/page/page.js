@@ -21,7 +21,7 @@ function make(tag, words, into) {
 }
 function time(ns) {
   for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]])
-    if (ns >= size) return (ns / size).toPrecision(3).replace(/e.*/, "") + " " + unit;
+    if (ns >= size) return (ns >= 1000 * size ? count(Math.round(ns / size)) : (ns / size).toPrecision(3)) + " " + unit;
   return Math.round(ns) + " ns";
 }
 const percent = (part, all) => all > 0 ? Math.round(part * 100 / all) + " %" : "";
@@ -95,7 +95,7 @@ for (const one of D.waits) {
 }
 const waits = D.lanes.flatMap((lane) => lane.waits).sort((a, b) => b.length - a.length);
 for (const lane of D.lanes) lane.waits.sort((a, b) => a.from - b.from);
-for (const [lane, does, from, length] of D.stretches) D.lanes[lane].stretches.push([does, from, length]);
+for (const [lane, does, from, length, by] of D.stretches) D.lanes[lane].stretches.push([does, from, length, by]);
 
 const GUTTER = 230, AXIS = 26, PLACE = 34, HEAD = 24;
 const LANE = D.lanes.length > 24 ? 15 : 20;
@@ -140,6 +140,7 @@ function size() {
     one.height = tall * scale;
     one.getContext("2d").setTransform(scale, 0, 0, scale, 0, 0);
   }
+  pen.font = FONT;
   canvas.style.width = width + "px";
   canvas.style.height = tall + "px";
 }
@@ -370,7 +371,10 @@ function sayWait(wait, at, into) {
 function doesAt(index, at) {
   const lane = D.lanes[index];
   const exact = lane.stretches.find(([, since, length]) => since <= at && at < since + length);
-  return exact ? ", which " + (exact[0] === 0 ? "runs" : "is " + DOES[exact[0]][1]) : "";
+  return exact ? ", which " + (exact[0] === 0 ? "runs" : "is " + state(exact)) : "";
+}
+function state([does, , , by]) {
+  return by === undefined ? DOES[does][1] : `ready, ${D.lanes[by].label} has the processor`;
 }
 function sayColumn(row, x, into) {
   const column = Math.floor(T(x) / D.column_ns);
@@ -387,7 +391,7 @@ function sayColumn(row, x, into) {
   make("b", lane.label, make("div", undefined, into));
   const exact = lane.stretches.find(([, since, length]) => since <= T(x) && T(x) < since + length);
   if (exact) {
-    make("div", `${DOES[exact[0]][1]} for ${time(exact[2])}`, into);
+    make("div", `${state(exact)} for ${time(exact[2])}`, into);
     return;
   }
   make("div", `at ${time(T(x))}, within ${time(D.column_ns)}:`, into);
