@@ -212,7 +212,12 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
     let since = |time_ns: u64| time_ns.saturating_sub(timeline.from_ns);
     let lanes = lanes(timeline);
     let stretch = |one: &Stretch| {
-        let mut all = vec![u64::from(one.lane), one.does as u64, since(one.from_ns), one.to_ns - one.from_ns];
+        let mut all = vec![
+            u64::from(one.lane),
+            one.does as u64,
+            since(one.from_ns),
+            since(one.to_ns) - since(one.from_ns),
+        ];
         all.extend(lane_at(&lanes, timeline, one.by, one.from_ns).map(|lane| lane as u64));
         all
     };

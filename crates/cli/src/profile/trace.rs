@@ -34,6 +34,7 @@ pub fn write(
     names: &mut Names,
     to: &mut dyn Write,
 ) -> io::Result<()> {
+    // The first records are from before the recorder's first turn.
     let us = |time_ns: u64| time_ns.saturating_sub(profile.from_ns) as f64 / 1000.0;
     let other = json!({
         "tool": "wakeful profile",
@@ -55,7 +56,7 @@ pub fn write(
         let Some(lane) = timeline.lanes.get(one.lane as usize) else { continue };
         let event = json!({
             "ph": "X", "name": does(one.does), "cat": "processor", "pid": lane.process, "tid": lane.thread,
-            "ts": us(one.from_ns), "dur": (one.to_ns - one.from_ns) as f64 / 1000.0
+            "ts": us(one.from_ns), "dur": us(one.to_ns) - us(one.from_ns)
         });
         write!(to, ",\n{event}")?;
     }
@@ -67,7 +68,7 @@ pub fn write(
         let event = json!({
             "ph": "X", "name": format!("{}: {}", kind(wait.key.class), place.label()), "cat": "wait",
             "pid": own, "tid": wait.thread, "ts": us(wait.from_ns),
-            "dur": (wait.to_ns - wait.from_ns) as f64 / 1000.0, "args": arguments(wait)
+            "dur": us(wait.to_ns) - us(wait.from_ns), "args": arguments(wait)
         });
         write!(to, ",\n{event}")?;
         let (holder, _) = wait.whom[0];
