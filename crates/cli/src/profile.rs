@@ -123,13 +123,15 @@ fn pictures(
     }
 }
 
+/// From and to.
+type Stretches = Vec<(u64, u64)>;
+
 /// When a quota stopped the program.
 struct Throttled {
     first: Option<linux::Throttling>,
     last: Option<linux::Throttling>,
     looked_ns: u64,
-    /// From and to.
-    stretches: Vec<(u64, u64)>,
+    stretches: Stretches,
 }
 
 /// BOUND: from one look at the quota to the next, which takes 50 us.
@@ -168,7 +170,7 @@ impl Throttled {
     }
 
     /// Throttled periods and all, and when.
-    fn finish(mut self) -> (Option<(u64, u64)>, Vec<(u64, u64)>) {
+    fn finish(mut self) -> (Option<(u64, u64)>, Stretches) {
         self.look(0);
         let all = self.last.zip(self.first).map(|(last, first)| last.since(first));
         (all.map(|all| (all.throttled, all.periods)), self.stretches)

@@ -58,10 +58,12 @@ struct Page<'a> {
     rows: &'a [Row],
     threads: &'a [One],
     names: Vec<String>,
-    /// Functions by number, outermost first; then the parts.
-    stacks: Vec<(Vec<usize>, &'static str, [u64; PARTS.len()])>,
+    stacks: Vec<Flame>,
     remarks: Vec<String>,
 }
+
+/// Functions by number, outermost first; then what was waited at, and the parts.
+type Flame = (Vec<usize>, &'static str, [u64; PARTS.len()]);
 
 #[derive(Serialize)]
 struct Track {
@@ -185,7 +187,7 @@ fn waits(parts_of: &Parts) -> (Vec<Vec<i64>>, Vec<Vec<[u64; 3]>>) {
 }
 
 /// The stacks that weigh most, with their functions by number.
-fn flames(stacks: &[Stack]) -> (Vec<String>, Vec<(Vec<usize>, &'static str, [u64; PARTS.len()])>) {
+fn flames(stacks: &[Stack]) -> (Vec<String>, Vec<Flame>) {
     let mut names: Vec<String> = Vec::new();
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     let mut heavy: Vec<&Stack> = stacks.iter().collect();

@@ -413,7 +413,7 @@ mod tests {
         });
         let base = Summary { run_ns: 800, threads: 6, processors: 2, ..summary() };
         let waited = Summary { waited_for_preempted_or_free_ns: 500, waited_behind_own_ns: 200, ..base };
-        let verdict = of(&waited, &[lock.clone()], "prog");
+        let verdict = of(&waited, std::slice::from_ref(&lock), "prog");
         let bounds = |verdict: &Verdict| -> Vec<(&str, f64)> {
             verdict.gains.iter().map(|gain| (gain.by, gain.at_most)).collect()
         };
@@ -424,11 +424,14 @@ mod tests {
         assert!(words.contains("1.2 x by 2 threads instead of 6: for 20 %"), "{words}");
         // The processors are full already.
         let full = Summary { run_ns: 1_600, ..waited };
-        assert_eq!(bounds(&of(&full, &[lock.clone()], "prog")), [("run", 1.25), ("fewer-threads", 1.25)]);
+        assert_eq!(
+            bounds(&of(&full, std::slice::from_ref(&lock), "prog")),
+            [("run", 1.25), ("fewer-threads", 1.25)]
+        );
         let few = Summary { threads: 2, run_ns: 800, ..full };
-        assert_eq!(bounds(&of(&few, &[lock.clone()], "prog")), [("run", 2.0)]);
+        assert_eq!(bounds(&of(&few, std::slice::from_ref(&lock), "prog")), [("run", 2.0)]);
         let always = Summary { waited_for_preempted_or_free_ns: 1_000, run_ns: 10, ..few };
-        let verdict = of(&always, &[lock.clone()], "prog");
+        let verdict = of(&always, std::slice::from_ref(&lock), "prog");
         assert!(gained(&verdict).unwrap().contains("more than 20 x by `wakeful run`"), "{verdict:?}");
         // Nobody knows, or a section is long: other locks change nothing.
         let unknown = Summary { without_switches: Some("denied".into()), ..always };
