@@ -595,6 +595,8 @@ fn whoever_has_a_rwlock_or_posts_a_semaphore_is_known() {
         let one = row(&records, kind);
         adds_up(one);
         let blocked_ns = number(one, "holder_blocked_ns");
-        assert!(blocked_ns > 10_000_000 && blocked_ns * 10 > number(one, "waited_ns") * 9, "{one:#}");
+        // On a busy machine the waiters wake up late: then nobody has it, which is known as well.
+        let unknown_ns = number(one, "holder_unknown_ns");
+        assert!(blocked_ns > 10_000_000 && unknown_ns * 10 < number(one, "waited_ns"), "{one:#}");
     }
 }
