@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 /// The first word ("WPRF").
 pub const MAGIC: u32 = 0x4652_5057;
 /// Version of the layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// BOUND: threads that wait at the same time, and are told apart.
 pub const RINGS: usize = 4096;
 /// BOUND: events of one thread between two looks of the recorder. A power of two.
@@ -142,12 +142,15 @@ pub struct Event {
     pub object: AtomicU64,
     /// Where the program called.
     pub caller: AtomicU64,
-    /// A [`Kind`], from bit 8 on a [`Class`], bit 16 ([`SHARED`]), and from bit 32 on a number.
+    /// A [`Kind`], from bit 8 on a [`Class`], bits 16 and 17 ([`SHARED`], [`WRITER`]), and from bit 32 on a
+    /// number.
     pub what: AtomicU64,
 }
 
 /// Other processes may use the object, too. They tell nothing of it here.
 pub const SHARED: u64 = 1 << 16;
+/// Of a reader-writer lock: nobody else has it with this thread.
+pub const WRITER: u64 = 1 << 17;
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +164,7 @@ pub enum Kind {
     GaveUp = 3,
     /// It has taken a lock without waiting, while others waited.
     Took = 4,
-    /// It is about to release a lock for which others wait.
+    /// It is about to release a lock for which others wait, or to post a semaphore.
     Released = 5,
     /// It begins to wait on a condition variable. The number is 1 if it was woken there in the same section.
     CondWait = 6,

@@ -35,6 +35,7 @@ mod man;
 mod pages;
 mod partition;
 mod profile;
+mod recorded;
 mod run;
 #[cfg(feature = "bpf")]
 mod scheduler;

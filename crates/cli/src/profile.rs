@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful profile`: runs a program, and says for whom its threads waited, and what those did meanwhile.
 
+mod names;
+mod page;
 mod report;
+mod stacks;
 mod text;
+mod trace;
 mod verdict;
+mod verify;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use launch::closure::Reach;
 use launch::interposer::{preload_list, prepend};
-use launch::{Launch, Target, When, library, program};
+use launch::{Launch, Target, When, library};
 use linux::environment::PROFILE;
+use recorder::Program;
 use recorder::profile::{Profile, Profiling, events::Events};
-use recorder::{Program, StartError};
 
-use crate::format::Format;
-use crate::watch::{pass_signals_on, take_signals};
+use crate::recorded::{
+    Output, Sink, cannot_start, exit_code, pass_signals_on, signals_as_before, take_signals,
+};
+use names::Names;
 use report::Report;
 
 /// Run a program, and say for whom its threads waited, and what those did meanwhile
@@ -35,26 +39,23 @@ pub struct Args {
     /// Give the program the locks of `wakeful run`, and profile it with those
     #[arg(long)]
     wakeful: bool,
-    /// Write the report to this file instead
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Output format
-    #[arg(long, value_parser = format, value_name = "FORMAT", default_value = "text")]
-    format: Format,
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
+    /// Also write the report as a page with pictures, for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Also write a trace, for Perfetto and chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Also write the waiting by call stack, in us, for programs that draw flame graphs
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+    /// Then run the program plainly and with `wakeful run`, in turns, and say what that really gains
+    #[arg(long)]
+    verify: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
-}
-
-fn format(text: &str) -> Result<Format, String> {
-    match text {
-        "text" => Ok(Format::Text),
-        "json" => Ok(Format::Json),
-        _ => Err("text or json".into()),
-    }
 }
 
 /// File name of the library that tells the waits; it is where the interposer is.
@@ -62,62 +63,142 @@ const LIBRARY: &str = "libwakeful_profile.so";
 
 pub fn main(args: Args) -> Result<ExitCode> {
     let name = args.command[0].clone();
+    if args.verify {
+        launch::check_not_preloaded()?;
+    }
     let target = Target { lock: None, rwlock: None, view: None, openmp: When::Auto, command: args.command };
-    let launch = Launch::prepare(target, Reach::Near)?;
+    let launch = Launch::prepare(target, if args.verify { Reach::All } else { Reach::Near })?;
     let library = library::find()?.with_file_name(LIBRARY);
     if !library.is_file() {
         bail!("{} is not there;\n{}", library.display(), library::AGAIN);
     }
-    let mut output: Box<dyn Write> = match &args.output {
-        Some(path) => {
-            let file = File::create(path);
-            Box::new(file.with_context(|| format!("cannot write to {}", path.display()))?)
-        }
-        None => Box::new(io::stderr()),
-    };
-    let before = linux::throttling();
-    let profile = match record(&launch, &library, args.wakeful) {
-        Ok(profile) => profile,
-        Err(error) => {
-            return Err(match error.downcast::<StartError>() {
-                Ok(StartError::Exec(error)) => {
-                    let image = program::inspect(&launch.path).map_or(launch.path, |program| program.image);
-                    launch::cannot_run(&name, Some(&image), &error).into()
-                }
-                Ok(other) => other.into(),
-                Err(other) => other,
-            });
-        }
-    };
-    let throttled = before.and_then(|before| Some(linux::throttling()?.since(before)));
-    let status = ExitStatus::from_raw(profile.status);
-    let report = Report::of(&profile, &launch, throttled.map(|all| (all.throttled, all.periods)));
-    let written = match args.format {
-        Format::Json => report.write_json(&mut output),
-        _ if args.json => report.write_json(&mut output),
-        _ => text::write(&report, &mut output),
-    };
-    // As for `watch`: the program's status is passed on, whether or not somebody reads the report.
-    if let Err(error) = written
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        let to = args.output.map_or("standard error".into(), |path| path.display().to_string());
-        let _ = writeln!(io::stderr(), "wakeful: cannot write to {to}: {error}");
+    let mut output = args.output.open()?;
+    let sink = |path: &Option<PathBuf>| path.as_deref().map(Sink::file).transpose();
+    let (html, trace, folded) = (sink(&args.html)?, sink(&args.trace)?, sink(&args.folded)?);
+    let keep = html.is_some() || trace.is_some();
+    let mut throttling = Throttled::new();
+    let profile = record(&launch, &library, args.wakeful, keep, &mut throttling)
+        .map_err(|error| cannot_start(error, &name, &launch.path))?;
+    let mut names = Names::new(&profile);
+    let (told, throttled) = throttling.finish();
+    let report = Report::of(&profile, &launch, told, &mut names);
+    let is_json = args.output.is_json();
+    output.write(|to| if is_json { report.write_json(to) } else { text::write(&report, to) });
+    pictures(profile, &report, &throttled, &mut names, [html, trace, folded]);
+    if args.verify {
+        // Whoever does not want to wait for it has the report.
+        signals_as_before();
+        let verified = verify::run(&launch, &report.verdict);
+        output.write(|to| verified.write(is_json, to));
     }
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Ok(u8::try_from(code).unwrap_or(crate::FAILED).into())
+    Ok(exit_code(report.status))
 }
 
-fn record(launch: &Launch, library: &Path, wakeful: bool) -> Result<Profile> {
+/// What was asked for beside the report.
+fn pictures(
+    mut profile: Profile,
+    report: &Report,
+    throttled: &[(u64, u64)],
+    names: &mut Names,
+    [html, trace, folded]: [Option<Sink>; 3],
+) {
+    let stacks = match html.is_some() || folded.is_some() {
+        true => stacks::stacks(&profile, names),
+        false => Vec::new(),
+    };
+    if let Some(mut folded) = folded {
+        folded.write(|to| stacks::write_folded(&stacks, &report.summary.program, to));
+    }
+    let Some(mut timeline) = profile.timeline.take() else { return };
+    let stretches = timeline.take_stretches();
+    if let Some(mut trace) = trace {
+        trace.write(|to| trace::write(&profile, &timeline, &stretches, names, to));
+    }
+    if let Some(mut html) = html {
+        let held = timeline.take_held();
+        let (profile, timeline, stretches) = (&profile, &timeline, &stretches);
+        let parts =
+            page::Parts { profile, report, timeline, stretches, held: &held, stacks: &stacks, throttled };
+        html.write(|to| page::write(&parts, names, to));
+    }
+}
+
+/// From and to.
+type Stretches = Vec<(u64, u64)>;
+
+/// When a quota stopped the program.
+struct Throttled {
+    first: Option<linux::Throttling>,
+    last: Option<linux::Throttling>,
+    looked_ns: u64,
+    stretches: Stretches,
+}
+
+/// BOUND: from one look at the quota to the next, which takes 50 us.
+const LOOK_NS: u64 = 50_000_000;
+/// BOUND: stretches that are kept apart. Then each two become one.
+const MOST_THROTTLED: usize = 2_000;
+
+impl Throttled {
+    fn new() -> Self {
+        let first = linux::throttling();
+        Self { first, last: first, looked_ns: recorder::now_ns(), stretches: Vec::new() }
+    }
+
+    fn look(&mut self, at_least_ns: u64) {
+        let now_ns = recorder::now_ns();
+        if self.last.is_none() || now_ns - self.looked_ns < at_least_ns {
+            return;
+        }
+        let now = linux::throttling();
+        let stopped = now.zip(self.last).is_some_and(|(now, last)| now.since(last).throttled > 0);
+        if stopped {
+            self.add(self.looked_ns, now_ns);
+        }
+        (self.last, self.looked_ns) = (now.or(self.last), now_ns);
+    }
+
+    fn add(&mut self, from_ns: u64, to_ns: u64) {
+        match self.stretches.last_mut() {
+            Some(last) if last.1 >= from_ns => last.1 = to_ns,
+            _ => self.stretches.push((from_ns, to_ns)),
+        }
+        if self.stretches.len() > MOST_THROTTLED {
+            let pairs = self.stretches.chunks(2).map(|pair| (pair[0].0, pair[pair.len() - 1].1));
+            self.stretches = pairs.collect();
+        }
+    }
+
+    /// Throttled periods and all, and when.
+    fn finish(mut self) -> (Option<(u64, u64)>, Stretches) {
+        self.look(0);
+        let all = self.last.zip(self.first).map(|(last, first)| last.since(first));
+        (all.map(|all| (all.throttled, all.periods)), self.stretches)
+    }
+}
+
+fn record(
+    launch: &Launch,
+    library: &Path,
+    wakeful: bool,
+    keep: bool,
+    throttled: &mut Throttled,
+) -> Result<Profile> {
     let events =
         Events::new().context("no memory for the events of the program, 256 MB that are mostly holes")?;
     let command = command(launch, library, wakeful, &events.path());
     let program = Program::prepare(|| launch::become_program(&command, &launch.path))?;
     let mut profiling = Profiling::new(program, events);
+    if keep {
+        profiling.keep_timeline();
+    }
     pass_signals_on();
     profiling.program().start()?;
     Ok(profiling.run(|program| {
         take_signals().for_each(|number| program.signal(number));
+        if keep {
+            throttled.look(LOOK_NS);
+        }
     }))
 }
 
@@ -131,4 +212,22 @@ fn command(launch: &Launch, library: &Path, wakeful: bool, events: &str) -> Comm
     let list = list.map_or_else(|| preload_list(library), |list| prepend(library, list));
     command.env("LD_PRELOAD", list).env(PROFILE.name(), events);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_of_a_quota_join_and_stay_few() {
+        let mut throttled = Throttled { first: None, last: None, looked_ns: 0, stretches: Vec::new() };
+        throttled.add(10, 20);
+        throttled.add(20, 30);
+        throttled.add(40, 50);
+        assert_eq!(throttled.stretches, [(10, 30), (40, 50)]);
+        (0..10_000).for_each(|at| throttled.add(100 + at * 10, 105 + at * 10));
+        assert!(throttled.stretches.len() <= MOST_THROTTLED);
+        assert_eq!(throttled.stretches.first().unwrap().0, 10);
+        assert_eq!(throttled.stretches.last().unwrap().1, 105 + 99_990);
+    }
 }

@@ -418,3 +418,185 @@ fn root_a_quota_comes_first() {
     let words = one(&records, "verdict")["words"].as_str().unwrap();
     assert!(words.contains("quota stopped the whole program in"), "{words}");
 }
+
+/// What a page has: the JSON in it.
+fn page(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap();
+    for part in ["src=", "href=", "@import", "fetch(", "https:"] {
+        assert!(!text.contains(part), "{part} needs a network");
+    }
+    let (_, data) = text.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+fn list<'a>(of: &'a Value, field: &str) -> &'a Vec<Value> {
+    of[field].as_array().unwrap_or_else(|| panic!("no {field}"))
+}
+
+#[test]
+fn page_trace_and_stacks_say_what_the_report_says() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let files = ["page.html", "trace.json", "stacks.txt"].map(|name| folder.path().join(name));
+    let [html, trace, stacks] = &files;
+    let mut command = wakeful();
+    command.args(["profile", "--json", "--html"]).arg(html).arg("--trace").arg(trace);
+    let output =
+        command.arg("--folded").arg(stacks).arg("--").arg(&program).args(["preempted", "20"]).output();
+    let (records, status) = read(&output.unwrap());
+    assert_eq!(status, Some(0), "{records:#?}");
+    let mutex = row(&records, "mutex");
+    let waited_ns = number(mutex, "waited_ns") as f64;
+
+    let page = page(html);
+    assert_eq!(page["words"], one(&records, "verdict")["words"]);
+    assert_eq!((list(&page, "lanes").len(), list(&page, "places").len()), (6, 1));
+    let exact = list(&page, "waits");
+    assert_eq!(exact.len() as u64, number(mutex, "waits"));
+    let sum: f64 = exact.iter().map(|wait| wait[3].as_f64().unwrap()).sum();
+    assert!((sum - waited_ns).abs() < waited_ns / 100.0, "{sum} of {waited_ns}");
+    // The longest one is for the other of the two, which had no processor most of the time.
+    let (own, holder) = (&exact[0][0], &exact[0][10]);
+    assert!(holder.is_u64() && own != holder, "{}", exact[0]);
+    assert!(exact[0][6].as_u64().unwrap() > 30, "{}", exact[0]);
+
+    // Another thread of the program took the processor, now and then at least.
+    let behind_ns = number(mutex, "holder_behind_own_ns");
+    assert!(behind_ns > 0 && behind_ns <= number(mutex, "holder_preempted_ns"), "{mutex:#}");
+    let gains = list(one(&records, "verdict"), "gains");
+    assert!(gains[0]["by"] == "run" && gains[0]["at_most"].as_f64().unwrap() > 1.0, "{gains:?}");
+
+    let trace: Value = serde_json::from_str(&fs::read_to_string(trace).unwrap()).unwrap();
+    let events = list(&trace, "traceEvents");
+    let of = |phase: &str| events.iter().filter(|one| one["ph"] == phase).count();
+    let named = |one: &&Value| one["name"].as_str().unwrap().starts_with("mutex: locked_section");
+    assert_eq!(events.iter().filter(named).count(), exact.len());
+    assert!(of("s") > 0 && of("s") == of("f") && of("M") == 7, "{} {} {}", of("s"), of("f"), of("M"));
+    // On one track nothing begins before the last thing is over.
+    let mut tracks: std::collections::BTreeMap<u64, Vec<(f64, f64)>> = Default::default();
+    for one in events.iter().filter(|one| one["ph"] == "X") {
+        let (from, length) = (one["ts"].as_f64().unwrap(), one["dur"].as_f64().unwrap());
+        tracks.entry(number(one, "tid")).or_default().push((from, from + length));
+    }
+    for track in tracks.values_mut() {
+        track.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert!(track.windows(2).all(|two| two[1].0 >= two[0].1 - 0.01), "{track:?}");
+    }
+
+    let stacks = fs::read_to_string(stacks).unwrap();
+    let us: f64 = stacks.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
+    assert!((us * 1000.0 - waited_ns).abs() < waited_ns / 100.0, "{stacks}");
+    assert!(stacks.lines().all(|line| line.contains("locked_section;[mutex];[")), "{stacks}");
+}
+
+#[test]
+fn sixty_four_threads_fit_a_page() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let html = folder.path().join("page.html");
+    let options = ["--html", html.to_str().unwrap()];
+    let (records, status) = profiled(&options, &program, &["many", "1000"]);
+    assert_eq!(status, Some(0));
+    assert!(fs::metadata(&html).unwrap().len() < 10_000_000);
+    let page = page(&html);
+    let lanes = list(&page, "lanes");
+    assert_eq!((lanes.len(), list(&page, "places").len()), (65, 3));
+    // 7 digits a column, each of at most 1024.
+    let columns = |lane: &Value| lane["columns"].as_str().unwrap().len();
+    assert!(lanes.iter().all(|lane| columns(lane) > 7 * 100 && columns(lane) <= 7 * 1024));
+    let all: u64 =
+        records.iter().filter(|one| one["record"] == "waits").map(|one| number(one, "waits")).sum();
+    assert_eq!(list(&page, "waits").len() as u64, all.min(4000));
+    assert!(list(&page, "held").iter().any(|held| !held.as_array().unwrap().is_empty()));
+    for one in list(&page, "rows") {
+        let counted: u64 = list(one, "lengths").iter().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(counted, number(one, "waits"), "{one:#}");
+    }
+}
+
+/// A crash, a fork and an exec: what was until then is on the page, of all processes.
+#[test]
+fn the_page_is_there_however_the_program_goes_on() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let html = folder.path().join("page.html");
+    let options = ["--html", html.to_str().unwrap()];
+    for (mode, status, processes) in [("crash", Some(134), 1), ("fork", Some(0), 2), ("exec", Some(0), 2)] {
+        let (records, ended) = profiled(&options, &program, &[mode, "10"]);
+        assert_eq!(ended, status, "{mode}: {records:#?}");
+        let page = page(&html);
+        let mut all: Vec<u64> = list(&page, "lanes").iter().map(|lane| number(lane, "process")).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!((all.len(), list(&page, "waits").is_empty()), (processes, false), "{mode}");
+        fs::remove_file(&html).unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_costs_no_other_file() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let stacks = folder.path().join("stacks.txt");
+    let mut command = wakeful();
+    command.args(["profile", "--html", "/dev/full", "--trace", "/dev/full", "--folded"]).arg(&stacks);
+    let output = command.arg(&program).args(["sleeper", "5"]).output().unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{talk}");
+    assert_eq!(talk.matches("cannot write to /dev/full: No space left on device").count(), 2, "{talk}");
+    assert!(talk.contains("make room there") && talk.contains("\nVerdict: "), "{talk}");
+    assert!(fs::read_to_string(&stacks).unwrap().contains("sleeper;[mutex]"), "{talk}");
+    // Where no file can be made, the program does not run.
+    let mut command = wakeful();
+    command.args(["profile", "--html", "/proc/none.html"]).arg(&program).args(["sleeper", "5"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+}
+
+#[test]
+fn predicted_and_measured_stand_side_by_side() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&["--verify"], &program, &["preempted", "3"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    let verified = one(&records, "verified");
+    assert_eq!(number(verified, "pairs"), 5, "{verified:#}");
+    let [low, gain, high] = ["low", "gain", "high"].map(|field| verified[field].as_f64().unwrap());
+    assert!(0.0 < low && low <= gain && gain <= high, "{verified:#}");
+    let words = verified["words"].as_str().unwrap();
+    assert!(words.contains("predicted") && words.contains("measured"), "{words}");
+    // One that a signal ends is not judged.
+    let output = wakeful().args(["profile", "--verify"]).arg(&program).args(["crash", "1"]).output().unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(134), "{talk}");
+    assert!(talk.contains("a signal ended them"), "{talk}");
+}
+
+/// The writer sleeps while it has the lock, and before it posts.
+#[test]
+fn whoever_has_a_rwlock_or_posts_a_semaphore_is_known() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["kinds"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    for kind in ["rwlock", "semaphore"] {
+        let one = row(&records, kind);
+        adds_up(one);
+        let blocked_ns = number(one, "holder_blocked_ns");
+        // On a busy machine the waiters wake up late: then nobody has it, which is known as well.
+        let unknown_ns = number(one, "holder_unknown_ns");
+        assert!(blocked_ns > 10_000_000 && unknown_ns * 10 < number(one, "waited_ns"), "{one:#}");
+    }
+}

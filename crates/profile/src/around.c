@@ -18,8 +18,8 @@
 // The twins of `Kind` and `Class` in abi/src/profile.rs.
 enum { WAIT = 1, GOT, GAVE_UP, TOOK, RELEASED, COND_WAIT, COND_BACK, ARRIVED, LEFT };
 enum { MUTEX = 1 << 8, SPIN = 2 << 8, RWLOCK = 3 << 8, SEMAPHORE = 4 << 8, COND = 5 << 8, BARRIER = 6 << 8 };
-// The twin of SHARED there.
-enum { SHARED = 1 << 16 };
+// The twins of SHARED and WRITER there.
+enum { SHARED = 1 << 16, WRITER = 1 << 17 };
 
 extern HIDDEN int wakeful_profile_attach(void);
 extern HIDDEN uint32_t wakeful_profile_note(uint32_t what, uint32_t number, uintptr_t object,
@@ -45,6 +45,7 @@ static uint32_t note(uint32_t what, uint32_t number, const volatile void *object
 	each(wrlock, "pthread_rwlock_wrlock", (pthread_rwlock_t *)) \
 	each(tryrdlock, "pthread_rwlock_tryrdlock", (pthread_rwlock_t *)) \
 	each(trywrlock, "pthread_rwlock_trywrlock", (pthread_rwlock_t *)) \
+	each(rwlock_unlock, "pthread_rwlock_unlock", (pthread_rwlock_t *)) \
 	each(cond_wait, "pthread_cond_wait", (pthread_cond_t *, pthread_mutex_t *)) \
 	each(cond_timedwait, "pthread_cond_timedwait", \
 	     (pthread_cond_t *, pthread_mutex_t *, const struct timespec *)) \
@@ -54,7 +55,8 @@ static uint32_t note(uint32_t what, uint32_t number, const volatile void *object
 	each(cond_broadcast, "pthread_cond_broadcast", (pthread_cond_t *)) \
 	each(barrier_wait, "pthread_barrier_wait", (pthread_barrier_t *)) \
 	each(sem_wait, "sem_wait", (sem_t *)) \
-	each(sem_timedwait, "sem_timedwait", (sem_t *, const struct timespec *))
+	each(sem_timedwait, "sem_timedwait", (sem_t *, const struct timespec *)) \
+	each(sem_post, "sem_post", (sem_t *))
 
 #define DECLARE(name, symbol, arguments) static int(*real_##name) arguments;
 FUNCTIONS(DECLARE)
@@ -298,15 +300,29 @@ HIDDEN int wakeful_spin_unlock(pthread_spinlock_t *lock)
 	return REAL(spin_unlock)(lock);
 }
 
-// Of a reader-writer lock only the waits are told. Its readers are many, and nobody lists them.
+static uint32_t shared_rwlock(pthread_rwlock_t *lock)
+{
+	return lock->__data.__shared ? SHARED : 0;
+}
+
+// The writer that is inside. Other locks than the C library's have something else there: the recorder takes
+// no number that is no thread's.
+static uint32_t writer(pthread_rwlock_t *lock)
+{
+	if (shared_rwlock(lock))
+		return 0;
+	return (uint32_t)__atomic_load_n(&lock->__data.__cur_writer, __ATOMIC_RELAXED);
+}
+
+// Readers are many, and each says when it goes.
 COLD int wait_read(pthread_rwlock_t *lock, uintptr_t caller)
 {
-	WAITING(RWLOCK, 0, lock, caller, real_rdlock(lock));
+	WAITING(RWLOCK | shared_rwlock(lock), writer(lock), lock, caller, real_rdlock(lock));
 }
 
 COLD int wait_write(pthread_rwlock_t *lock, uintptr_t caller)
 {
-	WAITING(RWLOCK, 0, lock, caller, real_wrlock(lock));
+	WAITING(RWLOCK | WRITER | shared_rwlock(lock), writer(lock), lock, caller, real_wrlock(lock));
 }
 
 HIDDEN int wakeful_rdlock(pthread_rwlock_t *lock)
@@ -316,7 +332,7 @@ HIDDEN int wakeful_rdlock(pthread_rwlock_t *lock)
 	if (!ON)
 		return REAL(rdlock)(lock);
 	result = real_tryrdlock(lock);
-	return result == EBUSY ? wait_read(lock, CALLER) : result;
+	return result == EBUSY ? wait_read(lock, CALLER) : took_if(RWLOCK, result, lock);
 }
 
 HIDDEN int wakeful_wrlock(pthread_rwlock_t *lock)
@@ -326,7 +342,28 @@ HIDDEN int wakeful_wrlock(pthread_rwlock_t *lock)
 	if (!ON)
 		return REAL(wrlock)(lock);
 	result = real_trywrlock(lock);
-	return result == EBUSY ? wait_write(lock, CALLER) : result;
+	return result == EBUSY ? wait_write(lock, CALLER) : took_if(RWLOCK | WRITER, result, lock);
+}
+
+HIDDEN int wakeful_tryrdlock(pthread_rwlock_t *lock)
+{
+	int result = REAL(tryrdlock)(lock);
+
+	return ON ? took_if(RWLOCK, result, lock) : result;
+}
+
+HIDDEN int wakeful_trywrlock(pthread_rwlock_t *lock)
+{
+	int result = REAL(trywrlock)(lock);
+
+	return ON ? took_if(RWLOCK | WRITER, result, lock) : result;
+}
+
+HIDDEN int wakeful_rwlock_unlock(pthread_rwlock_t *lock)
+{
+	if (ON && is_waited_for(lock))
+		released(RWLOCK, lock);
+	return REAL(rwlock_unlock)(lock);
 }
 
 // The wait releases the mutex, and takes it again. A thread that waits for it meanwhile has to know.
@@ -405,26 +442,42 @@ static int is_empty(sem_t *sem)
 	return __atomic_load_n((uint32_t *)sem, __ATOMIC_RELAXED) == 0;
 }
 
-HIDDEN int wakeful_sem_wait(sem_t *sem)
+static void unmark(struct place **mark)
 {
+	__atomic_fetch_sub(&(*mark)->waiting, 1, __ATOMIC_RELAXED);
+}
+
+// The thread may be cancelled in here, and then it waits no more, either.
+COLD int wait_sem(sem_t *sem, const struct timespec *time, uintptr_t caller)
+{
+	__attribute__((cleanup(unmark))) struct place *mark = place(sem);
 	int result;
 
+	__atomic_fetch_add(&mark->waiting, 1, __ATOMIC_SEQ_CST);
+	note(WAIT | SEMAPHORE, 0, sem, caller);
+	result = time ? real_sem_timedwait(sem, time) : real_sem_wait(sem);
+	note((result == 0 ? GOT : GAVE_UP) | SEMAPHORE, 0, sem, caller);
+	return result;
+}
+
+HIDDEN int wakeful_sem_wait(sem_t *sem)
+{
 	if (!ON || !is_empty(sem))
 		return REAL(sem_wait)(sem);
-	note(WAIT | SEMAPHORE, 0, sem, CALLER);
-	result = real_sem_wait(sem);
-	note((result == 0 ? GOT : GAVE_UP) | SEMAPHORE, 0, sem, CALLER);
-	return result;
+	return wait_sem(sem, 0, CALLER);
 }
 
 HIDDEN int wakeful_sem_timedwait(sem_t *sem, const struct timespec *time)
 {
-	int result;
-
-	if (!ON || !is_empty(sem))
+	// Without a time it is an error of the program, which the C library handles.
+	if (!ON || !time || !is_empty(sem))
 		return REAL(sem_timedwait)(sem, time);
-	note(WAIT | SEMAPHORE, 0, sem, CALLER);
-	result = real_sem_timedwait(sem, time);
-	note((result == 0 ? GOT : GAVE_UP) | SEMAPHORE, 0, sem, CALLER);
-	return result;
+	return wait_sem(sem, time, CALLER);
+}
+
+HIDDEN int wakeful_sem_post(sem_t *sem)
+{
+	if (ON && is_waited_for(sem))
+		released(SEMAPHORE, sem);
+	return REAL(sem_post)(sem);
 }

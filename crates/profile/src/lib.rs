@@ -9,6 +9,7 @@
 //! While the mark is there, each thread that takes or releases the lock says so. So the recorder knows at
 //! any time who is inside, and needs to know of no lock's layout. One thing it cannot know by that: who was
 //! inside when the first waiter came. The lock's own word for its owner says it, and else the next release.
+//! A semaphore is released by its posts.
 //!
 //! **Cost.** Where nobody waits, a lock costs one load of the table more, and an unlock that and one store.
 //! Without [`abi::environment::PROFILE`] each function goes straight to the C library.
@@ -61,6 +62,9 @@ around! {
     pthread_spin_unlock(lock: *mut c_void) => wakeful_spin_unlock;
     pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) => wakeful_rdlock;
     pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) => wakeful_wrlock;
+    pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) => wakeful_tryrdlock;
+    pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) => wakeful_trywrlock;
+    pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) => wakeful_rwlock_unlock;
     pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) => wakeful_cond_wait;
     pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec)
         => wakeful_cond_timedwait;
@@ -72,4 +76,5 @@ around! {
     pthread_barrier_wait(barrier: *mut pthread_barrier_t) => wakeful_barrier_wait;
     sem_wait(sem: *mut sem_t) => wakeful_sem_wait;
     sem_timedwait(sem: *mut sem_t, time: *const timespec) => wakeful_sem_timedwait;
+    sem_post(sem: *mut sem_t) => wakeful_sem_post;
 }

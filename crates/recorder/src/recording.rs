@@ -170,7 +170,7 @@ impl Recording {
     /// processor that is still to be read.
     fn take(&mut self, horizon_ns: u64) {
         let batch = &mut self.batch;
-        self.rings.drain(|record| batch.push(record));
+        self.rings.drain(|record, _| batch.push(record));
         batch.sort_by_key(|record| record.time_ns);
         let rest = batch.split_off(batch.partition_point(|record| record.time_ns < horizon_ns));
         for record in std::mem::replace(batch, rest) {

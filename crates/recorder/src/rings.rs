@@ -144,9 +144,10 @@ impl Rings {
         unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as _, &time, std::ptr::null()) };
     }
 
-    /// Takes all records that there are, of one processor after the other.
-    pub fn drain(&mut self, mut take: impl FnMut(Record)) {
-        for ring in &self.rings {
+    /// Takes all records that there are, of one processor after the other, each with a number that its
+    /// processor alone has.
+    pub fn drain(&mut self, mut take: impl FnMut(Record, u32)) {
+        for (processor, ring) in (0..).zip(&self.rings) {
             // SAFETY: both words lie in the control page. The kernel writes the first one, we the second.
             let (head, tail) = unsafe {
                 (
@@ -168,7 +169,7 @@ impl Rings {
                     self.bytes.extend_from_slice(&ring.word(at + offset as u64).to_ne_bytes());
                 }
                 if let Some(record) = record::parse(&self.bytes) {
-                    take(record);
+                    take(record, processor);
                 }
                 at += size as u64;
             }

@@ -6,13 +6,12 @@ use std::io::{self, Write};
 
 use launch::Launch;
 use recorder::account::{Account, Thread, Times};
-use recorder::maps::Place;
-use recorder::profile::{Class, Key, Object, Profile, Shares, Sum};
-use recorder::symbols::{Frame, Symbols};
+use recorder::profile::{Class, Object, Profile, Shares, Sum};
 use serde::Serialize;
 
+use super::names::{Names, Site, kind};
 use super::verdict::{self, Verdict};
-use crate::format::Record;
+use crate::recorded::line;
 
 /// Everything.
 pub struct Report {
@@ -20,6 +19,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     pub threads: Vec<One>,
     pub verdict: Verdict,
+    /// The program's, as wait(2) has it.
+    pub status: i32,
 }
 
 #[derive(Default, Serialize)]
@@ -32,6 +33,13 @@ pub struct Summary {
     pub blocked_ns: u64,
     /// For locks, semaphores and barriers, all threads together.
     pub waited_ns: u64,
+    /// Of the program's time: somebody waited for a thread without a processor; for one that had lost it to
+    /// another thread of the program; for one without a processor or for nobody.
+    pub waited_for_preempted_ns: u64,
+    pub waited_behind_own_ns: u64,
+    pub waited_for_preempted_or_free_ns: u64,
+    /// Processors on which the program's threads ran.
+    pub processors: u32,
     /// Periods of the quota in which the program was throttled, and all; without a quota none.
     pub throttled: Option<u64>,
     pub periods: Option<u64>,
@@ -68,10 +76,14 @@ pub struct Row {
     /// What those did who were waited for.
     pub holder_running_ns: u64,
     pub holder_preempted_ns: u64,
+    /// Of that: another thread of the program had taken the processor.
+    pub holder_behind_own_ns: u64,
     pub holder_blocked_ns: u64,
     pub holder_unknown_ns: u64,
     /// Waited for nobody: to wake up, and for a processor.
     pub free_ns: u64,
+    /// Waits below 1 us, 2 us, 4 us and so on, each without those before.
+    pub lengths: Vec<u64>,
     /// Of a condition variable.
     pub timeouts: u64,
     pub vain: u64,
@@ -83,18 +95,6 @@ pub struct Row {
     pub sites: Vec<Site>,
     /// The functions that led there, as far as one was seen waiting, innermost first.
     pub callers: Vec<Site>,
-}
-
-/// A place in the program.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Site {
-    pub name: String,
-    pub line: Option<String>,
-    pub module: String,
-    pub address: u64,
-    pub build_id: Option<String>,
-    pub waits: u64,
-    pub waited_ns: u64,
 }
 
 /// A thread that came last to a barrier.
@@ -124,8 +124,8 @@ pub struct One {
 }
 
 impl Report {
-    pub fn of(profile: &Profile, launch: &Launch, throttled: Option<(u64, u64)>) -> Self {
-        let rows = rows(profile);
+    pub fn of(profile: &Profile, launch: &Launch, throttled: Option<(u64, u64)>, names: &mut Names) -> Self {
+        let rows = rows(profile, names);
         let threads = threads(profile);
         let mut times = Times::default();
         profile.account.pools.values().for_each(|(_, one)| times.add(one));
@@ -138,9 +138,16 @@ impl Report {
             ready_ns: times.ready_ns,
             blocked_ns: times.blocked_ns,
             waited_ns: profile.waited_ns.values().sum(),
+            waited_for_preempted_ns: profile.lost.preempted_ns,
+            waited_behind_own_ns: profile.lost.behind_own_ns,
+            waited_for_preempted_or_free_ns: profile.lost.preempted_or_free_ns,
+            processors: match profile.processors {
+                0 => linux::Processors::look().count(),
+                used => used,
+            },
             throttled: throttled.map(|(throttled, _)| throttled),
             periods: throttled.map(|(_, periods)| periods),
-            without_switches: profile.without_switches.as_ref().map(crate::watch::advice),
+            without_switches: profile.without_switches.as_ref().map(crate::recorded::advice),
             obstacle: launch.program.obstacle.as_ref().map(ToString::to_string),
             openmp: launch.openmp_instead_of(),
             processes: profile.processes,
@@ -154,7 +161,7 @@ impl Report {
             profiler_ns: profile.own_ns,
         };
         let verdict = verdict::of(&summary, &rows, &launch.words());
-        Self { summary, rows, threads, verdict }
+        Self { summary, rows, threads, verdict, status: profile.status }
     }
 
     pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
@@ -164,11 +171,6 @@ impl Report {
         line(to, "verdict", &self.verdict)?;
         to.flush()
     }
-}
-
-fn line(to: &mut dyn Write, record: &str, fields: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *to, &Record { schema: bench::SCHEMA, record, fields })?;
-    writeln!(to)
 }
 
 fn threads(profile: &Profile) -> Vec<One> {
@@ -198,8 +200,7 @@ fn pool(account: &Account, thread: &Thread) -> String {
 }
 
 /// Objects that threads wait at from the same place, mostly, are one row: a program may have thousands.
-fn rows(profile: &Profile) -> Vec<Row> {
-    let mut names = Names { symbols: Symbols::new(profile.began), known: HashMap::new() };
+fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
     let mut rows: BTreeMap<(Class, String), Gathered> = BTreeMap::new();
     for (key, object) in &profile.objects {
         if object.waits.count == 0 {
@@ -233,95 +234,6 @@ fn rows(profile: &Profile) -> Vec<Row> {
     rows
 }
 
-/// Places, each looked up once.
-struct Names {
-    symbols: Symbols,
-    known: HashMap<Place, Vec<Site>>,
-}
-
-impl Names {
-    /// The functions at a place, innermost first.
-    fn frames(&mut self, place: &Place) -> &[Site] {
-        let symbols = &mut self.symbols;
-        self.known
-            .entry(place.clone())
-            .or_insert_with(|| symbols.frames(place, false).into_iter().map(Site::of).collect())
-    }
-
-    /// The function that waits there, and those that called it. What belongs to a lock is left out, if what
-    /// is behind it is known.
-    fn of(&mut self, profile: &Profile, key: Key, site: u32) -> (Site, Vec<Site>) {
-        let Some(place) = profile.sites.get(site as usize) else {
-            return (Site { name: "elsewhere".into(), ..Site::default() }, Vec::new());
-        };
-        let mut all = self.frames(place).to_vec();
-        let seen = profile.callers.get(&(key, site));
-        let most = seen.and_then(|seen| seen.iter().max_by_key(|(_, count)| **count));
-        for caller in most.map_or(&[][..], |(callers, _)| callers) {
-            all.extend_from_slice(self.frames(caller));
-        }
-        let own = all.iter().position(|site| !site.is_wrapper()).unwrap_or(0);
-        let callers = all.split_off((own + 1).min(all.len()));
-        (all.pop().unwrap_or_default(), callers)
-    }
-}
-
-/// Functions around a lock that say nothing of who locks.
-const WRAPPERS: &[&str] = &[
-    "__gthread",
-    "std::mutex::",
-    "std::recursive_mutex::",
-    "std::timed_mutex::",
-    "std::__mutex_base",
-    "std::unique_lock",
-    "std::lock_guard",
-    "std::scoped_lock",
-    "std::condition_variable::",
-    "std::__condvar",
-    "std::shared_mutex::",
-    "std::__shared_mutex",
-];
-
-impl Site {
-    fn of(frame: Frame) -> Self {
-        Self {
-            name: frame.name(),
-            line: frame.short_line(),
-            module: frame.module,
-            address: frame.address,
-            build_id: frame.build_id,
-            ..Self::default()
-        }
-    }
-
-    /// Is it a part of the lock, and not who locks?
-    fn is_wrapper(&self) -> bool {
-        let library = ["libstdc++.so", "libc++.so"].iter().any(|name| self.module.starts_with(name));
-        library || WRAPPERS.iter().any(|wrapper| self.name.starts_with(wrapper))
-    }
-
-    /// Name and line; without a line, name and file.
-    pub fn label(&self) -> String {
-        match &self.line {
-            Some(line) => format!("{} {line}", self.name),
-            None if self.module.is_empty() || self.name.starts_with(&self.module) => self.name.clone(),
-            None => format!("{} {}", self.name, self.module),
-        }
-    }
-}
-
-/// As messages have it.
-pub fn kind(class: Class) -> &'static str {
-    match class {
-        Class::Mutex => "mutex",
-        Class::Spin => "spin lock",
-        Class::Rwlock => "rwlock",
-        Class::Semaphore => "semaphore",
-        Class::Cond => "condition",
-        Class::Barrier => "barrier",
-    }
-}
-
 impl Row {
     pub fn new(class: Class, place: &Site) -> Self {
         Self {
@@ -334,9 +246,11 @@ impl Row {
             longest_ns: 0,
             holder_running_ns: 0,
             holder_preempted_ns: 0,
+            holder_behind_own_ns: 0,
             holder_blocked_ns: 0,
             holder_unknown_ns: 0,
             free_ns: 0,
+            lengths: Vec::new(),
             timeouts: 0,
             vain: 0,
             vain_run_ns: 0,
@@ -370,9 +284,13 @@ impl Gathered {
         row.longest_ns = row.longest_ns.max(object.waits.longest_ns);
         row.holder_running_ns += holder.running_ns;
         row.holder_preempted_ns += holder.preempted_ns;
+        row.holder_behind_own_ns += holder.behind_own_ns;
         row.holder_blocked_ns += holder.blocked_ns;
         row.holder_unknown_ns += holder.unknown_ns;
         row.free_ns += free_ns;
+        let longest = object.lengths.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        row.lengths.resize(row.lengths.len().max(longest), 0);
+        row.lengths.iter_mut().zip(object.lengths).for_each(|(sum, count)| *sum += u64::from(count));
         row.timeouts += object.timeouts;
         row.vain += object.vain;
         row.vain_run_ns += object.vain_ns;

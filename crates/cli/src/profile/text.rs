@@ -7,8 +7,9 @@ use launch::suggest::{WIDTH, wrap};
 use recorder::profile::Class;
 
 use super::report::{One, Report, Row};
-use super::verdict::{others, percent};
+use super::verdict::{gained, others, percent};
 use crate::format::{ns, plain, whole};
+use crate::recorded::cut;
 
 /// BOUND: what is shown of each; `--json` has all.
 const MOST_ROWS: usize = 8;
@@ -37,10 +38,14 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
         writeln!(to, "{}", wrap(&then, WIDTH))?;
     }
     writeln!(to, "{}", wrap(&plain(&report.verdict.advice), WIDTH))?;
+    if let Some(gained) = gained(&report.verdict) {
+        writeln!(to, "{}", wrap(&gained, WIDTH))?;
+    }
     locks(report, to)?;
     conditions(report, to)?;
     threads(report, to)?;
-    remarks(report, to)?;
+    writeln!(to)?;
+    remarks(report).iter().try_for_each(|remark| writeln!(to, "{}", wrap(&plain(remark), WIDTH)))?;
     to.flush()
 }
 
@@ -167,23 +172,24 @@ fn times(one: &One) -> String {
     format!("{run:>9} {ready:>9} {blocked:>9} {waited:>9}")
 }
 
-fn remarks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+/// What is behind the tables.
+pub fn remarks(report: &Report) -> Vec<String> {
     let summary = &report.summary;
-    let mut say = |text: &str| writeln!(to, "{}", wrap(&plain(text), WIDTH));
-    say("")?;
+    let mut all: Vec<String> = Vec::new();
+    let mut say = |text: &str| all.push(text.into());
     if let Some(obstacle) = &summary.obstacle {
-        say(&format!("The program ran unchanged: {}", obstacle.replace('\n', " ")))?;
+        say(&format!("The program ran unchanged: {}", obstacle.replace('\n', " ")));
     }
     if let Some(reason) = &summary.without_switches {
-        say(&format!("What the threads did is unknown: {}", reason.replace('\n', " ")))?;
+        say(&format!("What the threads did is unknown: {}", reason.replace('\n', " ")));
     }
     if report.verdict.cause != "throttled"
         && let (Some(throttled @ 1..), Some(periods)) = (summary.throttled, summary.periods)
     {
-        say(&format!("Throttled in {} of {} periods of its quota.", whole(throttled), whole(periods)))?;
+        say(&format!("Throttled in {} of {} periods of its quota.", whole(throttled), whole(periods)));
     }
     if report.rows.iter().any(|row| row.place.name.contains("+0x")) {
-        say("name+0x..: that file has no symbols; build with them, or do not strip it.")?;
+        say("name+0x..: that file has no symbols; build with them, or do not strip it.");
     }
     if summary.lost_events + summary.untold > 0 || summary.threads_without_ring > 0 {
         say(&format!(
@@ -191,27 +197,19 @@ fn remarks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
             whole(summary.lost_events + summary.untold),
             whole(summary.events + summary.lost_events),
             whole(summary.threads_without_ring.into())
-        ))?;
+        ));
     }
     if summary.processes > 0 && summary.processes_elsewhere + summary.processes_unmapped > 0 {
         say(&format!(
             "{} processes in another PID namespace and {} without room for the events told nothing.",
             whole(summary.processes_elsewhere.into()),
             whole(summary.processes_unmapped.into())
-        ))?;
+        ));
     }
     if summary.lost_records > 0 {
-        say(&format!("{} records were lost: times are wrong.", whole(summary.lost_records)))?;
+        say(&format!("{} records were lost: times are wrong.", whole(summary.lost_records)));
     }
     let share = summary.profiler_ns as f64 / summary.elapsed_ns.max(1) as f64 * 100.0;
-    say(&format!("The profiler took {share:.1} % of a processor."))
-}
-
-/// The text without control characters, or its beginning and "..".
-fn cut(text: &str, width: usize) -> String {
-    let text = plain(text);
-    if text.chars().count() <= width {
-        return text;
-    }
-    text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
+    say(&format!("The profiler took {share:.1} % of a processor."));
+    all
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::report::{Row, Summary};
 use crate::format::{ns, whole};
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Verdict {
     /// The first cause, by a word that stays: `preempted`, `blocked`, `running`, `free`, `last-preempted`,
     /// `last-blocked`, `last-running`, `last-unknown`, `woken-late`, `vain`, `throttled`, `unknown`,
@@ -15,14 +15,26 @@ pub struct Verdict {
     pub cause: &'static str,
     pub words: String,
     pub advice: String,
+    /// What can be gained at most.
+    pub gains: Vec<Gain>,
     /// The other causes, by the same words, and their shares of the waiting.
     pub others: Vec<Other>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Other {
     pub cause: &'static str,
     pub share: f64,
+}
+
+/// A bound of what a change can gain, as far as the record supports one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gain {
+    /// `run`, or `fewer-threads`.
+    pub by: &'static str,
+    /// So many times as fast, at most.
+    pub at_most: f64,
+    pub words: String,
 }
 
 /// BOUND: waiting that is less than this part of the threads' time is nothing.
@@ -35,6 +47,13 @@ const THROTTLED: f64 = 0.25;
 const VAIN: f64 = 0.5;
 const VAIN_RUN: f64 = 0.05;
 
+/// BOUND: from this part on it is mostly that.
+const MOSTLY: f64 = 0.75;
+/// BOUND: fewer threads are spoken of from this part of the time on.
+const OWN: f64 = 0.05;
+/// BOUND: a greater gain says that the record bounds nothing.
+const MOST_GAIN: f64 = 20.0;
+
 /// What the time went to, and how much of it.
 struct Cause {
     name: &'static str,
@@ -44,11 +63,11 @@ struct Cause {
 }
 
 /// A thread at a semaphore or a condition variable may wait for work, which is no lock's fault.
-fn is_lock(row: &&Row) -> bool {
+pub fn is_lock(row: &&Row) -> bool {
     matches!(row.class, Class::Mutex | Class::Spin | Class::Rwlock)
 }
 
-fn is_barrier(row: &&Row) -> bool {
+pub fn is_barrier(row: &&Row) -> bool {
     row.class == Class::Barrier
 }
 
@@ -89,11 +108,67 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
     let first = throttled(summary, command).or_else(|| vain(summary, rows)).or_else(|| {
         (total_ns as f64 >= all_ns as f64 * NOTHING && total_ns > 0).then(|| {
             others.remove(0);
-            waiting(summary, &causes[0], share(&causes[0]), all_ns, total_ns, command)
+            let behind_own = behind_own(rows, causes[0].name);
+            waiting(&causes[0], share(&causes[0]), all_ns, total_ns, &Told { summary, command, behind_own })
         })
     });
     let (cause, words, advice) = first.unwrap_or_else(|| nothing(summary, rows, total_ns));
-    Verdict { cause, words, advice, others }
+    let gains = gains(summary, cause);
+    Verdict { cause, words, advice, gains, others }
+}
+
+/// What is left of the program's time without that part of it. The program's threads need their processor
+/// time in any case.
+fn at_most(summary: &Summary, without_ns: u64) -> f64 {
+    let elapsed_ns = summary.elapsed_ns.max(1) as f64;
+    let needed_ns = summary.run_ns as f64 / f64::from(summary.processors.max(1));
+    let rest_ns = (elapsed_ns - without_ns as f64).max(needed_ns).max(elapsed_ns / MOST_GAIN);
+    (elapsed_ns / rest_ns).max(1.0)
+}
+
+/// Causes that other locks or fewer threads change.
+const CHANGED: [&str; 4] = ["preempted", "free", "last-preempted", "woken-late"];
+
+fn gains(summary: &Summary, cause: &str) -> Vec<Gain> {
+    let mut gains = Vec::new();
+    if summary.without_switches.is_some() || !CHANGED.contains(&cause) {
+        return gains;
+    }
+    let part = |part_ns: u64| percent(part_ns as f64 / summary.elapsed_ns.max(1) as f64);
+    let without_ns = summary.waited_for_preempted_or_free_ns;
+    let at_most_now = at_most(summary, without_ns);
+    let words = format!(
+        "{} by `wakeful run`: for {} of the time, somebody waited for a thread without a processor, or for \
+         nobody",
+        times(at_most_now),
+        part(without_ns)
+    );
+    gains.push(Gain { by: "run", at_most: at_most_now, words });
+    let own_ns = summary.waited_behind_own_ns;
+    let processors = summary.processors.max(1);
+    if own_ns as f64 >= summary.elapsed_ns as f64 * OWN && summary.threads > u64::from(processors) {
+        let at_most = at_most(summary, own_ns);
+        let words = format!(
+            "{} by {processors} thread{} instead of {}: for {} of the time, another thread of the program \
+             had that processor",
+            times(at_most),
+            if processors == 1 { "" } else { "s" },
+            whole(summary.threads),
+            part(own_ns)
+        );
+        gains.push(Gain { by: "fewer-threads", at_most, words });
+    }
+    gains
+}
+
+fn times(at_most: f64) -> String {
+    if at_most >= MOST_GAIN { "more than 20 x".into() } else { format!("{at_most:.1} x") }
+}
+
+/// The bounds in a sentence, if there are any.
+pub fn gained(verdict: &Verdict) -> Option<String> {
+    let words: Vec<&str> = verdict.gains.iter().map(|gain| gain.words.as_str()).collect();
+    (!words.is_empty()).then(|| format!("To gain at most: {}.", words.join("; ")))
 }
 
 /// All threads' time.
@@ -148,7 +223,23 @@ fn vain(summary: &Summary, rows: &[Row]) -> Option<Said> {
     Some(("vain", words, advice.into()))
 }
 
-fn waiting(summary: &Summary, cause: &Cause, share: f64, all_ns: u64, total_ns: u64, command: &str) -> Said {
+/// Of the time that somebody waited for preempted holders: another thread of the program had the processor.
+fn behind_own(rows: &[Row], cause: &str) -> f64 {
+    let is_meant = if cause == "preempted" { is_lock } else { is_barrier };
+    let meant = || rows.iter().filter(is_meant);
+    let all_ns: u64 = meant().map(|row| row.holder_preempted_ns).sum();
+    meant().map(|row| row.holder_behind_own_ns).sum::<u64>() as f64 / all_ns.max(1) as f64
+}
+
+/// What else is known.
+struct Told<'a> {
+    summary: &'a Summary,
+    command: &'a str,
+    behind_own: f64,
+}
+
+fn waiting(cause: &Cause, share: f64, all_ns: u64, total_ns: u64, told: &Told) -> Said {
+    let Told { summary, command, behind_own } = *told;
     let whom = match cause.name {
         "preempted" => "for holders of locks that had lost their processor",
         "blocked" => "for holders of locks that were blocked, or ready again and without a processor",
@@ -177,10 +268,14 @@ fn waiting(summary: &Summary, cause: &Cause, share: f64, all_ns: u64, total_ns: 
     );
     let compare = format!("`wakeful compare -- {command}` measures what that gains here.");
     let advice = match cause.name {
-        "preempted" | "last-preempted" => format!(
-            "Something else had the processor: another thread of the program, or another program. Use fewer \
-             threads, or locks that know who runs: {compare}"
-        ),
+        "preempted" | "last-preempted" => {
+            let who = match behind_own {
+                own if own >= MOSTLY => "Another thread of the program had taken the processor",
+                own if own <= 1.0 - MOSTLY => "Another program had the processor",
+                _ => "Other threads of the program had taken the processor, and other programs had it",
+            };
+            format!("{who}. Use fewer threads, or locks that know who runs: {compare}")
+        }
         "free" | "woken-late" => {
             format!(
                 "Each hand-over costs a wake-up. Locks that spin for a holder that runs save it: {compare}"
@@ -277,7 +372,7 @@ pub fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::report::Site;
+    use crate::profile::names::Site;
 
     fn row(class: Class, set: impl FnOnce(&mut Row)) -> Row {
         let mut row = Row::new(class, &Site { name: "work".into(), ..Site::default() });
@@ -309,6 +404,40 @@ mod tests {
         assert_eq!(of(&throttled, &[lock.clone(), barrier], "prog").cause, "throttled");
         let seldom = Summary { throttled: Some(1), periods: Some(9), ..summary() };
         assert_eq!(of(&seldom, &[lock], "prog").cause, "preempted");
+    }
+
+    #[test]
+    fn a_gain_is_bounded_by_what_is_left() {
+        let lock = row(Class::Mutex, |row| {
+            (row.holder_preempted_ns, row.holder_behind_own_ns) = (600, 500);
+        });
+        let base = Summary { run_ns: 800, threads: 6, processors: 2, ..summary() };
+        let waited = Summary { waited_for_preempted_or_free_ns: 500, waited_behind_own_ns: 200, ..base };
+        let verdict = of(&waited, std::slice::from_ref(&lock), "prog");
+        let bounds = |verdict: &Verdict| -> Vec<(&str, f64)> {
+            verdict.gains.iter().map(|gain| (gain.by, gain.at_most)).collect()
+        };
+        assert_eq!(bounds(&verdict), [("run", 2.0), ("fewer-threads", 1.25)]);
+        assert!(verdict.advice.starts_with("Another thread of the program had taken"), "{}", verdict.advice);
+        let words = gained(&verdict).unwrap();
+        assert!(words.contains("2.0 x by `wakeful run`: for 50 %"), "{words}");
+        assert!(words.contains("1.2 x by 2 threads instead of 6: for 20 %"), "{words}");
+        // The processors are full already.
+        let full = Summary { run_ns: 1_600, ..waited };
+        assert_eq!(
+            bounds(&of(&full, std::slice::from_ref(&lock), "prog")),
+            [("run", 1.25), ("fewer-threads", 1.25)]
+        );
+        let few = Summary { threads: 2, run_ns: 800, ..full };
+        assert_eq!(bounds(&of(&few, std::slice::from_ref(&lock), "prog")), [("run", 2.0)]);
+        let always = Summary { waited_for_preempted_or_free_ns: 1_000, run_ns: 10, ..few };
+        let verdict = of(&always, std::slice::from_ref(&lock), "prog");
+        assert!(gained(&verdict).unwrap().contains("more than 20 x by `wakeful run`"), "{verdict:?}");
+        // Nobody knows, or a section is long: other locks change nothing.
+        let unknown = Summary { without_switches: Some("denied".into()), ..always };
+        assert!(of(&unknown, &[lock], "prog").gains.is_empty());
+        let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
+        assert_eq!(gained(&of(&summary(), &[long], "prog")), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use recorder::symbols::{Frame, Symbols};
 use recorder::{Outcome, Stack};
 use serde::Serialize;
 
-use crate::format::Record;
+use crate::recorded::line;
 
 /// Everything.
 pub struct Report {
@@ -144,11 +144,6 @@ impl Report {
         line(to, "verdict", &self.verdict)?;
         to.flush()
     }
-}
-
-fn line(to: &mut dyn Write, record: &str, fields: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *to, &Record { schema: bench::SCHEMA, record, fields })?;
-    writeln!(to)
 }
 
 impl One {

@@ -9,6 +9,7 @@ use recorder::calls::Why;
 
 use super::report::{Pool, Report, Shown, Site, Summary, Verdict, has_pool};
 use crate::format::{ns, plain, whole};
+use crate::recorded::cut;
 
 /// BOUND: what is shown of each; `--json` has all.
 const MOST_THREADS: usize = 16;
@@ -154,15 +155,6 @@ fn place(frame: &Shown, width: usize) -> String {
         return cut(&frame.name, width);
     }
     format!("{} {at}", cut(&frame.name, room))
-}
-
-/// The text without control characters, or its beginning and "..".
-fn cut(text: &str, width: usize) -> String {
-    let text = plain(text);
-    if text.chars().count() <= width {
-        return text;
-    }
-    text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
 }
 
 fn remarks(report: &Report, to: &mut dyn Write) -> io::Result<()> {

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SOME = 3, HERD = 8, CROWD = 4000 };
+enum { SOME = 3, HERD = 8, MANY = 64, MEETING = 16, CROWD = 4000 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_spinlock_t spin;
@@ -59,7 +59,7 @@ static void on_one_processor(void)
 
 static void run(int count, void *(*each)(void *))
 {
-	pthread_t threads[HERD];
+	pthread_t threads[MANY];
 
 	for (long i = 0; i < count; i++)
 		if (pthread_create(threads + i, 0, each, (void *)i))
@@ -338,6 +338,50 @@ static int crowd(void)
 	return 0;
 }
 
+static pthread_mutex_t locks[4] = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+				    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER };
+
+__attribute__((noinline)) void update_table(int which, long us)
+{
+	pthread_mutex_lock(locks + which);
+	work(us);
+	pthread_mutex_unlock(locks + which);
+	__asm__ volatile("");
+}
+
+__attribute__((noinline)) void flush_log(void)
+{
+	pthread_mutex_lock(&lock);
+	usleep(3000);
+	pthread_mutex_unlock(&lock);
+	__asm__ volatile("");
+}
+
+// Some meet at a barrier, and the others share four tables and a log, for so many milliseconds or longer.
+static void *one_of_many(void *number)
+{
+	long i = (long)number, turn = 0;
+	char name[16];
+
+	snprintf(name, sizeof name, "%s-%d", i < MEETING ? "solver" : "worker", (int)(i % MANY));
+	pthread_setname_np(pthread_self(), name);
+	if (i < MEETING) {
+		for (turn = 0; turn * 20 < turns; turn++) {
+			work(i == 3 ? 2000 : 200);
+			meet();
+		}
+		stop = 1;
+		return 0;
+	}
+	while (!stop) {
+		update_table((i + turn) % 4, i % 8 ? 20 : 200);
+		usleep(500);
+		if (++turn % 64 == 0)
+			flush_log();
+	}
+	return 0;
+}
+
 // A child that goes on by itself, and one that is another program.
 static int children(char **words, int is_program)
 {
@@ -394,6 +438,10 @@ int main(int count, char **words)
 		return cancelled();
 	if (!strcmp(mode, "crowd"))
 		return crowd();
+	if (!strcmp(mode, "many")) {
+		pthread_barrier_init(&barrier, 0, MEETING);
+		return run(MANY, one_of_many), 0;
+	}
 	if (!strcmp(mode, "fork"))
 		return children(words, 0);
 	if (!strcmp(mode, "exec"))

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::*;
 
 use abi::profile::{
     self, CONTROLS_AT, Class, Control, EVENTS, EVENTS_AT, FREE, Header, Kind, MAGIC, READY, RINGS, SHARED,
-    SIZE, VERSION,
+    SIZE, VERSION, WRITER,
 };
 
 /// What a thread did.
@@ -28,6 +28,8 @@ pub struct Event {
     pub class: Class,
     /// Other processes may use it, too.
     pub shared: bool,
+    /// Of a reader-writer lock: as a writer.
+    pub writer: bool,
     /// See [`Kind`].
     pub number: u32,
     /// The address of the lock, or of what it is.
@@ -214,8 +216,8 @@ impl Events {
 /// An event's words; none if they are nonsense.
 fn parse([time_ns, object, caller, what]: [u64; 4], process: u32, thread: u32) -> Option<Event> {
     let (kind, class) = (Kind::of(what as u8)?, Class::of((what >> 8) as u8)?);
-    let (shared, number) = (what & SHARED != 0, (what >> 32) as u32);
-    Some(Event { time_ns, process, thread, kind, class, shared, number, object, caller })
+    let (shared, writer, number) = (what & SHARED != 0, what & WRITER != 0, (what >> 32) as u32);
+    Some(Event { time_ns, process, thread, kind, class, shared, writer, number, object, caller })
 }
 
 #[cfg(test)]
@@ -262,6 +264,7 @@ mod tests {
             kind,
             class,
             shared: false,
+            writer: false,
             number: 9,
             object: 0,
             caller: 0,
@@ -307,6 +310,7 @@ mod tests {
             kind,
             class,
             shared: false,
+            writer: false,
             number: 0,
             object: 16,
             caller: 0,

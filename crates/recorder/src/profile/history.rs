@@ -15,6 +15,8 @@ pub struct Split {
     pub running_ns: u64,
     /// It wanted one.
     pub preempted_ns: u64,
+    /// Of that: another thread of the program had it then, when it lost it.
+    pub behind_own_ns: u64,
     /// It waited for something else.
     pub blocked_ns: u64,
     /// Nobody knows.
@@ -27,11 +29,23 @@ impl Split {
         self.running_ns + self.preempted_ns + self.blocked_ns + self.unknown_ns
     }
 
+    /// What came to it since then.
+    pub(super) fn since(self, then: Self) -> Self {
+        Self {
+            running_ns: self.running_ns - then.running_ns,
+            preempted_ns: self.preempted_ns - then.preempted_ns,
+            behind_own_ns: self.behind_own_ns - then.behind_own_ns,
+            blocked_ns: self.blocked_ns - then.blocked_ns,
+            unknown_ns: self.unknown_ns - then.unknown_ns,
+        }
+    }
+
     /// So often.
     pub fn times(self, count: u64) -> Self {
         Self {
             running_ns: self.running_ns * count,
             preempted_ns: self.preempted_ns * count,
+            behind_own_ns: self.behind_own_ns * count,
             blocked_ns: self.blocked_ns * count,
             unknown_ns: self.unknown_ns * count,
         }
@@ -41,18 +55,29 @@ impl Split {
     pub fn add(&mut self, other: Self) {
         self.running_ns += other.running_ns;
         self.preempted_ns += other.preempted_ns;
+        self.behind_own_ns += other.behind_own_ns;
         self.blocked_ns += other.blocked_ns;
         self.unknown_ns += other.unknown_ns;
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Did {
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Did {
+    /// It has a processor.
     Run,
+    /// It wants one, which another program has, or nobody knows who.
     Ready,
+    /// It waits for something else.
     Blocked,
+    /// It wants a processor, which another thread of the program took.
+    Behind,
+    /// It has ended.
     Gone,
 }
+
+/// Kinds that take time.
+const KINDS: usize = 5;
 
 /// From a time on.
 #[derive(Clone, Copy)]
@@ -60,7 +85,7 @@ struct Mark {
     at_ns: u64,
     did: Did,
     /// Until then, since the first mark of all.
-    before: [u64; 4],
+    before: [u64; KINDS],
 }
 
 /// All threads.
@@ -80,7 +105,7 @@ impl History {
         };
         let marks = self.0.entry(record.thread).or_default();
         let at_ns = marks.back().map_or(record.time_ns, |last| record.time_ns.max(last.at_ns));
-        let before = marks.back().map_or([0; 4], |last| last.until(at_ns));
+        let before = marks.back().map_or([0; KINDS], |last| last.until(at_ns));
         if marks.len() >= MOST_MARKS {
             marks.pop_front();
         }
@@ -92,9 +117,40 @@ impl History {
         let all = to_ns.saturating_sub(from_ns);
         let Some(marks) = self.0.get(&thread) else { return Split { unknown_ns: all, ..Split::default() } };
         let (from, to) = (until(marks, from_ns), until(marks, to_ns));
-        let [running_ns, preempted_ns, blocked_ns, _] = [0, 1, 2, 3].map(|did| to[did] - from[did]);
+        let [running_ns, ready_ns, blocked_ns, behind_own_ns] = [0, 1, 2, 3].map(|did| to[did] - from[did]);
+        let preempted_ns = ready_ns + behind_own_ns;
         let unknown_ns = all.saturating_sub(running_ns + preempted_ns + blocked_ns);
-        Split { running_ns, preempted_ns, blocked_ns, unknown_ns }
+        Split { running_ns, preempted_ns, behind_own_ns, blocked_ns, unknown_ns }
+    }
+
+    /// Is it a thread of the program?
+    pub fn knows(&self, thread: u32) -> bool {
+        self.0.contains_key(&thread)
+    }
+
+    /// The thread lost its processor at that time, and one of the program has it now.
+    pub fn is_behind(&mut self, thread: u32, since_ns: u64) {
+        let last = self.0.get_mut(&thread).and_then(VecDeque::back_mut);
+        if let Some(last) = last.filter(|last| last.did == Did::Ready && last.at_ns == since_ns) {
+            last.did = Did::Behind;
+        }
+    }
+
+    /// Each stretch of what the thread did between these times, as far as it is known.
+    pub fn stretches(&self, thread: u32, from_ns: u64, to_ns: u64, mut each: impl FnMut(Did, u64, u64)) {
+        let Some(marks) = self.0.get(&thread) else { return };
+        let first = marks.partition_point(|mark| mark.at_ns <= from_ns).saturating_sub(1);
+        let rest = marks.range(first..);
+        let ends = marks.range((first + 1).min(marks.len())..).map(|next| next.at_ns).chain([u64::MAX]);
+        for (mark, end_ns) in rest.zip(ends) {
+            if mark.at_ns >= to_ns {
+                return;
+            }
+            let (from_ns, to_ns) = (mark.at_ns.max(from_ns), end_ns.min(to_ns));
+            if from_ns < to_ns {
+                each(mark.did, from_ns, to_ns);
+            }
+        }
     }
 
     /// Nobody asks about what was before.
@@ -109,7 +165,7 @@ impl History {
 }
 
 impl Mark {
-    fn until(&self, at_ns: u64) -> [u64; 4] {
+    fn until(&self, at_ns: u64) -> [u64; KINDS] {
         let mut sums = self.before;
         sums[self.did as usize] += at_ns.saturating_sub(self.at_ns);
         sums
@@ -117,10 +173,10 @@ impl Mark {
 }
 
 /// What was done until then. Before the first mark nothing is known, which is nothing done.
-fn until(marks: &VecDeque<Mark>, at_ns: u64) -> [u64; 4] {
+fn until(marks: &VecDeque<Mark>, at_ns: u64) -> [u64; KINDS] {
     match marks.partition_point(|mark| mark.at_ns <= at_ns).checked_sub(1) {
         Some(index) => marks[index].until(at_ns),
-        None => marks.front().map_or([0; 4], |first| first.before),
+        None => marks.front().map_or([0; KINDS], |first| first.before),
     }
 }
 
@@ -159,12 +215,33 @@ mod tests {
     }
 
     #[test]
+    fn who_has_the_processor_is_told_apart() {
+        let mut history = history();
+        history.apply(&at(400, What::In));
+        history.apply(&at(410, What::Preempted));
+        // Of an older time, and of a thread that nobody knows.
+        history.is_behind(7, 150);
+        history.is_behind(8, 410);
+        assert_eq!(history.split(7, 400, 430).behind_own_ns, 0);
+        history.is_behind(7, 410);
+        let split = history.split(7, 400, 430);
+        assert_eq!((split.preempted_ns, split.behind_own_ns, split.total_ns()), (20, 20, 30));
+        let mut all = Vec::new();
+        history.stretches(7, 90, 185, |did, from, to| all.push((did, from, to)));
+        let (ready, run) = (Did::Ready, Did::Run);
+        assert_eq!(all, [(ready, 100, 110), (run, 110, 150), (ready, 150, 180), (run, 180, 185)]);
+        all.clear();
+        history.stretches(7, 405, 420, |did, from, to| all.push((did, from, to)));
+        assert_eq!(all, [(run, 405, 410), (Did::Behind, 410, 420)]);
+    }
+
+    #[test]
     fn what_is_forgotten_is_unknown_and_the_rest_stays() {
         let mut history = history();
         history.forget(185);
         assert_eq!(
             history.split(7, 100, 300),
-            Split { running_ns: 30, preempted_ns: 0, blocked_ns: 90, unknown_ns: 80 }
+            Split { running_ns: 30, blocked_ns: 90, unknown_ns: 80, ..Split::default() }
         );
         assert_eq!(history.split(8, 100, 300).unknown_ns, 200);
         history.forget(400);

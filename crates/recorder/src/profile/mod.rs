@@ -3,7 +3,8 @@
 //! those whom they wait for ([`history`], [`waits`]).
 //!
 //! Both have the monotonic clock. Every few milliseconds we take what there is, sort it by time, and apply
-//! what is older than the last look. Nothing is kept but the sums, and what threads did lately.
+//! what is older than the last look. Nothing is kept but the sums, and what threads did lately; and a
+//! [`timeline`], if somebody wants one.
 //!
 //! **Callers.** An event names the function that called the lock, which may be a library's: all of C++'s
 //! condition variables are called from one place. So we look at some of those that wait for longer, as
@@ -13,6 +14,9 @@
 
 pub mod events;
 mod history;
+mod longest;
+mod lost;
+pub mod timeline;
 mod waits;
 
 use std::collections::HashMap;
@@ -21,7 +25,9 @@ use std::time::{Duration, SystemTime};
 
 pub use abi::profile::Class;
 pub use history::Split;
-pub use waits::{Key, Object, Shares, Sum};
+pub use lost::Lost;
+pub use timeline::Timeline;
+pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait};
 
 use crate::account::Account;
 use crate::maps::{Maps, Place};
@@ -31,6 +37,8 @@ use crate::unwind::Unwinder;
 use crate::{OpenError, Program, look, now_ns};
 use events::{Event, Events};
 use history::History;
+use longest::Longest;
+use lost::Losing;
 use waits::Waits;
 
 /// BOUND: the times between two turns. The rings are to be a quarter full at most.
@@ -45,12 +53,17 @@ const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 const LATE_NS: u64 = 1_000_000;
 /// BOUND: turns from one search for rings of threads that are gone to the next.
 const FREE_EACH: u64 = 16;
+/// BOUND: the next thread of the program begins so soon after another one has lost that processor, if nobody
+/// else has had it meanwhile: a switch takes 1 to 5 us.
+const SAME_SWITCH_NS: u64 = 20_000;
 /// BOUND: callers of a place that are kept.
 const MOST_CALLERS: usize = 8;
 /// BOUND: looks in one turn, and at one lock from one place; and such pairs.
 const LOOKS: usize = 4;
 const MOST_LOOKS: u32 = 16;
 const MOST_SEEN: usize = 10_000;
+/// BOUND: stretches of waiting that are put off until the turn's end.
+const MOST_PIECES: usize = 1024;
 /// BOUND: places of calls that are told apart.
 const MOST_SITES: usize = 20_000;
 /// BOUND: addresses of calls, in all images.
@@ -66,6 +79,12 @@ pub struct Profile {
     pub objects: HashMap<Key, Object>,
     /// By thread: how long it waited for locks, semaphores and barriers.
     pub waited_ns: HashMap<u32, u64>,
+    /// For how long somebody waited, and why.
+    pub lost: Lost,
+    /// When threads did what, if that was asked for.
+    pub timeline: Option<Timeline>,
+    /// With it: the longest waits, the longest first, and how many were shorter.
+    pub longest: (Vec<Wait>, u64),
     /// The places that [`Object::sites`] numbers.
     pub sites: Vec<Place>,
     /// By what was waited at and from where: the callers that were seen, innermost first, and how often.
@@ -74,6 +93,11 @@ pub struct Profile {
     pub names: HashMap<u32, String>,
     /// Why the kernel tells nothing of the threads, if it does not.
     pub without_switches: Option<OpenError>,
+    /// Processors on which its threads ran, without those of less than a hundredth of their time; 0 if nobody
+    /// knows.
+    pub processors: u32,
+    /// The program's start, on the monotonic clock.
+    pub from_ns: u64,
     /// From the program's start to its end.
     pub elapsed_ns: u64,
     /// When it began.
@@ -106,6 +130,12 @@ pub struct Profiling {
     maps: Maps,
     history: History,
     waits: Waits,
+    losing: Losing,
+    timeline: Option<Timeline>,
+    /// By processor: who lost it last, and when, if nobody of the program has had it since.
+    lost: HashMap<u32, (u32, u64)>,
+    /// By processor: since when a thread of the program has it, or had it, and for how long in all.
+    used: HashMap<u32, (u64, u64)>,
     sites: Sites,
     unwinder: Unwinder,
     looks: HashMap<(Key, u32), u32>,
@@ -119,14 +149,15 @@ pub struct Profiling {
 
 /// In the order of their times.
 enum Item {
-    Record(Record),
+    /// With its processor.
+    Record(Record, u32),
     Event(Event),
 }
 
 impl Item {
     fn time_ns(&self) -> u64 {
         match self {
-            Self::Record(record) => record.time_ns,
+            Self::Record(record, _) => record.time_ns,
             Self::Event(event) => event.time_ns,
         }
     }
@@ -180,6 +211,10 @@ impl Profiling {
             maps: Maps::default(),
             history: History::default(),
             waits: Waits::default(),
+            losing: Losing::default(),
+            timeline: None,
+            lost: HashMap::new(),
+            used: HashMap::new(),
             sites: Sites::default(),
             images: HashMap::new(),
             next_image: 0,
@@ -194,9 +229,18 @@ impl Profiling {
         &mut self.program
     }
 
+    /// Keeps a timeline, too: see there what it takes.
+    pub fn keep_timeline(&mut self) {
+        self.timeline = Some(Timeline::new(now_ns()));
+        self.waits.longest = Some(Longest::new(timeline::MOST_WAITS));
+    }
+
     /// Goes on until the program ends. `each_turn` may send it signals.
     pub fn run(mut self, mut each_turn: impl FnMut(&Program)) -> Profile {
         let (from_ns, own) = (now_ns(), crate::recording::own_ns());
+        if let Some(timeline) = &mut self.timeline {
+            timeline.from_ns = from_ns;
+        }
         let mut turn_ns = SHORTEST_NS;
         let mut turns = 0u64;
         // Threads that are gone, whose last events may still be in the batch.
@@ -234,6 +278,10 @@ impl Profiling {
     fn finish(mut self, from_ns: u64, status: i32, own: u64) -> Profile {
         let to_ns = now_ns();
         self.waits.finish(to_ns, &self.history);
+        self.pieces();
+        if let Some(timeline) = &mut self.timeline {
+            timeline.finish(to_ns);
+        }
         self.account.finish(to_ns);
         for thread in &self.account.ended {
             self.names.entry(thread.thread).or_insert_with(|| thread.name.clone());
@@ -242,10 +290,15 @@ impl Profiling {
             account: self.account,
             objects: self.waits.objects,
             waited_ns: self.waits.threads,
+            lost: self.losing.finish(),
+            timeline: self.timeline,
+            longest: self.waits.longest.map(Longest::finish).unwrap_or_default(),
             sites: self.sites.places,
             callers: self.callers,
             names: self.names,
             without_switches: self.rings.err(),
+            processors: many(self.used.values().map(|(_, used_ns)| *used_ns)),
+            from_ns,
             elapsed_ns: to_ns - from_ns,
             began: self.began,
             status,
@@ -271,18 +324,19 @@ impl Profiling {
             }
         });
         if let Ok(rings) = &mut self.rings {
-            rings.drain(|record| batch.push(Item::Record(record)));
+            rings.drain(|record, processor| batch.push(Item::Record(record, processor)));
         }
         batch.sort_by_key(Item::time_ns);
         let rest = batch.split_off(batch.partition_point(|item| item.time_ns() < horizon_ns));
         for item in std::mem::replace(batch, rest) {
             match item {
-                Item::Record(record) => self.record(&record),
+                Item::Record(record, processor) => self.record(&record, processor),
                 Item::Event(event) => self.event(&event),
             }
         }
         if horizon_ns != u64::MAX {
             self.waits.settle(horizon_ns, &self.history);
+            self.pieces();
             let (usual_ns, most_ns) = (horizon_ns.saturating_sub(KNOWN_NS), KNOWN_AT_BARRIERS_NS);
             let asked_ns = self.waits.oldest_arrival_ns().unwrap_or(usual_ns);
             self.history.forget(usual_ns.min(asked_ns.max(horizon_ns.saturating_sub(most_ns))));
@@ -315,7 +369,41 @@ impl Profiling {
         }
     }
 
-    fn record(&mut self, record: &Record) {
+    /// What was waited since the last time.
+    fn pieces(&mut self) {
+        for piece in self.waits.pieces.drain(..) {
+            self.losing.piece(&piece, &self.history);
+            if let Some(timeline) = &mut self.timeline {
+                timeline.piece(&piece, &self.history);
+            }
+        }
+    }
+
+    /// Who has the processor that another thread of the program has just lost?
+    fn switched(&mut self, record: &Record, processor: u32) {
+        let used = self.used.entry(processor).or_default();
+        match record.what {
+            What::In => used.0 = record.time_ns,
+            What::Out | What::Preempted if used.0 > 0 => used.1 += record.time_ns.saturating_sub(used.0),
+            _ => {}
+        }
+        match record.what {
+            What::Preempted => _ = self.lost.insert(processor, (record.thread, record.time_ns)),
+            What::Out => _ = self.lost.remove(&processor),
+            What::In => {
+                let Some((loser, since_ns)) = self.lost.remove(&processor) else { return };
+                if loser != record.thread && record.time_ns.saturating_sub(since_ns) <= SAME_SWITCH_NS {
+                    self.history.is_behind(loser, since_ns);
+                    if let Some(timeline) = &mut self.timeline {
+                        timeline.is_behind(loser, record.thread);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn record(&mut self, record: &Record, processor: u32) {
         match &record.what {
             What::Mapped(mapping) => self.maps.mapped(record.process, mapping),
             What::Forked { parent, .. } => self.maps.forked(record.process, *parent),
@@ -327,8 +415,12 @@ impl Profiling {
             What::Exited => self.waits.exited(record.thread, record.time_ns, &self.history),
             _ => {}
         }
+        self.switched(record, processor);
         self.history.apply(record);
         self.account.apply(record);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.record(record);
+        }
         if record.what == What::Exited && !self.account.is_alive(record.process) {
             self.maps.cleared(record.process);
             self.images.remove(&record.process);
@@ -347,7 +439,19 @@ impl Profiling {
             maps.of(process).and_then(|space| space.at(address)).or_else(|| maps.look_up(process, address))
         });
         self.waits.apply(event, image, site, &self.history);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.waits(event.thread, event.time_ns, self.waits.where_waits(event.thread));
+        }
+        if self.waits.pieces.len() >= MOST_PIECES {
+            self.pieces();
+        }
     }
+}
+
+/// How many are not nearly nothing of all?
+fn many(parts: impl Iterator<Item = u64> + Clone) -> u32 {
+    let all: u64 = parts.clone().sum();
+    parts.filter(|part| *part > 0 && part * 100 >= all).count() as u32
 }
 
 /// A time to come is nonsense, which a program may write. The clock is asked only where the last answer does
@@ -370,6 +474,12 @@ pub fn events() -> io::Result<Events> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_processor_that_was_hardly_used_is_none() {
+        assert_eq!(many([500, 0, 499, 1].into_iter()), 2);
+        assert_eq!((many([7].into_iter()), many([0, 0].into_iter())), (1, 0));
+    }
 
     #[test]
     fn what_comes_while_the_rings_are_emptied_is_not_to_come() {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who waited for what, how long, and what the one did for whom they waited: events and history, joined.
 //!
+//! Each stretch of that is also a [`Piece`], for those who ask when it was and not only how much.
+//!
 //! **Locks.** Between two events of a lock nothing about it changes but what its holder does. So at each
 //! event the time since the last one is split by the holder's history, once for each waiter. From a release
 //! until somebody has the lock, it is free: the waiters were not awake, or had no processor. Who held the
 //! lock when the first waiter came is not always known. Then the time is kept until the first release says
 //! it.
+//!
+//! **Readers and semaphores.** Readers are many, and nobody lists them. Up to a reader's release the waiters
+//! waited for it, and after the last one for nobody. A semaphore waits for the thread that posts it.
 //!
 //! **Barriers.** A round is what arrives before the first thread leaves. The last arrival is whom all waited
 //! for. What it did meanwhile is why they waited. From then on they wake up. Where a round is never complete,
@@ -15,17 +20,24 @@
 //! released a mutex nor signalled, and it ran for less than [`VAIN_NS`]. What it ran for since it came to the
 //! first of the two waits is lost.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use abi::profile::{Class, Kind};
 
 use super::events::Event;
 use super::history::{History, Split};
+use super::longest::Longest;
 
 /// BOUND: locks, condition variables and barriers that are told apart.
 const MOST_OBJECTS: usize = 100_000;
 /// BOUND: stretches of one lock whose holder may still be named.
 const MOST_PENDING: usize = 256;
+/// BOUND: stretches of one lock that are kept for those who wait for it now, to name whom they waited for.
+const MOST_STRETCHES: usize = 64;
+/// BOUND: threads that are named for one wait.
+pub const WHOM: usize = 3;
+/// Classes of lengths: less than 1 us, less than 2 us, less than 4 us, and so on.
+pub const LENGTHS: usize = 32;
 /// BOUND: a thread that ran for longer, from a wake-up to its next wait, has done something. To look at a
 /// condition takes less.
 const VAIN_NS: u64 = 10_000;
@@ -61,6 +73,59 @@ impl Shares {
         self.holder.add(other.holder);
         self.free_ns += other.free_ns;
     }
+
+    /// What came to it since then.
+    fn since(&self, then: &Self) -> Self {
+        Self { holder: self.holder.since(then.holder), free_ns: self.free_ns - then.free_ns }
+    }
+}
+
+/// For whom somebody waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Whom {
+    /// Nobody has said it yet, or ever will.
+    #[default]
+    Unknown,
+    /// Nobody.
+    Free,
+    /// This thread.
+    Thread(u32),
+}
+
+/// A stretch of time in which somebody waited for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The object.
+    pub key: Key,
+    /// From where its first waiter came.
+    pub site: u32,
+    /// From when.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+    /// How many waited.
+    pub waiters: u64,
+    /// For whom.
+    pub whom: Whom,
+}
+
+/// A wait that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// Who waited.
+    pub thread: u32,
+    /// For what.
+    pub key: Key,
+    /// From which place.
+    pub site: u32,
+    /// From when.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+    /// Why.
+    pub shares: Shares,
+    /// For whom and how long: the longest first, at most so many. 0 is no thread.
+    pub whom: [(u32, u64); WHOM],
 }
 
 /// Lengths of waits, together.
@@ -87,16 +152,6 @@ impl Sum {
     }
 }
 
-/// Whose turn it was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Holder {
-    /// Nobody has said it yet.
-    #[default]
-    Unknown,
-    Free,
-    Thread(u32),
-}
-
 /// A lock, or whatever is waited at.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
@@ -104,6 +159,8 @@ pub struct Object {
     pub waits: Sum,
     /// Their time, by why.
     pub shares: Shares,
+    /// How many were so long: see [`LENGTHS`].
+    pub lengths: [u32; LENGTHS],
     /// By the place in the program, as the recording numbers them.
     pub sites: HashMap<u32, Sum>,
     /// Of a condition variable: waits that no wake-up ended.
@@ -119,10 +176,18 @@ pub struct Object {
     /// Of a barrier: who came last how often, and how long the others waited for that.
     pub last: HashMap<u32, (u64, Shares)>,
     waiters: u64,
-    holder: Holder,
+    holder: Whom,
     since_ns: u64,
+    /// A reader has gone, and since then nobody came.
+    is_left: bool,
     pending: Vec<(u64, u64, u64)>,
     arrived: Vec<(u32, u64)>,
+    /// From where the first waiter came.
+    first_site: u32,
+    /// The time by why, as one waiter has it that was there all the time.
+    for_one: Shares,
+    /// Who held it lately, while somebody waits.
+    stretches: VecDeque<(u32, u64, u64)>,
 }
 
 /// A wait that goes on.
@@ -136,6 +201,26 @@ pub struct Now {
     pub site: u32,
     /// Whose thread it is.
     pub process: u32,
+    /// [`Object::for_one`] when it began.
+    before: Shares,
+}
+
+/// What a thread has when its wait is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Has {
+    Nothing,
+    /// Nobody else has it.
+    Alone,
+    /// Others may have it, too; or there is nothing to be had, as of a semaphore.
+    Too,
+}
+
+/// The last arrival at a barrier, of those that still have to leave it.
+#[derive(Clone, Copy)]
+struct Leaving {
+    last: u32,
+    last_ns: u64,
+    shares: Shares,
 }
 
 /// Everything.
@@ -147,9 +232,13 @@ pub struct Waits {
     pub untold: u64,
     /// By thread: time that it waited for locks, semaphores and barriers.
     pub threads: HashMap<u32, u64>,
+    /// The longest waits, if anybody wants them.
+    pub longest: Option<Longest<Wait>>,
+    /// What there was since somebody took them.
+    pub pieces: Vec<Piece>,
     waiting: HashMap<u32, Now>,
-    /// By thread: when the last arrival at its barrier was.
-    leaving: HashMap<u32, u64>,
+    /// By thread: the last arrival at its barrier.
+    leaving: HashMap<u32, Leaving>,
     /// By thread: when it came to its condition variable and when it was back, for the last time.
     came: HashMap<u32, (u64, u64)>,
     now_ns: u64,
@@ -173,70 +262,98 @@ impl Waits {
         let now_ns = event.time_ns.max(self.now_ns);
         self.now_ns = now_ns;
         let thread = event.thread;
-        let now = Now { key, since_ns: now_ns, site, process: event.process };
+        let before = Shares::default();
+        let mut now = Now { key, since_ns: now_ns, site, process: event.process, before };
         if event.shared {
             self.objects.entry(key).or_default().shared = true;
         }
         match event.kind {
             Kind::Wait => {
-                self.end(thread, now_ns, false, history);
-                self.waiting.insert(thread, now);
+                self.end(thread, now_ns, Has::Nothing, history);
                 let object = self.objects.entry(key).or_default();
-                object.settle(now_ns, history);
-                object.first_waiter_sees(event.number);
+                object.first_comes_from(site);
+                object.settle(now_ns, history, key, &mut self.pieces);
+                let is_sure = event.class != Class::Rwlock || history.knows(event.number);
+                object.first_waiter_sees(if is_sure { event.number } else { 0 });
                 object.waiters += 1;
+                now.before = object.for_one;
+                self.waiting.insert(thread, now);
             }
-            Kind::Got => self.end(thread, now_ns, is_followed(event.class) && !event.shared, history),
-            Kind::GaveUp => self.end(thread, now_ns, false, history),
+            Kind::Got => self.end(thread, now_ns, has(event), history),
+            Kind::GaveUp => self.end(thread, now_ns, Has::Nothing, history),
             Kind::Took | Kind::Released => {
                 let Some(object) = self.objects.get_mut(&key).filter(|object| !object.shared) else { return };
-                object.settle(now_ns, history);
-                object.resolve((event.kind == Kind::Released).then_some(thread), history);
-                let released = event.kind == Kind::Released;
-                object.holder = if released { Holder::Free } else { Holder::Thread(thread) };
+                object.settle(now_ns, history, key, &mut self.pieces);
+                match event.kind {
+                    Kind::Released => object.released(event, history, key, &mut self.pieces),
+                    _ => object.taken(thread, has(event), history, key, &mut self.pieces),
+                }
             }
             Kind::CondWait => self.cond_wait(event, now, history),
             Kind::CondBack => self.cond_back(event, now_ns, history),
             Kind::Arrived => {
-                self.end(thread, now_ns, false, history);
+                self.end(thread, now_ns, Has::Nothing, history);
                 self.waiting.insert(thread, now);
                 // The last one may be another process's: then nobody says who it was.
+                let object = self.objects.entry(key).or_default();
+                object.first_comes_from(site);
                 if !event.shared {
-                    self.objects.entry(key).or_default().arrived.push((thread, now_ns));
+                    object.arrived.push((thread, now_ns));
                 }
             }
             Kind::Left => self.left(thread, now, history),
         }
     }
 
-    /// A wait is over, whatever ended it, if there is one. Does the thread hold the lock then?
-    fn end(&mut self, thread: u32, now_ns: u64, holds: bool, history: &History) {
+    /// A wait is over, whatever ended it, if there is one.
+    fn end(&mut self, thread: u32, now_ns: u64, has: Has, history: &History) {
         let Some(now) = self.waiting.remove(&thread) else { return };
         let Some(object) = self.objects.get_mut(&now.key) else { return };
         let length_ns = now_ns - now.since_ns;
+        let mut wait = Wait {
+            thread,
+            key: now.key,
+            site: now.site,
+            from_ns: now.since_ns,
+            to_ns: now_ns,
+            shares: Shares::default(),
+            whom: [(0, 0); WHOM],
+        };
         match now.key.class {
             Class::Cond => {}
             Class::Barrier => {
                 object.arrived.retain(|(arrived, _)| *arrived != thread);
                 match self.leaving.remove(&thread) {
                     // Up to the last arrival the time is told: see `left`.
-                    Some(last_ns) => object.shares.free_ns += now_ns.saturating_sub(last_ns),
+                    Some(leaving) => {
+                        let free_ns = now_ns.saturating_sub(leaving.last_ns);
+                        object.shares.free_ns += free_ns;
+                        wait.shares = Shares { free_ns, ..leaving.shares };
+                        wait.whom[0] = (leaving.last, leaving.shares.total_ns());
+                        let from_ns = leaving.last_ns.min(now_ns);
+                        self.pieces.push(object.piece(now.key, from_ns, now_ns, 1, Whom::Free));
+                    }
                     None => object.shares.holder.unknown_ns += length_ns,
                 }
             }
             _ => {
-                object.settle(now_ns, history);
-                if holds {
-                    object.resolve(None, history);
-                    object.holder = Holder::Thread(thread);
-                }
+                object.settle(now_ns, history, now.key, &mut self.pieces);
+                object.taken(thread, has, history, now.key, &mut self.pieces);
+                wait.shares = object.for_one.since(&now.before);
+                object.name_holders(&mut wait);
                 object.waiters = object.waiters.saturating_sub(1);
                 if object.waiters == 0 {
-                    object.resolve(None, history);
+                    object.resolve(Whom::Unknown, history, now.key, &mut self.pieces);
+                    object.stretches.clear();
                 }
             }
         }
         object.waited(now.site, length_ns);
+        let known_ns = wait.shares.total_ns();
+        wait.shares.holder.unknown_ns += length_ns.saturating_sub(known_ns);
+        if let Some(longest) = &mut self.longest {
+            longest.push(length_ns, wait);
+        }
         // Threads wait for work at a condition variable: that is told there.
         if now.key.class != Class::Cond {
             *self.threads.entry(thread).or_default() += length_ns;
@@ -245,7 +362,7 @@ impl Waits {
 
     fn cond_wait(&mut self, event: &Event, now: Now, history: &History) {
         let (thread, now_ns) = (event.thread, now.since_ns);
-        self.end(thread, now_ns, false, history);
+        self.end(thread, now_ns, Has::Nothing, history);
         let came = self.came.insert(thread, (now_ns, now_ns));
         let object = self.objects.entry(now.key).or_default();
         if event.number != 0 {
@@ -269,7 +386,7 @@ impl Waits {
         if let Some((_, back_ns)) = self.came.get_mut(&event.thread) {
             *back_ns = now_ns;
         }
-        self.end(event.thread, now_ns, false, history);
+        self.end(event.thread, now_ns, Has::Nothing, history);
     }
 
     fn left(&mut self, thread: u32, now: Now, history: &History) {
@@ -281,8 +398,14 @@ impl Waits {
             if let Some(&(last, last_ns)) = round.last() {
                 let mut shares = Shares::default();
                 for &(waiter, from_ns) in &round {
-                    shares.holder.add(history.split(last, from_ns, last_ns));
-                    self.leaving.insert(waiter, last_ns);
+                    let holder = history.split(last, from_ns, last_ns);
+                    shares.holder.add(holder);
+                    let own = Shares { holder, free_ns: 0 };
+                    self.leaving.insert(waiter, Leaving { last, last_ns, shares: own });
+                    if waiter != last {
+                        let whom = Whom::Thread(last);
+                        self.pieces.push(object.piece(now.key, from_ns, last_ns, 1, whom));
+                    }
                 }
                 object.rounds += 1;
                 object.shares.add(&shares);
@@ -291,13 +414,13 @@ impl Waits {
                 entry.1.add(&shares);
             }
         }
-        self.end(thread, now.since_ns, false, history);
+        self.end(thread, now.since_ns, Has::Nothing, history);
     }
 
     /// The thread is gone. It waits no more.
     pub fn exited(&mut self, thread: u32, now_ns: u64, history: &History) {
         self.now_ns = now_ns.max(self.now_ns);
-        self.end(thread, self.now_ns, false, history);
+        self.end(thread, self.now_ns, Has::Nothing, history);
         self.came.remove(&thread);
     }
 
@@ -306,12 +429,17 @@ impl Waits {
         self.waiting.iter().map(|(thread, now)| (*thread, *now))
     }
 
+    /// Where the thread waits.
+    pub fn where_waits(&self, thread: u32) -> Option<(Class, u32)> {
+        self.waiting.get(&thread).map(|now| (now.key.class, now.site))
+    }
+
     /// Splits what there is up to this time, so that nobody asks again about what was before.
     pub fn settle(&mut self, now_ns: u64, history: &History) {
         self.now_ns = now_ns.max(self.now_ns);
         for now in self.waiting.values() {
             if let Some(object) = self.objects.get_mut(&now.key) {
-                object.settle(self.now_ns, history);
+                object.settle(self.now_ns, history, now.key, &mut self.pieces);
             }
         }
     }
@@ -321,7 +449,7 @@ impl Waits {
         self.settle(now_ns, history);
         let waiting: Vec<u32> = self.waiting.keys().copied().collect();
         for thread in waiting {
-            self.end(thread, self.now_ns, false, history);
+            self.end(thread, self.now_ns, Has::Nothing, history);
         }
     }
 
@@ -332,40 +460,94 @@ impl Waits {
     }
 }
 
-/// Is the holder known at any time?
-fn is_followed(class: Class) -> bool {
-    matches!(class, Class::Mutex | Class::Spin)
+/// What the event gives its thread. What other processes do is unknown.
+fn has(event: &Event) -> Has {
+    match event.class {
+        _ if event.shared => Has::Nothing,
+        Class::Mutex | Class::Spin => Has::Alone,
+        Class::Rwlock if event.writer => Has::Alone,
+        Class::Rwlock | Class::Semaphore => Has::Too,
+        Class::Cond | Class::Barrier => Has::Nothing,
+    }
 }
 
 impl Object {
     fn waited(&mut self, site: u32, length_ns: u64) {
         self.waits.one(length_ns);
         self.sites.entry(site).or_default().one(length_ns);
+        let class = (u64::BITS - (length_ns / 1000).leading_zeros()) as usize;
+        let count = &mut self.lengths[class.min(LENGTHS - 1)];
+        *count = count.saturating_add(1);
+    }
+
+    fn first_comes_from(&mut self, site: u32) {
+        if self.waits.count == 0 && self.waiters == 0 && self.arrived.is_empty() {
+            self.first_site = site;
+        }
+    }
+
+    fn piece(&self, key: Key, from_ns: u64, to_ns: u64, waiters: u64, whom: Whom) -> Piece {
+        Piece { key, site: self.first_site, from_ns, to_ns, waiters, whom }
     }
 
     /// The lock's word names a holder, when somebody begins to wait: better than what was known before
     /// anybody waited.
     fn first_waiter_sees(&mut self, owner: u32) {
         if self.waiters == 0 {
-            self.holder = if owner == 0 { Holder::Unknown } else { Holder::Thread(owner) };
-        } else if owner != 0 && self.holder == Holder::Unknown {
-            self.holder = Holder::Thread(owner);
+            self.holder = if owner == 0 { Whom::Unknown } else { Whom::Thread(owner) };
+        } else if owner != 0 && self.holder == Whom::Unknown {
+            self.holder = Whom::Thread(owner);
         }
     }
 
     /// Splits the time since the last event.
-    fn settle(&mut self, now_ns: u64, history: &History) {
+    fn settle(&mut self, now_ns: u64, history: &History, key: Key, pieces: &mut Vec<Piece>) {
         if self.waiters > 0 && now_ns > self.since_ns {
+            let from_ns = self.since_ns;
             match self.holder {
-                Holder::Thread(thread) => {
-                    let split = history.split(thread, self.since_ns, now_ns);
-                    self.shares.holder.add(split.times(self.waiters));
+                Whom::Thread(thread) => self.held(thread, from_ns, now_ns, self.waiters, history),
+                Whom::Free => {
+                    self.shares.free_ns += (now_ns - from_ns) * self.waiters;
+                    self.for_one.free_ns += now_ns - from_ns;
                 }
-                Holder::Free => self.shares.free_ns += (now_ns - self.since_ns) * self.waiters,
-                Holder::Unknown => self.put_off(now_ns),
+                Whom::Unknown => self.put_off(now_ns),
+            }
+            if self.holder != Whom::Unknown {
+                pieces.push(self.piece(key, from_ns, now_ns, self.waiters, self.holder));
             }
         }
         self.since_ns = now_ns;
+    }
+
+    /// That thread had it, and so many waited.
+    fn held(&mut self, thread: u32, from_ns: u64, to_ns: u64, waiters: u64, history: &History) {
+        let split = history.split(thread, from_ns, to_ns);
+        self.shares.holder.add(split.times(waiters));
+        self.for_one.holder.add(split);
+        match self.stretches.back_mut() {
+            Some((last, _, end_ns)) if *last == thread && *end_ns == from_ns => *end_ns = to_ns,
+            _ => {
+                if self.stretches.len() >= MOST_STRETCHES {
+                    self.stretches.pop_front();
+                }
+                self.stretches.push_back((thread, from_ns, to_ns));
+            }
+        }
+    }
+
+    /// Whom this wait was for, as far as it is kept.
+    fn name_holders(&self, wait: &mut Wait) {
+        let mut all: Vec<(u32, u64)> = Vec::new();
+        for &(thread, from_ns, to_ns) in &self.stretches {
+            let part_ns = to_ns.min(wait.to_ns).saturating_sub(from_ns.max(wait.from_ns));
+            match all.iter_mut().find(|(known, _)| *known == thread) {
+                Some((_, sum_ns)) => *sum_ns += part_ns,
+                None if part_ns > 0 => all.push((thread, part_ns)),
+                None => {}
+            }
+        }
+        all.sort_by_key(|(_, part_ns)| std::cmp::Reverse(*part_ns));
+        wait.whom.iter_mut().zip(all).for_each(|(to, one)| *to = one);
     }
 
     /// Keeps the time since the last event until somebody says who held the lock.
@@ -378,218 +560,43 @@ impl Object {
         }
     }
 
-    /// That thread has held it all the time; or nobody will ever say who has.
-    fn resolve(&mut self, holder: Option<u32>, history: &History) {
-        for (from_ns, to_ns, waiters) in self.pending.drain(..) {
-            let split = match holder {
-                Some(thread) => history.split(thread, from_ns, to_ns),
-                None => Split { unknown_ns: to_ns - from_ns, ..Split::default() },
-            };
-            self.shares.holder.add(split.times(waiters));
+    /// Somebody has it now.
+    fn taken(&mut self, thread: u32, has: Has, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+        if has == Has::Nothing {
+            return;
+        }
+        let left = std::mem::take(&mut self.is_left);
+        // Another reader may come while those before are still inside.
+        if has == Has::Alone || left {
+            self.resolve(if left { Whom::Free } else { Whom::Unknown }, history, key, pieces);
+        }
+        self.holder = if has == Has::Alone { Whom::Thread(thread) } else { Whom::Unknown };
+    }
+
+    /// Somebody goes.
+    fn released(&mut self, event: &Event, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+        let is_reader = event.class == Class::Rwlock && self.holder != Whom::Thread(event.thread);
+        self.resolve(Whom::Thread(event.thread), history, key, pieces);
+        self.is_left = is_reader;
+        self.holder = if is_reader { Whom::Unknown } else { Whom::Free };
+    }
+
+    /// They have waited for that one all the time.
+    fn resolve(&mut self, whom: Whom, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+        for (from_ns, to_ns, waiters) in std::mem::take(&mut self.pending) {
+            let length_ns = to_ns - from_ns;
+            match whom {
+                Whom::Thread(thread) => self.held(thread, from_ns, to_ns, waiters, history),
+                Whom::Free => {
+                    self.shares.free_ns += length_ns * waiters;
+                    self.for_one.free_ns += length_ns;
+                }
+                Whom::Unknown => self.shares.holder.unknown_ns += length_ns * waiters,
+            }
+            pieces.push(self.piece(key, from_ns, to_ns, waiters, whom));
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::{Record, What};
-
-    /// A story: switches and events, with their times, in their order.
-    #[derive(Default)]
-    struct Story {
-        waits: Waits,
-        history: History,
-        class: Option<Class>,
-        shared: bool,
-    }
-
-    impl Story {
-        fn of(class: Class) -> Self {
-            Self { class: Some(class), ..Self::default() }
-        }
-
-        fn switch(&mut self, time_ns: u64, thread: u32, what: What) -> &mut Self {
-            self.history.apply(&Record { process: 1, thread, time_ns, what });
-            self
-        }
-
-        fn event(&mut self, time_ns: u64, thread: u32, kind: Kind, number: u32) -> &mut Self {
-            let class = self.class.unwrap_or(Class::Mutex);
-            let (shared, object) = (self.shared, 16);
-            let event = Event { time_ns, process: 1, thread, kind, class, shared, number, object, caller: 4 };
-            self.waits.apply(&event, 1, thread, &self.history);
-            self
-        }
-
-        fn object(&self) -> &Object {
-            let class = self.class.unwrap_or(Class::Mutex);
-            &self.waits.objects[&Key { image: 1, object: 16, class }]
-        }
-
-        /// Running, preempted, blocked, unknown, free.
-        fn shares(&self) -> [u64; 5] {
-            let Shares { holder, free_ns } = self.object().shares;
-            assert_eq!(self.object().shares.total_ns(), self.object().waits.total_ns);
-            [holder.running_ns, holder.preempted_ns, holder.blocked_ns, holder.unknown_ns, free_ns]
-        }
-    }
-
-    #[test]
-    fn a_wait_is_split_by_what_its_holder_did() {
-        let mut story = Story::default();
-        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 1);
-        story.switch(110, 1, What::Preempted).switch(150, 1, What::In).switch(160, 1, What::Out);
-        story.switch(190, 1, What::In).event(200, 1, Kind::Released, 0).event(230, 2, Kind::Got, 0);
-        assert_eq!(story.shares(), [30, 40, 30, 0, 30]);
-        let waits = Sum { count: 1, total_ns: 130, longest_ns: 130 };
-        assert_eq!((story.object().waits, story.waits.threads[&2]), (waits, 130));
-        assert_eq!(story.object().sites[&2].count, 1);
-    }
-
-    #[test]
-    fn time_counts_for_each_waiter_and_for_each_holder() {
-        let mut story = Story::default();
-        for thread in [1, 2, 3] {
-            story.switch(0, thread, What::In);
-        }
-        story.event(100, 2, Kind::Wait, 1).event(110, 3, Kind::Wait, 1);
-        // Thread 4, which nobody knows, takes it in between.
-        story.event(120, 1, Kind::Released, 0).event(125, 4, Kind::Took, 0).event(130, 4, Kind::Released, 0);
-        story.event(131, 2, Kind::Got, 0).switch(140, 2, What::Preempted).switch(150, 2, What::In);
-        story.event(160, 2, Kind::Released, 0).event(160, 3, Kind::Got, 0);
-        assert_eq!(story.shares(), [10 + 20 + 19, 10, 0, 10, 10 + 2]);
-    }
-
-    #[test]
-    fn a_holder_whom_no_word_names_is_known_by_its_release() {
-        let mut story = Story::of(Class::Spin);
-        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 0).switch(120, 1, What::Preempted);
-        story.event(130, 3, Kind::Wait, 0).switch(150, 1, What::In).event(160, 1, Kind::Released, 0);
-        story.event(160, 3, Kind::Got, 0).event(170, 3, Kind::Released, 0).event(170, 2, Kind::Got, 0);
-        assert_eq!(story.shares(), [20 + 20, 10 + 40, 0, 10, 0]);
-        // Nobody releases it in the end.
-        let mut story = Story::of(Class::Spin);
-        story.event(100, 2, Kind::Wait, 0);
-        story.waits.finish(150, &story.history);
-        assert_eq!(story.shares(), [0, 0, 0, 50, 0]);
-    }
-
-    #[test]
-    fn a_lock_of_readers_has_no_holder() {
-        let mut story = Story::of(Class::Rwlock);
-        story.event(0, 2, Kind::Wait, 0).event(10, 2, Kind::Got, 0).event(20, 3, Kind::Wait, 0);
-        story.event(50, 3, Kind::GaveUp, 0);
-        assert_eq!(story.shares(), [0, 0, 0, 40, 0]);
-    }
-
-    #[test]
-    fn what_other_processes_do_is_unknown() {
-        let mut story = Story { shared: true, ..Story::default() };
-        story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 0).event(110, 3, Kind::Wait, 0);
-        story.event(120, 2, Kind::Got, 0).event(130, 2, Kind::Released, 0).event(150, 3, Kind::Got, 0);
-        assert_eq!(story.shares(), [0, 0, 0, 20 + 40, 0]);
-        // Two of three: the other process's came last.
-        let mut story = Story { shared: true, ..Story::of(Class::Barrier) };
-        story.switch(0, 2, What::In).event(100, 1, Kind::Arrived, 0).event(120, 2, Kind::Arrived, 0);
-        story.event(150, 1, Kind::Left, 0).event(160, 2, Kind::Left, 0);
-        assert_eq!((story.shares(), story.object().rounds), ([0, 0, 0, 50 + 40, 0], 0));
-    }
-
-    #[test]
-    fn what_is_lost_ends_a_wait_at_the_next_event() {
-        let mut story = Story::default();
-        story.switch(0, 1, What::In).event(10, 2, Kind::Wait, 1).event(30, 2, Kind::Wait, 1);
-        story.event(40, 2, Kind::Got, 0).event(50, 2, Kind::Got, 0).event(60, 3, Kind::Released, 0);
-        assert_eq!((story.shares(), story.object().waits.count), ([30, 0, 0, 0, 0], 2));
-        // A thread that ends while it waits, and one that nobody has seen.
-        story.event(100, 4, Kind::Wait, 1);
-        story.waits.exited(4, 120, &story.history);
-        story.waits.exited(5, 120, &story.history);
-        assert_eq!((story.shares(), story.object().waits.count), ([50, 0, 0, 0, 0], 3));
-    }
-
-    #[test]
-    fn a_round_waits_for_the_last_one() {
-        let mut story = Story::of(Class::Barrier);
-        story.switch(0, 3, What::In);
-        story.event(100, 1, Kind::Arrived, 0).event(110, 2, Kind::Arrived, 0);
-        story.switch(120, 3, What::Preempted).switch(190, 3, What::In).event(200, 3, Kind::Arrived, 0);
-        story.event(201, 3, Kind::Left, 0).event(205, 1, Kind::Left, 0);
-        // One is in the next round before another has left this one.
-        story.event(206, 3, Kind::Arrived, 0).event(210, 2, Kind::Left, 0);
-        assert_eq!(story.shares(), [30 + 20, 70 + 70, 0, 0, 1 + 5 + 10]);
-        assert_eq!(story.object().rounds, 1);
-        let last = &story.object().last[&3];
-        assert_eq!((last.0, last.1.holder.preempted_ns), (1, 140));
-        story.event(220, 1, Kind::Arrived, 0).event(230, 2, Kind::Arrived, 0);
-        story.waits.finish(300, &story.history);
-        assert_eq!(story.object().waits.total_ns, 105 + 100 + 1 + 94 + 80 + 70);
-        assert_eq!(story.shares(), [30 + 20, 70 + 70, 0, 94 + 80 + 70, 1 + 5 + 10]);
-    }
-
-    #[test]
-    fn who_never_leaves_a_barrier_has_waited_all_the_same() {
-        // One of two never comes, and the process ends.
-        let mut story = Story::of(Class::Barrier);
-        story.event(100, 1, Kind::Arrived, 0);
-        assert_eq!(story.waits.oldest_arrival_ns(), Some(100));
-        story.waits.exited(1, 160, &story.history);
-        assert_eq!((story.shares(), story.waits.threads[&1]), ([0, 0, 0, 60, 0], 60));
-        // The first to leave ends the process, before or after the kernel tells of the others' end.
-        for is_told in [true, false] {
-            let mut story = Story::of(Class::Barrier);
-            story.switch(0, 2, What::In).event(100, 1, Kind::Arrived, 0).event(130, 2, Kind::Arrived, 0);
-            story.event(131, 2, Kind::Left, 0);
-            if is_told {
-                story.waits.exited(1, 140, &story.history);
-            }
-            story.waits.finish(140, &story.history);
-            assert_eq!((story.shares(), story.object().waits.count), ([30, 0, 0, 0, 1 + 10], 2));
-            assert_eq!(story.waits.oldest_arrival_ns(), None);
-        }
-        // One whose arrival was lost, and a barrier for one.
-        story.event(200, 1, Kind::Left, 0).event(210, 1, Kind::Arrived, 0).event(220, 1, Kind::Left, 0);
-        assert_eq!(story.shares(), [0, 0, 0, 60, 10]);
-    }
-
-    #[test]
-    fn who_is_never_woken_has_waited_all_the_same() {
-        let mut story = Story::of(Class::Cond);
-        story.event(100, 1, Kind::CondWait, 0).event(110, 2, Kind::CondWait, 0);
-        story.waits.exited(1, 160, &story.history);
-        story.waits.finish(200, &story.history);
-        assert_eq!(story.object().waits, Sum { count: 2, total_ns: 60 + 90, longest_ns: 90 });
-        assert!(story.waits.threads.is_empty());
-    }
-
-    #[test]
-    fn a_wake_up_in_vain_costs_what_was_run_for_it() {
-        let mut story = Story::of(Class::Cond);
-        story.switch(0, 2, What::In).event(100, 2, Kind::CondWait, 0).switch(110, 2, What::Out);
-        story.switch(150, 2, What::In).event(160, 2, Kind::CondBack, 0).event(165, 2, Kind::CondWait, 1);
-        story.event(190, 2, Kind::CondBack, 1).event(300, 2, Kind::CondWait, 0);
-        let object = story.object();
-        assert_eq!((object.vain, object.vain_ns, object.timeouts), (1, 10 + 15, 1));
-        assert_eq!(object.waits, Sum { count: 2, total_ns: 60 + 25, longest_ns: 60 });
-    }
-
-    #[test]
-    fn who_works_between_two_waits_was_not_woken_in_vain() {
-        // A consumer that handles its item under the mutex, which only its next wait releases.
-        let mut story = Story::of(Class::Cond);
-        story.switch(0, 2, What::In).event(100, 2, Kind::CondWait, 0).event(160, 2, Kind::CondBack, 0);
-        story.event(160 + VAIN_NS, 2, Kind::CondWait, 1);
-        assert_eq!((story.object().vain, story.object().vain_ns), (0, 0));
-        // It only lost its processor.
-        let back_ns = 200 + VAIN_NS;
-        story.event(back_ns, 2, Kind::CondBack, 0).switch(back_ns + 1, 2, What::Preempted);
-        story.switch(back_ns + VAIN_NS, 2, What::In).event(back_ns + VAIN_NS + 2, 2, Kind::CondWait, 1);
-        assert_eq!(story.object().vain, 1);
-        // Nobody knows whether it ran: then its time is what counts.
-        let mut story = Story::of(Class::Cond);
-        story.event(100, 2, Kind::CondWait, 0).event(160, 2, Kind::CondBack, 0);
-        story.event(160 + VAIN_NS, 2, Kind::CondWait, 1);
-        assert_eq!(story.object().vain, 0);
-    }
-}
+mod tests;

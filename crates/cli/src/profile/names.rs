@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names for places in the program, and for what lies there.
+
+use std::collections::HashMap;
+
+use recorder::maps::Place;
+use recorder::profile::{Class, Key, Profile};
+use recorder::symbols::{Frame, Symbols};
+use serde::Serialize;
+
+/// A place in the program.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Site {
+    pub name: String,
+    pub line: Option<String>,
+    pub module: String,
+    pub address: u64,
+    pub build_id: Option<String>,
+    pub waits: u64,
+    pub waited_ns: u64,
+}
+
+/// Places, each looked up once.
+pub struct Names {
+    symbols: Symbols,
+    known: HashMap<Place, Vec<Site>>,
+}
+
+impl Names {
+    pub fn new(profile: &Profile) -> Self {
+        Self { symbols: Symbols::new(profile.began), known: HashMap::new() }
+    }
+
+    /// The functions at a place, innermost first.
+    fn frames(&mut self, place: &Place) -> &[Site] {
+        let symbols = &mut self.symbols;
+        self.known
+            .entry(place.clone())
+            .or_insert_with(|| symbols.frames(place, false).into_iter().map(Site::of).collect())
+    }
+
+    /// The function that waits there, and those that called it. What belongs to a lock is left out, if what
+    /// is behind it is known.
+    pub fn of(&mut self, profile: &Profile, key: Key, site: u32) -> (Site, Vec<Site>) {
+        let Some(place) = profile.sites.get(site as usize) else {
+            return (Site { name: ELSEWHERE.into(), ..Site::default() }, Vec::new());
+        };
+        let mut all = self.frames(place).to_vec();
+        let seen = profile.callers.get(&(key, site));
+        let most = seen.and_then(|seen| seen.iter().max_by_key(|(_, count)| **count));
+        for caller in most.map_or(&[][..], |(callers, _)| callers) {
+            all.extend_from_slice(self.frames(caller));
+        }
+        let own = all.iter().position(|site| !site.is_wrapper()).unwrap_or(0);
+        let callers = all.split_off((own + 1).min(all.len()));
+        (all.pop().unwrap_or_default(), callers)
+    }
+
+    /// The names of all functions at a place, outermost first.
+    pub fn functions(&mut self, profile: &Profile, site: u32) -> Vec<String> {
+        match profile.sites.get(site as usize) {
+            Some(place) => self.of_places(std::slice::from_ref(place)),
+            None => vec![ELSEWHERE.into()],
+        }
+    }
+
+    /// The same of a stack, of which the places are innermost first.
+    pub fn of_places(&mut self, places: &[Place]) -> Vec<String> {
+        let mut all = Vec::new();
+        for place in places {
+            all.extend(self.frames(place).iter().map(|site| site.name.clone()));
+        }
+        all.reverse();
+        all
+    }
+}
+
+/// A place beyond those that are told apart.
+const ELSEWHERE: &str = "elsewhere";
+
+/// Functions around a lock that say nothing of who locks.
+const WRAPPERS: &[&str] = &[
+    "__gthread",
+    "std::mutex::",
+    "std::recursive_mutex::",
+    "std::timed_mutex::",
+    "std::__mutex_base",
+    "std::unique_lock",
+    "std::lock_guard",
+    "std::scoped_lock",
+    "std::condition_variable::",
+    "std::__condvar",
+    "std::shared_mutex::",
+    "std::__shared_mutex",
+];
+
+impl Site {
+    fn of(frame: Frame) -> Self {
+        Self {
+            name: frame.name(),
+            line: frame.short_line(),
+            module: frame.module,
+            address: frame.address,
+            build_id: frame.build_id,
+            ..Self::default()
+        }
+    }
+
+    /// Is it a part of the lock, and not who locks?
+    fn is_wrapper(&self) -> bool {
+        let library = ["libstdc++.so", "libc++.so"].iter().any(|name| self.module.starts_with(name));
+        library || WRAPPERS.iter().any(|wrapper| self.name.starts_with(wrapper))
+    }
+
+    /// Name and line; without a line, name and file.
+    pub fn label(&self) -> String {
+        match &self.line {
+            Some(line) => format!("{} {line}", self.name),
+            None if self.module.is_empty() || self.name.starts_with(&self.module) => self.name.clone(),
+            None => format!("{} {}", self.name, self.module),
+        }
+    }
+}
+
+/// As messages have it.
+pub fn kind(class: Class) -> &'static str {
+    match class {
+        Class::Mutex => "mutex",
+        Class::Spin => "spin lock",
+        Class::Rwlock => "rwlock",
+        Class::Semaphore => "semaphore",
+        Class::Cond => "condition",
+        Class::Barrier => "barrier",
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--verify`: what `wakeful run` really gains, beside the bound that the record gives.
+
+use std::io::{self, Write};
+
+use bench::compare::{Comparison, Output, Plan, Verdict as Measured, compare};
+use launch::Launch;
+use launch::suggest::{WIDTH, wrap};
+use serde::Serialize;
+
+use super::verdict::Verdict;
+use crate::format::plain;
+use crate::recorded::line;
+
+/// BOUND: pairs of runs, the fewest that are judged; and one pair before them.
+const PAIRS: usize = 5;
+const WARM_UPS: usize = 1;
+
+/// What was measured.
+#[derive(Serialize)]
+pub struct Verified {
+    /// The bound; none where the record gives none.
+    pub at_most: Option<f64>,
+    /// Plain time over the time with `wakeful run`, by pairs: the median, the lowest and the highest that its
+    /// confidence allows.
+    pub gain: Option<f64>,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    pub pairs: usize,
+    pub words: String,
+}
+
+impl Verified {
+    pub fn write(&self, is_json: bool, to: &mut dyn Write) -> io::Result<()> {
+        match is_json {
+            true => line(to, "verified", self),
+            false => writeln!(to, "\n{}", wrap(&plain(&self.words), WIDTH)),
+        }
+    }
+}
+
+/// Runs the program in turns, without input, and with its output thrown away.
+pub fn run(launch: &Launch, verdict: &Verdict) -> Verified {
+    let at_most = verdict.gains.iter().find(|gain| gain.by == "run").map(|gain| gain.at_most);
+    let nothing = |why: String| Verified {
+        at_most,
+        gain: None,
+        low: None,
+        high: None,
+        pairs: 0,
+        words: format!("Verified: nothing was measured: {why}."),
+    };
+    if let Some(obstacle) = &launch.program.obstacle {
+        return nothing(obstacle.to_string().replace('\n', " "));
+    }
+    let plan = Plan {
+        plain: &|| launch.plain(),
+        helped: &|| launch.helped(),
+        pairs: PAIRS,
+        warm_ups: WARM_UPS,
+        timeout: None,
+        output: Output::Discard,
+        ignore_failure: true,
+    };
+    match compare(&plan, || {}) {
+        Ok(comparison) => judged(at_most, &comparison),
+        Err(error) => nothing(error.to_string()),
+    }
+}
+
+fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
+    let pairs = it.plain_runs.len();
+    let predicted = match at_most {
+        Some(bound) => format!("predicted {bound:.1} x at most"),
+        None => "nothing predicted".into(),
+    };
+    let is_sound = !matches!(it.verdict, Measured::Failed | Measured::EndsDiffer | Measured::OutputsDiffer);
+    let Some(ratio) = it.speedup.filter(|_| is_sound) else {
+        let words = format!(
+            "Verified: {predicted}; nothing was measured: the runs did not end alike, or a signal ended \
+             them. `wakeful compare --show-output` shows what they say."
+        );
+        return Verified { at_most, gain: None, low: None, high: None, pairs, words };
+    };
+    let (gain, low, high) = (ratio.median, ratio.low, ratio.high);
+    let finding = match it.verdict {
+        Measured::Faster => "faster beyond the spread",
+        Measured::Slower => "slower beyond the spread",
+        _ => "no difference beyond the spread",
+    };
+    let words = format!(
+        "Verified: {predicted}; measured {gain:.2} x ({low:.2} to {high:.2}) with `wakeful run`, \
+         {pairs} pairs in turns: {finding}."
+    );
+    Verified { at_most, gain: Some(gain), low: Some(low), high: Some(high), pairs, words }
+}
+
+#[cfg(test)]
+mod tests {
+    use bench::compare::{End, Run, judge};
+    use bench::process::Usage;
+
+    use super::*;
+
+    fn runs(walls: [f64; PAIRS], end: End) -> Vec<Run> {
+        let run = |wall_seconds| Run { end, wall_seconds, usage: Usage::default(), output: None };
+        walls.map(run).to_vec()
+    }
+
+    #[test]
+    fn predicted_stands_beside_measured() {
+        let end = End::Exit(3);
+        let it = judge(runs([2.0, 2.0, 2.2, 2.0, 1.9], end), runs([1.0; PAIRS], end), true);
+        let verified = judged(Some(2.5), &it);
+        assert_eq!((verified.gain, verified.pairs), (Some(2.0), PAIRS));
+        let words = "predicted 2.5 x at most; measured 2.00 x (1.90 to 2.20)";
+        assert!(verified.words.contains(words), "{}", verified.words);
+        let it = judge(runs([1.0; PAIRS], end), runs([1.0; PAIRS], end), true);
+        let words = judged(None, &it).words;
+        assert!(words.contains("nothing predicted; measured 1.00 x"), "{words}");
+        assert!(words.ends_with("no difference beyond the spread."), "{words}");
+        let it = judge(runs([1.0; PAIRS], end), runs([1.0; PAIRS], End::Signal(11)), true);
+        assert_eq!(judged(Some(1.5), &it).gain, None);
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `watch` and `profile` have in common: they run a program, pass signals and its status on, and report.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use anyhow::{Context, Result};
+use launch::program;
+use recorder::{OpenError, StartError};
+use serde::Serialize;
+
+use crate::format::{Format, Record, plain};
+
+/// Where the report goes, and how it looks.
+#[derive(clap::Args)]
+pub struct Output {
+    /// Write the report to this file instead
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_parser = format, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    match text {
+        "text" => Ok(Format::Text),
+        "json" => Ok(Format::Json),
+        _ => Err("text or json".into()),
+    }
+}
+
+impl Output {
+    /// Opens it, before the program runs: afterwards it would be too late.
+    pub fn open(&self) -> Result<Sink> {
+        match &self.output {
+            Some(path) => Sink::file(path),
+            None => Ok(Sink { to: Box::new(io::stderr()), path: None, has_failed: false }),
+        }
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.json || self.format == Format::Json
+    }
+}
+
+/// Something that is written when the program has ended.
+pub struct Sink {
+    to: Box<dyn Write>,
+    path: Option<PathBuf>,
+    has_failed: bool,
+}
+
+impl Sink {
+    /// A new file.
+    pub fn file(path: &Path) -> Result<Self> {
+        let file = File::create(path).with_context(|| format!("cannot write to {}", path.display()))?;
+        Ok(Self { to: Box::new(BufWriter::new(file)), path: Some(path.into()), has_failed: false })
+    }
+
+    /// Writes. The program's status is passed on, whether or not somebody reads the report: so this only says
+    /// what is wrong. A closed pipe is no error. Half of a file would be read as all of it: it goes.
+    pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if self.has_failed {
+            return;
+        }
+        let Err(error) = write(&mut self.to).and_then(|()| self.to.flush()) else { return };
+        self.has_failed = true;
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return;
+        }
+        let Some(path) = &self.path else {
+            let _ = writeln!(io::stderr(), "wakeful: cannot write to standard error: {error}");
+            return;
+        };
+        let is_file = fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
+        let gone = if is_file && fs::remove_file(path).is_ok() { ", and it is removed" } else { "" };
+        let advice = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                ";\nmake room there, or name a file elsewhere, and run it again"
+            }
+            _ => "",
+        };
+        let _ = writeln!(io::stderr(), "wakeful: cannot write to {}: {error}{gone}{advice}", path.display());
+    }
+}
+
+/// One line of JSON.
+pub fn line(to: &mut dyn Write, record: &str, fields: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, &Record { schema: bench::SCHEMA, record, fields })?;
+    writeln!(to)
+}
+
+/// The text without control characters, or its beginning and "..".
+pub fn cut(text: &str, width: usize) -> String {
+    let text = plain(text);
+    if text.chars().count() <= width {
+        return text;
+    }
+    text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
+}
+
+/// Why the program was not started, as other verbs say it. `path` is what was to be run.
+pub fn cannot_start(error: anyhow::Error, name: &OsStr, path: &Path) -> anyhow::Error {
+    match error.downcast::<StartError>() {
+        Ok(StartError::Exec(error)) => {
+            // The file may be a script: then its interpreter is what does not run.
+            let image = program::inspect(path).map_or_else(|_| path.to_path_buf(), |program| program.image);
+            launch::cannot_run(name, Some(&image), &error).into()
+        }
+        Ok(other) => other.into(),
+        Err(other) => other,
+    }
+}
+
+/// The program's own exit status; after a signal as a shell has it.
+pub fn exit_code(status: i32) -> ExitCode {
+    let status = ExitStatus::from_raw(status);
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(crate::FAILED).into()
+}
+
+/// What the user can do about it: one thing.
+pub fn advice(error: &OpenError) -> String {
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+    let level = paranoid.and_then(|text| text.trim().parse::<i32>().ok());
+    let advice = match (error, level) {
+        (OpenError::Denied, Some(level)) if level > 2 => {
+            format!("kernel.perf_event_paranoid is {level}; as root: `sysctl kernel.perf_event_paranoid=2`")
+        }
+        (OpenError::Denied, _) => {
+            "a sandbox forbids perf_event_open(2), such as a container's seccomp filter;\nallow it there"
+                .into()
+        }
+        (OpenError::NoMemory, _) => {
+            "other programs of yours have it; as root: `sysctl kernel.perf_event_mlock_kb=4096`".into()
+        }
+        (OpenError::Other(reason), _) => reason.to_string(),
+    };
+    format!("{error}:\n{advice}")
+}
+
+/// The signals that the program is to have, a bit each.
+static SIGNALS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn keep(number: i32) {
+    SIGNALS.fetch_or(1 << number, Relaxed);
+}
+
+/// Those that came since the last time.
+pub fn take_signals() -> impl Iterator<Item = i32> {
+    let signals = SIGNALS.swap(0, Relaxed);
+    (1..32).filter(move |number| signals & 1 << number != 0)
+}
+
+/// What the terminal sends, the program gets itself. What others send us alone, we pass on. We go on until
+/// the program has ended.
+pub fn pass_signals_on() {
+    let keep: extern "C" fn(i32) = keep;
+    let actions = [
+        (libc::SIGINT, libc::SIG_IGN),
+        (libc::SIGQUIT, libc::SIG_IGN),
+        (libc::SIGTERM, keep as libc::sighandler_t),
+        (libc::SIGHUP, keep as libc::sighandler_t),
+        (libc::SIGUSR1, keep as libc::sighandler_t),
+        (libc::SIGUSR2, keep as libc::sighandler_t),
+    ];
+    for ((number, action), before) in actions.into_iter().zip(&BEFORE) {
+        // SAFETY: the handler sets a bit.
+        before.store(unsafe { libc::signal(number, action) }, Relaxed);
+    }
+}
+
+/// What was done with the signals of [`pass_signals_on`] before.
+static BEFORE: [AtomicUsize; 6] = [const { AtomicUsize::new(libc::SIG_DFL) }; 6];
+
+/// The program has ended, and signals do what they did.
+pub fn signals_as_before() {
+    let numbers = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+    for (number, before) in numbers.into_iter().zip(&BEFORE) {
+        // SAFETY: what the system has said of the same signal.
+        unsafe { libc::signal(number, before.load(Relaxed)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_signal_takes_the_place_of_another() {
+        [libc::SIGTERM, libc::SIGUSR1, libc::SIGHUP, libc::SIGUSR1]
+            .into_iter()
+            .for_each(|number| keep(number));
+        assert_eq!(take_signals().collect::<Vec<_>>(), [libc::SIGHUP, libc::SIGUSR1, libc::SIGTERM]);
+        assert_eq!(take_signals().count(), 0);
+    }
+
+    #[test]
+    fn what_is_written_in_part_does_not_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report");
+        Sink::file(&path).unwrap().write(|to| to.write_all(b"all"));
+        assert_eq!(fs::read(&path).unwrap(), b"all");
+        let mut sink = Sink::file(&path).unwrap();
+        sink.write(|to| {
+            to.write_all(b"half")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(!path.exists());
+        sink.write(|_| panic!("there is nothing to write to"));
+    }
+}

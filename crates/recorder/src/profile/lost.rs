@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! For how long of the program's time somebody waited for one reason: what bounds any gain.
+//!
+//! Two threads that wait at once are one stretch. What lies outside of it goes on as it does, however well
+//! somebody else's locks work.
+
+use std::collections::BTreeMap;
+
+use super::history::{Did, History};
+use super::waits::{Piece, Whom};
+use abi::profile::Class;
+
+/// BOUND: stretches that are kept apart. The older half is added up, and what comes there later is added
+/// without a look: so a sum may be too great, and never too small.
+const MOST: usize = 1 << 16;
+
+/// Stretches of time, of which none is counted twice.
+#[derive(Debug, Default)]
+struct Union {
+    /// From and to, apart from each other.
+    stretches: BTreeMap<u64, u64>,
+    /// Everything before this is in `sum_ns` alone.
+    closed_ns: u64,
+    sum_ns: u64,
+}
+
+impl Union {
+    fn add(&mut self, mut from_ns: u64, mut to_ns: u64) {
+        if from_ns < self.closed_ns {
+            let end_ns = to_ns.min(self.closed_ns);
+            self.sum_ns += end_ns - from_ns;
+            from_ns = end_ns;
+        }
+        if from_ns >= to_ns {
+            return;
+        }
+        while let Some((&start_ns, &end_ns)) = self.stretches.range(..=to_ns).next_back() {
+            if end_ns < from_ns {
+                break;
+            }
+            from_ns = from_ns.min(start_ns);
+            to_ns = to_ns.max(end_ns);
+            self.stretches.remove(&start_ns);
+        }
+        self.stretches.insert(from_ns, to_ns);
+        if self.stretches.len() > MOST {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(&middle_ns) = self.stretches.keys().nth(MOST / 2) else { return };
+        let newer = self.stretches.split_off(&middle_ns);
+        let older = std::mem::replace(&mut self.stretches, newer);
+        self.sum_ns += older.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum::<u64>();
+        self.closed_ns = middle_ns;
+    }
+
+    fn total_ns(&self) -> u64 {
+        self.sum_ns + self.stretches.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum::<u64>()
+    }
+}
+
+/// What is being added up.
+#[derive(Debug, Default)]
+pub(super) struct Losing {
+    preempted: Union,
+    behind_own: Union,
+    late: Union,
+}
+
+/// For how long of the program's time somebody waited at a lock or a barrier for this reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lost {
+    /// For a thread that had lost its processor.
+    pub preempted_ns: u64,
+    /// For one that had lost it to a thread of the program.
+    pub behind_own_ns: u64,
+    /// For one that had lost its processor, or for nobody: what other locks can change.
+    pub preempted_or_free_ns: u64,
+}
+
+impl Losing {
+    /// A semaphore or a condition variable may wait for work, which is nobody's fault.
+    pub fn piece(&mut self, piece: &Piece, history: &History) {
+        if matches!(piece.key.class, Class::Semaphore | Class::Cond) {
+            return;
+        }
+        match piece.whom {
+            Whom::Unknown => {}
+            Whom::Free => self.late.add(piece.from_ns, piece.to_ns),
+            Whom::Thread(thread) => {
+                history.stretches(thread, piece.from_ns, piece.to_ns, |did, from_ns, to_ns| {
+                    if matches!(did, Did::Ready | Did::Behind) {
+                        self.preempted.add(from_ns, to_ns);
+                        self.late.add(from_ns, to_ns);
+                    }
+                    if did == Did::Behind {
+                        self.behind_own.add(from_ns, to_ns);
+                    }
+                });
+            }
+        }
+    }
+
+    pub fn finish(&self) -> Lost {
+        Lost {
+            preempted_ns: self.preempted.total_ns(),
+            behind_own_ns: self.behind_own.total_ns(),
+            preempted_or_free_ns: self.late.total_ns(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overlaps_counts_once() {
+        let mut union = Union::default();
+        for (from, to) in [(10, 20), (30, 40), (15, 35), (35, 36), (50, 60), (60, 61), (5, 5), (49, 50)] {
+            union.add(from, to);
+        }
+        assert_eq!(union.stretches, BTreeMap::from([(10, 40), (49, 61)]));
+        assert_eq!(union.total_ns(), 30 + 12);
+        union.add(0, 100);
+        assert_eq!(union.total_ns(), 100);
+    }
+
+    #[test]
+    fn many_stretches_take_bounded_memory_and_lose_nothing() {
+        let mut union = Union::default();
+        let many = 3 * MOST as u64;
+        (0..many).for_each(|at| union.add(at * 10, at * 10 + 4));
+        assert!(union.stretches.len() <= MOST);
+        assert_eq!(union.total_ns(), many * 4);
+        // What is late is added, known or not.
+        union.add(0, 4);
+        assert_eq!(union.total_ns(), many * 4 + 4);
+    }
+}
