@@ -90,15 +90,16 @@ mod late;
 mod spare;
 
 use core::array;
-use platform::{Atomic, Ordering::*, Platform, ThreadId};
+use platform::{Atomic, Deadline, Ordering::*, Platform, ThreadId};
 
 pub use self::ask::RclLock;
 
 use self::ask::Ask;
-use self::late::Late;
+use self::late::{Late, Node};
 use self::spare::Watch;
-use super::{RawDelegate, Seat, Seated, Section, sit_at_once, stand};
+use super::{Left, RawDelegate, RawDelegateTimed, Seat, Seated, Section, sit_at_once, stand};
 use crate::wait::answer::{self, Answer, DONE};
+use crate::wait::look::may_run;
 
 /// No request, and the server may sleep.
 const RING: u32 = DONE + 1;
@@ -186,7 +187,24 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     /// as long as one more thread serves than there are such sections at a time.
     pub unsafe fn run(&self, lock: &RclLock<P>, section: Section, context: *mut ()) {
         // SAFETY: as the caller promises.
-        unsafe { self.ask(lock, Some(section), context) };
+        unsafe { self.ask(lock, Some(section), context, None) };
+    }
+
+    /// The same, unless the deadline passes before the section begins: then it returns false, and the section
+    /// has not run and will not. A section that has begun is waited for. A client that has found no slot free
+    /// returns when the thread in charge has looked.
+    ///
+    /// # Safety
+    /// As for [`RclServer::run`].
+    pub unsafe fn run_until(
+        &self,
+        lock: &RclLock<P>,
+        section: Section,
+        context: *mut (),
+        deadline: Deadline,
+    ) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { self.ask(lock, Some(section), context, Some(deadline)) }
     }
 
     /// H1. Waits until no section of this lock runs. None runs from then on until [`RclServer::release`].
@@ -196,7 +214,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     /// while it is held waits for what others do.
     pub unsafe fn hold(&self, lock: &RclLock<P>) {
         // SAFETY: as the caller promises.
-        unsafe { self.ask(lock, None, core::ptr::null_mut()) };
+        unsafe { self.ask(lock, None, core::ptr::null_mut(), None) };
     }
 
     /// H2. Ends what [`RclServer::hold`] began.
@@ -209,42 +227,120 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         self.ring();
     }
 
+    /// False at the deadline.
+    ///
     /// # Safety
     /// As for [`RclServer::run`], or without a section [`RclServer::hold`].
-    #[inline]
-    unsafe fn ask(&self, lock: &RclLock<P>, section: Option<Section>, context: *mut ()) {
+    #[inline(always)]
+    unsafe fn ask(
+        &self,
+        lock: &RclLock<P>,
+        section: Option<Section>,
+        context: *mut (),
+        deadline: Option<Deadline>,
+    ) -> bool {
         // SAFETY: as the caller promises.
         if self.is_server() && unsafe { self.run_inside(lock, section, context) } {
-            return;
+            return true;
         }
         let Some(number) = sit_at_once(&self.slots) else {
-            let told = |answer: &Answer<P>| {
-                self.ring();
-                self.wait_for(answer, lock);
-            };
-            return self.late.0.run(lock, section, context, told);
+            return self.ask_late(lock, section, context, deadline);
         };
         self.use_up_to(number as u32 + 1);
         let slot = &self.slots[number];
-        slot.ask.set(lock, section, context);
+        set(&slot.ask, lock, section, context, deadline);
         // C1.
         if slot.ask.answer.ask() == RING {
             self.ring();
             self.make_room(slot);
             if Self::may_look() {
+                let over = || slot.ask.answer.get().is_some() || deadline.is_some_and(P::past);
                 // HINT: the server may look blocked, and is on its way.
-                let answered = || slot.ask.answer.get().is_none().then_some(ThreadId::NONE);
+                let answered = || (!over()).then_some(ThreadId::NONE);
                 answer::watch_for::<P>(P::costs().idle, answer::beside_server::<P>(), answered);
             }
         }
-        self.wait_for(&slot.ask.answer, lock);
+        let ran = match deadline {
+            None => self.wait_for(&slot.ask.answer, lock),
+            Some(deadline) => self.wait_until(&slot.ask, lock, deadline),
+        };
+        if !ran {
+            // K3.
+            slot.ask.answer.word().store(RING, Relaxed);
+        }
         stand(&self.slots, number);
+        ran
+    }
+
+    /// L1 and L4.
+    #[cold]
+    #[inline(never)]
+    fn ask_late(
+        &self,
+        lock: &RclLock<P>,
+        section: Option<Section>,
+        context: *mut (),
+        deadline: Option<Deadline>,
+    ) -> bool {
+        let node = Node::new();
+        set(&node.ask, lock, section, context, deadline);
+        self.late.0.push((&raw const node).cast_mut());
+        self.ring();
+        let ran = deadline.is_none_or(|deadline| self.wait_until(&node.ask, lock, deadline));
+        if !ran {
+            self.ring();
+        }
+        self.wait_for(&node.ask.answer, lock);
+        ran
     }
 
     /// C3.
     #[inline(always)]
-    fn wait_for(&self, answer: &Answer<P>, lock: &RclLock<P>) {
+    fn wait_for(&self, answer: &Answer<P>, lock: &RclLock<P>) -> bool {
         answer.wait_telling(&self.vain, || self.server(), || self.call(lock));
+        true
+    }
+
+    /// C3 and K3. False if the request has been taken back.
+    #[cold]
+    fn wait_until(&self, ask: &Ask<P>, lock: &RclLock<P>, deadline: Deadline) -> bool {
+        let (server, tell) = (|| self.server(), || self.call(lock));
+        ask.answer.wait_until(&self.vain, server, tell, deadline).is_some()
+            || !ask.take_back() && self.wait_for(&ask.answer, lock)
+    }
+
+    /// Leaves a request with the server, and returns.
+    ///
+    /// # Safety
+    /// As for [`RclServer::run`]. The request stays until [`RclServer::fetch`] has said that it has been run.
+    /// It is left once.
+    pub unsafe fn leave_request(&self, lock: &RclLock<P>, left: *mut RclAsk<P>) {
+        // SAFETY: as the caller promises.
+        let RclAsk { node, section, context } = unsafe { &*left };
+        node.ask.set(lock, Some(*section), *context);
+        // SAFETY: as the caller promises.
+        self.late.0.push(unsafe { &raw mut (*left).node });
+        self.ring();
+        // HINT: wrong, it waits until a client of this server falls asleep.
+        if self.charge.0.load(Relaxed) & IN != 0 && !may_run::<P>(self.server()) {
+            self.call(lock);
+        }
+    }
+
+    /// Waits for a request that was left. `generation`: of the process when it was.
+    ///
+    /// # Safety
+    /// It was left here, under this lock, and is there.
+    pub unsafe fn fetch(&self, lock: &RclLock<P>, left: *mut RclAsk<P>, generation: u32) -> Left {
+        // SAFETY: as the caller promises.
+        let left = unsafe { &*left };
+        if !left.is_answered() {
+            if generation != P::generation() {
+                return Left::Lost;
+            }
+            self.wait_for(&left.node.ask.answer, lock);
+        }
+        Left::Ran
     }
 
     /// HINT: may a thread look for what another one does that has just been woken? Not where that one needs
@@ -410,12 +506,12 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     fn serve_once(&self, me: ThreadId) -> Option<bool> {
         let mut any = false;
         for ask in self.slots().map(|slot| &slot.ask) {
-            if let Some(lock) = ask.to_run() {
-                self.run_one(me, ask, lock)?;
+            if let Some(found) = ask.to_run().filter(|found| ask.claim(found)) {
+                self.run_one(me, ask, found.lock)?;
                 any = true;
             }
         }
-        Some(self.late.0.serve(|ask, lock| self.run_one(me, ask, lock))? || any)
+        Some(self.late.0.serve(|ask, found| self.run_one(me, ask, found.lock))? || any)
     }
 
     /// S1 to E3. `None` if another thread is in charge, or in a forked child nobody. `ask` is there until the
@@ -489,6 +585,40 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     }
 }
 
+/// C1, K1.
+#[inline(always)]
+fn set<P: Platform>(
+    ask: &Ask<P>,
+    lock: &RclLock<P>,
+    section: Option<Section>,
+    context: *mut (),
+    deadline: Option<Deadline>,
+) {
+    match section {
+        Some(section) if deadline.is_some() => ask.set_for_now(lock, section, context),
+        _ => ask.set(lock, section, context),
+    }
+}
+
+/// A request that its client leaves with the server ([`RclServer::leave`]).
+pub struct RclAsk<P: Platform> {
+    node: Node<P>,
+    section: Section,
+    context: *mut (),
+}
+
+impl<P: Platform> RclAsk<P> {
+    /// A request that nobody knows of.
+    pub fn new(section: Section, context: *mut ()) -> Self {
+        Self { node: Node::new(), section, context }
+    }
+
+    /// Has its section run? What that did, the caller sees then. Before it is left: true.
+    pub fn is_answered(&self) -> bool {
+        self.node.ask.answer.get().is_some()
+    }
+}
+
 /// A server with one lock.
 pub struct Rcl<P: Platform, const SLOTS: usize = 32> {
     server: RclServer<P, SLOTS>,
@@ -513,5 +643,22 @@ impl<P: Platform, const SLOTS: usize> RawDelegate<P> for Rcl<P, SLOTS> {
 
     fn close(&self) {
         self.server.close();
+    }
+}
+
+impl<P: Platform, const SLOTS: usize> RawDelegateTimed<P> for Rcl<P, SLOTS> {
+    unsafe fn run_until(&self, section: Section, context: *mut (), deadline: Deadline) -> bool {
+        // SAFETY: here and below: as the caller promises.
+        unsafe { self.server.run_until(&self.lock, section, context, deadline) }
+    }
+
+    unsafe fn lock(&self) {
+        // SAFETY: as above.
+        unsafe { self.server.hold(&self.lock) };
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: as above.
+        unsafe { self.server.release(&self.lock) };
     }
 }

@@ -13,12 +13,16 @@ use std::thread::{Builder, JoinHandle};
 
 use linux::Linux;
 use platform::{Deadline, Platform, ThreadId};
-use sync::delegate::{Outcome, RclLock, RclServer as Raw, Section};
+use sync::delegate::{Left, Outcome, RclAsk, RclLock, RclServer as Raw, Section};
 
 use super::{Delegated, Way};
 
 /// BOUND: so many sections of a server may be stuck at a time, but for one.
 const MOST_THREADS: usize = 64;
+
+/// BOUND: one who wants to know of a condition gives a server so long to say it: a sleeping one is there
+/// within 0.1 ms, and one whose section is stuck within 1 ms.
+const COMES_NS: u64 = 1_000_000;
 
 /// Of each thread of a server.
 const NAME: &str = "rcl server";
@@ -254,9 +258,12 @@ unsafe impl Way for ByServer {
         Outcome::Ran
     }
 
-    unsafe fn lock_or_run_until(&self, section: Section, context: *mut (), _: Deadline) -> Outcome {
-        // SAFETY: as the caller promises.
-        unsafe { self.lock_or_run(section, context) }
+    unsafe fn lock_or_run_until(&self, section: Section, context: *mut (), deadline: Deadline) -> Outcome {
+        // SAFETY: as above.
+        match unsafe { self.raw().run_until(&self.lock, section, context, deadline) } {
+            true => Outcome::Ran,
+            false => Outcome::Late,
+        }
     }
 
     unsafe fn lock(&self) {
@@ -278,6 +285,37 @@ unsafe impl Way for ByServer {
         self.held.store(false, Relaxed);
         // SAFETY: as the caller promises.
         unsafe { self.raw().release(&self.lock) };
+    }
+
+    fn at_least(deadline: Deadline) -> Deadline {
+        // Both are of the monotonic clock.
+        Deadline { ns: deadline.ns.max(Linux::now_ns() + COMES_NS), ..deadline }
+    }
+
+    type Ask = RclAsk<Linux>;
+
+    fn ask(section: Section, context: *mut ()) -> Self::Ask {
+        RclAsk::new(section, context)
+    }
+
+    unsafe fn leave(&self, ask: *mut Self::Ask) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { self.raw().leave_request(&self.lock, ask) };
+        true
+    }
+
+    unsafe fn fetch(&self, ask: *mut Self::Ask, generation: u32) -> Left {
+        // SAFETY: as the caller promises. In a copy it looks whether there is an answer, and no further.
+        unsafe { self.owner.core.raw.fetch(&self.lock, ask, generation) }
+    }
+
+    fn is_answered(ask: &Self::Ask) -> bool {
+        ask.is_answered()
+    }
+
+    /// The server does so, sooner than another thread could.
+    fn lock_at_once(&self) -> bool {
+        false
     }
 }
 
