@@ -18,7 +18,8 @@
 //! | DONE | no request |
 //! | RING | no request, and the next client is to ring: the server may sleep |
 //!
-//! A client without a slot has its request on its stack. `charge`: who is in charge, and whether that thread
+//! A request with a deadline has a number, by which client or server claims it (K1 to K3, `rcl/ask.rs`).
+//! A client without a slot has its request on its stack, and one that leaves it (`run_async`) where it likes. `charge`: who is in charge, and whether that thread
 //! is IN a section: `0 -> me` (V3), `me <-> me IN` (S1), `me IN -> other` (V3). `bell`: 1, somebody has rung
 //! since the server last looked. `used`: slots that were ever used. A lock's `busy`: one of its sections
 //! runs, or a client holds it. `server`: who is in charge, for clients.
@@ -26,7 +27,8 @@
 //! # Invariants
 //!
 //! - I1. Only threads in `serve` run sections. Of a lock one runs at most, and none while it is held.
-//! - I2. A slot's client touches the request until it asks, who runs it until the answer.
+//! - I2. A slot's client touches the request until it asks, who runs it until the answer. What its client has
+//!   taken back nobody runs.
 //! - I3. Only the thread in charge begins a section, or sets `busy`. A thread that loses the charge is IN a
 //!   section. It ends that one, and is spare then.
 //! - I4. While the server sleeps, each slot without a request has RING, and `bell` is 0. Each slot with one
@@ -34,10 +36,10 @@
 //!
 //! # Protocol
 //!
-//! C1. Sit, write the request, ask; L1 without a seat. C2. If the answer was RING, set `bell`; if that was
-//! 0, wake the server. C3. Wait for the answer; before sleep, V1. C4. A client that has rung on the server's
+//! C1. Sit, write the request, ask; L1 without a seat, or to leave it. C2. If the answer was RING, set `bell`; if that was
+//! 0, wake the server. C3. Wait for the answer; before sleep, V1. At a deadline, K3. C4. A client that has rung on the server's
 //! own processor moves to another one, now and then. S1. For each used slot that is asked, and whose lock is
-//! not busy: set `busy`, be IN, run the section; L3. E1. Answer DONE. E2. Clear `busy`. E3. Be IN no more.
+//! not busy: K2, set `busy`, be IN, run the section; L3. E1. Answer DONE. E2. Clear `busy`. E3. Be IN no more.
 //! If another thread is in charge, ring. S2. If there was no request, look on for a while. S3. Then clear
 //! `bell`, and change DONE to RING in each used slot. If there is a request to run, go to S1. If the server
 //! is closed, end. S4. Sleep while `bell` is 0; S1. N1. A section of the thread in charge that comes to
@@ -46,7 +48,8 @@
 //! `busy`, and rings. T1. The first thread in charge tells the platform so when it begins. The thread
 //! in charge tells it when it finds itself on another processor than was told last, before and after a
 //! sleep, and when the server ends ([`Platform::serves`]). A spare that takes over tells nothing: memory may
-//! move then, and requests wait.
+//! move then, and requests wait. T2. After a second of sleep it says that it is idle, and when it is not any
+//! more, if anybody wants to know ([`Serving`]).
 //!
 //! # Memory order
 //!
@@ -73,7 +76,8 @@
 //!
 //! # Rejected
 //!
-//! A look by each client at a word that says whether the server sleeps: its ask and that look are two words,
+//! A compare-and-swap at each request, so that all can be taken back: one more for a section, in the client's
+//! line. A look by each client at a word that says whether the server sleeps: its ask and that look are two words,
 //! which takes a fence at each request. To wait for a slot: sections of one lock would wait for those of
 //! another one, against the locks' order. A claim of slot and lock by each servicing thread: two
 //! read-modify-writes a section, one of them in the client's line.
@@ -83,14 +87,15 @@
 //! `conformance`: real threads, loom, shuttle; with fewer slots than clients, two locks, sections in
 //! sections, sections that wait for others'. Twins are caught whose server answers too early, runs a request
 //! twice, or sleeps over one; whose spare takes over between two sections; which looks at a request once
-//! (S1), or does not ring where it has lost the charge (E3).
+//! (S1), or does not ring where it has lost the charge (E3); whose client takes a request back blindly (K3);
+//! which claims one blindly, or reads its number last (K2).
 
 mod ask;
 mod late;
 mod spare;
 
 use core::array;
-use platform::{Atomic, Deadline, Ordering::*, Platform, ThreadId};
+use platform::{Atomic, Clock, Deadline, Ordering::*, Platform, ThreadId};
 
 pub use self::ask::RclLock;
 
@@ -108,6 +113,10 @@ const RING: u32 = DONE + 1;
 const ID: u32 = ThreadId::LIMIT.next_power_of_two() - 1;
 /// In `charge`: it is in a section. Above it, sections are counted.
 const IN: u32 = ID + 1;
+
+/// BOUND: so long nobody asks before a server's processor is offered to others. What that costs, two messages
+/// to another process, is little beside it.
+const IDLE_NS: u64 = 1_000_000_000;
 
 /// BOUND: a move costs some microseconds, so it is one in so many waits.
 const STAYS: u32 = 64;
@@ -438,11 +447,11 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
 
     /// See [`RawDelegate::serve`]. Further threads that call it are spare.
     pub fn serve(&self) -> bool {
-        self.serve_with(|| ())
+        self.serve_with(&())
     }
 
-    /// The same. It calls `alone` where a spare has taken over, and no further one is left.
-    pub fn serve_with(&self, alone: impl Fn()) -> bool {
+    /// The same, telling what it comes to.
+    pub fn serve_with(&self, serving: &impl Serving) -> bool {
         let me = P::register();
         if me == ThreadId::NONE {
             return false;
@@ -451,9 +460,9 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
             if before == ThreadId::NONE {
                 self.tell(Self::here());
             } else if self.watch.0.spares.load(Relaxed) == 0 {
-                alone();
+                serving.alone();
             }
-            if !self.work(me) {
+            if !self.work(me, serving) {
                 P::serves(core::ptr::from_ref(self).cast(), false);
                 self.server.store(0, Relaxed);
                 return !self.is_copy();
@@ -487,12 +496,12 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
 
     /// S1 to S4. False if the server is closed, or this is a forked child; true if another thread is in
     /// charge.
-    fn work(&self, me: ThreadId) -> bool {
+    fn work(&self, me: ThreadId, serving: &impl Serving) -> bool {
         loop {
             match self.serve_once(me) {
                 None => return !self.is_copy(),
                 Some(true) => {}
-                Some(false) if self.wait_for_requests() || self.sleep() => {}
+                Some(false) if self.wait_for_requests() || self.sleep(serving) => {}
                 Some(false) => return false,
             }
         }
@@ -554,7 +563,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
 
     /// S3 and S4. False if the server is closed.
     #[cold]
-    fn sleep(&self) -> bool {
+    fn sleep(&self, serving: &impl Serving) -> bool {
         // ORDER: Acquire (S3), pairs with C2.
         self.bell.0.swap(0, Acquire);
         let mark = |Slot { ask, .. }: &Slot<P>| match ask.answer.get() {
@@ -572,9 +581,21 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         let here = Self::here();
         self.processor.store(here, Relaxed);
         self.tell_if_moved(here);
-        P::wait(&self.bell.0, 0, None);
+        self.wait_for_bell(serving);
         self.tell_if_moved(Self::here());
         true
+    }
+
+    /// S4.
+    fn wait_for_bell(&self, serving: &impl Serving) {
+        let bell = &self.bell.0;
+        let late = serving.lends().then(|| Deadline { ns: P::now_ns() + IDLE_NS, clock: Clock::Monotonic });
+        P::wait(bell, 0, late);
+        if late.is_some_and(P::past) && bell.load(Relaxed) == 0 {
+            serving.idle(true);
+            P::wait(bell, 0, None);
+            serving.idle(false);
+        }
     }
 
     /// See [`RawDelegate::close`].
@@ -584,6 +605,22 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         self.dismiss();
     }
 }
+
+/// What the threads of a server come to, for those who have started them.
+pub trait Serving {
+    /// A spare has taken over, and no further one is left.
+    fn alone(&self) {}
+
+    /// Is [`Serving::idle`] of use?
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// Nobody has asked for a second; or again somebody has, and waits.
+    fn idle(&self, _is: bool) {}
+}
+
+impl Serving for () {}
 
 /// C1, K1.
 #[inline(always)]

@@ -13,7 +13,7 @@ use std::thread::{Builder, JoinHandle};
 
 use linux::Linux;
 use platform::{Deadline, Platform, ThreadId};
-use sync::delegate::{Left, Outcome, RclAsk, RclLock, RclServer as Raw, Section};
+use sync::delegate::{Left, Outcome, RclAsk, RclLock, RclServer as Raw, Section, Serving};
 
 use super::{Delegated, Way};
 
@@ -96,7 +96,8 @@ impl RclServer {
         Self::start_with(None)
     }
 
-    /// The same, with threads that stay on this processor, whose cache then has the sections' data.
+    /// The same, with threads that stay on this processor, whose cache then has the sections' data. In a
+    /// partition (`wakeful run --cpus`) the processor is offered to others while nobody has asked for a second.
     ///
     /// # Errors
     /// As [`start`](Self::start); or the calling thread may not run on the processor, which is
@@ -128,17 +129,15 @@ impl Core {
         if threads.len() >= MOST_THREADS {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        let core = this.clone();
+        let core = Serves(this.clone());
         let serve = move || {
-            let ready = core.make_ready();
+            let ready = core.0.make_ready();
             let serves = ready.is_ok();
             if let Some(tell) = tell {
                 let _ = tell.send(ready);
             }
             if serves {
-                // Without another thread it goes on: sections that are stuck then keep others waiting. It
-                // does not wait for that thread, because it has taken the charge, and requests wait.
-                core.raw.serve_with(|| drop(Self::add(&core, None)));
+                core.0.raw.serve_with(&core);
             }
         };
         threads.push(Builder::new().name(NAME.into()).spawn(serve)?);
@@ -153,6 +152,30 @@ impl Core {
         match Linux::register() {
             ThreadId::NONE => Err(io::Error::other("too many threads wait for locks")),
             _ => Ok(()),
+        }
+    }
+}
+
+/// A thread that serves.
+struct Serves(Arc<Core>);
+
+impl Serving for Serves {
+    /// Without another thread it goes on: sections that are stuck then keep others waiting. It does not wait
+    /// for that thread, because it has taken the charge, and requests wait.
+    fn alone(&self) {
+        drop(Core::add(&self.0, None));
+    }
+
+    fn lends(&self) -> bool {
+        self.0.processor.is_some() && linux::server::is_member()
+    }
+
+    fn idle(&self, is: bool) {
+        linux::server::unasked(is);
+        // The processor server may have moved this thread meanwhile. Where it has not given the processor
+        // back yet, the thread runs elsewhere until the next time.
+        if let Some(processor) = self.0.processor.filter(|_| !is) {
+            let _ = pin(processor);
         }
     }
 }

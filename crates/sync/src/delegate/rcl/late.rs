@@ -105,10 +105,7 @@ impl<P: Platform> Late<P> {
     }
 
     #[cold]
-    fn serve_kept(
-        &self,
-        mut run_one: impl FnMut(*const Ask<P>, Found<'_, P>) -> Option<()>,
-    ) -> Option<bool> {
+    fn serve_kept(&self, mut run_one: impl FnMut(*const Ask<P>, Found<'_, P>) -> Option<()>) -> Option<bool> {
         self.keep_pushed();
         let (mut link, mut any) = (&self.kept, false);
         // SAFETY: as above.
