@@ -18,11 +18,12 @@
 //! | DONE | no request |
 //! | RING | no request, and the next client is to ring: the server may sleep |
 //!
-//! A request with a deadline has a number, by which client or server claims it (K1 to K3, `rcl/ask.rs`).
-//! A client without a slot has its request on its stack, and one that leaves it (`run_async`) where it likes. `charge`: who is in charge, and whether that thread
-//! is IN a section: `0 -> me` (V3), `me <-> me IN` (S1), `me IN -> other` (V3). `bell`: 1, somebody has rung
-//! since the server last looked. `used`: slots that were ever used. A lock's `busy`: one of its sections
-//! runs, or a client holds it. `server`: who is in charge, for clients.
+//! A request with a deadline has a number, by which client or server claims it (K1 to K3, `rcl/ask.rs`). A
+//! client without a slot has its request on its stack, and one that leaves it (`run_async`) where it likes.
+//! `charge`: who is in charge, and whether that thread is IN a section: `0 -> me` (V3), `me <-> me IN` (S1),
+//! `me IN -> other` (V3). `bell`: 1, somebody has rung since the server last looked. `used`: slots that were
+//! ever used. A lock's `busy`: one of its sections runs, or a client holds it. `server`: who is in charge,
+//! for clients.
 //!
 //! # Invariants
 //!
@@ -36,20 +37,20 @@
 //!
 //! # Protocol
 //!
-//! C1. Sit, write the request, ask; L1 without a seat, or to leave it. C2. If the answer was RING, set `bell`; if that was
-//! 0, wake the server. C3. Wait for the answer; before sleep, V1. At a deadline, K3. C4. A client that has rung on the server's
-//! own processor moves to another one, now and then. S1. For each used slot that is asked, and whose lock is
-//! not busy: K2, set `busy`, be IN, run the section; L3. E1. Answer DONE. E2. Clear `busy`. E3. Be IN no more.
-//! If another thread is in charge, ring. S2. If there was no request, look on for a while. S3. Then clear
-//! `bell`, and change DONE to RING in each used slot. If there is a request to run, go to S1. If the server
-//! is closed, end. S4. Sleep while `bell` is 0; S1. N1. A section of the thread in charge that comes to
-//! another lock of its server runs the inner section in place, IN as well. N2. Elsewhere, or without the
-//! charge, it is a client. H1. A request without a section holds the lock: E2 is its client's. H2. It clears
-//! `busy`, and rings. T1. The first thread in charge tells the platform so when it begins. The thread
-//! in charge tells it when it finds itself on another processor than was told last, before and after a
-//! sleep, and when the server ends ([`Platform::serves`]). A spare that takes over tells nothing: memory may
-//! move then, and requests wait. T2. After a second of sleep it says that it is idle, and when it is not any
-//! more, if anybody wants to know ([`Serving`]).
+//! C1. Sit, write the request, ask; L1 without a seat, or to leave it. C2. If the answer was RING, set
+//! `bell`; if that was 0, wake the server. C3. Wait for the answer; before sleep, V1. At a deadline, K3. C4.
+//! A client that has rung on the server's own processor moves to another one, now and then. S1. For each used
+//! slot that is asked, and whose lock is not busy: K2, set `busy`, be IN, run the section; L3. E1. Answer
+//! DONE. E2. Clear `busy`. E3. Be IN no more. If another thread is in charge, ring. S2. If there was no
+//! request, look on for a while. S3. Then clear `bell`, and change DONE to RING in each used slot. If there
+//! is a request to run, go to S1. If the server is closed, end. S4. Sleep while `bell` is 0; S1. N1. A
+//! section of the thread in charge that comes to another lock of its server runs the inner section in place,
+//! IN as well. N2. Elsewhere, or without the charge, it is a client. H1. A request without a section holds
+//! the lock: E2 is its client's. H2. It clears `busy`, and rings. T1. The first thread in charge tells the
+//! platform so when it begins. The thread in charge tells it when it finds itself on another processor than
+//! was told last, before and after a sleep, and when the server ends ([`Platform::serves`]). A spare that
+//! takes over tells nothing: memory may move then, and requests wait. T2. After a second of sleep it says
+//! that it is idle, and when it is not any more, if anybody wants to know ([`Serving`]).
 //!
 //! # Memory order
 //!
@@ -66,8 +67,7 @@
 //! threads than processors: most requests cost a sleep and a wake-up of the client. Hint stale: a client
 //! spins for as long as a sleep costs at most, or sleeps and is woken. Killed while serving: lost. A forked
 //! child has no server, and its clients wait for ever; `generation` keeps its threads from taking themselves
-//! for the server. A section that forks ends
-//! in the child, and then its thread leaves `serve` there.
+//! for the server. A section that forks ends in the child, and then its thread leaves `serve` there.
 //!
 //! # Fairness and space
 //!
@@ -77,9 +77,9 @@
 //! # Rejected
 //!
 //! A compare-and-swap at each request, so that all can be taken back: one more for a section, in the client's
-//! line. A look by each client at a word that says whether the server sleeps: its ask and that look are two words,
-//! which takes a fence at each request. To wait for a slot: sections of one lock would wait for those of
-//! another one, against the locks' order. A claim of slot and lock by each servicing thread: two
+//! line. A look by each client at a word that says whether the server sleeps: its ask and that look are two
+//! words, which takes a fence at each request. To wait for a slot: sections of one lock would wait for those
+//! of another one, against the locks' order. A claim of slot and lock by each servicing thread: two
 //! read-modify-writes a section, one of them in the client's line.
 //!
 //! # Checked by

@@ -62,13 +62,14 @@ struct Whole<T, F, R, W: Way = ByHolder> {
 }
 
 impl<T: Send + 'static, W: Way + 'static> Delegated<T, W> {
-    /// Leaves a section to the thread that has the lock, or to the server, and returns at once. If there is no
-    /// server and nobody has the lock, or the lock does not delegate just now, this runs the section as
+    /// Leaves a section to the thread that has the lock, or to the server, and returns at once. If there is
+    /// no server and nobody has the lock, or the lock does not delegate just now, this runs the section as
     /// [`run`](Self::run) does.
     ///
     /// A server runs it as soon as it can. Else a section that nobody has begun by then is run by
-    /// [`SectionHandle::wait`], or where the handle is dropped. So it may run later than the caller's next `run`. It allocates memory, once. The
-    /// [rule](Self#the-rule) holds for it, and for the handle: to wait for it is to come to the lock.
+    /// [`SectionHandle::wait`], or where the handle is dropped. So it may run later than the caller's next
+    /// `run`. It allocates memory, once. The [rule](Self#the-rule) holds for it, and for the handle: to wait
+    /// for it is to come to the lock.
     ///
     /// What the section uses it has to own, because a handle may be forgotten:
     ///

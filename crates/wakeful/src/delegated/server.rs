@@ -97,7 +97,8 @@ impl RclServer {
     }
 
     /// The same, with threads that stay on this processor, whose cache then has the sections' data. In a
-    /// partition (`wakeful run --cpus`) the processor is offered to others while nobody has asked for a second.
+    /// partition (`wakeful run --cpus`) the processor is offered to others when nobody has asked for a
+    /// second.
     ///
     /// # Errors
     /// As [`start`](Self::start); or the calling thread may not run on the processor, which is
