@@ -23,7 +23,7 @@ struct Data {
     lines: Vec<Line>,
     end: u64,
     owner: usize,
-    /// Time in sections, between two of one client, and between two of different clients; how many there were.
+    /// Time in sections; between two of one client, and of two clients, and how many there were.
     inside: u64,
     same: [u64; 2],
     other: [u64; 2],
@@ -88,7 +88,7 @@ fn sample(name: &str, clients: usize, seconds: f64, lines: usize, run: impl Fn(&
     };
     let other = 100.0 * data.other[1] as f64 / data.sections as f64;
     println!(
-        "{name:<8} {clients} clients: section {:>5} ns, hand-over to oneself {:>6}, to another one {:>6} ({other:.1} %)",
+        "{name:<8} {clients} clients, ns: section {:>5}, to its next {:>5}, to another {:>5} ({other:.1} %)",
         ns([data.inside, data.sections]),
         ns(data.same),
         ns(data.other)

@@ -439,19 +439,18 @@ static MEMBER: AtomicU32 = AtomicU32::new(0);
 /// Each time by a connection of its own: a program may close all descriptors but its own at any time, and give their numbers to others.
 /// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on them that had them lent.
 pub fn offer(count: u32) {
-    SAID.store(count, Relaxed);
-    say();
+    say(Some(count));
 }
 
 /// The same of a server of delegated sections that has a processor for itself, and that nobody asks; or is
-/// asked again. Such a processor may be one of those that [`offer`] was told of, so the greater number counts.
+/// asked again. Such a processor may be one of those that [`offer`] was told of: the greater number counts.
 pub fn unasked(is: bool) {
     if is {
         UNASKED.fetch_add(1, Relaxed);
     } else {
         UNASKED.fetch_sub(1, Relaxed);
     }
-    say();
+    say(None);
 }
 
 /// Has this process a partition? A forked child has none.
@@ -459,21 +458,23 @@ pub fn is_member() -> bool {
     !BLOCK.load(Relaxed).is_null() && MEMBER.load(Relaxed) == std::process::id()
 }
 
-fn say() {
+fn say(said: Option<u32>) {
     if !is_member() {
         return;
     }
     // Of two threads that speak at once the server hears last whom we remember.
     let Ok(_speaks) = SPEAKS.lock() else { return };
-    let count = SAID.load(Relaxed).max(UNASKED.load(Relaxed));
+    let said = said.unwrap_or_else(|| SAID.load(Relaxed));
+    let count = said.max(UNASKED.load(Relaxed));
     if OFFERED.load(Relaxed) == count {
-        return;
+        return SAID.store(said, Relaxed);
     }
     let kind = if count == 0 { Kind::WantBack } else { Kind::Spare };
     let told = Connection::open_by(path(), libc::SOCK_NONBLOCK, None)
         .and_then(|connection| connection.send(&Message { count, ..Message::new(kind) }));
     if told.is_ok() {
         OFFERED.store(count, Relaxed);
+        SAID.store(said, Relaxed);
     }
 }
 
