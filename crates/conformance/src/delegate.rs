@@ -226,7 +226,7 @@ pub fn timing<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds
             delegated(section, |section, context| {
                 // SAFETY: it does not unwind, and does not come here again.
                 done = unsafe {
-                    if index == 0 {
+                    if index == 0 && threads > 1 {
                         ours.lock.run(section, context);
                         true
                     } else {

@@ -78,6 +78,8 @@ fn spare_threads() {
 #[test]
 fn requests_that_are_taken_back() {
     each("rcl, taken back", 2, 200, || bodies::timing::<Loom, Rcl<Loom, 2>>(2, 1, 3_000_000));
+    // One after the other in one slot: the second number is read with the first one's request, or not.
+    each("rcl, taken back at once", 3, 400, || bodies::timing::<Loom, Rcl<Loom, 2>>(1, 2, 0));
     each("rcl, taken back late", 2, 200, || bodies::timing::<Loom, Rcl<Loom, 1>>(2, 1, 3_000_000));
 }
 
