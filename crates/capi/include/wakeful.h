@@ -405,8 +405,7 @@ uint64_t wakeful_delegated_run(wakeful_delegated *lock,
  The same, unless `section` has not begun within so many nanoseconds. One that has begun is waited for.
 
  Returns 0, and writes to `result`, if that is not NULL, what the section returned; ETIMEDOUT: it has not
- run and will not; EINVAL: `section` is NULL, which `wakeful_delegated_run` does not allow; ENOTSUP: the
- lock is bound to a server, from which nothing can be taken back, and `section` has not run.
+ run and will not; EINVAL: `section` is NULL, which `wakeful_delegated_run` does not allow.
 
  What the caller promises:
  As for `wakeful_delegated_run`.

@@ -906,14 +906,12 @@ public:
     }
 
     // The same, unless the section has not begun within this time: then it has not run and will not, and the
-    // optional is empty. It is an optional<monostate> if the section returns nothing. Throws
-    // std::system_error (ENOTSUP) for a server's lock: nothing can be taken back from a server.
+    // optional is empty. It is an optional<monostate> if the section returns nothing.
     template <class Rep, class Period, class F>
     auto try_run_for(std::chrono::duration<Rep, Period> time, F &&section) -> decltype(request<F>::result) {
         request<F> asked{std::addressof(section), std::addressof(data)};
         const auto ns = detail::nanoseconds(time);
-        if (wakeful_delegated_run_for(&it, ns, request<F>::run, &asked, 0, 0, nullptr) == ENOTSUP)
-            detail::check(ENOTSUP, "wakeful: try_run of a server's lock");
+        wakeful_delegated_run_for(&it, ns, request<F>::run, &asked, 0, 0, nullptr);
         asked.check();
         return std::move(asked.result);
     }

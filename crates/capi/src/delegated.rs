@@ -6,7 +6,7 @@ use std::mem::forget;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use libc::{EAGAIN, EINVAL, ENOTSUP, ETIMEDOUT};
+use libc::{EAGAIN, EINVAL, ETIMEDOUT};
 use linux::Uncancelled;
 // By another name: what makes the header does not know one from the other.
 use rust::{ByServer, Condvar, Delegated as RustDelegated};
@@ -187,8 +187,7 @@ pub unsafe extern "C" fn wakeful_delegated_run(
 /// The same, unless `section` has not begun within so many nanoseconds. One that has begun is waited for.
 ///
 /// Returns 0, and writes to `result`, if that is not NULL, what the section returned; ETIMEDOUT: it has not
-/// run and will not; EINVAL: `section` is NULL, which `wakeful_delegated_run` does not allow; ENOTSUP: the
-/// lock is bound to a server, from which nothing can be taken back, and `section` has not run.
+/// run and will not; EINVAL: `section` is NULL, which `wakeful_delegated_run` does not allow.
 ///
 /// # Safety
 /// As for `wakeful_delegated_run`.
@@ -204,12 +203,17 @@ pub unsafe extern "C" fn wakeful_delegated_run_for(
 ) -> c_int {
     let Some(section): Option<Section> = section else { return EINVAL };
     // SAFETY: as the caller promised.
-    let Theirs::Own(lock) = (unsafe { at(lock) }) else { return ENOTSUP };
+    let lock = unsafe { at(lock) };
     let pointer = Argument(pointer);
     let _uncancelled = Uncancelled::new();
     // SAFETY: the same.
     let run = |(): &mut ()| returning(|| unsafe { section(pointer.get(), first, second) });
-    let Ok(value) = lock.try_run_for(Duration::from_nanos(ns), run) else { return ETIMEDOUT };
+    let time = Duration::from_nanos(ns);
+    let ran = match lock {
+        Theirs::Own(lock) => lock.try_run_for(time, run).ok(),
+        Theirs::Served(lock) => lock.try_run_for(time, run).ok(),
+    };
+    let Some(value) = ran else { return ETIMEDOUT };
     // SAFETY: the same.
     if let Some(result) = unsafe { result.as_mut() } {
         *result = value;

@@ -6,7 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use platform::{Atomic, Clock, Deadline, Ordering::*, Priority};
-use sync::delegate::{Ask, DWakeful, Left, RawDelegate, RawDelegateTimed, Rcl, RclLock, RclServer, Section};
+use sync::delegate::{
+    Ask, DWakeful, Left, RawDelegate, RawDelegateTimed, Rcl, RclAsk, RclLock, RclServer, Section,
+};
 
 use crate::bodies::together;
 use crate::{Cell, Machine};
@@ -206,11 +208,16 @@ pub fn timing<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds
     let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let count = ran.clone();
     let shared = Shared::<M, L>::new();
+    let server = L::SERVED.then(|| {
+        let ours = shared.clone();
+        M::spawn(move || assert!(ours.lock.serve()))
+    });
     let ours = shared.clone();
     together::<M>(threads, move |index| {
         for _ in 0..rounds {
             let deadline = Deadline { ns: M::now_ns() + patience_ns, clock: Clock::Monotonic };
-            let own = M::Cell::new();
+            // Never freed, as a call.
+            let own = &*Box::leak(Box::new(M::Cell::new()));
             let section = || {
                 own.bump();
                 ours.cell.bump();
@@ -219,7 +226,7 @@ pub fn timing<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds
             delegated(section, |section, context| {
                 // SAFETY: it does not unwind, and does not come here again.
                 done = unsafe {
-                    if index == 0 {
+                    if index == 0 && threads > 1 {
                         ours.lock.run(section, context);
                         true
                     } else {
@@ -232,7 +239,33 @@ pub fn timing<M: Machine, L: RawDelegateTimed<M> + 'static>(threads: u32, rounds
             count.fetch_add(u32::from(done), std::sync::atomic::Ordering::Relaxed);
         }
     });
+    if let Some(server) = server {
+        // Nobody's request is left, and the next one is run.
+        shared.bump();
+        ran.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        shared.lock.close();
+        M::join(server);
+    }
     assert_eq!(shared.cell.get(), ran.load(std::sync::atomic::Ordering::Relaxed));
+}
+
+/// Clients of a server leave their requests, have others run, and fetch the first ones.
+pub fn leaving_with_a_server<M: Machine>(servers: u32, threads: u32, rounds: u32) {
+    Two::<M>::served_by(servers, threads, [threads * rounds, threads * rounds], move |two, _| {
+        for _ in 0..rounds {
+            let section = || two.cells[0].bump();
+            let pending = Box::into_raw(Box::new(Call { section: Some(section), result: None }));
+            let ask = Box::into_raw(Box::new(RclAsk::new(section_of(pending), pending.cast())));
+            // SAFETY: the request is fetched below; never freed, as a call.
+            unsafe { two.server.leave_request(&two.locks[0], ask) };
+            two.run(1, Cell::bump);
+            // SAFETY: it was left there, and has been run then.
+            let became = unsafe { two.server.fetch(&two.locks[0], ask, M::generation()) };
+            assert_eq!(became, Left::Ran);
+            // SAFETY: it has been run.
+            assert!(unsafe { (*pending).result.is_some() }, "a request was fetched that had not been run");
+        }
+    });
 }
 
 /// Clients leave their requests and fetch them, at once or after they had another one run. Returns how many

@@ -40,6 +40,8 @@ pub trait Mistake: Send + Sync + 'static {
     const FOLLOWS_LATE: bool = false;
     /// Takes a seat for its own that it has seen free, though another thread may do so too.
     const CLAIMS_BLINDLY: bool = false;
+    /// Reads that there is a request, and then its number, which may be the next one's.
+    const NUMBERS_LATE: bool = false;
 }
 
 macro_rules! mistakes {
@@ -79,6 +81,8 @@ mistakes! {
     FollowsLate: FOLLOWS_LATE;
     /// See [`Mistake::CLAIMS_BLINDLY`].
     ClaimsBlindly: CLAIMS_BLINDLY;
+    /// See [`Mistake::NUMBERS_LATE`].
+    NumbersLate: NUMBERS_LATE;
 }
 
 /// A place for one request. Each thread has its own.
@@ -279,6 +283,68 @@ impl<P: Platform, E> Served<P, E> {
         if self.bell.swap(1, AcqRel) == 0 {
             P::wake(&raw const self.bell, 1);
         }
+    }
+}
+
+/// RCL's requests that are taken back: the odd number of one is claimed by client or server. All look.
+pub struct Recalled<P: Platform, E> {
+    closed: P::AtomicU32,
+    places: [(Place<P>, P::AtomicU32); 4],
+    mistake: PhantomData<E>,
+}
+
+impl<P: Platform, E: Mistake> RawDelegate<P> for Recalled<P, E> {
+    const SERVED: bool = true;
+
+    fn new() -> Self {
+        let places = std::array::from_fn(|_| (Place::new(), Atomic::new(0)));
+        Self { closed: Atomic::new(0), places, mistake: PhantomData }
+    }
+
+    unsafe fn run(&self, section: Section, context: *mut ()) {
+        let (own, number) = own::<P, _>(&self.places);
+        for patient in [false, false, true] {
+            let ours = number.load(Relaxed) + 1;
+            number.store(ours, Release);
+            own.ask(section, context);
+            P::pause();
+            let mut takes_back = !patient && own.is_asked();
+            if takes_back && E::WITHDRAWS_BLINDLY {
+                number.store(ours + 1, Relaxed);
+            } else if takes_back {
+                takes_back = number.compare_exchange(ours, ours + 1, Relaxed, Relaxed).is_ok();
+            }
+            if takes_back {
+                own.state.store(IDLE, Relaxed);
+                continue;
+            }
+            while own.is_asked() {
+                P::pause();
+            }
+            return;
+        }
+    }
+
+    fn serve(&self) -> bool {
+        while self.closed.load(Relaxed) == 0 {
+            for (place, number) in &self.places {
+                let early = number.load(Acquire);
+                if !place.is_asked() {
+                    continue;
+                }
+                let seen = if E::NUMBERS_LATE { number.load(Acquire) } else { early };
+                let claims = || number.compare_exchange(seen, seen + 1, Relaxed, Relaxed).is_ok();
+                if seen % 2 == 1 && (E::CLAIMS_BLINDLY || claims()) {
+                    place.serve::<E>();
+                }
+            }
+            P::pause();
+        }
+        true
+    }
+
+    fn close(&self) {
+        self.closed.store(1, Relaxed);
     }
 }
 

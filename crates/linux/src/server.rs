@@ -466,6 +466,7 @@ pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
     }
     // The server forgets a hint with a new request.
     OFFERED.store(0, Relaxed);
+    SAID.store(0, Relaxed);
     Linux::refresh_processors(None);
     Ok(state.holds)
 }
@@ -477,12 +478,17 @@ pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
 pub fn leave() -> Result<(), Error> {
     hurried(MORE_PATIENCE)?.ask(Request::Leave)?;
     OFFERED.store(0, Relaxed);
+    SAID.store(0, Relaxed);
     Linux::refresh_processors(None);
     Ok(())
 }
 
 /// How many processors this process has said it can spare. Written under [`SPEAKS`].
 static OFFERED: AtomicU32 = AtomicU32::new(0);
+/// Of these, what [`offer`] was told last.
+static SAID: AtomicU32 = AtomicU32::new(0);
+/// Processors of servers of delegated sections for which nobody has work.
+static UNASKED: AtomicU32 = AtomicU32::new(0);
 static SPEAKS: Mutex<()> = Mutex::new(());
 /// The process that is the server's, not a forked child. (Not the registry's generation: to ask for it
 /// makes a registry, before its view is chosen.)
@@ -497,26 +503,49 @@ static MEMBER: AtomicU32 = AtomicU32::new(0);
 /// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on
 /// them that had them lent.
 pub fn offer(count: u32) {
-    if BLOCK.load(Relaxed).is_null() || MEMBER.load(Relaxed) != std::process::id() {
+    say(Some(count));
+}
+
+/// The same of a server of delegated sections that has a processor for itself, and that nobody asks; or is
+/// asked again. Such a processor may be one of those that [`offer`] was told of: the greater number counts.
+pub fn unasked(is: bool) {
+    if is {
+        UNASKED.fetch_add(1, Relaxed);
+    } else {
+        UNASKED.fetch_sub(1, Relaxed);
+    }
+    say(None);
+}
+
+/// Has this process a partition? A forked child has none.
+pub fn is_member() -> bool {
+    !BLOCK.load(Relaxed).is_null() && MEMBER.load(Relaxed) == std::process::id()
+}
+
+fn say(said: Option<u32>) {
+    if !is_member() {
         return;
     }
     // Of two threads that speak at once the server hears last whom we remember.
     let Ok(_speaks) = SPEAKS.lock() else { return };
-    if offered() == count {
-        return;
+    let said = said.unwrap_or_else(|| SAID.load(Relaxed));
+    let count = said.max(UNASKED.load(Relaxed));
+    if OFFERED.load(Relaxed) == count {
+        return SAID.store(said, Relaxed);
     }
     let request = if count == 0 { Request::WantBack } else { Request::Spare(count) };
     let told = Connection::open_by(path(), libc::SOCK_NONBLOCK, None)
         .and_then(|connection| connection.send(request));
     if told.is_ok() {
         OFFERED.store(count, Relaxed);
+        SAID.store(said, Relaxed);
     }
 }
 
-/// What was said last.
+/// What [`offer`] was told last.
 #[inline]
 pub fn offered() -> u32 {
-    OFFERED.load(Relaxed)
+    SAID.load(Relaxed)
 }
 
 /// The block of this process. Each start reads it; as for the key in `registry/exit.rs`.
@@ -565,7 +594,10 @@ fn follow(fd: BorrowedFd<'_>) -> bool {
     }
     // ORDER: Release, pairs with the Acquire in `changed`.
     BLOCK.store(core::ptr::from_ref(block).cast_mut(), Release);
-    MEMBER.store(std::process::id(), Relaxed);
+    if MEMBER.swap(std::process::id(), Relaxed) != std::process::id() {
+        // It was a parent's, whose servers of sections this process has not.
+        UNASKED.store(0, Relaxed);
+    }
     true
 }
 

@@ -159,6 +159,96 @@ fn conditions() {
     assert_eq!(turn.run_when_for(&changed, Duration::ZERO, |turn| *turn == 0, |_| 5).ok(), Some(5));
 }
 
+/// Who gives up gets its section back, and it never runs; also with more clients than the server has slots.
+#[test]
+fn sections_are_given_back() {
+    const THREADS: u32 = 40;
+    let server = server();
+    let count = Delegated::on(&server, 0_u32);
+    let mut held = count.lock();
+    let tried = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for index in 0..THREADS {
+            let (count, tried) = (&count, &tried);
+            scope.spawn(move || {
+                let time = Duration::from_millis(u64::from(index % 3));
+                let begun = Instant::now();
+                let back = count.try_run_for(time, |count| *count += 1_000);
+                assert!(back.is_err() && begun.elapsed() >= time);
+                let until = Instant::now() + time;
+                assert!(count.try_run_until(until, |count| *count += 1_000).is_err());
+                tried.fetch_add(1, Release);
+                assert_eq!(count.try_run_for(Duration::from_secs(60), |count| *count += 1).ok(), Some(()));
+            });
+        }
+        while tried.load(Acquire) < THREADS {
+            thread::yield_now();
+        }
+        *held += 1;
+        drop(held);
+    });
+    assert_eq!(count.run(|count| *count), THREADS + 1);
+    let inside = Delegated::on(&server, ());
+    assert_eq!(inside.run(|()| count.try_run_for(Duration::ZERO, |count| *count).ok()), Some(THREADS + 1));
+    let panics = || count.try_run_for(Duration::from_secs(60), |_| resume_unwind(Box::new(7))).ok();
+    assert!(
+        catch_unwind(AssertUnwindSafe(panics)).is_err_and(|panic| *panic.downcast::<i32>().unwrap() == 7)
+    );
+}
+
+/// A section that is left runs though nobody waits for it; its panic waits for who does.
+#[test]
+fn sections_are_left() {
+    let server = server();
+    let log = Arc::new(Delegated::on(&server, Vec::new()));
+    for round in 0..200 {
+        let handles: Vec<_> =
+            (0..5).map(|number| log.run_async(move |log| log.push((round, number)))).collect();
+        if round % 3 == 0 {
+            while !handles.iter().all(wakeful::SectionHandle::is_done) {
+                thread::yield_now();
+            }
+        }
+        if round % 2 == 0 {
+            handles.into_iter().for_each(wakeful::SectionHandle::wait);
+        }
+    }
+    assert_eq!(log.run(|log| log.len()), 1_000);
+    let held = log.lock();
+    let late = log.run_async(|log| log.len());
+    let late = late.try_wait().expect_err("the lock is held");
+    drop(held);
+    assert_eq!(late.wait(), 1_000);
+    let panics = log.run_async(|_| resume_unwind(Box::new(7)));
+    let panic = catch_unwind(AssertUnwindSafe(|| panics.wait())).unwrap_err();
+    assert_eq!(panic.downcast_ref::<i32>(), Some(&7));
+    drop(log.run_async(|log| log.clear()));
+    // A section may leave another one, which runs after it.
+    let outer = Delegated::on(&server, ());
+    let left = outer.run(|()| log.run_async(|log| log.push((0, 0))));
+    left.wait();
+    // It keeps lock and server, until it has run.
+    let last = log.run_async(|log| log.len());
+    drop((server, outer, log));
+    assert_eq!(last.wait(), 1);
+}
+
+/// What another process's server had not run by the fork is that process's.
+#[test]
+fn a_left_section_is_its_parents() {
+    let data = Arc::new(Delegated::on(&server(), 1));
+    let held = data.lock();
+    let mut handle = Some(data.run_async(|data| *data));
+    in_a_child(|| {
+        let handle = handle.take();
+        let panics = catch_unwind(AssertUnwindSafe(|| handle.map(wakeful::SectionHandle::wait))).is_err();
+        let more = catch_unwind(AssertUnwindSafe(|| drop(data.run_async(|data| *data)))).is_err();
+        panics && more
+    });
+    drop(held);
+    assert_eq!(handle.map(wakeful::SectionHandle::wait), Some(1));
+}
+
 /// A guard that was forgotten keeps others from its lock, but not from the lock that comes next there.
 #[test]
 fn a_lock_may_end_while_it_is_held() {

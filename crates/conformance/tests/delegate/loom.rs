@@ -76,6 +76,19 @@ fn spare_threads() {
 }
 
 #[test]
+fn requests_that_are_taken_back() {
+    each("rcl, taken back", 2, 200, || bodies::timing::<Loom, Rcl<Loom, 2>>(2, 1, 3_000_000));
+    // One after the other in one slot: the second number is read with the first one's request, or not.
+    each("rcl, taken back at once", 3, 400, || bodies::timing::<Loom, Rcl<Loom, 2>>(1, 2, 0));
+    each("rcl, taken back late", 2, 200, || bodies::timing::<Loom, Rcl<Loom, 1>>(2, 1, 3_000_000));
+}
+
+#[test]
+fn requests_that_are_left_with_a_server() {
+    each("rcl, left", 2, 200, || bodies::leaving_with_a_server::<Loom>(1, 2, 1));
+}
+
+#[test]
 fn requests_that_are_left() {
     each("d-wakeful-on, left", 2, 200, || {
         bodies::leaving::<Loom>(2, 1);

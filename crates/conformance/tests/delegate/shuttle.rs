@@ -74,6 +74,18 @@ fn spare_threads() {
 }
 
 #[test]
+fn requests_that_are_taken_back() {
+    each("rcl, taken back", 50, || bodies::timing::<Shuttle, Rcl<Shuttle, 4>>(4, 3, 3_000_000));
+    each("rcl, taken back late", 50, || bodies::timing::<Shuttle, Rcl<Shuttle, 1>>(3, 3, 3_000_000));
+}
+
+#[test]
+fn requests_that_are_left_with_a_server() {
+    each("rcl, left", 30, || bodies::leaving_with_a_server::<Shuttle>(1, 3, 3));
+    each("rcl, left, and a spare", 30, || bodies::leaving_with_a_server::<Shuttle>(2, 3, 3));
+}
+
+#[test]
 fn requests_that_are_left() {
     each("d-wakeful-on, left", 30, || {
         bodies::leaving::<Shuttle>(4, 3);

@@ -138,6 +138,23 @@ fn sections_that_wait_for_others() {
     }
 }
 
+/// Clients of a server give up, with slots for all of them and without, and with deadlines that are past.
+#[test]
+fn requests_that_are_taken_back() {
+    for patience in [0, 2_000, 20_000, 200_000] {
+        bodies::timing::<Linux, Rcl<Linux>>(8, rounds(), patience);
+        bodies::timing::<Linux, Rcl<Linux, 2>>(16, rounds(), patience);
+    }
+    bodies::timing::<Twisted<Linux, Fickle>, Rcl<_, 2>>(8, rounds(), 20_000);
+}
+
+#[test]
+fn requests_that_are_left_with_a_server() {
+    bodies::leaving_with_a_server::<Linux>(1, 8, rounds());
+    bodies::leaving_with_a_server::<Linux>(2, 8, rounds());
+    bodies::leaving_with_a_server::<Twisted<Linux, Fickle>>(2, 8, rounds());
+}
+
 #[test]
 fn requests_that_are_left() {
     // As often as it takes until both have happened.

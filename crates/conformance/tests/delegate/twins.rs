@@ -84,6 +84,23 @@ fn spare_threads() {
     });
 }
 
+/// As above: client and server poll.
+#[test]
+fn requests_that_are_taken_back() {
+    shuttle_finds("client_takes_back_blindly", || {
+        bodies::exclusion::<Shuttle, Recalled<Shuttle, WithdrawsBlindly>>(1, 2);
+    });
+    shuttle_finds("server_claims_blindly", || {
+        bodies::exclusion::<Shuttle, Recalled<Shuttle, ClaimsBlindly>>(1, 2);
+    });
+    shuttle_finds("server_numbers_late", || {
+        bodies::exclusion::<Shuttle, Recalled<Shuttle, NumbersLate>>(1, 2);
+    });
+    conformance::shuttle::explore(PREEMPTED, Schedules::Random, 500, || {
+        bodies::exclusion::<Shuttle, Recalled<Shuttle, Right>>(2, 2);
+    });
+}
+
 macro_rules! orderings {
     ($({
         $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],

@@ -56,6 +56,7 @@ use core::ptr;
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
 use super::{RawDelegate, Request, Section, lead, most_requests};
+use crate::wait::ANSWER_PAUSES;
 use crate::wait::answer::{Answer, DONE};
 
 /// The client is the combiner.
@@ -134,13 +135,20 @@ impl<P: Platform> DsmSynch<P> {
         let mine = ptr::from_ref(node).cast_mut();
         // ORDER: Release (C2), pairs with D1; publishes what sections wrote.
         if next.is_null() && self.tail.compare_exchange(mine, ptr::null_mut(), Release, Relaxed).is_err() {
+            let mut pauses = 0;
             loop {
                 // ORDER: as above.
                 next = node.next.load(Acquire);
                 if !next.is_null() {
                     break;
                 }
-                P::yield_now();
+                // It is between two instructions. To yield at once takes the processor from the combiner.
+                if pauses < ANSWER_PAUSES {
+                    pauses += 1;
+                    P::pause();
+                } else {
+                    P::yield_now();
+                }
             }
         }
         next

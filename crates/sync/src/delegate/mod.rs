@@ -17,7 +17,7 @@ pub use d_wakeful::{Ask, DWakeful, Left, Outcome};
 pub use dsm_synch::DsmSynch;
 pub use flat_combining::FlatCombining;
 pub use oyama::Oyama;
-pub use rcl::{Rcl, RclLock, RclServer};
+pub use rcl::{Rcl, RclAsk, RclLock, RclServer, Serving};
 
 use platform::{Atomic, Deadline, Ordering::*, Platform, ThreadId};
 

@@ -18,15 +18,18 @@
 //! | DONE | no request |
 //! | RING | no request, and the next client is to ring: the server may sleep |
 //!
-//! A client without a slot has its request on its stack. `charge`: who is in charge, and whether that thread
-//! is IN a section: `0 -> me` (V3), `me <-> me IN` (S1), `me IN -> other` (V3). `bell`: 1, somebody has rung
-//! since the server last looked. `used`: slots that were ever used. A lock's `busy`: one of its sections
-//! runs, or a client holds it. `server`: who is in charge, for clients.
+//! A request with a deadline has a number, by which client or server claims it (K1 to K3, `rcl/ask.rs`). A
+//! client without a slot has its request on its stack, and one that leaves it (`run_async`) where it likes.
+//! `charge`: who is in charge, and whether that thread is IN a section: `0 -> me` (V3), `me <-> me IN` (S1),
+//! `me IN -> other` (V3). `bell`: 1, somebody has rung since the server last looked. `used`: slots that were
+//! ever used. A lock's `busy`: one of its sections runs, or a client holds it. `server`: who is in charge,
+//! for clients.
 //!
 //! # Invariants
 //!
 //! - I1. Only threads in `serve` run sections. Of a lock one runs at most, and none while it is held.
-//! - I2. A slot's client touches the request until it asks, who runs it until the answer.
+//! - I2. A slot's client touches the request until it asks, who runs it until the answer. What its client has
+//!   taken back nobody runs.
 //! - I3. Only the thread in charge begins a section, or sets `busy`. A thread that loses the charge is IN a
 //!   section. It ends that one, and is spare then.
 //! - I4. While the server sleeps, each slot without a request has RING, and `bell` is 0. Each slot with one
@@ -34,19 +37,20 @@
 //!
 //! # Protocol
 //!
-//! C1. Sit, write the request, ask; L1 without a seat. C2. If the answer was RING, set `bell`; if that was
-//! 0, wake the server. C3. Wait for the answer; before sleep, V1. C4. A client that has rung on the server's
-//! own processor moves to another one, now and then. S1. For each used slot that is asked, and whose lock is
-//! not busy: set `busy`, be IN, run the section; L3. E1. Answer DONE. E2. Clear `busy`. E3. Be IN no more.
-//! If another thread is in charge, ring. S2. If there was no request, look on for a while. S3. Then clear
-//! `bell`, and change DONE to RING in each used slot. If there is a request to run, go to S1. If the server
-//! is closed, end. S4. Sleep while `bell` is 0; S1. N1. A section of the thread in charge that comes to
-//! another lock of its server runs the inner section in place, IN as well. N2. Elsewhere, or without the
-//! charge, it is a client. H1. A request without a section holds the lock: E2 is its client's. H2. It clears
-//! `busy`, and rings. T1. The first thread in charge tells the platform so when it begins. The thread
-//! in charge tells it when it finds itself on another processor than was told last, before and after a
-//! sleep, and when the server ends ([`Platform::serves`]). A spare that takes over tells nothing: memory may
-//! move then, and requests wait.
+//! C1. Sit, write the request, ask; L1 without a seat, or to leave it. C2. If the answer was RING, set
+//! `bell`; if that was 0, wake the server. C3. Wait for the answer; before sleep, V1. At a deadline, K3. C4.
+//! A client that has rung on the server's own processor moves to another one, now and then. S1. For each used
+//! slot that is asked, and whose lock is not busy: K2, set `busy`, be IN, run the section; L3. E1. Answer
+//! DONE. E2. Clear `busy`. E3. Be IN no more. If another thread is in charge, ring. S2. If there was no
+//! request, look on for a while. S3. Then clear `bell`, and change DONE to RING in each used slot. If there
+//! is a request to run, go to S1. If the server is closed, end. S4. Sleep while `bell` is 0; S1. N1. A
+//! section of the thread in charge that comes to another lock of its server runs the inner section in place,
+//! IN as well. N2. Elsewhere, or without the charge, it is a client. H1. A request without a section holds
+//! the lock: E2 is its client's. H2. It clears `busy`, and rings. T1. The first thread in charge tells the
+//! platform so when it begins. The thread in charge tells it when it finds itself on another processor than
+//! was told last, before and after a sleep, and when the server ends ([`Platform::serves`]). A spare that
+//! takes over tells nothing: memory may move then, and requests wait. T2. After a second of sleep it says
+//! that it is idle, and when it is not any more, if anybody wants to know ([`Serving`]).
 //!
 //! # Memory order
 //!
@@ -63,8 +67,7 @@
 //! threads than processors: most requests cost a sleep and a wake-up of the client. Hint stale: a client
 //! spins for as long as a sleep costs at most, or sleeps and is woken. Killed while serving: lost. A forked
 //! child has no server, and its clients wait for ever; `generation` keeps its threads from taking themselves
-//! for the server. A section that forks ends
-//! in the child, and then its thread leaves `serve` there.
+//! for the server. A section that forks ends in the child, and then its thread leaves `serve` there.
 //!
 //! # Fairness and space
 //!
@@ -73,9 +76,10 @@
 //!
 //! # Rejected
 //!
-//! A look by each client at a word that says whether the server sleeps: its ask and that look are two words,
-//! which takes a fence at each request. To wait for a slot: sections of one lock would wait for those of
-//! another one, against the locks' order. A claim of slot and lock by each servicing thread: two
+//! A compare-and-swap at each request, so that all can be taken back: one more for a section, in the client's
+//! line. A look by each client at a word that says whether the server sleeps: its ask and that look are two
+//! words, which takes a fence at each request. To wait for a slot: sections of one lock would wait for those
+//! of another one, against the locks' order. A claim of slot and lock by each servicing thread: two
 //! read-modify-writes a section, one of them in the client's line.
 //!
 //! # Checked by
@@ -83,22 +87,24 @@
 //! `conformance`: real threads, loom, shuttle; with fewer slots than clients, two locks, sections in
 //! sections, sections that wait for others'. Twins are caught whose server answers too early, runs a request
 //! twice, or sleeps over one; whose spare takes over between two sections; which looks at a request once
-//! (S1), or does not ring where it has lost the charge (E3).
+//! (S1), or does not ring where it has lost the charge (E3); whose client takes a request back blindly (K3);
+//! which claims one blindly, or reads its number last (K2).
 
 mod ask;
 mod late;
 mod spare;
 
 use core::array;
-use platform::{Atomic, Ordering::*, Platform, ThreadId};
+use platform::{Atomic, Clock, Deadline, Ordering::*, Platform, ThreadId};
 
 pub use self::ask::RclLock;
 
 use self::ask::Ask;
-use self::late::Late;
+use self::late::{Late, Node};
 use self::spare::Watch;
-use super::{RawDelegate, Seat, Seated, Section, sit_at_once, stand};
+use super::{Left, RawDelegate, RawDelegateTimed, Seat, Seated, Section, sit_at_once, stand};
 use crate::wait::answer::{self, Answer, DONE};
+use crate::wait::look::may_run;
 
 /// No request, and the server may sleep.
 const RING: u32 = DONE + 1;
@@ -107,6 +113,10 @@ const RING: u32 = DONE + 1;
 const ID: u32 = ThreadId::LIMIT.next_power_of_two() - 1;
 /// In `charge`: it is in a section. Above it, sections are counted.
 const IN: u32 = ID + 1;
+
+/// BOUND: so long nobody asks before a server's processor is offered to others. What that costs, two messages
+/// to another process, is little beside it.
+const IDLE_NS: u64 = 1_000_000_000;
 
 /// BOUND: a move costs some microseconds, so it is one in so many waits.
 const STAYS: u32 = 64;
@@ -186,7 +196,24 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     /// as long as one more thread serves than there are such sections at a time.
     pub unsafe fn run(&self, lock: &RclLock<P>, section: Section, context: *mut ()) {
         // SAFETY: as the caller promises.
-        unsafe { self.ask(lock, Some(section), context) };
+        unsafe { self.ask(lock, Some(section), context, None) };
+    }
+
+    /// The same, unless the deadline passes before the section begins: then it returns false, and the section
+    /// has not run and will not. A section that has begun is waited for. A client that has found no slot free
+    /// returns when the thread in charge has looked.
+    ///
+    /// # Safety
+    /// As for [`RclServer::run`].
+    pub unsafe fn run_until(
+        &self,
+        lock: &RclLock<P>,
+        section: Section,
+        context: *mut (),
+        deadline: Deadline,
+    ) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { self.ask(lock, Some(section), context, Some(deadline)) }
     }
 
     /// H1. Waits until no section of this lock runs. None runs from then on until [`RclServer::release`].
@@ -196,7 +223,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     /// while it is held waits for what others do.
     pub unsafe fn hold(&self, lock: &RclLock<P>) {
         // SAFETY: as the caller promises.
-        unsafe { self.ask(lock, None, core::ptr::null_mut()) };
+        unsafe { self.ask(lock, None, core::ptr::null_mut(), None) };
     }
 
     /// H2. Ends what [`RclServer::hold`] began.
@@ -209,42 +236,120 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         self.ring();
     }
 
+    /// False at the deadline.
+    ///
     /// # Safety
     /// As for [`RclServer::run`], or without a section [`RclServer::hold`].
-    #[inline]
-    unsafe fn ask(&self, lock: &RclLock<P>, section: Option<Section>, context: *mut ()) {
+    #[inline(always)]
+    unsafe fn ask(
+        &self,
+        lock: &RclLock<P>,
+        section: Option<Section>,
+        context: *mut (),
+        deadline: Option<Deadline>,
+    ) -> bool {
         // SAFETY: as the caller promises.
         if self.is_server() && unsafe { self.run_inside(lock, section, context) } {
-            return;
+            return true;
         }
         let Some(number) = sit_at_once(&self.slots) else {
-            let told = |answer: &Answer<P>| {
-                self.ring();
-                self.wait_for(answer, lock);
-            };
-            return self.late.0.run(lock, section, context, told);
+            return self.ask_late(lock, section, context, deadline);
         };
         self.use_up_to(number as u32 + 1);
         let slot = &self.slots[number];
-        slot.ask.set(lock, section, context);
+        set(&slot.ask, lock, section, context, deadline);
         // C1.
         if slot.ask.answer.ask() == RING {
             self.ring();
             self.make_room(slot);
             if Self::may_look() {
+                let over = || slot.ask.answer.get().is_some() || deadline.is_some_and(P::past);
                 // HINT: the server may look blocked, and is on its way.
-                let answered = || slot.ask.answer.get().is_none().then_some(ThreadId::NONE);
+                let answered = || (!over()).then_some(ThreadId::NONE);
                 answer::watch_for::<P>(P::costs().idle, answer::beside_server::<P>(), answered);
             }
         }
-        self.wait_for(&slot.ask.answer, lock);
+        let ran = match deadline {
+            None => self.wait_for(&slot.ask.answer, lock),
+            Some(deadline) => self.wait_until(&slot.ask, lock, deadline),
+        };
+        if !ran {
+            // K3.
+            slot.ask.answer.word().store(RING, Relaxed);
+        }
         stand(&self.slots, number);
+        ran
+    }
+
+    /// L1 and L4.
+    #[cold]
+    #[inline(never)]
+    fn ask_late(
+        &self,
+        lock: &RclLock<P>,
+        section: Option<Section>,
+        context: *mut (),
+        deadline: Option<Deadline>,
+    ) -> bool {
+        let node = Node::new();
+        set(&node.ask, lock, section, context, deadline);
+        self.late.0.push((&raw const node).cast_mut());
+        self.ring();
+        let ran = deadline.is_none_or(|deadline| self.wait_until(&node.ask, lock, deadline));
+        if !ran {
+            self.ring();
+        }
+        self.wait_for(&node.ask.answer, lock);
+        ran
     }
 
     /// C3.
     #[inline(always)]
-    fn wait_for(&self, answer: &Answer<P>, lock: &RclLock<P>) {
+    fn wait_for(&self, answer: &Answer<P>, lock: &RclLock<P>) -> bool {
         answer.wait_telling(&self.vain, || self.server(), || self.call(lock));
+        true
+    }
+
+    /// C3 and K3. False if the request has been taken back.
+    #[cold]
+    fn wait_until(&self, ask: &Ask<P>, lock: &RclLock<P>, deadline: Deadline) -> bool {
+        let (server, tell) = (|| self.server(), || self.call(lock));
+        ask.answer.wait_until(&self.vain, server, tell, deadline).is_some()
+            || !ask.take_back() && self.wait_for(&ask.answer, lock)
+    }
+
+    /// Leaves a request with the server, and returns.
+    ///
+    /// # Safety
+    /// As for [`RclServer::run`]. The request stays until [`RclServer::fetch`] has said that it has been run.
+    /// It is left once.
+    pub unsafe fn leave_request(&self, lock: &RclLock<P>, left: *mut RclAsk<P>) {
+        // SAFETY: as the caller promises.
+        let RclAsk { node, section, context } = unsafe { &*left };
+        node.ask.set(lock, Some(*section), *context);
+        // SAFETY: as the caller promises.
+        self.late.0.push(unsafe { &raw mut (*left).node });
+        self.ring();
+        // HINT: wrong, it waits until a client of this server falls asleep.
+        if self.charge.0.load(Relaxed) & IN != 0 && !may_run::<P>(self.server()) {
+            self.call(lock);
+        }
+    }
+
+    /// Waits for a request that was left. `generation`: of the process when it was.
+    ///
+    /// # Safety
+    /// It was left here, under this lock, and is there.
+    pub unsafe fn fetch(&self, lock: &RclLock<P>, left: *mut RclAsk<P>, generation: u32) -> Left {
+        // SAFETY: as the caller promises.
+        let left = unsafe { &*left };
+        if !left.is_answered() {
+            if generation != P::generation() {
+                return Left::Lost;
+            }
+            self.wait_for(&left.node.ask.answer, lock);
+        }
+        Left::Ran
     }
 
     /// HINT: may a thread look for what another one does that has just been woken? Not where that one needs
@@ -342,11 +447,11 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
 
     /// See [`RawDelegate::serve`]. Further threads that call it are spare.
     pub fn serve(&self) -> bool {
-        self.serve_with(|| ())
+        self.serve_with(&())
     }
 
-    /// The same. It calls `alone` where a spare has taken over, and no further one is left.
-    pub fn serve_with(&self, alone: impl Fn()) -> bool {
+    /// The same, telling what it comes to.
+    pub fn serve_with(&self, serving: &impl Serving) -> bool {
         let me = P::register();
         if me == ThreadId::NONE {
             return false;
@@ -355,9 +460,9 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
             if before == ThreadId::NONE {
                 self.tell(Self::here());
             } else if self.watch.0.spares.load(Relaxed) == 0 {
-                alone();
+                serving.alone();
             }
-            if !self.work(me) {
+            if !self.work(me, serving) {
                 P::serves(core::ptr::from_ref(self).cast(), false);
                 self.server.store(0, Relaxed);
                 return !self.is_copy();
@@ -391,12 +496,12 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
 
     /// S1 to S4. False if the server is closed, or this is a forked child; true if another thread is in
     /// charge.
-    fn work(&self, me: ThreadId) -> bool {
+    fn work(&self, me: ThreadId, serving: &impl Serving) -> bool {
         loop {
             match self.serve_once(me) {
                 None => return !self.is_copy(),
                 Some(true) => {}
-                Some(false) if self.wait_for_requests() || self.sleep() => {}
+                Some(false) if self.wait_for_requests() || self.sleep(serving) => {}
                 Some(false) => return false,
             }
         }
@@ -410,12 +515,12 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     fn serve_once(&self, me: ThreadId) -> Option<bool> {
         let mut any = false;
         for ask in self.slots().map(|slot| &slot.ask) {
-            if let Some(lock) = ask.to_run() {
-                self.run_one(me, ask, lock)?;
+            if let Some(found) = ask.to_run().filter(|found| ask.claim(found)) {
+                self.run_one(me, ask, found.lock)?;
                 any = true;
             }
         }
-        Some(self.late.0.serve(|ask, lock| self.run_one(me, ask, lock))? || any)
+        Some(self.late.0.serve(|ask, found| self.run_one(me, ask, found.lock))? || any)
     }
 
     /// S1 to E3. `None` if another thread is in charge, or in a forked child nobody. `ask` is there until the
@@ -458,7 +563,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
 
     /// S3 and S4. False if the server is closed.
     #[cold]
-    fn sleep(&self) -> bool {
+    fn sleep(&self, serving: &impl Serving) -> bool {
         // ORDER: Acquire (S3), pairs with C2.
         self.bell.0.swap(0, Acquire);
         let mark = |Slot { ask, .. }: &Slot<P>| match ask.answer.get() {
@@ -476,9 +581,21 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         let here = Self::here();
         self.processor.store(here, Relaxed);
         self.tell_if_moved(here);
-        P::wait(&self.bell.0, 0, None);
+        self.wait_for_bell(serving);
         self.tell_if_moved(Self::here());
         true
+    }
+
+    /// S4.
+    fn wait_for_bell(&self, serving: &impl Serving) {
+        let bell = &self.bell.0;
+        let late = serving.lends().then(|| Deadline { ns: P::now_ns() + IDLE_NS, clock: Clock::Monotonic });
+        P::wait(bell, 0, late);
+        if late.is_some_and(P::past) && bell.load(Relaxed) == 0 {
+            serving.idle(true);
+            P::wait(bell, 0, None);
+            serving.idle(false);
+        }
     }
 
     /// See [`RawDelegate::close`].
@@ -486,6 +603,56 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         self.closed.store(1, Relaxed);
         self.ring();
         self.dismiss();
+    }
+}
+
+/// What the threads of a server come to, for those who have started them.
+pub trait Serving {
+    /// A spare has taken over, and no further one is left.
+    fn alone(&self) {}
+
+    /// Is [`Serving::idle`] of use?
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// Nobody has asked for a second; or again somebody has, and waits.
+    fn idle(&self, _is: bool) {}
+}
+
+impl Serving for () {}
+
+/// C1, K1.
+#[inline(always)]
+fn set<P: Platform>(
+    ask: &Ask<P>,
+    lock: &RclLock<P>,
+    section: Option<Section>,
+    context: *mut (),
+    deadline: Option<Deadline>,
+) {
+    match section {
+        Some(section) if deadline.is_some() => ask.set_for_now(lock, section, context),
+        _ => ask.set(lock, section, context),
+    }
+}
+
+/// A request that its client leaves with the server ([`RclServer::leave`]).
+pub struct RclAsk<P: Platform> {
+    node: Node<P>,
+    section: Section,
+    context: *mut (),
+}
+
+impl<P: Platform> RclAsk<P> {
+    /// A request that nobody knows of.
+    pub fn new(section: Section, context: *mut ()) -> Self {
+        Self { node: Node::new(), section, context }
+    }
+
+    /// Has its section run? What that did, the caller sees then. Before it is left: true.
+    pub fn is_answered(&self) -> bool {
+        self.node.ask.answer.get().is_some()
     }
 }
 
@@ -513,5 +680,22 @@ impl<P: Platform, const SLOTS: usize> RawDelegate<P> for Rcl<P, SLOTS> {
 
     fn close(&self) {
         self.server.close();
+    }
+}
+
+impl<P: Platform, const SLOTS: usize> RawDelegateTimed<P> for Rcl<P, SLOTS> {
+    unsafe fn run_until(&self, section: Section, context: *mut (), deadline: Deadline) -> bool {
+        // SAFETY: here and below: as the caller promises.
+        unsafe { self.server.run_until(&self.lock, section, context, deadline) }
+    }
+
+    unsafe fn lock(&self) {
+        // SAFETY: as above.
+        unsafe { self.server.hold(&self.lock) };
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: as above.
+        unsafe { self.server.release(&self.lock) };
     }
 }

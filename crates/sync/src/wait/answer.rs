@@ -15,7 +15,7 @@
 //!
 //! G1 release -> W1 acquire publishes what the other thread did before.
 
-use platform::{Atomic, Ordering::*, Platform, ThreadId};
+use platform::{Atomic, Deadline, Ordering::*, Platform, ThreadId};
 
 use super::look::{self, is_wanted, while_it_runs};
 use super::vain;
@@ -85,7 +85,7 @@ impl<P: Platform> Answer<P> {
     pub fn wait(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId) -> u32 {
         match self.get() {
             Some(answer) => answer,
-            None => self.wait_long(vain, beside_combiner::<P>(), runner, || ()),
+            None => self.wait_long(vain, beside_combiner::<P>(), runner, || (), None).unwrap_or(DONE),
         }
     }
 
@@ -95,8 +95,19 @@ impl<P: Platform> Answer<P> {
     pub fn wait_telling(&self, vain: &P::AtomicU32, runner: impl Fn() -> ThreadId, tell: impl Fn()) -> u32 {
         match self.get() {
             Some(answer) => answer,
-            None => self.wait_long(vain, beside_server::<P>(), runner, tell),
+            None => self.wait_long(vain, beside_server::<P>(), runner, tell, None).unwrap_or(DONE),
         }
+    }
+
+    /// The same, until the deadline: then `None`, if there is no answer.
+    pub fn wait_until(
+        &self,
+        vain: &P::AtomicU32,
+        runner: impl Fn() -> ThreadId,
+        tell: impl Fn(),
+        deadline: Deadline,
+    ) -> Option<u32> {
+        self.wait_long(vain, beside_server::<P>(), runner, tell, Some(deadline))
     }
 
     #[cold]
@@ -107,15 +118,19 @@ impl<P: Platform> Answer<P> {
         gap: u64,
         runner: impl Fn() -> ThreadId,
         tell: impl Fn(),
-    ) -> u32 {
+        deadline: Option<Deadline>,
+    ) -> Option<u32> {
         look::begin::<P>();
+        let late = || deadline.is_some_and(P::past);
         loop {
-            watch_telling::<P>(vain, gap, || if self.get().is_some() { None } else { Some(runner()) }, &tell);
+            let over = || self.get().is_some() || late();
+            watch_telling::<P>(vain, gap, || if over() { None } else { Some(runner()) }, &tell);
             match self.get() {
-                Some(answer) => return answer,
+                Some(answer) => return Some(answer),
+                None if late() => return None,
                 None if self.fall_asleep() => {
                     tell();
-                    self.sleep();
+                    P::wait(&self.0, ASLEEP, deadline);
                 }
                 None => {}
             }

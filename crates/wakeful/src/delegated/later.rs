@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use linux::Linux;
 use platform::Platform;
-use sync::delegate::{Ask, Left, Outcome};
+use sync::delegate::{Left, Outcome};
 
-use super::{Delegated, Turn, Way as _};
+use super::{ByHolder, Delegated, Turn, Way};
 
 /// A section that [`Delegated::run_async`] has begun, or that another thread may begin.
 ///
@@ -33,12 +33,13 @@ unsafe impl<R: Send> Sync for SectionHandle<R> {}
 /// What the handle knows of it. Who runs the section writes `result`, before it answers.
 #[repr(C)]
 struct Job<R> {
-    ask: Ask<Linux>,
     result: UnsafeCell<Option<Result<R, Box<dyn Any + Send>>>>,
     /// Others may know of `ask`, since the process had this generation.
     left: Option<u32>,
     /// Has it run, if another thread has not. With `at_once`, only if nobody has the lock.
     finish: unsafe fn(NonNull<Job<R>>, at_once: bool) -> Finished,
+    /// Has another thread run it?
+    is_answered: unsafe fn(NonNull<Job<R>>) -> bool,
     free: unsafe fn(NonNull<Job<R>>),
 }
 
@@ -53,19 +54,22 @@ enum Finished {
 
 /// The whole of it. The lock neither moves nor ends while a request is in it.
 #[repr(C)]
-struct Whole<T, F, R> {
+struct Whole<T, F, R, W: Way = ByHolder> {
     job: Job<R>,
-    lock: Arc<Delegated<T>>,
+    ask: W::Ask,
+    lock: Arc<Delegated<T, W>>,
     section: UnsafeCell<Option<F>>,
 }
 
-impl<T: Send + 'static> Delegated<T> {
-    /// Leaves a section to the thread that has the lock, and returns at once. If nobody has the lock, or the
-    /// lock does not delegate just now, this runs the section as [`run`](Self::run) does.
+impl<T: Send + 'static, W: Way + 'static> Delegated<T, W> {
+    /// Leaves a section to the thread that has the lock, or to the server, and returns at once. If there is
+    /// no server and nobody has the lock, or the lock does not delegate just now, this runs the section as
+    /// [`run`](Self::run) does.
     ///
-    /// A section that nobody has begun by then is run by [`SectionHandle::wait`], or where the handle is
-    /// dropped. So it may run later than the caller's next `run`. It allocates memory, once. The
-    /// [rule](Self#the-rule) holds for it, and for the handle: to wait for it is to come to the lock.
+    /// A server runs it as soon as it can. Else a section that nobody has begun by then is run by
+    /// [`SectionHandle::wait`], or where the handle is dropped. So it may run later than the caller's next
+    /// `run`. It allocates memory, once. The [rule](Self#the-rule) holds for it, and for the handle: to wait
+    /// for it is to come to the lock.
     ///
     /// What the section uses it has to own, because a handle may be forgotten:
     ///
@@ -93,20 +97,21 @@ impl<T: Send + 'static> Delegated<T> {
         F: FnOnce(&mut T) -> R + Send + 'static,
         R: Send + 'static,
     {
-        let whole = Box::into_raw(Box::<Whole<T, F, R>>::new_uninit()).cast::<Whole<T, F, R>>();
+        let whole = Box::into_raw(Box::<Whole<T, F, R, W>>::new_uninit()).cast::<Whole<T, F, R, W>>();
+        let ask = W::ask(run_whole::<T, F, R, W>, whole.cast());
         let job = Job {
-            ask: Ask::new(run_whole::<T, F, R>, whole.cast()),
             result: UnsafeCell::new(None),
             left: None,
-            finish: finish::<T, F, R>,
-            free: free::<T, F, R>,
+            finish: finish::<T, F, R, W>,
+            is_answered: is_answered::<T, F, R, W>,
+            free: free::<T, F, R, W>,
         };
         let generation = Linux::generation();
         // SAFETY: it is ours, and has room. Nobody else looks at `left`. The handle fetches the request
         // before it frees it, and the lock is there as long.
         unsafe {
-            whole.write(Whole { job, lock: self.clone(), section: UnsafeCell::new(Some(section)) });
-            if self.raw.0.leave(&raw mut (*whole).job.ask) {
+            whole.write(Whole { job, ask, lock: self.clone(), section: UnsafeCell::new(Some(section)) });
+            if self.raw.leave(&raw mut (*whole).ask) {
                 (&raw mut (*whole).job.left).write(Some(generation));
             } else {
                 run_here(whole);
@@ -118,13 +123,13 @@ impl<T: Send + 'static> Delegated<T> {
 
 /// # Safety
 /// `context` is such a [`Whole`], and nobody else uses the lock's data.
-unsafe fn run_whole<T, F: FnOnce(&mut T) -> R, R>(context: *mut ()) {
-    let whole = context.cast::<Whole<T, F, R>>();
+unsafe fn run_whole<T, F: FnOnce(&mut T) -> R, R, W: Way>(context: *mut ()) {
+    let whole = context.cast::<Whole<T, F, R, W>>();
     // SAFETY: only who runs it touches section and result.
     unsafe {
         let place = &mut *UnsafeCell::raw_get(&raw const (*whole).section);
         if let Some(section) = place.take() {
-            let lock: &Delegated<T> = &(*whole).lock;
+            let lock: &Delegated<T, W> = &(*whole).lock;
             let data = lock.data.get();
             let result = catch_unwind(AssertUnwindSafe(|| section(&mut *data)));
             *UnsafeCell::raw_get(&raw const (*whole).job.result) = Some(result);
@@ -134,34 +139,34 @@ unsafe fn run_whole<T, F: FnOnce(&mut T) -> R, R>(context: *mut ()) {
 
 /// # Safety
 /// No other thread runs it, or will.
-unsafe fn run_here<T, F: FnOnce(&mut T) -> R, R>(whole: *mut Whole<T, F, R>) {
+unsafe fn run_here<T, F: FnOnce(&mut T) -> R, R, W: Way>(whole: *mut Whole<T, F, R, W>) {
     // SAFETY: `run_whole` does not unwind, and `Turn` releases.
     unsafe {
-        let lock: &Delegated<T> = &(*whole).lock;
-        if lock.raw.lock_or_run(run_whole::<T, F, R>, whole.cast()) == Outcome::Locked {
+        let lock: &Delegated<T, W> = &(*whole).lock;
+        if lock.raw.lock_or_run(run_whole::<T, F, R, W>, whole.cast()) == Outcome::Locked {
             let _turn = Turn(&lock.raw);
-            run_whole::<T, F, R>(whole.cast());
+            run_whole::<T, F, R, W>(whole.cast());
         }
     }
 }
 
 /// # Safety
 /// A whole of these types. The handle's owner calls this.
-unsafe fn finish<T, F: FnOnce(&mut T) -> R, R>(job: NonNull<Job<R>>, at_once: bool) -> Finished {
-    let whole = job.as_ptr().cast::<Whole<T, F, R>>();
+unsafe fn finish<T, F: FnOnce(&mut T) -> R, R, W: Way>(job: NonNull<Job<R>>, at_once: bool) -> Finished {
+    let whole = job.as_ptr().cast::<Whole<T, F, R, W>>();
     // SAFETY: as promised.
     unsafe {
         let Some(generation) = (*whole).job.left else { return Finished::Yes };
-        let lock: &Delegated<T> = &(*whole).lock;
+        let lock: &Delegated<T, W> = &(*whole).lock;
         // Nobody has begun it and not ended while the lock is ours.
         let turn = match at_once {
-            true if !lock.raw.0.lock_at_once() => return Finished::NotYet,
+            true if !lock.raw.lock_at_once() => return Finished::NotYet,
             true => Some(Turn(&lock.raw)),
             false => None,
         };
-        match lock.raw.0.fetch(&raw mut (*whole).job.ask, generation) {
+        match lock.raw.fetch(&raw mut (*whole).ask, generation) {
             Left::Ran => {}
-            Left::Withdrawn if turn.is_some() => run_whole::<T, F, R>(whole.cast()),
+            Left::Withdrawn if turn.is_some() => run_whole::<T, F, R, W>(whole.cast()),
             Left::Withdrawn => run_here(whole),
             Left::Lost => return Finished::Lost,
         }
@@ -171,19 +176,26 @@ unsafe fn finish<T, F: FnOnce(&mut T) -> R, R>(job: NonNull<Job<R>>, at_once: bo
 }
 
 /// # Safety
+/// A whole of these types.
+unsafe fn is_answered<T, F, R, W: Way>(job: NonNull<Job<R>>) -> bool {
+    // SAFETY: as promised.
+    W::is_answered(unsafe { &(*job.as_ptr().cast::<Whole<T, F, R, W>>()).ask })
+}
+
+/// # Safety
 /// A whole of these types, which has been finished.
-unsafe fn free<T, F, R>(job: NonNull<Job<R>>) {
+unsafe fn free<T, F, R, W: Way>(job: NonNull<Job<R>>) {
     // SAFETY: from `run_async`; nobody else knows of it.
-    drop(unsafe { Box::from_raw(job.as_ptr().cast::<Whole<T, F, R>>()) });
+    drop(unsafe { Box::from_raw(job.as_ptr().cast::<Whole<T, F, R, W>>()) });
 }
 
 impl<R> SectionHandle<R> {
-    /// Has the section run? If nobody else comes to the lock, that remains false until
+    /// Has the section run? If there is no server and nobody else comes to the lock, that remains false until
     /// [`try_wait`](Self::try_wait) or [`wait`](Self::wait), or the drop.
     pub fn is_done(&self) -> bool {
         let job = self.job.as_ptr();
         // SAFETY: it is there as long as the handle.
-        unsafe { (*job).left.is_none() || (*job).ask.is_answered() }
+        unsafe { (*job).left.is_none() || ((*job).is_answered)(self.job) }
     }
 
     /// Waits for the section, or runs it, and returns what it returned.
@@ -209,7 +221,7 @@ impl<R> SectionHandle<R> {
         }
     }
 
-    /// What it returned, if it has run. If nobody has the lock just then, this runs it.
+    /// What it returned, if it has run. If there is no server and nobody has the lock, this runs it.
     ///
     /// # Errors
     /// The handle, if the section has not run.

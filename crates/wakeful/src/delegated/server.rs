@@ -13,12 +13,16 @@ use std::thread::{Builder, JoinHandle};
 
 use linux::Linux;
 use platform::{Deadline, Platform, ThreadId};
-use sync::delegate::{Outcome, RclLock, RclServer as Raw, Section};
+use sync::delegate::{Left, Outcome, RclAsk, RclLock, RclServer as Raw, Section, Serving};
 
 use super::{Delegated, Way};
 
 /// BOUND: so many sections of a server may be stuck at a time, but for one.
 const MOST_THREADS: usize = 64;
+
+/// BOUND: one who wants to know of a condition gives a server so long to say it: a sleeping one is there
+/// within 0.1 ms, and one whose section is stuck within 1 ms.
+const COMES_NS: u64 = 1_000_000;
 
 /// Of each thread of a server.
 const NAME: &str = "rcl server";
@@ -92,7 +96,9 @@ impl RclServer {
         Self::start_with(None)
     }
 
-    /// The same, with threads that stay on this processor, whose cache then has the sections' data.
+    /// The same, with threads that stay on this processor, whose cache then has the sections' data. In a
+    /// partition (`wakeful run --cpus`) the processor is offered to others when nobody has asked for a
+    /// second.
     ///
     /// # Errors
     /// As [`start`](Self::start); or the calling thread may not run on the processor, which is
@@ -124,17 +130,15 @@ impl Core {
         if threads.len() >= MOST_THREADS {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        let core = this.clone();
+        let core = Serves(this.clone());
         let serve = move || {
-            let ready = core.make_ready();
+            let ready = core.0.make_ready();
             let serves = ready.is_ok();
             if let Some(tell) = tell {
                 let _ = tell.send(ready);
             }
             if serves {
-                // Without another thread it goes on: sections that are stuck then keep others waiting. It
-                // does not wait for that thread, because it has taken the charge, and requests wait.
-                core.raw.serve_with(|| drop(Self::add(&core, None)));
+                core.0.raw.serve_with(&core);
             }
         };
         threads.push(Builder::new().name(NAME.into()).spawn(serve)?);
@@ -149,6 +153,30 @@ impl Core {
         match Linux::register() {
             ThreadId::NONE => Err(io::Error::other("too many threads wait for locks")),
             _ => Ok(()),
+        }
+    }
+}
+
+/// A thread that serves.
+struct Serves(Arc<Core>);
+
+impl Serving for Serves {
+    /// Without another thread it goes on: sections that are stuck then keep others waiting. It does not wait
+    /// for that thread, because it has taken the charge, and requests wait.
+    fn alone(&self) {
+        drop(Core::add(&self.0, None));
+    }
+
+    fn lends(&self) -> bool {
+        self.0.processor.is_some() && linux::server::is_member()
+    }
+
+    fn idle(&self, is: bool) {
+        linux::server::unasked(is);
+        // The processor server may have moved this thread meanwhile. Where it has not given the processor
+        // back yet, the thread runs elsewhere until the next time.
+        if let Some(processor) = self.0.processor.filter(|_| !is) {
+            let _ = pin(processor);
         }
     }
 }
@@ -254,9 +282,12 @@ unsafe impl Way for ByServer {
         Outcome::Ran
     }
 
-    unsafe fn lock_or_run_until(&self, section: Section, context: *mut (), _: Deadline) -> Outcome {
-        // SAFETY: as the caller promises.
-        unsafe { self.lock_or_run(section, context) }
+    unsafe fn lock_or_run_until(&self, section: Section, context: *mut (), deadline: Deadline) -> Outcome {
+        // SAFETY: as above.
+        match unsafe { self.raw().run_until(&self.lock, section, context, deadline) } {
+            true => Outcome::Ran,
+            false => Outcome::Late,
+        }
     }
 
     unsafe fn lock(&self) {
@@ -278,6 +309,37 @@ unsafe impl Way for ByServer {
         self.held.store(false, Relaxed);
         // SAFETY: as the caller promises.
         unsafe { self.raw().release(&self.lock) };
+    }
+
+    fn at_least(deadline: Deadline) -> Deadline {
+        // Both are of the monotonic clock.
+        Deadline { ns: deadline.ns.max(Linux::now_ns() + COMES_NS), ..deadline }
+    }
+
+    type Ask = RclAsk<Linux>;
+
+    fn ask(section: Section, context: *mut ()) -> Self::Ask {
+        RclAsk::new(section, context)
+    }
+
+    unsafe fn leave(&self, ask: *mut Self::Ask) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { self.raw().leave_request(&self.lock, ask) };
+        true
+    }
+
+    unsafe fn fetch(&self, ask: *mut Self::Ask, generation: u32) -> Left {
+        // SAFETY: as the caller promises. In a copy it looks whether there is an answer, and no further.
+        unsafe { self.owner.core.raw.fetch(&self.lock, ask, generation) }
+    }
+
+    fn is_answered(ask: &Self::Ask) -> bool {
+        ask.is_answered()
+    }
+
+    /// The server does so, sooner than another thread could.
+    fn lock_at_once(&self) -> bool {
+        false
     }
 }
 

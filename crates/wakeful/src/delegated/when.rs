@@ -50,7 +50,7 @@ impl<T: ?Sized + Send, W: Way> Delegated<T, W> {
 
     /// As [`run_when`](Self::run_when), but gives the section back if the condition does not hold within
     /// `timeout`, apart from the time to come to the lock again. At its end the condition is asked once more.
-    /// A server's lock is waited for the first time as well.
+    /// A server has a millisecond at least to ask it.
     ///
     /// # Errors
     /// The section, which has not run.
@@ -120,7 +120,7 @@ impl<T: ?Sized + Send, W: Way> Delegated<T, W> {
             // Later ones have waited already, and have to ask once more.
             let outcome = match first.take() {
                 None => self.run(ask),
-                Some(deadline) => self.try_run_before(deadline, ask).unwrap_or(Err(None)),
+                Some(deadline) => self.try_run_before(W::at_least(deadline), ask).unwrap_or(Err(None)),
             };
             match (outcome, section.take()) {
                 (Ok(Some(result)), _) => return Ok(result),

@@ -8,6 +8,10 @@
 //! - L2. The thread in charge takes all that were pushed, and puts them behind those in `kept`, which is its
 //!   own.
 //! - L3. It runs each whose lock is not busy, after it has unlinked it: the answer ends the request.
+//! - L4. A client that has taken its request back (K3) rings, and waits until it is unlinked and answered.
+//!
+//! A request that its client leaves with the server (`RclAsk`) is late as well: so no slot is taken while its
+//! client does something else.
 //!
 //! L1 release -> L2 acquire publishes the request. `kept` goes over with the charge. While the server
 //! sleeps, `pushed` is empty, and each request in `kept` waits for a busy lock: L1 rings, and so does E3.
@@ -15,20 +19,25 @@
 use core::ptr;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
-use super::ask::{Ask, RclLock};
-use crate::delegate::Section;
+use super::ask::{Ask, Found};
 use crate::wait::answer::{Answer, DONE};
 
-struct Node<P: Platform> {
-    ask: Ask<P>,
+pub struct Node<P: Platform> {
+    pub ask: Ask<P>,
     next: P::AtomicPtr<Node<P>>,
+}
+
+impl<P: Platform> Node<P> {
+    pub fn new() -> Self {
+        Self { ask: Ask::new(DONE), next: Atomic::new(ptr::null_mut()) }
+    }
 }
 
 /// See the head of this file.
 pub struct Late<P: Platform> {
     pushed: P::AtomicPtr<Node<P>>,
     kept: P::AtomicPtr<Node<P>>,
-    /// Clients that are late. HINT.
+    /// Requests that wait here. HINT.
     count: P::AtomicU32,
 }
 
@@ -42,32 +51,24 @@ impl<P: Platform> Late<P> {
         self.count.load(Relaxed) != 0
     }
 
-    /// L1. `told` rings, and waits for the answer.
+    /// L1, but for the bell. The request has been set, and is there until the answer.
     #[cold]
     #[inline(never)]
-    pub fn run(
-        &self,
-        lock: &RclLock<P>,
-        section: Option<Section>,
-        context: *mut (),
-        told: impl FnOnce(&Answer<P>),
-    ) {
+    pub fn push(&self, node: *mut Node<P>) {
         let Late { pushed, count, .. } = self;
-        let node = Node { ask: Ask::new(DONE), next: Atomic::new(ptr::null_mut()) };
-        node.ask.set(lock, section, context);
-        node.ask.answer.begin();
+        // SAFETY: as promised; nobody else knows of it before it is pushed.
+        let Node { ask, next } = unsafe { &*node };
+        ask.answer.begin();
         count.fetch_add(1, Relaxed);
         let mut head = pushed.load(Relaxed);
         loop {
-            node.next.store(head, Relaxed);
+            next.store(head, Relaxed);
             // ORDER: Release (L1), pairs with L2; publishes the request.
-            match pushed.compare_exchange_weak(head, (&raw const node).cast_mut(), Release, Relaxed) {
+            match pushed.compare_exchange_weak(head, node, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => head = now,
             }
         }
-        told(&node.ask.answer);
-        count.fetch_sub(1, Relaxed);
     }
 
     /// L2.
@@ -95,7 +96,7 @@ impl<P: Platform> Late<P> {
 
     /// L2 and L3. Whether there was a request, or `None` if `run_one` says that another thread is in charge.
     #[inline(always)]
-    pub fn serve(&self, run_one: impl FnMut(*const Ask<P>, &RclLock<P>) -> Option<()>) -> Option<bool> {
+    pub fn serve(&self, run_one: impl FnMut(*const Ask<P>, Found<'_, P>) -> Option<()>) -> Option<bool> {
         let Late { pushed, kept, .. } = self;
         if pushed.load(Relaxed).is_null() && kept.load(Relaxed).is_null() {
             return Some(false);
@@ -104,30 +105,35 @@ impl<P: Platform> Late<P> {
     }
 
     #[cold]
-    fn serve_kept(&self, mut run_one: impl FnMut(*const Ask<P>, &RclLock<P>) -> Option<()>) -> Option<bool> {
+    fn serve_kept(&self, mut run_one: impl FnMut(*const Ask<P>, Found<'_, P>) -> Option<()>) -> Option<bool> {
         self.keep_pushed();
         let (mut link, mut any) = (&self.kept, false);
         // SAFETY: as above.
         while let Some(late) = unsafe { link.load(Relaxed).as_ref() } {
-            match late.ask.to_run() {
-                None => link = &late.next,
-                Some(lock) => {
-                    link.store(late.next.load(Relaxed), Relaxed);
-                    run_one(&raw const late.ask, lock)?;
-                    any = true;
-                }
+            let found = late.ask.to_run().filter(|found| late.ask.claim(found));
+            if found.is_none() && !late.ask.is_taken_back() {
+                link = &late.next;
+                continue;
+            }
+            link.store(late.next.load(Relaxed), Relaxed);
+            self.count.fetch_sub(1, Relaxed);
+            any = true;
+            match found {
+                Some(found) => run_one(&raw const late.ask, found)?,
+                // L4. SAFETY: as above; from here on it may be gone.
+                None => unsafe { Answer::give(&raw const late.ask.answer, DONE) },
             }
         }
         Some(any)
     }
 
-    /// Is there one that can be run?
+    /// Is there one that can be run, or unlinked?
     pub fn has_request(&self) -> bool {
         let Late { pushed, kept, .. } = self;
         let mut link = kept;
         // SAFETY: as above; only the thread in charge asks.
         while let Some(late) = unsafe { link.load(Relaxed).as_ref() } {
-            if late.ask.to_run().is_some() {
+            if late.ask.to_run().is_some() || late.ask.is_taken_back() {
                 return true;
             }
             link = &late.next;
