@@ -4,7 +4,7 @@
 
 mod heard;
 
-use abi::server::Kind;
+use abi::server::Request;
 use heard::{Server, block, grant};
 use wakeful::{Delegated, RclServer, partition};
 
@@ -37,13 +37,13 @@ fn a_server_lends_its_processor_while_nobody_asks() {
     assert!(server.is_quiet());
 
     for _ in 0..2 {
-        let (kind, message, _connection) = server.hear();
-        assert_eq!((kind, message.count), (Kind::Spare, 1));
+        let (envelope, _connection) = server.hear();
+        assert_eq!(envelope.request, Request::Spare(1));
         // SAFETY: a plain call.
         let ran_on = count.run(|_| unsafe { libc::sched_getcpu() });
         assert_eq!(usize::try_from(ran_on).unwrap(), here);
-        let (kind, _, _connection) = server.hear();
-        assert_eq!(kind, Kind::WantBack);
+        let (envelope, _connection) = server.hear();
+        assert_eq!(envelope.request, Request::WantBack);
     }
     // Its end is no offer.
     drop(count);
