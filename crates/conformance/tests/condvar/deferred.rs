@@ -41,7 +41,7 @@ fn stays<M: Machine>() {
     go.1.fetch_add(1, Relaxed);
     // SAFETY: locked above.
     unsafe { go.0.unlock(&()) };
-    condvar.broadcast();
+    condvar.broadcast(u32::MAX);
     M::join(late);
 }
 
@@ -66,7 +66,7 @@ fn is_woken_by_a_broadcast<M: Machine>() {
     let sleeper = M::spawn(move || assert!(theirs.wait(waiter, None)));
     M::pause();
     condvar.signal();
-    condvar.broadcast();
+    condvar.broadcast(u32::MAX);
     M::join(sleeper);
 }
 

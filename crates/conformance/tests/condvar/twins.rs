@@ -52,7 +52,7 @@ wrapped! {
         true
     }
     signal(this) { this.signal() }
-    broadcast(this) { this.broadcast() }
+    broadcast(this) { this.broadcast(u32::MAX) }
 }
 
 /// A count of waiters and a count of signals, from which whoever comes first takes: also one that came
