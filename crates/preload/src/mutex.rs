@@ -425,6 +425,12 @@ pub extern "C" fn sched_yield() -> c_int {
     0
 }
 
+/// The same under its old name, which older programs are linked to.
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_yield() -> c_int {
+    sched_yield()
+}
+
 /// Is this mutex the C library's?
 ///
 /// # Safety

@@ -53,7 +53,9 @@ fn loom_at_release() {
     loom("condvar, at release", 2, 300, || bodies::signals::<Loom, M, C>(1, 2, false));
     loom("condvar, at release, two", 2, 300, || bodies::signals_to_sleepers::<Loom, M, C>(2, false));
     loom("condvar, at release, broadcast", 2, 300, || bodies::broadcasts::<Loom, M, C>(2, 2, true));
-    loom("condvar, chain at release", 2, 300, || bodies::broadcasts::<Loom, M, AtRelease<Loom, 1>>(2, 2, true));
+    loom("condvar, chain at release", 2, 300, || {
+        bodies::broadcasts::<Loom, M, AtRelease<Loom, 1>>(2, 2, true)
+    });
     loom("condvar, at release, no stealing", 2, 300, || bodies::no_stealing::<Loom, M, C>(1, 1));
     loom("condvar, at release, timing", 2, 300, || bodies::timing::<Loom, M, C>(1, 1, PATIENCE_NS, false));
 }

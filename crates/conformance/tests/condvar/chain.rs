@@ -2,7 +2,6 @@
 //! Broadcasts whose wake-ups are passed on from one sleeper to the next.
 
 use super::*;
-use platform::AtomicInt;
 use std::sync::Arc;
 
 /// Each broadcast wakes one, and that one the next.
@@ -121,7 +120,12 @@ fn loom_chain() {
     conformance::loom::explore("condvar, chain of three", ASLEEP, bounds, || reaches_all::<Loom>(3, 0));
     conformance::loom::explore("condvar, chain and signal", ASLEEP, bounds, || reaches_all::<Loom>(2, 1));
     conformance::loom::explore("condvar, chain, in flight", ASLEEP, bounds, meets_one_in_flight::<Loom>);
-    conformance::loom::explore("condvar, chain, cancel", ASLEEP, bounds, goes_on_after_a_cancelled_one::<Loom>);
+    conformance::loom::explore(
+        "condvar, chain, cancel",
+        ASLEEP,
+        bounds,
+        goes_on_after_a_cancelled_one::<Loom>,
+    );
     conformance::loom::explore("condvar, chain, room", ASLEEP, bounds, has_room_or_is_none::<Loom>);
 }
 

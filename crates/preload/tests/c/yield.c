@@ -3,6 +3,7 @@
 // counted, by a filter that makes a signal of it. The argument is how many are put off: 1, or 0 without the
 // library. 2: beside busy processes there are far fewer calls than sections.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -125,6 +126,7 @@ int main(int argc, char **argv)
 	};
 	struct sock_fprog program = {sizeof code / sizeof *code, code};
 	struct timespec past = {1, 0};
+	int (*old_name)(void);
 
 	off = argc > 1 ? atoi(argv[1]) : 1;
 	signal(SIGSYS, count);
@@ -147,6 +149,15 @@ int main(int argc, char **argv)
 	pthread_mutex_lock(&mutex);
 	pthread_mutex_unlock(&mutex);
 	seen("in the next section", 0);
+
+	// What older programs are linked to; today's headers make sched_yield of it.
+	old_name = (int (*)(void))dlsym(RTLD_DEFAULT, "pthread_yield");
+	pthread_mutex_lock(&mutex);
+	if (old_name)
+		old_name();
+	seen("by its old name, under a mutex", old_name && !off);
+	pthread_mutex_unlock(&mutex);
+	seen("by its old name, at the release", old_name && off);
 
 	pthread_mutex_lock(&mutex);
 	sched_yield();
