@@ -116,6 +116,19 @@ static int beside_load(void)
 	return 0;
 }
 
+// What older programs are linked to; today's headers make sched_yield of it.
+static void by_its_old_name(void)
+{
+	int (*yield)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "pthread_yield");
+
+	pthread_mutex_lock(&mutex);
+	if (!yield || yield())
+		failed = puts("no pthread_yield");
+	seen("by its old name, under a mutex", !off);
+	pthread_mutex_unlock(&mutex);
+	seen("by its old name, at the release", off);
+}
+
 int main(int argc, char **argv)
 {
 	struct sock_filter code[] = {
@@ -126,7 +139,6 @@ int main(int argc, char **argv)
 	};
 	struct sock_fprog program = {sizeof code / sizeof *code, code};
 	struct timespec past = {1, 0};
-	int (*old_name)(void);
 
 	off = argc > 1 ? atoi(argv[1]) : 1;
 	signal(SIGSYS, count);
@@ -150,14 +162,7 @@ int main(int argc, char **argv)
 	pthread_mutex_unlock(&mutex);
 	seen("in the next section", 0);
 
-	// What older programs are linked to; today's headers make sched_yield of it.
-	old_name = (int (*)(void))dlsym(RTLD_DEFAULT, "pthread_yield");
-	pthread_mutex_lock(&mutex);
-	if (old_name)
-		old_name();
-	seen("by its old name, under a mutex", old_name && !off);
-	pthread_mutex_unlock(&mutex);
-	seen("by its old name, at the release", old_name && off);
+	by_its_old_name();
 
 	pthread_mutex_lock(&mutex);
 	sched_yield();
