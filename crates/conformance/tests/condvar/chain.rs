@@ -81,6 +81,29 @@ fn goes_on_after_a_cancelled_one<M: Machine>() {
     all.into_iter().for_each(M::join);
 }
 
+/// A later waiter, who comes while the broadcast counts, sleeps before one who is to be woken. It does not
+/// take that one's link.
+fn reaches_who_sleeps_late<M: Machine>() {
+    let condvar = Arc::new(Wakeful::<M>::new());
+    let wait = |waiter| {
+        let theirs = condvar.clone();
+        M::spawn(move || assert!(theirs.wait(waiter, None)))
+    };
+    let (first, second) = (condvar.enter(), condvar.enter());
+    let theirs = condvar.clone();
+    let broadcaster = M::spawn(move || theirs.broadcast(1));
+    let first = wait(first);
+    let later = wait(condvar.enter());
+    let second = wait(second);
+    M::join(broadcaster);
+    M::join(first);
+    // Here the test hangs if the later one was woken instead.
+    M::join(second);
+    // Nobody promised the later one anything until now.
+    condvar.signal();
+    M::join(later);
+}
+
 /// Where there is no room for a chain, or nobody knows how long it is, all are woken at once.
 fn has_room_or_is_none<M: Machine>() {
     for (state, first, owed, pending) in [
@@ -126,6 +149,12 @@ fn loom_chain() {
         bounds,
         goes_on_after_a_cancelled_one::<Loom>,
     );
+    conformance::loom::explore(
+        "condvar, chain, sleeps late",
+        ASLEEP,
+        bounds,
+        reaches_who_sleeps_late::<Loom>,
+    );
     conformance::loom::explore("condvar, chain, room", ASLEEP, bounds, has_room_or_is_none::<Loom>);
 }
 
@@ -138,7 +167,13 @@ fn shuttle_chain() {
     shuttle("condvar, chain, signals", 60, || bodies::signals::<P, M, Chain<P>>(4, 2, true));
     shuttle("condvar, chain, no stealing", 60, || bodies::no_stealing::<P, M, Chain<P>>(3, 3));
     shuttle("condvar, chain, cancelled", 60, || bodies::giving_up::<P, M, Chain<P>>(3, true));
-    for body in [|| reaches_all::<P>(6, 0), || reaches_all::<P>(5, 2), meets_one_in_flight::<P>] {
+    let bodies = [
+        || reaches_all::<P>(6, 0),
+        || reaches_all::<P>(5, 2),
+        meets_one_in_flight::<P>,
+        reaches_who_sleeps_late::<P>,
+    ];
+    for body in bodies {
         conformance::shuttle::explore(ASLEEP, Schedules::Random, 5_000, body);
     }
 }

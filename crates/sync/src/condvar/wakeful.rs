@@ -43,7 +43,8 @@
 //! - W1. With the mutex held, read `sequence`. W2. Become the standby, or count into `sleepers`. Release.
 //! - W3. The standby polls until it is signalled. W4. In vain, it changes `sequence` and is a sleeper.
 //! - W5. A sleeper sleeps while `sequence` is what W1 read.
-//! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`.
+//! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`. If that
+//!   finds nobody asleep, the same with all that are pending.
 //! - L2. Woken, and `in flight` is 0 but `pending` is not: take one from it and wake one. `sequence` stays,
 //!   so that nobody comes back early who waits again already.
 //! - S1. Signal: a standby that waits is marked as signalled.
@@ -52,19 +53,21 @@
 //! - S3. Else move one from `sleepers` to `in flight`, change `sequence`, wake one.
 //! - S4. If nobody was asleep, all who were counted before S3 leave by themselves, because the sequence
 //!   changed: zero `sleepers` and `pending`, count out of `in flight`. If `state` changed meanwhile, L1.
-//!   If `sleepers` is "many", broadcast instead: who counts itself in between would not be seen.
+//!   It may have changed and be equal again, and count others: so if it counted any, change `sequence` and
+//!   wake all.
 //! - S5. A signal to be delivered later: count the only sleeper out, change `sequence`. The caller owes a
 //!   wake-up of one. It is not in flight: if it was not asleep, nobody could correct that.
 //! - S6. A broadcast to be delivered later: as a broadcast, and the caller owes the wake-up. A broadcaster
 //!   that holds the waiters' mutex uses it and wakes after the release.
 //! - B1. Broadcast: mark the standby, zero the counts. B2. Change `sequence`. B3. Wake all. Or as a chain:
-//!   B4. Count all but the first into `pending` and wake the first. Each wakes one more (L2), and so on. No
-//!   chain if `sleepers` is "many" or `pending` has no room.
+//!   B4. Count all but the first into `pending` and wake the first. Each wakes one more (L2), and so on. Who
+//!   was counted after B1 is counted here too, and stays in `sleepers`: it may sleep before one of those, and
+//!   take its link. No chain if `sleepers` is "many" or `pending` has no room.
 //!
 //! # Memory order
 //!
-//! W2 release -> S2, S3 acquire: the change of `sequence` after S3 comes after W1, so W5 sees it. S1 needs
-//! none: the mutex protects what the waiter reads next. W5 against S3 is the futex call's own guarantee.
+//! W2 release -> S2, S3, S4 acquire: the change of `sequence` after S3 comes after W1, so W5 sees it. S1
+//! needs none: the mutex protects what the waiter reads next. W5 against S3 is the futex call's own guarantee.
 //! B4 release -> L2 acquire: B2 comes before L2's wake-up, so whom that does not find does not sleep (W5).
 //!
 //! # Under the scheduler
@@ -306,30 +309,29 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// Changes the sequence and wakes one; was anybody asleep?
-    fn wake_one(&self) -> bool {
-        self.sequence.fetch_add(1, Relaxed);
-        P::wake(&self.sequence, 1) != 0
-    }
-
     /// L1, L2.
     fn pass_on(&self) {
         let mut state = self.state.load(Relaxed);
+        let mut most = PENDING_ONE;
         loop {
-            let (pending, in_flight) = (state & PENDING != 0, state & IN_FLIGHT != 0);
+            let (pending, in_flight) = ((state & PENDING).min(most), state & IN_FLIGHT != 0);
             let new = match (pending, in_flight) {
-                (true, _) => state - PENDING_ONE,
-                (false, true) => state - IN_FLIGHT_ONE,
-                (false, false) => return,
+                (1.., _) => state - pending,
+                (0, true) => state - IN_FLIGHT_ONE,
+                (0, false) => return,
             };
             // ORDER: Acquire, as in `signal`; and pairs with the Release in B4.
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
-                Ok(_) if !pending => return,
+                Ok(_) if pending == 0 => return,
                 Ok(_) => {
-                    let woken = if in_flight { self.wake_one() } else { P::wake(&self.sequence, 1) != 0 };
-                    if woken {
+                    if in_flight {
+                        self.sequence.fetch_add(1, Relaxed);
+                    }
+                    if P::wake(&self.sequence, pending / PENDING_ONE) != 0 {
                         return;
                     }
+                    // What is pending was for some who left by themselves: not a call for each.
+                    most = PENDING;
                     state = self.state.load(Relaxed);
                 }
                 Err(now) => state = now,
@@ -376,19 +378,19 @@ impl<P: Platform> Wakeful<P> {
                 state = now;
                 continue;
             }
-            if defer {
-                // Who has counted itself but does not sleep yet goes on at once, so that no later waiter
-                // takes this signal from it.
-                self.sequence.fetch_add(1, Relaxed);
-            } else if !self.wake_one() {
+            // Who has counted itself but does not sleep yet goes on at once, so that no later waiter takes
+            // this signal from it.
+            self.sequence.fetch_add(1, Relaxed);
+            if !defer && P::wake(&self.sequence, 1) == 0 {
                 // S4.
-                if new & SLEEPERS == SLEEPERS {
-                    return self.broadcast_slow(u32::MAX);
-                }
                 let right = new & !(SLEEPERS | PENDING);
                 let right = if right & IN_FLIGHT != 0 { right - IN_FLIGHT_ONE } else { right };
-                if self.state.compare_exchange(new, right, Relaxed, Relaxed).is_err() {
+                // ORDER: Acquire, as above, for who is counted here and came after S3.
+                if self.state.compare_exchange(new, right, Acquire, Relaxed).is_err() {
                     self.pass_on();
+                } else if new & (SLEEPERS | PENDING) != 0 {
+                    self.sequence.fetch_add(1, Relaxed);
+                    P::wake(&self.sequence, u32::MAX);
                 }
             }
             return;
@@ -449,7 +451,7 @@ impl<P: Platform> Wakeful<P> {
     fn chain(&self, more: u32) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
-            let pending = (state & PENDING) / PENDING_ONE + more;
+            let pending = (state & PENDING) / PENDING_ONE + (state & SLEEPERS) / SLEEPERS_ONE + more;
             if pending > PENDING / PENDING_ONE {
                 return false;
             }
@@ -478,8 +480,9 @@ impl<P: Platform> Wakeful<P> {
     #[inline(never)]
     fn broadcast_slow(&self, first: u32) {
         let count = self.take_all(first);
-        if count != 0 {
-            P::wake(&self.sequence, count);
+        if count != 0 && P::wake(&self.sequence, count) == 0 && count != u32::MAX {
+            // All whom the chain is for left by themselves.
+            self.pass_on();
         }
     }
 }
