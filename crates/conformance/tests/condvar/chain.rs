@@ -124,6 +124,18 @@ fn has_room_or_is_none<M: Machine>() {
     }
 }
 
+/// All whom it counts have left by themselves: nothing stays pending, and not a call for each of them.
+fn ends_where_nobody_sleeps<M: Machine>() {
+    for (state, changes) in [(1 << 5 | 5 << 13, 2), (5 << 13, 0)] {
+        let condvar = in_state::<M>(state);
+        condvar.slept(&mut Wakeful::<M>::new().enter(), Wait::Woken);
+        assert_eq!(in_words(&condvar), [7 + changes, 0], "{state:x}");
+    }
+    let condvar = in_state::<M>(5 << 22);
+    condvar.broadcast(1);
+    assert_eq!(in_words(&condvar), [8, 0]);
+}
+
 /// `sequence` and `state`.
 fn in_words<P: Platform>(condvar: &Wakeful<P>) -> [u32; 2] {
     // SAFETY: `Wakeful` has two words.
@@ -156,6 +168,7 @@ fn loom_chain() {
         reaches_who_sleeps_late::<Loom>,
     );
     conformance::loom::explore("condvar, chain, room", ASLEEP, bounds, has_room_or_is_none::<Loom>);
+    conformance::loom::explore("condvar, chain of none", ASLEEP, bounds, ends_where_nobody_sleeps::<Loom>);
 }
 
 #[test]

@@ -92,7 +92,7 @@
 //!
 //! `conformance`: loom, shuttle (also over the default mutex), real threads: each signal finds a waiter, a
 //! broadcast all; deadlines, waits abandoned and cancelled, words copied by fork. Twins that lose or steal
-//! a signal are caught. `crates/preload/tests/c/cond*.c`. `crates/xtask/explained.toml` has the orderings.
+//! a signal are caught. `crates/preload/tests/c`. `crates/xtask/explained.toml` has the orderings.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
