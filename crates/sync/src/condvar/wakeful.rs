@@ -67,7 +67,8 @@
 //! # Memory order
 //!
 //! W2 release -> S2, S3, S4 acquire: the change of `sequence` after S3 comes after W1, so W5 sees it. S1
-//! needs none: the mutex protects what the waiter reads next. W5 against S3 is the futex call's own guarantee.
+//! needs none: the mutex protects what the waiter reads next. W5 against S3 is the futex call's own
+//! guarantee.
 //! B4 release -> L2 acquire: B2 comes before L2's wake-up, so whom that does not find does not sleep (W5).
 //!
 //! # Under the scheduler
