@@ -58,7 +58,7 @@ impl<P: Platform> Condvar<P> for Wakeful<P> {
         self.signal();
     }
     fn broadcast(&self) {
-        self.broadcast();
+        self.broadcast(u32::MAX);
     }
 }
 

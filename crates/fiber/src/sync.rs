@@ -190,7 +190,7 @@ impl Condvar {
     /// Wakes all.
     #[inline]
     pub fn notify_all(&self) {
-        self.0.broadcast();
+        self.0.broadcast(u32::MAX);
     }
 }
 

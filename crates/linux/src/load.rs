@@ -90,6 +90,8 @@ static YIELDED: AtomicU64 = AtomicU64::new(0);
 /// others', each call yields.
 pub fn yield_now_and_then() {
     if let Some(ours) = registry::live().filter(|ours| matches!(ours.view(), View::Bpf | View::Perf)) {
+        // Whoever has never waited would count as another program's.
+        Linux::register_lazily();
         let now = futex::now_ns();
         if crowd_by(now, || ours.may_run().max(1)).is_some_and(|crowd| crowd.others > 0) {
             if now.saturating_sub(YIELDED.load(Relaxed)) < Linux::costs().slice {

@@ -30,7 +30,7 @@ use linux::Linux;
 use platform::{Clock, Deadline, Platform, Wait as Outcome};
 use sync::condvar::{Step, Waiter, Wakeful};
 
-use crate::{mutex, real, time};
+use crate::{held, mutex, real, time};
 
 #[repr(C)]
 struct Cond {
@@ -83,15 +83,15 @@ impl Cond {
     /// Has the only waiter woken when the caller releases the waiter's mutex, which it holds; else false. See mutex.rs, *Owed*.
     fn deliver_at_release(&self) -> bool {
         self.algorithm.has_lone_sleeper()
-            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), false, || {
-                self.algorithm.take_lone_sleeper()
+            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), || {
+                self.algorithm.take_lone_sleeper().into()
             })
     }
 
     /// Has all waiters woken when the caller releases their mutex, which it holds; else false.
-    fn deliver_all_at_release(&self) -> bool {
+    fn deliver_all_at_release(&self, first: u32) -> bool {
         self.algorithm.has_sleepers()
-            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), true, || self.algorithm.take_all())
+            && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), || self.algorithm.take_all(first))
     }
 
     fn destroy(&self) {
@@ -165,6 +165,7 @@ unsafe extern "C" fn wakeful_cond_begin(
         };
         ours.users.fetch_add(USER, Relaxed);
         ours.mutex.store(mutex.expose_provenance(), Relaxed);
+        held::waits();
         let waiter = ours.algorithm.enter();
         let error = mutex::unlock_to_wait(mutex);
         if error != 0 {
@@ -332,8 +333,9 @@ pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_
         // SAFETY: a condition variable of the C library's.
         return unsafe { real::cond_broadcast(cond) };
     }
-    if !ours.deliver_all_at_release() {
-        ours.algorithm.broadcast();
+    let first = held::first();
+    if !ours.deliver_all_at_release(first) {
+        ours.algorithm.broadcast(first);
     }
     0
 }

@@ -11,12 +11,13 @@
 //! | 8      | `__owner` | kernel thread id, recursive and error-checking mutexes only                    |
 //! | 12     | `__nusers`| threads in `pthread_cond_wait` with this mutex, for `pthread_mutex_destroy`    |
 //! | 16     | `__kind`  | the C library's: type, and bits for robust, priority-protocol, process-shared  |
+//! | 20     | `__spins` | how many threads to wake at the release: see *Owed*                            |
 //! | 24     | `__list`  | word of an algorithm that needs 5 to 16 bytes; else see *Owed*                 |
 //!
 //! **Owed.** Two things that a holder does are put off until it releases the mutex. The word to wake is in
-//! `owed`. Bit 0 is set if all are to be woken, bit 1 if the holder has asked to yield. A bit in the kind
-//! takes the release off its fast path. Only the holder writes the two. Of a mutex that is not a plain one
-//! on the default algorithm, nothing is put off.
+//! `owed`, and how many sleep there in `wakes`. Bit 1 of `owed` is set if the holder has asked to yield. A
+//! bit in the kind takes the release off its fast path. Only the holder writes the three. Of a mutex that is
+//! not a plain one on the default algorithm, nothing is put off.
 //!
 //! - *A signal, a broadcast* ([`owe`]). A thread that is woken under the mutex that it waits for next runs
 //!   for nothing, and often in place of the holder, whom it then waits for. One wake-up is put off; what
@@ -51,7 +52,7 @@ pub struct Mutex {
     owner: AtomicU32,
     users: AtomicU32,
     kind: AtomicI32,
-    spins: AtomicU32,
+    wakes: AtomicU32,
     owed: AtomicPtr<AtomicU32>,
     list: AtomicPtr<()>,
 }
@@ -66,8 +67,6 @@ const RECURSIVE: i32 = 1;
 const ERRORCHECK: i32 = 2;
 /// Bit in `__kind`: a wake-up is owed, see *Owed*. Not the C library's.
 const OWES: i32 = 8;
-/// Bit in `owed`: all are to be woken.
-const ALL: usize = 1;
 /// Bit in `owed`: the holder has asked to yield.
 const YIELD: usize = 2;
 /// Bits in `__kind` of mutexes that are the C library's: robust, inherit, protect, shared. Below 256: the fast path
@@ -286,10 +285,10 @@ impl Mutex {
                     self.raw_unlock();
                 } else {
                     let owed = self.owed.swap(null_mut(), Relaxed);
-                    let count = if owed.addr() & ALL == 0 { 1 } else { u32::MAX };
+                    let count = self.wakes.load(Relaxed);
                     self.kind.fetch_and(!OWES, Relaxed);
                     self.raw_unlock();
-                    let word = owed.map_addr(|address| address & !(ALL | YIELD));
+                    let word = owed.map_addr(|address| address & !YIELD);
                     if !word.is_null() {
                         // The condition variable may be gone by now; only the address is used.
                         Linux::wake(word, count);
@@ -374,20 +373,24 @@ pub unsafe fn lock_after_wait(mutex: *mut pthread_mutex_t) -> c_int {
     error
 }
 
-/// Puts a wake-up on this word, of one thread or of all, off until the caller releases the mutex at this address: `commit` decides, at the last moment,
-/// whether there is one. False if that cannot be, and nothing was done.
-pub fn owe(mutex: usize, word: &AtomicU32, all: bool, commit: impl FnOnce() -> bool) -> bool {
+/// Puts a wake-up on this word off until the caller releases the mutex at this address: `commit` decides, at the last moment,
+/// of how many threads. False if that cannot be or it says 0, and nothing was done.
+pub fn owe(mutex: usize, word: &AtomicU32, commit: impl FnOnce() -> u32) -> bool {
     if mutex == 0 || held::get() != mutex {
         return false;
     }
     // SAFETY: the caller holds it, so it exists.
     let mutex = unsafe { &*core::ptr::with_exposed_provenance::<Mutex>(mutex) };
     // It may have been given a new life without having been released (a child after fork).
-    if !mutex.simple() || !mutex.lock.may_be_mine() || !commit() {
+    if !mutex.simple() || !mutex.lock.may_be_mine() {
         return false;
     }
-    let owed = core::ptr::from_ref(word).cast_mut();
-    mutex.owed.store(owed.map_addr(|address| address | if all { ALL } else { 0 }), Relaxed);
+    let count = commit();
+    if count == 0 {
+        return false;
+    }
+    mutex.wakes.store(count, Relaxed);
+    mutex.owed.store(core::ptr::from_ref(word).cast_mut(), Relaxed);
     mutex.kind.fetch_or(OWES, Relaxed);
     true
 }
@@ -420,6 +423,12 @@ pub extern "C" fn sched_yield() -> c_int {
         Linux::yield_now();
     }
     0
+}
+
+/// The same under its old name, which older programs are linked to.
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_yield() -> c_int {
+    sched_yield()
 }
 
 /// Is this mutex the C library's?

@@ -133,7 +133,7 @@ impl Condvar {
     #[inline]
     pub fn notify_one(&self) {
         let ours = &self.algorithm;
-        if !ours.has_lone_sleeper() || !self.owe(1, || ours.take_lone_sleeper()) {
+        if !ours.has_lone_sleeper() || !self.owe(|| ours.take_lone_sleeper().into()) {
             ours.signal();
         }
     }
@@ -142,15 +142,19 @@ impl Condvar {
     #[inline]
     pub fn notify_all(&self) {
         let ours = &self.algorithm;
-        if !ours.has_sleepers() || !self.owe(u32::MAX, || ours.take_all()) {
-            ours.broadcast();
+        let first = held::first();
+        if !ours.has_sleepers() || !self.owe(|| ours.take_all(first)) {
+            ours.broadcast(first);
         }
     }
 
-    /// Has so many sleepers woken when the caller releases their mutex, if it holds that: see held.rs.
-    fn owe(&self, count: u32, commit: impl FnOnce() -> bool) -> bool {
-        let owed = Owed { word: self.algorithm.word(), count, leaves: false };
-        held::owe(self.mutex.load(Relaxed), owed, commit)
+    /// Has so many sleepers as `take` says woken when the caller releases their mutex, if it holds that: see
+    /// held.rs.
+    fn owe(&self, take: impl FnOnce() -> u32) -> bool {
+        held::owe(self.mutex.load(Relaxed), || match take() {
+            0 => None,
+            count => Some(Owed { word: self.algorithm.word(), count, leaves: false }),
+        })
     }
 
     /// False if the deadline passed.
@@ -162,8 +166,9 @@ impl Condvar {
         // SAFETY: only the address is used; the guard stays as it is.
         let mutex = core::ptr::from_ref(unsafe { MutexGuard::mutex(guard).raw() }).addr();
         self.mutex.store(mutex, Relaxed);
+        held::waits();
         let waiter = self.algorithm.enter();
-        if !held::owe(mutex, Owed { word: core::ptr::null(), count: 0, leaves: true }, || true) {
+        if !held::owe(mutex, || Some(Owed { word: core::ptr::null(), count: 0, leaves: true })) {
             held::leaves(mutex);
         }
         MutexGuard::unlocked(guard, || self.algorithm.wait(waiter, deadline))

@@ -363,3 +363,37 @@ fn the_condvar_may_go_when_the_last_waiter_has_left() {
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     }
 }
+
+/// Who never waits itself wakes a few, and these the others.
+#[test]
+fn a_broadcaster_that_never_waits_wakes_all() {
+    const WAITERS: usize = 40;
+    for inside in [false, true] {
+        let (state, condvar) = (Mutex::new((0usize, 0usize)), Condvar::new());
+        thread::scope(|scope| {
+            for _ in 0..WAITERS {
+                scope.spawn(|| {
+                    for round in 1..=rounds(50) {
+                        let mut state = state.lock();
+                        condvar.wait_while(&mut state, |state| state.0 < round);
+                        state.1 += 1;
+                    }
+                });
+            }
+            for round in 1..=rounds(50) {
+                let mut now = state.lock();
+                now.0 = round;
+                if inside {
+                    condvar.notify_all();
+                    drop(now);
+                } else {
+                    drop(now);
+                    condvar.notify_all();
+                }
+                while state.lock().1 < round * WAITERS {
+                    thread::yield_now();
+                }
+            }
+        });
+    }
+}

@@ -4,9 +4,9 @@
 
 use super::*;
 
-struct AtRelease<P: Platform>(Wakeful<P>, P::AtomicU32);
+struct AtRelease<P: Platform, const FIRST: u32 = { u32::MAX }>(Wakeful<P>, P::AtomicU32);
 
-impl<P: Platform> Condvar<P> for AtRelease<P> {
+impl<P: Platform, const FIRST: u32> Condvar<P> for AtRelease<P, FIRST> {
     fn new() -> Self {
         Self(Wakeful::new(), P::AtomicU32::new(0))
     }
@@ -31,15 +31,17 @@ impl<P: Platform> Condvar<P> for AtRelease<P> {
         }
     }
     fn broadcast(&self) {
-        if self.0.has_sleepers() && self.0.take_all() {
-            self.1.swap(1, Relaxed);
+        let owed = if self.0.has_sleepers() { self.0.take_all(FIRST) } else { 0 };
+        if owed != 0 {
+            self.1.swap(owed, Relaxed);
         } else {
-            self.0.broadcast();
+            self.0.broadcast(FIRST);
         }
     }
     fn released(&self) {
-        if self.1.swap(0, Relaxed) != 0 {
-            P::wake(self.0.word(), u32::MAX);
+        let owed = self.1.swap(0, Relaxed);
+        if owed != 0 {
+            P::wake(self.0.word(), owed);
         }
     }
 }
@@ -51,6 +53,9 @@ fn loom_at_release() {
     loom("condvar, at release", 2, 300, || bodies::signals::<Loom, M, C>(1, 2, false));
     loom("condvar, at release, two", 2, 300, || bodies::signals_to_sleepers::<Loom, M, C>(2, false));
     loom("condvar, at release, broadcast", 2, 300, || bodies::broadcasts::<Loom, M, C>(2, 2, true));
+    loom("condvar, chain at release", 2, 300, || {
+        bodies::broadcasts::<Loom, M, AtRelease<Loom, 1>>(2, 2, true)
+    });
     loom("condvar, at release, no stealing", 2, 300, || bodies::no_stealing::<Loom, M, C>(1, 1));
     loom("condvar, at release, timing", 2, 300, || bodies::timing::<Loom, M, C>(1, 1, PATIENCE_NS, false));
 }
@@ -62,6 +67,9 @@ fn shuttle_at_release() {
     shuttle("condvar, at release", 60, || bodies::signals::<Shuttle, M, C>(4, 2, false));
     shuttle("condvar, at release", 60, || bodies::signals_to_sleepers::<Shuttle, M, C>(5, false));
     shuttle("condvar, at release, broadcast", 60, || bodies::broadcasts::<Shuttle, M, C>(5, 3, true));
+    shuttle("condvar, chain at release", 60, || {
+        bodies::broadcasts::<Shuttle, M, AtRelease<Shuttle, 1>>(5, 3, true)
+    });
     shuttle("condvar, at release, timing", 60, || bodies::timing::<Shuttle, M, C>(2, 3, PATIENCE_NS, false));
     shuttle("condvar, at release, no stealing", 60, || bodies::no_stealing::<Shuttle, M, C>(3, 3));
     shuttle("condvar, at release, cancelled", 60, || bodies::giving_up::<Shuttle, M, C>(3, true));

@@ -4,9 +4,9 @@
 use super::*;
 
 const GENERATION_2: u32 = 2 << 2;
-/// A standby; a signalled one; sleepers; in flight; pending; skip; all of them.
-const COPIES: [u32; 7] =
-    [1, 2, 3 << 22, 2 << 5, 1 << 13 | 1 << 5, 7 << 10, 2 | 31 << 5 | 5 << 13 | 1023 << 22];
+/// A standby; a signalled one; sleepers; in flight; pending; a chain; skip; all of them.
+const COPIES: [u32; 8] =
+    [1, 2, 3 << 22, 2 << 5, 1 << 13 | 1 << 5, 5 << 13, 7 << 10, 2 | 31 << 5 | 5 << 13 | 1023 << 22];
 
 #[test]
 fn works_afresh() {

@@ -41,7 +41,7 @@ fn stays<M: Machine>() {
     go.1.fetch_add(1, Relaxed);
     // SAFETY: locked above.
     unsafe { go.0.unlock(&()) };
-    condvar.broadcast();
+    condvar.broadcast(u32::MAX);
     M::join(late);
 }
 
@@ -66,7 +66,21 @@ fn is_woken_by_a_broadcast<M: Machine>() {
     let sleeper = M::spawn(move || assert!(theirs.wait(waiter, None)));
     M::pause();
     condvar.signal();
-    condvar.broadcast();
+    condvar.broadcast(u32::MAX);
+    M::join(sleeper);
+}
+
+/// Two are counted who gave up. A signal finds nobody asleep, and is late to say so: another one and a new
+/// waiter make the state what it was.
+fn signal_is_late<M: Machine>() {
+    let condvar = Arc::new(in_state::<M>(2 << 22 | 1 << 10));
+    let theirs = condvar.clone();
+    let late = M::spawn(move || theirs.signal());
+    condvar.signal();
+    let (theirs, waiter) = (condvar.clone(), condvar.enter());
+    let sleeper = M::spawn(move || assert!(theirs.wait(waiter, None)));
+    M::join(late);
+    condvar.signal();
     M::join(sleeper);
 }
 
@@ -88,8 +102,20 @@ fn loom_deferred() {
 }
 
 #[test]
+fn loom_late() {
+    let bounds = Bounds { preemptions: 2, executions: 20_000 };
+    conformance::loom::explore("condvar, signal late", settings(), bounds, signal_is_late::<Loom>);
+}
+
+#[test]
 fn shuttle_deferred() {
-    for body in [stays::<Shuttle>, finds_nobody::<Shuttle>, is_woken_by_a_broadcast::<Shuttle>] {
+    let bodies = [
+        stays::<Shuttle>,
+        finds_nobody::<Shuttle>,
+        is_woken_by_a_broadcast::<Shuttle>,
+        signal_is_late::<Shuttle>,
+    ];
+    for body in bodies {
         conformance::shuttle::explore(settings(), Schedules::Random, 2_000, body);
     }
 }

@@ -16,6 +16,7 @@ use sync::condvar::{Step, Waiter, Wakeful};
 use sync::mutex::{Native, Wakeful as WakefulMutex};
 
 mod at_release;
+mod chain;
 mod copied;
 mod deferred;
 mod loom;

@@ -52,7 +52,7 @@ wrapped! {
         true
     }
     signal(this) { this.signal() }
-    broadcast(this) { this.broadcast() }
+    broadcast(this) { this.broadcast(u32::MAX) }
 }
 
 /// A count of waiters and a count of signals, from which whoever comes first takes: also one that came
@@ -134,6 +134,36 @@ impl<P: Platform> Condvar<P> for LooksLate<P> {
     }
 }
 
+/// Who is woken wakes nobody in turn.
+struct EndsChain<P: Platform>(Wakeful<P>);
+
+impl<P: Platform> Condvar<P> for EndsChain<P> {
+    fn new() -> Self {
+        Self(Wakeful::new())
+    }
+    fn enter(&self) -> Waiter {
+        self.0.enter()
+    }
+    fn wait(&self, mut waiter: Waiter, deadline: Option<Deadline>) -> bool {
+        while let Step::Sleep(expected) = self.0.step(&mut waiter, deadline) {
+            if P::wait(self.0.word(), expected, deadline) == Wait::Woken {
+                return true;
+            }
+        }
+        true
+    }
+    fn abandon(&self, _: Waiter) {}
+    fn cancel(&self, _: Waiter) -> bool {
+        false
+    }
+    fn signal(&self) {
+        self.0.signal();
+    }
+    fn broadcast(&self) {
+        self.0.broadcast(1);
+    }
+}
+
 const PREEMPTED: Settings =
     Settings { hints: Hints::Always(RunState::Preempted), clock_step_ns: 1_000_000, generation: 0 };
 /// Where a standby stays for some looks.
@@ -184,6 +214,7 @@ macro_rules! twins {
 }
 twins! {
     broadcasts_to_one: BroadcastsToOne, broadcasts(2, 1, true);
+    ends_chain: EndsChain, broadcasts(2, 1, true);
     keeps_signal_abandoned: KeepsSignal, giving_up(1, false);
     keeps_signal_cancelled: KeepsSignal, giving_up(1, true);
     steals: Steals, no_stealing(1, 1);

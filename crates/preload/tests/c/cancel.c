@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -66,8 +67,75 @@ static int cancel(pthread_t t)
 	return result == PTHREAD_CANCELED;
 }
 
+// Many wait for one broadcast, whose wake-ups they pass on. Some time out all the time, some are cancelled
+// and some are interrupted.
+enum { CROWD = 16 };
+static int go;
+
+static void unlock(void *arg)
+{
+	pthread_mutex_unlock(&mutex);
+	(void)arg;
+}
+
+static void *one_of_many(void *arg)
+{
+	pthread_mutex_lock(&mutex);
+	pthread_cleanup_push(unlock, NULL);
+	waiting++;
+	while (!go) {
+		struct timespec soon;
+		clock_gettime(CLOCK_REALTIME, &soon);
+		soon.tv_nsec += 50000;
+		soon.tv_sec += soon.tv_nsec / 1000000000;
+		soon.tv_nsec %= 1000000000;
+		if ((long)arg % 4 == 1)
+			pthread_cond_timedwait(&cond, &mutex, &soon);
+		else
+			pthread_cond_wait(&cond, &mutex);
+	}
+	pthread_cleanup_pop(1);
+	return NULL;
+}
+
+static void interrupted(int signal)
+{
+	(void)signal;
+}
+
+static int crowd(int i)
+{
+	struct timespec at;
+	pthread_t t[CROWD];
+	int lost = 0;
+
+	waiting = go = 0;
+	for (long j = 0; j < CROWD; j++)
+		pthread_create(&t[j], NULL, one_of_many, (void *)j);
+	until_waiting(CROWD);
+	usleep(rand() % 100);
+	pthread_mutex_lock(&mutex);
+	go = 1;
+	if (i % 2)
+		pthread_cond_broadcast(&cond);
+	pthread_mutex_unlock(&mutex);
+	if (i % 2 == 0)
+		pthread_cond_broadcast(&cond);
+	for (int j = 0; j < CROWD; j++)
+		if (j % 4 == 2)
+			pthread_cancel(t[j]);
+		else if (j % 4 == 3)
+			pthread_kill(t[j], SIGUSR1);
+	clock_gettime(CLOCK_REALTIME, &at);
+	at.tv_sec += 5;
+	for (int j = 0; j < CROWD; j++)
+		lost += pthread_timedjoin_np(t[j], NULL, &at) != 0;
+	return lost;
+}
+
 int main(void)
 {
+	struct sigaction action = { .sa_handler = interrupted };
 	pthread_t t[2];
 	int cancelled = 0;
 
@@ -125,5 +193,10 @@ int main(void)
 		}
 	}
 	printf("lost: %d\n", lost);
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (int i = 0; i < 300 && !lost; i++)
+		lost = crowd(i);
+	printf("lost of many: %d\n", lost);
 	return 0;
 }

@@ -31,39 +31,51 @@
 //! - I1. There is one standby at most. Nobody takes its place between its signal and its leaving, so a
 //!   newcomer cannot steal the signal.
 //! - I2. A thread that sleeps on the present sequence, or is about to, is counted in `sleepers` or in
-//!   `pending`, or its wake-up is being made: by S3, L1, a broadcast, a cancellation, or the caller of S5
-//!   or S6. `sleepers` may be too high, which costs a useless system call (S4). It is never too low.
+//!   `pending`, or its wake-up is being made: by S3, L1, L2, a broadcast, a cancellation, or the caller of
+//!   S5 or S6. `sleepers` may be too high, which costs a useless system call (S4). It is never too low.
 //! - I3. Each thread counted in `in flight` was woken by the kernel and will do L1. The count may be too
 //!   low, which costs an earlier wake-up. Were it too high, `pending` could be stuck.
+//! - I4. While `in flight` is 0, `pending` counts only waiters of broadcasts past B2. S2 adds to it while
+//!   somebody is in flight, and the last of those leaves nothing pending.
 //!
 //! # Protocol
 //!
 //! - W1. With the mutex held, read `sequence`. W2. Become the standby, or count into `sleepers`. Release.
 //! - W3. The standby polls until it is signalled. W4. In vain, it changes `sequence` and is a sleeper.
 //! - W5. A sleeper sleeps while `sequence` is what W1 read.
-//! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`.
+//! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`. If that
+//!   finds nobody asleep, the same with all that are pending.
+//! - L2. Woken, and `in flight` is 0 but `pending` is not: take one from it and wake one. `sequence` stays,
+//!   so that nobody comes back early who waits again already.
 //! - S1. Signal: a standby that waits is marked as signalled.
 //! - S2. Else, if two for each processor, or 31, are in flight, move one from `sleepers` to `pending`, and
 //!   change `sequence`. Not if `in flight` is 0, or `sleepers` or `pending` is full.
 //! - S3. Else move one from `sleepers` to `in flight`, change `sequence`, wake one.
 //! - S4. If nobody was asleep, all who were counted before S3 leave by themselves, because the sequence
 //!   changed: zero `sleepers` and `pending`, count out of `in flight`. If `state` changed meanwhile, L1.
-//!   If `sleepers` is "many", broadcast instead: who counts itself in between would not be seen.
+//!   It may have changed and be equal again, and count others: so if it counted any, change `sequence` and
+//!   wake all.
 //! - S5. A signal to be delivered later: count the only sleeper out, change `sequence`. The caller owes a
 //!   wake-up of one. It is not in flight: if it was not asleep, nobody could correct that.
-//! - S6. A broadcast to be delivered later: as a broadcast, and the caller owes a wake-up of all. A
-//!   broadcaster that holds the waiters' mutex uses it and wakes after the release.
-//! - Broadcast: mark the standby, zero the counts, change `sequence`, wake all.
+//! - S6. A broadcast to be delivered later: as a broadcast, and the caller owes the wake-up. A broadcaster
+//!   that holds the waiters' mutex uses it and wakes after the release.
+//! - B1. Broadcast: mark the standby, zero the counts. B2. Change `sequence`. B3. Wake all. Or as a chain:
+//!   B4. Count all but the first into `pending` and wake the first. Each wakes one more (L2), and so on. Who
+//!   was counted after B1 is counted here too, and stays in `sleepers`: it may sleep before one of those, and
+//!   take its link. No chain if `sleepers` is "many" or `pending` has no room.
 //!
 //! # Memory order
 //!
-//! W2 release -> S2, S3 acquire: the change of `sequence` after S3 comes after W1, so W5 sees it. S1 needs
-//! none: the mutex protects what the waiter reads next. W5 against S3 is the futex call's own guarantee.
+//! W2 release -> S2, S3, S4 acquire: the change of `sequence` after S3 comes after W1, so W5 sees it. S1
+//! needs none: the mutex protects what the waiter reads next. W5 against S3 is the futex call's own
+//! guarantee.
+//! B4 release -> L2 acquire: B2 comes before L2's wake-up, so whom that does not find does not sleep (W5).
 //!
 //! # Under the scheduler
 //!
 //! - *Signaller preempted* between count and wake-up: the wake-up is late by that, as with any futex.
-//! - *Woken thread not run soon*: what is pending waits for it. Fewer than the bound in flight: nothing.
+//! - *Woken thread not run soon*: what is pending waits for it. Fewer than the bound in flight: nothing. A
+//!   chain has as many ends as it began with.
 //! - *Hint wrong*: the standby polls for its time on a processor that somebody wanted, or sleeps in vain.
 //! - *Fork*: a child's first waiter finds another generation and starts afresh.
 //!
@@ -81,7 +93,7 @@
 //!
 //! `conformance`: loom, shuttle (also over the default mutex), real threads: each signal finds a waiter, a
 //! broadcast all; deadlines, waits abandoned and cancelled, words copied by fork. Twins that lose or steal
-//! a signal are caught. `crates/preload/tests/c/cond*.c`. `crates/xtask/explained.toml` has the orderings.
+//! a signal are caught. `crates/preload/tests/c`. `crates/xtask/explained.toml` has the orderings.
 
 use core::marker::PhantomData;
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
@@ -298,27 +310,31 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// Changes the sequence and wakes one; was anybody asleep?
-    fn wake_one(&self) -> bool {
-        self.sequence.fetch_add(1, Relaxed);
-        P::wake(&self.sequence, 1) != 0
-    }
-
-    /// L1.
+    /// L1, L2.
     fn pass_on(&self) {
         let mut state = self.state.load(Relaxed);
+        let mut most = PENDING_ONE;
         loop {
-            let pending = state & PENDING != 0;
-            let new = match (pending, state & IN_FLIGHT != 0) {
-                (true, true) => state - PENDING_ONE,
-                (true, false) => state - PENDING_ONE + IN_FLIGHT_ONE,
-                (false, true) => state - IN_FLIGHT_ONE,
-                (false, false) => return,
+            let (pending, in_flight) = ((state & PENDING).min(most), state & IN_FLIGHT != 0);
+            let new = match (pending, in_flight) {
+                (1.., _) => state - pending,
+                (0, true) => state - IN_FLIGHT_ONE,
+                (0, false) => return,
             };
-            // ORDER: Acquire, as in `signal`.
+            // ORDER: Acquire, as in `signal`; and pairs with the Release in B4.
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
-                Ok(_) if !pending || self.wake_one() => return,
-                Ok(_) => state = self.state.load(Relaxed),
+                Ok(_) if pending == 0 => return,
+                Ok(_) => {
+                    if in_flight {
+                        self.sequence.fetch_add(1, Relaxed);
+                    }
+                    if P::wake(&self.sequence, pending / PENDING_ONE) != 0 {
+                        return;
+                    }
+                    // What is pending was for some who left by themselves: not a call for each.
+                    most = PENDING;
+                    state = self.state.load(Relaxed);
+                }
                 Err(now) => state = now,
             }
         }
@@ -363,19 +379,19 @@ impl<P: Platform> Wakeful<P> {
                 state = now;
                 continue;
             }
-            if defer {
-                // Who has counted itself but does not sleep yet goes on at once, so that no later waiter
-                // takes this signal from it.
-                self.sequence.fetch_add(1, Relaxed);
-            } else if !self.wake_one() {
+            // Who has counted itself but does not sleep yet goes on at once, so that no later waiter takes
+            // this signal from it.
+            self.sequence.fetch_add(1, Relaxed);
+            if !defer && P::wake(&self.sequence, 1) == 0 {
                 // S4.
-                if new & SLEEPERS == SLEEPERS {
-                    return self.broadcast_slow();
-                }
                 let right = new & !(SLEEPERS | PENDING);
                 let right = if right & IN_FLIGHT != 0 { right - IN_FLIGHT_ONE } else { right };
-                if self.state.compare_exchange(new, right, Relaxed, Relaxed).is_err() {
+                // ORDER: Acquire, as above, for who is counted here and came after S3.
+                if self.state.compare_exchange(new, right, Acquire, Relaxed).is_err() {
                     self.pass_on();
+                } else if new & (SLEEPERS | PENDING) != 0 {
+                    self.sequence.fetch_add(1, Relaxed);
+                    P::wake(&self.sequence, u32::MAX);
                 }
             }
             return;
@@ -407,10 +423,10 @@ impl<P: Platform> Wakeful<P> {
         self.state.load(Relaxed) & (SLEEPERS | PENDING) != 0
     }
 
-    /// S6. Signals all waiters, but leaves the sleepers asleep: if there are any (true), the caller owes a
-    /// wake-up of all on [`Wakeful::word`].
+    /// S6. Signals all waiters, but leaves the sleepers asleep: the caller owes a wake-up of so many of them
+    /// on [`Wakeful::word`]. 0: there are none. It is `first`, and these wake the others, or all.
     #[inline(never)]
-    pub fn take_all(&self) -> bool {
+    pub fn take_all(&self, first: u32) -> u32 {
         let mut state = self.state.load(Relaxed);
         loop {
             let new = state & (STANDBY | GENERATION | SKIP);
@@ -421,25 +437,53 @@ impl<P: Platform> Wakeful<P> {
                 Err(now) => state = now,
             }
         }
-        let sleepers = state & (SLEEPERS | PENDING) != 0;
-        if sleepers {
-            self.sequence.fetch_add(1, Relaxed);
+        let sleepers = (state & SLEEPERS) / SLEEPERS_ONE + (state & PENDING) / PENDING_ONE;
+        if sleepers == 0 {
+            return 0;
         }
-        sleepers
+        self.sequence.fetch_add(1, Relaxed);
+        if state & SLEEPERS != SLEEPERS && sleepers > first && self.chain(sleepers - first) {
+            return first;
+        }
+        u32::MAX
     }
 
-    /// Wakes all waiters.
+    /// B4. So many are to be woken by others. False if there is no room for them.
+    fn chain(&self, more: u32) -> bool {
+        let mut state = self.state.load(Relaxed);
+        loop {
+            let pending = (state & PENDING) / PENDING_ONE + (state & SLEEPERS) / SLEEPERS_ONE + more;
+            if pending > PENDING / PENDING_ONE {
+                return false;
+            }
+            let new = state & !PENDING | (pending * PENDING_ONE);
+            // ORDER: Release, pairs with the Acquire in `pass_on`: B2 comes before.
+            match self.state.compare_exchange_weak(state, new, Release, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// How many to wake at first, so that all processors have something to do.
+    pub fn enough() -> u32 {
+        EACH * P::processors()
+    }
+
+    /// Wakes all waiters: `first` of them, at least one, and these wake the others.
     #[inline]
-    pub fn broadcast(&self) {
+    pub fn broadcast(&self, first: u32) {
         if self.state.load(Relaxed) & (STANDBY | SLEEPERS | PENDING) != 0 {
-            self.broadcast_slow();
+            self.broadcast_slow(first);
         }
     }
 
     #[inline(never)]
-    fn broadcast_slow(&self) {
-        if self.take_all() {
-            P::wake(&self.sequence, u32::MAX);
+    fn broadcast_slow(&self, first: u32) {
+        let count = self.take_all(first);
+        if count != 0 && P::wake(&self.sequence, count) == 0 && count != u32::MAX {
+            // All whom the chain is for left by themselves.
+            self.pass_on();
         }
     }
 }
