@@ -292,6 +292,12 @@ impl<P: Fences> Seats<P> {
         }
     }
 
+    /// The word that a carrier sleeps on, and what it says meanwhile: for one that sleeps elsewhere and is to
+    /// be woken by [`Seats::wake`].
+    pub fn bed(&self, me: u32) -> (&P::AtomicU32, u32) {
+        (self.word(me), ASLEEP)
+    }
+
     /// Wakes a carrier that [`Seats::sleep`]s.
     pub fn wake(&self, carrier: u32) {
         P::wake(self.word(carrier), 1);
