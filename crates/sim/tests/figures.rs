@@ -118,8 +118,6 @@ claims! {
     paz5a: 0.1, [], [];
     paz5b: 0.1, [], [];
     sa1: 1.0, [], [];
-    sa2: 1.0, [], [];
-    sa3: 1.0, [], [];
 }
 
 /// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.
