@@ -64,13 +64,17 @@ pub(crate) struct Package {
     processors: u32,
     /// Nothing is told: the sentinel looks.
     deaf: bool,
+    /// When a sentinel looked at all carriers last.
+    looked: Cell<u64>,
     by: f64,
+    /// A new sentinel looks at all carriers, as in the crate `fiber`.
+    looks: bool,
     left: Cell<u64>,
 }
 
 impl Package {
     /// With a seat for each processor, and a carrier for each seat.
-    pub fn new(world: &mut World, processors: u32, posts: u32, by: f64) -> Placed<Self> {
+    pub fn new(world: &mut World, processors: u32, posts: u32, looks: bool, by: f64) -> Placed<Self> {
         let most = CARRIERS.min(processors * EACH + posts).max(processors + 2 * posts);
         let carriers = world.place_all((0..most).map(|_| Carrier {
             new: Deque::new(),
@@ -88,7 +92,9 @@ impl Package {
             count: Cell::new(processors),
             processors,
             deaf: world.hints() == Hints::None,
+            looked: Cell::new(0),
             by,
+            looks,
             left: Cell::new(0),
         };
         let package = world.keep(package);
@@ -289,8 +295,9 @@ impl Package {
 
     fn stand_sentinel(&self, me: u32) -> Awake {
         let every = if self.deaf { LOOK_NS } else { SECOND_NS };
-        let mut awake = self.look_at_all(me);
-        let mut looked = Sim::now_ns();
+        let looks = self.looks || self.deaf;
+        let mut awake = if looks { self.look_at_all(me) } else { None };
+        let mut looked = if looks { Sim::now_ns() } else { self.looked.get() };
         while awake.is_none() {
             awake = self.seats.look(me).filter(|awake| *awake != Awake::Called);
             if awake.is_some() {
@@ -308,6 +315,9 @@ impl Package {
             if awake.is_none() && now >= looked + every {
                 looked = now;
                 awake = self.look_at_all(me);
+                if awake.is_none() {
+                    self.looked.set(now);
+                }
             }
         }
         self.end(me);
