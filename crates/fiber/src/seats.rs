@@ -423,7 +423,7 @@ impl<P: Fences> Seats<P> {
     /// gets a seat and calls another.
     pub fn call(&self, not: u32) -> Called {
         self.locked(|lists| {
-            // COST: one word, and not those of all who sleep: others wait for the lock.
+            // One word, and not those of all who sleep: others wait for the lock.
             let before = self.seats.get(lists.called as usize);
             if lists.called != not && before.is_some_and(|seat| seat.word.load(Relaxed) == CALLED) {
                 return Called::Before;

@@ -24,7 +24,7 @@ const FASTTHREADS: [f64; 2] = [34.0, 37.0];
 const CALL: f64 = 7.0;
 
 const SIZES: &[f64] = &[6.0, 16.0, 64.0, 256.0];
-/// On fewer a sentinel without upcalls is as good: it waits for a processor, and has the one of whoever blocks.
+/// On fewer a sentinel without upcalls is as good: it gets the processor of whoever blocks.
 const LARGE: f64 = 256.0;
 const PROCESSORS: Axis = Axis { label: "processors", unit: "", log: true };
 
