@@ -118,6 +118,8 @@ struct Lists {
     free: u32,
     debt: u32,
     granted: u32,
+    /// Who was called last: no other word is CALLED. `u32::MAX`: nobody yet.
+    called: u32,
     asleep: Vec<u32>,
     wanting: VecDeque<u32>,
 }
@@ -142,6 +144,7 @@ impl<P: Fences> Seats<P> {
             free: granted,
             debt: 0,
             granted,
+            called: u32::MAX,
             asleep: Vec::with_capacity(carriers),
             wanting: VecDeque::with_capacity(carriers),
         };
@@ -292,6 +295,12 @@ impl<P: Fences> Seats<P> {
         }
     }
 
+    /// The word that a carrier sleeps on, and what it says meanwhile: for one that sleeps elsewhere and is to
+    /// be woken by [`Seats::wake`].
+    pub fn bed(&self, me: u32) -> (&P::AtomicU32, u32) {
+        (self.word(me), ASLEEP)
+    }
+
     /// Wakes a carrier that [`Seats::sleep`]s.
     pub fn wake(&self, carrier: u32) {
         P::wake(self.word(carrier), 1);
@@ -414,13 +423,16 @@ impl<P: Fences> Seats<P> {
     /// gets a seat and calls another.
     pub fn call(&self, not: u32) -> Called {
         self.locked(|lists| {
-            let asleep = || lists.asleep.iter().chain(&lists.wanting).copied().filter(|&other| other != not);
-            if asleep().any(|carrier| self.word(carrier).load(Relaxed) == CALLED) {
+            // One word, and not those of all who sleep: others wait for the lock.
+            let before = self.seats.get(lists.called as usize);
+            if lists.called != not && before.is_some_and(|seat| seat.word.load(Relaxed) == CALLED) {
                 return Called::Before;
             }
-            let called = asleep().find(|&carrier| {
+            let mut asleep = lists.asleep.iter().chain(&lists.wanting).copied().filter(|&other| other != not);
+            let called = asleep.find(|&carrier| {
                 self.word(carrier).compare_exchange(ASLEEP, CALLED, Relaxed, Relaxed).is_ok()
             });
+            lists.called = called.unwrap_or(lists.called);
             called.map_or(Called::Nobody, Called::Carrier)
         })
     }

@@ -5,11 +5,12 @@ use std::ptr;
 
 use platform::Atomic;
 
+use crate::event::Channel;
 use crate::memory::{LineId, Memory};
 use crate::word::Word;
 
 /// What an application's arena says.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct App {
     pub threads: usize,
     pub runnable: u32,
@@ -17,6 +18,8 @@ pub(crate) struct App {
     pub preempted: [u32; 5],
     /// The line with these counts.
     pub line: LineId,
+    /// Where its upcalls come.
+    pub channel: Channel,
 }
 
 impl App {

@@ -3,6 +3,7 @@
 //!
 //! What the kernel decides is `kernel.rs`, how spinners are passed over `spin.rs`, and `run.rs` drives.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ptr;
@@ -94,6 +95,8 @@ pub(crate) struct Engine {
     pub parked: Vec<usize>,
     /// Decides who goes on, instead of time.
     pub explorer: Option<Explorer>,
+    /// What its threads refer to, beside its memory.
+    pub kept: Vec<Box<dyn Any>>,
 }
 
 thread_local! {
@@ -149,6 +152,7 @@ impl Engine {
             tally: Tally::default(),
             parked: Vec::new(),
             explorer: None,
+            kept: Vec::new(),
         })
     }
 

@@ -12,6 +12,7 @@ use platform::{Crowd, Priority, RunState, Wait, Wish};
 
 use crate::chance::{below, unit};
 use crate::engine::Engine;
+use crate::event::Event;
 use crate::machine::{Queue, Woken};
 use crate::memory::{NS, Time, from_ns};
 use crate::setting::Hints;
@@ -101,6 +102,7 @@ impl Engine {
 
     /// Gives the processor to whoever comes next.
     pub(crate) fn dispatch(&mut self, processor: usize, now: Time) {
+        self.account(now);
         let was_idle = self.processors[processor].thread == NOBODY;
         match self.next_for(processor) {
             Some(thread) => {
@@ -269,6 +271,7 @@ impl Engine {
         self.tell(thread, processor, RunState::Preempted, now);
         let queue = self.queue_of(thread);
         self.waiting.queues[queue].push_back(thread);
+        self.upcall(thread, Event::Preempted, now);
         self.dispatch(processor, now);
         self.help(queue, now);
     }
@@ -352,6 +355,9 @@ impl Engine {
         self.waiting.asleep += 1;
         self.apps[app].runnable -= 1;
         self.tell(thread, processor, RunState::Blocked, now);
+        // Before the processor is given away: who hears of it can have it.
+        let event = if self.threads[thread].faults { Event::Faulted } else { Event::Blocked };
+        self.upcall(thread, event, now);
         self.dispatch(processor, now);
         self.check_stuck();
     }
@@ -443,7 +449,9 @@ impl Engine {
                 self.threads[thread].sleep += 1;
                 self.threads[thread].woken = Wait::TimedOut;
                 self.make_ready(thread, now);
+                self.upcall(thread, Event::Unblocked, now);
             }
+            Timer::Upcall(thread, event) => self.deliver(thread, event, now),
             Timer::Repartition => {
                 let mut earlier = false;
                 while let Some(&thread) = self.parked.last() {
@@ -586,6 +594,7 @@ impl Engine {
         let timed = self.timers.iter().any(|timer| match timer {
             Timer::Wake(thread, sleep) => self.threads[thread].sleep == sleep,
             Timer::Repartition => false,
+            Timer::Upcall(..) => true,
         });
         if !timed {
             self.fail(format!(

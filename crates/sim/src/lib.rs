@@ -56,6 +56,7 @@
 // `word`, `memory`, `cache`, `arena`. Who decides: `kernel`, `partition`, `rules`. In what order: `run`,
 // `timers`, `spinner`. What comes out: `tally`, `path`, `results`, `figure`. Experiments: `defaults`,
 // `delegation`, `knowledge`.
+pub mod activations;
 mod app;
 mod arena;
 mod cache;
@@ -64,6 +65,7 @@ pub mod defaults;
 mod delegated;
 pub mod delegation;
 mod engine;
+mod event;
 pub mod explore;
 mod explorer;
 pub mod figure;
@@ -85,20 +87,23 @@ mod tally;
 mod thread;
 mod timers;
 mod tree;
+mod upcall;
 mod word;
 mod workload;
 mod world;
 
 pub use delegated::{Order, Touches};
+pub use event::Event;
 pub use machine::{
-    Cache, Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Pages, Processors, Queue,
-    SharedCache, Sourced, Woken,
+    Cache, Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Operations, Pages, Processors,
+    Queue, SharedCache, Sourced, Woken,
 };
 pub use path::Path;
 pub use platform::{Explored, Sim, Simulated, clock_ns, entered, fail, left, passed, random, vary, work_ns};
 pub use results::{Results, ThreadResults, Waits};
 pub use setting::{Hints, Repartition, Setting};
 pub use simulate::{MOST_THREADS, SimError, in_parallel, simulate, simulate_with};
+pub use upcall::block_ns;
 pub use word::Word;
 pub use workload::{Program, Workload};
 pub use world::{Placed, World};

@@ -32,6 +32,23 @@ pub struct Machine {
     pub level: Vec<Level>,
     /// The operating system.
     pub kernel: Kernel,
+    /// What making and calling costs, for programs of many threads. Without it, nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Operations>,
+}
+
+/// What table I of *Scheduler Activations* is made of, beside the kernel's costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Operations {
+    /// A procedure call, with its return.
+    pub call_us: Sourced<f64>,
+    /// Making and ending a kernel thread, beside its wake-ups.
+    pub thread_us: Sourced<f64>,
+    /// The same of a process.
+    pub process_us: Sourced<f64>,
+    /// From one process to another, beside the switch of threads.
+    pub process_switch_us: Sourced<f64>,
 }
 
 /// The processors of a [`Machine`].
@@ -219,7 +236,8 @@ machines![
     "numa-2x32",
     "numa-8x8",
     "epyc-64",
-    "cxl-1024"
+    "cxl-1024",
+    "firefly-6"
 ];
 
 /// More than any machine here has, and what the tables hold.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Platform`] on the simulated machine.
 
+use fiber::fences::Fences;
 use platform::{
     Atomic, AtomicInt, Costs, Crowd, Deadline, Ordering, Platform, Priority, Readers, RunState, STAMP_ID,
-    STAMP_SHIFT, ThreadId, Wait, Wish,
+    STAMP_SHIFT, ThreadId, Wait, Wide, Wish,
 };
 
 use crate::chance::{below, unit};
@@ -39,6 +40,12 @@ pub trait Bits: Copy + PartialEq {
 impl Bits for u32 {
     fn bits(self) -> u64 {
         self.into()
+    }
+}
+
+impl Bits for u64 {
+    fn bits(self) -> u64 {
+        self
     }
 }
 
@@ -141,30 +148,38 @@ macro_rules! atomic {
 }
 
 atomic!([] u32);
+atomic!([] u64);
 atomic!([T] *mut T);
 
-impl AtomicInt<u32> for Word<u32> {
-    #[inline(always)]
-    fn fetch_add(&self, value: u32, _: Ordering) -> u32 {
-        self.update(|before| Some(before.wrapping_add(value)))
-    }
-    #[inline(always)]
-    fn fetch_sub(&self, value: u32, _: Ordering) -> u32 {
-        self.update(|before| Some(before.wrapping_sub(value)))
-    }
-    #[inline(always)]
-    fn fetch_or(&self, value: u32, _: Ordering) -> u32 {
-        self.update(|before| Some(before | value))
-    }
-    #[inline(always)]
-    fn fetch_and(&self, value: u32, _: Ordering) -> u32 {
-        self.update(|before| Some(before & value))
-    }
+macro_rules! integer {
+    ($value:ident) => {
+        impl AtomicInt<$value> for Word<$value> {
+            #[inline(always)]
+            fn fetch_add(&self, value: $value, _: Ordering) -> $value {
+                self.update(|before| Some(before.wrapping_add(value)))
+            }
+            #[inline(always)]
+            fn fetch_sub(&self, value: $value, _: Ordering) -> $value {
+                self.update(|before| Some(before.wrapping_sub(value)))
+            }
+            #[inline(always)]
+            fn fetch_or(&self, value: $value, _: Ordering) -> $value {
+                self.update(|before| Some(before | value))
+            }
+            #[inline(always)]
+            fn fetch_and(&self, value: $value, _: Ordering) -> $value {
+                self.update(|before| Some(before & value))
+            }
+        }
+    };
 }
+
+integer!(u32);
+integer!(u64);
 
 /// The machine, seen by its running thread.
 #[inline(always)]
-fn machine() -> *mut Engine {
+pub(crate) fn machine() -> *mut Engine {
     let this = engine();
     assert!(!this.is_null(), "outside a simulated machine: use sim::World");
     this
@@ -172,7 +187,7 @@ fn machine() -> *mut Engine {
 
 /// With the machine, between two steps of its threads.
 #[inline(always)]
-fn look<R>(body: impl FnOnce(&mut Engine) -> R) -> R {
+pub(crate) fn look<R>(body: impl FnOnce(&mut Engine) -> R) -> R {
     // SAFETY: the current machine; `body` neither suspends nor accesses words.
     body(unsafe { &mut *machine() })
 }
@@ -224,7 +239,7 @@ fn index(thread: ThreadId) -> usize {
 }
 
 /// In the kernel: the time of a system call passes, and nobody is earlier.
-fn system_call() {
+pub(crate) fn system_call() {
     let this = machine();
     disturb();
     // SAFETY: the current machine, and its running thread.
@@ -235,7 +250,7 @@ fn system_call() {
     }
 }
 
-fn sleep(key: usize, until: Option<Time>) -> Wait {
+pub(crate) fn sleep(key: usize, until: Option<Time>) -> Wait {
     let this = machine();
     // SAFETY: as for `system_call`.
     unsafe {
@@ -539,6 +554,24 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
             } else {
                 it.settle_debit();
             }
+        }
+    }
+}
+
+impl<const PAUSES: u32> Wide for Simulated<PAUSES> {
+    type AtomicU64 = Word<u64>;
+
+    /// Accesses are in order.
+    fn fence(_: Ordering) {}
+}
+
+impl<const PAUSES: u32> Fences for Simulated<PAUSES> {
+    fn light() {}
+
+    /// A system call that interrupts the others; what they lose is not counted.
+    fn heavy() {
+        if look(|it| it.current != NOBODY) {
+            system_call();
         }
     }
 }

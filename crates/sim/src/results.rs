@@ -54,6 +54,40 @@ pub struct ThreadResults {
     pub migrations: u64,
 }
 
+/// Processors and ready fibers, in the second half of a run: see [`crate::activations`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Activity {
+    /// Of the processors' time, what was the program's work.
+    pub used: f64,
+    /// Processor time without a thread while a fiber was ready.
+    pub idle_while_ready_ns: f64,
+    /// The same, of all processor time.
+    pub idle_while_ready: f64,
+    /// Times that the kernel kept a thread, in the whole run.
+    pub blocks: u64,
+    /// Upcalls: blocked, faulted, unblocked, preempted.
+    pub upcalls: [u64; 4],
+}
+
+impl Activity {
+    fn of(engine: &Engine) -> Option<Self> {
+        let (time, work) = engine.tally.idle.window()?;
+        let mut upcalls = [0; 4];
+        for app in &engine.apps {
+            upcalls.iter_mut().zip(app.channel.counts).for_each(|(sum, count)| *sum += count);
+        }
+        let all = time as f64 * engine.processors.len() as f64;
+        let lost = engine.tally.idle.lost as f64;
+        Some(Self {
+            used: work as f64 / all,
+            idle_while_ready_ns: lost / NS as f64,
+            idle_while_ready: lost / all,
+            blocks: engine.tally.idle.blocks,
+            upcalls,
+        })
+    }
+}
+
 /// What came of a simulation. Virtual times throughout; the same on every host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
@@ -83,6 +117,9 @@ pub struct Results {
     /// What sections cost one after the other, in a program that tells of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
+    /// How processors were used while fibers were ready, in a program that has some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
     /// Processor time of the program, waiting included.
     pub cpu_ms: f64,
     /// Processor time of foreign processes.
@@ -173,6 +210,7 @@ impl Results {
                 max_ns: waits.max(),
             }),
             path: engine.tally.path.result(),
+            activity: Activity::of(engine),
             cpu_ms: ms(ours().map(|thread| thread.cpu).sum()),
             foreign_ms: ms(engine.tally.foreign),
             work_ms: ms(ours().map(|thread| thread.work).sum()),

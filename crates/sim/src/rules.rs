@@ -17,6 +17,8 @@ pub(crate) struct Costs {
     pub grace: Time,
     pub margin: Time,
     pub credit: Time,
+    pub call: Time,
+    pub thread: Time,
 }
 
 impl Costs {
@@ -35,6 +37,8 @@ impl Costs {
             grace: us(kernel.grace_us.value),
             margin: us(kernel.woken_margin_ms.value * 1e3),
             credit: us(kernel.woken_credit_ms.value * 1e3),
+            call: machine.operations.as_ref().map_or(0, |it| us(it.call_us.value)),
+            thread: machine.operations.as_ref().map_or(0, |it| us(it.thread_us.value)),
         }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) struct Tally {
     pub foreign: Time,
     pub waits: Histogram<u64>,
     pub path: Walked,
+    pub idle: Idle,
     /// The last moment until now.
     pub end: Time,
     /// The time was over before all was done.
@@ -40,10 +41,57 @@ impl Default for Tally {
             foreign: 0,
             // BOUND: two digits, so that a percentile is within 1 %; up to 1,000 s in ns.
             path: Walked::default(),
+            idle: Idle::default(),
             waits: Histogram::new_with_bounds(1, 1_000_000_000_000, 2).expect("constant bounds"),
             end: 0,
             capped: false,
             failure: None,
         }
+    }
+}
+
+/// Processors that idle while fibers are ready, of a program that says how many are.
+///
+/// It counts from the moment at which half of those that there were have begun, so that the first kernel
+/// threads are made, to that at which the last one begins.
+#[derive(Default)]
+pub(crate) struct Idle {
+    ready: u64,
+    most: u64,
+    seen: Time,
+    /// The two ends of the window: when, and how much work was done before.
+    from: Option<(Time, Time)>,
+    to: Option<(Time, Time)>,
+    /// Processor time lost in the window.
+    pub lost: Time,
+    /// Times that the kernel kept a thread.
+    pub blocks: u64,
+}
+
+impl Idle {
+    /// Until now so many processors had nobody.
+    pub fn pass(&mut self, idle: u64, now: Time) {
+        if self.from.is_some() && self.to.is_none() {
+            self.lost += idle.min(self.ready) * now.saturating_sub(self.seen);
+        }
+        self.seen = self.seen.max(now);
+    }
+
+    /// More fibers are ready, or fewer.
+    pub fn change(&mut self, by: i64, now: Time, work: Time) {
+        self.ready = self.ready.saturating_add_signed(by);
+        self.most = self.most.max(self.ready);
+        if self.from.is_none() && self.ready <= self.most / 2 {
+            self.from = Some((now, work));
+        }
+        if self.to.is_none() && self.ready == 0 {
+            self.to = Some((now, work));
+        }
+    }
+
+    /// The window's length, and the work that was done in it.
+    pub fn window(&self) -> Option<(Time, Time)> {
+        let (from, to) = (self.from?, self.to?);
+        Some((to.0 - from.0, to.1 - from.1))
     }
 }

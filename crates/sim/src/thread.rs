@@ -124,6 +124,9 @@ pub(crate) struct Thread {
     pub sleeps_on: usize,
     pub sleep: u64,
     pub woken: Wait,
+    /// Its program is told what becomes of it; if it sleeps, is that a page fault?
+    pub listened: bool,
+    pub faults: bool,
     pub random: Pcg64Mcg,
     pub on_since: Time,
     pub cpu: Time,
@@ -167,6 +170,8 @@ impl Thread {
             sleeps_on: 0,
             sleep: 0,
             woken: Wait::Woken,
+            listened: false,
+            faults: false,
             random: Pcg64Mcg::seed_from_u64(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             on_since: 0,
             cpu: 0,

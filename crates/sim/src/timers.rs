@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::event::Event;
 use crate::memory::Time;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +13,8 @@ pub(crate) enum Timer {
     Wake(usize, u64),
     /// The partition changes.
     Repartition,
+    /// The program is told this of the thread, late.
+    Upcall(usize, Event),
 }
 
 #[derive(Default)]

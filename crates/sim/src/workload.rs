@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use apps::{App, Digest};
 
+use crate::activations::{self, Job, Kind};
 use crate::app::Loading;
 use crate::delegated::{Delegated, Touches};
 use crate::platform::{Sim, clock_ns, fail, passed, random, vary, work_ns};
@@ -59,6 +60,13 @@ pub enum Program {
         /// The processor that is left to the server; clients have the others, in their order.
         server: u32,
     },
+    /// Threads of one of the kinds that *Scheduler Activations* compares.
+    Threads {
+        /// Which.
+        kind: Kind,
+        /// What they do.
+        job: Job,
+    },
     /// Quicksort with a lock ([`apps::App::Quicksort`]; TR 1994, section 5.2).
     Quicksort {
         /// A mutex of the catalogue.
@@ -89,6 +97,7 @@ impl Program {
             Self::Mutex { lock, .. } | Self::Quicksort { lock, .. } | Self::Cholesky { lock, .. } => {
                 ("mutex", lock)
             }
+            Self::Threads { .. } => ("kind of thread", ""),
             Self::RwLock { lock, .. } => ("reader-writer lock", lock),
             Self::Delegated { lock, .. } => ("delegating lock or mutex", lock),
             Self::Barrier { barrier, .. } | Self::Gauss { barrier, .. } => ("barrier", barrier),
@@ -323,6 +332,7 @@ impl Workload {
         match self.program.app() {
             Some((app @ App::Gauss { .. }, _)) => app.parts() * threads * instances,
             Some((app, _)) => app.parts() * instances,
+            None if matches!(self.program, Program::Threads { .. }) => self.rounds,
             None => threads * instances * self.rounds,
         }
     }
@@ -334,6 +344,10 @@ impl Workload {
             return (0..self.instances)
                 .map(|_| app.load(&mut Loading::new(world), lock, self.threads))
                 .collect();
+        }
+        if let Program::Threads { kind, job } = self.program {
+            activations::load(world, kind, job, self.threads, self.rounds, self.vary);
+            return Some(Vec::new());
         }
         if let Some((lock, program)) = Delegated::of(world, self) {
             return program.load(lock).map(|()| Vec::new());

@@ -2,6 +2,7 @@
 //! A machine that is being loaded with a program, and what lies in its memory.
 
 use crate::engine::Engine;
+use crate::setting::Hints;
 
 /// An object in the machine's memory: a copyable reference, for the threads of one simulation.
 pub struct Placed<T: ?Sized>(*mut T);
@@ -53,6 +54,28 @@ impl World {
         Placed(unsafe { (*self.0).memory.place(value) })
     }
 
+    /// Keeps an object of the host's as long as the machine. Each word of its has a line for itself.
+    pub(crate) fn keep<T: 'static>(&mut self, value: T) -> Placed<T> {
+        // SAFETY: as above. The engine keeps the box, and drops it after its threads.
+        unsafe {
+            (*self.0).kept.push(Box::new(value));
+            let kept = (*self.0).kept.last_mut().expect("just pushed");
+            Placed(kept.downcast_mut().expect("of this type"))
+        }
+    }
+
+    /// What the kernel tells.
+    pub(crate) fn hints(&self) -> Hints {
+        // SAFETY: as above.
+        unsafe { (*self.0).rules.setting.hints }
+    }
+
+    /// So many fibers are ready from the beginning.
+    pub(crate) fn ready(&mut self, count: u64) {
+        // SAFETY: as above.
+        unsafe { (*self.0).tally.idle.change(count as i64, 0, 0) };
+    }
+
     /// As [`World::place`], one after the other.
     pub fn place_all<T: 'static>(&mut self, values: impl ExactSizeIterator<Item = T>) -> Placed<[T]> {
         // SAFETY: as above.
@@ -71,6 +94,12 @@ impl World {
     pub fn spawn(&mut self, app: usize, body: impl FnOnce() + 'static) {
         // SAFETY: as above.
         unsafe { (*self.0).spawn(app, body) };
+    }
+
+    /// The same. Returns the thread's number in the machine.
+    pub(crate) fn add_thread(&mut self, app: usize, body: impl FnOnce() + 'static) -> usize {
+        // SAFETY: as above.
+        unsafe { (*self.0).spawn(app, body) }
     }
 
     /// The same, of a thread that belongs to this processor, modulo their number ([`Setting::bound`]).

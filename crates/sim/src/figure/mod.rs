@@ -5,6 +5,7 @@
 //! points of an axis); what is chosen instead stands in the table. Times are therefore compared with one
 //! another and not with the papers' own.
 
+mod activations;
 mod literal;
 mod paznikov;
 pub mod sure;
@@ -166,7 +167,7 @@ fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
 
 /// All of them.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    table::FIGURES.iter().chain(paznikov::FIGURES)
+    table::FIGURES.iter().chain(paznikov::FIGURES).chain(activations::FIGURES)
 }
 
 /// The figure of this name.
