@@ -529,10 +529,14 @@ fn say(said: Option<u32>) {
     // Of two threads that speak at once the server hears last whom we remember.
     let Ok(_speaks) = SPEAKS.lock() else { return };
     let said = said.unwrap_or_else(|| SAID.load(Relaxed));
-    let count = said.max(UNASKED.load(Relaxed));
-    if OFFERED.load(Relaxed) == count {
+    let unasked = UNASKED.load(Relaxed);
+    let (count, offered) = (said.max(unasked), OFFERED.load(Relaxed));
+    if offered == count {
         return SAID.store(said, Relaxed);
     }
+    // The server counts from what this process has now, and may have taken some of what was offered. So fewer
+    // than before are none, until the next word. What a team offers is counted from there already.
+    let count = if unasked > 0 && count < offered { 0 } else { count };
     let request = if count == 0 { Request::WantBack } else { Request::Spare(count) };
     let told = Connection::open_by(path(), libc::SOCK_NONBLOCK, None)
         .and_then(|connection| connection.send(request));

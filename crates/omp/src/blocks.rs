@@ -16,6 +16,7 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::mem;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::lock::Guarded;
 use crate::memory::{self, Need};
@@ -83,6 +84,7 @@ impl Depot {
             // SAFETY: a full magazine has a first block.
             unsafe { (*full.first).below = mem::replace(&mut self.first, full.first) };
             self.count += 1;
+            FULL.store(self.count, Relaxed);
         }
         fits
     }
@@ -92,10 +94,13 @@ impl Depot {
         // SAFETY: null, or a full magazine's.
         self.first = unsafe { first.as_ref() }?.below;
         self.count -= 1;
+        FULL.store(self.count, Relaxed);
         Some(Magazine { first, count: Magazine::MOST })
     }
 }
 
+/// HINT: how many the depot has. Wrong, one call of malloc more, or one `try_lock`.
+static FULL: AtomicU32 = AtomicU32::new(0);
 static DEPOT: Guarded<Depot> = Guarded::holding(Depot { first: ptr::null_mut(), count: 0 });
 
 /// Memory for tasks that a thread keeps.
@@ -132,7 +137,11 @@ impl Blocks {
     #[cold]
     fn reload(&self) -> bool {
         let previous = self.previous.take();
-        let full = if previous.count > 0 { Some(previous) } else { DEPOT.try_with(Depot::take).flatten() };
+        let full = match previous.count {
+            0 if FULL.load(Relaxed) == 0 => None,
+            0 => DEPOT.try_with(Depot::take).flatten(),
+            _ => Some(previous),
+        };
         full.inspect(|&full| self.loaded.set(full)).is_some()
     }
 

@@ -239,7 +239,7 @@ pub fn meet_at(team: &Team, barrier: &BWakeful<Linux>, thread: &Thread, left: im
 fn pause(team: &Team, thread: &Thread, wait: impl FnOnce()) {
     match thread.member().runs_all.get() {
         true => team.tasks.pause(team, wait),
-        false => wait(),
+        false => team.tasks.wait(team, wait),
     }
 }
 

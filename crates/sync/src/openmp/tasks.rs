@@ -12,7 +12,7 @@
 //! party more, and the last lets it go.
 //!
 //! ```text
-//!   word:   running (31) | CALLED | queued (32)          open: tasks that are not done
+//!   word:   queued (32) | running (31) | CALLED          open: tasks that are not done
 //!   maker:  O1 open += 1, first: hold   P1 into a deque   P2 queued += 1   P3 call?
 //!   runner: R1 running += 1   R2 take: queued -= 1   run   O2 open -= 1, last: let go   R3 running -= 1, wait again
 //! ```
@@ -25,10 +25,12 @@
 //!
 //! # Invariants
 //!
-//! I1. A queued task is in a deque: P1 comes before P2, and R2 counts down after it has taken. I2. A task
+//! I1. A counted task is in a deque, or taken and not counted down yet. R2 may count down before P2 counts
+//! up: then `queued` is less than 0, which counts as 0. I2. A task
 //! is counted in `open` from before P1 until after it has run. I3. While `open` is not 0, the barrier has
 //! at least one party more than members, and does not open. I4. If a call is made while somebody runs, that
-//! one sees the call at R3 or before. If not, the woken one sees that nobody runs any more.
+//! one sees the call before R3, and passes it on if it takes nothing. If not, the woken one sees that nobody
+//! runs any more. I5. Nobody falls asleep in a task while there are others, without a call to them.
 //!
 //! # Protocol
 //!
@@ -42,7 +44,7 @@
 //! the thief delays the maker by more than it takes over. So one stolen task in [`BATCH`] is timed. After a
 //! small one the thief rests, and the run counts as one in vain. After runs in vain nobody is called to a
 //! member's tasks until `quiet_until`: their maker runs them itself when it waits. Tasks from outside are
-//! called for all the same.
+//! called for all the same, and so are those that a thread may not run that falls asleep (I5).
 //!
 //! # Memory order
 //!
@@ -75,16 +77,17 @@ use platform::{Atomic, AtomicInt, Ordering::*, Platform, Wide};
 use super::{Apart, Deque, Event, Linked, Patience, await_or};
 use crate::barrier::BWakeful;
 
-const QUEUED: u64 = 1;
-const CALLED: u64 = 1 << 32;
-const RUNNER: u64 = 1 << 33;
+const CALLED: u64 = 1;
+const RUNNER: u64 = 2;
+/// Above the others, so that it may be less than 0: R2 may come between P1 and P2.
+const QUEUED: u64 = 1 << 32;
 
 fn queued(word: u64) -> u32 {
-    word as u32
+    ((word >> 32) as i32).max(0) as u32
 }
 
 fn running(word: u64) -> u32 {
-    (word / RUNNER) as u32
+    word as u32 / RUNNER as u32
 }
 
 /// COST: see [`Tasks`]; a call that wakes somebody costs as much as making some tens of tasks.
@@ -126,8 +129,9 @@ struct Grain {
 }
 
 impl Grain {
-    /// Runs a stolen task, and rests after a small one, as long as there are tasks.
-    fn steal<P: Platform>(&mut self, run: impl FnOnce(), are_there: impl Fn() -> bool) {
+    /// Runs a stolen task, and rests after a small one until `over`, which is asked now and then: it looks at
+    /// what the maker writes.
+    fn steal<P: Platform>(&mut self, run: impl FnOnce(), over: impl Fn() -> bool) {
         self.stolen += 1;
         if !self.stolen.is_multiple_of(BATCH) {
             return run();
@@ -135,10 +139,13 @@ impl Grain {
         let (line, before) = (P::costs().line, P::now_ns());
         run();
         let after = P::now_ns();
-        if after - before < 4 * line {
-            self.is_small = true;
-            while are_there() && P::now_ns() < after + REST * line {
-                P::pause();
+        self.is_small = after - before < 4 * line;
+        let mut pauses = 0;
+        while self.is_small && P::now_ns() < after + REST * line {
+            P::pause();
+            pauses += 1;
+            if pauses % BATCH == 0 && over() {
+                break;
             }
         }
     }
@@ -277,11 +284,27 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         } else if running(word) >= P::processors() {
             // Who waits for tasks of his own may wait for this one.
             crew.bells().iter().for_each(|bell| bell.notify());
-        } else if (others == 1 || others == 0 && lone_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0)
-            && !self.is_quiet()
-        {
-            self.call(crew);
+        } else if others == 1 || others == 0 && lone_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0 {
+            match self.is_quiet() {
+                // Who waits for tasks of his own may be the only one who may run this one.
+                true => crew.bells().iter().for_each(|bell| bell.notify()),
+                false => self.call(crew),
+            }
         }
+    }
+
+    /// The caller is about to sleep. What there is it may not run, and perhaps nobody was called to it.
+    fn hand_on(&self, crew: &impl Crew<P>) {
+        if self.are_there() {
+            self.word.0.fetch_or(CALLED, Relaxed);
+            crew.summon();
+        }
+    }
+
+    /// A thread that does not run whatever there is waits for something.
+    pub fn wait(&self, crew: &impl Crew<P>, wait: impl FnOnce()) {
+        self.hand_on(crew);
+        wait();
     }
 
     /// HINT: has what calls brought lately been less than what they cost?
@@ -292,7 +315,11 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
 
     /// HINT: was a run in vain? Several who write it may lose a lesson.
     fn learn(&self, paid: bool) {
-        let futile = if paid { 0 } else { (self.futile.load(Relaxed) + 1).min(MOST_FUTILE) };
+        let before = self.futile.load(Relaxed);
+        let futile = if paid { 0 } else { (before + 1).min(MOST_FUTILE) };
+        if paid && before == 0 {
+            return;
+        }
         self.futile.store(futile, Relaxed);
         let until = if paid { 0 } else { P::now_ns() + (P::costs().sleep << futile) };
         self.quiet_until.store(until, Relaxed);
@@ -350,7 +377,8 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
     ) {
         let word = self.word.0.fetch_add(RUNNER, Relaxed);
         // Before the looks: what a caller has put into a queue we find.
-        let mut called = word & CALLED != 0 && self.word.0.fetch_and(!CALLED, Relaxed) & CALLED != 0;
+        let was_called = word & CALLED != 0 && self.word.0.fetch_and(!CALLED, Relaxed) & CALLED != 0;
+        let mut called = was_called;
         let (mut any, mut grain) = (false, Grain::default());
         while let Some((task, stolen)) = self.take_from(crew, own, |_| true, &stop) {
             // The call may have been for what is left.
@@ -359,11 +387,17 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
             }
             any = true;
             match stolen {
-                true => grain.steal::<P>(|| run(task), || self.are_there()),
+                true => grain.steal::<P>(|| run(task), || !self.are_there() || stop()),
                 false => run(task),
             }
         }
-        self.learn(any && !grain.is_small);
+        if any || was_called {
+            self.learn(any && !grain.is_small);
+        }
+        if called {
+            // It was told to stop, and the call was for others.
+            self.hand_on(crew);
+        }
         // ORDER: Release (R3), pairs with `are_run`.
         self.word.0.fetch_sub(RUNNER, Release);
     }
@@ -373,9 +407,7 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
     pub fn pause(&self, crew: &impl Crew<P>, wait: impl FnOnce()) {
         // Orders nothing: the task that waits is not done.
         self.word.0.fetch_sub(RUNNER, Relaxed);
-        if self.are_for_more() {
-            self.call(crew);
-        }
+        self.hand_on(crew);
         wait();
         self.word.0.fetch_add(RUNNER, Relaxed);
     }

@@ -132,7 +132,7 @@ impl Core {
         }
         let core = Serves(this.clone());
         let serve = move || {
-            let ready = core.0.make_ready();
+            let ready = core.0.make_ready(tell.is_some());
             let serves = ready.is_ok();
             if let Some(tell) = tell {
                 let _ = tell.send(ready);
@@ -145,10 +145,13 @@ impl Core {
         Ok(())
     }
 
-    /// Of the calling thread, before it serves.
-    fn make_ready(&self) -> io::Result<()> {
-        if let Some(processor) = self.processor {
-            pin(processor)?;
+    /// Of the calling thread, before it serves. One of the `first` must get the processor. A later one serves
+    /// anywhere: the processor may be lent, and stuck sections may need this thread.
+    fn make_ready(&self, first: bool) -> io::Result<()> {
+        if let Some(Err(error)) = self.processor.map(pin)
+            && first
+        {
+            return Err(error);
         }
         match Linux::register() {
             ThreadId::NONE => Err(io::Error::other("too many threads wait for locks")),
@@ -337,9 +340,9 @@ unsafe impl Way for ByServer {
         ask.is_answered()
     }
 
-    /// The server does so, sooner than another thread could.
+    /// The server does so, sooner than another thread could. In a copy nobody does, and so it is looked at.
     fn lock_at_once(&self) -> bool {
-        false
+        self.owner.is_copy()
     }
 }
 
