@@ -394,8 +394,9 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         if any || was_called {
             self.learn(any && !grain.is_small);
         }
-        if called {
-            // It was told to stop, and the call was for others.
+        // Only then: where it has just found nothing, whoever has taken the task counts down soon.
+        if called && stop() {
+            // The call was for others.
             self.hand_on(crew);
         }
         // ORDER: Release (R3), pairs with `are_run`.
