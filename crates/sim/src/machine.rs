@@ -425,7 +425,15 @@ mod tests {
                 Machine::parse(text(name).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(machine.name, *name);
             for figure in machine.figures() {
-                let known = ["TR 1994", "ICPP 2001", "assumption", "derived", "Paznikov", "lmbench"];
+                let known = [
+                    "TR 1994",
+                    "ICPP 2001",
+                    "Scheduler Activations",
+                    "assumption",
+                    "derived",
+                    "Paznikov",
+                    "lmbench",
+                ];
                 assert!(
                     known.iter().any(|word| figure.source.contains(word)),
                     "{name}: {}: {}",
