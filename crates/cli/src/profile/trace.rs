@@ -52,7 +52,8 @@ pub fn write(
         });
         write!(to, ",\n{event}")?;
     }
-    for one in stretches.iter().filter(|one| one.from_ns < one.to_ns) {
+    // What was over before the recorder's first turn has no length here.
+    for one in stretches.iter().filter(|one| us(one.from_ns) < us(one.to_ns)) {
         let Some(lane) = timeline.lanes.get(one.lane as usize) else { continue };
         let event = json!({
             "ph": "X", "name": does(one.does), "cat": "processor", "pid": lane.process, "tid": lane.thread,
