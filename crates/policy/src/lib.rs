@@ -55,7 +55,8 @@ pub enum Count {
         /// It takes them too while nobody else asks.
         most: u32,
     },
-    /// The server chooses: an equal share among all that asked, at least one; more while nobody else asks.
+    /// The server chooses: an equal share among all that asked of what the others can use, at least one; more
+    /// while nobody else asks. Who can use less, by its hint or its numbers, leaves the rest to the others.
     Choose {
         /// But never more than these, of which there is at least one; `u32::MAX`: as many as there are.
         most: u32,

@@ -185,6 +185,8 @@ pub struct System<P> {
     holders: BTreeSet<Id>,
     /// Of the default partition.
     default: BTreeSet<u32>,
+    /// What [`Count::Choose`] gives: see [`Self::weigh`].
+    share: u32,
     arrivals: u64,
 }
 
@@ -200,6 +202,7 @@ impl<P: Policy> System<P> {
             applications: BTreeMap::new(),
             order: BTreeSet::new(),
             holders: BTreeSet::new(),
+            share: 0,
             arrivals: 0,
         }
     }
@@ -303,8 +306,11 @@ impl<P: Policy> System<P> {
             }
             Event::Tick => {}
         }
+        self.weigh();
         self.give_back(now, &mut moves);
         self.keep_the_floor(now, &mut moves);
+        // Who lost its last processor has lost its hint.
+        self.weigh();
         self.serve(now, &mut moves);
         Ok(moves)
     }
@@ -388,6 +394,29 @@ impl<P: Policy> System<P> {
         (self.machine.online().count() as u32).saturating_sub(self.floor)
     }
 
+    /// The equal share of those who let the server choose. Who can use less leaves the rest to the others: it
+    /// is the level to which water rises that is poured into vessels of the sizes that each can use.
+    fn weigh(&mut self) {
+        let size = |application: &Application| {
+            let asked = match application.demand.count {
+                Count::Numbers { wanted, .. } => wanted,
+                Count::Choose { most } => most.max(1),
+            };
+            asked.min(application.usable.unwrap_or(u32::MAX))
+        };
+        let mut sizes: Vec<_> = self.applications.values().map(size).collect();
+        sizes.sort_unstable();
+        let (mut left, mut others) = (self.capacity(), sizes.len() as u32);
+        self.share = left;
+        for size in sizes {
+            self.share = left / others;
+            if size > self.share {
+                return;
+            }
+            (left, others) = (left - size, others - 1);
+        }
+    }
+
     fn numbers(&self, application: &Application) -> Numbers {
         let capacity = self.capacity();
         match application.demand.count {
@@ -397,8 +426,7 @@ impl<P: Policy> System<P> {
                 most: most.min(capacity).max(least),
             },
             Count::Choose { most } => {
-                let share = capacity / (self.applications.len() as u32).max(1);
-                Numbers { least: 1, wanted: share.min(most).max(1), most: capacity.min(most).max(1) }
+                Numbers { least: 1, wanted: self.share.min(most).max(1), most: capacity.min(most).max(1) }
             }
         }
     }

@@ -86,8 +86,27 @@ impl Model {
     fn wanted(&self, id: Id) -> u32 {
         match self.applications[&id].demand.count {
             Count::Numbers { least, wanted, .. } => wanted.min(self.capacity()).max(least),
-            Count::Choose { most } => (self.capacity() / self.applications.len() as u32).min(most).max(1),
+            Count::Choose { most } => self.share().min(most).max(1),
         }
+    }
+
+    /// The most that everybody can have who does not say that it can use less: found by trying.
+    fn share(&self) -> u32 {
+        let capacity = self.capacity();
+        let size = |known: &Known| {
+            let asked = match known.demand.count {
+                Count::Numbers { wanted, .. } => wanted,
+                Count::Choose { most } => most,
+            };
+            asked.min(known.usable.unwrap_or(u32::MAX)).min(capacity)
+        };
+        let taken = |level: u32| self.applications.values().map(|known| size(known).min(level)).sum::<u32>();
+        if taken(capacity) <= capacity {
+            // All have what they can use; one may say that it can use more after all.
+            let largest = self.applications.values().map(size).max().unwrap_or(0);
+            return capacity + largest - taken(capacity);
+        }
+        (0..=capacity).take_while(|&level| taken(level) <= capacity).last().unwrap_or(0)
     }
 
     /// What it holds beyond its hint.
@@ -560,6 +579,27 @@ fn twin_that_takes_at_once_what_is_hinted() {
         }
         moves
     });
+}
+
+/// Two that let the server choose: what one can spare is the other's, as long as it can be spared.
+#[test]
+fn what_one_cannot_use_is_the_others_share() {
+    let processors = (0..9).map(|number| (number, Processor { core: number, node: 0, online: true }));
+    let mut system = System::new(processors.collect(), 1, SemiDynamic);
+    let choose = |most| Demand { priority: 1, count: Count::Choose { most } };
+    let holds = |system: &System<SemiDynamic>| {
+        [1, 2].map(|id| system.application(id).map_or(0, |application| application.held.len()))
+    };
+    system.apply(Event::Request(1, choose(u32::MAX)), 0).unwrap();
+    assert_eq!(holds(&system), [8, 0], "alone");
+    system.apply(Event::Request(2, choose(u32::MAX)), 0).unwrap();
+    assert_eq!(holds(&system), [4, 4]);
+    system.apply(Event::Spare(1, 2), 0).unwrap();
+    assert_eq!(holds(&system), [2, 6], "nobody else could have used them");
+    system.apply(Event::WantBack(1), 0).unwrap();
+    assert_eq!(holds(&system), [4, 4]);
+    system.apply(Event::Limit(2, 1), 0).unwrap();
+    assert_eq!(holds(&system), [7, 1], "a limit is as good as a hint");
 }
 
 #[test]
