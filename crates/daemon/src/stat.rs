@@ -16,6 +16,12 @@ pub fn image(stat: &str) -> Option<u64> {
     fields(stat).nth(25)?.parse().ok()
 }
 
+/// Its processor time and that of its children that are gone, in clock ticks.
+pub fn used(stat: &str) -> Option<u64> {
+    let times = fields(stat).skip(11).take(4).map(|time| time.parse::<u64>());
+    times.sum::<Result<u64, _>>().ok()
+}
+
 /// When a process started, in clock ticks after boot.
 pub fn started(stat: &str) -> Option<u64> {
     fields(stat).nth(19)?.parse().ok()

@@ -35,10 +35,12 @@ mod lease;
 mod machine;
 mod place;
 mod system;
+mod worth;
 
 pub use lease::Lease;
 pub use machine::{Machine, Processor};
 pub use system::{Adopted, Application, Event, Move, Owner, PASSES, Refusal, System, Waiting, Why};
+pub use worth::{STEPS, Seen};
 
 /// What stands for an application; the caller's choice.
 pub type Id = u64;
@@ -56,7 +58,8 @@ pub enum Count {
         most: u32,
     },
     /// The server chooses: an equal share among all that asked of what the others can use, at least one; more
-    /// while nobody else asks. Who can use less, by its hint or its numbers, leaves the rest to the others.
+    /// while nobody else asks. Who can use less, by its hint, its numbers or what it was [`Seen`] to use,
+    /// leaves the rest to the others.
     Choose {
         /// But never more than these, of which there is at least one; `u32::MAX`: as many as there are.
         most: u32,

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::worth::{STEPS, Seen};
 use crate::{Count, Demand, Id, Machine, Policy, place};
 
 /// BOUND: requests. So often others are served before a request that waits for more than there is.
@@ -21,6 +22,10 @@ pub enum Event {
     WantBack(Id),
     /// If the server chooses, it may choose so many from now on. Its place in line stays, and its hint.
     Limit(Id, u32),
+    /// They have used so many hundredths of a processor each on the average since this was said last, with as
+    /// many processors as they hold. Where the server chooses, it chooses by that. All at once, so that none is
+    /// given what another can spare who is looked at later.
+    Used(Vec<(Id, u32)>),
     /// It is gone, or wants none any more.
     Exit(Id),
     /// A processor is there (again).
@@ -153,6 +158,8 @@ pub struct Application {
     pub usable: Option<u32>,
     /// When it was last given a processor.
     pub since: u64,
+    /// What it made of those that it had.
+    seen: Seen,
     arrived: u64,
     /// How often somebody behind it was served since it has waited.
     passed: u32,
@@ -162,6 +169,11 @@ impl Application {
     /// How many processors it holds.
     pub fn holds(&self) -> u32 {
         self.held.len() as u32
+    }
+
+    /// So many it may have where the server chooses, as far as its own use of them goes.
+    fn worth(&self, most: u32, step: u32) -> u32 {
+        most.min(self.seen.worth(step)).max(1)
     }
 }
 
@@ -185,8 +197,9 @@ pub struct System<P> {
     holders: BTreeSet<Id>,
     /// Of the default partition.
     default: BTreeSet<u32>,
-    /// What [`Count::Choose`] gives: see [`Self::weigh`].
+    /// What [`Count::Choose`] gives at most, and how well it must be used: see [`Self::weigh`].
     share: u32,
+    step: u32,
     arrivals: u64,
 }
 
@@ -203,6 +216,7 @@ impl<P: Policy> System<P> {
             order: BTreeSet::new(),
             holders: BTreeSet::new(),
             share: 0,
+            step: 0,
             arrivals: 0,
         }
     }
@@ -286,6 +300,15 @@ impl<P: Policy> System<P> {
                     *most = limit;
                 }
             }
+            Event::Used(all) => {
+                for (id, hundredths) in all {
+                    let Some(application) = self.applications.get_mut(&id) else { continue };
+                    let holds = application.holds();
+                    if holds > 0 {
+                        application.seen.note(holds, hundredths, now);
+                    }
+                }
+            }
             Event::Exit(id) => {
                 let gone = self.applications.get(&id).ok_or(Refusal::Unknown)?;
                 for processor in gone.held.clone() {
@@ -344,8 +367,8 @@ impl<P: Policy> System<P> {
         if !held.is_empty() {
             self.holders.insert(id);
         }
-        let application =
-            Application { demand, held, usable: None, since: now, arrived: self.arrivals, passed: 0 };
+        let (arrived, seen) = (self.arrivals, Seen::default());
+        let application = Application { demand, held, usable: None, since: now, seen, arrived, passed: 0 };
         self.order.insert(Self::key(id, &application));
         self.applications.insert(id, application);
     }
@@ -394,26 +417,32 @@ impl<P: Policy> System<P> {
         (self.machine.online().count() as u32).saturating_sub(self.floor)
     }
 
-    /// The equal share of those who let the server choose. Who can use less leaves the rest to the others: it
-    /// is the level to which water rises that is poured into vessels of the sizes that each can use.
+    /// The equal share of those who let the server choose. Who can use less, or is not worth more, leaves the
+    /// rest to the others: it is the level to which water rises that is poured into vessels of these sizes.
+    /// If all are full and some is left, they are worth more.
     fn weigh(&mut self) {
-        let size = |application: &Application| {
-            let asked = match application.demand.count {
-                Count::Numbers { wanted, .. } => wanted,
-                Count::Choose { most } => most.max(1),
+        for step in STEPS {
+            let size = |application: &Application| {
+                let asked = match application.demand.count {
+                    Count::Numbers { wanted, .. } => wanted,
+                    Count::Choose { most } => application.worth(most, step),
+                };
+                asked.min(application.usable.unwrap_or(u32::MAX))
             };
-            asked.min(application.usable.unwrap_or(u32::MAX))
-        };
-        let mut sizes: Vec<_> = self.applications.values().map(size).collect();
-        sizes.sort_unstable();
-        let (mut left, mut others) = (self.capacity(), sizes.len() as u32);
-        self.share = left;
-        for size in sizes {
-            self.share = left / others;
-            if size > self.share {
+            let mut sizes: Vec<_> = self.applications.values().map(size).collect();
+            sizes.sort_unstable();
+            let (mut left, mut others) = (self.capacity(), sizes.len() as u32);
+            (self.share, self.step) = (left, step);
+            for size in sizes {
+                self.share = left / others;
+                if size > self.share {
+                    return;
+                }
+                (left, others) = (left - size, others - 1);
+            }
+            if left == 0 {
                 return;
             }
-            (left, others) = (left - size, others - 1);
         }
     }
 
@@ -426,7 +455,8 @@ impl<P: Policy> System<P> {
                 most: most.min(capacity).max(least),
             },
             Count::Choose { most } => {
-                Numbers { least: 1, wanted: self.share.min(most).max(1), most: capacity.min(most).max(1) }
+                let wanted = self.share.min(application.worth(most, self.step)).max(1);
+                Numbers { least: 1, wanted, most: capacity.min(most).max(1) }
             }
         }
     }

@@ -40,6 +40,7 @@ struct Known {
     since: u64,
     /// How often somebody behind it was served while it waited.
     passed: u32,
+    seen: Seen,
 }
 
 type Verdict = Result<(), &'static str>;
@@ -86,27 +87,41 @@ impl Model {
     fn wanted(&self, id: Id) -> u32 {
         match self.applications[&id].demand.count {
             Count::Numbers { least, wanted, .. } => wanted.min(self.capacity()).max(least),
-            Count::Choose { most } => self.share().min(most).max(1),
+            Count::Choose { most } => {
+                let worth = self.applications[&id].seen.worth(self.step());
+                self.share().min(most).min(worth).max(1)
+            }
         }
+    }
+
+    /// What one can use, as far as it says so, or was seen to.
+    fn size(&self, known: &Known, step: u32) -> u32 {
+        let asked = match known.demand.count {
+            Count::Numbers { wanted, .. } => wanted,
+            Count::Choose { most } => most.min(known.seen.worth(step)),
+        };
+        asked.min(known.usable.unwrap_or(u32::MAX)).min(self.capacity())
+    }
+
+    fn taken(&self, level: u32, step: u32) -> u32 {
+        self.applications.values().map(|known| self.size(known, step).min(level)).sum()
+    }
+
+    /// How well processors must be used, so that all are.
+    fn step(&self) -> u32 {
+        let capacity = self.capacity();
+        STEPS.into_iter().find(|&step| self.taken(capacity, step) >= capacity).unwrap_or(0)
     }
 
     /// The most that everybody can have who does not say that it can use less: found by trying.
     fn share(&self) -> u32 {
-        let capacity = self.capacity();
-        let size = |known: &Known| {
-            let asked = match known.demand.count {
-                Count::Numbers { wanted, .. } => wanted,
-                Count::Choose { most } => most,
-            };
-            asked.min(known.usable.unwrap_or(u32::MAX)).min(capacity)
-        };
-        let taken = |level: u32| self.applications.values().map(|known| size(known).min(level)).sum::<u32>();
-        if taken(capacity) <= capacity {
+        let (capacity, step) = (self.capacity(), self.step());
+        if self.taken(capacity, step) <= capacity {
             // All have what they can use; one may say that it can use more after all.
-            let largest = self.applications.values().map(size).max().unwrap_or(0);
-            return capacity + largest - taken(capacity);
+            let sizes = self.applications.values().map(|known| self.size(known, step));
+            return capacity + sizes.max().unwrap_or(0) - self.taken(capacity, step);
         }
-        (0..=capacity).take_while(|&level| taken(level) <= capacity).last().unwrap_or(0)
+        (0..=capacity).take_while(|&level| self.taken(level, step) <= capacity).last().unwrap_or(0)
     }
 
     /// What it holds beyond its hint.
@@ -120,7 +135,7 @@ impl Model {
 
     /// How many it must be given for its wait to go on to the next step: all of its least, else one. 0: it
     /// does not wait.
-    fn step(&self, id: Id) -> u32 {
+    fn next(&self, id: Id) -> u32 {
         let usable = self.applications[&id].usable.unwrap_or(u32::MAX);
         match self.holds(id) {
             0 => self.least(id),
@@ -131,7 +146,7 @@ impl Model {
 
     /// Waits, and not for more than there can be now.
     fn waits(&self, id: Id) -> bool {
-        self.step(id) > 0 && (self.holds(id) > 0 || self.least(id) <= self.capacity())
+        self.next(id) > 0 && (self.holds(id) > 0 || self.least(id) <= self.capacity())
     }
 
     fn before(&self, a: Id, b: Id) -> bool {
@@ -157,7 +172,7 @@ impl Model {
                 if self.lease_is_over(other, id, now) { self.holds(other).saturating_sub(1) } else { 0 };
             self.spare(other).max(self.surplus(other)).max(claim)
         });
-        free + given.sum::<u32>() >= self.step(id)
+        free + given.sum::<u32>() >= self.next(id)
     }
 
     /// Takes an event in, then each move, and says which rule was broken.
@@ -165,8 +180,17 @@ impl Model {
         let mut gone = None;
         let mut enter = |id: Id, demand, usable| {
             self.arrivals += 1;
-            self.applications
-                .insert(id, Known { demand, usable, arrived: self.arrivals, since: now, passed: 0 });
+            self.applications.insert(
+                id,
+                Known {
+                    demand,
+                    usable,
+                    arrived: self.arrivals,
+                    since: now,
+                    passed: 0,
+                    seen: Seen::default(),
+                },
+            );
         };
         let fresh = match event {
             Event::Request(id, demand) => {
@@ -191,6 +215,15 @@ impl Model {
             Event::Limit(id, limit) => {
                 if let Count::Choose { most } = &mut self.applications.get_mut(id).unwrap().demand.count {
                     *most = *limit;
+                }
+                None
+            }
+            Event::Used(all) => {
+                for (id, hundredths) in all {
+                    let holds = self.holds(*id);
+                    if let Some(known) = self.applications.get_mut(id).filter(|_| holds > 0) {
+                        known.seen.note(holds, *hundredths, now);
+                    }
                 }
                 None
             }
@@ -354,7 +387,7 @@ fn demands() -> impl Strategy<Value = Demand> {
         wanted: least + more,
         most: least + more + beyond,
     });
-    (0u32..=3, prop_oneof![4 => numbers, 1 => limits().prop_map(|most| Count::Choose { most })])
+    (0u32..=3, prop_oneof![2 => numbers, 1 => limits().prop_map(|most| Count::Choose { most })])
         .prop_map(|(priority, count)| Demand { priority, count })
 }
 
@@ -365,6 +398,7 @@ fn histories() -> impl Strategy<Value = History> {
         3 => (id.clone(), 0u32..4).prop_map(|(id, count)| Event::Spare(id, count)),
         2 => id.clone().prop_map(Event::WantBack),
         1 => (id.clone(), limits()).prop_map(|(id, most)| Event::Limit(id, most)),
+        3 => prop::collection::vec((id.clone(), 0u32..500), 1..4).prop_map(Event::Used),
         3 => id.clone().prop_map(Event::Exit),
         1 => (0u32..12).prop_map(Event::Online),
         1 => (0u32..12).prop_map(Event::Offline),
@@ -397,7 +431,7 @@ fn live(history: &History, lease: Option<u64>, subject: &mut dyn Subject) -> Ver
                 !all.iter().any(|one| known(&one.id))
                     && all.iter().map(|one| one.id).collect::<BTreeSet<_>>().len() == all.len()
             }
-            Event::Request(..) | Event::Tick => true,
+            Event::Request(..) | Event::Used(_) | Event::Tick => true,
         };
         if !sense {
             continue;

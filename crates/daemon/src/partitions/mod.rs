@@ -271,6 +271,19 @@ impl Partitions {
         self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
     }
 
+    /// The processor time that a partition's processes have used, in clock ticks; `None` if there are more than
+    /// can be looked at each second.
+    pub fn used(&self, kernel: &impl Kernel, process: u32) -> Option<u64> {
+        const MOST: usize = 64;
+        let inside = kernel.read(&self.way.group(process).join("cgroup.procs")).unwrap_or_default();
+        let mut inside: Vec<u32> = numbers(&inside).collect();
+        if !inside.contains(&process) {
+            inside.push(process);
+        }
+        let of = |process: &u32| stat::used(&kernel.read(Path::new(&format!("/proc/{process}/stat"))).ok()?);
+        (inside.len() <= MOST).then(|| inside.iter().filter_map(of).sum())
+    }
+
     /// Has a process without processors of its own a group at the base group (v1)? The audit has seen it
     /// there a second ago at most. To look again takes the kernel's lock, while the process waits.
     pub fn is_in_its_group(&self, process: u32) -> bool {

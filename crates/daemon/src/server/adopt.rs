@@ -90,7 +90,8 @@ impl<K: Kernel> Server<K> {
         self.kernel.watch(pidfd.as_fd(), id)?;
         let root = user == 0 && self.kernel.at_home(process).unwrap_or(false);
         let account = self.owners.of(user);
-        self.members.insert(id, Member { process, user, account, root, pidfd, block, connection: None });
+        let member = Member { process, user, account, root, pidfd, block, connection: None, used: None };
+        self.members.insert(id, member);
         self.by_process.insert(process, id);
         info!(process, "was a member before");
         if usable != NOTHING {

@@ -23,6 +23,7 @@ mod owners;
 mod requests;
 mod settle;
 mod status;
+mod worth;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -85,6 +86,8 @@ struct Member {
     block: Mapped,
     /// The last connection that asked for it.
     connection: Option<u64>,
+    /// See [`worth`].
+    used: Option<worth::Used>,
 }
 
 /// See the module.
@@ -338,6 +341,7 @@ impl<K: Kernel> Server<K> {
         }
         let others: Vec<Id> = self.members.keys().copied().filter(|&id| self.is_another(id)).collect();
         others.into_iter().for_each(|id| self.expel(id));
+        self.look_at_use();
         self.arenas.tidy(&self.kernel);
         self.owners.look(&self.kernel);
         let (now, rate) = (self.kernel.now(), self.config.access.user_messages_per_second);

@@ -254,7 +254,8 @@ impl<K: Kernel> Server<K> {
             return Err(no(self, "watch a process", error));
         }
         let account = self.owners.of(user);
-        self.members.insert(id, Member { process, user, account, root, pidfd, block, connection: None });
+        let member = Member { process, user, account, root, pidfd, block, connection: None, used: None };
+        self.members.insert(id, member);
         self.by_process.insert(process, id);
         self.unsettled = true;
         Ok(id)
