@@ -4,8 +4,12 @@
 
 mod heard;
 
-use abi::server::Request;
-use heard::{Server, block, grant};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use abi::Partition;
+use abi::server::{Block, Request};
+use heard::{Server, block, grant, word};
 use wakeful::{Delegated, RclServer, partition};
 
 #[test]
@@ -45,7 +49,45 @@ fn a_server_lends_its_processor_while_nobody_asks() {
         let (envelope, _connection) = server.hear();
         assert_eq!(envelope.request, Request::WantBack);
     }
-    // Its end is no offer.
-    drop(count);
+
+    // What was not heard is said again, while the server is asked, and while nobody asks.
+    let away = format!("{path}-");
+    for request in [Request::Spare(1), Request::WantBack] {
+        std::fs::rename(path, &away).unwrap();
+        if request == Request::WantBack {
+            count.run(|count| *count += 1);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        std::fs::rename(&away, path).unwrap();
+        let heard = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if request == Request::WantBack {
+                scope.spawn(|| {
+                    while !heard.load(Relaxed) {
+                        count.run(|count| *count += 1);
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                });
+            }
+            let (envelope, _connection) = server.hear();
+            heard.store(true, Relaxed);
+            assert_eq!(envelope.request, request);
+        });
+    }
+
+    // Two servers: what is lent already is not offered once more.
+    let (envelope, _connection) = server.hear();
+    assert_eq!(envelope.request, Request::Spare(1));
+    word(&block, offset_of!(Block, partition) + offset_of!(Partition, processors), 1);
+    let other = Delegated::on(&RclServer::start_on(here).unwrap(), 0);
+    other.run(|other| *other += 1);
+    let (envelope, _connection) = server.hear();
+    assert_eq!(envelope.request, Request::Spare(1));
+    word(&block, offset_of!(Block, partition) + offset_of!(Partition, processors), 2);
+
+    // Their end is no offer.
+    drop((count, other));
+    let (envelope, _connection) = server.hear();
+    assert_eq!(envelope.request, Request::WantBack);
     assert!(server.is_quiet());
 }
