@@ -268,8 +268,8 @@ pub fn leaving_with_a_server<M: Machine>(servers: u32, threads: u32, rounds: u32
     });
 }
 
-/// One client leaves two requests, and looks for their answers: nobody asks, and nobody is about to sleep. The
-/// first one's section waits, awake or asleep, for the other lock's.
+/// One client leaves two requests, and looks for their answers: nobody asks, and nobody is about to sleep.
+/// The first one's section waits, awake or asleep, for the other lock's.
 pub fn leaving_one_that_waits<M: Machine>(asleep: bool) {
     Two::<M>::served_by(2, 1, [1, 1], move |two, _| {
         let first = || {
