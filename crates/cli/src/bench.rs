@@ -2,6 +2,7 @@
 //! `wakeful bench`: the microbenchmarks.
 
 mod draw;
+mod parts;
 mod show;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ pub struct Args {
 enum What {
     Mutex(MutexArgs),
     Delegate(DelegateArgs),
+    Parts(parts::Args),
     Barrier(BarrierArgs),
     Rwlock(RwlockArgs),
     Condvar(CondvarArgs),
@@ -438,6 +440,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Mutex(args) => mutex(&args),
         What::Delegate(args) => delegate(args),
+        What::Parts(args) => parts::main(&args),
         What::Rwlock(args) => {
             check_patience(&args.critical, &args.threads)?;
             let works = args.writers.iter().flat_map(|&writers| {
@@ -506,26 +509,23 @@ pub fn main(args: Args) -> Result<ExitCode> {
             let common = Common { foreign: args.foreign, view: None, baseline, timing: args.timing };
             run(works.collect(), &locks, &built_in, &common)
         }
-        What::Switch(args) => {
-            let names = switch_views();
-            let contenders = args.views.iter().map(|name| match names.contains(&name.as_str()) {
-                true => Ok(Contender::view(name)),
-                false => bail!("there is no view `{name}`.{}", suggest::hint(name, names.iter().copied())),
-            });
-            measure(
-                vec![Work::Switch],
-                contenders.collect::<Result<_>>()?,
-                &[0],
-                &["none".to_string()],
-                &args.timing,
-            )
-        }
+        What::Switch(args) => switch(&args),
         What::Partition(args) => bench_partition::main(args),
         What::Grant(args) => grant::main(args),
         What::Draw(args) => draw::main(&args),
         What::GrantAsker => Ok(::bench::grant::asker().map(|()| ExitCode::SUCCESS)?),
         What::Job { job } => sample(&job),
     }
+}
+
+fn switch(args: &SwitchArgs) -> Result<ExitCode> {
+    let names = switch_views();
+    let contenders = args.views.iter().map(|name| match names.contains(&name.as_str()) {
+        true => Ok(Contender::view(name)),
+        false => bail!("there is no view `{name}`.{}", suggest::hint(name, names.iter().copied())),
+    });
+    let contenders = contenders.collect::<Result<_>>()?;
+    measure(vec![Work::Switch], contenders, &[0], &["none".to_string()], &args.timing)
 }
 
 fn sample(job: &str) -> Result<ExitCode> {

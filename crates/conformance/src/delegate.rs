@@ -268,6 +268,48 @@ pub fn leaving_with_a_server<M: Machine>(servers: u32, threads: u32, rounds: u32
     });
 }
 
+/// One client leaves two requests, and looks for their answers: nobody asks, and nobody is about to sleep.
+/// The first one's section waits, awake or asleep, for the other lock's.
+pub fn leaving_one_that_waits<M: Machine>(asleep: bool) {
+    Two::<M>::served_by(2, 1, [1, 1], move |two, _| {
+        let first = || {
+            loop {
+                match two.flag.load(Acquire) {
+                    1.. => break,
+                    flag if asleep => drop(M::wait(&two.flag, flag, None)),
+                    _ => M::pause(),
+                }
+            }
+            two.cells[0].bump();
+        };
+        let second = || {
+            two.cells[1].bump();
+            // ORDER: as a flag has them.
+            two.flag.store(1, Release);
+            M::wake(&raw const two.flag, 1);
+        };
+        // Never freed, as a call.
+        let first = Box::into_raw(Box::new(Call { section: Some(first), result: None }));
+        let second = Box::into_raw(Box::new(Call { section: Some(second), result: None }));
+        let asks = [
+            Box::into_raw(Box::new(RclAsk::new(section_of(first), first.cast()))),
+            Box::into_raw(Box::new(RclAsk::new(section_of(second), second.cast()))),
+        ];
+        for (lock, ask) in two.locks.iter().zip(asks) {
+            // SAFETY: the request is fetched below.
+            unsafe { two.server.leave_request(lock, ask) };
+        }
+        // SAFETY: they are never freed.
+        while !asks.iter().all(|&ask| unsafe { (*ask).is_answered() }) {
+            M::pause();
+        }
+        for (lock, ask) in two.locks.iter().zip(asks) {
+            // SAFETY: it was left there.
+            assert_eq!(unsafe { two.server.fetch(lock, ask, M::generation()) }, Left::Ran);
+        }
+    });
+}
+
 /// Clients leave their requests and fetch them, at once or after they had another one run. Returns how many
 /// requests others have run, and how many were withdrawn.
 pub fn leaving<M: Machine>(threads: u32, rounds: u32) -> [u32; 2] {

@@ -52,6 +52,9 @@ static NEEDS: Mutex<Needs> = Mutex::new(Needs::NEW);
 /// look the next time; `None` without a partition.
 pub fn look(now: u64, waits: bool) -> Option<u64> {
     server::partition()?;
+    if server::is_unheard() {
+        server::repeat();
+    }
     // Another runtime looks, and it is the same process.
     let Ok(mut needs) = NEEDS.try_lock() else { return Some(now + SECOND_NS) };
     // Teams make offers too. Then those are the program's.

@@ -5,12 +5,14 @@
 //! Nothing here is needed for a lock. Without a server [`Connection::open`] fails and all else stays as it
 //! is.
 
+mod offers;
+
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use abi::environment::{PARTITION, SERVER, Variable};
@@ -22,6 +24,8 @@ use abi::server::{BLOCK_SIZE, Block, MAGIC, SIZE, VERSION};
 
 use bpf::Fd;
 use platform::Platform;
+
+pub use self::offers::{is_unheard, offer, offered, repeat, unasked};
 
 use crate::{Linux, memory};
 
@@ -465,8 +469,7 @@ pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
         return Err(Error::Foreign);
     }
     // The server forgets a hint with a new request.
-    OFFERED.store(0, Relaxed);
-    SAID.store(0, Relaxed);
+    offers::forget();
     Linux::refresh_processors(None);
     Ok(state.holds)
 }
@@ -477,79 +480,18 @@ pub fn request(priority: u32, least: u32, most: u32) -> Result<u32, Error> {
 /// As [`request`]; [`Refusal::Unknown`] if there was none.
 pub fn leave() -> Result<(), Error> {
     hurried(MORE_PATIENCE)?.ask(Request::Leave)?;
-    OFFERED.store(0, Relaxed);
-    SAID.store(0, Relaxed);
+    offers::forget();
     Linux::refresh_processors(None);
     Ok(())
 }
 
-/// How many processors this process has said it can spare. Written under [`SPEAKS`].
-static OFFERED: AtomicU32 = AtomicU32::new(0);
-/// Of these, what [`offer`] was told last.
-static SAID: AtomicU32 = AtomicU32::new(0);
-/// Processors of servers of delegated sections for which nobody has work.
-static UNASKED: AtomicU32 = AtomicU32::new(0);
-static SPEAKS: Mutex<()> = Mutex::new(());
 /// The process that is the server's, not a forked child. (Not the registry's generation: to ask for it
 /// makes a registry, before its view is chosen.)
 static MEMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Tells the server how many of the partition's processors this process can spare for now, if it has a
-/// partition and it is another number than before. Waits for nobody: a server that is gone, or too busy to
-/// let us in, hears it the next time.
-///
-/// Each time by a connection of its own: a program may close all descriptors but its own at any time, and
-/// give their numbers to others.
-/// HINT: a number that comes late, or not at all, leaves processors idle that others wait for, or others on
-/// them that had them lent.
-pub fn offer(count: u32) {
-    say(Some(count));
-}
-
-/// The same of a server of delegated sections that has a processor for itself, and that nobody asks; or is
-/// asked again. Such a processor may be one of those that [`offer`] was told of: the greater number counts.
-pub fn unasked(is: bool) {
-    if is {
-        UNASKED.fetch_add(1, Relaxed);
-    } else {
-        UNASKED.fetch_sub(1, Relaxed);
-    }
-    say(None);
-}
-
 /// Has this process a partition? A forked child has none.
 pub fn is_member() -> bool {
     !BLOCK.load(Relaxed).is_null() && MEMBER.load(Relaxed) == std::process::id()
-}
-
-fn say(said: Option<u32>) {
-    if !is_member() {
-        return;
-    }
-    // Of two threads that speak at once the server hears last whom we remember.
-    let Ok(_speaks) = SPEAKS.lock() else { return };
-    let said = said.unwrap_or_else(|| SAID.load(Relaxed));
-    let unasked = UNASKED.load(Relaxed);
-    let (count, offered) = (said.max(unasked), OFFERED.load(Relaxed));
-    if offered == count {
-        return SAID.store(said, Relaxed);
-    }
-    // The server counts from what this process has now, and may have taken some of what was offered. So fewer
-    // than before are none, until the next word. What a team offers is counted from there already.
-    let count = if unasked > 0 && count < offered { 0 } else { count };
-    let request = if count == 0 { Request::WantBack } else { Request::Spare(count) };
-    let told = Connection::open_by(path(), libc::SOCK_NONBLOCK, None)
-        .and_then(|connection| connection.send(request));
-    if told.is_ok() {
-        OFFERED.store(count, Relaxed);
-        SAID.store(said, Relaxed);
-    }
-}
-
-/// What [`offer`] was told last.
-#[inline]
-pub fn offered() -> u32 {
-    SAID.load(Relaxed)
 }
 
 /// The block of this process. Each start reads it; as for the key in `registry/exit.rs`.
@@ -599,8 +541,7 @@ fn follow(fd: BorrowedFd<'_>) -> bool {
     // ORDER: Release, pairs with the Acquire in `changed`.
     BLOCK.store(core::ptr::from_ref(block).cast_mut(), Release);
     if MEMBER.swap(std::process::id(), Relaxed) != std::process::id() {
-        // It was a parent's, whose servers of sections this process has not.
-        UNASKED.store(0, Relaxed);
+        offers::forget_parent();
     }
     true
 }

@@ -396,7 +396,8 @@ impl<T: ?Sized + Send, W: Way> Delegated<T, W> {
     /// has lent it. A thread that gets the lock in time runs its section, and then up to 71 of others. So
     /// this may take longer than `timeout`, by what such sections and the section itself take. A server that
     /// sleeps needs some microseconds to begin. Where more than 24 threads come to the locks of one server,
-    /// it may be up to 1 ms late.
+    /// it may be up to 1 ms late. While all threads of that server are in sections that do not get on, such a
+    /// caller waits until one of them does.
     ///
     /// ```
     /// # use std::time::Duration;

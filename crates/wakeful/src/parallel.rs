@@ -515,6 +515,8 @@ mod spare {
     pub fn want() {
         if server::offered() != 0 {
             tell(u32::MAX);
+        } else if server::is_unheard() {
+            server::repeat();
         }
     }
 

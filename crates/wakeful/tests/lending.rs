@@ -4,9 +4,15 @@
 
 mod heard;
 
-use abi::server::Request;
-use heard::{Server, block, grant};
-use wakeful::{Delegated, RclServer, partition};
+use std::fs::File;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use abi::Partition;
+use abi::server::{Block, Request};
+use heard::{Server, block, grant, word};
+use wakeful::{ByServer, Delegated, RclServer, partition};
 
 #[test]
 fn a_server_lends_its_processor_while_nobody_asks() {
@@ -32,7 +38,7 @@ fn a_server_lends_its_processor_while_nobody_asks() {
     let count = Delegated::on(&RclServer::start_on(here).unwrap(), 0);
     for _ in 0..30 {
         count.run(|count| *count += 1);
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     assert!(server.is_quiet());
 
@@ -45,7 +51,54 @@ fn a_server_lends_its_processor_while_nobody_asks() {
         let (envelope, _connection) = server.hear();
         assert_eq!(envelope.request, Request::WantBack);
     }
-    // Its end is no offer.
-    drop(count);
+
+    says_again(&server, path, &count);
+    let (envelope, _connection) = server.hear();
+    assert_eq!(envelope.request, Request::Spare(1));
+    let other = a_second_one(&server, &block, here);
+
+    // Their end is no offer.
+    drop((count, other));
+    let (envelope, _connection) = server.hear();
+    assert_eq!(envelope.request, Request::WantBack);
     assert!(server.is_quiet());
+}
+
+/// What was not heard is said again, while nobody asks, and while the server is asked.
+fn says_again(server: &Server, path: &str, count: &Delegated<i32, ByServer>) {
+    let away = format!("{path}-");
+    for request in [Request::Spare(1), Request::WantBack] {
+        std::fs::rename(path, &away).unwrap();
+        if request == Request::WantBack {
+            count.run(|count| *count += 1);
+        }
+        std::thread::sleep(Duration::from_millis(1_500));
+        std::fs::rename(&away, path).unwrap();
+        let heard = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if request == Request::WantBack {
+                scope.spawn(|| {
+                    while !heard.load(Relaxed) {
+                        count.run(|count| *count += 1);
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+            }
+            let (envelope, _connection) = server.hear();
+            heard.store(true, Relaxed);
+            assert_eq!(envelope.request, request);
+        });
+    }
+}
+
+/// Another server that nobody asks: what is lent already is not offered once more.
+fn a_second_one(server: &Server, block: &File, here: usize) -> Delegated<i32, ByServer> {
+    let processors = offset_of!(Block, partition) + offset_of!(Partition, processors);
+    word(block, processors, 1);
+    let other = Delegated::on(&RclServer::start_on(here).unwrap(), 0);
+    other.run(|other| *other += 1);
+    let (envelope, _connection) = server.hear();
+    assert_eq!(envelope.request, Request::Spare(1));
+    word(block, processors, 2);
+    other
 }

@@ -8,7 +8,7 @@ use linux::Linux;
 use platform::Platform;
 use sync::delegate::RawDelegate;
 
-use super::mutex::{self, Lock, Mutex};
+use super::mutex::{self, Counted, Lock, Measure, Mutex};
 use crate::error::{JobError, check_view};
 use crate::harness::{Padded, Plan, Sample};
 
@@ -59,10 +59,10 @@ impl<L: RawDelegate<Linux>> Drop for Close<'_, L> {
     }
 }
 
-struct Visitor<'a>(&'a Mutex, Plan);
+struct Visitor<M>(M);
 
-impl DelegateVisitor<Linux> for Visitor<'_> {
-    type Output = Result<Sample, JobError>;
+impl<M: Measure> DelegateVisitor<Linux> for Visitor<M> {
+    type Output = Result<M::Output, JobError>;
     fn visit<L: RawDelegate<Linux> + 'static>(self, _: &'static DelegateEntry) -> Self::Output {
         // As for mutexes.
         linux::init();
@@ -72,7 +72,7 @@ impl DelegateVisitor<Linux> for Visitor<'_> {
         std::thread::scope(|scope| {
             let server = L::SERVED.then(|| scope.spawn(|| lock.0.0.serve()));
             let close = Close(&lock.0.0);
-            let sample = mutex::run_on(&lock, self.0, self.1);
+            let sample = self.0.on(&lock);
             drop(close);
             match server.map(|server| server.join()) {
                 None | Some(Ok(true)) => sample,
@@ -84,7 +84,15 @@ impl DelegateVisitor<Linux> for Visitor<'_> {
 
 /// Measures a delegating lock, or a mutex, in this process.
 pub fn run(work: &Mutex, lock: &str, plan: Plan) -> Result<Sample, JobError> {
-    catalog::visit_delegate(lock, Visitor(work, plan)).unwrap_or_else(|| work.run(lock, plan))
+    with_lock(lock, Counted(work, plan))
+}
+
+/// Of a delegating lock of this name, or a mutex, in this process.
+pub(super) fn with_lock<M: Measure>(lock: &str, measure: M) -> Result<M::Output, JobError> {
+    match catalog::delegate(lock) {
+        Some(_) => catalog::visit_delegate(lock, Visitor(measure)).expect("it is in the catalogue"),
+        None => mutex::with_lock(lock, measure),
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub mod condvar;
 pub mod delegate;
 pub mod mutex;
 pub mod parallel;
+pub mod parts;
 pub mod patterns;
 pub mod rwlock;
 pub mod switch;

@@ -140,11 +140,23 @@ impl Lock for Spin {
     }
 }
 
-fn run_with<L: Lock>(work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
-    run_on(&Padded::<L>(L::new()), work, plan)
+/// What is to be measured of a lock.
+pub(super) trait Measure {
+    type Output;
+    fn on<L: Lock>(self, lock: &Padded<L>) -> Result<Self::Output, JobError>;
 }
 
-pub(super) fn run_on<L: Lock>(lock: &Padded<L>, work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
+/// Sections a second, and waits.
+pub(super) struct Counted<'a>(pub &'a Mutex, pub Plan);
+
+impl Measure for Counted<'_> {
+    type Output = Sample;
+    fn on<L: Lock>(self, lock: &Padded<L>) -> Result<Sample, JobError> {
+        run_on(lock, self.0, self.1)
+    }
+}
+
+fn run_on<L: Lock>(lock: &Padded<L>, work: &Mutex, plan: Plan) -> Result<Sample, JobError> {
     let mut data = Data::new(work.critical);
     // BOUND: two clock readings, about 50 ns, for each timed wait: every 16th where a section is that
     // short, else every one.
@@ -182,31 +194,36 @@ pub(super) fn run_on<L: Lock>(lock: &Padded<L>, work: &Mutex, plan: Plan) -> Res
     }
 }
 
-struct Visitor<'a>(&'a Mutex, Plan);
+struct Visitor<M>(M);
 
-impl MutexVisitor<Linux> for Visitor<'_> {
-    type Output = Result<Sample, JobError>;
+impl<M: Measure> MutexVisitor<Linux> for Visitor<M> {
+    type Output = Result<M::Output, JobError>;
     fn visit<L: RawMutex<Linux> + 'static>(self, _: &'static catalog::Entry) -> Self::Output {
         // The view is set up here, also a privileged one, and not by the first thread that waits.
         linux::init();
         Linux::register();
         // Looking costs milliseconds, so only who asks for one that may be missing pays.
         check_view(|| linux::report().chosen)?;
-        run_with::<Ours<L>>(self.0, self.1)
+        self.0.on(&Padded(Ours::<L>::new()))
+    }
+}
+
+/// Of a lock of this name, in this process.
+pub(super) fn with_lock<M: Measure>(lock: &str, measure: M) -> Result<M::Output, JobError> {
+    match lock {
+        "std" => measure.on(&Padded(Std::new())),
+        "parking_lot" => measure.on(&Padded(ParkingLot::new())),
+        "glibc" => measure.on(&Padded(Glibc::new())),
+        "spin" => measure.on(&Padded(Spin::new())),
+        _ => catalog::visit_mutex(lock, Visitor(measure))
+            .unwrap_or_else(|| Err(JobError::UnknownLock(lock.to_string()))),
     }
 }
 
 impl Mutex {
     /// Measures a lock, in this process.
     pub fn run(&self, lock: &str, plan: Plan) -> Result<Sample, JobError> {
-        match lock {
-            "std" => run_with::<Std>(self, plan),
-            "parking_lot" => run_with::<ParkingLot>(self, plan),
-            "glibc" => run_with::<Glibc>(self, plan),
-            "spin" => run_with::<Spin>(self, plan),
-            _ => catalog::visit_mutex(lock, Visitor(self, plan))
-                .unwrap_or_else(|| Err(JobError::UnknownLock(lock.to_string()))),
-        }
+        with_lock(lock, Counted(self, plan))
     }
 }
 
@@ -262,7 +279,7 @@ mod tests {
     fn a_lock_that_does_not_exclude_is_found_out() {
         let work = Mutex { critical: Length::Lines(200_000), outside: 0, threads: 3 };
         let plan = Plan { interval: Duration::from_millis(200), ..PLAN };
-        assert!(matches!(run_with::<Busted>(&work, plan), Err(JobError::Exclusion { .. })));
+        assert!(matches!(run_on(&Padded(Busted), &work, plan), Err(JobError::Exclusion { .. })));
     }
 
     #[test]

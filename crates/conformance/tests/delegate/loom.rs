@@ -89,6 +89,12 @@ fn requests_that_are_left_with_a_server() {
 }
 
 #[test]
+fn requests_that_wait_for_one_another() {
+    each("rcl, left, awake in a section", 2, 200, || bodies::leaving_one_that_waits::<Loom>(false));
+    each("rcl, left, asleep in a section", 2, 200, || bodies::leaving_one_that_waits::<Loom>(true));
+}
+
+#[test]
 fn requests_that_are_left() {
     each("d-wakeful-on, left", 2, 200, || {
         bodies::leaving::<Loom>(2, 1);

@@ -86,6 +86,12 @@ fn requests_that_are_left_with_a_server() {
 }
 
 #[test]
+fn requests_that_wait_for_one_another() {
+    each("rcl, left, awake in a section", 50, || bodies::leaving_one_that_waits::<Shuttle>(false));
+    each("rcl, left, asleep in a section", 50, || bodies::leaving_one_that_waits::<Shuttle>(true));
+}
+
+#[test]
 fn requests_that_are_left() {
     each("d-wakeful-on, left", 30, || {
         bodies::leaving::<Shuttle>(4, 3);

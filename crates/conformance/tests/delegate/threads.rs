@@ -155,6 +155,17 @@ fn requests_that_are_left_with_a_server() {
     bodies::leaving_with_a_server::<Twisted<Linux, Fickle>>(2, 8, rounds());
 }
 
+/// Without a call at each request that is left this hangs.
+#[test]
+fn requests_that_wait_for_one_another() {
+    for _ in 0..100 {
+        for asleep in [false, true] {
+            bodies::leaving_one_that_waits::<Linux>(asleep);
+            bodies::leaving_one_that_waits::<Twisted<Linux, Fickle>>(asleep);
+        }
+    }
+}
+
 #[test]
 fn requests_that_are_left() {
     // As often as it takes until both have happened.

@@ -50,7 +50,8 @@
 //! platform so when it begins. The thread in charge tells it when it finds itself on another processor than
 //! was told last, before and after a sleep, and when the server ends ([`Platform::serves`]). A spare that
 //! takes over tells nothing: memory may move then, and requests wait. T2. After a second of sleep it says
-//! that it is idle, and when it is not any more, if anybody wants to know ([`Serving`]).
+//! that it is idle, and when it is not any more, if anybody wants to know ([`Serving`]). T3. What was not
+//! heard of that, it says again, asleep or between two rounds.
 //!
 //! # Memory order
 //!
@@ -104,7 +105,6 @@ use self::late::{Late, Node};
 use self::spare::Watch;
 use super::{Left, RawDelegate, RawDelegateTimed, Seat, Seated, Section, sit_at_once, stand};
 use crate::wait::answer::{self, Answer, DONE};
-use crate::wait::look::may_run;
 
 /// No request, and the server may sleep.
 const RING: u32 = DONE + 1;
@@ -201,7 +201,8 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
 
     /// The same, unless the deadline passes before the section begins: then it returns false, and the section
     /// has not run and will not. A section that has begun is waited for. A client that has found no slot free
-    /// returns when the thread in charge has looked.
+    /// returns when a thread in charge has looked: its request lies in a list. So it returns late while all
+    /// that serve are in stuck sections, and not at all where none of them gets on, or nobody serves.
     ///
     /// # Safety
     /// As for [`RclServer::run`].
@@ -330,10 +331,8 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         // SAFETY: as the caller promises.
         self.late.0.push(unsafe { &raw mut (*left).node });
         self.ring();
-        // HINT: wrong, it waits until a client of this server falls asleep.
-        if self.charge.0.load(Relaxed) & IN != 0 && !may_run::<P>(self.server()) {
-            self.call(lock);
-        }
+        // V1: its client may never be about to sleep here.
+        self.call(lock);
     }
 
     /// Waits for a request that was left. `generation`: of the process when it was.
@@ -500,6 +499,7 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
         loop {
             match self.serve_once(me) {
                 None => return !self.is_copy(),
+                Some(true) if serving.is_unheard() => serving.repeat(),
                 Some(true) => {}
                 Some(false) if self.wait_for_requests() || self.sleep(serving) => {}
                 Some(false) => return false,
@@ -589,11 +589,22 @@ impl<P: Platform, const SLOTS: usize> RclServer<P, SLOTS> {
     /// S4.
     fn wait_for_bell(&self, serving: &impl Serving) {
         let bell = &self.bell.0;
-        let late = serving.lends().then(|| Deadline { ns: P::now_ns() + IDLE_NS, clock: Clock::Monotonic });
-        P::wait(bell, 0, late);
-        if late.is_some_and(P::past) && bell.load(Relaxed) == 0 {
-            serving.idle(true);
-            P::wait(bell, 0, None);
+        let mut idle = false;
+        loop {
+            let lends = if idle { serving.is_unheard() } else { serving.lends() };
+            let late = lends.then(|| Deadline { ns: P::now_ns() + IDLE_NS, clock: Clock::Monotonic });
+            P::wait(bell, 0, late);
+            if !late.is_some_and(P::past) || bell.load(Relaxed) != 0 {
+                break;
+            }
+            if idle {
+                serving.repeat()
+            } else {
+                serving.idle(true)
+            }
+            idle = true;
+        }
+        if idle {
             serving.idle(false);
         }
     }
@@ -618,6 +629,14 @@ pub trait Serving {
 
     /// Nobody has asked for a second; or again somebody has, and waits.
     fn idle(&self, _is: bool) {}
+
+    /// Is there something that was told and not heard? Asked after each round of requests.
+    fn is_unheard(&self) -> bool {
+        false
+    }
+
+    /// Tells it again, if it is time to. Requests may wait.
+    fn repeat(&self) {}
 }
 
 impl Serving for () {}

@@ -182,6 +182,14 @@ impl Serving for Serves {
             let _ = pin(processor);
         }
     }
+
+    fn is_unheard(&self) -> bool {
+        linux::server::is_unheard()
+    }
+
+    fn repeat(&self) {
+        linux::server::repeat();
+    }
 }
 
 /// Processors, one bit each: as many as the kernel can have.

@@ -85,8 +85,8 @@ impl<P: Platform> Ask<P> {
     pub fn set_for_now(&self, lock: &RclLock<P>, section: Section, context: *mut ()) {
         self.request.set(section, context);
         let marked = core::ptr::from_ref(lock).cast_mut().map_addr(|address| address | MARK);
-        // ORDER: Release (C1), as above.
-        self.lock.store(marked, Release);
+        // The number publishes it: whoever reads it with an older number cannot claim that.
+        self.lock.store(marked, Relaxed);
         // ORDER: Release (K1), pairs with K2; publishes the lock, and the last answer.
         self.number.store(self.number.load(Relaxed).wrapping_add(1), Release);
     }

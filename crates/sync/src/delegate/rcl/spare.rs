@@ -5,8 +5,9 @@
 //! shall not wait for that. Of the threads in `serve` one is in charge. One more is the *watcher*, which
 //! sleeps until it is called. The others wait for the watcher's place, which is a mutex.
 //!
-//! - V1. A client that is about to sleep calls: it sets `called`, and wakes the watcher if that was 0. It
-//!   also does so if the thread in charge has blocked in another lock's section (HINT).
+//! - V1. A client that is about to sleep, or that leaves its request, calls: it sets `called`, and wakes the
+//!   watcher if that was 0. It also does so if the thread in charge has blocked in another lock's section
+//!   (HINT).
 //! - V2. The watcher looks at once, and after each [`TICK_NS`], as long as there is a request.
 //! - V3. It takes the charge by compare-and-swap if the thread in charge is IN a section, a request waits
 //!   whose lock is not busy, and the thread does not run (HINT) or is in the same section as one look ago.
