@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A thread yields after the memory of the mutex that it locked last has gone, or holds something else: another
-// thread has released the mutex for it. POSIX does not allow that of a plain mutex, the C library does.
+// A thread yields after the memory of the mutex that it locked last has gone, or holds something else:
+// another thread has released the mutex for it. POSIX does not allow that of a plain mutex, the C library
+// does.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
