@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The mutex that the calling thread has locked last, if it has not unlocked any since; and whether it has
-//! waited at a condition variable of late.
+//! The mutex that the calling thread has locked last, if it has not unlocked any since; whether it has asked
+//! to yield under it; and whether it has waited at a condition variable of late.
 //!
 //! So a signal knows that it is given under the waiter's own mutex. Null says nothing. An address that is not null is that of a mutex of ours which
 //! the thread holds, unless the mutex was unlocked by another thread, which POSIX forbids, or began a new life while locked. Then the signal would
@@ -13,7 +13,7 @@ use sync::condvar::Wakeful;
 mod word {
     use linux::{own_asm, own_variable};
 
-    own_variable!("wakeful_held", size 16, align 3);
+    own_variable!("wakeful_held", size 24, align 3);
 
     #[inline(always)]
     pub fn get<const OFFSET: usize>() -> usize {
@@ -48,6 +48,7 @@ mod word {
 
 const HELD: usize = 0;
 const WAITED: usize = 8;
+const YIELDS: usize = 16;
 
 /// The mutex, or 0.
 #[inline(always)]
@@ -59,6 +60,26 @@ pub fn get() -> usize {
 #[inline(always)]
 pub fn set(mutex: usize) {
     word::set::<HELD>(mutex);
+}
+
+/// The mutex at whose release the calling thread yields, or 0.
+#[inline(always)]
+pub fn yields_at() -> usize {
+    word::get::<YIELDS>()
+}
+
+/// The calling thread yields when it releases this mutex. Another yield that was put off is forgotten.
+pub fn yield_at(mutex: usize) {
+    word::set::<YIELDS>(mutex);
+}
+
+/// Is it to yield at the release of this mutex? Not again, then.
+pub fn take_yield(mutex: usize) -> bool {
+    let yields = yields_at() == mutex;
+    if yields {
+        word::set::<YIELDS>(0);
+    }
+    yields
 }
 
 /// BOUND: for so many broadcasts a thread counts as one that waits. The last at a barrier may be the last

@@ -15,9 +15,9 @@
 //! | 24     | `__list`  | word of an algorithm that needs 5 to 16 bytes; else see *Owed*                 |
 //!
 //! **Owed.** Two things that a holder does are put off until it releases the mutex. The word to wake is in
-//! `owed`, and how many sleep there in `wakes`. Bit 1 of `owed` is set if the holder has asked to yield. A
-//! bit in the kind takes the release off its fast path. Only the holder writes the three. Of a mutex that is
-//! not a plain one on the default algorithm, nothing is put off.
+//! `owed`, and how many sleep there in `wakes`. A bit in the kind takes the release off its fast path. Only
+//! the holder writes the three. A yield is kept by the thread ([`held`]): its mutex may be gone, if another
+//! thread has released it. Of a mutex that is not a plain one on the default algorithm, nothing is put off.
 //!
 //! - *A signal, a broadcast* ([`owe`]). A thread that is woken under the mutex that it waits for next runs
 //!   for nothing, and often in place of the holder, whom it then waits for. One wake-up is put off; what
@@ -67,8 +67,6 @@ const RECURSIVE: i32 = 1;
 const ERRORCHECK: i32 = 2;
 /// Bit in `__kind`: a wake-up is owed, see *Owed*. Not the C library's.
 const OWES: i32 = 8;
-/// Bit in `owed`: the holder has asked to yield.
-const YIELD: usize = 2;
 /// Bits in `__kind` of mutexes that are the C library's: robust, inherit, protect, shared. Below 256: the fast path
 /// reads one byte.
 const THEIRS: i32 = 16 | 32 | 64 | 128;
@@ -281,6 +279,7 @@ impl Mutex {
             Kind::Theirs => return unsafe { real::mutex_unlock(self.pointer()) },
             Kind::Plain => {
                 held::set(0);
+                let yields = held::take_yield(self.pointer().addr());
                 if !self.owes() {
                     self.raw_unlock();
                 } else {
@@ -288,14 +287,11 @@ impl Mutex {
                     let count = self.wakes.load(Relaxed);
                     self.kind.fetch_and(!OWES, Relaxed);
                     self.raw_unlock();
-                    let word = owed.map_addr(|address| address & !YIELD);
-                    if !word.is_null() {
-                        // The condition variable may be gone by now; only the address is used.
-                        Linux::wake(word, count);
-                    }
-                    if owed.addr() & YIELD != 0 {
-                        linux::yield_now_and_then();
-                    }
+                    // The condition variable may be gone by now; only the address is used.
+                    Linux::wake(owed, count);
+                }
+                if yields {
+                    linux::yield_now_and_then();
                 }
             }
             kind => {
@@ -329,7 +325,7 @@ impl Mutex {
 
     #[inline(always)]
     fn unlock(&self) -> c_int {
-        if self.simple() {
+        if self.simple() && held::yields_at() != self.pointer().addr() {
             held::set(0);
             // SAFETY: the C library does not check either that the caller holds a normal mutex.
             unsafe { self.lock.unlock(&()) };
@@ -346,10 +342,8 @@ impl Mutex {
 pub unsafe fn unlock_to_wait(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: as promised.
     let mutex = unsafe { Mutex::from(mutex) };
-    if mutex.owes() && mutex.owed.load(Relaxed).addr() & YIELD != 0 {
-        // To wait is to yield.
-        mutex.owed.store(mutex.owed.load(Relaxed).map_addr(|address| address & !YIELD), Relaxed);
-    }
+    // To wait is to yield.
+    held::take_yield(mutex.pointer().addr());
     // Also of the C library's, which itself counts who holds it, and in its own wait who will hold it again.
     mutex.users.fetch_add(1, Relaxed);
     let error = mutex.unlock();
@@ -399,20 +393,11 @@ pub fn owe(mutex: usize, word: &AtomicU32, commit: impl FnOnce() -> u32) -> bool
 /// know, or has asked before.
 fn put_yield_off() -> bool {
     let mutex = held::get();
-    if mutex == 0 {
+    // Only the address is used: another thread may have released the mutex, and its memory be gone.
+    if mutex == 0 || choice::algorithm().is_some() || held::yields_at() == mutex {
         return false;
     }
-    // SAFETY: as in `owe`: the caller holds it, so it exists.
-    let mutex = unsafe { &*core::ptr::with_exposed_provenance::<Mutex>(mutex) };
-    if choice::algorithm().is_some() || mutex.kind() != Kind::Plain || !mutex.lock.may_be_mine() {
-        return false;
-    }
-    let owed = if mutex.owes() { mutex.owed.load(Relaxed) } else { null_mut() };
-    if owed.addr() & YIELD != 0 {
-        return false;
-    }
-    mutex.owed.store(owed.map_addr(|address| address | YIELD), Relaxed);
-    mutex.kind.fetch_or(OWES, Relaxed);
+    held::yield_at(mutex);
     true
 }
 

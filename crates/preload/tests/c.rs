@@ -298,6 +298,11 @@ fn rw_prefer() {
     same("rw_prefer.c");
 }
 
+#[test]
+fn a_yield_where_the_mutex_has_gone() {
+    same("yield_gone.c");
+}
+
 /// The argument: how many yields are put off. Where no view tells who runs, each is made at the release.
 #[test]
 fn yields_under_a_mutex() {

@@ -104,7 +104,8 @@ fn reaches_who_sleeps_late<M: Machine>() {
     M::join(later);
 }
 
-/// Where there is no room for a chain, or nobody knows how long it is, all are woken at once.
+/// Where a chain would be short, where there is no room for it, or where nobody knows how long it is, all are
+/// woken at once.
 fn has_room_or_is_none<M: Machine>() {
     for (state, first, owed, pending) in [
         (3 << 22, 1, 1, 2),
@@ -114,6 +115,8 @@ fn has_room_or_is_none<M: Machine>() {
         (513 << 22, 2, 2, 511),
         (1023 << 22, 1, u32::MAX, 0),
         (3 << 22, 3, u32::MAX, 0),
+        (7 << 22, 4, u32::MAX, 0),
+        (8 << 22, 4, 4, 4),
         (1 << 13, 1, u32::MAX, 0),
         (4 << 5, 1, 0, 0),
     ] {

@@ -62,7 +62,8 @@
 //! - B1. Broadcast: mark the standby, zero the counts. B2. Change `sequence`. B3. Wake all. Or as a chain:
 //!   B4. Count all but the first into `pending` and wake the first. Each wakes one more (L2), and so on. Who
 //!   was counted after B1 is counted here too, and stays in `sleepers`: it may sleep before one of those, and
-//!   take its link. No chain if `sleepers` is "many" or `pending` has no room.
+//!   take its link. No chain if `first` is more than half of them, if `sleepers` is "many", or if `pending`
+//!   has no room.
 //!
 //! # Memory order
 //!
@@ -442,7 +443,7 @@ impl<P: Platform> Wakeful<P> {
             return 0;
         }
         self.sequence.fetch_add(1, Relaxed);
-        if state & SLEEPERS != SLEEPERS && sleepers > first && self.chain(sleepers - first) {
+        if state & SLEEPERS != SLEEPERS && sleepers / 2 >= first && self.chain(sleepers - first) {
             return first;
         }
         u32::MAX
