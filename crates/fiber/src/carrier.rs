@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
@@ -45,6 +45,9 @@ pub struct Carrier {
     pub handed: Cell<*mut Fiber>,
     /// A sentinel is at this carrier, whose seat it may have taken, and may disable its event.
     pub watched: AtomicBool,
+    /// HINT: whose new fibers this carrier, or who had its seat before, found last. So who takes a seat over
+    /// goes on where the other was, and looks at few.
+    pub near: AtomicU32,
     current: Cell<*mut Fiber>,
     free: List,
     kept: Cell<u32>,
@@ -165,6 +168,7 @@ impl Carrier {
             handed: Cell::new(null_mut()),
             watched: AtomicBool::new(false),
             own: runtime.policy.map(|policy| Own::new(policy, set_current)),
+            near: AtomicU32::new(0),
             current: Cell::new(null_mut()),
             free: List::default(),
             kept: Cell::new(0),
@@ -262,7 +266,7 @@ impl Carrier {
         self.forget_blocks();
         runtime.rouse(runtime.seats.lie_down(self.index));
         let mine = !self.inbox.is_empty();
-        if (mine || runtime.has_work()) && runtime.seats.get_up(self.index, mine) {
+        if (mine || runtime.has_work(self.near.load(Relaxed))) && runtime.seats.get_up(self.index, mine) {
             return self.is_seated();
         }
         self.sleep();
@@ -397,7 +401,7 @@ impl Carrier {
             0 => self.pop_common(),
             1 => self.new.steal(),
             // A carrier without a seat cannot begin its new fibers.
-            _ => self.runtime.steal(self.index),
+            _ => self.runtime.steal(self.index, self.index + 1).map(|(_, fiber)| fiber),
         })
     }
 
@@ -418,11 +422,17 @@ impl Carrier {
         self.runtime.fire_timers();
         // Those who were due may be ours.
         let found = self.pop_ready().or_else(|| self.pop_common());
-        let found = found.or_else(|| self.runtime.steal(self.index));
+        let found = found.or_else(|| self.steal());
         if found.is_none() {
             self.rest();
         }
         found
+    }
+
+    fn steal(&self) -> Option<*mut Fiber> {
+        let (from, fiber) = self.runtime.steal(self.index, self.near.load(Relaxed))?;
+        self.near.store(from, Relaxed);
+        Some(fiber)
     }
 
     /// Runs a fiber until it switches away, and puts it where it belongs then.
@@ -623,7 +633,7 @@ impl Carrier {
                 upcall.disable();
             }
             self.runtime.rouse(self.runtime.seats.surrender());
-            if self.runtime.has_work() {
+            if self.runtime.has_work(self.near.load(Relaxed)) {
                 self.runtime.invite();
             }
         }
