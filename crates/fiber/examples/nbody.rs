@@ -259,9 +259,7 @@ fn each<T: Send + 'static>(blocks: usize, body: impl Fn(usize) -> T + Clone + Se
 fn run(bodies: usize, steps: usize, percent: usize) {
     let blocks = bodies.div_ceil(EACH);
     let path = std::env::temp_dir().join(format!("wakeful-nbody-{}", std::process::id()));
-    let open = |flags| {
-        OpenOptions::new().read(true).write(true).create(true).custom_flags(flags).open(&path)
-    };
+    let open = |flags| OpenOptions::new().read(true).write(true).create(true).custom_flags(flags).open(&path);
     // A file system of memory has none of that.
     let file = open(libc::O_DIRECT).or_else(|_| open(0)).expect("a file");
     std::fs::remove_file(&path).expect("just made");
@@ -288,9 +286,11 @@ fn run(bodies: usize, steps: usize, percent: usize) {
                 body.speed = from_fn(|axis| old.speed[axis] + pull[axis] * STEP);
                 body.at = from_fn(|axis| old.at[axis] + body.speed[axis] * STEP);
             }
-            let sum = block.bodies().iter().flat_map(|body| body.at).fold(0, |sum: u64, x| {
-                sum.rotate_left(5).wrapping_add(x.to_bits())
-            });
+            let sum = block
+                .bodies()
+                .iter()
+                .flat_map(|body| body.at)
+                .fold(0, |sum: u64, x| sum.rotate_left(5).wrapping_add(x.to_bits()));
             ours.put(number, block);
             sum
         });

@@ -280,11 +280,14 @@ impl Carrier {
         self.forget_blocks();
         self.sleeps.set(true);
         let mut begin = Linux::now_ns();
+        let mut glanced = self.runtime.glance(self);
         let awake = loop {
-            let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
-                true => self.runtime.stand_sentinel(self),
-                false => self.runtime.seats.sleep(self.index),
-            };
+            let awake = glanced.take().unwrap_or_else(|| {
+                match self.runtime.sentinel.begin(self.index, self.usual.get()) {
+                    true => self.runtime.stand_sentinel(self),
+                    false => self.runtime.seats.sleep(self.index),
+                }
+            });
             if awake != Awake::Called {
                 break awake;
             }

@@ -199,7 +199,7 @@ impl Runtime {
         let granted = config.processors.unwrap_or_else(Linux::processors).max(1);
         let runtime = Box::leak(Box::new(Self {
             seats: Seats::new(granted, CARRIERS),
-            sentinel: Sentinel::new(granted)?,
+            sentinel: Sentinel::new()?,
             activations: config.activations,
             priority: config.priority,
             policy: config.policy,
@@ -457,23 +457,11 @@ impl Runtime {
             let look_next = self.look_next.load(Relaxed).saturating_sub(sentinel::now_ns());
             // From the moment of the last look: neither events nor new sentinels put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns()).min(look_next.max(LOOK_NS));
-            awake = self.sentinel.sleep(wait, |event| match event {
-                Event::Switched(carrier) => {
-                    self.told.fetch_add(1, Relaxed);
-                    self.has_switched(me, carrier)
+            awake = self.sentinel.sleep(wait, |event| {
+                if event == Event::Deaf {
+                    looked = 0;
                 }
-                Event::Called => {
-                    self.call_again(me.index);
-                    None
-                }
-                told @ (Event::Timer | Event::Deaf) => {
-                    if told == Event::Deaf {
-                        looked = 0;
-                    }
-                    // Due or not: the timer for which it was armed may have been taken back.
-                    self.timers.fire(sentinel::now_ns(), |next| self.sentinel.set_timer(next));
-                    None
-                }
+                self.is_told(me, event)
             });
             let now = sentinel::now_ns();
             self.look_at_processors(now);
@@ -491,6 +479,42 @@ impl Runtime {
             self.sentinel.ring();
         }
         awake.unwrap_or(Awake::Lost)
+    }
+
+    /// What a sentinel does when it is told something.
+    fn is_told(&'static self, me: &Carrier, event: Event) -> Option<Awake> {
+        match event {
+            Event::Switched(carrier) => {
+                self.told.fetch_add(1, Relaxed);
+                return self.has_switched(me, carrier);
+            }
+            Event::Called => self.call_again(me.index),
+            // Due or not: the timer for which it was armed may have been taken back.
+            Event::Timer | Event::Deaf => {
+                self.timers.fire(sentinel::now_ns(), |next| self.sentinel.set_timer(next))
+            }
+        }
+        None
+    }
+
+    /// By a carrier that is about to sleep: see the head of `sentinel.rs`.
+    pub(crate) fn glance(&'static self, me: &Carrier) -> Option<Awake> {
+        if self.activations != Activations::Told {
+            return None;
+        }
+        let mut called = false;
+        let awake = self.sentinel.sleep(0, |event| {
+            if event == Event::Called {
+                called = true;
+                return None;
+            }
+            self.is_told(me, event)
+        });
+        if called {
+            // That was for a sentinel, who hears it no longer.
+            self.sentinel.ring();
+        }
+        awake
     }
 
     /// A call wakes one sentinel, which may not be the one that is meant.

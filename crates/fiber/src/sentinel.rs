@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sentinels: carriers without a seat that hear from the kernel. All others sleep on their words.
 //!
-//! There are two, on more than 32 processors one for 16, so that one may leave for a fiber without waking another first. Each event wakes one of
+//! There are two, so that one may leave for a fiber without waking another first. Each event wakes one of
 //! them (the carriers' events are edge-triggered). So a call may wake the wrong one, who calls again.
+//!
+//! A sentinel that was told may wait for a processor while another one idles. Linux looks for an idle one
+//! only now and then where the machine is well used. So each carrier that is about to sleep, and which has a
+//! processor, first takes what is told and not yet heard, and does what a sentinel does
+//! (`Runtime::glance`).
 //!
 //! They sleep in epoll on the events of the carriers that run ([`linux::upcall`]), on a timer for the fibers
 //! that sleep, and on an event by which others call them. They are SCHED_BATCH meanwhile: so they never
@@ -15,12 +20,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use linux::{Linux, upcall};
 use platform::Platform;
 
-/// Sentinels at most on so many processors. Each block takes one from its post; on 256 simulated processors
-/// two are too few.
-fn posts(processors: u32) -> u32 {
-    (processors / 16).clamp(2, 64)
-}
-
+/// Sentinels at most.
+const POSTS: usize = 2;
 /// Nobody is the sentinel.
 const NOBODY: u32 = u32::MAX;
 /// What epoll says of the two descriptors that are no carrier's.
@@ -45,7 +46,7 @@ pub enum Event {
 
 /// The role, and what its holder sleeps on.
 pub struct Sentinel {
-    who: Box<[AtomicU32]>,
+    who: [AtomicU32; POSTS],
     /// They sleep for long: no carrier runs that it has to look at.
     dozes: AtomicBool,
     epoll: OwnedFd,
@@ -65,7 +66,7 @@ fn owned(descriptor: i32) -> io::Result<OwnedFd> {
 impl Sentinel {
     /// # Errors
     /// Those of `epoll_create1`, `eventfd`, `timerfd_create`.
-    pub fn new(processors: u32) -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers.
         let (epoll, call, timer) = unsafe {
             (
@@ -75,7 +76,7 @@ impl Sentinel {
             )
         };
         let sentinel = Self {
-            who: (0..posts(processors)).map(|_| AtomicU32::new(NOBODY)).collect(),
+            who: [const { AtomicU32::new(NOBODY) }; POSTS],
             dozes: AtomicBool::new(false),
             epoll,
             call,
@@ -115,7 +116,7 @@ impl Sentinel {
 
     /// The caller is a sentinel no longer.
     pub fn end(&self, me: u32, usual: bool) {
-        for who in self.who.iter() {
+        for who in &self.who {
             let _ = who.compare_exchange(me, NOBODY, SeqCst, Relaxed);
         }
         if usual {

@@ -192,8 +192,15 @@ impl Package {
 
     fn sleep(&self, me: u32) {
         upcall::listen(self.carrier(me).thread.get(), false);
+        let mut glanced = self.glance(me);
         let awake = loop {
-            let awake = if self.begin(me) { self.stand_sentinel(me) } else { self.seats.sleep(me) };
+            let awake = if let Some(awake) = glanced.take() {
+                awake
+            } else if self.begin(me) {
+                self.stand_sentinel(me)
+            } else {
+                self.seats.sleep(me)
+            };
             if awake != Awake::Called {
                 break awake;
             }
@@ -333,6 +340,16 @@ impl Package {
             upcall::ring();
         }
         awake.unwrap_or(Awake::Lost)
+    }
+
+    /// By a carrier that is about to sleep: what nobody has heard yet.
+    fn glance(&self, me: u32) -> Option<Awake> {
+        if self.deaf {
+            return None;
+        }
+        let (bed, asleep) = self.seats.bed(me);
+        let (thread, event) = upcall::stand(bed, asleep, upcall::deadline(0))?;
+        self.told(me, thread, event)
     }
 
     /// The upcall. What a thread does that can go on, or that lost its processor, it does itself; the kernel

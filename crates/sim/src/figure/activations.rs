@@ -14,11 +14,8 @@ const TOCS: &str = "Scheduler Activations, section 2.1";
 const GOALS: &str = "Scheduler Activations, section 1.2";
 const SECTION_2: &str = "Scheduler Activations, section 2.2";
 
-/// As many sentinels as the fibers' runtime has.
-fn posts(processors: u32) -> u32 {
-    (processors / 16).clamp(2, 64)
-}
-
+/// As many as the fibers' runtime has.
+const POSTS: u32 = 2;
 const NULL_FORK: f64 = 1.0;
 const SIGNAL_WAIT: f64 = 2.0;
 const BOTH: &[f64] = &[NULL_FORK, SIGNAL_WAIT];
@@ -37,11 +34,7 @@ fn table(machine: Machine, series: &str, operation: f64, rounds: u64) -> (Machin
         machine.kernel.switch_us.value += costs.process_switch_us.value;
         costs.thread_us.value = costs.process_us.value;
     }
-    let kind = if series == "fibers" {
-        Kind::Fibers { posts: posts(1) }
-    } else {
-        Kind::Kernel { each: 2 }
-    };
+    let kind = if series == "fibers" { Kind::Fibers { posts: POSTS } } else { Kind::Kernel { each: 2 } };
     let job = if operation == NULL_FORK { Job::NullFork } else { Job::SignalWait };
     let program = Program::Threads { kind, job };
     (machine, Workload { program, threads: 2, rounds, vary: 0.0, instances: 1, setting: Setting::default() })
@@ -100,21 +93,15 @@ const TABLE: Figure = Figure {
     ],
 };
 
-const CONTENDERS: &[&str] = &[
-    "kernel threads",
-    "8 kernel threads",
-    "activations",
-    "2 sentinels",
-    "told 1 ms late",
-    "not told",
-];
+const CONTENDERS: &[&str] =
+    &["kernel threads", "8 kernel threads", "activations", "16 sentinels", "told 1 ms late", "not told"];
 /// Tasks of 2 ms, each of which the kernel then keeps for 10 ms.
 fn tasks(machine: Machine, series: &str, processors: f64, rounds: u64) -> (Machine, Workload) {
     let kind = match series {
         "kernel threads" => Kind::Kernel { each: 1 },
         "8 kernel threads" => Kind::Kernel { each: 8 },
-        "2 sentinels" => Kind::Fibers { posts: 2 },
-        _ => Kind::Fibers { posts: posts(processors as u32) },
+        "16 sentinels" => Kind::Fibers { posts: 16 },
+        _ => Kind::Fibers { posts: POSTS },
     };
     let hints = match series {
         "told 1 ms late" => Hints::Delayed { us: 1_000.0 },
