@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program of the paper's section 5: N bodies by the method of Barnes and Hut (Nature 324, 1986). The
-//! bodies lie in a file, read through a cache of the program's own that holds a part of them. A miss blocks
-//! in the kernel. Each block of 64 bodies has a fiber, which is stolen, blocked and run as others are.
+//! The application of the paper's evaluation: N bodies by the method of Barnes and Hut (Nature 324, 1986).
+//! The bodies lie in a file, read through a cache of the program's own that holds a part of them. A miss
+//! blocks in the kernel. Each block of 64 bodies has a fiber, which is stolen, blocked and run as others are.
 //!
 //! `bar` starts copies of this program: one copy alone, two at once, and one beside two busy processes with
 //! as much work. The ratio is the time of all one after the other by the time of all at once.

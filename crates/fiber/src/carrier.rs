@@ -237,7 +237,7 @@ impl Carrier {
         if self.runtime.seats.want(self.index) {
             self.is_seated();
         } else {
-            self.sleep();
+            self.sleep(true);
         }
         false
     }
@@ -254,7 +254,7 @@ impl Carrier {
             None => return true,
             Some(woken) => self.runtime.rouse(woken),
         }
-        self.sleep();
+        self.sleep(true);
         false
     }
 
@@ -269,11 +269,13 @@ impl Carrier {
         if (mine || runtime.has_work(self.near.load(Relaxed))) && runtime.seats.get_up(self.index, mine) {
             return self.is_seated();
         }
-        self.sleep();
+        self.sleep(false);
     }
 
-    /// Sleeps until the carrier has a seat, or must ask for one. Nobody is told that it does.
-    fn sleep(&'static self) {
+    /// Sleeps until the carrier has a seat, or must ask for one. Nobody is told that it does. One that `wants`
+    /// a seat soon leaves the post to others: else one that has nothing to do finds it taken, and must be
+    /// woken for it when the next carrier blocks.
+    fn sleep(&'static self, wants: bool) {
         if let Some(upcall) = self.upcall.get() {
             upcall.disable();
         }
@@ -283,7 +285,8 @@ impl Carrier {
         let mut glanced = self.runtime.glance(self);
         let awake = loop {
             let awake = glanced.take().unwrap_or_else(|| {
-                match self.runtime.sentinel.begin(self.index, self.usual.get()) {
+                let sentinel = &self.runtime.sentinel;
+                match (!wants || sentinel.is_vacant()) && sentinel.begin(self.index, self.usual.get()) {
                     true => self.runtime.stand_sentinel(self),
                     false => self.runtime.seats.sleep(self.index),
                 }

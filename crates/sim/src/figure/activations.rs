@@ -95,6 +95,8 @@ const TABLE: Figure = Figure {
 
 const CONTENDERS: &[&str] =
     &["kernel threads", "8 kernel threads", "activations", "16 sentinels", "told 1 ms late", "not told"];
+const PATH: &str = "from the block to the next fiber there is a wake-up and a search, some microseconds";
+
 /// Tasks of 2 ms, each of which the kernel then keeps for 10 ms.
 fn tasks(machine: Machine, series: &str, processors: f64, rounds: u64) -> (Machine, Workload) {
     let kind = match series {
@@ -178,7 +180,7 @@ const IDLE: Figure = Figure {
             measure: "idle processors while fibers are ready, by all, with true upcalls: largest",
             number: |data| largest(SIZES.iter().map(|&x| data.at("activations", x))),
             bound: AtMost(0.0),
-            note: "",
+            note: PATH,
         },
         Claim {
             words: "The upcalls do it: told 1 ms late, processors idle for 1 ms of 3, whatever their number",
