@@ -96,17 +96,25 @@ impl Drop for Block {
     }
 }
 
+/// Blocks in memory, their numbers, and the state of a generator.
+#[derive(Default)]
+struct Held {
+    blocks: HashMap<usize, Arc<Block>>,
+    numbers: Vec<usize>,
+    random: u64,
+}
+
 /// The buffer cache. Who misses reads without the lock; what is written goes to the file at once.
 struct Cache {
     file: File,
-    held: Mutex<(HashMap<usize, Arc<Block>>, Vec<usize>, u64)>,
+    held: Mutex<Held>,
     most: usize,
     misses: AtomicU64,
 }
 
 impl Cache {
     fn get(&self, number: usize) -> Arc<Block> {
-        if let Some(block) = self.held.lock().0.get(&number) {
+        if let Some(block) = self.held.lock().blocks.get(&number) {
             return block.clone();
         }
         self.misses.fetch_add(1, Relaxed);
@@ -125,15 +133,15 @@ impl Cache {
     /// In the place of a random one, if there are as many as there may be.
     fn keep(&self, number: usize, block: Arc<Block>) {
         let held = &mut *self.held.lock();
-        if held.0.insert(number, block).is_some() {
+        if held.blocks.insert(number, block).is_some() {
             return;
         }
-        held.1.push(number);
-        if held.1.len() > self.most {
-            held.2 = held.2.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let victim = (held.2 >> 33) as usize % held.1.len();
-            let victim = held.1.swap_remove(victim);
-            held.0.remove(&victim);
+        held.numbers.push(number);
+        if held.numbers.len() > self.most {
+            held.random = held.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let victim = (held.random >> 33) as usize % held.numbers.len();
+            let victim = held.numbers.swap_remove(victim);
+            held.blocks.remove(&victim);
         }
     }
 }
