@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
@@ -45,9 +45,6 @@ pub struct Carrier {
     pub handed: Cell<*mut Fiber>,
     /// A sentinel is at this carrier, whose seat it may have taken, and may disable its event.
     pub watched: AtomicBool,
-    /// HINT: whose new fibers this carrier, or who had its seat before, found last. So who takes a seat over
-    /// goes on where the other was, and looks at few.
-    pub near: AtomicU32,
     current: Cell<*mut Fiber>,
     free: List,
     kept: Cell<u32>,
@@ -168,7 +165,6 @@ impl Carrier {
             handed: Cell::new(null_mut()),
             watched: AtomicBool::new(false),
             own: runtime.policy.map(|policy| Own::new(policy, set_current)),
-            near: AtomicU32::new(0),
             current: Cell::new(null_mut()),
             free: List::default(),
             kept: Cell::new(0),
@@ -237,7 +233,7 @@ impl Carrier {
         if self.runtime.seats.want(self.index) {
             self.is_seated();
         } else {
-            self.sleep(true);
+            self.sleep();
         }
         false
     }
@@ -254,7 +250,7 @@ impl Carrier {
             None => return true,
             Some(woken) => self.runtime.rouse(woken),
         }
-        self.sleep(true);
+        self.sleep();
         false
     }
 
@@ -266,31 +262,25 @@ impl Carrier {
         self.forget_blocks();
         runtime.rouse(runtime.seats.lie_down(self.index));
         let mine = !self.inbox.is_empty();
-        if (mine || runtime.has_work(self.near.load(Relaxed))) && runtime.seats.get_up(self.index, mine) {
+        if (mine || runtime.has_work()) && runtime.seats.get_up(self.index, mine) {
             return self.is_seated();
         }
-        self.sleep(false);
+        self.sleep();
     }
 
-    /// Sleeps until the carrier has a seat, or must ask for one. Nobody is told that it does. One that `wants`
-    /// a seat soon leaves the post to others: else one that has nothing to do finds it taken, and must be
-    /// woken for it when the next carrier blocks.
-    fn sleep(&'static self, wants: bool) {
+    /// Sleeps until the carrier has a seat, or must ask for one. Nobody is told that it does.
+    fn sleep(&'static self) {
         if let Some(upcall) = self.upcall.get() {
             upcall.disable();
         }
         self.forget_blocks();
         self.sleeps.set(true);
         let mut begin = Linux::now_ns();
-        let mut glanced = self.runtime.glance(self);
         let awake = loop {
-            let awake = glanced.take().unwrap_or_else(|| {
-                let sentinel = &self.runtime.sentinel;
-                match (!wants || sentinel.is_vacant()) && sentinel.begin(self.index, self.usual.get()) {
-                    true => self.runtime.stand_sentinel(self),
-                    false => self.runtime.seats.sleep(self.index),
-                }
-            });
+            let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
+                true => self.runtime.stand_sentinel(self),
+                false => self.runtime.seats.sleep(self.index),
+            };
             if awake != Awake::Called {
                 break awake;
             }
@@ -407,7 +397,7 @@ impl Carrier {
             0 => self.pop_common(),
             1 => self.new.steal(),
             // A carrier without a seat cannot begin its new fibers.
-            _ => self.runtime.steal(self.index, self.index + 1).map(|(_, fiber)| fiber),
+            _ => self.runtime.steal(self.index),
         })
     }
 
@@ -428,17 +418,11 @@ impl Carrier {
         self.runtime.fire_timers();
         // Those who were due may be ours.
         let found = self.pop_ready().or_else(|| self.pop_common());
-        let found = found.or_else(|| self.steal());
+        let found = found.or_else(|| self.runtime.steal(self.index));
         if found.is_none() {
             self.rest();
         }
         found
-    }
-
-    fn steal(&self) -> Option<*mut Fiber> {
-        let (from, fiber) = self.runtime.steal(self.index, self.near.load(Relaxed))?;
-        self.near.store(from, Relaxed);
-        Some(fiber)
     }
 
     /// Runs a fiber until it switches away, and puts it where it belongs then.
@@ -639,7 +623,7 @@ impl Carrier {
                 upcall.disable();
             }
             self.runtime.rouse(self.runtime.seats.surrender());
-            if self.runtime.has_work(self.near.load(Relaxed)) {
+            if self.runtime.has_work() {
                 self.runtime.invite();
             }
         }

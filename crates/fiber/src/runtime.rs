@@ -113,8 +113,6 @@ pub struct Runtime {
     idle: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
     told: AtomicU64,
-    /// When a sentinel looked at all carriers last.
-    looked: AtomicU64,
     /// When the sentinel looks at the processors next; never where their number was asked for.
     look_next: AtomicU64,
     /// What `wakeful top` reads.
@@ -218,7 +216,6 @@ impl Runtime {
             taken: AtomicU64::new(0),
             idle: AtomicU64::new(0),
             told: AtomicU64::new(0),
-            looked: AtomicU64::new(0),
             look_next: AtomicU64::new(if config.processors.is_some() { u64::MAX } else { 0 }),
             told_page: Told::new(),
         }));
@@ -269,7 +266,6 @@ impl Runtime {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         new.index = index;
-        new.near.store(index, Relaxed);
         let new: &'static Carrier = Box::leak(new);
         if seated {
             self.seats.seat_newcomer(index);
@@ -326,21 +322,15 @@ impl Runtime {
         Counts { seats: self.seats.granted(), held, carriers, blocked, fibers, waiting }
     }
 
-    /// All carriers, beginning with this one.
-    fn all_from(&self, first: u32) -> impl Iterator<Item = &'static Carrier> + '_ {
+    /// HINT: is there a fiber that any carrier may run?
+    pub(crate) fn has_work(&self) -> bool {
+        !self.common.is_empty() || self.all().any(|carrier| carrier.new.has_any())
+    }
+
+    /// Takes a new fiber from another carrier, beginning behind this one.
+    pub(crate) fn steal(&self, me: u32) -> Option<*mut Fiber> {
         let count = self.count.load(Acquire);
-        (0..count).filter_map(move |step| self.carrier((first + step) % count))
-    }
-
-    /// HINT: is there a fiber that any carrier may run? `near`: who looked at first probably has one.
-    pub(crate) fn has_work(&self, near: u32) -> bool {
-        !self.common.is_empty() || self.all_from(near).any(|carrier| carrier.new.has_any())
-    }
-
-    /// Takes a new fiber from another carrier than `me`, beginning with this one. Returns whose it was.
-    pub(crate) fn steal(&self, me: u32, first: u32) -> Option<(u32, *mut Fiber)> {
-        let mut others = self.all_from(first).filter(|other| other.index != me);
-        others.find_map(|other| Some((other.index, other.new.steal()?)))
+        (1..count).find_map(|step| self.carrier((me + step) % count)?.new.steal())
     }
 
     /// Wakes a carrier whose word was changed.
@@ -377,7 +367,7 @@ impl Runtime {
         if self.add_carrier(true).is_err() {
             // Those that there are will do it.
             self.rouse(self.seats.surrender());
-            if self.has_work(0)
+            if self.has_work()
                 && let Invited::Carrier(carrier) = self.seats.invite(false)
             {
                 self.rouse(Some(carrier));
@@ -442,9 +432,8 @@ impl Runtime {
     pub(crate) fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
         // The last one may have left with events unheard.
         self.fire_timers();
-        // Of those that are heard, what the last one left unheard waits in epoll.
-        let mut awake = if self.has_unheard() { self.look_at_all(me) } else { None };
-        let mut looked = self.looked.load(Relaxed);
+        let mut awake = self.look_at_all(me);
+        let mut looked = sentinel::now_ns();
         while awake.is_none() {
             // It is there already: a call is only cleared.
             awake = self.seats.look(me.index).filter(|awake| *awake != Awake::Called);
@@ -455,13 +444,25 @@ impl Runtime {
             self.sentinel.doze(true);
             let every = if self.has_unheard() { LOOK_NS } else { SECOND_NS };
             let look_next = self.look_next.load(Relaxed).saturating_sub(sentinel::now_ns());
-            // From the moment of the last look: neither events nor new sentinels put the next one off.
+            // From the moment of the last look: events that come often do not put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns()).min(look_next.max(LOOK_NS));
-            awake = self.sentinel.sleep(wait, |event| {
-                if event == Event::Deaf {
-                    looked = 0;
+            awake = self.sentinel.sleep(wait, |event| match event {
+                Event::Switched(carrier) => {
+                    self.told.fetch_add(1, Relaxed);
+                    self.has_switched(me, carrier)
                 }
-                self.is_told(me, event)
+                Event::Called => {
+                    self.call_again(me.index);
+                    None
+                }
+                told @ (Event::Timer | Event::Deaf) => {
+                    if told == Event::Deaf {
+                        looked = 0;
+                    }
+                    // Due or not: the timer for which it was armed may have been taken back.
+                    self.timers.fire(sentinel::now_ns(), |next| self.sentinel.set_timer(next));
+                    None
+                }
             });
             let now = sentinel::now_ns();
             self.look_at_processors(now);
@@ -479,42 +480,6 @@ impl Runtime {
             self.sentinel.ring();
         }
         awake.unwrap_or(Awake::Lost)
-    }
-
-    /// What a sentinel does when it is told something.
-    fn is_told(&'static self, me: &Carrier, event: Event) -> Option<Awake> {
-        match event {
-            Event::Switched(carrier) => {
-                self.told.fetch_add(1, Relaxed);
-                return self.has_switched(me, carrier);
-            }
-            Event::Called => self.call_again(me.index),
-            // Due or not: the timer for which it was armed may have been taken back.
-            Event::Timer | Event::Deaf => {
-                self.timers.fire(sentinel::now_ns(), |next| self.sentinel.set_timer(next))
-            }
-        }
-        None
-    }
-
-    /// By a carrier that is about to sleep: see the head of `sentinel.rs`.
-    pub(crate) fn glance(&'static self, me: &Carrier) -> Option<Awake> {
-        if self.activations != Activations::Told {
-            return None;
-        }
-        let mut called = false;
-        let awake = self.sentinel.sleep(0, |event| {
-            if event == Event::Called {
-                called = true;
-                return None;
-            }
-            self.is_told(me, event)
-        });
-        if called {
-            // That was for a sentinel, who hears it no longer.
-            self.sentinel.ring();
-        }
-        awake
     }
 
     /// A call wakes one sentinel, which may not be the one that is meant.
@@ -561,13 +526,13 @@ impl Runtime {
     fn look_at_processors(&'static self, now: u64) {
         if now >= self.look_next.load(Relaxed) {
             Linux::refresh_processors(None);
-            let waits = self.has_work(0) && self.seats.is_full();
+            let waits = self.has_work() && self.seats.is_full();
             let next = downcall::look(now, waits).unwrap_or(now + SECOND_NS);
             self.look_next.store(next, Relaxed);
             let granted = Linux::processors().max(1);
             if self.seats.granted() != granted {
                 self.seats.grant(granted, |carrier| self.rouse(Some(carrier)));
-                if self.has_work(0) {
+                if self.has_work() {
                     self.invite();
                 }
             }
@@ -575,7 +540,6 @@ impl Runtime {
     }
 
     fn look_at_all(&'static self, me: &Carrier) -> Option<Awake> {
-        self.looked.store(sentinel::now_ns(), Relaxed);
         if !self.activates() {
             return None;
         }
@@ -601,7 +565,6 @@ impl Runtime {
             if !self.seats.take(carrier.index) {
                 break;
             }
-            me.near.store(carrier.near.load(Relaxed), Relaxed);
             mine |= self.hand_on(me, blocked);
             if alone && mine && me.handed.get().is_null() {
                 me.handed.set(carrier.new_if_blocked());
@@ -620,15 +583,14 @@ impl Runtime {
     fn hand_on(&'static self, me: &Carrier, blocked: Option<u64>) -> bool {
         self.taken.fetch_add(1, Relaxed);
         let wanted = self.seats.wanted();
-        let near = me.near.load(Relaxed);
-        let mine = self.has_work(near) && !wanted && !self.seats.holds(me.index);
+        let mine = self.has_work() && !wanted && !self.seats.holds(me.index);
         if let Some(since) = blocked
-            && (mine || wanted || self.has_work(near))
+            && (mine || wanted || self.has_work())
         {
             self.was_idle(since, sentinel::now_ns());
         }
         self.rouse(if mine { self.seats.accept(me.index) } else { self.seats.surrender() });
-        if self.has_work(near) {
+        if self.has_work() {
             self.invite();
         }
         mine

@@ -4,11 +4,6 @@
 //! There are two, so that one may leave for a fiber without waking another first. Each event wakes one of
 //! them (the carriers' events are edge-triggered). So a call may wake the wrong one, who calls again.
 //!
-//! A sentinel that was told may wait for a processor while another one idles. Linux looks for an idle one
-//! only now and then where the machine is well used. So each carrier that is about to sleep, and which has a
-//! processor, first takes what is told and not yet heard, and does what a sentinel does
-//! (`Runtime::glance`).
-//!
 //! They sleep in epoll on the events of the carriers that run ([`linux::upcall`]), on a timer for the fibers
 //! that sleep, and on an event by which others call them. They are SCHED_BATCH meanwhile: so they never
 //! preempt a carrier that runs, and run at once where one has blocked.

@@ -20,7 +20,7 @@ fn run(kind: Kind, compute_ns: f64, processors: u32, seed: u64, setting: Setting
 }
 
 fn fibers(processors: u32, seed: u64, setting: Setting) -> Results {
-    run(Kind::Fibers { posts: 2 }, 2e6, processors, seed, setting)
+    run(Kind::Fibers { posts: 2, looks: true }, 2e6, processors, seed, setting)
 }
 
 fn with(hints: Hints) -> Setting {
@@ -65,7 +65,7 @@ fn whatever_the_kernel_tells_each_task_runs_once() {
 fn a_preempted_carrier_keeps_its_seat() {
     // As many foreign processes as processors.
     let foreign = Setting { foreign: 1.0, ..Setting::default() };
-    let results = run(Kind::Fibers { posts: 2 }, 20e6, 4, 1, foreign);
+    let results = run(Kind::Fibers { posts: 2, looks: true }, 20e6, 4, 1, foreign);
     assert!(results.activity.unwrap().upcalls[Event::Preempted as usize] > 0);
     let repartition = Repartition { every_ms: 5.0, least: 1, most: 4, served: false };
     fibers(4, 1, Setting { repartition: Some(repartition), ..Setting::default() });

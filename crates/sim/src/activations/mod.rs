@@ -22,7 +22,7 @@ pub use task::{Job, Kind};
 pub(crate) fn load(world: &mut World, kind: Kind, job: Job, processors: u32, rounds: u64, by: f64) {
     let Job::Tasks { compute_ns, kept_ns, faults } = job else {
         return match kind {
-            Kind::Fibers { posts } => table::fibers(world, posts, rounds, job == Job::NullFork),
+            Kind::Fibers { posts, .. } => table::fibers(world, posts, rounds, job == Job::NullFork),
             Kind::Kernel { .. } if job == Job::NullFork => table::fork(world, rounds),
             Kind::Kernel { .. } => table::signal_wait(world, rounds),
         };
@@ -31,8 +31,8 @@ pub(crate) fn load(world: &mut World, kind: Kind, job: Job, processors: u32, rou
     world.ready(tasks.len() as u64);
     let tasks = world.keep(tasks);
     match kind {
-        Kind::Fibers { posts } => {
-            let package = Package::new(world, processors, posts, by);
+        Kind::Fibers { posts, looks } => {
+            let package = Package::new(world, processors, posts, looks, by);
             package.get().deal(tasks);
         }
         Kind::Kernel { each } => {

@@ -43,8 +43,6 @@ struct Carrier {
     new: Deque<Sim, Task, NEW>,
     made: Word<u32>,
     watched: Word<u32>,
-    /// As in the crate `fiber`.
-    near: Word<u32>,
     handed: Cell<*mut Task>,
     since: Cell<u64>,
     thread: Cell<usize>,
@@ -69,18 +67,19 @@ pub(crate) struct Package {
     /// When a sentinel looked at all carriers last.
     looked: Cell<u64>,
     by: f64,
+    /// A new sentinel looks at all carriers, as in the crate `fiber`.
+    looks: bool,
     left: Cell<u64>,
 }
 
 impl Package {
     /// With a seat for each processor, and a carrier for each seat.
-    pub fn new(world: &mut World, processors: u32, posts: u32, by: f64) -> Placed<Self> {
+    pub fn new(world: &mut World, processors: u32, posts: u32, looks: bool, by: f64) -> Placed<Self> {
         let most = CARRIERS.min(processors * EACH + posts).max(processors + 2 * posts);
-        let carriers = world.place_all((0..most).map(|me| Carrier {
+        let carriers = world.place_all((0..most).map(|_| Carrier {
             new: Deque::new(),
             made: Word::holding(0),
             watched: Word::holding(0),
-            near: Word::holding(me),
             handed: Cell::new(null_mut()),
             since: Cell::new(0),
             thread: Cell::new(usize::MAX),
@@ -95,6 +94,7 @@ impl Package {
             deaf: world.hints() == Hints::None,
             looked: Cell::new(0),
             by,
+            looks,
             left: Cell::new(0),
         };
         let package = world.keep(package);
@@ -184,7 +184,7 @@ impl Package {
 
     fn rest(&self, me: u32) {
         self.rouse(self.seats.lie_down(me));
-        if self.has_work(me) && self.seats.get_up(me, false) {
+        if self.has_work() && self.seats.get_up(me, false) {
             return self.is_seated(me);
         }
         self.sleep(me);
@@ -192,15 +192,8 @@ impl Package {
 
     fn sleep(&self, me: u32) {
         upcall::listen(self.carrier(me).thread.get(), false);
-        let mut glanced = self.glance(me);
         let awake = loop {
-            let awake = if let Some(awake) = glanced.take() {
-                awake
-            } else if self.begin(me) {
-                self.stand_sentinel(me)
-            } else {
-                self.seats.sleep(me)
-            };
+            let awake = if self.begin(me) { self.stand_sentinel(me) } else { self.seats.sleep(me) };
             if awake != Awake::Called {
                 break awake;
             }
@@ -226,22 +219,12 @@ impl Package {
     }
 
     fn steal(&self, me: u32) -> Option<*mut Task> {
-        let near = &self.carrier(me).near;
-        self.all_from(near.load(Relaxed)).find_map(|index| {
-            let stolen = self.carrier(index).new.steal()?;
-            near.store(index, Relaxed);
-            Some(stolen)
-        })
-    }
-
-    fn all_from(&self, first: u32) -> impl Iterator<Item = u32> {
         let count = self.count.get();
-        (0..count).map(move |step| (first + step) % count)
+        (1..count).find_map(|step| self.carrier((me + step) % count).new.steal())
     }
 
-    fn has_work(&self, me: u32) -> bool {
-        let near = self.carrier(me).near.load(Relaxed);
-        !self.common.is_empty() || self.all_from(near).any(|index| self.carrier(index).new.has_any())
+    fn has_work(&self) -> bool {
+        !self.common.is_empty() || self.all().any(|(_, carrier)| carrier.new.has_any())
     }
 
     fn rouse(&self, carrier: Option<u32>) {
@@ -312,8 +295,9 @@ impl Package {
 
     fn stand_sentinel(&self, me: u32) -> Awake {
         let every = if self.deaf { LOOK_NS } else { SECOND_NS };
-        let mut awake = if self.deaf { self.look_at_all(me) } else { None };
-        let mut looked = self.looked.get();
+        let looks = self.looks || self.deaf;
+        let mut awake = if looks { self.look_at_all(me) } else { None };
+        let mut looked = if looks { Sim::now_ns() } else { self.looked.get() };
         while awake.is_none() {
             awake = self.seats.look(me).filter(|awake| *awake != Awake::Called);
             if awake.is_some() {
@@ -331,6 +315,9 @@ impl Package {
             if awake.is_none() && now >= looked + every {
                 looked = now;
                 awake = self.look_at_all(me);
+                if awake.is_none() {
+                    self.looked.set(now);
+                }
             }
         }
         self.end(me);
@@ -340,16 +327,6 @@ impl Package {
             upcall::ring();
         }
         awake.unwrap_or(Awake::Lost)
-    }
-
-    /// By a carrier that is about to sleep: what nobody has heard yet.
-    fn glance(&self, me: u32) -> Option<Awake> {
-        if self.deaf {
-            return None;
-        }
-        let (bed, asleep) = self.seats.bed(me);
-        let (thread, event) = upcall::stand(bed, asleep, upcall::deadline(0))?;
-        self.told(me, thread, event)
     }
 
     /// The upcall. What a thread does that can go on, or that lost its processor, it does itself; the kernel
@@ -365,7 +342,6 @@ impl Package {
     }
 
     fn look_at_all(&self, me: u32) -> Option<Awake> {
-        self.looked.set(Sim::now_ns());
         (0..self.count.get()).fold(None, |found, carrier| found.or_else(|| self.has_switched(me, carrier)))
     }
 
@@ -381,7 +357,6 @@ impl Package {
             if !self.seats.take(index) {
                 break;
             }
-            self.carrier(me).near.store(carrier.near.load(Relaxed), Relaxed);
             mine |= self.hand_on(me);
             if alone && mine && self.carrier(me).handed.get().is_null() {
                 // SAFETY: T3 of `deque.rs`: nothing here is out of order.
@@ -404,9 +379,9 @@ impl Package {
 
     fn hand_on(&self, me: u32) -> bool {
         let wanted = self.seats.wanted();
-        let mine = self.has_work(me) && !wanted && !self.seats.holds(me);
+        let mine = self.has_work() && !wanted && !self.seats.holds(me);
         self.rouse(if mine { self.seats.accept(me) } else { self.seats.surrender() });
-        if self.has_work(me) {
+        if self.has_work() {
             self.invite();
         }
         mine

@@ -21,6 +21,8 @@ pub enum Kind {
     Fibers {
         /// Sentinels: kernel threads that stand ready for an upcall.
         posts: u32,
+        /// Does a new sentinel look at all carriers? That of the crate `fiber` does.
+        looks: bool,
     },
 }
 
