@@ -6,8 +6,9 @@
 //! time of the whole process, so threads that are no fibers count too.
 //!
 //! In a second the process needs what it has used and a quarter of a processor more. It offers the rest. From
-//! then on the sentinel looks more often. As soon as what is left is used up, or a fiber waits for a seat, it
-//! wants all of them back. A program that wants them back early waits longer before it offers them again.
+//! then on the sentinel looks more often, until all are back. As soon as what is left is used up, or a
+//! fiber waits for a seat, it wants all of them back. A program that wants them back early waits longer
+//! before it offers them again.
 //!
 //! HINT: everything here. A processor stays idle for a while, or goes to others and comes back late.
 
@@ -40,6 +41,8 @@ struct Needs {
     last: Option<(u64, u64)>,
     /// When processors were offered, if they are, and how many are left.
     offered: Option<(u64, u32)>,
+    /// How many there were before the last offer, until they are back; else 0.
+    had: u32,
     /// No offer before.
     not_before: u64,
     /// How long an offer has to last to be worth it.
@@ -61,12 +64,13 @@ pub fn look(now: u64, waits: bool) -> Option<u64> {
     if needs.offered.is_none() && server::offered() != 0 {
         return Some(now + SECOND_NS);
     }
-    match needs.look(now, used_ns(), Linux::processors(), waits) {
+    let processors = Linux::processors();
+    match needs.look(now, used_ns(), processors, waits) {
         Some(Word::Spare(count)) => server::offer(count),
         Some(Word::WantBack) => server::offer(0),
         None => {}
     }
-    Some(now + if needs.offered.is_some() { WATCH_NS } else { SECOND_NS })
+    Some(now + needs.pause(processors))
 }
 
 /// The processor time of this process.
@@ -78,7 +82,7 @@ fn used_ns() -> u64 {
 }
 
 impl Needs {
-    const NEW: Self = Self { last: None, offered: None, not_before: 0, patience_ns: SECOND_NS };
+    const NEW: Self = Self { last: None, offered: None, had: 0, not_before: 0, patience_ns: SECOND_NS };
 
     fn look(&mut self, now: u64, used: u64, processors: u32, waits: bool) -> Option<Word> {
         let least = if self.offered.is_some() { WATCH_NS / 2 } else { SECOND_NS / 2 };
@@ -109,7 +113,17 @@ impl Needs {
             return None;
         }
         self.offered = Some((now, processors - spare));
+        self.had = processors;
         Some(Word::Spare(spare))
+    }
+
+    /// How long until the next look. What it wants back comes when the other program leaves it, and nobody
+    /// tells: a look finds it.
+    fn pause(&mut self, processors: u32) -> u64 {
+        if self.offered.is_none() && processors >= self.had {
+            self.had = 0;
+        }
+        if self.had > 0 { WATCH_NS } else { SECOND_NS }
     }
 }
 
@@ -137,7 +151,7 @@ mod tests {
             let mut said = Vec::new();
             let end = self.now + ns;
             while self.now < end {
-                let step = if self.needs.offered.is_some() { WATCH_NS } else { SECOND_NS };
+                let step = self.needs.pause(self.processors);
                 self.now += step;
                 self.used += step * hundredths.min(u64::from(self.processors) * 100) / 100;
                 let word = self.needs.look(self.now, self.used, self.processors, false);
@@ -183,6 +197,18 @@ mod tests {
         let (now, used) = (program.now + 1, program.used);
         assert_eq!(program.needs.look(now, used, 1, true), Some(Word::WantBack));
         assert_eq!(program.needs.look(now + 1, used, 4, true), None);
+    }
+
+    /// The program that was lent them may keep them for long.
+    #[test]
+    fn until_all_are_back_it_looks_often() {
+        let mut program = Program::new();
+        assert_eq!(program.runs(2 * SECOND_NS, 0), [Word::Spare(3)]);
+        assert_eq!(program.needs.look(program.now + 1, program.used, 1, true), Some(Word::WantBack));
+        assert_eq!(
+            [1, 3, 4, 4].map(|has| program.needs.pause(has)),
+            [WATCH_NS, WATCH_NS, SECOND_NS, SECOND_NS]
+        );
     }
 
     /// A program that is idle for a second and busy for the next loses little by it, and less each time.
