@@ -19,6 +19,7 @@ pub mod slice;
 mod tls;
 pub mod upcall;
 pub mod view;
+mod yields;
 
 pub use abi::{environment, fibers};
 pub use load::yield_now_and_then;
@@ -27,6 +28,7 @@ pub use quota::Throttling;
 pub use registry::MOST_THREADS;
 pub use report::{Report, Status, report};
 pub use signals::Uncancelled;
+pub use yields::yield_informed;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::Mutex;
