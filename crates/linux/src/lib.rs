@@ -19,7 +19,6 @@ pub mod slice;
 mod tls;
 pub mod upcall;
 pub mod view;
-mod yields;
 
 pub use abi::{environment, fibers};
 pub use load::yield_now_and_then;
@@ -28,7 +27,6 @@ pub use quota::Throttling;
 pub use registry::MOST_THREADS;
 pub use report::{Report, Status, report};
 pub use signals::Uncancelled;
-pub use yields::yield_informed;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::Mutex;

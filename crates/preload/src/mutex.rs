@@ -416,12 +416,11 @@ fn put_yield_off() -> bool {
     true
 }
 
-/// As the C library's function of this name, but under a mutex (see *Owed*), and where other programs would
-/// take what it gives ([`linux::yield_informed`]).
+/// As the C library's function of this name, but under a mutex: see *Owed*.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> c_int {
     if !put_yield_off() {
-        linux::yield_informed();
+        Linux::yield_now();
     }
     0
 }
