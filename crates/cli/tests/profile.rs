@@ -250,6 +250,21 @@ fn each_kind_of_wait_is_told_and_no_other() {
     assert_eq!(profiled(&[], &program, &["cancel"]).1, Some(0));
 }
 
+#[test]
+fn waits_with_a_time_limit_are_told() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["timed"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    for (kind, waits) in [("rwlock", 4), ("semaphore", 2)] {
+        let rows = || records.iter().filter(|one| one["record"] == "waits" && one["kind"] == kind);
+        rows().for_each(adds_up);
+        let sum = |what| rows().map(|row| number(row, what)).sum::<u64>();
+        assert_eq!(sum("waits"), waits, "{records:#?}");
+        assert!(sum("waited_ns") > 10_000_000, "{records:#?}");
+    }
+}
+
 /// The C library is called by C++'s own library there. The waiter is one of the functions seen above it.
 #[test]
 fn a_place_is_the_programs_own_function() {

@@ -45,6 +45,12 @@ static uint32_t note(uint32_t what, uint32_t number, const volatile void *object
 	each(wrlock, "pthread_rwlock_wrlock", (pthread_rwlock_t *)) \
 	each(tryrdlock, "pthread_rwlock_tryrdlock", (pthread_rwlock_t *)) \
 	each(trywrlock, "pthread_rwlock_trywrlock", (pthread_rwlock_t *)) \
+	each(timedrdlock, "pthread_rwlock_timedrdlock", (pthread_rwlock_t *, const struct timespec *)) \
+	each(timedwrlock, "pthread_rwlock_timedwrlock", (pthread_rwlock_t *, const struct timespec *)) \
+	each(clockrdlock, "pthread_rwlock_clockrdlock", \
+	     (pthread_rwlock_t *, clockid_t, const struct timespec *)) \
+	each(clockwrlock, "pthread_rwlock_clockwrlock", \
+	     (pthread_rwlock_t *, clockid_t, const struct timespec *)) \
 	each(rwlock_unlock, "pthread_rwlock_unlock", (pthread_rwlock_t *)) \
 	each(cond_wait, "pthread_cond_wait", (pthread_cond_t *, pthread_mutex_t *)) \
 	each(cond_timedwait, "pthread_cond_timedwait", \
@@ -56,6 +62,7 @@ static uint32_t note(uint32_t what, uint32_t number, const volatile void *object
 	each(barrier_wait, "pthread_barrier_wait", (pthread_barrier_t *)) \
 	each(sem_wait, "sem_wait", (sem_t *)) \
 	each(sem_timedwait, "sem_timedwait", (sem_t *, const struct timespec *)) \
+	each(sem_clockwait, "sem_clockwait", (sem_t *, clockid_t, const struct timespec *)) \
 	each(sem_post, "sem_post", (sem_t *))
 
 #define DECLARE(name, symbol, arguments) static int(*real_##name) arguments;
@@ -366,6 +373,87 @@ HIDDEN int wakeful_rwlock_unlock(pthread_rwlock_t *lock)
 	return REAL(rwlock_unlock)(lock);
 }
 
+COLD int wait_read_until(pthread_rwlock_t *lock, const struct timespec *time, uintptr_t caller)
+{
+	WAITING(RWLOCK | shared_rwlock(lock), writer(lock), lock, caller, real_timedrdlock(lock, time));
+}
+
+COLD int wait_write_until(pthread_rwlock_t *lock, const struct timespec *time, uintptr_t caller)
+{
+	WAITING(RWLOCK | WRITER | shared_rwlock(lock), writer(lock), lock, caller,
+		real_timedwrlock(lock, time));
+}
+
+COLD int wait_read_clock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time,
+			 uintptr_t caller)
+{
+	WAITING(RWLOCK | shared_rwlock(lock), writer(lock), lock, caller,
+		real_clockrdlock(lock, clock, time));
+}
+
+COLD int wait_write_clock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time,
+			  uintptr_t caller)
+{
+	WAITING(RWLOCK | WRITER | shared_rwlock(lock), writer(lock), lock, caller,
+		real_clockwrlock(lock, clock, time));
+}
+
+// What is no time, or of another clock, is an error also where nobody has the lock. The C library says so.
+static int is_time(clockid_t clock, const struct timespec *time)
+{
+	return (clock == CLOCK_REALTIME || clock == CLOCK_MONOTONIC) && time && time->tv_nsec >= 0 &&
+	       time->tv_nsec < 1000000000;
+}
+
+HIDDEN int wakeful_timedrdlock(pthread_rwlock_t *lock, const struct timespec *time)
+{
+	int result;
+
+	if (!ON || !is_time(CLOCK_REALTIME, time))
+		return REAL(timedrdlock)(lock, time);
+	result = real_tryrdlock(lock);
+	return result == EBUSY ? wait_read_until(lock, time, CALLER) : took_if(RWLOCK, result, lock);
+}
+
+HIDDEN int wakeful_timedwrlock(pthread_rwlock_t *lock, const struct timespec *time)
+{
+	int result;
+
+	if (!ON || !is_time(CLOCK_REALTIME, time))
+		return REAL(timedwrlock)(lock, time);
+	result = real_trywrlock(lock);
+	if (result == EBUSY)
+		return wait_write_until(lock, time, CALLER);
+	return took_if(RWLOCK | WRITER, result, lock);
+}
+
+// An old C library has none of the functions that name a clock.
+HIDDEN int wakeful_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time)
+{
+	int result;
+
+	if (!REAL(clockrdlock))
+		return ENOSYS;
+	if (!ON || !is_time(clock, time))
+		return real_clockrdlock(lock, clock, time);
+	result = real_tryrdlock(lock);
+	return result == EBUSY ? wait_read_clock(lock, clock, time, CALLER) : took_if(RWLOCK, result, lock);
+}
+
+HIDDEN int wakeful_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time)
+{
+	int result;
+
+	if (!REAL(clockwrlock))
+		return ENOSYS;
+	if (!ON || !is_time(clock, time))
+		return real_clockwrlock(lock, clock, time);
+	result = real_trywrlock(lock);
+	if (result == EBUSY)
+		return wait_write_clock(lock, clock, time, CALLER);
+	return took_if(RWLOCK | WRITER, result, lock);
+}
+
 // The wait releases the mutex, and takes it again. A thread that waits for it meanwhile has to know.
 static void before_cond(pthread_cond_t *cond, pthread_mutex_t *mutex, uintptr_t caller)
 {
@@ -448,14 +536,17 @@ static void unmark(struct place **mark)
 }
 
 // The thread may be cancelled in here, and then it waits no more, either.
-COLD int wait_sem(sem_t *sem, const struct timespec *time, uintptr_t caller)
+COLD int wait_sem(sem_t *sem, const clockid_t *clock, const struct timespec *time, uintptr_t caller)
 {
 	__attribute__((cleanup(unmark))) struct place *mark = place(sem);
 	int result;
 
 	__atomic_fetch_add(&mark->waiting, 1, __ATOMIC_SEQ_CST);
 	note(WAIT | SEMAPHORE, 0, sem, caller);
-	result = time ? real_sem_timedwait(sem, time) : real_sem_wait(sem);
+	if (clock)
+		result = real_sem_clockwait(sem, *clock, time);
+	else
+		result = time ? real_sem_timedwait(sem, time) : real_sem_wait(sem);
 	note((result == 0 ? GOT : GAVE_UP) | SEMAPHORE, 0, sem, caller);
 	return result;
 }
@@ -464,7 +555,7 @@ HIDDEN int wakeful_sem_wait(sem_t *sem)
 {
 	if (!ON || !is_empty(sem))
 		return REAL(sem_wait)(sem);
-	return wait_sem(sem, 0, CALLER);
+	return wait_sem(sem, 0, 0, CALLER);
 }
 
 HIDDEN int wakeful_sem_timedwait(sem_t *sem, const struct timespec *time)
@@ -472,7 +563,18 @@ HIDDEN int wakeful_sem_timedwait(sem_t *sem, const struct timespec *time)
 	// Without a time it is an error of the program, which the C library handles.
 	if (!ON || !time || !is_empty(sem))
 		return REAL(sem_timedwait)(sem, time);
-	return wait_sem(sem, time, CALLER);
+	return wait_sem(sem, 0, time, CALLER);
+}
+
+HIDDEN int wakeful_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *time)
+{
+	if (!REAL(sem_clockwait)) {
+		errno = ENOSYS;
+		return -1;
+	}
+	if (!ON || !is_time(clock, time) || !is_empty(sem))
+		return real_sem_clockwait(sem, clock, time);
+	return wait_sem(sem, &clock, time, CALLER);
 }
 
 HIDDEN int wakeful_sem_post(sem_t *sem)

@@ -64,6 +64,12 @@ around! {
     pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) => wakeful_wrlock;
     pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) => wakeful_tryrdlock;
     pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) => wakeful_trywrlock;
+    pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, time: *const timespec) => wakeful_timedrdlock;
+    pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, time: *const timespec) => wakeful_timedwrlock;
+    pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec)
+        => wakeful_clockrdlock;
+    pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, time: *const timespec)
+        => wakeful_clockwrlock;
     pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) => wakeful_rwlock_unlock;
     pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) => wakeful_cond_wait;
     pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec)
@@ -76,5 +82,6 @@ around! {
     pthread_barrier_wait(barrier: *mut pthread_barrier_t) => wakeful_barrier_wait;
     sem_wait(sem: *mut sem_t) => wakeful_sem_wait;
     sem_timedwait(sem: *mut sem_t, time: *const timespec) => wakeful_sem_timedwait;
+    sem_clockwait(sem: *mut sem_t, clock: clockid_t, time: *const timespec) => wakeful_sem_clockwait;
     sem_post(sem: *mut sem_t) => wakeful_sem_post;
 }

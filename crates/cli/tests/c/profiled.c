@@ -282,6 +282,51 @@ static void *kinds(void *number)
 	return 0;
 }
 
+// The same with a time limit, which only the first of two waits exceeds.
+static void *timed(void *number)
+{
+	static int in_time = 3;
+	struct timespec past = { 0, 0 }, wrong = { 0, -1 }, soon;
+
+	if (!number)
+		pthread_rwlock_wrlock(&rwlock);
+	pthread_barrier_wait(&barrier);
+	if (!number) {
+		while (__atomic_load_n(&in_time, __ATOMIC_RELAXED))
+			usleep(1000);
+		usleep(50000);
+		pthread_rwlock_unlock(&rwlock);
+		sem_post(&tokens);
+		return 0;
+	}
+	clock_gettime(CLOCK_REALTIME, &soon);
+	soon.tv_sec += 60;
+	if (number == (void *)1) {
+		if (pthread_rwlock_timedrdlock(&rwlock, &past) != ETIMEDOUT ||
+		    pthread_rwlock_timedrdlock(&rwlock, &wrong) != EINVAL)
+			exit(9);
+		__atomic_fetch_sub(&in_time, 1, __ATOMIC_RELAXED);
+		if (pthread_rwlock_clockrdlock(&rwlock, CLOCK_REALTIME, &soon))
+			exit(9);
+		pthread_rwlock_unlock(&rwlock);
+	} else if (number == (void *)2) {
+		if (pthread_rwlock_clockwrlock(&rwlock, CLOCK_MONOTONIC, &past) != ETIMEDOUT ||
+		    pthread_rwlock_clockwrlock(&rwlock, CLOCK_REALTIME, &wrong) != EINVAL)
+			exit(10);
+		__atomic_fetch_sub(&in_time, 1, __ATOMIC_RELAXED);
+		if (pthread_rwlock_timedwrlock(&rwlock, &soon))
+			exit(10);
+		pthread_rwlock_unlock(&rwlock);
+	} else {
+		if (sem_clockwait(&tokens, CLOCK_MONOTONIC, &past) != -1 || errno != ETIMEDOUT)
+			exit(11);
+		__atomic_fetch_sub(&in_time, 1, __ATOMIC_RELAXED);
+		if (sem_clockwait(&tokens, CLOCK_REALTIME, &soon))
+			exit(11);
+	}
+	return 0;
+}
+
 static void *waits_for_ever(void *number)
 {
 	pthread_mutex_lock(&lock);
@@ -430,6 +475,10 @@ int main(int count, char **words)
 		return run(SOME, alone), 0;
 	if (!strcmp(mode, "burn"))
 		return run(SOME, burn), 0;
+	if (!strcmp(mode, "timed")) {
+		pthread_barrier_init(&barrier, 0, 4);
+		return run(4, timed), 0;
+	}
 	if (!strcmp(mode, "kinds")) {
 		pthread_barrier_init(&barrier, 0, 4);
 		return run(4, kinds), 0;
