@@ -76,13 +76,6 @@ mod awake {
         loom("wakeful-np, awake, wishing", 2, 500, || bodies::wishing::<L, Wakeful<L, Unpreemptable>>(3, 1));
     }
 
-    /// Q5. With six threads four are in line, of two clusters: the oldest are passed over. A thread that the
-    /// links lose waits for ever.
-    #[test]
-    fn shuttle_clusters() {
-        shuttle("wakeful, awake, clusters", 100, || bodies::exclusion::<S, Wakeful<S>>(6, 3));
-    }
-
     #[test]
     fn shuttle_exclusion() {
         shuttle("wakeful, awake, exclusion", 150, || bodies::exclusion::<S, Wakeful<S>>(5, 4));

@@ -73,8 +73,7 @@
 //! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
 //! not run, and what the kernel adds. So a thread in line waits for one turn for each thread before it, the
 //! standby among them, if each standby runs, at one of its demands, before the others' grace is over, and
-//! nobody uses `try_lock`. P2 passes a waiter once at most, P1 whenever it is the next and preempted. By Q5
-//! it may be 33 turns for each, [`limits::MOST_PASSED_OVER`] and one.
+//! nobody uses `try_lock`. P2 passes a waiter once at most, P1 whenever it is the next and preempted.
 //!
 //! # Rejected
 //! `docs/design/mutex.md` has the sources, what was tried and dropped, and the measurements.

@@ -98,9 +98,3 @@ pub const AGAIN_PAUSES: u32 = 32;
 pub const AGAIN_MOST_PAUSES: u32 = 32_768;
 /// P1. So many are passed at most: whoever is the oldest then may well run.
 pub const PASSES: u32 = 64;
-/// Q5. COST: so many standbys in a row put a thread before the same oldest one. On 64 processors 8 and 128
-/// make the same rate.
-pub const MOST_PASSED_OVER: u32 = 32;
-/// Q5. COST: a standby looks at so many threads between two looks at the lock: with 2 to 8 on 64 processors,
-/// the rate is within 2 %, with 16 it is 4 % less.
-pub const NEAR_LOOKS: u32 = 4;

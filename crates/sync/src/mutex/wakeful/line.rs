@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The line of the default mutex: where threads sleep, oldest first. The steps Q1 to Q5, P1 and P2.
+//! The line of the default mutex: where threads sleep, oldest first. The steps Q1 to Q4, P1 and P2.
 //!
 //! ```text
 //!    word.NEWEST --> d --OLDER--> c --OLDER--> b --OLDER--> a      the oldest; its OLDEST is itself
@@ -22,13 +22,9 @@
 //! - Q3. The role promotes: it sets STATE of the oldest to PROMOTED, and wakes it if that was ASLEEP.
 //! - Q4. The thread with RELAY promotes (Q3) once HANDOFF is gone. It takes the lock to be hot and joins the
 //!   line next, so that the new standby finds its processor free.
-//! - Q5. In W8 the standby, until its demand, puts the oldest thread of its cluster before the oldest of all,
-//!   but not the last in line. It does not if MOST_PASSED_OVER standbys in a row have. PROMOTED has that
-//!   number beside it, and Q4 begins anew.
 //! - W6. Before a demand the standby writes the oldest into OLDEST of the newest, where a relay finds it.
 //! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
-//!   Q1 again when it runs. Never the last one. It looks again before Q3: who waits for a processor may wait
-//!   for a slice, and the whole line behind it.
+//!   Q1 again when it runs. Never the last one.
 //! - P2. Elsewhere, when its look of W3 finds the lock free throughout, the standby passes as many threads
 //!   as there are processors. Never the last one, and none with KEPT. They are arrivals again, behind all
 //!   others.
@@ -45,7 +41,7 @@
 
 use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId, Wish};
 
-use super::waiter::{Near, Role, Stance, Standby, Waiter};
+use super::waiter::{Role, Stance, Standby, Waiter};
 use super::{GENERATION_SHIFT, NEWEST, NEWEST_SHIFT, STANDBY, Wakeful, limits, newest};
 use crate::wait::{self, Preemption};
 
@@ -61,12 +57,8 @@ const ASLEEP: u32 = 1;
 const PROMOTED: u32 = 2;
 const AWAKE: u32 = 3;
 const PASSED: u32 = 4;
-/// What is beside these is above.
-const WHAT: u32 = 7;
 /// Beside ASLEEP and AWAKE: it has been passed since it came.
 const KEPT: u32 = 8;
-/// Beside AWAKE and ASLEEP: its cluster, and one more. Beside PROMOTED: [`Near::passed_over`].
-const SHIFT: u32 = 4;
 
 /// Is this thread in no line? A signal handler that waits while its thread is in one finds the thread's
 /// words taken.
@@ -80,15 +72,12 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let me = waiter.place_in_line();
         if me != ThreadId::NONE {
             let kept = if waiter.passed { KEPT } else { 0 };
-            let what = if waiter.awake { AWAKE | (P::cluster() + 1) << SHIFT } else { ASLEEP };
-            P::word(me, STATE).store(kept | what, Relaxed);
+            P::word(me, STATE).store(kept | if waiter.awake { AWAKE } else { ASLEEP }, Relaxed);
         }
         let Some(word) = self.join(word, me, waiter) else { return waiter.do_without_line(self) };
-        let (mut next, mut near) = (ThreadId::NONE, Near::default());
+        let mut next = ThreadId::NONE;
         if word & STANDBY != 0 {
-            let news = self.sleep_in_line(me);
-            near.passed_over = news >> SHIFT;
-            if news & WHAT == PASSED {
+            if self.sleep_in_line(me) == PASSED {
                 waiter.begin_again::<N>();
                 return P::word(me, STATE).store(IDLE, Relaxed);
             }
@@ -101,7 +90,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         }
         // The next one may use the room's id from here on.
         waiter.leave_room();
-        waiter.role = Role::Standby(Standby { since: P::now_ns(), demanded: None, next, vain: false, near });
+        waiter.role = Role::Standby(Standby { since: P::now_ns(), demanded: None, next, vain: false });
         waiter.grace = None;
         waiter.nap = limits::nap::<P>();
     }
@@ -141,14 +130,14 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         loop {
             // ORDER: Acquire, pairs with Q3; publishes the links that others wrote.
             let now = state.load(Acquire);
-            match now & WHAT {
+            match now & !KEPT {
                 ASLEEP => _ = P::wait(state, now, None),
                 AWAKE if looks < limits::LINE_LOOKS.min(P::PAUSES) => {
                     wait::pause::<P>(limits::LINE_PAUSES);
                     looks += 1;
                 }
-                AWAKE => _ = state.compare_exchange(now, ASLEEP | now & !WHAT, Relaxed, Relaxed),
-                _ => return now,
+                AWAKE => _ = state.compare_exchange(now, ASLEEP | now & KEPT, Relaxed, Relaxed),
+                news => return news,
             }
         }
     }
@@ -202,58 +191,11 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         self.tell(self.head(next), PROMOTED);
     }
 
-    /// The same, of a standby.
-    pub(super) fn promote_next(&self, standby: &Standby) {
-        let passed_over = if standby.near.ahead { standby.near.passed_over + 1 } else { 0 };
-        self.tell(self.head(standby.next), PROMOTED | passed_over << SHIFT);
-    }
-
-    /// Q5. Puts a thread of our cluster before the oldest, unless that is of our cluster. `standby` has the
-    /// role (I3), and knows the oldest.
-    pub(super) fn draw_near(&self, standby: &mut Standby) {
-        let Standby { next, near, .. } = standby;
-        if near.done || near.passed_over >= limits::MOST_PASSED_OVER || *next == ThreadId::NONE {
-            return;
-        }
-        let ours = (P::cluster() + 1) << SHIFT | AWAKE;
-        for _ in 0..limits::NEAR_LOOKS {
-            let thread = match near.seen {
-                ThreadId::NONE => *next,
-                // That one is here by now.
-                seen => self.unlink(seen, false),
-            };
-            if thread == ThreadId::NONE {
-                return;
-            }
-            // HINT: where it was when it came.
-            if P::word(thread, STATE).load(Relaxed) & !KEPT == ours {
-                near.done = near.seen == ThreadId::NONE || self.put_first(thread, near.seen, *next);
-                if near.done && near.seen != ThreadId::NONE {
-                    (near.ahead, *next) = (true, thread);
-                }
-                return;
-            }
-            near.seen = thread;
-        }
-    }
-
-    /// Takes a thread from behind `older` and puts it before the oldest; false if it is the last.
-    fn put_first(&self, thread: ThreadId, older: ThreadId, oldest: ThreadId) -> bool {
-        let newer = self.unlink(thread, false);
-        if newer == ThreadId::NONE {
-            return false;
-        }
-        P::word(older, NEWER).store(newer.0, Relaxed);
-        P::word(newer, OLDER).store(older.0, Relaxed);
-        P::word(thread, NEWER).store(oldest.0, Relaxed);
-        true
-    }
-
     /// Ends a sleeper's wait.
     fn tell(&self, thread: ThreadId, news: u32) {
         let state = P::word(thread, STATE);
         // Q3, P1, P2. ORDER: Release, pairs with Q2.
-        if state.swap(news, Release) & WHAT == ASLEEP {
+        if state.swap(news, Release) & !KEPT == ASLEEP {
             P::wake(state, 1);
         }
     }

@@ -10,17 +10,14 @@
 //! - As the standby it takes what it finds free, without W3. But if it has just lost the lock to the thread
 //!   that had it before, it is choosy.
 //! - It stays awake until `turn` after its demand, whatever the holder does, unless the lock is hot.
-//! - Until its demand, and before Q3, it looks whether the thread that it will promote is preempted, and
-//!   passes it then (P1). Not between, because a relay may look for that one.
-//! - Meanwhile it looks for a thread of its own cluster, and puts that before the oldest (Q5). So the lock
-//!   and its data stay in the cluster for a while (Dice, Kogan, EuroSys 2019, section 4; there the holder
-//!   does so at its release, and keeps the others in a second queue).
+//! - Until its demand it looks whether the oldest in line, whom it will promote, is preempted, and passes it
+//!   then (P1). Not later, because a relay may look for that one.
 //! - N1. The standby asks not to be preempted, and asks so for the thread that it will promote. If the kernel
 //!   warns it that a preemption was put off, it gives up (G2), yields, and goes to Q1.
 
 use platform::{Atomic, Ordering::*, Platform, RunState};
 
-use super::waiter::{Near, Role, Standby, Waiter};
+use super::waiter::{Role, Standby, Waiter};
 use super::{LOCKED, Wakeful, owner};
 use crate::wait::{self, Preemption};
 
@@ -47,8 +44,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 } else {
                     waiter.rival = Some(owner(word));
                     if let Role::Standby(standby @ Standby { demanded: None, .. }) = &mut waiter.role {
-                        self.look_at_next(standby);
-                        self.draw_near(standby);
+                        standby.next = self.pass(standby.next);
                     }
                     self.stand_by(word, waiter, RunState::Running, P::now_ns());
                 }
@@ -57,15 +53,6 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             self.resign(waiter);
             wait::unshield::<N, P>(me);
             P::pause();
-        }
-    }
-
-    /// P1. Sees to it that the thread which the standby promotes runs.
-    pub(super) fn look_at_next(&self, standby: &mut Standby) {
-        let next = self.pass(standby.next);
-        if next != standby.next {
-            let passed_over = standby.near.passed_over;
-            (standby.next, standby.near) = (next, Near { passed_over, ..Near::default() });
         }
     }
 }

@@ -84,21 +84,6 @@ pub struct Standby {
     pub next: ThreadId,
     /// It spun in vain for a holder of whom nobody knows whether it runs (W5).
     pub vain: bool,
-    /// W8.
-    pub near: Near,
-}
-
-/// How far a standby has looked for a thread of its cluster (Q5).
-#[derive(Default)]
-pub struct Near {
-    /// So many standbys one after the other put a thread before the oldest.
-    pub passed_over: u32,
-    /// It has looked at those up to this one, from the oldest on.
-    pub seen: ThreadId,
-    /// It need not look any more.
-    pub done: bool,
-    /// It has put `next` before the oldest.
-    pub ahead: bool,
 }
 
 /// What a waiter does with a lock that it finds free.
@@ -366,17 +351,10 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             }
             return false;
         }
-        if waiter.awake {
-            // W8: R1 takes one attempt then, if nobody has come meanwhile.
-            P::set_stamp(new & !(LOCKED | OWNER));
-        }
-        match &mut waiter.role {
+        match &waiter.role {
             Role::Standby(standby) => {
                 if new & NEWEST != 0 && word & RELAY == 0 {
-                    if waiter.awake {
-                        self.look_at_next(standby);
-                    }
-                    self.promote_next(standby);
+                    self.promote(standby.next);
                 }
                 if !standby.vain {
                     learn::<P>(waiter.me, share::STANDBY, false);
