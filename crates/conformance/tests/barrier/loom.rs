@@ -76,9 +76,6 @@ fn b_wakeful_renewing() {
         barrier_bodies::renewing::<Loom, 2, false>(2)
     });
     one("b-wakeful, coming round", UNKNOWN, 2, 10_000, || barrier_bodies::coming_round::<Loom, 1>(2));
-    one("b-wakeful, leaving by era", UNKNOWN, 2, 10_000, barrier_bodies::leaving_by_era::<Loom>);
-    let beside = barrier_bodies::renewed_beside_a_sleeper::<Loom>;
-    one("b-wakeful, renewed beside a sleeper", UNKNOWN, 2, 10_000, beside);
 }
 
 /// No node has a place for those who come. They see all the same what each wrote before (A1), one at a time

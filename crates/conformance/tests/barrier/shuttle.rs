@@ -63,8 +63,6 @@ fn b_wakeful_combining() {
 fn b_wakeful_renewing() {
     each(true, "b-wakeful, renewing", 100, || barrier_bodies::renewing::<Shuttle, 1, false>(2));
     each(true, "b-wakeful, coming round", 100, || barrier_bodies::coming_round::<Shuttle, 2>(3));
-    let beside = barrier_bodies::renewed_beside_a_sleeper::<Shuttle>;
-    each(true, "b-wakeful, renewed beside a sleeper", 100, beside);
     each(true, "b-wakeful, renewing, three nodes", 50, || barrier_bodies::renewing::<Shuttle, 3, false>(4));
 }
 

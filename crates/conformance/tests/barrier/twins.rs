@@ -74,12 +74,6 @@ mod combining {
         loom_finds("comes_out_before_it_was_told", || barrier_bodies::renewing::<Loom, 1, true>(2));
         shuttle_finds("comes_out_before_it_was_told", || barrier_bodies::renewing::<Shuttle, 1, true>(2));
     }
-
-    /// The words become another barrier's, and nobody calls who sleeps there.
-    #[test]
-    fn renews_silently() {
-        loom_finds("renews_silently", barrier_bodies::renewed_beside_a_sleeper::<Twisted<Loom, Deaf>>);
-    }
 }
 
 /// Who drains is left asleep.

@@ -30,8 +30,7 @@
 //! the next one can be taken before N5. The places are never more than the arrivals which the episode needs,
 //! for a party that leaves arrives first. So N2 always comes. Who has slept awaits N5, too. After N5 nobody
 //! writes a node for the old episode: the memory may serve another barrier, if its episodes go on from there.
-//! Who leaves late finds another era before it sleeps, even if that barrier has come to the same number. Who
-//! sleeps then is called when the era changes.
+//! Who leaves late finds another era before it sleeps, even if that barrier has come to the same number.
 //!
 //! N1 release -> N1 acquire in vain, N2, A1: a chain up the tree. N5 release -> `is_over`, N1 acquire, down.
 //! N3 release -> N4 acquire. The era, release -> acquire: who sees it leaves. A carrier that is preempted
@@ -131,9 +130,9 @@ impl<P: Platform> Nodes<'_, P> {
     /// The present episode and its places.
     fn present(&self, episodes: &Episodes<P>) -> u32 {
         loop {
-            // ORDER: Acquire (N1), pairs with N5. Before a place is taken, `is_over` does it again, or the
-            // node's word brings it from who did. `is_over` does it before an arrival at the barrier. Here it
-            // is for a node that is full: in this episode, and not 65,536 before it.
+            // ORDER: Acquire (N1), pairs with N5. `is_over` does it again, before a place is taken or an
+            // arrival made at the barrier. Here it is for a node that is full: in this episode, and not
+            // 65,536 before it.
             match self.told().load(Acquire) {
                 0 => self.begin(episodes),
                 told => return told,
@@ -149,24 +148,19 @@ impl<P: Platform> Nodes<'_, P> {
         let _ = self.told().compare_exchange(0, said, Relaxed, Relaxed);
     }
 
-    /// Another barrier begins, with [`Episodes::renew`].
-    pub fn renew(&self, episodes: &Episodes<P>, parties: u32) {
-        let era = &self.0[0].era;
-        // Before the episodes: who falls asleep in these sees this.
-        // ORDER: Release, pairs with `era`.
-        era.store(era.load(Relaxed).wrapping_add(1), Release);
-        let sleepers = episodes.renew(parties);
+    /// Another barrier begins, as [`Episodes::renew`] has begun it.
+    pub fn renew(&self, episodes: &Episodes<P>) {
         let episode = episodes.number();
         self.clear(episode.wrapping_sub(1));
         let root = self.root();
         root.count.store(self.nodes().len() as u32, Relaxed);
         root.word.store(0, Relaxed);
+        let era = &self.0[0].era;
+        // ORDER: Release, pairs with `era`.
+        era.store(era.load(Relaxed).wrapping_add(1), Release);
         // ORDER: Release (N5), pairs with `is_over`: who is on its way out of the old barrier, and sees this,
         // sees what the members wrote there.
         self.told().store(self.said(episode, episodes.parties()), Release);
-        if sleepers {
-            episodes.call(u32::MAX);
-        }
     }
 
     /// No place of another episode than this one is taken.

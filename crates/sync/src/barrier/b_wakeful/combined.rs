@@ -139,8 +139,9 @@ impl<P: Platform> Combined<'_, P> {
     #[must_use]
     pub fn renewed(self, parties: u32) -> Self {
         let BWakeful { episodes, mood, .. } = self.barrier;
+        episodes.renew(parties);
         mood.renew();
-        Nodes(self.nodes).renew(episodes, parties);
+        Nodes(self.nodes).renew(episodes);
         self.barrier.with(self.nodes)
     }
 }

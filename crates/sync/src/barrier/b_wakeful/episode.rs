@@ -182,14 +182,11 @@ impl<P: Platform> Episodes<P> {
     }
 
     /// Another barrier begins in the words of this one, where nobody waits. Its episodes go on: a thread that
-    /// is on its way out sees that its own is over. True if one of them sleeps, which has to be called
-    /// ([`Episodes::call`]): 65,536 episodes after its own, this one has the same number.
-    pub fn renew(&self, parties: u32) -> bool {
+    /// is on its way out sees that its own is over.
+    pub fn renew(&self, parties: u32) {
         let [state, _, parties] = Self::words(parties);
         self.parties.store(parties, Relaxed);
-        let new = state | u32::from(self.number());
-        // ORDER: Release, pairs with W1 and W3: who falls asleep after this sees what the caller wrote.
-        self.state.swap(new, Release) & SLEEPERS != 0
+        self.state.store(state | u32::from(self.number()), Relaxed);
     }
 
     /// All parties have left: a thread that comes need not wait, and counts as not having come.
