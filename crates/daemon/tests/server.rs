@@ -27,6 +27,26 @@ fn each_way_does_what_it_should() {
     }
 }
 
+/// The first has two processors and uses one. Nobody says so; the server sees it.
+#[test]
+fn auto_goes_by_what_programs_use() {
+    for (by, remote) in WORLDS {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new();
+        kernel.state.lock().unwrap().remote = remote;
+        let (serial, parallel) = (Idle::new(), Idle::new());
+        let server = Running::start(&kernel, &config(by), folder.path());
+        let auto = |process: u32| Request::Join(Demand { priority: 0, numbers: None }).of(process);
+        server.ask(auto(serial.id())).unwrap();
+        server.ask(auto(parallel.id())).unwrap();
+        assert_eq!((server.holds(serial.id()), server.holds(parallel.id())), (2, 1));
+        kernel.state.lock().unwrap().uses = [(serial.id(), 100), (parallel.id(), 100)].into();
+        eventually("the parallel one has two processors", || server.holds(parallel.id()) == 2);
+        assert_eq!(server.holds(serial.id()), 1);
+        server.stop();
+    }
+}
+
 /// Its children have children as fast as it is looked who is there.
 #[test]
 fn a_chain_of_children_does_not_keep_its_group() {

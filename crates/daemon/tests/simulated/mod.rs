@@ -64,6 +64,8 @@ pub struct State {
     pub looks: usize,
     /// This process ends as soon as it has a group, before it is in it.
     pub dying: Option<u32>,
+    /// These processes use so many hundredths of a processor.
+    pub uses: BTreeMap<u32, u64>,
     /// The time that the server sees, if it does not see the real one.
     pub clock: Option<Duration>,
     /// How far that goes with each call, while the server does nothing.
@@ -424,6 +426,19 @@ impl Kernel for Simulated {
                 format!("/{}", path.display())
             };
             return Ok(format!("2:cpu:/elsewhere\n1:cpuset:{}\n0::{}\n", of(V1), of(V2)));
+        }
+        let process = file.parent().and_then(|folder| folder.file_name()?.to_str()?.parse().ok());
+        if let Some(process) = process
+            && file.ends_with("stat")
+            && let Some(&hundredths) = self.state.lock().unwrap().uses.get(&process)
+        {
+            // A hundredth of a second is a tick.
+            let ticks = hundredths * self.real.now().as_millis() as u64 / 1000;
+            let stat = self.real.read(file)?;
+            let (name, rest) = stat.rsplit_once(')').unwrap();
+            let mut fields: Vec<_> = rest.split_whitespace().map(str::to_owned).collect();
+            fields[11] = ticks.to_string();
+            return Ok(format!("{name}) {}", fields.join(" ")));
         }
         match file.strip_prefix("/sys/devices/system/cpu") {
             Ok(rest) if rest == Path::new("online") => Ok(show(&self.state.lock().unwrap().online)),
