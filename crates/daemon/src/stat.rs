@@ -16,10 +16,13 @@ pub fn image(stat: &str) -> Option<u64> {
     fields(stat).nth(25)?.parse().ok()
 }
 
-/// Its processor time and that of its children that are gone, in clock ticks.
-pub fn used(stat: &str) -> Option<u64> {
+/// In nanoseconds: `USER_HZ` is 100 on all machines that there are.
+const TICK_NS: u64 = 10_000_000;
+
+/// Its processor time and that of its children that are gone, in nanoseconds.
+pub fn used_ns(stat: &str) -> Option<u64> {
     let times = fields(stat).skip(11).take(4).map(|time| time.parse::<u64>());
-    times.sum::<Result<u64, _>>().ok()
+    Some(times.sum::<Result<u64, _>>().ok()?.saturating_mul(TICK_NS))
 }
 
 /// When a process started, in clock ticks after boot.

@@ -23,8 +23,8 @@ pub enum Event {
     /// If the server chooses, it may choose so many from now on. Its place in line stays, and its hint.
     Limit(Id, u32),
     /// They have used so many hundredths of a processor each on the average since this was said last, with as
-    /// many processors as they hold. Where the server chooses, it chooses by that. All at once, so that none is
-    /// given what another can spare who is looked at later.
+    /// many processors as they hold. Where the server chooses, it chooses by that. All at once, so that none
+    /// is given what another can spare who is looked at later.
     Used(Vec<(Id, u32)>),
     /// It is gone, or wants none any more.
     Exit(Id),
@@ -293,22 +293,17 @@ impl<P: Policy> System<P> {
                     application.usable = Some(application.holds().saturating_sub(count).max(1));
                 }
             }
-            Event::WantBack(id) => self.applications.get_mut(&id).ok_or(Refusal::Unknown)?.usable = None,
+            Event::WantBack(id) => {
+                let application = self.applications.get_mut(&id).ok_or(Refusal::Unknown)?;
+                (application.usable, application.seen) = (None, Seen::default());
+            }
             Event::Limit(id, limit) => {
                 let application = self.applications.get_mut(&id).ok_or(Refusal::Unknown)?;
                 if let Count::Choose { most } = &mut application.demand.count {
                     *most = limit;
                 }
             }
-            Event::Used(all) => {
-                for (id, hundredths) in all {
-                    let Some(application) = self.applications.get_mut(&id) else { continue };
-                    let holds = application.holds();
-                    if holds > 0 {
-                        application.seen.note(holds, hundredths, now);
-                    }
-                }
-            }
+            Event::Used(all) => self.note(&all, now),
             Event::Exit(id) => {
                 let gone = self.applications.get(&id).ok_or(Refusal::Unknown)?;
                 for processor in gone.held.clone() {
@@ -336,6 +331,17 @@ impl<P: Policy> System<P> {
         self.weigh();
         self.serve(now, &mut moves);
         Ok(moves)
+    }
+
+    fn note(&mut self, all: &[(Id, u32)], now: u64) {
+        for (id, hundredths) in all {
+            let Some(application) = self.applications.get_mut(id) else { continue };
+            let holds = application.holds();
+            // Who has said what it can use is believed.
+            if holds > 0 && application.usable.is_none() {
+                application.seen.note(holds, *hundredths, now);
+            }
+        }
     }
 
     /// Who has a processor.

@@ -175,8 +175,18 @@ impl Model {
         free + given.sum::<u32>() >= self.next(id)
     }
 
-    /// Takes an event in, then each move, and says which rule was broken.
-    fn judge(&mut self, event: &Event, moves: &[Move], now: u64) -> Verdict {
+    fn note(&mut self, all: &[(Id, u32)], now: u64) {
+        for (id, hundredths) in all {
+            let holds = self.holds(*id);
+            let told = |known: &&mut Known| holds > 0 && known.usable.is_none();
+            if let Some(known) = self.applications.get_mut(id).filter(told) {
+                known.seen.note(holds, *hundredths, now);
+            }
+        }
+    }
+
+    /// What the event itself says. Who is new, and who is to go.
+    fn take_in(&mut self, event: &Event, now: u64) -> (Option<Id>, Option<Id>) {
         let mut gone = None;
         let mut enter = |id: Id, demand, usable| {
             self.arrivals += 1;
@@ -209,7 +219,8 @@ impl Model {
                 None
             }
             Event::WantBack(id) => {
-                self.applications.get_mut(id).unwrap().usable = None;
+                let known = self.applications.get_mut(id).unwrap();
+                (known.usable, known.seen) = (None, Seen::default());
                 None
             }
             Event::Limit(id, limit) => {
@@ -219,12 +230,7 @@ impl Model {
                 None
             }
             Event::Used(all) => {
-                for (id, hundredths) in all {
-                    let holds = self.holds(*id);
-                    if let Some(known) = self.applications.get_mut(id).filter(|_| holds > 0) {
-                        known.seen.note(holds, *hundredths, now);
-                    }
-                }
+                self.note(all, now);
                 None
             }
             Event::Exit(id) => {
@@ -241,6 +247,12 @@ impl Model {
             }
             Event::Tick => None,
         };
+        (fresh, gone)
+    }
+
+    /// Takes an event in, then each move, and says which rule was broken.
+    fn judge(&mut self, event: &Event, moves: &[Move], now: u64) -> Verdict {
+        let (fresh, gone) = self.take_in(event, now);
         let (mut gained, mut lost) = (BTreeSet::new(), BTreeSet::new());
         let held_before: BTreeMap<_, _> = self.applications.keys().map(|&id| (id, self.holds(id))).collect();
         let mut first_gain = BTreeSet::new();

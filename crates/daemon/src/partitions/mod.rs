@@ -271,17 +271,27 @@ impl Partitions {
         self.groups.get(&process).filter(|group| group.own).map(|group| &group.processors)
     }
 
-    /// The processor time that a partition's processes have used, in clock ticks; `None` if there are more than
-    /// can be looked at each second.
+    /// The processor time that the processes in a partition have used, with children of theirs that are gone;
+    /// ns. `None` where nobody says: affinity is no group, and of many processes (v1) nobody can ask each.
     pub fn used(&self, kernel: &impl Kernel, process: u32) -> Option<u64> {
         const MOST: usize = 64;
-        let inside = kernel.read(&self.way.group(process).join("cgroup.procs")).unwrap_or_default();
-        let mut inside: Vec<u32> = numbers(&inside).collect();
-        if !inside.contains(&process) {
-            inside.push(process);
+        let group = self.way.group(process);
+        match self.way.by {
+            Enforcement::CgroupV2 => {
+                let stat = kernel.read(&group.join("cpu.stat")).ok()?;
+                let used = stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+                Some(used.trim().parse::<u64>().ok()?.saturating_mul(1000))
+            }
+            Enforcement::CgroupV1 => {
+                let inside = kernel.read(&group.join("cgroup.procs")).ok()?;
+                let inside: Vec<u32> = numbers(&inside).take(MOST + 1).collect();
+                let stat = |process: &u32| kernel.read(Path::new(&format!("/proc/{process}/stat"))).ok();
+                let used = |process| stat::used_ns(&stat(process)?);
+                (inside.contains(&process) && inside.len() <= MOST)
+                    .then(|| inside.iter().filter_map(used).sum())
+            }
+            _ => None,
         }
-        let of = |process: &u32| stat::used(&kernel.read(Path::new(&format!("/proc/{process}/stat"))).ok()?);
-        (inside.len() <= MOST).then(|| inside.iter().filter_map(of).sum())
     }
 
     /// Has a process without processors of its own a group at the base group (v1)? The audit has seen it

@@ -9,7 +9,8 @@
 //! **Members** are processes with, or waiting for, a partition; and some that have left theirs, so that
 //! they have it sooner next time ([`READY`]). Membership ends with the process (its pidfd); not with the
 //! connection, which a program loses by exec. **A restart** finds members by their blocks' files, and their
-//! partitions in the kernel: programs notice nothing. A block whose process is gone, or is another one by
+//! partitions in the kernel: programs notice nothing, but that the server, where it chooses, begins with
+//! equal shares again. A block whose process is gone, or is another one by
 //! now, is removed.
 //!
 //! **Clients are not trusted.** A packet of the wrong size ends its connection. A client that sends too fast

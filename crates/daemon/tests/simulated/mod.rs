@@ -187,7 +187,7 @@ impl State {
         self.groups.iter().any(|(path, group)| group.threaded && path.parent() == Some(folder))
     }
 
-    fn read(&self, file: &Path) -> io::Result<String> {
+    fn read(&self, file: &Path, now: Duration) -> io::Result<String> {
         let (folder, name) = (file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap());
         let group = self.groups.get(folder).ok_or(os(libc::ENOENT))?;
         Ok(match name {
@@ -205,6 +205,10 @@ impl State {
             "cpuset.effective_cpus" | "cpuset.cpus.effective" => show(&self.effective(folder)) + "\n",
             "cpuset.cpus.partition" => if group.root { "root\n" } else { "member\n" }.into(),
             "cgroup.procs" if group.chain && !group.frozen => "4194303\n".into(),
+            "cpu.stat" => {
+                let used = group.processes.iter().filter_map(|process| self.uses.get(process)).sum::<u64>();
+                format!("usage_usec {}\nuser_usec 0\n", used * now.as_millis() as u64 * 10)
+            }
             "cgroup.procs" | "cgroup.threads" => {
                 group.processes.iter().filter(|&&p| lives(p)).map(|p| format!("{p}\n")).collect()
             }
@@ -403,7 +407,7 @@ impl Kernel for Simulated {
     fn read(&self, file: &Path) -> io::Result<String> {
         self.call("read")?;
         if simulated(file) {
-            return self.state.lock().unwrap().read(file);
+            return self.state.lock().unwrap().read(file, self.real.now());
         }
         if file == Path::new(EXPEDITE) {
             return Ok(self.state.lock().unwrap().expedited.clone() + "\n");

@@ -73,10 +73,13 @@ impl Speaks {
 /// them that had them lent.
 pub fn offer(count: u32) {
     // A partition that comes later has not been told of.
-    if is_member() {
-        SAID.store(count, Relaxed);
-        say();
+    if !is_member() {
+        return;
     }
+    if SAID.swap(count, Relaxed) == count && is_unheard() {
+        return repeat();
+    }
+    say();
 }
 
 /// The same of a server of delegated sections that has a processor for itself, and that nobody asks; or is
@@ -99,6 +102,10 @@ pub fn is_unheard() -> bool {
 /// Says what was not heard once more, each second at most.
 #[cold]
 pub fn repeat() {
+    if !is_member() {
+        // The word was a parent's.
+        return UNHEARD.store(false, Relaxed);
+    }
     let now = now_ms();
     if is_unheard() && now >= NEXT.load(Relaxed) {
         NEXT.store(now + AGAIN_MS, Relaxed);
@@ -116,7 +123,8 @@ fn say() {
     }
 }
 
-/// Nothing has been offered. A speaker that is under way may say one thing more.
+/// Nothing has been offered. A speaker that is under way may say one thing more, or remember one that the
+/// server has forgotten, and then not say it again.
 pub fn forget() {
     SAID.store(0, Relaxed);
     OFFERED.store(0, Relaxed);
