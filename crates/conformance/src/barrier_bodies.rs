@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use platform::{Atomic, AtomicInt as _};
-use sync::barrier::{BWakeful, BWakefulNode, Combined, RawBarrier, RawBarrierDrained, RawBarrierDynamic};
+use sync::barrier::{
+    BSleep, BWakeful, BWakefulNode, Combined, RawBarrier, RawBarrierDrained, RawBarrierDynamic,
+};
 
 use crate::{Cell, Machine};
 
@@ -254,6 +256,28 @@ pub fn coming_round<M: Machine, const NODES: usize>(parties: u32) {
         .collect();
     member(0);
     handles.into_iter().for_each(M::join);
+}
+
+/// As [`coming_round`], and who leaves may learn by the era alone that its episode is over: it sees a state
+/// of before the end with SLEEPERS set, so that W3 changes nothing.
+pub fn leaving_by_era<M: Machine>() {
+    let shared = Arc::new((BSleep::<M>::new(3), BWakeful::<M>::new(3), nodes::<M>(1), marks::<M>(2)));
+    let (old, _, nodes, marks) = &*shared;
+    let combined = old.with(nodes);
+    // One of three wants to be called, and does something else.
+    let first = combined.enter().expect("two more are to come");
+    assert!(!old.sleep_or(&first, || true));
+    let ours = shared.clone();
+    let other = M::spawn(move || {
+        let (old, new, nodes, marks) = &*ours;
+        marks[0][1].bump();
+        old.with(nodes).wait();
+        let _ = new.with(nodes).renewed(3);
+    });
+    marks[0][0].bump();
+    combined.wait();
+    assert_eq!(marks[0][1].get(), 1, "a member has not come");
+    M::join(other);
 }
 
 /// A thread that is one too many may take its time between its look at the episode and the nodes. It counts

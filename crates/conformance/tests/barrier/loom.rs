@@ -76,6 +76,7 @@ fn b_wakeful_renewing() {
         barrier_bodies::renewing::<Loom, 2, false>(2)
     });
     one("b-wakeful, coming round", UNKNOWN, 2, 10_000, || barrier_bodies::coming_round::<Loom, 1>(2));
+    one("b-wakeful, leaving by era", UNKNOWN, 2, 10_000, barrier_bodies::leaving_by_era::<Loom>);
 }
 
 /// No node has a place for those who come. They see all the same what each wrote before (A1), one at a time
