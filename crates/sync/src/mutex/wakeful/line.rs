@@ -24,7 +24,8 @@
 //!   line next, so that the new standby finds its processor free.
 //! - W6. Before a demand the standby writes the oldest into OLDEST of the newest, where a relay finds it.
 //! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
-//!   Q1 again when it runs. Never the last one.
+//!   Q1 again when it runs. Never the last one. It looks again before Q3, for it may have found the lock free
+//!   at once: a preempted thread with the role keeps the line waiting until it has a processor.
 //! - P2. Elsewhere, when its look of W3 finds the lock free throughout, the standby passes as many threads
 //!   as there are processors. Never the last one, and none with KEPT. They are arrivals again, behind all
 //!   others.

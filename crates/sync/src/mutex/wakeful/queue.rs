@@ -10,8 +10,8 @@
 //! - As the standby it takes what it finds free, without W3. But if it has just lost the lock to the thread
 //!   that had it before, it is choosy.
 //! - It stays awake until `turn` after its demand, whatever the holder does, unless the lock is hot.
-//! - Until its demand it looks whether the oldest in line, whom it will promote, is preempted, and passes it
-//!   then (P1). Not later, because a relay may look for that one.
+//! - Until its demand, and again before Q3, it looks whether the oldest in line, whom it promotes, is
+//!   preempted, and passes it then (P1). Not between, because a relay may look for that one.
 //! - N1. The standby asks not to be preempted, and asks so for the thread that it will promote. If the kernel
 //!   warns it that a preemption was put off, it gives up (G2), yields, and goes to Q1.
 

@@ -351,9 +351,12 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             }
             return false;
         }
-        match &waiter.role {
+        match &mut waiter.role {
             Role::Standby(standby) => {
                 if new & NEWEST != 0 && word & RELAY == 0 {
+                    if waiter.awake {
+                        standby.next = self.pass(standby.next);
+                    }
                     self.promote(standby.next);
                 }
                 if !standby.vain {
