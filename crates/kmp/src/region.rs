@@ -182,8 +182,7 @@ unsafe extern "C" fn wakeful_kmp_league(function: *mut c_void, variables: *const
     // SAFETY: the compiler's; the words stay until the last team is done.
     unsafe {
         let mut words = Words::new(function, variables, count);
-        let run_all = || league(run, words.get().as_mut_ptr().cast(), least, most, limit);
-        me().member().reducing.alone(run_all);
+        league(run, words.get().as_mut_ptr().cast(), least, most, limit);
     }
 }
 
@@ -366,9 +365,6 @@ enum Method {
 /// The compiler has made code for [`Method::Atomic`].
 const ATOMIC_REDUCE: i32 = 0x10;
 
-/// Adds the second list of variables to the first.
-type Combine = unsafe extern "C" fn(*mut c_void, *mut c_void);
-
 /// # Safety
 /// The compiler's place.
 unsafe fn method(place: *const Ident) -> Method {
@@ -382,29 +378,18 @@ unsafe fn method(place: *const Ident) -> Method {
     }
 }
 
-/// Members add up what they have before one adds it to the variables, where arrays are among these. That
-/// shows in the list of `size` bytes: behind an array's address it has a length, unless the compiler knows
-/// it. A few numbers are added sooner by atomic instructions (`docs/openmp.md`).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_reduce_nowait(
     place: *const Ident,
     number: c_int,
-    variables: c_int,
-    size: usize,
-    data: *mut c_void,
-    combine: Option<Combine>,
+    _variables: c_int,
+    _size: usize,
+    _data: *mut c_void,
+    _combine: *const c_void,
     name: *mut Name,
 ) -> c_int {
     // SAFETY: the compiler's.
-    let method = unsafe { method(place) };
-    let has_arrays = size > variables as usize * size_of::<usize>();
-    if let Some(combine) = combine.filter(|_| has_arrays && method != Method::Alone) {
-        // SAFETY: the same; all members come to a reduction, in the same order.
-        if let Some(is_in) = unsafe { omp::reduce::enter(me(), data, combine) } {
-            return is_in as c_int;
-        }
-    }
-    match method {
+    match unsafe { method(place) } {
         Method::Alone => 1,
         Method::Critical => {
             // SAFETY: the same.
@@ -417,9 +402,6 @@ unsafe extern "C" fn __kmpc_reduce_nowait(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_end_reduce_nowait(place: *const Ident, number: c_int, name: *mut Name) {
-    if omp::reduce::leave(me()) {
-        return;
-    }
     // SAFETY: the compiler's, as it was at the reduction's beginning.
     unsafe {
         if method(place) == Method::Critical {
@@ -428,7 +410,6 @@ unsafe extern "C" fn __kmpc_end_reduce_nowait(place: *const Ident, number: c_int
     }
 }
 
-/// As above; whose part another member has added meets the others here, since it does not come to the end.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_reduce(
     place: *const Ident,
@@ -436,15 +417,11 @@ unsafe extern "C" fn __kmpc_reduce(
     variables: c_int,
     size: usize,
     data: *mut c_void,
-    combine: Option<Combine>,
+    combine: *const c_void,
     name: *mut Name,
 ) -> c_int {
     // SAFETY: the same.
-    let answer = unsafe { __kmpc_reduce_nowait(place, number, variables, size, data, combine, name) };
-    if answer == 0 {
-        meet();
-    }
-    answer
+    unsafe { __kmpc_reduce_nowait(place, number, variables, size, data, combine, name) }
 }
 
 #[unsafe(no_mangle)]

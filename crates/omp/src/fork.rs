@@ -177,7 +177,6 @@ impl Team {
         member.constructs.set(self.constructs.get());
         member.singles.set(self.singles.get());
         member.meetings.set(0);
-        member.reducing.restart();
         if let Some(shape) = self.combined.get() {
             member.work.join_combined(self, member, shape);
         }

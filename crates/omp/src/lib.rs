@@ -39,7 +39,6 @@ pub mod memory;
 pub mod nest_lock;
 mod places;
 mod pool;
-pub mod reduce;
 pub mod reductions;
 pub mod region;
 pub mod routines;

@@ -17,12 +17,11 @@ use linux::Linux;
 use platform::Platform;
 use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 pub use sync::openmp::Apart;
-use sync::openmp::{Crew, First, Flag, ForkJoin, Holders, Reduction};
+use sync::openmp::{Crew, First, Flag, ForkJoin, Holders};
 
 use crate::affinity::Partition;
 use crate::icv::{Bind, Icv, MOST_THREADS, settings};
 use crate::memory::{List, Own};
-use crate::reduce::Reducing;
 use crate::share::{Loop, SHARES, Shape, Share};
 use crate::task::{Queue, Task, Tasks};
 use crate::wait::Event;
@@ -44,7 +43,6 @@ pub struct Member {
     pub singles: Cell<u32>,
     /// Barriers in this region.
     pub meetings: Cell<u32>,
-    pub reducing: Reducing,
     pub work: Loop,
     /// For compilers that begin a doacross loop before the loop itself.
     pub around: Loop,
@@ -105,7 +103,6 @@ pub struct Team {
     // Written in regions.
     pub(crate) meeting: Apart<Meeting>,
     pub copyprivate: AtomicPtr<c_void>,
-    pub(crate) reduction: Apart<Reduction<Linux>>,
     /// Of LLVM's interface: what the tasks of the region, and of its worksharing construct, reduce.
     pub task_reductions: [Slot; 2],
     pub tasks: Tasks,
@@ -135,7 +132,6 @@ impl Member {
             constructs: Cell::new(0),
             singles: Cell::new(0),
             meetings: Cell::new(0),
-            reducing: Reducing::default(),
             work: Loop::default(),
             around: Loop::default(),
             task: Task::implicit(),
@@ -193,7 +189,6 @@ impl Team {
             generation: Cell::new(0),
             meeting: Apart(Meeting { barrier: BWakeful::new(1), single: First::default() }),
             copyprivate: AtomicPtr::default(),
-            reduction: Apart::default(),
             task_reductions: Default::default(),
             tasks: Tasks::default(),
             bell: Apart::default(),

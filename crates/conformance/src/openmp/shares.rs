@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use platform::{Atomic, AtomicInt, Ordering::*, Wide};
-use sync::openmp::{
-    Deque, Event, First, Iterations, Order, Over, Part, Patience, Progress, Reduction, Slot, Turn,
-};
+use sync::openmp::{Deque, Event, First, Iterations, Order, Over, Patience, Progress, Slot, Turn};
 
 use super::Job;
 use crate::bodies::together;
@@ -88,59 +86,6 @@ pub fn first<M: Machine>(members: u32) {
     });
     assert_eq!(shared.count.load(Relaxed), 1, "there was not one first");
     shared.slot.empty();
-}
-
-// --- reductions --------------------------------------------------------------
-
-/// Leaves the section before it has added.
-pub const LEAVES_FIRST: u32 = 1;
-
-/// Members reduce several times without barriers between. Each part is added once, by one at a time, and is
-/// its member's own again when the member returns.
-pub fn reduce<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32, rounds: u32) {
-    struct Data<M: Machine>(M::Cell, M::AtomicU32);
-    struct Shared<M: Machine + Wide> {
-        reduction: Reduction<M>,
-        parts: Vec<Part<M, Data<M>>>,
-        total: Data<M>,
-    }
-    let add = |to: &Data<M>, from: &Data<M>| {
-        to.0.bump();
-        from.0.bump();
-        to.1.store(to.1.load(Relaxed) + from.1.load(Relaxed), Relaxed);
-    };
-    let shared = Arc::new(Shared {
-        reduction: Reduction::default(),
-        parts: (0..members).map(|_| Part::default()).collect(),
-        total: Data::<M>(M::Cell::new(), Atomic::new(0)),
-    });
-    let ours = shared.clone();
-    together::<M>(members, move |index| {
-        let Shared { reduction, parts, total } = &*ours;
-        let part = |number: u32| &parts[number as usize];
-        for round in 0..rounds {
-            let mut data = Data::<M>(M::Cell::new(), Atomic::new(1 << (8 * round)));
-            let into = |to: *mut Data<M>, from: *mut Data<M>| {
-                // SAFETY: who gave them waits for this.
-                unsafe { add(&*to, &*from) };
-            };
-            let is_in = reduction.enter::<W, _>(index, round, &raw mut data, part, into);
-            if is_in {
-                if MISTAKE == LEAVES_FIRST {
-                    reduction.leave(part);
-                }
-                add(total, &data);
-                if MISTAKE != LEAVES_FIRST {
-                    reduction.leave(part);
-                }
-            }
-            data.0.bump();
-        }
-    });
-    for round in 0..rounds {
-        let sum = shared.total.1.load(Relaxed) >> (8 * round) & 0xff;
-        assert_eq!(sum, members, "round {round}: a part was lost, or added twice");
-    }
 }
 
 // --- order -------------------------------------------------------------------

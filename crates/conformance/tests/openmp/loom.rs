@@ -71,10 +71,3 @@ fn loom_order() {
     loom("order of three", 2, || order::<Loom, Sleepy<Loom>, NONE>(3, 1));
     loom("progress", 3, progress::<Loom, Sleepy<Loom>>);
 }
-
-#[test]
-fn loom_reductions() {
-    loom("reduction", 3, || reduce::<Loom, Sleepy<Loom>, NONE>(2, 2));
-    loom("reduction, awake", 3, || reduce::<Loom, Sleepless<Loom>, NONE>(2, 2));
-    loom("reduction of three", 2, || reduce::<Loom, Sleepy<Loom>, NONE>(3, 1));
-}

@@ -45,7 +45,7 @@ fn shuttle(body: fn()) {
 type Sound<M> = Deque<M, Job<<M as Machine>::Cell>>;
 
 /// Each body by itself, since a model has few threads.
-fn each<M: Machine + Wide>() -> [fn(); 27] {
+fn each<M: Machine + Wide>() -> [fn(); 25] {
     [
         || event::<M, Sleepy<M>, NONE>(3),
         || event::<M, Sleepless<M>, NONE>(3),
@@ -72,7 +72,5 @@ fn each<M: Machine + Wide>() -> [fn(); 27] {
         || first::<M>(3),
         || order::<M, Sleepy<M>, NONE>(3, 3),
         || progress::<M, Sleepy<M>>(),
-        || reduce::<M, Sleepy<M>, NONE>(3, 2),
-        || reduce::<M, Sleepless<M>, NONE>(3, 2),
     ]
 }

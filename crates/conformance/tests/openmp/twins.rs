@@ -57,9 +57,6 @@ twins! {
     the_checkers_find_a_turn_passed_too_early:
         || order::<Loom, Sleepy<Loom>, PASSES_FIRST>(2, 1),
         || order::<Shuttle, Sleepy<Shuttle>, PASSES_FIRST>(2, 1);
-    the_checkers_find_a_section_left_before_the_sum:
-        || reduce::<Loom, Sleepy<Loom>, LEAVES_FIRST>(2, 1),
-        || reduce::<Shuttle, Sleepy<Shuttle>, LEAVES_FIRST>(2, 1);
 }
 
 /// The queue without its mistakes passes: what is found is the mistake.
@@ -80,9 +77,6 @@ fn the_checkers_find_missing_orderings_and_wake_ups() {
     loom_finds("shares without release", || turns::<R, Sleepy<R>, NONE>(2, 1, 1));
     loom_finds("order without acquire", || order::<A, Sleepless<A>, NONE>(2, 1));
     loom_finds("order without release", || order::<R, Sleepless<R>, NONE>(2, 1));
-    loom_finds("reduction without acquire", || reduce::<A, Sleepless<A>, NONE>(2, 1));
-    loom_finds("reduction without release", || reduce::<R, Sleepless<R>, NONE>(2, 1));
-    loom_finds("deaf reduction", || reduce::<D, Sleepy<D>, NONE>(2, 1));
     loom_finds("deaf event", || event::<D, Sleepy<D>, NONE>(1));
     loom_finds("deaf fork and join", || fork_join::<D, Sleepy<D>, NONE>(1, 1, 1));
 }

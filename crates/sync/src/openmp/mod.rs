@@ -11,7 +11,6 @@
 //! | `fork_join` | a primary thread and its helpers go from region to region |
 //! | `share` | the members of a worksharing construct take iterations |
 //! | `ordered` | iterations wait for earlier ones |
-//! | `reduce` | members add up what each has |
 //!
 //! Nothing here knows the program's types, allocates, or asks for anything but the [`platform`].
 
@@ -21,7 +20,6 @@ mod deque;
 mod event;
 mod fork_join;
 mod ordered;
-mod reduce;
 mod share;
 mod tasks;
 
@@ -34,7 +32,6 @@ pub use event::{Event, Watch};
 pub use fork_join::ForkJoin;
 pub use ordered::{Order, Over, Progress};
 use platform::{Platform, StaticPlatform};
-pub use reduce::{Part, Reduction};
 pub use share::{First, Iterations, Slot, Turn};
 pub use tasks::{Crew, Tasks};
 
