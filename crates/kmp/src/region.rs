@@ -350,63 +350,44 @@ unsafe extern "C" fn __kmpc_end_critical(_: *const Ident, _: c_int, name: *mut N
 
 // --- reductions --------------------------------------------------------------
 
-/// How a member adds its part to a reduction's variables, and what the compiled code takes for an answer to
-/// that.
-#[derive(Clone, Copy, PartialEq)]
-enum Method {
-    /// A team of one.
-    Alone,
-    /// In a critical section.
-    Critical,
-    /// By atomic instructions, if the compiler has made some of it.
-    Atomic,
-}
-
-/// The compiler has made code for [`Method::Atomic`].
+/// The compiler has made code that adds a member's part by atomic instructions.
 const ATOMIC_REDUCE: i32 = 0x10;
+/// The least bytes of a variable in the compiler's list, which points to it; an array's length comes beside.
+const POINTER: usize = size_of::<*const u8>();
 
-/// # Safety
-/// The compiler's place.
-unsafe fn method(place: *const Ident) -> Method {
-    if me().team().size() == 1 {
-        return Method::Alone;
-    }
-    // SAFETY: as promised.
-    match unsafe { place.as_ref() } {
-        Some(place) if place.flags & ATOMIC_REDUCE != 0 => Method::Atomic,
-        _ => Method::Critical,
-    }
-}
-
+/// How a member adds its part to a reduction's variables: 1, by itself, until the end is said; 2, by atomic
+/// instructions. Those cost one for each number of an array: with 1,024 numbers five times what a critical
+/// section costs. The list tells of arrays whose lengths the compiler does not know.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_reduce_nowait(
     place: *const Ident,
     number: c_int,
-    _variables: c_int,
-    _size: usize,
+    variables: c_int,
+    size: usize,
     _data: *mut c_void,
     _combine: *const c_void,
     name: *mut Name,
 ) -> c_int {
-    // SAFETY: the compiler's.
-    match unsafe { method(place) } {
-        Method::Alone => 1,
-        Method::Critical => {
-            // SAFETY: the same.
-            unsafe { __kmpc_critical(place, number, name) };
-            1
-        }
-        Method::Atomic => 2,
+    let thread = me();
+    if thread.team().size() == 1 {
+        return 1;
     }
+    // SAFETY: the compiler's, or null.
+    let is_atomic = unsafe { place.as_ref() }.is_some_and(|place| place.flags & ATOMIC_REDUCE != 0);
+    if is_atomic && size <= variables as usize * POINTER {
+        return 2;
+    }
+    // SAFETY: the compiler's.
+    unsafe { __kmpc_critical(place, number, name) };
+    thread.reduces.set(true);
+    1
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_end_reduce_nowait(place: *const Ident, number: c_int, name: *mut Name) {
-    // SAFETY: the compiler's, as it was at the reduction's beginning.
-    unsafe {
-        if method(place) == Method::Critical {
-            __kmpc_end_critical(place, number, name);
-        }
+    if me().reduces.replace(false) {
+        // SAFETY: as it was at the reduction's beginning.
+        unsafe { __kmpc_end_critical(place, number, name) };
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Thread {
     /// Number and count in a league of teams.
     pub league: Cell<(u32, u32)>,
     pub clauses: Cell<Clauses>,
+    /// It is in the critical section of a reduction.
+    pub reduces: Cell<bool>,
     /// Of the last region whose members have said where they are.
     pub displayed: Cell<Option<Displayed>>,
     /// What is called when the thread ends.
@@ -115,6 +117,7 @@ impl Thread {
             puts: Cell::new(0),
             league: Cell::new((0, 1)),
             clauses: Cell::default(),
+            reduces: Cell::new(false),
             displayed: Cell::new(None),
             at_end: Cell::new(None),
             _root: root,
