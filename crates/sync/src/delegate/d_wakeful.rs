@@ -185,8 +185,8 @@ impl<P: Platform, const ALWAYS: bool> RawDelegateTimed<P> for DWakeful<P, ALWAYS
 
     #[inline]
     unsafe fn lock(&self) {
-        if let Err(word) = self.lock_or_see() {
-            self.lock_slow(word, None);
+        if !self.lock_at_once() {
+            self.lock_slow(None);
         }
     }
 
@@ -218,16 +218,12 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
     /// As [`RawDelegateTimed::lock`], if nobody has it.
     #[inline(always)]
     pub fn lock_at_once(&self) -> bool {
-        self.lock_or_see().is_ok()
-    }
-
-    /// The same, or else the mutex's word ([`Wakeful::lock_or_see`]).
-    #[inline(always)]
-    fn lock_or_see(&self) -> Result<(), u32> {
         let seen = self.mode.way.look();
-        self.head.mutex.lock_or_see()?;
-        self.count(seen);
-        Ok(())
+        let locked = self.head.mutex.lock_at_once();
+        if locked {
+            self.count(seen);
+        }
+        locked
     }
 
     /// A1 to D3: has the section run, or takes the lock for it.
@@ -236,10 +232,10 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
     /// As for [`RawDelegate::run`]. After [`Outcome::Locked`] the caller calls [`RawDelegateTimed::unlock`].
     #[inline]
     pub unsafe fn lock_or_run(&self, section: Section, context: *mut ()) -> Outcome {
-        match self.lock_or_see() {
-            Ok(()) => Outcome::Locked,
-            Err(word) => self.lock_or_run_slow(word, section, context, None),
+        if self.lock_at_once() {
+            return Outcome::Locked;
         }
+        self.lock_or_run_slow(section, context, None)
     }
 
     /// The same, unless the deadline passes first.
@@ -252,33 +248,36 @@ impl<P: Platform, const ALWAYS: bool> DWakeful<P, ALWAYS> {
         context: *mut (),
         deadline: Deadline,
     ) -> Outcome {
-        match self.lock_or_see() {
-            Ok(()) => Outcome::Locked,
-            Err(word) => self.lock_or_run_slow(word, section, context, Some(deadline)),
+        if self.lock_at_once() {
+            return Outcome::Locked;
         }
+        self.lock_or_run_slow(section, context, Some(deadline))
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_or_run_slow(
-        &self,
-        word: u32,
-        section: Section,
-        context: *mut (),
-        deadline: Option<Deadline>,
-    ) -> Outcome {
+    fn lock_or_run_slow(&self, section: Section, context: *mut (), deadline: Option<Deadline>) -> Outcome {
         if self.is_on() && self.delegate(section, context, deadline) {
             return Outcome::Ran;
         }
-        if self.lock_slow(word, deadline) { Outcome::Locked } else { Outcome::Late }
+        if self.lock_slow(deadline) { Outcome::Locked } else { Outcome::Late }
     }
 
     /// A2 and A3. False at the deadline.
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self, word: u32, deadline: Option<Deadline>) -> bool {
+    fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
         let due = !ALWAYS && self.mode.way.is_due();
-        let locked = self.head.mutex.lock_after(word, deadline);
+        // SAFETY: there is no node.
+        let locked = unsafe {
+            match deadline {
+                None => {
+                    self.head.mutex.lock(&());
+                    true
+                }
+                Some(deadline) => self.head.mutex.lock_until(&(), deadline),
+            }
+        };
         if locked && due {
             self.head.judge.begin(&self.mode.way);
         }

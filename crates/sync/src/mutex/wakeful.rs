@@ -137,33 +137,17 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     /// Acquires the lock if it is free and no standby demands it (A1, A2).
     #[inline]
     pub fn lock_at_once(&self) -> bool {
-        self.lock_or_see().is_ok()
-    }
-
-    /// The same, or else the word that it has seen last, for [`Wakeful::lock_after`]: with that a thread which
-    /// then has to wait comes to the word as often as by [`RawMutex::lock`].
-    #[inline]
-    pub(crate) fn lock_or_see(&self) -> Result<(), u32> {
         let me = wait::shield::<N, P>();
         // A1. ORDER: Acquire, pairs with R1.
         let stamp = P::stamp();
-        let seen = match self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed) {
-            Ok(_) => Ok(()),
-            Err(word) if self.take_free(word) => Ok(()),
-            Err(word) => Err(word),
+        let locked = match self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed) {
+            Ok(_) => true,
+            Err(word) => self.take_free(word),
         };
-        match seen {
-            Ok(()) => wait::inside::<N, P>(me),
-            Err(_) => wait::unshield::<N, P>(me),
-        }
-        seen
-    }
-
-    /// Waits for the lock, and takes it; false at the deadline.
-    pub(crate) fn lock_after(&self, seen: u32, deadline: Option<Deadline>) -> bool {
-        let locked = self.lock_contended(seen, deadline);
         if locked {
-            wait::inside_after_wait::<N, P>();
+            wait::inside::<N, P>(me);
+        } else {
+            wait::unshield::<N, P>(me);
         }
         locked
     }
