@@ -81,7 +81,7 @@ fn no_mix_loses() {
         for other in &programs[..=number] {
             for processors in [3, 8, 9, 16, 64] {
                 for third in [None, Some(SCALES)] {
-                    if which.next().is_some_and(|number: u32| number % 7 != 0) && !long {
+                    if which.next().is_some_and(|number: u32| !number.is_multiple_of(7)) && !long {
                         continue;
                     }
                     let mix: Vec<_> = [Some(*one), Some(*other), third].into_iter().flatten().collect();
