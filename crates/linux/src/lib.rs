@@ -4,7 +4,8 @@
 pub mod closed;
 mod costs;
 mod futex;
-pub mod lines;
+mod hurry;
+mod lines;
 mod load;
 pub mod memory;
 mod processors;
@@ -287,6 +288,10 @@ impl Platform for Linux {
 
     fn migrate(to: Option<u32>) -> bool {
         processors::migrate(to)
+    }
+
+    fn hurry(on: bool) {
+        hurry::hurry(on);
     }
 
     fn serves(server: *const (), serves: bool) {

@@ -252,6 +252,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         false
     }
 
+    /// The calling thread is to run at once when it wakes, and then not for long; or as others do again.
+    /// HINT: without, it stands behind who runs on its processor until the system's next tick.
+    fn hurry(on: bool) {
+        let _ = on;
+    }
+
     /// The calling thread serves delegated sections from now on, or has come to another processor since it
     /// said so; or it ends to. `server` is an address that no other server has. HINT: for those who place
     /// memory.
