@@ -22,16 +22,16 @@
 //! |---|---|---|
 //! | 0 | LOCKED | a thread holds the lock |
 //! | 1 | STANDBY | a thread has the standby role, or it is on its way to one (I3) |
-//! | 2 | KICK | the standby sleeps on this word, and a release wakes it; HANDOFF keeps it (W7) |
+//! | 2 | KICK | the standby sleeps on this word, and a release wakes it. Stays beside HANDOFF (R1, W7) |
 //! | 3 | HANDOFF | the standby demands the lock: others should leave it |
 //! | 4-6 | GENERATION | [`Platform::generation`] of the process that set STANDBY |
 //! | 7 | RELAY | a thread stepped aside, set this, and will promote the next standby |
 //! | 8-19 | OWNER | the holder's thread id, 0 if it has none. HINT |
 //! | 20-31 | NEWEST | thread id of the last in line, 0 if the line is empty |
 //!
-//! `0 -> L` and `L -> 0` are the fast path, and so are `f -> f|L -> f` for any free value `f` that the
-//! thread saw last. Its *stamp* ([`Platform::stamp`]) keeps `f`, which never has HANDOFF. So a lock with
-//! sleepers still takes one compare-and-swap.
+//! The fast path is one compare-and-swap to lock and one to unlock: `f -> f|L -> f`, where `L` is LOCKED and
+//! OWNER, and `f` the free value that the thread saw last, of any lock; at first 0. Its *stamp*
+//! ([`Platform::stamp`]) keeps `f`, which never has HANDOFF. So a lock with sleepers costs no more.
 //!
 //! # Invariants
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
@@ -61,7 +61,7 @@
 //!
 //! # Under the scheduler
 //! - *Holder preempted or blocked*: arrivals queue at once, the standby sleeps, and processors are free.
-//! - *Next waiter preempted*: the lock is left to it for a grace, and then others take it (W7).
+//! - *Standby preempted*: the lock is left to it for a grace, and then others take it (W7).
 //! - *More threads than processors*: all but a few sleep in line, and the line advances once a turn.
 //! - *Hint stale*: costs a spin, a sleep or one's place in line; touches neither I1 to I6 nor W6.
 //! - *Killed while holding*: lost, as any lock that is not robust. *Fork*: the first waiter of a child finds

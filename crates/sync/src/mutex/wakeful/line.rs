@@ -17,15 +17,16 @@
 //!
 //! - Q1. A waiter takes the role, if it is free, or pushes itself (OLDER = the old NEWEST), in one
 //!   compare-and-swap.
-//! - Q2. It sleeps until PROMOTED or PASSED. PROMOTED, it has the role, unlinks itself, the oldest, and is
-//!   the standby. PASSED, it is an arrival again.
+//! - Q2. It sleeps until PROMOTED or PASSED. If PROMOTED, it has the role: it is the oldest, unlinks itself,
+//!   and is the standby. If PASSED, it is an arrival again.
 //! - Q3. The role promotes: it sets STATE of the oldest to PROMOTED, and wakes it if that was ASLEEP.
-//! - Q4. The thread with RELAY promotes (Q3) once HANDOFF is gone. It takes the lock to be hot and joins the
-//!   line next, so that the new standby finds its processor free.
+//! - Q4. The thread that has set RELAY promotes (Q3) once HANDOFF is gone. Then it takes the lock to be hot,
+//!   and joins the line next, so that the new standby finds its processor free.
 //! - W6. Before a demand the standby writes the oldest into OLDEST of the newest, where a relay finds it.
 //! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
-//!   Q1 again when it runs. Never the last one. It looks again before Q3, for it may have found the lock free
-//!   at once: a preempted thread with the role keeps the line waiting until it has a processor.
+//!   Q1 again when it runs. Never the last one. A standby that finds the lock free at
+//!   once has not looked yet, so it looks before Q3, too. For a preempted thread with the role keeps the line
+//!   waiting until it has a processor.
 //! - P2. Elsewhere, when its look of W3 finds the lock free throughout, the standby passes as many threads
 //!   as there are processors. Never the last one, and none with KEPT. They are arrivals again, behind all
 //!   others.

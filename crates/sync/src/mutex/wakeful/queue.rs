@@ -5,10 +5,11 @@
 //! Nobody of our own lacks the processor of a waiter there, so sleep gains nothing. What costs is the word,
 //! which moves between many caches. So each waiter looks at a word of its own:
 //!
-//! - An arrival joins the line at once (Q1), with growing pauses between attempts.
+//! - An arrival joins the line at once (Q1), with growing pauses between attempts. It does not look at the
+//!   lock, so it never steps aside (W7). Those who may not join the line do (W2).
 //! - In line it looks at its STATE (AWAKE) `LINE_LOOKS` times before it sleeps.
-//! - As the standby it takes what it finds free, without W3. But if it has just lost the lock to the thread
-//!   that had it before, it is choosy.
+//! - As the standby it takes what it finds free, without W3. But if the thread that had the lock before has
+//!   just taken it again, the standby is choosy from then on, and may find the lock hot.
 //! - It stays awake until `turn` after its demand, whatever the holder does, unless the lock is hot.
 //! - Until its demand, and again before Q3, it looks whether the oldest in line, whom it promotes, is
 //!   preempted, and passes it then (P1). Not between, because a relay may look for that one.

@@ -30,19 +30,21 @@
 //! - W4. A waiter that shares takes what it finds free: see [`super::share`].
 //! - W5. The standby sleeps on the word if the holder does not run, after `spin` as the standby, or after
 //!   `turn` since its demand. The release ends that sleep, or the waiter's deadline.
-//! - W6. Before W5, at each step, the standby sets HANDOFF if it has had the role for `patience`, or `turn`
-//!   if others are in line. It waits twice as long if the holder does not run: a standby that demands and
-//!   then sleeps makes others leave the lock idle. It sets HANDOFF again whenever it finds it gone.
+//! - W6. At each step beside a held lock, before it would sleep, the standby sets HANDOFF if it has had the
+//!   role for `patience`, or `turn` if others are in line. No timer ends its sleep for that: it asks at the
+//!   step after the release. The time is twice as long if the holder does not run: a standby that demands
+//!   and then sleeps makes others leave the lock idle. It sets HANDOFF again whenever it finds it gone.
 //! - W7. Any other thread that finds the lock free with HANDOFF *steps aside*. If somebody is in line, and
 //!   RELAY is not set, it sets RELAY. It leaves the lock alone for `grace`, or for `spin` if KICK says that
 //!   the standby is being woken. If the lock is free then, the standby seems not to be awake, and the thread
-//!   takes the lock (A2). It clears HANDOFF, KICK and RELAY, unless RELAY is another's: then all three stay,
-//!   so that HANDOFF still tells the relay whether the standby has the lock. A relay that finds the lock
-//!   held and HANDOFF set clears RELAY: another thread was first. A standby that finds no RELAY waits for
-//!   `relay` before it takes the lock, so that one can be set.
+//!   takes the lock (A2). If RELAY is not another's, it clears HANDOFF, KICK and RELAY. Else all three stay:
+//!   the other, the relay, tells from HANDOFF whether the standby has the lock. A relay that finds the lock
+//!   held and HANDOFF set knows that a third thread took it, and clears RELAY. `try_lock` clears nothing. A
+//!   standby that finds no RELAY waits for `relay` before it takes the lock, so that one can be set.
 //! - G1. At its deadline an arrival just leaves.
-//! - G2. A relay clears RELAY; if HANDOFF is gone, it promotes (Q3). A standby with nobody in line clears all
-//!   but LOCKED and OWNER. Else it clears HANDOFF, RELAY and KICK, and promotes, unless a relay will.
+//! - G2. At its deadline, or by N1, a relay promotes (Q3) if HANDOFF is gone, and else clears RELAY. A
+//!   standby with nobody in line clears all but LOCKED and OWNER. With others in line it clears HANDOFF,
+//!   RELAY and KICK, and promotes, unless RELAY was set: then the relay does.
 //!
 //! Nobody may know whether the holder runs. Then W1 and W5 last half as long after each time in vain
 //! ([`crate::wait::vain`]).
