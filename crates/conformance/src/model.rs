@@ -384,7 +384,8 @@ macro_rules! model {
             fn crowd(_: u64, _: u32) -> Option<Crowd> {
                 // Nobody knows unless hints are mixed; then others come and go.
                 let others = || if Self::choose(RunState::Preempted) { 2 } else { 0 };
-                (world().settings.hints == Hints::Mixed).then(|| Crowd { others: others(), processors: 2 })
+                let crowd = || Crowd { others: others(), processors: 2, lasts: true };
+                (world().settings.hints == Hints::Mixed).then(crowd)
             }
 
             fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {

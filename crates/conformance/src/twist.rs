@@ -54,6 +54,8 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn yields() {}
     /// Meanwhile, before a thread sleeps.
     fn sleeps() {}
+    /// Meanwhile, before a thread moves to another processor.
+    fn moves() {}
     /// The thread whose id this is has one.
     fn knows(_: ThreadId) -> bool {
         true
@@ -379,6 +381,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::running_on()
     }
     fn migrate(to: Option<u32>) -> bool {
+        W::moves();
         P::migrate(to)
     }
     fn cpu_ns() -> u64 {

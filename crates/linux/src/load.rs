@@ -19,23 +19,30 @@ const COUNT: u32 = (1 << 16) - 1;
 
 /// The last look, see [`Look`].
 static LAST: AtomicU64 = AtomicU64::new(0);
-/// BOUND: the binary logarithm of the ns from one look to the next, at least.
-const LOOK_SHIFT: u32 = 20;
-/// COST: looks so many milliseconds apart have nothing to do with each other.
-const APART: u32 = 16;
+/// The binary logarithm of a tick, in ns.
+const TICK_SHIFT: u32 = 17;
+/// BOUND: ticks from one look to the next, at least: a millisecond.
+const LOOK_TICKS: u32 = 8;
+/// COST: looks so many ticks apart, 16 ms, have nothing to do with each other.
+const APART: u32 = 128;
 
 /// What was seen, in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Look {
-    /// In which millisecond or so.
+    /// When.
     tick: u32,
     /// How many others there were, at most 255, ...
     others: u8,
     /// ... and at the look before, if that was not long ago, else the same.
     before: u8,
+    /// There was a look not long before.
+    lasts: bool,
     /// 0 if it could not tell.
     processors: u16,
 }
+
+/// Above [`Look::processors`] in its 16 bits.
+const LASTS: u16 = 1 << 15;
 
 impl Look {
     fn from(word: u64) -> Self {
@@ -43,12 +50,14 @@ impl Look {
             tick: word as u32,
             others: (word >> 32) as u8,
             before: (word >> 40) as u8,
-            processors: (word >> 48) as u16,
+            lasts: (word >> 48) as u16 & LASTS != 0,
+            processors: (word >> 48) as u16 & !LASTS,
         }
     }
 
     fn word(self) -> u64 {
-        (self.processors as u64) << 48
+        let lasts = if self.lasts { LASTS } else { 0 };
+        ((self.processors & !LASTS | lasts) as u64) << 48
             | (self.before as u64) << 40
             | (self.others as u64) << 32
             | self.tick as u64
@@ -62,12 +71,22 @@ impl Look {
             tick,
             others,
             before: if recent { self.others } else { others },
-            processors: processors as u16,
+            lasts: recent,
+            processors: processors.min((LASTS - 1) as u32) as u16,
         }
     }
 
+    /// Is it too early for the next one? The clocks of two who look differ a little.
+    fn is_new(self, tick: u32) -> bool {
+        tick.wrapping_sub(self.tick).wrapping_add(LOOK_TICKS) < 2 * LOOK_TICKS
+    }
+
     fn crowd(self) -> Option<Crowd> {
-        let crowd = Crowd { others: self.others.min(self.before) as u32, processors: self.processors as u32 };
+        let crowd = Crowd {
+            others: self.others.min(self.before) as u32,
+            processors: self.processors as u32,
+            lasts: self.lasts,
+        };
         (crowd.processors > 0).then_some(crowd)
     }
 }
@@ -78,8 +97,8 @@ pub fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
 }
 
 fn crowd_by(now_ns: u64, awake: impl FnOnce() -> u32) -> Option<Crowd> {
-    let (last, tick) = (Look::from(LAST.load(Relaxed)), (now_ns >> LOOK_SHIFT) as u32);
-    if last.tick == tick { last.crowd() } else { look(last, tick, awake()) }
+    let (last, tick) = (Look::from(LAST.load(Relaxed)), (now_ns >> TICK_SHIFT) as u32);
+    if last.is_new(tick) { last.crowd() } else { look(last, tick, awake()) }
 }
 
 /// The time of the last yield that [`yield_now_and_then`] made while others' threads could run, in ns.
@@ -195,21 +214,33 @@ mod tests {
 
     #[test]
     fn looks() {
-        let first = Look::from(0).next(1_000, 3, 2);
+        let crowd = |others, lasts| Some(Crowd { others, processors: 2, lasts });
+        let at = |ms: u32| ms * LOOK_TICKS;
+        let first = Look::from(0).next(at(1_000), 3, 2);
         assert_eq!(Look::from(first.word()), first);
-        assert_eq!(first.crowd(), Some(Crowd { others: 3, processors: 2 }), "the first look is believed");
-        let gone = first.next(1_001, 0, 2);
-        assert_eq!(gone.crowd(), Some(Crowd { others: 0, processors: 2 }));
-        let brief = gone.next(1_002, 4, 2);
-        assert_eq!(
-            brief.crowd(),
-            Some(Crowd { others: 0, processors: 2 }),
-            "one look may be at what is brief"
-        );
-        assert_eq!(brief.next(1_003, 5, 2).crowd(), Some(Crowd { others: 4, processors: 2 }));
-        assert_eq!(gone.next(2_000, 4, 2).crowd(), Some(Crowd { others: 4, processors: 2 }), "long after");
-        assert_eq!(gone.next(1_002, 0, 0).crowd(), None);
-        assert_eq!(gone.next(1_002, 1_000, 2).others, 255);
+        assert_eq!(first.crowd(), crowd(3, false), "the first look says what it sees, and that it is one");
+        let gone = first.next(at(1_001), 0, 2);
+        assert_eq!(Look::from(gone.word()), gone);
+        assert_eq!(gone.crowd(), crowd(0, true));
+        let brief = gone.next(at(1_002), 4, 2);
+        assert_eq!(brief.crowd(), crowd(0, true), "one look may be at what is brief");
+        assert_eq!(brief.next(at(1_003), 5, 2).crowd(), crowd(4, true));
+        assert_eq!(gone.next(at(2_000), 4, 2).crowd(), crowd(4, false), "long after");
+        assert_eq!(gone.next(at(1_002), 0, 0).crowd(), None);
+        assert_eq!(gone.next(at(1_002), 1_000, 2).others, 255);
+        let many = gone.next(at(1_002), 0, 1 << 20);
+        assert_eq!(Look::from(many.word()), many);
+    }
+
+    /// Two looks are a millisecond apart or more, so that one brief thread is not seen by both.
+    #[test]
+    fn when_to_look() {
+        let look = Look::from(0).next(1_000, 3, 2);
+        let is_new = |ticks: &[u32]| ticks.iter().all(|&tick| look.is_new(tick));
+        assert!(is_new(&[1_000, 1_000 + LOOK_TICKS - 1, 1_000 - LOOK_TICKS]));
+        assert!(!look.is_new(1_000 + LOOK_TICKS));
+        assert!(!look.is_new(1_000 + (1 << 31)));
+        assert!(!Look::from(0).is_new(LOOK_TICKS), "nobody has looked yet");
     }
 
     /// Whoever asks runs; so does whoever else burns a processor.

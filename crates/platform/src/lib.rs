@@ -61,6 +61,9 @@ pub struct Crowd {
     pub others: u32,
     /// Processors of the machine.
     pub processors: u32,
+    /// Two looks, a millisecond or more apart, have seen so many. Else it was one look, and what it saw may
+    /// be brief: the kernel's own threads run for some microseconds.
+    pub lasts: bool,
 }
 
 /// Why [`Platform::wait`] returned.

@@ -567,8 +567,10 @@ impl Engine {
             .iter()
             .filter(|thread| matches!(thread.state, State::Running | State::Ready))
             .count();
-        (self.partition.ours.len() == processors)
-            .then(|| Crowd { others: (runnable as u32).saturating_sub(awake), processors: processors as u32 })
+        let others = (runnable as u32).saturating_sub(awake);
+        // Nobody simulated is as brief as the kernel's own threads.
+        let crowd = Crowd { others, processors: processors as u32, lasts: true };
+        (self.partition.ours.len() == processors).then_some(crowd)
     }
 
     /// The end of a run: threads that still run get their time.

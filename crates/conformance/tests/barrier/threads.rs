@@ -3,7 +3,8 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use conformance::barrier_bodies::Noded;
 use conformance::twist::{Fickle, Lying, Twist, Twisted};
@@ -270,11 +271,12 @@ fn b_wakeful_sleeping_through_episodes() {
     }
 }
 
-/// Beside foreign load who waits sleeps at once, from the first episode on; when the load has gone, it
-/// stays awake.
+/// Beside foreign load that lasts who waits sleeps at once, from the first episode on; when the load has
+/// gone, it stays awake. It does so, too, if one look has seen a load.
 #[test]
 fn b_wakeful_beside_foreign_load() {
     static OTHERS: AtomicU32 = AtomicU32::new(1);
+    static LASTS: AtomicBool = AtomicBool::new(true);
     thread_local! {
         static YIELDS: Cell<u32> = const { Cell::new(0) };
         static SLEEPS: Cell<u32> = const { Cell::new(0) };
@@ -288,7 +290,7 @@ fn b_wakeful_beside_foreign_load() {
             2
         }
         fn crowd(_: u32, _: Option<Crowd>) -> Option<Crowd> {
-            Some(Crowd { others: OTHERS.load(Relaxed), processors: 2 })
+            Some(Crowd { others: OTHERS.load(Relaxed), processors: 2, lasts: LASTS.load(Relaxed) })
         }
         fn yields() {
             YIELDS.set(YIELDS.get() + 1);
@@ -318,6 +320,9 @@ fn b_wakeful_beside_foreign_load() {
             assert!(!barrier.wait());
             (YIELDS.get(), SLEEPS.get())
         };
+        LASTS.store(false, Relaxed);
+        assert_eq!(episode(), (1, 0), "{parties} parties");
+        LASTS.store(true, Relaxed);
         for _ in 0..100 {
             assert_eq!(episode(), (0, 1), "{parties} parties");
         }
@@ -325,6 +330,54 @@ fn b_wakeful_beside_foreign_load() {
         // The last of this one finds that the load has gone.
         assert_eq!(episode(), (0, 1), "{parties} parties");
         assert_eq!(episode(), (1, 0), "{parties} parties");
+    }
+}
+
+/// A waiter that yields to another party three times in a row moves to another processor; not beside foreign
+/// load.
+#[test]
+fn b_wakeful_on_one_processor() {
+    static OTHERS: AtomicU32 = AtomicU32::new(0);
+    thread_local! {
+        static MOVES: Cell<u32> = const { Cell::new(0) };
+        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Shared;
+    impl Twist for Shared {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn crowd(_: u32, _: Option<Crowd>) -> Option<Crowd> {
+            Some(Crowd { others: OTHERS.load(Relaxed), processors: 2, lasts: false })
+        }
+        fn yields() {
+            // The other party has the processor, and comes.
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_micros(20) {}
+            if let Some(arrive) = ARRIVE.take() {
+                arrive();
+            }
+        }
+        fn moves() {
+            MOVES.set(MOVES.get() + 1);
+        }
+    }
+
+    for others in [0, 1] {
+        OTHERS.store(others, Relaxed);
+        let barrier = Arc::new(BWakeful::<Twisted<Linux, Shared>>::new(2));
+        MOVES.set(0);
+        // Three in a row within some milliseconds: other tests may have the processor meanwhile.
+        let moved = (1..1_000).find(|_| {
+            let other = barrier.clone();
+            ARRIVE.set(Some(Box::new(move || other.arrive_only())));
+            barrier.wait();
+            MOVES.get() > 0
+        });
+        assert!(moved.is_none_or(|episodes| episodes > 2), "after {moved:?}");
+        assert_eq!(moved.is_some(), others == 0, "beside {others}");
     }
 }
 
@@ -345,7 +398,8 @@ fn b_wakeful_made_before_its_parties() {
             2
         }
         fn crowd(awake: u32, _: Option<Crowd>) -> Option<Crowd> {
-            Some(Crowd { others: RUNNABLE.load(Relaxed).saturating_sub(awake), processors: 2 })
+            let others = RUNNABLE.load(Relaxed).saturating_sub(awake);
+            Some(Crowd { others, processors: 2, lasts: false })
         }
         fn yields() {
             YIELDS.set(YIELDS.get() + 1);

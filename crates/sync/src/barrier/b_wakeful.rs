@@ -64,8 +64,9 @@
 //!
 //! A party is preempted: the others yield to it, or sleep. A thread is preempted between A1 and A2: the
 //! others wait as if it had not come. A hint is wrong: threads lose slices or sleep needlessly; A4 wakes
-//! every sleeper. A thread that goes home changes its affinity mask until it is there. A mask that somebody
-//! sets in that moment may be lost. If a real-time thread has the home for good, all wait for it.
+//! every sleeper. A thread that goes home, or away from another one (`apart.rs`), changes its affinity mask
+//! until it is there. A mask that somebody sets in that moment may be lost. If a real-time thread has the
+//! home for good, all wait for it.
 //!
 //! # Fairness and space
 //!
@@ -81,6 +82,7 @@
 //! `conformance`: threads, loom, shuttle; combining, joining, leaving, too many threads, foreign load; twins
 //! (I1, I3, F1, N1, N5).
 
+mod apart;
 mod combine;
 mod combined;
 mod drained;

@@ -16,9 +16,11 @@
 //! | asleep | sleep at once | no foreign load: awake. The work is little, or nobody can tell of load: trial |
 //! | trial | spin, yield in spite of load | no foreign load: awake. Fewer rounds than asleep: asleep |
 //!
-//! [`Platform::crowd`] tells of foreign load, a look a millisecond. Where it cannot tell, the effect does.
-//! While the threads of a process run or yield, they want all processors. If they got less, somebody else had
-//! the rest.
+//! [`Platform::crowd`] tells of foreign load, a look a millisecond. Threads that are awake go to sleep for a
+//! load that lasts, which two looks have seen. Where it cannot tell, the effect does. While the threads of a
+//! process run or yield, they want all processors. If they got less, somebody else had the rest.
+//!
+//! Awake, a waiter that shares its processor with another party moves away (`apart.rs`).
 //!
 //! Asleep, with more threads than processors and little work, all sleep on one processor, their *home*, if
 //! that makes more rounds.
@@ -31,6 +33,7 @@
 
 use platform::{Atomic, Ordering::*, Platform};
 
+use super::apart;
 use super::episode::{Episodes, spin_for};
 use super::limits::{self, *};
 use super::mood::{Mood, spin};
@@ -38,7 +41,7 @@ use super::mood::{Mood, spin};
 /// The phases in `phase`; without either, awake.
 const ASLEEP: u32 = 1 << 31;
 const TRIAL: u32 = 1 << 30;
-/// Field of `phase`: trials in a row that failed.
+/// Fields of `phase`, awake: those of `apart.rs`. Field in other phases: trials in a row that failed.
 const FAILURES: u32 = 3;
 /// Field of `phase`: looks since the rest began.
 const LOOK: u32 = 1 << 2;
@@ -60,6 +63,15 @@ pub struct Learn<P: Platform> {
 /// Beside a home: nobody has looked yet how it does. Alone: it did badly.
 const NEW: u32 = 1 << 31;
 
+/// What is known of foreign load.
+#[derive(Clone, Copy, PartialEq)]
+enum Load {
+    None,
+    /// One look has seen some.
+    Seen,
+    Lasts,
+}
+
 /// What has happened since a phase or its sample began.
 struct Sample {
     elapsed_ms: u32,
@@ -76,7 +88,7 @@ impl<P: Platform> Mood<P> for Learn<P> {
     /// for once.
     fn begin(&self, episodes: &Episodes<P>) {
         let now = P::now_ns();
-        if Self::is_crowded(episodes, now, 1) == Some(true) {
+        if Self::load(episodes, now, 1).is_some_and(|load| load != Load::None) {
             self.enter(episodes, ASLEEP, now);
         }
     }
@@ -128,7 +140,7 @@ impl<P: Platform> Learn<P> {
             if done() {
                 return;
             }
-            if !trial && Self::is_crowded(episodes, now, parties) == Some(true) {
+            if !trial && Self::load(episodes, now, parties) == Some(Load::Lasts) {
                 self.enter(episodes, ASLEEP, now);
                 return sleep();
             }
@@ -138,6 +150,9 @@ impl<P: Platform> Learn<P> {
             let away = now - before;
             if away > limits::long::<P>() {
                 self.judge(episodes, now, parties);
+            }
+            if !trial && parties <= processors {
+                self.move_apart(episodes, now, away);
             }
             if done() {
                 return;
@@ -166,9 +181,40 @@ impl<P: Platform> Learn<P> {
     }
 
     /// Are there threads of other programs that want our processors? Of ours `awake` run or could.
-    fn is_crowded(episodes: &Episodes<P>, now: u64, awake: u32) -> Option<bool> {
+    fn load(episodes: &Episodes<P>, now: u64, awake: u32) -> Option<Load> {
         let crowd = P::crowd(now, awake)?;
-        Some(crowd.others > 0 && crowd.others + episodes.parties() > crowd.processors)
+        let crowded = crowd.others > 0 && crowd.others + episodes.parties() > crowd.processors;
+        Some(match crowded {
+            false => Load::None,
+            true if crowd.lasts => Load::Lasts,
+            true => Load::Seen,
+        })
+    }
+
+    /// The caller was away for so long after yielding, awake, with a processor for each: does it share one?
+    #[inline]
+    fn move_apart(&self, episodes: &Episodes<P>, now: u64, away: u64) {
+        let phase = self.phase.load(Relaxed);
+        let ms = |ns| ns / 1_000_000;
+        let taken = away > limits::switch::<P>();
+        let next = apart::after(phase, taken, ms(now), ms(P::costs().slice));
+        if next.word != phase && phase & (ASLEEP | TRIAL) == 0 {
+            self.moved_apart(episodes, now, away, phase, &next);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn moved_apart(&self, episodes: &Episodes<P>, now: u64, away: u64, phase: u32, next: &apart::Next) {
+        // Whoever has the yield for a slice is another program's.
+        let ours = || match Self::load(episodes, now, episodes.parties()) {
+            Some(load) => load == Load::None,
+            None => away < P::costs().slice,
+        };
+        let remembered = self.phase.compare_exchange(phase, next.word, Relaxed, Relaxed).is_ok();
+        if remembered && next.moves && ours() {
+            P::migrate(None);
+        }
     }
 
     /// Sleepers are about to be called, or somebody was away for long: is the phase over?
@@ -181,33 +227,39 @@ impl<P: Platform> Learn<P> {
         P::refresh_processors(Some(now));
         let phase = self.phase.load(Relaxed);
         let sample = self.sample(episodes, now);
-        let crowded = Self::is_crowded(episodes, now, awake);
+        let load = Self::load(episodes, now, awake);
         if phase & (ASLEEP | TRIAL) == 0 {
-            self.judge_awake(episodes, now, &sample, crowded);
-        } else if crowded == Some(false) {
+            self.judge_awake(episodes, now, &sample, load);
+        } else if load == Some(Load::None) {
             self.enter(episodes, 0, now);
         } else if phase & ASLEEP != 0 {
-            self.judge_asleep(episodes, now, &sample, crowded);
+            self.judge_asleep(episodes, now, &sample, load);
         } else {
             self.judge_trial(episodes, now, &sample);
         }
     }
 
-    fn judge_awake(&self, episodes: &Episodes<P>, now: u64, sample: &Sample, crowded: Option<bool>) {
+    fn judge_awake(&self, episodes: &Episodes<P>, now: u64, sample: &Sample, load: Option<Load>) {
         if sample.elapsed_ms > 2 * FIRST_MS + SAMPLE_MS {
             self.enter(episodes, 0, now);
         } else if sample.elapsed_ms >= FIRST_MS {
             let used = u64::from(self.enter(episodes, 0, now));
             // COST: less than 7/8 of what the processors have is less than all of it.
             let all = u64::from(sample.elapsed_ms) * 1_000 * u64::from(P::processors());
-            if crowded.unwrap_or(used < all * 7 / 8) {
+            let lacks = match load {
+                Some(Load::None) => false,
+                Some(Load::Lasts) => true,
+                // The caller has lost a slice as well.
+                Some(Load::Seen) | None => used < all * 7 / 8,
+            };
+            if lacks {
                 self.cpu.store(0, Relaxed);
                 self.phase.store(ASLEEP, Relaxed);
             }
         }
     }
 
-    fn judge_asleep(&self, episodes: &Episodes<P>, now: u64, sample: &Sample, crowded: Option<bool>) {
+    fn judge_asleep(&self, episodes: &Episodes<P>, now: u64, sample: &Sample, load: Option<Load>) {
         if sample.elapsed_ms < REST_MS {
             return;
         }
@@ -217,7 +269,7 @@ impl<P: Platform> Learn<P> {
         let made = (sample.rounds + 1).min(MOST_RATE);
         let parties = episodes.parties();
         let little = sample.rounds.saturating_mul(parties * LITTLE_US) > RATE_MS * 1_000;
-        if (little || crowded.is_none()) && looks >= 1 << (2 * failures) {
+        if (little || load.is_none()) && looks >= 1 << (2 * failures) {
             self.enter(episodes, TRIAL | (rate.max(made) * RATE) | failures, now);
             return;
         }
