@@ -4,9 +4,11 @@
 fn main() {
     // Threads are inside our functions whenever they wait.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    println!("cargo::rerun-if-changed=src/around.c");
+    for file in ["tell.h", "around.c", "openmp.c"] {
+        println!("cargo::rerun-if-changed=src/{file}");
+    }
     cc::Build::new()
-        .file("src/around.c")
+        .files(["src/around.c", "src/openmp.c"])
         .flag("-fexceptions")
         .pic(true)
         .use_plt(false)

@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 /// The first word ("WPRF").
 pub const MAGIC: u32 = 0x4652_5057;
 /// Version of the layout.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// BOUND: threads that wait at the same time, and are told apart.
 pub const RINGS: usize = 4096;
 /// BOUND: events of one thread between two looks of the recorder. A power of two.
@@ -174,13 +174,23 @@ pub enum Kind {
     Arrived = 8,
     /// It leaves it.
     Left = 9,
+    /// It begins an OpenMP region. The number is how often it began this one since the last event of that,
+    /// without a word.
+    Fork = 10,
+    /// A thread of the region's team begins its part.
+    Begin = 11,
+    /// It has done its part, and waits for the others.
+    End = 12,
+    /// The thread that began the region goes on: all have done their parts.
+    Join = 13,
 }
 
 impl Kind {
     /// Of a number.
     pub fn of(number: u8) -> Option<Self> {
         use Kind::*;
-        let all = [Wait, Got, GaveUp, Took, Released, CondWait, CondBack, Arrived, Left];
+        let all =
+            [Wait, Got, GaveUp, Took, Released, CondWait, CondBack, Arrived, Left, Fork, Begin, End, Join];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
 }
@@ -201,13 +211,32 @@ pub enum Class {
     Cond = 5,
     /// pthread_barrier_t
     Barrier = 6,
+    /// An OpenMP region, and its end
+    Region = 7,
+    /// A barrier inside an OpenMP region
+    Team = 8,
+    /// An OpenMP critical section
+    Critical = 9,
 }
 
 impl Class {
     /// Of a number.
     pub fn of(number: u8) -> Option<Self> {
         use Class::*;
-        [Mutex, Spin, Rwlock, Semaphore, Cond, Barrier].into_iter().find(|class| *class as u8 == number)
+        let all = [Mutex, Spin, Rwlock, Semaphore, Cond, Barrier, Region, Team, Critical];
+        all.into_iter().find(|class| *class as u8 == number)
+    }
+
+    /// Does it wait for the last of all?
+    #[must_use]
+    pub fn is_barrier(self) -> bool {
+        matches!(self, Self::Barrier | Self::Region | Self::Team)
+    }
+
+    /// Has one thread what others wait for?
+    #[must_use]
+    pub fn is_lock(self) -> bool {
+        matches!(self, Self::Mutex | Self::Spin | Self::Rwlock | Self::Critical)
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful profile`: runs a program, and says for whom its threads waited, and what those did meanwhile.
 
-mod names;
+pub mod live;
+pub mod names;
 mod page;
 mod report;
 mod stacks;
@@ -25,7 +26,7 @@ use recorder::profile::{Profile, Profiling, events::Events};
 use crate::recorded::{
     Output, Sink, cannot_start, exit_code, pass_signals_on, signals_as_before, take_signals,
 };
-use names::Names;
+use names::{LIBRARY, Names};
 use report::Report;
 
 /// Run a program, and say for whom its threads waited, and what those did meanwhile
@@ -57,9 +58,6 @@ pub struct Args {
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
-
-/// File name of the library that tells the waits; it is where the interposer is.
-const LIBRARY: &str = "libwakeful_profile.so";
 
 pub fn main(args: Args) -> Result<ExitCode> {
     let name = args.command[0].clone();
@@ -193,9 +191,11 @@ fn record(
         profiling.keep_timeline();
     }
     pass_signals_on();
+    let listener = live::Listener::new();
     profiling.program().start()?;
-    Ok(profiling.run(|program| {
+    Ok(profiling.run(|program, now| {
         take_signals().for_each(|number| program.signal(number));
+        listener.answer(now);
         if keep {
             throttled.look(LOOK_NS);
         }

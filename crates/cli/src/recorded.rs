@@ -72,7 +72,14 @@ impl Sink {
         if self.has_failed {
             return;
         }
-        let Err(error) = write(&mut self.to).and_then(|()| self.to.flush()) else { return };
+        // SAFETY: nothing is handled: the signal is ignored, and then as it was.
+        let written = unsafe {
+            let before = libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            let written = write(&mut self.to).and_then(|()| self.to.flush());
+            libc::signal(libc::SIGPIPE, before);
+            written
+        };
+        let Err(error) = written else { return };
         self.has_failed = true;
         if error.kind() == io::ErrorKind::BrokenPipe {
             return;

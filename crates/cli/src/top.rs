@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful top`: who has which processors, what observed threads do, and how programs with fibers do, live.
 
+mod program;
+
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,18 +16,31 @@ use ratatui::style::Stylize;
 use ratatui::widgets::{Paragraph, Row, Table};
 
 use crate::fibers::{self, Program};
+use crate::format;
 use crate::partition::{self, Observed, Status, processors};
+use program::Watched;
 
 /// Watch which programs have processors of their own, which wait for some, and which threads are preempted
 /// while they hold a lock
 ///
 /// Asks `wakefuld` again and again. Of programs with fibers, which need no server, it shows virtual
 /// processors, those in use, kernel threads that are blocked, and fibers. q or Ctrl-C ends it.
+/// With a process it shows which locks wait in that program, for whom and since when. It has to run under
+/// `wakeful profile`, or under `wakeful run`: then only those are seen who sleep, and the holder of a mutex.
 #[derive(clap::Args)]
 pub struct Args {
     /// Seconds from one look to the next
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     every: Duration,
+    /// Look once, and print it; as where standard output is no terminal
+    #[arg(long, requires = "process")]
+    once: bool,
+    /// Print that look as JSON, a line for each lock
+    #[arg(long, requires = "process")]
+    json: bool,
+    /// A process of a program under `wakeful profile` or `wakeful run`, or the profiler
+    #[arg(value_name = "PID")]
+    process: Option<u32>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -35,7 +50,49 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// BOUND: from the first look to the second one, of which only the second one is shown.
+const SECOND_LOOK: Duration = Duration::from_millis(100);
+
+/// One program.
+fn watch(process: u32, args: &Args) -> Result<ExitCode> {
+    let mut watched = Watched::new(process)?;
+    let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if args.json || args.once || !is_terminal {
+        let mut locks = watched.look();
+        if watched.needs_time() {
+            std::thread::sleep(SECOND_LOOK);
+            locks = watched.look();
+        }
+        let locks = locks.unwrap_or_default();
+        match args.json {
+            true => locks.iter().try_for_each(|lock| format::json("waiting", lock))?,
+            false => program::lines(&locks).iter().for_each(|line| println!("{line}")),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut terminal = ratatui::try_init()?;
+    let result = loop {
+        // It has ended, and with it whoever told of it.
+        let Some(locks) = watched.look() else { break Ok(()) };
+        let lines = program::lines(&locks).join("\n");
+        if let Err(error) = terminal.draw(|frame| frame.render_widget(Paragraph::new(lines), frame.area())) {
+            break Err(error);
+        }
+        match ended(args.every) {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    ratatui::restore();
+    result?;
+    Ok(ExitCode::SUCCESS)
+}
+
 pub fn main(args: Args) -> Result<ExitCode> {
+    if let Some(process) = args.process {
+        return watch(process, &args);
+    }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         bail!("this is no terminal; `wakeful status` prints once what `wakefuld` says");
     }

@@ -8,29 +8,13 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdint.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
-#define HIDDEN __attribute__((visibility("hidden")))
-#define COLD static __attribute__((cold, noinline))
-#define CALLER ((uintptr_t)__builtin_return_address(0))
-
-// The twins of `Kind` and `Class` in abi/src/profile.rs.
-enum { WAIT = 1, GOT, GAVE_UP, TOOK, RELEASED, COND_WAIT, COND_BACK, ARRIVED, LEFT };
-enum { MUTEX = 1 << 8, SPIN = 2 << 8, RWLOCK = 3 << 8, SEMAPHORE = 4 << 8, COND = 5 << 8, BARRIER = 6 << 8 };
-// The twins of SHARED and WRITER there.
-enum { SHARED = 1 << 16, WRITER = 1 << 17 };
-
-extern HIDDEN int wakeful_profile_attach(void);
-extern HIDDEN uint32_t wakeful_profile_note(uint32_t what, uint32_t number, uintptr_t object,
-					    uintptr_t caller);
-extern HIDDEN void wakeful_profile_released(uint32_t what, uintptr_t object);
-extern HIDDEN void wakeful_profile_took(uint32_t what, uintptr_t object, uint32_t *holder);
-
-static uint32_t note(uint32_t what, uint32_t number, const volatile void *object, uintptr_t caller)
-{
-	return wakeful_profile_note(what, number, (uintptr_t)object, caller);
-}
+#include "tell.h"
 
 #define FUNCTIONS(each) \
 	each(mutex_lock, "pthread_mutex_lock", (pthread_mutex_t *)) \
@@ -78,20 +62,84 @@ COLD void resolve(void)
 // Another library's constructor may come before ours.
 #define REAL(name) (__builtin_expect(!real_##name, 0) ? (resolve(), real_##name) : real_##name)
 
-static int on;
-#define ON (__builtin_expect(__atomic_load_n(&on, __ATOMIC_ACQUIRE), 1))
-
-// Locks by their addresses. Another lock of the same place costs events, and nothing else: the recorder knows
-// who waits for what.
-struct place {
-	// Threads that wait.
-	uint32_t waiting;
-	// The number of the thread that has had the lock last, as far as it was told; 0: nobody knows.
-	uint32_t holder;
-};
-#define PLACES_LOG2 12
+int wakeful_profile_on;
 // Aligned to the largest page.
-static struct place places[1 << PLACES_LOG2] __attribute__((aligned(65536)));
+struct place wakeful_profile_places[1 << PLACES_LOG2] __attribute__((aligned(65536)));
+
+// **The plain mutex.** Where the mutexes are the C library's, a plain one is taken and released here, by its
+// words: they are as they have been since 2.0, and `begin` looks whether they still are. A call less pays for
+// the look into the table. Whoever finds it taken waits in the C library, as ever.
+// The C library's number of a thread, for the word that says who has a mutex. A child has another one.
+static __thread __attribute__((tls_model("initial-exec"))) int own_number;
+
+COLD int ask_number(void)
+{
+	own_number = (int)syscall(SYS_gettid);
+	return own_number;
+}
+
+static void forget_number(void)
+{
+	own_number = 0;
+}
+
+// The kind of a mutex of which the C library only knows whether it is taken; 512 forbids lock elision.
+static inline int is_plain_mutex(pthread_mutex_t *mutex)
+{
+	int on = __atomic_load_n(&wakeful_profile_on, __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(on == ON_PLAIN && (mutex->__data.__kind & ~512) == 0, 1);
+}
+
+static int has_words(pthread_mutex_t *mutex, int lock, int owner, unsigned users)
+{
+	return mutex->__data.__lock == lock && mutex->__data.__owner == owner && mutex->__data.__nusers == users &&
+	       mutex->__data.__count == 0 && mutex->__data.__kind == 0;
+}
+
+COLD int knows_mutex(void)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	int result;
+
+	if (real_mutex_lock(&mutex))
+		return 0;
+	result = has_words(&mutex, 1, ask_number(), 1);
+	real_mutex_unlock(&mutex);
+	return result && has_words(&mutex, 0, 0, 0) && !pthread_atfork(0, 0, forget_number);
+}
+
+static inline int take_plain(pthread_mutex_t *mutex)
+{
+	int number = own_number, is_free = 0;
+
+	if (!__atomic_compare_exchange_n(&mutex->__data.__lock, &is_free, 1, 0, __ATOMIC_ACQUIRE,
+					 __ATOMIC_RELAXED))
+		return 0;
+	__atomic_store_n(&mutex->__data.__owner, __builtin_expect(number != 0, 1) ? number : ask_number(),
+			 __ATOMIC_RELAXED);
+	mutex->__data.__nusers++;
+	return 1;
+}
+
+COLD void wake_one(int *word)
+{
+	int before = errno;
+
+	syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, 0, 0, 0);
+	errno = before;
+}
+
+static inline void release_plain(pthread_mutex_t *mutex)
+{
+	int *word = &mutex->__data.__lock;
+
+	__atomic_store_n(&mutex->__data.__owner, 0, __ATOMIC_RELAXED);
+	mutex->__data.__nusers--;
+	// It may be gone by then: the kernel is told an address alone.
+	if (__builtin_expect(__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) > 1, 0))
+		wake_one(word);
+}
 
 static __attribute__((constructor)) void begin(void)
 {
@@ -103,20 +151,11 @@ static __attribute__((constructor)) void begin(void)
 	// In a child nobody waits: its only thread has called fork. With the marks of the others, each lock would
 	// write events there, which is all that happens without this.
 	if (is_attached)
-		(void)madvise(places, sizeof places, MADV_WIPEONFORK);
+		(void)madvise(wakeful_profile_places, sizeof wakeful_profile_places, MADV_WIPEONFORK);
 #endif
 	// ORDER: Release, pairs with the Acquire in ON; publishes the functions.
-	__atomic_store_n(&on, is_attached, __ATOMIC_RELEASE);
-}
-
-static inline struct place *place(const volatile void *object)
-{
-	return places + ((uint64_t)(uintptr_t)object * 0x9e3779b97f4a7c15u >> (64 - PLACES_LOG2));
-}
-
-static inline int is_waited_for(const volatile void *object)
-{
-	return __builtin_expect(__atomic_load_n(&place(object)->waiting, __ATOMIC_RELAXED) != 0, 0);
+	__atomic_store_n(&wakeful_profile_on, is_attached && knows_mutex() ? ON_PLAIN : is_attached,
+			 __ATOMIC_RELEASE);
 }
 
 // The condition variable from which the thread has come, woken, if it has not released a mutex or signalled
@@ -217,6 +256,13 @@ HIDDEN int wakeful_mutex_lock(pthread_mutex_t *mutex)
 {
 	int result;
 
+	if (is_plain_mutex(mutex)) {
+		if (__builtin_expect(!take_plain(mutex), 0))
+			return wait_mutex(mutex, CALLER);
+		if (is_waited_for(mutex))
+			took(MUTEX, mutex);
+		return 0;
+	}
 	if (!ON)
 		return REAL(mutex_lock)(mutex);
 	result = real_mutex_trylock(mutex);
@@ -268,6 +314,13 @@ COLD void release_mutex(pthread_mutex_t *mutex)
 
 HIDDEN int wakeful_mutex_unlock(pthread_mutex_t *mutex)
 {
+	if (is_plain_mutex(mutex)) {
+		woken = 0;
+		if (is_waited_for(mutex))
+			released(MUTEX, mutex);
+		release_plain(mutex);
+		return 0;
+	}
 	if (ON) {
 		woken = 0;
 		if (is_waited_for(mutex))

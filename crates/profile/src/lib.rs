@@ -11,6 +11,9 @@
 //! inside when the first waiter came. The lock's own word for its owner says it, and else the next release.
 //! A semaphore is released by its posts.
 //!
+//! **OpenMP.** The runtimes wait inside themselves. So each thread says when it begins its part of a region,
+//! and when it has done it (`openmp.c`). The last one is whom the others wait for.
+//!
 //! **Cost.** Where nobody waits, a lock costs one load of the table more, and an unlock that and one store.
 //! Without [`abi::environment::PROFILE`] each function goes straight to the C library.
 //!
@@ -26,8 +29,20 @@ use libc::{
     clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t, timespec,
 };
 
-/// Exports functions of `around.c` under the C library's names. What is left on the stack is the caller
-/// alone, so that the C functions see its address, and nothing unwinds through Rust.
+/// Goes on in a C function. What is left on the stack is the caller alone, so that the C functions see its
+/// address, and nothing unwinds through Rust.
+macro_rules! jump {
+    ($target:ident) => {
+        #[cfg(target_arch = "x86_64")]
+        core::arch::naked_asm!("jmp {}", sym $target);
+        #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
+        core::arch::naked_asm!("b {}", sym $target);
+        #[cfg(target_arch = "riscv64")]
+        core::arch::naked_asm!("tail {}", sym $target);
+    };
+}
+
+/// Exports functions of `around.c` under the C library's names.
 macro_rules! around {
     ($($name:ident($($arg:ident: $type:ty),*) => $target:ident;)*) => {
         unsafe extern "C" {
@@ -39,15 +54,60 @@ macro_rules! around {
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-                #[cfg(target_arch = "x86_64")]
-                core::arch::naked_asm!("jmp {}", sym $target);
-                #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
-                core::arch::naked_asm!("b {}", sym $target);
-                #[cfg(target_arch = "riscv64")]
-                core::arch::naked_asm!("tail {}", sym $target);
+                jump!($target);
             }
         )*
     };
+}
+
+/// Exports functions of `openmp.c` under the runtimes' names. Their arguments are where the caller has put
+/// them.
+macro_rules! openmp {
+    ($($name:ident => $target:ident;)*) => {
+        unsafe extern "C" {
+            $(fn $target();)*
+        }
+        $(
+            /// # Safety
+            /// As the runtime's function of this name.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            #[allow(non_snake_case)]
+            pub unsafe extern "C" fn $name() {
+                jump!($target);
+            }
+        )*
+    };
+}
+
+openmp! {
+    GOMP_parallel => wakeful_GOMP_parallel;
+    GOMP_parallel_reductions => wakeful_GOMP_parallel_reductions;
+    GOMP_parallel_sections => wakeful_GOMP_parallel_sections;
+    GOMP_parallel_loop_static => wakeful_GOMP_parallel_loop_static;
+    GOMP_parallel_loop_dynamic => wakeful_GOMP_parallel_loop_dynamic;
+    GOMP_parallel_loop_guided => wakeful_GOMP_parallel_loop_guided;
+    GOMP_parallel_loop_runtime => wakeful_GOMP_parallel_loop_runtime;
+    GOMP_parallel_loop_nonmonotonic_dynamic => wakeful_GOMP_parallel_loop_nonmonotonic_dynamic;
+    GOMP_parallel_loop_nonmonotonic_guided => wakeful_GOMP_parallel_loop_nonmonotonic_guided;
+    GOMP_parallel_loop_nonmonotonic_runtime => wakeful_GOMP_parallel_loop_nonmonotonic_runtime;
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime => wakeful_GOMP_parallel_loop_maybe_nonmonotonic_runtime;
+    GOMP_barrier => wakeful_GOMP_barrier;
+    GOMP_barrier_cancel => wakeful_GOMP_barrier_cancel;
+    GOMP_loop_end => wakeful_GOMP_loop_end;
+    GOMP_loop_end_cancel => wakeful_GOMP_loop_end_cancel;
+    GOMP_sections_end => wakeful_GOMP_sections_end;
+    GOMP_sections_end_cancel => wakeful_GOMP_sections_end_cancel;
+    GOMP_critical_start => wakeful_GOMP_critical_start;
+    GOMP_critical_end => wakeful_GOMP_critical_end;
+    GOMP_critical_name_start => wakeful_GOMP_critical_name_start;
+    GOMP_critical_name_end => wakeful_GOMP_critical_name_end;
+    __kmpc_fork_call => wakeful___kmpc_fork_call;
+    __kmpc_barrier => wakeful___kmpc_barrier;
+    __kmpc_cancel_barrier => wakeful___kmpc_cancel_barrier;
+    __kmpc_critical => wakeful___kmpc_critical;
+    __kmpc_critical_with_hint => wakeful___kmpc_critical_with_hint;
+    __kmpc_end_critical => wakeful___kmpc_end_critical;
 }
 
 around! {

@@ -257,6 +257,14 @@ extern "C" fn wakeful_profile_note(what: u32, number: u32, object: usize, caller
     if own.write(time_ns, what, object as u64, caller as u64) { own.number() } else { 0 }
 }
 
+/// The same at a time that is known.
+#[unsafe(no_mangle)]
+extern "C" fn wakeful_profile_note_at(time_ns: u64, what: u32, number: u32, object: usize, caller: usize) {
+    let Some(own) = Own::get() else { return };
+    own.tell_release();
+    own.write(time_ns, u64::from(what) | u64::from(number) << 32, object as u64, caller as u64);
+}
+
 /// The thread is about to release a lock for which others wait.
 #[unsafe(no_mangle)]
 extern "C" fn wakeful_profile_released(what: u32, object: usize) {

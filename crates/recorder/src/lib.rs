@@ -25,6 +25,7 @@ pub mod calls;
 mod image;
 pub mod look;
 pub mod maps;
+pub mod outside;
 pub mod profile;
 mod program;
 pub mod record;

@@ -39,6 +39,12 @@ impl Names {
             .or_insert_with(|| symbols.frames(place, false).into_iter().map(Site::of).collect())
     }
 
+    /// The same for a caller. Our own library calls the functions of OpenMP's regions.
+    fn caller(&mut self, place: &Place) -> &[Site] {
+        let all = self.frames(place);
+        if all.iter().any(|site| site.module == LIBRARY) { &[] } else { all }
+    }
+
     /// The function that waits there, and those that called it. What belongs to a lock is left out, if what
     /// is behind it is known.
     pub fn of(&mut self, profile: &Profile, key: Key, site: u32) -> (Site, Vec<Site>) {
@@ -49,11 +55,28 @@ impl Names {
         let seen = profile.callers.get(&(key, site));
         let most = seen.and_then(|seen| seen.iter().max_by_key(|(_, count)| **count));
         for caller in most.map_or(&[][..], |(callers, _)| callers) {
-            all.extend_from_slice(self.frames(caller));
+            all.extend_from_slice(self.caller(caller));
         }
         let own = all.iter().position(|site| !site.is_wrapper()).unwrap_or(0);
         let callers = all.split_off((own + 1).min(all.len()));
         (all.pop().unwrap_or_default(), callers)
+    }
+
+    /// The function at a place, without its callers.
+    pub fn site(&mut self, profile: &Profile, site: u32) -> Site {
+        let place = profile.sites.get(site as usize);
+        let own = place.and_then(|place| self.frames(place).first().cloned());
+        own.unwrap_or_else(|| Site { name: ELSEWHERE.into(), ..Site::default() })
+    }
+
+    /// The innermost function of a stack that is the program's own, and not the C library's or a lock's.
+    pub fn caller_of(&mut self, places: &[Place]) -> Site {
+        let mut all: Vec<Site> = Vec::new();
+        for place in places {
+            all.extend_from_slice(self.caller(place));
+        }
+        let is_own = |site: &&Site| !site.is_wrapper() && !site.is_library();
+        all.iter().find(is_own).or(all.first()).cloned().unwrap_or_default()
     }
 
     /// The names of all functions at a place, outermost first.
@@ -68,12 +91,15 @@ impl Names {
     pub fn of_places(&mut self, places: &[Place]) -> Vec<String> {
         let mut all = Vec::new();
         for place in places {
-            all.extend(self.frames(place).iter().map(|site| site.name.clone()));
+            all.extend(self.caller(place).iter().map(|site| site.name.clone()));
         }
         all.reverse();
         all
     }
 }
+
+/// File name of the library that tells the waits; it is where the interposer is.
+pub const LIBRARY: &str = "libwakeful_profile.so";
 
 /// A place beyond those that are told apart.
 const ELSEWHERE: &str = "elsewhere";
@@ -95,7 +121,8 @@ const WRAPPERS: &[&str] = &[
 ];
 
 impl Site {
-    fn of(frame: Frame) -> Self {
+    /// Without a count of waits.
+    pub fn of(frame: Frame) -> Self {
         Self {
             name: frame.name(),
             line: frame.short_line(),
@@ -107,9 +134,14 @@ impl Site {
     }
 
     /// Is it a part of the lock, and not who locks?
-    fn is_wrapper(&self) -> bool {
+    pub fn is_wrapper(&self) -> bool {
         let library = ["libstdc++.so", "libc++.so"].iter().any(|name| self.module.starts_with(name));
         library || WRAPPERS.iter().any(|wrapper| self.name.starts_with(wrapper))
+    }
+
+    /// Does it belong to the C library?
+    fn is_library(&self) -> bool {
+        ["libc.so", "libc-", "ld-linux", "[vdso]"].iter().any(|name| self.module.starts_with(name))
     }
 
     /// Name and line; without a line, name and file.
@@ -131,5 +163,8 @@ pub fn kind(class: Class) -> &'static str {
         Class::Semaphore => "semaphore",
         Class::Cond => "condition",
         Class::Barrier => "barrier",
+        Class::Region => "region's end",
+        Class::Team => "OpenMP barrier",
+        Class::Critical => "critical",
     }
 }

@@ -12,7 +12,7 @@ use recorder::profile::{Profile, Timeline, Wait};
 use serde::Serialize;
 
 use super::names::{Names, kind};
-use super::report::{One, Report, Row};
+use super::report::{One, RegionRow, Report, Row};
 use super::stacks::{PARTS, Stack, parts};
 use super::verdict::{Verdict, gained, others};
 use crate::format::{ns, plain, whole};
@@ -56,6 +56,7 @@ struct Page<'a> {
     stretches: Vec<Vec<u64>>,
     throttled: Vec<[u64; 2]>,
     rows: &'a [Row],
+    regions: &'a [RegionRow],
     threads: &'a [One],
     names: Vec<String>,
     stacks: Vec<Flame>,
@@ -206,9 +207,25 @@ fn flames(stacks: &[Stack]) -> (Vec<String>, Vec<Flame>) {
     (names, all)
 }
 
+/// What all waiting was for, by [`PARTS`].
+fn shares(rows: &[Row]) -> [u64; PARTS.len()] {
+    let mut shares = [0; PARTS.len()];
+    for row in rows.iter().filter(|row| super::verdict::is_lock(row) || super::verdict::is_barrier(row)) {
+        let parts = [
+            row.holder_running_ns,
+            row.holder_preempted_ns,
+            row.holder_blocked_ns,
+            row.free_ns,
+            row.holder_unknown_ns,
+        ];
+        shares.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
+    }
+    shares
+}
+
 pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()> {
     let Parts { profile, report, timeline, .. } = *of;
-    let Report { summary, rows, threads, verdict, .. } = report;
+    let Report { summary, rows, regions, threads, verdict, .. } = report;
     let (functions, stacks) = flames(of.stacks);
     let (waits, held) = waits(of);
     let since = |time_ns: u64| time_ns.saturating_sub(timeline.from_ns);
@@ -223,17 +240,6 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
         all.extend(lane_at(&lanes, timeline, one.by, one.from_ns).map(|lane| lane as u64));
         all
     };
-    let mut shares = [0; PARTS.len()];
-    for row in rows.iter().filter(|row| super::verdict::is_lock(row) || super::verdict::is_barrier(row)) {
-        let parts = [
-            row.holder_running_ns,
-            row.holder_preempted_ns,
-            row.holder_blocked_ns,
-            row.free_ns,
-            row.holder_unknown_ns,
-        ];
-        shares.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
-    }
     let places = timeline.places.iter().map(|one| {
         let key = recorder::profile::Key { image: 0, object: 0, class: one.class };
         let (site, _) = names.of(profile, key, one.site);
@@ -250,7 +256,7 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
         advice,
         gained: gained(verdict),
         parts: PARTS,
-        shares,
+        shares: shares(rows),
         column_ns: timeline.column_ns,
         lanes: timeline.lanes.iter().map(|one| lane(one, timeline, profile)).collect(),
         places: places.collect(),
@@ -259,6 +265,7 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
         stretches: of.stretches.0.iter().take(MOST_STRETCHES).map(stretch).collect(),
         throttled: of.throttled.iter().map(|(from_ns, to_ns)| [since(*from_ns), since(*to_ns)]).collect(),
         rows: &rows[..rows.len().min(MOST_ROWS)],
+        regions: &regions[..regions.len().min(MOST_ROWS)],
         threads: &threads[..threads.len().min(MOST_THREADS)],
         names: functions,
         stacks,

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 
 use launch::Launch;
 use recorder::account::{Account, Thread, Times};
-use recorder::profile::{Class, Object, Profile, Shares, Sum};
+use recorder::calls::name as call_name;
+use recorder::profile::{Class, Object, Profile, Region, Shares, Sum};
 use serde::Serialize;
 
 use super::names::{Names, Site, kind};
@@ -17,6 +18,7 @@ use crate::recorded::line;
 pub struct Report {
     pub summary: Summary,
     pub rows: Vec<Row>,
+    pub regions: Vec<RegionRow>,
     pub threads: Vec<One>,
     pub verdict: Verdict,
     /// The program's, as wait(2) has it.
@@ -46,7 +48,7 @@ pub struct Summary {
     /// Why nobody knows what the holders did; or why no wait is seen.
     pub without_switches: Option<String>,
     pub obstacle: Option<String>,
-    /// Does it use an OpenMP runtime, whose own waiting is not seen?
+    /// Does it use an OpenMP runtime, of which no region was seen?
     pub openmp: Option<&'static str>,
     pub processes: u32,
     pub events: u64,
@@ -95,6 +97,16 @@ pub struct Row {
     pub sites: Vec<Site>,
     /// The functions that led there, as far as one was seen waiting, innermost first.
     pub callers: Vec<Site>,
+    /// In what those were seen who were blocked while others waited for them, the most frequent first.
+    pub blocked_in: Vec<BlockedIn>,
+}
+
+/// A call, or a page fault, and the function of the program that it was in.
+#[derive(Clone, Serialize)]
+pub struct BlockedIn {
+    pub call: String,
+    pub place: Site,
+    pub looks: u32,
 }
 
 /// A thread that came last to a barrier.
@@ -123,9 +135,58 @@ pub struct One {
     pub preemptions: u64,
 }
 
+/// The OpenMP regions that one place begins. Times are of those that were told; those of threads are sums
+/// over the team.
+#[derive(Clone, Default, Serialize)]
+pub struct RegionRow {
+    pub place: Site,
+    pub told: u64,
+    /// Regions between those, of which only the number is known.
+    pub untold: u64,
+    /// Of one region, on average and at most.
+    pub threads: f64,
+    pub most_threads: u64,
+    /// Processors that they had, on average; without the kernel's word none.
+    pub processors: Option<f64>,
+    pub elapsed_ns: u64,
+    pub longest_ns: u64,
+    /// Until a thread begins its part; from the end of the last part on.
+    pub fork_ns: u64,
+    pub join_ns: u64,
+    /// What the threads did in their parts.
+    pub run_ns: u64,
+    pub ready_ns: u64,
+    pub blocked_ns: u64,
+    /// At barriers inside and at the end, and of that: for a thread that still worked; for one without a
+    /// processor; for one that was blocked; to wake up.
+    pub waited_ns: u64,
+    pub imbalance_ns: u64,
+    pub waited_for_preempted_ns: u64,
+    pub waited_for_blocked_ns: u64,
+    pub free_ns: u64,
+}
+
+impl RegionRow {
+    /// All regions, also those that were not told.
+    pub fn count(&self) -> u64 {
+        self.told + self.untold
+    }
+
+    /// Their time, as far as those told are like the others.
+    pub fn all_ns(&self) -> u64 {
+        (self.elapsed_ns as f64 * self.count() as f64 / self.told.max(1) as f64) as u64
+    }
+
+    /// The part of the threads' time in the regions.
+    pub fn share(&self, part_ns: u64) -> f64 {
+        part_ns as f64 / (self.elapsed_ns as f64 * self.threads).max(1.0)
+    }
+}
+
 impl Report {
     pub fn of(profile: &Profile, launch: &Launch, throttled: Option<(u64, u64)>, names: &mut Names) -> Self {
         let rows = rows(profile, names);
+        let regions = regions(profile, names);
         let threads = threads(profile);
         let mut times = Times::default();
         profile.account.pools.values().for_each(|(_, one)| times.add(one));
@@ -149,7 +210,7 @@ impl Report {
             periods: throttled.map(|(_, periods)| periods),
             without_switches: profile.without_switches.as_ref().map(crate::recorded::advice),
             obstacle: launch.program.obstacle.as_ref().map(ToString::to_string),
-            openmp: launch.openmp_instead_of(),
+            openmp: launch.openmp_instead_of().filter(|_| regions.is_empty()),
             processes: profile.processes,
             events: profile.events,
             lost_events: profile.dropped,
@@ -161,12 +222,13 @@ impl Report {
             profiler_ns: profile.own_ns,
         };
         let verdict = verdict::of(&summary, &rows, &launch.words());
-        Self { summary, rows, threads, verdict, status: profile.status }
+        Self { summary, rows, regions, threads, verdict, status: profile.status }
     }
 
     pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
         line(to, "profile", &self.summary)?;
         self.rows.iter().try_for_each(|row| line(to, "waits", row))?;
+        self.regions.iter().try_for_each(|region| line(to, "region", region))?;
         self.threads.iter().try_for_each(|thread| line(to, "thread", thread))?;
         line(to, "verdict", &self.verdict)?;
         to.flush()
@@ -199,6 +261,39 @@ fn pool(account: &Account, thread: &Thread) -> String {
     if account.pools.contains_key(&pool) { pool } else { recorder::account::OTHERS.into() }
 }
 
+/// The greatest first.
+fn regions(profile: &Profile, names: &mut Names) -> Vec<RegionRow> {
+    let knows = profile.without_switches.is_none();
+    let row = |(site, region): (&u32, &Region)| {
+        let Shares { holder, free_ns } = region.waited;
+        let elapsed_ns = region.elapsed_ns;
+        let run_ns = region.did.running_ns;
+        RegionRow {
+            place: names.site(profile, *site),
+            told: region.told,
+            untold: region.untold,
+            threads: region.threads as f64 / region.told.max(1) as f64,
+            most_threads: region.most_threads,
+            processors: knows.then(|| run_ns as f64 / elapsed_ns.max(1) as f64),
+            elapsed_ns,
+            longest_ns: region.longest_ns,
+            fork_ns: region.fork_ns,
+            join_ns: region.join_ns,
+            run_ns,
+            ready_ns: region.did.preempted_ns,
+            blocked_ns: region.did.blocked_ns,
+            waited_ns: region.waited.total_ns(),
+            imbalance_ns: holder.running_ns,
+            waited_for_preempted_ns: holder.preempted_ns,
+            waited_for_blocked_ns: holder.blocked_ns,
+            free_ns,
+        }
+    };
+    let mut all: Vec<RegionRow> = profile.regions.iter().map(row).collect();
+    all.sort_by(|a, b| (b.all_ns(), &a.place.name).cmp(&(a.all_ns(), &b.place.name)));
+    all
+}
+
 /// Objects that threads wait at from the same place, mostly, are one row: a program may have thousands.
 fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
     let mut rows: BTreeMap<(Class, String), Gathered> = BTreeMap::new();
@@ -221,6 +316,9 @@ fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
         let gathered =
             rows.entry((key.class, first.label())).or_insert_with(|| Gathered::new(key.class, first));
         gathered.add(object, named, &profile.names);
+        for (seen, count) in profile.blocked.get(key).into_iter().flatten() {
+            gathered.blocked(call_name(seen.call), names.caller_of(&seen.places), *count);
+        }
         if gathered.row.callers.is_empty() {
             gathered.row.callers = callers;
         }
@@ -229,6 +327,7 @@ fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
     for row in &mut rows {
         row.sites.sort_by_key(|site| std::cmp::Reverse(site.waited_ns));
         row.last.sort_by_key(|last| std::cmp::Reverse(last.rounds));
+        row.blocked_in.sort_by_key(|one| std::cmp::Reverse(one.looks));
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.waited_ns));
     rows
@@ -258,6 +357,7 @@ impl Row {
             last: Vec::new(),
             sites: Vec::new(),
             callers: Vec::new(),
+            blocked_in: Vec::new(),
         }
     }
 }
@@ -273,6 +373,14 @@ struct Gathered {
 impl Gathered {
     fn new(class: Class, place: &Site) -> Self {
         Self { row: Row::new(class, place), sites: HashMap::new(), last: HashMap::new() }
+    }
+
+    fn blocked(&mut self, call: String, place: Site, looks: u32) {
+        let same = |one: &&mut BlockedIn| one.call == call && one.place.label() == place.label();
+        match self.row.blocked_in.iter_mut().find(same) {
+            Some(one) => one.looks += looks,
+            None => self.row.blocked_in.push(BlockedIn { call, place, looks }),
+        }
     }
 
     fn add(&mut self, object: &Object, sites: Vec<Site>, names: &HashMap<u32, String>) {

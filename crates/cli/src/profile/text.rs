@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use launch::suggest::{WIDTH, wrap};
 use recorder::profile::Class;
 
-use super::report::{One, Report, Row};
+use super::report::{One, RegionRow, Report, Row};
 use super::verdict::{gained, others, percent};
 use crate::format::{ns, plain, whole};
 use crate::recorded::cut;
@@ -42,6 +42,7 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
         writeln!(to, "{}", wrap(&gained, WIDTH))?;
     }
     locks(report, to)?;
+    regions(report, to)?;
     conditions(report, to)?;
     threads(report, to)?;
     writeln!(to)?;
@@ -90,6 +91,9 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
         let rest = if all > 1 { format!(" and {} more", all - 1) } else { String::new() };
         words.push(format!("also from {}{rest}", second.label()));
     }
+    if let Some(seen) = row.blocked_in.first().filter(|_| row.holder_blocked_ns * 10 >= row.waited_ns) {
+        words.push(format!("blocked in a {} in {}", seen.call, seen.place.name));
+    }
     let callers: Vec<&str> = row.callers.iter().take(MOST_CALLERS).map(|site| site.name.as_str()).collect();
     if !callers.is_empty() {
         words.push(format!("called by {}", callers.join(", ")));
@@ -109,6 +113,50 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(to, "{}", cut(&format!("  {}", words.join("; ")), WIDTH))
+}
+
+/// Columns of a region's place.
+const REGION: usize = 30;
+
+fn regions(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    if report.regions.is_empty() {
+        return Ok(());
+    }
+    let [times, time, threads, processors] = ["TIMES", "TIME", "THRD", "PROC"];
+    let [fork, join, waits, imbalance] = ["FORK", "JOIN", "WAIT", "IMBL"];
+    writeln!(
+        to,
+        "\n{:<REGION$} {times:>6} {time:>6} {threads:>4} {processors:>4} {fork:>6} {join:>6} {waits:>4} \
+         {imbalance:>4}",
+        "OPENMP REGION"
+    )?;
+    report.regions.iter().take(MOST_ROWS).try_for_each(|row| region(row, to))?;
+    if report.regions.len() > MOST_ROWS {
+        writeln!(to, "and {} more places; --json has all", report.regions.len() - MOST_ROWS)?;
+    }
+    let legend = "THRD: threads. PROC: processors at work on it. FORK: until a thread begins. JOIN: from the \
+                  last part's end on. WAIT: at barriers and the end, of their time. IMBL: of that, for one \
+                  that still worked.";
+    writeln!(to, "{}", wrap(legend, WIDTH))
+}
+
+fn region(row: &RegionRow, to: &mut dyn Write) -> io::Result<()> {
+    let part = |part_ns: u64| format!("{:.0}%", row.share(part_ns) * 100.0);
+    let forks = (row.told as f64 * row.threads).max(1.0);
+    let [fork, join] = [row.fork_ns as f64 / forks, row.join_ns as f64 / row.told.max(1) as f64];
+    let processors = row.processors.map_or("-".into(), |processors| format!("{processors:.1}"));
+    writeln!(
+        to,
+        "{:<REGION$} {:>6} {:>6} {:>4.0} {processors:>4} {:>6} {:>6} {:>4} {:>4}",
+        cut(&row.place.label(), REGION),
+        whole(row.count()),
+        ns(row.all_ns()),
+        row.threads,
+        ns(fork as u64),
+        ns(join as u64),
+        part(row.waited_ns),
+        part(row.imbalance_ns)
+    )
 }
 
 fn conditions(report: &Report, to: &mut dyn Write) -> io::Result<()> {

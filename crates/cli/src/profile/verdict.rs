@@ -60,22 +60,29 @@ struct Cause {
     total_ns: u64,
     /// Where most of it was, with the time there.
     most: Option<(String, u64)>,
+    /// That is an OpenMP region.
+    is_openmp: bool,
+    /// In what those were seen there who were blocked.
+    seen: Option<String>,
 }
 
 /// A thread at a semaphore or a condition variable may wait for work, which is no lock's fault.
 pub fn is_lock(row: &&Row) -> bool {
-    matches!(row.class, Class::Mutex | Class::Spin | Class::Rwlock)
+    row.class.is_lock()
 }
 
 pub fn is_barrier(row: &&Row) -> bool {
-    row.class == Class::Barrier
+    row.class.is_barrier()
 }
 
 fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn(&Row) -> u64) -> Cause {
     let meant = || rows.iter().filter(is_meant);
     let most = meant().max_by_key(|row| part(row));
+    let is_openmp = most.is_some_and(|row| matches!(row.class, Class::Region | Class::Team));
+    let seen = most.and_then(|row| row.blocked_in.first());
+    let seen = seen.map(|one| format!("in a {} in {}", one.call, one.place.label()));
     let most = most.map(|row| (format!("{} in {}", row.kind, row.place.label()), part(row)));
-    Cause { name, total_ns: meant().map(part).sum(), most }
+    Cause { name, total_ns: meant().map(part).sum(), most, is_openmp, seen }
 }
 
 fn causes(rows: &[Row]) -> Vec<Cause> {
@@ -281,9 +288,20 @@ fn waiting(cause: &Cause, share: f64, all_ns: u64, total_ns: u64, told: &Told) -
                 "Each hand-over costs a wake-up. Locks that spin for a holder that runs save it: {compare}"
             )
         }
-        "blocked" => "Move what blocks out of the section: `wakeful watch` shows where it does.".into(),
+        "blocked" => format!(
+            "Move what blocks out of the section{}",
+            cause.seen.as_ref().map_or(": `wakeful watch` shows where it does.".into(), |seen| {
+                format!(". The holder was seen {seen}; `wakeful watch` has its stack.")
+            })
+        ),
         "running" => "Make the section shorter, or split the lock. Another lock does not help.".into(),
-        "last-blocked" => "`wakeful watch` shows where it blocks: a file, a page fault, another lock.".into(),
+        "last-blocked" => match &cause.seen {
+            Some(seen) => format!("The last thread was seen {seen}; `wakeful watch` has its stack."),
+            None => "`wakeful watch` shows where it blocks: a file, a page fault, another lock.".into(),
+        },
+        "last-running" if cause.is_openmp => {
+            "Divide the work more evenly, as by schedule(dynamic). Another runtime does not help.".into()
+        }
         "last-running" => "Divide the work more evenly. Another barrier does not help.".into(),
         _ if summary.without_switches.is_some() => "Allow perf events, see below.".into(),
         "last-unknown" => "`wakeful watch` shows where the threads are that do not come.".into(),
@@ -312,8 +330,8 @@ fn nothing(summary: &Summary, rows: &[Row], total_ns: u64) -> Said {
     }
     if let Some(runtime) = summary.openmp {
         let words = format!(
-            "nothing waited for pthread's locks and barriers. But the program uses {runtime}, whose own \
-             waiting is not seen here."
+            "nothing waited for pthread's locks and barriers. The program uses {runtime}, but no region \
+             of OpenMP was seen."
         );
         return ("nothing", words, "`wakeful compare` measures what another runtime gains.".into());
     }

@@ -3,14 +3,19 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -427,6 +432,134 @@ static void *one_of_many(void *number)
 	return 0;
 }
 
+// Each turn of one thread touches a page that comes late: another thread has it, as a slow disk would.
+static int fault_file;
+static char *late_pages;
+
+static void *slow_disk(void *unused)
+{
+	struct uffd_msg message;
+	static char zeros[4096];
+
+	while (read(fault_file, &message, sizeof message) == sizeof message) {
+		struct uffdio_copy copy = { .dst = message.arg.pagefault.address & ~4095ull,
+					    .src = (uintptr_t)zeros, .len = sizeof zeros };
+
+		usleep(5000);
+		ioctl(fault_file, UFFDIO_COPY, &copy);
+	}
+	return unused;
+}
+
+__attribute__((noinline)) void touch_page(int which)
+{
+	*(volatile char *)(late_pages + which * 4096l) = 1;
+	__asm__ volatile("");
+}
+
+static void *faulting(void *number)
+{
+	pthread_setname_np(pthread_self(), number ? "quick" : "slow");
+	for (int i = 0; i < turns; i++) {
+		work(100);
+		if (!number)
+			touch_page(i);
+		meet();
+	}
+	return 0;
+}
+
+static int faults(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register pages = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	pthread_t disk;
+
+	fault_file = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	late_pages = mmap(0, turns * 4096l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pages.range.start = (uintptr_t)late_pages;
+	pages.range.len = turns * 4096l;
+	if (fault_file < 0 || ioctl(fault_file, UFFDIO_API, &api) || late_pages == MAP_FAILED ||
+	    ioctl(fault_file, UFFDIO_REGISTER, &pages))
+		return 77;
+	pthread_create(&disk, 0, slow_disk, 0);
+	pthread_barrier_init(&barrier, 0, SOME);
+	run(SOME, faulting);
+	return 0;
+}
+
+// Code that no file has calls the lock.
+static void *by_made_code(void *code)
+{
+	for (int i = 0; i < turns; i++) {
+		((void (*)(pthread_mutex_t *))code)(&lock);
+		usleep(2000);
+		pthread_mutex_unlock(&lock);
+	}
+	return 0;
+}
+
+static int jit(void)
+{
+	// push rbp; mov rbp, rsp; mov rax, pthread_mutex_lock; call rax; pop rbp; ret
+	unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0xb8, 0, 0, 0,
+			 0,    0,    0, 0, 0,    0xff, 0xd0, 0x5d, 0xc3 };
+	void *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int (*target)(pthread_mutex_t *) = pthread_mutex_lock;
+	pthread_t threads[SOME];
+
+	if (page == MAP_FAILED)
+		return 77;
+	memcpy(code + 6, &target, sizeof target);
+	memcpy(page, code, sizeof code);
+	for (int i = 0; i < SOME; i++)
+		pthread_create(threads + i, 0, by_made_code, page);
+	for (int i = 0; i < SOME; i++)
+		pthread_join(threads[i], 0);
+	return 0;
+}
+
+enum { LOCKS = 10000 };
+static pthread_mutex_t row_of_locks[LOCKS + 1];
+static atomic_int begun;
+
+// The first one has the next lock before it leaves one, and the other one follows.
+static void *hand_over_hand(void *number)
+{
+	for (int i = 0; i < LOCKS; i++) {
+		if (number) {
+			pthread_mutex_lock(row_of_locks + i);
+			begun = i + 1;
+			pthread_mutex_unlock(row_of_locks + i);
+			continue;
+		}
+		pthread_mutex_lock(row_of_locks + i + 1);
+		// The follower is about to come, and has to wait.
+		while (begun < i)
+			sched_yield();
+		work(50);
+		pthread_mutex_unlock(row_of_locks + i);
+	}
+	if (!number)
+		pthread_mutex_unlock(row_of_locks + LOCKS);
+	return 0;
+}
+
+static int many_locks(void)
+{
+	pthread_t threads[2];
+
+	for (int i = 0; i <= LOCKS; i++)
+		pthread_mutex_init(row_of_locks + i, 0);
+	pthread_mutex_lock(row_of_locks);
+	// The first thread takes over what is locked here, which a normal mutex allows.
+	for (long i = 0; i < 2; i++)
+		pthread_create(threads + i, 0, hand_over_hand, (void *)i);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], 0);
+	return 0;
+}
+
 // A child that goes on by itself, and one that is another program.
 static int children(char **words, int is_program)
 {
@@ -491,6 +624,12 @@ int main(int count, char **words)
 		pthread_barrier_init(&barrier, 0, MEETING);
 		return run(MANY, one_of_many), 0;
 	}
+	if (!strcmp(mode, "faults"))
+		return faults();
+	if (!strcmp(mode, "jit"))
+		return jit();
+	if (!strcmp(mode, "locks"))
+		return many_locks();
 	if (!strcmp(mode, "fork"))
 		return children(words, 0);
 	if (!strcmp(mode, "exec"))

@@ -88,6 +88,21 @@ struct Mark {
     before: [u64; KINDS],
 }
 
+/// What a thread has done until a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    at_ns: u64,
+    sums: [u64; KINDS],
+}
+
+fn split(from: &[u64; KINDS], to: &[u64; KINDS], all_ns: u64) -> Split {
+    let part = |did: Did| to[did as usize].saturating_sub(from[did as usize]);
+    let (running_ns, blocked_ns, behind_own_ns) = (part(Did::Run), part(Did::Blocked), part(Did::Behind));
+    let preempted_ns = part(Did::Ready) + behind_own_ns;
+    let unknown_ns = all_ns.saturating_sub(running_ns + preempted_ns + blocked_ns);
+    Split { running_ns, preempted_ns, behind_own_ns, blocked_ns, unknown_ns }
+}
+
 /// All threads.
 #[derive(Default)]
 pub struct History(HashMap<u32, VecDeque<Mark>>);
@@ -116,16 +131,29 @@ impl History {
     pub fn split(&self, thread: u32, from_ns: u64, to_ns: u64) -> Split {
         let all = to_ns.saturating_sub(from_ns);
         let Some(marks) = self.0.get(&thread) else { return Split { unknown_ns: all, ..Split::default() } };
-        let (from, to) = (until(marks, from_ns), until(marks, to_ns));
-        let [running_ns, ready_ns, blocked_ns, behind_own_ns] = [0, 1, 2, 3].map(|did| to[did] - from[did]);
-        let preempted_ns = ready_ns + behind_own_ns;
-        let unknown_ns = all.saturating_sub(running_ns + preempted_ns + blocked_ns);
-        Split { running_ns, preempted_ns, behind_own_ns, blocked_ns, unknown_ns }
+        split(&until(marks, from_ns), &until(marks, to_ns), all)
+    }
+
+    /// What the thread has done until then, to be asked for what it did [`Self::since`]. As long as nobody
+    /// knows the thread, that is nothing.
+    pub(super) fn mark(&self, thread: u32, at_ns: u64) -> Done {
+        Done { at_ns, sums: self.0.get(&thread).map_or([0; KINDS], |marks| until(marks, at_ns)) }
+    }
+
+    /// What it did from then on. Nothing of it need be known any more but the sums.
+    pub(super) fn since(&self, thread: u32, from: &Done, to_ns: u64) -> Split {
+        let to = self.mark(thread, to_ns.max(from.at_ns));
+        split(&from.sums, &to.sums, to.at_ns - from.at_ns)
     }
 
     /// Is it a thread of the program?
     pub fn knows(&self, thread: u32) -> bool {
         self.0.contains_key(&thread)
+    }
+
+    /// What the thread does, and since when.
+    pub(super) fn now(&self, thread: u32) -> Option<(Did, u64)> {
+        self.0.get(&thread)?.back().map(|last| (last.did, last.at_ns))
     }
 
     /// The thread lost its processor at that time, and one of the program has it now.

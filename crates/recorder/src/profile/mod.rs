@@ -12,10 +12,13 @@
 //!
 //! Without perf events the waits are known, and not what the holders did.
 
+mod blocked;
 pub mod events;
 mod history;
+mod live;
 mod longest;
 mod lost;
+mod regions;
 pub mod timeline;
 mod waits;
 
@@ -24,10 +27,13 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 pub use abi::profile::Class;
-pub use history::Split;
+pub use blocked::Seen;
+pub use history::{Did, Split};
+pub use live::{Now, Waiting};
 pub use lost::Lost;
+pub use regions::Region;
 pub use timeline::Timeline;
-pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait};
+pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait, Whom};
 
 use crate::account::Account;
 use crate::maps::{Maps, Place};
@@ -39,6 +45,7 @@ use events::{Event, Events};
 use history::History;
 use longest::Longest;
 use lost::Losing;
+use regions::Regions;
 use waits::Waits;
 
 /// BOUND: the times between two turns. The rings are to be a quarter full at most.
@@ -81,6 +88,8 @@ pub struct Profile {
     pub waited_ns: HashMap<u32, u64>,
     /// For how long somebody waited, and why.
     pub lost: Lost,
+    /// OpenMP regions, by the place that begins them, as [`Object::sites`] numbers it.
+    pub regions: HashMap<u32, Region>,
     /// When threads did what, if that was asked for.
     pub timeline: Option<Timeline>,
     /// With it: the longest waits, the longest first, and how many were shorter.
@@ -89,6 +98,8 @@ pub struct Profile {
     pub sites: Vec<Place>,
     /// By what was waited at and from where: the callers that were seen, innermost first, and how often.
     pub callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
+    /// By what was waited at: in what those were seen who were blocked then, and how often.
+    pub blocked: HashMap<Key, HashMap<Seen, u32>>,
     /// Threads by number: names, also of those that have ended.
     pub names: HashMap<u32, String>,
     /// Why the kernel tells nothing of the threads, if it does not.
@@ -131,6 +142,7 @@ pub struct Profiling {
     history: History,
     waits: Waits,
     losing: Losing,
+    regions: Regions,
     timeline: Option<Timeline>,
     /// By processor: who lost it last, and when, if nobody of the program has had it since.
     lost: HashMap<u32, (u32, u64)>,
@@ -140,6 +152,7 @@ pub struct Profiling {
     unwinder: Unwinder,
     looks: HashMap<(Key, u32), u32>,
     callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
+    blocked: blocked::Looks,
     images: HashMap<u32, u32>,
     next_image: u32,
     names: HashMap<u32, String>,
@@ -207,11 +220,13 @@ impl Profiling {
             unwinder: Unwinder::new(began),
             looks: HashMap::new(),
             callers: HashMap::new(),
+            blocked: blocked::Looks::default(),
             account: Account::default(),
             maps: Maps::default(),
             history: History::default(),
             waits: Waits::default(),
             losing: Losing::default(),
+            regions: Regions::default(),
             timeline: None,
             lost: HashMap::new(),
             used: HashMap::new(),
@@ -235,8 +250,8 @@ impl Profiling {
         self.waits.longest = Some(Longest::new(timeline::MOST_WAITS));
     }
 
-    /// Goes on until the program ends. `each_turn` may send it signals.
-    pub fn run(mut self, mut each_turn: impl FnMut(&Program)) -> Profile {
+    /// Goes on until the program ends. `each_turn` may send it signals, and ask who waits.
+    pub fn run(mut self, mut each_turn: impl FnMut(&Program, &Now)) -> Profile {
         let (from_ns, own) = (now_ns(), crate::recording::own_ns());
         if let Some(timeline) = &mut self.timeline {
             timeline.from_ns = from_ns;
@@ -257,7 +272,9 @@ impl Profiling {
             if let Some(status) = ended {
                 break status;
             }
-            self.look(now_ns().saturating_sub(turn_ns));
+            let since_ns = now_ns().saturating_sub(turn_ns);
+            self.look(since_ns);
+            self.look_at_blocked(since_ns);
             let is_full = most > abi::profile::EVENTS / 4;
             turn_ns =
                 if is_full { turn_ns / 2 } else { turn_ns + turn_ns / 4 }.clamp(SHORTEST_NS, LONGEST_NS);
@@ -270,7 +287,8 @@ impl Profiling {
                     before.iter().for_each(|thread| self.waits.exited(*thread, 0, &self.history));
                 }
             }
-            each_turn(&self.program);
+            let now = Now { waits: &self.waits, history: &self.history, sites: &self.sites };
+            each_turn(&self.program, &now);
         };
         self.finish(from_ns, status, own)
     }
@@ -291,10 +309,12 @@ impl Profiling {
             objects: self.waits.objects,
             waited_ns: self.waits.threads,
             lost: self.losing.finish(),
+            regions: self.regions.finish(to_ns, &self.history),
             timeline: self.timeline,
             longest: self.waits.longest.map(Longest::finish).unwrap_or_default(),
             sites: self.sites.places,
             callers: self.callers,
+            blocked: self.blocked.seen,
             names: self.names,
             without_switches: self.rings.err(),
             processors: many(self.used.values().map(|(_, used_ns)| *used_ns)),
@@ -369,10 +389,16 @@ impl Profiling {
         }
     }
 
+    fn look_at_blocked(&mut self, since_ns: u64) {
+        let known = (&self.waits, &self.history, &self.account);
+        self.blocked.look(known, (&self.maps, &mut self.unwinder), since_ns, now_ns());
+    }
+
     /// What was waited since the last time.
     fn pieces(&mut self) {
         for piece in self.waits.pieces.drain(..) {
             self.losing.piece(&piece, &self.history);
+            self.blocked.piece(&piece);
             if let Some(timeline) = &mut self.timeline {
                 timeline.piece(&piece, &self.history);
             }
@@ -440,8 +466,12 @@ impl Profiling {
         });
         self.waits.apply(event, image, site, &self.history);
         if let Some(timeline) = &mut self.timeline {
-            timeline.waits(event.thread, event.time_ns, self.waits.where_waits(event.thread));
+            let over = self.waits.over.iter().map(|(thread, ..)| *thread);
+            for thread in over.chain([event.thread]) {
+                timeline.waits(thread, event.time_ns, self.waits.where_waits(thread));
+            }
         }
+        self.regions.apply(event, image, site, &mut self.waits.over, &self.history);
         if self.waits.pieces.len() >= MOST_PIECES {
             self.pieces();
         }

@@ -59,9 +59,9 @@ pub const HAPPENS: usize = 6;
 impl Does {
     fn of(class: Class) -> Self {
         match class {
-            Class::Mutex | Class::Spin | Class::Rwlock => Self::Lock,
-            Class::Barrier => Self::Barrier,
             Class::Semaphore | Class::Cond => Self::Work,
+            class if class.is_barrier() => Self::Barrier,
+            _ => Self::Lock,
         }
     }
 }
@@ -333,7 +333,7 @@ impl Timeline {
     fn holds(&mut self, piece: &Piece) {
         // The last one at a barrier is named with each wait.
         let Whom::Thread(thread) = piece.whom else { return };
-        if piece.key.class == Class::Barrier {
+        if piece.key.class.is_barrier() {
             return;
         }
         let (key, from_ns, to_ns) = (piece.key, piece.from_ns, piece.to_ns);

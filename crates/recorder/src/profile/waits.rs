@@ -16,6 +16,9 @@
 //! for. What it did meanwhile is why they waited. From then on they wake up. Where a round is never complete,
 //! they waited for somebody unknown.
 //!
+//! An OpenMP region's end is such a barrier: a thread comes when it has done its part, and all leave it when
+//! the one that began the region goes on.
+//!
 //! **Condition variables.** A wake-up is in vain if the thread waits there again at once: it has neither
 //! released a mutex nor signalled, and it ran for less than [`VAIN_NS`]. What it ran for since it came to the
 //! first of the two waits is lost.
@@ -236,6 +239,8 @@ pub struct Waits {
     pub longest: Option<Longest<Wait>>,
     /// What there was since somebody took them.
     pub pieces: Vec<Piece>,
+    /// Waits at barriers that are over, since somebody took them: who waited, at what, and why.
+    pub over: Vec<(u32, Class, Shares)>,
     waiting: HashMap<u32, Now>,
     /// By thread: the last arrival at its barrier.
     leaving: HashMap<u32, Leaving>,
@@ -248,13 +253,13 @@ impl Waits {
     /// Takes an event, in the order of their times. `history` is complete up to it.
     pub fn apply(&mut self, event: &Event, image: u32, site: u32, history: &History) {
         let key = Key { image, object: event.object, class: event.class };
-        if !self.objects.contains_key(&key) {
+        if !self.objects.contains_key(&key) && !matches!(event.kind, Kind::Fork | Kind::Begin) {
             if self.objects.len() >= MOST_OBJECTS {
                 self.untold += 1;
                 return;
             }
             // Who takes or leaves something for which nobody waits: another lock has that mark.
-            if matches!(event.kind, Kind::Took | Kind::Released) {
+            if matches!(event.kind, Kind::Took | Kind::Released | Kind::Join) {
                 return;
             }
         }
@@ -291,7 +296,9 @@ impl Waits {
             }
             Kind::CondWait => self.cond_wait(event, now, history),
             Kind::CondBack => self.cond_back(event, now_ns, history),
-            Kind::Arrived => {
+            // Whatever it waited for: it goes on.
+            Kind::Fork | Kind::Begin => self.end(thread, now_ns, Has::Nothing, history),
+            Kind::Arrived | Kind::End => {
                 self.end(thread, now_ns, Has::Nothing, history);
                 self.waiting.insert(thread, now);
                 // The last one may be another process's: then nobody says who it was.
@@ -302,6 +309,24 @@ impl Waits {
                 }
             }
             Kind::Left => self.left(thread, now, history),
+            Kind::Join => self.joined(thread, now, history),
+        }
+    }
+
+    /// All leave at once.
+    fn joined(&mut self, thread: u32, now: Now, history: &History) {
+        let team: Vec<u32> = match self.objects.get(&now.key) {
+            Some(object) => object.arrived.iter().map(|(waiter, _)| *waiter).collect(),
+            None => Vec::new(),
+        };
+        self.left(thread, now, history);
+        for waiter in team {
+            if self.waiting.get(&waiter).is_some_and(|was| was.key == now.key) {
+                self.end(waiter, now.since_ns, Has::Nothing, history);
+            }
+        }
+        if let Some(object) = self.objects.get_mut(&now.key) {
+            object.arrived.clear();
         }
     }
 
@@ -321,7 +346,7 @@ impl Waits {
         };
         match now.key.class {
             Class::Cond => {}
-            Class::Barrier => {
+            class if class.is_barrier() => {
                 object.arrived.retain(|(arrived, _)| *arrived != thread);
                 match self.leaving.remove(&thread) {
                     // Up to the last arrival the time is told: see `left`.
@@ -351,6 +376,9 @@ impl Waits {
         object.waited(now.site, length_ns);
         let known_ns = wait.shares.total_ns();
         wait.shares.holder.unknown_ns += length_ns.saturating_sub(known_ns);
+        if now.key.class.is_barrier() {
+            self.over.push((thread, now.key.class, wait.shares));
+        }
         if let Some(longest) = &mut self.longest {
             longest.push(length_ns, wait);
         }
@@ -429,6 +457,16 @@ impl Waits {
         self.waiting.iter().map(|(thread, now)| (*thread, *now))
     }
 
+    /// For whom a thread waits at that.
+    pub fn whom(&self, key: Key, thread: u32) -> Whom {
+        match self.objects.get(&key) {
+            Some(object) if key.class.is_lock() => object.holder,
+            // It is over, and the thread has not noticed.
+            Some(_) if self.leaving.contains_key(&thread) => Whom::Free,
+            _ => Whom::Unknown,
+        }
+    }
+
     /// Where the thread waits.
     pub fn where_waits(&self, thread: u32) -> Option<(Class, u32)> {
         self.waiting.get(&thread).map(|now| (now.key.class, now.site))
@@ -455,7 +493,7 @@ impl Waits {
 
     /// Since when somebody waits at a barrier: what the last one does since then is asked for when it comes.
     pub fn oldest_arrival_ns(&self) -> Option<u64> {
-        let at_barriers = self.waiting.values().filter(|now| now.key.class == Class::Barrier);
+        let at_barriers = self.waiting.values().filter(|now| now.key.class.is_barrier());
         at_barriers.map(|now| now.since_ns).min()
     }
 }
@@ -464,10 +502,10 @@ impl Waits {
 fn has(event: &Event) -> Has {
     match event.class {
         _ if event.shared => Has::Nothing,
-        Class::Mutex | Class::Spin => Has::Alone,
+        Class::Mutex | Class::Spin | Class::Critical => Has::Alone,
         Class::Rwlock if event.writer => Has::Alone,
         Class::Rwlock | Class::Semaphore => Has::Too,
-        Class::Cond | Class::Barrier => Has::Nothing,
+        _ => Has::Nothing,
     }
 }
 

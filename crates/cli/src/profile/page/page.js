@@ -11,6 +11,7 @@ const DOES = [["run", "runs"], ["ready", "ready, another program has the process
 const HOLDS = [["run", "the holder runs"], ["ready", "the holder has no processor: another program"],
   ["behind", "the holder has no processor: another thread"], ["blocked", "the holder is blocked"],
   ["unknown", "the holder is unknown"], ["free", "nobody holds it: waking up"]];
+const BARRIERS = ["barrier", "region's end", "OpenMP barrier"];
 const WHY = ["run", "ready", "blocked", "free", "unknown"].map((colour, at) => [colour, D.parts[at]]);
 
 function make(tag, words, into) {
@@ -85,6 +86,7 @@ for (const place of D.places) {
   place.columns = decode(place.columns, HOLDS.length);
   place.total = place.columns.all.reduce((sum, part) => sum + part, 0) * place.most;
   place.isWork = place.kind === "semaphore" || place.kind === "condition";
+  place.isBarrier = BARRIERS.includes(place.kind);
 }
 const WAIT_PARTS = D.parts.length;
 for (const one of D.waits) {
@@ -248,7 +250,7 @@ function drawLane(on, row, y) {
       on.fillRect(Math.max(GUTTER, X(wait.from)), top, 1, room);
     }
     if (place && long > 60 && LANE > 16) {
-      on.fillStyle = place.isWork ? colours.text : place.kind === "barrier" ? "#14171b" : colours.onlock;
+      on.fillStyle = place.isWork ? colours.text : place.isBarrier ? "#14171b" : colours.onlock;
       on.fillText(fit(place.label, long - 10), Math.max(GUTTER, X(wait.from)) + 5, top + room / 2 + 0.5);
     }
   }
@@ -257,14 +259,14 @@ function drawLane(on, row, y) {
 }
 function placeColour(place) {
   if (!place) return "lock";
-  return place.isWork ? "work" : place.kind === "barrier" ? "barrier" : "lock";
+  return place.isWork ? "work" : place.isBarrier ? "barrier" : "lock";
 }
 // Who has the lock at that time. At a barrier that is who comes last.
 function whomAt(wait, at) {
   const held = wait.held.find(([, since, length]) => since <= at && at <= since + length);
   if (held && held[0] !== wait.lane) return held[0];
   const place = D.places[wait.place], other = wait.whom.find(([lane]) => lane !== wait.lane);
-  return place && place.kind === "barrier" && other ? other[0] : undefined;
+  return place && place.isBarrier && other ? other[0] : undefined;
 }
 // Whom a wait is for at a time, and whom that one waits for, and so on.
 function chain(wait, at) {
@@ -514,6 +516,11 @@ function more(row) {
   const all = [];
   if (row.objects > 1) all.push(`${count(row.objects)} of them`);
   if (row.sites.length > 1) all.push("also from " + row.sites.slice(1, 4).map(label).join(", "));
+  if (row.blocked_in.length) {
+    const all_looks = row.blocked_in.reduce((sum, one) => sum + one.looks, 0), first = row.blocked_in[0];
+    all.push(`who was blocked was seen in a ${first.call} in ${label(first.place)} (${first.looks} of ` +
+      `${all_looks} looks)`);
+  }
   if (row.callers.length) all.push("called by " + row.callers.slice(0, 4).map((one) => one.name).join(", "));
   if (row.rounds && row.last.length) {
     const last = row.last[0];
@@ -573,6 +580,20 @@ if (locks.length > 6) {
       count(row.waits), time(row.waited_ns), time(row.longest_ns), percent(row.holder_preempted_ns, row.waited_ns),
       percent(row.holder_blocked_ns, row.waited_ns), percent(row.holder_running_ns, row.waited_ns),
       percent(row.free_ns, row.waited_ns), percent(row.holder_unknown_ns, row.waited_ns)]), $("rest"));
+}
+if (D.regions.length) {
+  make("h2", "OpenMP regions", $("regions"));
+  const part = (row, ns) => percent(ns, row.elapsed_ns * row.threads) || "0 %";
+  table(["Begun in", "times", "time", "threads", "processors had", "fork", "join", "waiting", "for one that worked",
+    "for one without a processor", "for a blocked one", "waking up"],
+    D.regions.map((row) => [label(row.place), count(row.told + row.untold),
+      time(row.elapsed_ns * (row.told + row.untold) / Math.max(1, row.told)), row.threads.toFixed(1),
+      row.processors === null ? "unknown" : row.processors.toFixed(2),
+      time(row.fork_ns / Math.max(1, row.told * row.threads)), time(row.join_ns / Math.max(1, row.told)),
+      part(row, row.waited_ns), part(row, row.imbalance_ns), part(row, row.waited_for_preempted_ns),
+      part(row, row.waited_for_blocked_ns), part(row, row.free_ns)]), $("regions"));
+  make("p", "Fork: until a thread begins its part. Join: from the end of the last part on. Waiting: at barriers " +
+    "inside and at the end, of the threads' time, and why.", $("regions"));
 }
 const conditions = D.rows.filter((row) => row.kind === "condition");
 if (conditions.length) {

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful top PID`: for whom the threads of one program wait at this moment, and since when.
+//!
+//! Under `wakeful profile` the profiler is asked. Under `wakeful run` the program's memory is looked at
+//! ([`recorder::outside`]): that knows only those who sleep, and since when we have seen it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Result, bail};
+use linux::environment::PROFILE;
+use recorder::maps::{File, Place};
+use recorder::outside::{Outside, Since, Sleeper};
+use recorder::symbols::Symbols;
+use serde::Serialize;
+
+use crate::format::{ns, plain, whole};
+use crate::profile::live::{Line, ask};
+use crate::profile::names::Site;
+
+/// What is waited at.
+#[derive(Serialize)]
+pub struct Lock {
+    pub process: u32,
+    pub kind: String,
+    pub object: u64,
+    /// From where the one waits that has waited longest.
+    pub place: Site,
+    pub waiters: Vec<Waiter>,
+    /// Who has it; none if that is unknown.
+    pub holder: Option<Holder>,
+    /// Nobody has it: the waiters wake up.
+    pub is_free: bool,
+    /// The times are those that we have looked for: the waits may be longer.
+    pub at_least: bool,
+}
+
+#[derive(Serialize)]
+pub struct Waiter {
+    pub thread: u32,
+    pub name: String,
+    pub waits_ns: u64,
+}
+
+#[derive(Serialize)]
+pub struct Holder {
+    pub thread: u32,
+    pub name: String,
+    pub does: Option<String>,
+    pub for_ns: u64,
+    /// It waits itself, for what this is.
+    pub waits_at: Option<String>,
+}
+
+/// A program at which we look again and again.
+pub struct Watched {
+    process: u32,
+    source: Source,
+    symbols: Symbols,
+}
+
+/// Who knows it.
+enum Source {
+    /// This profiler; and all its processes are told if it is the one that was named.
+    Profiler(u32),
+    /// The program's memory.
+    Memory(Box<Outside>, Since),
+}
+
+/// The number of the profiler of a process, as its environment says.
+fn profiler_of(process: u32) -> Option<u32> {
+    let all = fs::read(format!("/proc/{process}/environ")).ok()?;
+    let mut words = all.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+    let path = words.find_map(|word| word.strip_prefix(PROFILE.name())?.strip_prefix('='))?;
+    path.strip_prefix("/proc/")?.split('/').next()?.parse().ok()
+}
+
+/// What a thread calls itself.
+fn name(process: u32, thread: u32) -> String {
+    let name = fs::read(format!("/proc/{process}/task/{thread}/comm")).unwrap_or_default();
+    plain(String::from_utf8_lossy(&name).trim_end())
+}
+
+impl Watched {
+    pub fn new(process: u32) -> Result<Self> {
+        if !fs::exists(format!("/proc/{process}")).unwrap_or(false) {
+            bail!("there is no process {process}");
+        }
+        let profilers = [Some(process), profiler_of(process)];
+        let profiler = profilers.into_iter().flatten().find(|one| ask(*one).is_some());
+        let memory = || Some(Source::Memory(Box::new(Outside::new(process)?), Since::default()));
+        let Some(source) = profiler.map(Source::Profiler).or_else(memory) else {
+            bail!(
+                "nobody tells what process {process} waits for;\nstart it by `wakeful profile -- program`, \
+                 or by `wakeful run -- program`.\nOf the latter, only its user may look, and only if \
+                 ptrace(2) would be allowed"
+            );
+        };
+        Ok(Self { process, source, symbols: Symbols::new(SystemTime::now()) })
+    }
+
+    /// Does a first look know less than a second one?
+    pub fn needs_time(&self) -> bool {
+        matches!(self.source, Source::Memory(..))
+    }
+
+    /// Who waits now. None when the program has ended.
+    pub fn look(&mut self) -> Option<Vec<Lock>> {
+        match &mut self.source {
+            Source::Profiler(profiler) => {
+                let mut lines = ask(*profiler)?;
+                if self.process != *profiler {
+                    lines.retain(|line| line.process == self.process);
+                }
+                Some(self.locks(&lines, recorder::now_ns()))
+            }
+            Source::Memory(memory, since) => {
+                let (sleepers, now_ns) = (memory.look()?, recorder::now_ns());
+                let since = since.seen(&sleepers, now_ns);
+                Some(self.sleeping(&sleepers, &since, now_ns))
+            }
+        }
+    }
+
+    /// What a thread sleeps at: which kind of lock, and the place in the program. None for another futex.
+    fn called(&mut self, one: &Sleeper) -> Option<(&'static str, Site)> {
+        let mut frames: Vec<Site> = Vec::new();
+        for place in &one.places {
+            frames.extend(self.symbols.frames(place, false).into_iter().map(Site::of));
+        }
+        let is_ours = |site: &Site| site.module.starts_with("libwakeful_preload");
+        let first = frames.iter().position(is_ours)?;
+        let ours = frames[first..].iter().take_while(|site| is_ours(site)).count();
+        let kinds = [
+            ("mutex", "mutex"),
+            ("cond", "condition"),
+            ("barrier", "barrier"),
+            ("sem_", "semaphore"),
+            ("lock", "rwlock"),
+        ];
+        let entry = &frames[first + ours - 1].name;
+        let kind = kinds.iter().find(|(part, _)| entry.contains(part)).map_or("lock", |(_, kind)| kind);
+        let place = frames.drain(first + ours..).find(|site| !site.is_wrapper()).unwrap_or_default();
+        Some((kind, place))
+    }
+
+    fn sleeping(
+        &mut self,
+        sleepers: &[Sleeper],
+        since: &std::collections::HashMap<u32, u64>,
+        now_ns: u64,
+    ) -> Vec<Lock> {
+        let process = self.process;
+        let mut locks: Vec<Lock> = Vec::new();
+        // Those on a lock's own word first: the others are at one of those, if they came from the same place.
+        let mut order: Vec<&Sleeper> = sleepers.iter().collect();
+        order.sort_by_key(|one| one.is_own_word);
+        for one in order {
+            let Some((kind, place)) = self.called(one) else { continue };
+            let since_ns = since.get(&one.thread).copied().unwrap_or(now_ns);
+            let waits_ns = now_ns.saturating_sub(since_ns);
+            let waiter = Waiter { thread: one.thread, name: name(process, one.thread), waits_ns };
+            let object = if one.is_own_word { 0 } else { one.word };
+            let same = |lock: &&mut Lock| {
+                lock.kind == kind
+                    && (lock.object == object || object == 0 && lock.place.label() == place.label())
+            };
+            if let Some(lock) = locks.iter_mut().find(same) {
+                lock.waiters.push(waiter);
+                continue;
+            }
+            let holder = one.holder.filter(|_| kind == "mutex").map(|thread| Holder {
+                thread,
+                name: name(process, thread),
+                does: does(process, thread),
+                for_ns: 0,
+                waits_at: None,
+            });
+            let (kind, waiters) = (kind.into(), vec![waiter]);
+            locks.push(Lock {
+                process,
+                kind,
+                object,
+                place,
+                waiters,
+                holder,
+                is_free: false,
+                at_least: true,
+            });
+        }
+        locks.iter_mut().for_each(|lock| lock.waiters.sort_by_key(|one| std::cmp::Reverse(one.waits_ns)));
+        locks
+    }
+
+    fn place(&mut self, line: &Line) -> Site {
+        let file = line.file.as_ref().map(|(path, inode)| {
+            let path = PathBuf::from(path);
+            Arc::new(File { path, inode: *inode })
+        });
+        let place = Place { file, offset: line.offset };
+        let frames: Vec<Site> = self.symbols.frames(&place, false).into_iter().map(Site::of).collect();
+        let own = frames.iter().position(|site| !site.is_wrapper()).unwrap_or(0);
+        frames.into_iter().nth(own).unwrap_or_default()
+    }
+
+    fn locks(&mut self, lines: &[Line], now_ns: u64) -> Vec<Lock> {
+        let mut groups: BTreeMap<(u32, &str, u64), Vec<&Line>> = BTreeMap::new();
+        for line in lines {
+            groups.entry((line.process, &line.kind, line.object)).or_default().push(line);
+        }
+        let at = |thread: u32| lines.iter().find(|line| line.thread == thread);
+        let mut locks: Vec<Lock> = Vec::new();
+        for ((process, kind, object), mut waiters) in groups {
+            waiters.sort_by_key(|line| line.since_ns);
+            let Some(first) = waiters.first() else { continue };
+            let place = self.place(first);
+            let holder = first.holder.filter(|holder| *holder != 0).map(|thread| {
+                let (does, since_ns) = first.does.clone().unzip();
+                let waits_at = at(thread).map(|line| {
+                    let place = self.place(line);
+                    format!("{}: {}", line.kind, place.label())
+                });
+                let for_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+                Holder { thread, name: name(process, thread), does, for_ns, waits_at }
+            });
+            let waiter = |line: &&Line| Waiter {
+                thread: line.thread,
+                name: name(process, line.thread),
+                waits_ns: now_ns.saturating_sub(line.since_ns),
+            };
+            locks.push(Lock {
+                process,
+                kind: kind.into(),
+                object,
+                place,
+                waiters: waiters.iter().map(waiter).collect(),
+                is_free: first.holder == Some(0),
+                at_least: false,
+                holder,
+            });
+        }
+        let longest = |lock: &Lock| lock.waiters.first().map_or(0, |one| one.waits_ns);
+        locks.sort_by_key(|lock| std::cmp::Reverse(longest(lock)));
+        locks
+    }
+}
+
+/// What the kernel says that a thread does.
+fn does(process: u32, thread: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok()?;
+    let state = text.rsplit_once(") ")?.1.chars().next()?;
+    let words = match state {
+        'R' => "runs or has no processor",
+        'S' | 'D' => "is blocked",
+        'T' | 't' => "is stopped",
+        _ => return None,
+    };
+    Some(words.into())
+}
+
+/// BOUND: waiters of one lock that are named.
+const MOST_WAITERS: usize = 3;
+
+/// The look in lines, each lock with its holder and those that have waited longest.
+pub fn lines(locks: &[Lock]) -> Vec<String> {
+    if locks.is_empty() {
+        return vec!["Nobody waits.".into()];
+    }
+    locks.iter().flat_map(of_lock).collect()
+}
+
+fn of_lock(lock: &Lock) -> Vec<String> {
+    let count = lock.waiters.len() as u64;
+    let threads = if count == 1 { "thread waits" } else { "threads wait" };
+    let head = format!("{}: {}", lock.kind, lock.place.label());
+    let mut all = vec![format!("{}; {} {threads}", plain(&head), whole(count))];
+    let holder = match &lock.holder {
+        Some(holder) => {
+            let does = match (&holder.waits_at, &holder.does) {
+                (Some(at), _) => format!(", waits itself at the {}", plain(at)),
+                (None, Some(does)) if lock.at_least => format!(", {does}"),
+                (None, Some(does)) => format!(", {does} since {}", ns(holder.for_ns)),
+                (None, None) => String::new(),
+            };
+            format!("  for {} ({}){does}", holder.name, holder.thread)
+        }
+        None if lock.is_free => "  for nobody: they wake up, or have no processor".into(),
+        None if lock.kind.contains("barrier") || lock.kind.contains("end") => {
+            "  for threads that have not come".into()
+        }
+        None => "  for whom is unknown".into(),
+    };
+    all.push(holder);
+    for one in lock.waiters.iter().take(MOST_WAITERS) {
+        let since = match (lock.at_least, one.waits_ns) {
+            (true, 0) => ", seen for the first time".into(),
+            (true, waits_ns) => format!(" since at least {}", ns(waits_ns)),
+            (false, waits_ns) => format!(" since {}", ns(waits_ns)),
+        };
+        all.push(format!("    {} ({}){since}", one.name, one.thread));
+    }
+    if lock.waiters.len() > MOST_WAITERS {
+        all.push(format!("    and {} more", whole((lock.waiters.len() - MOST_WAITERS) as u64)));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_has_its_holder_and_the_longest_waits() {
+        let line = |thread, object, since_ns, holder| Line {
+            process: u32::MAX,
+            thread,
+            kind: "mutex".into(),
+            object,
+            since_ns,
+            holder,
+            does: Some(("runs".into(), 500)),
+            ..Line::default()
+        };
+        let lines = [
+            line(3, 64, 900, Some(2)),
+            line(1, 64, 400, Some(2)),
+            line(2, 128, 300, Some(9)),
+            line(4, 256, 990, Some(0)),
+        ];
+        let symbols = Symbols::new(SystemTime::now());
+        let mut watched = Watched { process: 1, source: Source::Profiler(2), symbols };
+        let locks = watched.locks(&lines, 1_000);
+        let seen: Vec<_> = locks.iter().map(|lock| (lock.object, lock.waiters[0].thread)).collect();
+        assert_eq!(seen, [(128, 2), (64, 1), (256, 4)]);
+        let text = super::lines(&locks).join("\n");
+        for part in ["2 threads wait", "waits itself at the mutex", "runs since 500ns", "for nobody"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(super::lines(&[]), ["Nobody waits."]);
+    }
+}

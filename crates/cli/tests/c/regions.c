@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// OpenMP programs that wait for a reason which is planted, by the first word; the second is a number of
+// turns.
+
+#include <dlfcn.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { TEAM = 3 };
+
+// A region that is a function's last call is its caller's.
+#define STAY __asm__ volatile("")
+
+static int turns = 20;
+
+static long cpu_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+// So much processor time.
+static void work(long us)
+{
+	long end = cpu_us() + us;
+
+	while (cpu_us() < end)
+		;
+}
+
+// The first thread has ten times as much to do.
+__attribute__((noinline)) void uneven(void)
+{
+#pragma omp parallel num_threads(TEAM)
+	work(omp_get_thread_num() ? 300 : 3000);
+	STAY;
+}
+
+__attribute__((noinline)) void even(void)
+{
+#pragma omp parallel num_threads(TEAM)
+	work(1000);
+	STAY;
+}
+
+__attribute__((noinline)) void in_phases(void)
+{
+#pragma omp parallel num_threads(TEAM)
+	{
+		work(omp_get_thread_num() ? 100 : 2000);
+#pragma omp barrier
+		work(omp_get_thread_num() == 1 ? 2000 : 100);
+	}
+	STAY;
+}
+
+__attribute__((noinline)) long shortly(long sum)
+{
+#pragma omp parallel num_threads(2) reduction(+ : sum)
+	sum += 1;
+	return sum;
+}
+
+__attribute__((noinline)) void convoy(void)
+{
+#pragma omp parallel num_threads(TEAM)
+	for (int i = 0; i < 10; i++) {
+#pragma omp critical(table)
+		work(300);
+	}
+	STAY;
+}
+
+// Each shape of a region that a compiler may make; returns what it adds up.
+__attribute__((noinline)) long shapes(void)
+{
+	long sum = 0, a = 1, b = 2, c = 3, d = 4, e = 5, f = 6;
+
+#pragma omp parallel for num_threads(TEAM) schedule(static) reduction(+ : sum)
+	for (int i = 0; i < 100; i++)
+		sum += i;
+#pragma omp parallel for num_threads(TEAM) schedule(dynamic, 3) reduction(+ : sum)
+	for (int i = 0; i < 100; i++)
+		sum += i;
+#pragma omp parallel for num_threads(TEAM) schedule(guided) reduction(+ : sum)
+	for (int i = 0; i < 100; i++)
+		sum += i;
+#pragma omp parallel for num_threads(TEAM) schedule(runtime) reduction(+ : sum)
+	for (int i = 0; i < 100; i++)
+		sum += i;
+#pragma omp parallel for num_threads(TEAM) schedule(monotonic : dynamic) reduction(+ : sum)
+	for (int i = 0; i < 100; i++)
+		sum += i;
+#pragma omp parallel for num_threads(TEAM) schedule(monotonic : guided) reduction(+ : sum)
+	for (int i = 0; i < 100; i++)
+		sum += i;
+#pragma omp parallel sections num_threads(TEAM) reduction(+ : sum)
+	{
+#pragma omp section
+		sum += 10;
+#pragma omp section
+		sum += 20;
+	}
+#pragma omp parallel num_threads(TEAM) reduction(task, + : sum)
+	{
+#pragma omp task in_reduction(+ : sum)
+		sum += 5;
+	}
+#pragma omp parallel num_threads(TEAM)
+	{
+#pragma omp for schedule(dynamic)
+		for (int i = 0; i < 10; i++)
+#pragma omp atomic
+			sum += i;
+#pragma omp sections
+		{
+#pragma omp section
+#pragma omp atomic
+			sum += 1;
+		}
+#pragma omp single
+		sum += 7;
+#pragma omp critical
+		sum += 2;
+#pragma omp critical(named)
+		sum += 1;
+#pragma omp barrier
+		// A region in a region.
+#pragma omp parallel num_threads(2) reduction(+ : sum)
+		sum += 0;
+	}
+	// Variables, one parameter each.
+#pragma omp parallel num_threads(TEAM) shared(a, b, c, d, e, f) reduction(+ : sum)
+	sum += a + b + c + d + e + f;
+	return sum;
+}
+
+static long right(void)
+{
+	return 6 * 4950 + 30 + TEAM * 5 + 45 + 1 + 7 + TEAM * 3 + TEAM * 21;
+}
+
+int main(int count, char **words)
+{
+	const char *mode = count > 1 ? words[1] : "";
+	long sum = 0;
+
+	if (count > 2)
+		turns = atoi(words[2]);
+	for (int i = 0; i < turns; i++) {
+		if (!strcmp(mode, "uneven"))
+			uneven();
+		else if (!strcmp(mode, "even"))
+			even();
+		else if (!strcmp(mode, "phases"))
+			in_phases();
+		else if (!strcmp(mode, "short"))
+			sum = shortly(sum);
+		else if (!strcmp(mode, "critical"))
+			convoy();
+		else if (!strcmp(mode, "shapes") && shapes() != right())
+			return 5;
+	}
+	if (!strcmp(mode, "short") && sum != 2l * turns)
+		return 6;
+	if (!strcmp(mode, "crash"))
+#pragma omp parallel num_threads(TEAM)
+	{
+		work(2000);
+		if (omp_get_thread_num() == 1)
+			abort();
+		work(100000);
+	}
+	return 0;
+}

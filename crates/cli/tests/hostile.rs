@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful profile` on what makes it hard: code that no file has, ten thousand locks, page faults, a reader
+//! of the report that is gone.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+mod profiled;
+
+use profiled::{adds_up, cause, compile_by, folder, may_record, number, one, profiled, row, skip, wakeful};
+
+fn compile(folder: &Path, options: &[&str]) -> PathBuf {
+    compile_by("cc", folder, "profiled.c", options)
+}
+
+/// The last thread at a barrier waits for pages that come late.
+#[test]
+fn a_straggler_at_a_barrier_by_page_faults() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, status) = profiled(&[], &program, &["faults", "40"]);
+    if status == Some(77) {
+        skip("the kernel lets us have no userfaultfd(2)");
+        return;
+    }
+    assert_eq!((status, cause(&records)), (Some(0), "last-blocked"), "{records:#?}");
+    let barrier = row(&records, "barrier");
+    adds_up(barrier);
+    assert!(number(barrier, "holder_blocked_ns") > 40 * 2 * 4_000_000, "{barrier:#}");
+    assert_eq!(barrier["last"][0]["name"], "slow", "{barrier:#}");
+    // Somebody has looked at it meanwhile.
+    let seen = &barrier["blocked_in"][0];
+    assert_eq!((&seen["call"], &seen["place"]["name"]), (&"page fault".into(), &"touch_page".into()));
+    let advice = one(&records, "verdict")["advice"].as_str().unwrap();
+    assert!(advice.contains("in a page fault in touch_page"), "{advice}");
+}
+
+/// The holder of a mutex is blocked in a call.
+#[test]
+fn whoever_is_blocked_is_seen_in_its_call() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (records, _) = profiled(&[], &program, &["sleeper", "60"]);
+    let mutex = row(&records, "mutex");
+    let seen = &mutex["blocked_in"][0];
+    assert!(seen["call"].as_str().unwrap().contains("nanosleep"), "{mutex:#}");
+    assert!(one(&records, "verdict")["advice"].as_str().unwrap().contains("nanosleep"), "{records:#?}");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn code_that_no_file_has_is_an_address() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let html = folder.path().join("page.html");
+    let options = ["--html", html.to_str().unwrap()];
+    let (records, status) = profiled(&options, &program, &["jit", "20"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    let mutex = row(&records, "mutex");
+    adds_up(mutex);
+    assert!(number(mutex, "waits") > 0, "{mutex:#}");
+    assert!(mutex["place"]["name"].as_str().unwrap().contains("+0x"), "{mutex:#}");
+}
+
+#[test]
+fn ten_thousand_locks_are_one_row() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let html = folder.path().join("page.html");
+    let options = ["--html", html.to_str().unwrap()];
+    let (records, status) = profiled(&options, &program, &["locks"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    let all = one(&records, "profile");
+    // The reader may have no processor for a while.
+    assert!(number(all, "lost_events") < number(all, "events") / 3, "{all:#}");
+    assert_eq!(number(all, "untold"), 0, "{all:#}");
+    let mutex = row(&records, "mutex");
+    adds_up(mutex);
+    assert!(number(mutex, "objects") > 3_000 && number(mutex, "objects") <= 10_000, "{mutex:#}");
+    assert_eq!(records.iter().filter(|one| one["record"] == "waits").count(), 1, "{records:#?}");
+    assert!(html.metadata().unwrap().len() < 10_000_000);
+}
+
+/// The program goes on, and its status is told, also where nobody reads the report.
+#[test]
+fn a_report_that_nobody_reads_costs_nothing_else() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = wakeful();
+    command.arg("profile").arg(&program).args(["sleeper", "5"]);
+    let status = command.stdout(Stdio::null()).stderr(Stdio::from(writer)).status().unwrap();
+    assert_eq!(status.code(), Some(3));
+}

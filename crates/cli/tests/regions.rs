@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `wakeful profile` on OpenMP programs that wait for a reason that is planted (`c/regions.c`): by gcc's
+//! runtime, by clang's, and by one that only a module of the program knows, as Python's wheels have it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+mod profiled;
+
+use profiled::{adds_up, cause, folder, may_record, number, one, profiled, row, skip, wakeful, was_alone};
+
+/// clang with its runtime is no part of every machine.
+const CLANGS: [&str; 3] = ["clang", "clang-19", "clang-14"];
+
+fn compile(compiler: &str, folder: &Path, options: &[&str]) -> Option<PathBuf> {
+    let program = folder.join(format!("regions-{compiler}"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/regions.c");
+    let mut compile = Command::new(compiler);
+    compile.args(["-O2", "-g", "-fopenmp", "-Wall", "-Wextra"]).args(options).arg("-o");
+    let output = compile.args([&program, &source]).output().ok()?;
+    output.status.success().then_some(program)
+}
+
+/// The program by each compiler that there is, with gcc's runtime and clang's.
+fn programs(folder: &Path) -> Vec<PathBuf> {
+    let gcc = compile("gcc", folder, &["-Werror"]).expect("gcc with OpenMP");
+    let clang = CLANGS.iter().find_map(|clang| compile(clang, folder, &[]));
+    if clang.is_none() {
+        skip("no clang with OpenMP");
+    }
+    std::iter::once(gcc).chain(clang).collect()
+}
+
+fn regions(records: &[Value]) -> Vec<&Value> {
+    records.iter().filter(|one| one["record"] == "region").collect()
+}
+
+fn region<'a>(records: &'a [Value], name: &str) -> &'a Value {
+    let mut all = regions(records).into_iter();
+    all.find(|one| one["place"]["name"] == name).unwrap_or_else(|| panic!("no {name}: {records:#?}"))
+}
+
+#[test]
+fn one_thread_with_more_work_than_the_others() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    for program in programs(folder.path()) {
+        let (records, status) = profiled(&[], &program, &["uneven", "30"]);
+        assert_eq!(status, Some(0), "{records:#?}");
+        let uneven = region(&records, "uneven");
+        let three = (uneven["threads"].as_f64(), number(uneven, "most_threads"));
+        assert_eq!((number(uneven, "told"), three), (30, (Some(3.0), 3)), "{uneven:#}");
+        assert!(uneven["place"]["line"].as_str().unwrap().contains("regions.c:"), "{uneven:#}");
+        // Two wait for one, that works or has no processor for it.
+        let waited_ns = number(uneven, "waited_ns");
+        let told_ns = number(uneven, "imbalance_ns") + number(uneven, "waited_for_preempted_ns");
+        assert!(told_ns > 30 * 2 * 2_000_000 && told_ns <= waited_ns, "{uneven:#}");
+        let processors = uneven["processors"].as_f64().unwrap();
+        assert!(processors > 0.2 && processors < 3.1, "{uneven:#}");
+        assert!(number(uneven, "elapsed_ns") > 30 * 3_000_000, "{uneven:#}");
+        let end = row(&records, "region's end");
+        adds_up(end);
+        assert_eq!((&end["place"]["name"], number(end, "rounds")), (&Value::from("uneven"), 30), "{end:#}");
+        let is_right = match was_alone(&records) {
+            true => cause(&records) == "last-running",
+            false => cause(&records).starts_with("last-") || cause(&records) == "woken-late",
+        };
+        assert!(is_right, "{records:#?}");
+    }
+}
+
+#[test]
+fn a_barrier_inside_and_a_critical_section() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    for program in programs(folder.path()) {
+        let (records, status) = profiled(&[], &program, &["phases", "30"]);
+        assert_eq!(status, Some(0), "{records:#?}");
+        let inner = row(&records, "OpenMP barrier");
+        adds_up(inner);
+        assert_eq!(number(inner, "rounds"), 30, "{inner:#}");
+        // Both waits belong to the region.
+        let all = number(region(&records, "in_phases"), "waited_ns");
+        let sum = number(inner, "waited_ns") + number(row(&records, "region's end"), "waited_ns");
+        assert!(sum.abs_diff(all) < all / 50 + 100_000, "{sum} of {all}: {records:#?}");
+
+        let (records, status) = profiled(&[], &program, &["critical", "10"]);
+        assert_eq!(status, Some(0), "{records:#?}");
+        let critical = row(&records, "critical");
+        adds_up(critical);
+        assert!(number(critical, "waits") > 50, "{critical:#}");
+        let held = number(critical, "holder_running_ns") + number(critical, "holder_preempted_ns");
+        let known = held + number(critical, "free_ns") + number(critical, "holder_blocked_ns");
+        assert!(held > 0 && known > number(critical, "waited_ns") / 2, "{critical:#}");
+        if was_alone(&records) {
+            assert!(held > number(critical, "waited_ns") / 2, "{critical:#}");
+        }
+    }
+}
+
+#[test]
+fn each_shape_of_a_region_goes_on_as_it_does_and_is_told() {
+    let folder = folder();
+    for program in programs(folder.path()) {
+        for options in [&[][..], &["--wakeful"]] {
+            let (records, status) = profiled(options, &program, &["shapes", "20"]);
+            assert_eq!(status, Some(0), "{records:#?}");
+            let all: u64 = regions(&records).iter().map(|one| number(one, "told")).sum();
+            assert!(regions(&records).len() >= 8 && all > 100, "{records:#?}");
+            let (records, status) = profiled(options, &program, &["crash"]);
+            assert_eq!(status, Some(128 + libc::SIGABRT), "{records:#?}");
+            assert_eq!(regions(&records).len(), 1, "{records:#?}");
+        }
+    }
+}
+
+/// Of regions that are over at once, each is counted, and some are told.
+#[test]
+fn short_regions_are_told_now_and_then() {
+    let folder = folder();
+    for program in programs(folder.path()) {
+        let (records, status) = profiled(&[], &program, &["short", "20000"]);
+        assert_eq!(status, Some(0), "{records:#?}");
+        let short = region(&records, "shortly");
+        let (told, untold) = (number(short, "told"), number(short, "untold"));
+        // Those behind the last one that was told have nobody who counts them.
+        let all = told + untold;
+        assert!(all <= 20_000 && all > 19_900 && told > 20_000 / 70, "{short:#}");
+    }
+}
+
+/// A module with a runtime of its own, which the program does not know.
+#[test]
+fn a_runtime_that_only_a_module_knows() {
+    let folder = folder();
+    let Some(path) = gcc_runtime() else {
+        skip("no libgomp.so.1");
+        return;
+    };
+    let own = folder.path().join("libgomp.so.1");
+    fs::copy(path, &own).unwrap();
+    let module = "#include <unistd.h>\nint sum;\n\
+        __attribute__((noinline)) void in_module(void) {\n\
+        _Pragma(\"omp parallel num_threads(2)\") { usleep(3000);\n\
+        _Pragma(\"omp barrier\") ;\n\
+        __atomic_add_fetch(&sum, 1, 0); } __asm__ volatile(\"\"); }";
+    let program = "#include <dlfcn.h>\nint main(int n, char **words) {\n\
+        void *module = dlopen(words[n - 1], 2), (*f)(void) = 0;\n\
+        if (!module) return 9;\n\
+        f = (void (*)(void))dlsym(module, \"in_module\");\n\
+        for (int i = 0; i < 20; i++) f();\n\
+        return dlsym(0, \"omp_get_num_threads\") ? 8 : *(int *)dlsym(module, \"sum\") != 40; }";
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        file
+    };
+    let (module, program) = (write("module.c", module), write("program.c", program));
+    let (library, main) = (folder.path().join("module.so"), folder.path().join("main"));
+    let compile = |options: &[&str], from: &Path, to: &Path| {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-g", "-O2", "-w"]).args(options).arg("-o").arg(to).arg(from).arg("-ldl");
+        assert!(gcc.status().unwrap().success());
+    };
+    compile(&["-fopenmp", "-shared", "-fPIC", "-Wl,-rpath,$ORIGIN"], &module, &library);
+    compile(&["-pthread"], &program, &main);
+    let (records, status) = profiled(&[], &main, &[library.to_str().unwrap()]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    let told = region(&records, "in_module");
+    assert_eq!((number(told, "told"), number(told, "most_threads")), (20, 2), "{told:#}");
+    assert_eq!(number(row(&records, "OpenMP barrier"), "rounds"), 20, "{records:#?}");
+}
+
+fn gcc_runtime() -> Option<PathBuf> {
+    let output = Command::new("gcc").arg("-print-file-name=libgomp.so.1").output().ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    path.is_absolute().then_some(path)
+}
+
+#[test]
+fn regions_are_in_the_text_and_on_the_page() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = programs(folder.path()).remove(0);
+    let html = folder.path().join("page.html");
+    let mut command = wakeful();
+    let output = command.args(["profile", "--html"]).arg(&html).arg(&program).args(["uneven", "30"]).output();
+    let talk = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(talk.contains("\nOPENMP REGION ") && talk.contains("region's end in uneven"), "{talk}");
+    assert!(talk.lines().all(|line| line.chars().count() < 80) && talk.lines().count() < 45, "{talk}");
+    let text = fs::read_to_string(&html).unwrap();
+    let (_, data) = text.split_once("id=\"data\">").unwrap();
+    let page: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    assert_eq!(page["regions"][0]["place"]["name"], "uneven", "{page:#}");
+    assert!(page["places"].as_array().unwrap().iter().any(|place| place["kind"] == "region's end"));
+    // A program without regions has no such table.
+    let (records, _) = profiled(&[], Path::new("true"), &[]);
+    assert!(regions(&records).is_empty() && one(&records, "profile")["openmp"].is_null(), "{records:#?}");
+}

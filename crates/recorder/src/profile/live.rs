@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who waits at this moment, for whom and since when: for `wakeful top`.
+
+use abi::profile::Class;
+
+use super::history::{Did, History};
+use super::waits::{Waits, Whom};
+use super::{Place, Sites};
+
+/// BOUND: threads that are told in one look.
+const MOST: usize = 2_000;
+
+/// A thread that waits.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Its process.
+    pub process: u32,
+    /// Who.
+    pub thread: u32,
+    /// At what.
+    pub class: Class,
+    /// The address of that.
+    pub object: u64,
+    /// Since when, on the monotonic clock.
+    pub since_ns: u64,
+    /// From where.
+    pub place: Option<Place>,
+    /// For whom, as far as anybody has said.
+    pub whom: Whom,
+    /// What that one does, and since when.
+    pub does: Option<(Did, u64)>,
+}
+
+/// What is known at a moment.
+pub struct Now<'a> {
+    pub(super) waits: &'a Waits,
+    pub(super) history: &'a History,
+    pub(super) sites: &'a Sites,
+}
+
+impl Now<'_> {
+    /// Those who wait, the longest first.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let one = |(thread, now): (u32, super::waits::Now)| {
+            let whom = self.waits.whom(now.key, thread);
+            let does = match whom {
+                Whom::Thread(holder) => self.history.now(holder),
+                _ => None,
+            };
+            Waiting {
+                process: now.process,
+                thread,
+                class: now.key.class,
+                object: now.key.object,
+                since_ns: now.since_ns,
+                place: self.sites.places.get(now.site as usize).cloned(),
+                whom,
+                does,
+            }
+        };
+        let mut all: Vec<Waiting> = self.waits.waiting().map(one).collect();
+        all.sort_by_key(|one| (one.since_ns, one.thread));
+        all.truncate(MOST);
+        all
+    }
+}

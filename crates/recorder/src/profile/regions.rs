@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! OpenMP regions: how long each took, what its threads did meanwhile, and what its beginning and end cost.
+//!
+//! A region begins with [`Kind::Fork`] and ends with [`Kind::Join`], both of its first thread. Between the
+//! two each thread of its team begins and ends its part. What a thread waits for at barriers inside, and at
+//! the end, is [`super::waits`]' affair, and counts here, too.
+//!
+//! What a thread did since it began its part is a difference of two sums. So a region may take any time.
+//!
+//! Regions that are over soon are told now and then only. The others between are counted.
+
+use std::collections::HashMap;
+
+use abi::profile::{Class, Kind};
+
+use super::events::Event;
+use super::history::{Done, History, Split};
+use super::waits::{Key, Shares};
+
+/// BOUND: regions at one time. A program that writes nonsense does not fill the memory.
+const MOST_OPEN: usize = 10_000;
+/// BOUND: places that begin regions.
+const MOST_SITES: usize = 20_000;
+/// BOUND: regions inside each other, that one thread is in.
+const MOST_DEEP: usize = 64;
+
+/// All regions that one place begins. Times of threads are sums over the team.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// Regions that were told.
+    pub told: u64,
+    /// Those between, of which only this is known.
+    pub untold: u64,
+    /// Threads of those told, together, and of the greatest.
+    pub threads: u64,
+    /// See `threads`.
+    pub most_threads: u64,
+    /// From the beginning to the end.
+    pub elapsed_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// Each thread's time from the beginning until it begins its part.
+    pub fork_ns: u64,
+    /// From the end of the last part to the region's.
+    pub join_ns: u64,
+    /// What the threads did in their parts.
+    pub did: Split,
+    /// Time that they waited at barriers inside and at the end, by why.
+    pub waited: Shares,
+}
+
+/// A region that goes on.
+struct Open {
+    site: u32,
+    from_ns: u64,
+    untold: u64,
+    parts: Vec<Part>,
+    waited: Shares,
+}
+
+struct Part {
+    thread: u32,
+    from_ns: u64,
+    from: Done,
+    /// What it did, and until when, if it is done.
+    done: Option<(Split, u64)>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Regions {
+    all: HashMap<u32, Region>,
+    open: HashMap<Key, Open>,
+    /// By thread: the regions that it is in, the innermost last.
+    inside: HashMap<u32, Vec<Key>>,
+}
+
+impl Regions {
+    /// Takes an event, in the order of their times, and the waits at barriers that it has ended.
+    pub fn apply(
+        &mut self,
+        event: &Event,
+        image: u32,
+        site: u32,
+        over: &mut Vec<(u32, Class, Shares)>,
+        history: &History,
+    ) {
+        for (thread, class, shares) in over.drain(..) {
+            if class == Class::Barrier {
+                continue;
+            }
+            let innermost = self.inside.get(&thread).and_then(|keys| keys.last());
+            if let Some(open) = innermost.and_then(|key| self.open.get_mut(key)) {
+                open.waited.add(&shares);
+            }
+        }
+        if event.class != Class::Region {
+            return;
+        }
+        let key = Key { image, object: event.object, class: event.class };
+        let now_ns = event.time_ns;
+        match event.kind {
+            Kind::Fork => self.fork(key, site, now_ns, event.number.into()),
+            Kind::Begin => self.begin(key, event.thread, now_ns, history),
+            Kind::End => self.end(key, event.thread, now_ns, history),
+            Kind::Join => self.join(key, now_ns, history),
+            _ => {}
+        }
+    }
+
+    fn fork(&mut self, key: Key, site: u32, from_ns: u64, untold: u64) {
+        // What began there before has ended without a word.
+        self.forget(key);
+        if self.open.len() < MOST_OPEN {
+            let waited = Shares::default();
+            self.open.insert(key, Open { site, from_ns, untold, parts: Vec::new(), waited });
+        }
+    }
+
+    fn forget(&mut self, key: Key) -> Option<Open> {
+        let open = self.open.remove(&key)?;
+        for part in &open.parts {
+            if let Some(keys) = self.inside.get_mut(&part.thread) {
+                keys.retain(|one| *one != key);
+                if keys.is_empty() {
+                    self.inside.remove(&part.thread);
+                }
+            }
+        }
+        Some(open)
+    }
+
+    fn begin(&mut self, key: Key, thread: u32, from_ns: u64, history: &History) {
+        let Some(open) = self.open.get_mut(&key) else { return };
+        if open.parts.iter().any(|part| part.thread == thread) {
+            return;
+        }
+        open.parts.push(Part { thread, from_ns, from: history.mark(thread, from_ns), done: None });
+        let keys = self.inside.entry(thread).or_default();
+        if keys.len() < MOST_DEEP {
+            keys.push(key);
+        }
+    }
+
+    fn end(&mut self, key: Key, thread: u32, to_ns: u64, history: &History) {
+        let parts = self.open.get_mut(&key).into_iter().flat_map(|open| &mut open.parts);
+        for part in parts.filter(|part| part.thread == thread && part.done.is_none()) {
+            part.done = Some((history.since(thread, &part.from, to_ns), to_ns));
+        }
+    }
+
+    fn join(&mut self, key: Key, to_ns: u64, history: &History) {
+        let Some(open) = self.forget(key) else { return };
+        if self.all.len() >= MOST_SITES && !self.all.contains_key(&open.site) {
+            return;
+        }
+        let all = self.all.entry(open.site).or_default();
+        let length_ns = to_ns.saturating_sub(open.from_ns);
+        all.told += 1;
+        all.untold += open.untold;
+        all.threads += open.parts.len() as u64;
+        all.most_threads = all.most_threads.max(open.parts.len() as u64);
+        all.elapsed_ns += length_ns;
+        all.longest_ns = all.longest_ns.max(length_ns);
+        all.waited.add(&open.waited);
+        let mut last_ns = open.from_ns;
+        for part in &open.parts {
+            let (did, end_ns) =
+                part.done.unwrap_or_else(|| (history.since(part.thread, &part.from, to_ns), to_ns));
+            all.did.add(did);
+            all.fork_ns += part.from_ns.saturating_sub(open.from_ns);
+            last_ns = last_ns.max(end_ns);
+        }
+        all.join_ns += to_ns.saturating_sub(last_ns);
+    }
+
+    /// The recording ends. What goes on, goes on until now.
+    pub fn finish(mut self, now_ns: u64, history: &History) -> HashMap<u32, Region> {
+        let open: Vec<Key> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|key| self.join(key, now_ns, history));
+        self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Record, What};
+
+    fn event(kind: Kind, thread: u32, time_ns: u64, number: u32) -> Event {
+        Event {
+            time_ns,
+            process: 1,
+            thread,
+            kind,
+            class: Class::Region,
+            shared: false,
+            writer: false,
+            number,
+            object: 64,
+            caller: 8,
+        }
+    }
+
+    #[test]
+    fn what_the_team_did_and_waited_is_added_up() {
+        let mut history = History::default();
+        let mut at = |thread, time_ns, what| history.apply(&Record { process: 1, thread, time_ns, what });
+        at(1, 0, What::In);
+        at(2, 0, What::In);
+        at(2, 150, What::Preempted);
+        at(2, 170, What::In);
+        let mut regions = Regions::default();
+        let mut over = Vec::new();
+        let waited = Shares { free_ns: 5, ..Shares::default() };
+        let steps = [
+            event(Kind::Fork, 1, 100, 3),
+            event(Kind::Begin, 1, 110, 0),
+            event(Kind::Begin, 2, 130, 0),
+            event(Kind::End, 1, 160, 0),
+            event(Kind::End, 2, 200, 0),
+        ];
+        for step in steps {
+            regions.apply(&step, 1, 7, &mut over, &history);
+        }
+        over = vec![(1, Class::Region, waited), (2, Class::Team, waited), (2, Class::Barrier, waited)];
+        regions.apply(&event(Kind::Join, 1, 210, 0), 1, 7, &mut over, &history);
+        // One that has no beginning is none.
+        regions.apply(&event(Kind::Join, 1, 220, 0), 1, 7, &mut over, &history);
+        assert!(regions.inside.is_empty() && over.is_empty());
+        let all = regions.finish(300, &history);
+        let region = all[&7];
+        assert_eq!((region.told, region.untold, region.threads, region.most_threads), (1, 3, 2, 2));
+        assert_eq!((region.elapsed_ns, region.fork_ns, region.join_ns), (110, 10 + 30, 10));
+        assert_eq!((region.did.running_ns, region.did.preempted_ns), (50 + 50, 20));
+        assert_eq!(region.waited.free_ns, 10);
+    }
+
+    #[test]
+    fn what_goes_on_at_the_end_is_told() {
+        let (mut regions, history, mut over) = (Regions::default(), History::default(), Vec::new());
+        regions.apply(&event(Kind::Fork, 1, 100, 0), 1, 7, &mut over, &history);
+        regions.apply(&event(Kind::Begin, 1, 110, 0), 1, 7, &mut over, &history);
+        let all = regions.finish(200, &history);
+        assert_eq!((all[&7].told, all[&7].elapsed_ns, all[&7].did.unknown_ns), (1, 100, 90));
+    }
+}
