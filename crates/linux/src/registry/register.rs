@@ -16,9 +16,13 @@ use crate::{futex, tls};
 
 /// The calling thread's id, registering it on first use, and watched, at once or when it is worth while: see
 /// [`platform::Platform::register_lazily`].
-pub fn register(always: bool) -> ThreadId {
+///
+/// Under a scheduler a thread is always watched at once: the scheduler writes the arena at each switch
+/// anyway, and what a thread does not enrol for, the scheduler does not act on.
+pub fn register(mut always: bool) -> ThreadId {
     if let Some(registry) = live() {
         let local = registry.local();
+        always |= registry.is_schedulers();
         if tls::epoch() == local.epoch.load(Relaxed) {
             let id = ThreadId(tls::id());
             if registry.sees_me(id) && registry.content(id, always) {
@@ -41,6 +45,7 @@ fn register_slow(always: bool) -> ThreadId {
     let _signals = NoSignals::new();
     let Some(registry) = ensure() else { return ThreadId::NONE };
     let local = registry.local();
+    let always = always || registry.is_schedulers();
     let mine = ThreadId(tls::id());
     if tls::epoch() == local.epoch.load(Relaxed) {
         let chosen = registry.chosen();
@@ -70,7 +75,10 @@ fn register_slow(always: bool) -> ThreadId {
     } else {
         registry.add(always)
     };
-    tls::set_id(id.0);
+    if id != mine {
+        // Its locks' part of the stamp goes with the old id.
+        tls::set_id(id.0);
+    }
     if id != ThreadId::NONE {
         tls::set_epoch(epoch);
         exit::arm();

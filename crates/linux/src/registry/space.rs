@@ -370,6 +370,12 @@ impl Registry {
         self.arena().partition.threads_per_processor.load(Relaxed) != 0
     }
 
+    /// HINT: is the arena one that a scheduler fills, whether or not a thread has enrolled yet?
+    #[inline]
+    pub(super) fn is_schedulers(&self) -> bool {
+        self.view() == View::Bpf && self.partition_is_kept()
+    }
+
     /// Records how many processors there are, and how often that has changed, unless the scheduler does.
     pub fn set_partition(&self, count: u32, changes: u32) {
         if self.partition_is_kept() {
