@@ -492,9 +492,9 @@ void wakeful_delegated_changed(wakeful_delegated_change *change, int all);
  program has processors; if one blocks in the kernel, another takes its place. `attributes` may be NULL.
 
  `body` may do what a thread may, but must return: neither an exception nor `longjmp` may leave it, nor may
- it end the thread. It waits best in the locks of this header: pthread's block the kernel thread, and must
- not be held where it waits. Fibers of one kernel thread share its errno and its _Thread_local variables:
- where a fiber waits, others may change them.
+ it end the thread. It waits best in the locks of this header. Unless the program runs under `wakeful run`,
+ pthread's block the kernel thread, and must not be held where it waits. Fibers of one kernel thread share
+ its errno and its _Thread_local variables: where a fiber waits, others may change them.
 
  Returns 0; EINVAL: `body` is NULL, or there is no such priority; ENOMEM: there is no memory for a stack of
  this size; EPERM: a thread of low priority would have to start one that is not; or what epoll_create,
@@ -541,7 +541,7 @@ wakeful_fiber wakeful_fiber_self(void);
 void wakeful_fiber_yield(void);
 
 /*
- Waits for at least so many nanoseconds, in a fiber or in a thread.
+ Waits for at least so many nanoseconds, in a fiber or in a thread. `wakeful_fiber_cancel` ends it.
  */
 void wakeful_fiber_sleep(uint64_t ns);
 
@@ -549,14 +549,14 @@ void wakeful_fiber_sleep(uint64_t ns);
  Waits until somebody has called `wakeful_fiber_unpark` for the calling fiber since the last time. It may
  return for no reason, so look at what you wait for.
 
- Returns 0; EPERM: the caller is no fiber.
+ Returns 0; ECANCELED: the caller was cancelled; EPERM: it is no fiber.
  */
 int wakeful_fiber_park(void);
 
 /*
  As `wakeful_fiber_park`, but no longer than so many nanoseconds.
 
- Returns 0, also when the time is over; EPERM: the caller is no fiber.
+ Returns 0, also when the time is over; ECANCELED: the caller was cancelled; EPERM: it is no fiber.
  */
 int wakeful_fiber_park_for(uint64_t ns);
 
@@ -570,6 +570,23 @@ int wakeful_fiber_park_for(uint64_t ns);
  A fiber from here, or all zero.
  */
 int wakeful_fiber_unpark(wakeful_fiber fiber);
+
+/*
+ Tells a fiber to end. It ends the fiber's `wakeful_fiber_park` or `wakeful_fiber_sleep`, or the next one.
+ Nothing is unwound: one `wakeful_fiber_park`, `_park_for` or `_cancelled` of the fiber returns ECANCELED,
+ and its body returns then, if it is written so. After that it waits as before.
+
+ Returns 0; ESRCH: it is none, or another fiber has its place.
+
+ What the caller promises:
+ A fiber from here, or all zero.
+ */
+int wakeful_fiber_cancel(wakeful_fiber fiber);
+
+/*
+ Was the calling fiber cancelled? Returns ECANCELED, once for each time; else 0.
+ */
+int wakeful_fiber_cancelled(void);
 
 /*
  The calling fiber's value; NULL if it has set none, and outside of fibers.

@@ -227,6 +227,10 @@ public:
     // Ends its this_fiber::park, or the next one.
     void unpark() noexcept { wakeful_fiber_unpark(handle); }
 
+    // Its next this_fiber::park, park_for, sleep_for, sleep_until or cancellation_point throws
+    // std::system_error with std::errc::operation_canceled, once.
+    void cancel() noexcept { wakeful_fiber_cancel(handle); }
+
     wakeful_fiber native_handle() const noexcept { return handle; }
 };
 
@@ -318,9 +322,15 @@ inline void yield() noexcept {
     wakeful_fiber_yield();
 }
 
+// See fiber::cancel.
+inline void cancellation_point() { detail::check(wakeful_fiber_cancelled(), "wakeful: cancelled"); }
+
 template <class Rep, class Period> void sleep_for(std::chrono::duration<Rep, Period> time) {
-    detail::set_aside exceptions;
-    wakeful_fiber_sleep(detail::nanoseconds(time));
+    {
+        detail::set_aside exceptions;
+        wakeful_fiber_sleep(detail::nanoseconds(time));
+    }
+    this_fiber::cancellation_point();
 }
 
 template <class Clock, class Duration> void sleep_until(std::chrono::time_point<Clock, Duration> moment) {

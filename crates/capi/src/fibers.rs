@@ -8,9 +8,9 @@ use std::mem::{ManuallyDrop, forget};
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use libc::{EBUSY, EDEADLK, EINVAL, EIO, ENOMEM, EOVERFLOW, EPERM, ESRCH, ETIMEDOUT};
+use libc::{EBUSY, ECANCELED, EDEADLK, EINVAL, EIO, ENOMEM, EOVERFLOW, EPERM, ESRCH, ETIMEDOUT};
 use rust::thread::local::LocalKey;
-use rust::thread::{self, Builder, Priority, RawHandle, sync};
+use rust::thread::{self, Builder, Priority, RawHandle, sync, uncancelled};
 
 use crate::Argument;
 
@@ -168,9 +168,9 @@ unsafe fn builder(attributes: &Attributes) -> Option<Builder> {
 /// program has processors; if one blocks in the kernel, another takes its place. `attributes` may be NULL.
 ///
 /// `body` may do what a thread may, but must return: neither an exception nor `longjmp` may leave it, nor may
-/// it end the thread. It waits best in the locks of this header: pthread's block the kernel thread, and must
-/// not be held where it waits. Fibers of one kernel thread share its errno and its _Thread_local variables:
-/// where a fiber waits, others may change them.
+/// it end the thread. It waits best in the locks of this header. Unless the program runs under `wakeful run`,
+/// pthread's block the kernel thread, and must not be held where it waits. Fibers of one kernel thread share
+/// its errno and its _Thread_local variables: where a fiber waits, others may change them.
 ///
 /// Returns 0; EINVAL: `body` is NULL, or there is no such priority; ENOMEM: there is no memory for a stack of
 /// this size; EPERM: a thread of low priority would have to start one that is not; or what epoll_create,
@@ -251,38 +251,38 @@ pub extern "C" fn wakeful_fiber_self() -> Fiber {
 /// Lets other fibers go first. Outside of fibers it is sched_yield.
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_fiber_yield() {
-    thread::yield_now();
+    uncancelled::yield_now();
 }
 
-/// Waits for at least so many nanoseconds, in a fiber or in a thread.
+/// Waits for at least so many nanoseconds, in a fiber or in a thread. `wakeful_fiber_cancel` ends it.
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_fiber_sleep(ns: u64) {
-    thread::sleep(time(ns));
+    uncancelled::sleep(time(ns));
 }
 
 /// Waits until somebody has called `wakeful_fiber_unpark` for the calling fiber since the last time. It may
 /// return for no reason, so look at what you wait for.
 ///
-/// Returns 0; EPERM: the caller is no fiber.
+/// Returns 0; ECANCELED: the caller was cancelled; EPERM: it is no fiber.
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_fiber_park() -> c_int {
     if RawHandle::current().is_none() {
         return EPERM;
     }
-    thread::park();
-    0
+    uncancelled::park();
+    wakeful_fiber_cancelled()
 }
 
 /// As `wakeful_fiber_park`, but no longer than so many nanoseconds.
 ///
-/// Returns 0, also when the time is over; EPERM: the caller is no fiber.
+/// Returns 0, also when the time is over; ECANCELED: the caller was cancelled; EPERM: it is no fiber.
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_fiber_park_for(ns: u64) -> c_int {
     if RawHandle::current().is_none() {
         return EPERM;
     }
-    thread::park_timeout(time(ns));
-    0
+    uncancelled::park_timeout(time(ns));
+    wakeful_fiber_cancelled()
 }
 
 /// Ends the fiber's `wakeful_fiber_park`, or the next one. Any thread may call it. Of a fiber that has ended
@@ -296,6 +296,26 @@ pub extern "C" fn wakeful_fiber_park_for(ns: u64) -> c_int {
 pub unsafe extern "C" fn wakeful_fiber_unpark(fiber: Fiber) -> c_int {
     // SAFETY: as the caller promises.
     unless(unsafe { fiber.raw().unpark() }, ESRCH)
+}
+
+/// Tells a fiber to end. It ends the fiber's `wakeful_fiber_park` or `wakeful_fiber_sleep`, or the next one.
+/// Nothing is unwound: one `wakeful_fiber_park`, `_park_for` or `_cancelled` of the fiber returns ECANCELED,
+/// and its body returns then, if it is written so. After that it waits as before.
+///
+/// Returns 0; ESRCH: it is none, or another fiber has its place.
+///
+/// # Safety
+/// A fiber from here, or all zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wakeful_fiber_cancel(fiber: Fiber) -> c_int {
+    // SAFETY: as the caller promises.
+    unless(unsafe { fiber.raw().cancel() }, ESRCH)
+}
+
+/// Was the calling fiber cancelled? Returns ECANCELED, once for each time; else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn wakeful_fiber_cancelled() -> c_int {
+    if uncancelled::take() { ECANCELED } else { 0 }
 }
 
 /// The calling fiber's values.

@@ -41,7 +41,8 @@ fn folder() -> &'static Path {
         let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
         let name = folder.file_name().unwrap();
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--package", "wakeful-capi", "--target-dir"]).arg(folder.parent().unwrap());
+        build.args(["build", "--package", "wakeful-capi", "--package", "wakeful-preload", "--target-dir"]);
+        build.arg(folder.parent().unwrap());
         build.arg("--profile").arg(if name == "debug" { OsStr::new("dev") } else { name });
         assert!(build.status().unwrap().success(), "cargo build of the library failed");
         // A program asks for it by the name that packages give it.
@@ -141,6 +142,22 @@ fn cpp_has_the_standards_locks() {
 #[test]
 fn cpp_has_the_standards_locks_by_clang() {
     standard("clang++-19");
+}
+
+/// Under the interposer fibers are parked at the C library's locks. A wait that stops a carrier is a hang.
+#[test]
+fn fibers_wait_at_the_c_librarys_locks() {
+    let programs = [("gcc", "parked.c"), ("g++", "parked.cc")]
+        .map(|(compiler, name)| compile(compiler, name, &["-lwakeful"]));
+    for program in programs {
+        for view in ["perf", "none"] {
+            let mut command = Command::new("timeout");
+            command.arg("100").arg(&program).env("LD_LIBRARY_PATH", folder()).env("WAKEFUL_VIEW", view);
+            let output = command.env("LD_PRELOAD", folder().join("libwakeful_preload.so")).output().unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{program:?}, view {view}: {}\n{error}", output.status);
+        }
+    }
 }
 
 fn delegates(compiler: &str) {

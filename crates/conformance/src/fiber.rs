@@ -18,7 +18,9 @@ use crate::loom::Loom;
 use crate::shuttle::Shuttle;
 use crate::{Cell, Machine};
 
+mod guests;
 mod hearing;
+pub use guests::*;
 pub use hearing::*;
 
 std::thread_local! {

@@ -7,11 +7,12 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
-use linux::Linux;
 use linux::upcall::Upcall;
+use linux::{Kernel, Linux};
 use platform::Platform;
 
 use crate::deque::Deque;
+use crate::guests;
 use crate::list::{Inbox, List};
 use crate::policy::Own;
 use crate::record::{Fiber, Why};
@@ -34,7 +35,7 @@ pub struct Carrier {
     pub runtime: &'static Runtime,
     pub index: u32,
     /// New fibers, newest last.
-    pub new: Deque<Linux, Fiber, NEW>,
+    pub new: Deque<Kernel, Fiber, NEW>,
     /// Fibers of this carrier that others made ready.
     pub inbox: Inbox,
     /// Its fibers that are ready; with a policy, those that its queue has dropped.
@@ -181,6 +182,7 @@ impl Carrier {
     /// What a carrier's thread does. Does not return but in a forked child.
     pub fn work(&'static self, seated: bool) {
         own::set(core::ptr::from_ref(self).expose_provenance());
+        guests::here_is_a_carrier();
         // SAFETY: no arguments.
         self.thread.store(unsafe { libc::gettid() }, Relaxed);
         if self.runtime.priority == Priority::Low {

@@ -11,7 +11,7 @@
 use core::mem::offset_of;
 use core::sync::atomic::AtomicPtr;
 
-use linux::Linux;
+use linux::Kernel;
 
 use crate::record::Fiber;
 use crate::stack::{SLABS, Slab};
@@ -47,7 +47,7 @@ pub static WAKEFUL_FIBERS: Layout = Layout {
     record: [size_of::<Fiber>() as u32, align_of::<Fiber>() as u32],
     fiber: [
         offset_of!(Fiber, refs) as u32,
-        (offset_of!(Fiber, token) + Token::<Linux>::WORD) as u32,
+        (offset_of!(Fiber, token) + Token::<Kernel>::WORD) as u32,
         offset_of!(Fiber, started) as u32,
         offset_of!(Fiber, name) as u32,
         offset_of!(Fiber, yielder) as u32,

@@ -8,7 +8,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::*, compiler_fence, fence};
 
-use linux::Linux;
+use linux::{Kernel, Linux};
 use platform::Wide;
 
 /// The two sides of the fence.
@@ -56,5 +56,16 @@ impl Fences for Linux {
         if EXPEDITED.load(Relaxed) && !membarrier(CMD_PRIVATE_EXPEDITED) {
             std::process::abort();
         }
+    }
+}
+
+impl Fences for Kernel {
+    #[inline(always)]
+    fn light() {
+        Linux::light();
+    }
+
+    fn heavy() {
+        Linux::heavy();
     }
 }

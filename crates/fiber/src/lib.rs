@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! User-level threads on scheduler activations.
 
+mod cancel;
 mod carrier;
 mod debuggers;
 pub mod deque;
@@ -9,6 +10,7 @@ mod downcall;
 pub mod fences;
 mod forks;
 pub mod futures;
+pub mod guests;
 mod list;
 pub mod local;
 pub mod machine;
@@ -26,6 +28,8 @@ mod table;
 pub mod thread;
 mod timers;
 pub mod token;
+mod visits;
+mod waits;
 
 pub use machine::Fibers;
 pub use runtime::{Activations, Config, Priority, Runtime};

@@ -5,7 +5,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-use linux::Linux;
+use linux::Kernel;
 use sync::mutex::{Native, RawMutex};
 
 use crate::record::Fiber;
@@ -60,7 +60,7 @@ impl List {
 
 /// The same for all threads.
 pub struct SharedList {
-    lock: Native<Linux>,
+    lock: Native<Kernel>,
     list: UnsafeCell<List>,
     /// HINT without the lock.
     length: AtomicU32,

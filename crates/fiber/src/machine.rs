@@ -13,7 +13,7 @@ use platform::{
 };
 
 use crate::table;
-use crate::thread;
+use crate::waits::{self, uncancelled};
 
 /// The machine that fibers run on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -136,11 +136,11 @@ impl Platform for Fibers {
     }
 
     fn nap(ns: u64) {
-        thread::sleep(core::time::Duration::from_nanos(ns));
+        waits::nap(core::time::Duration::from_nanos(ns));
     }
 
     fn yield_now() {
-        thread::yield_now();
+        uncancelled::yield_now();
     }
 }
 

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::Arc;
 
 use corosensei::{Coroutine, Yielder};
-use linux::Linux;
+use linux::Kernel;
 
 use crate::done::Done;
 use crate::stack::{self, Part};
@@ -49,15 +49,17 @@ pub type Locals = Vec<(usize, Box<dyn Any>)>;
 /// A fiber. References to it are counted in `refs`, and its memory stays a record for ever.
 #[repr(C, align(64))]
 pub struct Fiber {
-    pub token: Token<Linux>,
+    pub token: Token<Kernel>,
     pub refs: AtomicU32,
-    pub done: Done<Linux>,
+    pub done: Done<Kernel>,
     /// May go on with another carrier.
     pub movable: Cell<bool>,
     /// For the policy.
     pub rank: Cell<u32>,
     /// Twice how many fibers the record has been; 1 more while a [`crate::thread::RawHandle`] waits for it.
     pub claim: AtomicU64,
+    /// See `cancel.rs`.
+    pub cancelled: AtomicU64,
     /// Its stack is 2 to this power times as long as the runtime's usual ones.
     pub class: u8,
     pub started: Cell<bool>,
@@ -103,6 +105,7 @@ impl Fiber {
                 movable: Cell::new(false),
                 rank: Cell::new(0),
                 claim: AtomicU64::new(0),
+                cancelled: AtomicU64::new(0),
                 class,
                 started: Cell::new(false),
                 home: AtomicU32::new(0),

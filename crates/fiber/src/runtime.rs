@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::
 use std::io;
 use std::sync::Mutex;
 
-use linux::Linux;
+use linux::{Kernel, Linux};
 use platform::Platform;
 use sync::mutex::{Native, RawMutex};
 
@@ -83,7 +83,7 @@ impl Default for Config {
 
 /// See the module. Never freed.
 pub struct Runtime {
-    pub(crate) seats: Seats<Linux>,
+    pub(crate) seats: Seats<Kernel>,
     pub(crate) sentinel: Sentinel,
     pub(crate) activations: Activations,
     pub(crate) priority: Priority,
@@ -123,7 +123,7 @@ pub struct Runtime {
 static DEFAULT: [AtomicPtr<Runtime>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
 /// Who holds it starts the default runtime.
-struct Starting(UnsafeCell<Native<Linux>>);
+struct Starting(UnsafeCell<Native<Kernel>>);
 
 // SAFETY: it is replaced in a forked child only, where there is one thread.
 unsafe impl Sync for Starting {}
@@ -185,11 +185,8 @@ impl Runtime {
         runtime
     }
 
-    /// Starts one. If the calling thread is SCHED_IDLE, so are all carriers: no user may make them usual.
-    ///
-    /// # Errors
-    /// What epoll, or starting a thread, says.
-    pub fn start(config: Config) -> io::Result<&'static Self> {
+    /// [`Runtime::start`], where fibers know how to wait for kernel threads.
+    pub(crate) fn begin(config: Config) -> io::Result<&'static Self> {
         FORGET.prepare();
         fences::prepare();
         overflow::prepare();
@@ -488,7 +485,7 @@ impl Runtime {
         if self.sentinel.all().any(|who| meant(&who)) {
             // It is asleep, and we are not: so it is woken. Or it is on its way.
             self.sentinel.ring();
-            Linux::yield_now();
+            Kernel::yield_now();
         }
     }
 

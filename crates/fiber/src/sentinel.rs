@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use linux::{Linux, upcall};
+use linux::{Kernel, Linux, upcall};
 use platform::Platform;
 
 /// Sentinels at most.
@@ -186,7 +186,7 @@ impl Sentinel {
             libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, most_ms)
         };
         if count < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            Linux::nap(most_ns.min(LOOK_NS));
+            Kernel::nap(most_ns.min(LOOK_NS));
             return handle(Event::Deaf);
         }
         let mut found = None;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks for fibers: the algorithms of the crate `sync` on [`Fibers`]. Kernel threads may use them as well.
 //!
-//! A fiber that holds one of these may wait, and whoever waits for it parks. A lock of kernel threads (std's,
-//! the crate's own default) held across a wait can stop its carrier for good: the holder needs the very
-//! kernel
-//! thread that sleeps for the lock.
+//! A fiber that holds one of these may wait, and whoever waits for it parks. So it is with the locks of
+//! kernel threads on `Linux`. A lock of std held across a wait can stop its carrier for good: the holder
+//! needs the very kernel thread that sleeps for the lock.
 //!
 //! A fiber that unwinds waits as a kernel thread. So a destructor must not wait, during a panic, for a fiber
 //! that may share its carrier.

@@ -27,12 +27,14 @@ use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use linux::Linux;
+use linux::{Kernel, Linux};
 use platform::{Clock, Deadline, Platform, Wait};
 use sync::mutex::{Native, RawMutex};
 
+use crate::cancel::is_due;
 use crate::carrier::{self, switch};
 use crate::forks::Forget;
+use crate::guests::GUESTS;
 use crate::record::{Fiber, Why};
 
 const BUCKETS: usize = 1024;
@@ -57,7 +59,7 @@ struct Ends {
 #[repr(align(64))]
 struct Bucket {
     /// In a cell: a forked child replaces it.
-    lock: UnsafeCell<Native<Linux>>,
+    lock: UnsafeCell<Native<Kernel>>,
     ends: UnsafeCell<Ends>,
 }
 
@@ -72,6 +74,7 @@ static FORGET: Forget = Forget::by(after_fork);
 
 /// The one thread of a forked child does not wait: nobody holds a lock, and nobody is in a list.
 extern "C" fn after_fork() {
+    GUESTS.forget();
     for bucket in &TABLE {
         // SAFETY: nobody else is there; the lock is a word. What is as it was stays shared with the parent.
         unsafe {
@@ -160,7 +163,7 @@ impl Ends {
 }
 
 /// The calling fiber, if it may switch. One that unwinds may not: std counts panics by kernel thread.
-fn switching() -> *mut Fiber {
+pub fn switching() -> *mut Fiber {
     let fiber = carrier::current();
     if fiber.is_null() || std::thread::panicking() { null_mut() } else { fiber }
 }
@@ -216,7 +219,7 @@ impl Place {
     fn sleep(&self, deadline: Option<Deadline>) -> bool {
         leave_seat();
         while !self.is_woken() {
-            if Linux::wait(&self.woken, 0, deadline) == Wait::TimedOut {
+            if Kernel::wait(&self.woken, 0, deadline) == Wait::TimedOut {
                 return self.is_woken();
             }
         }
@@ -279,21 +282,30 @@ pub fn doze_until(fiber: &Fiber, ns: u64) {
     runtime.cancel_timer(timer);
 }
 
-/// The calling fiber waits until it is unparked.
+/// The calling fiber waits until it is unparked, or cancelled.
 pub fn park(fiber: &Fiber) {
     while !fiber.token.take_unpark() {
         if std::thread::panicking() {
             leave_seat();
             fiber.token.sleep();
+        } else if is_due(fiber) {
+            return;
         } else {
             doze(fiber);
         }
     }
 }
 
-/// The calling fiber, which does not unwind, waits until it is unparked, or this moment.
+/// The calling fiber, which does not unwind, waits until it is unparked, or cancelled, or this moment.
 pub fn park_until(fiber: &Fiber, ns: u64) {
-    while !fiber.token.take_unpark() && Linux::now_ns() < ns {
+    while !fiber.token.take_unpark() && !is_due(fiber) && Linux::now_ns() < ns {
+        doze_until(fiber, ns);
+    }
+}
+
+/// The calling fiber, which does not unwind, waits until this moment, or until `ends` says so.
+pub fn sleep_until(fiber: &Fiber, ns: u64, ends: impl Fn(&Fiber) -> bool) {
+    while !ends(fiber) && Linux::now_ns() < ns {
         doze_until(fiber, ns);
     }
 }
@@ -312,7 +324,7 @@ pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
             place.woken.store(1, Release);
             if fiber.is_null() {
                 // By its address.
-                Linux::wake(word, 1);
+                Kernel::wake(word, 1);
             }
             Some(fiber)
         });

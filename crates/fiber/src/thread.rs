@@ -6,20 +6,19 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, forget};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use core::time::Duration;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use corosensei::Coroutine;
-use linux::Linux;
-use platform::Platform;
 
-use crate::carrier::{self, Carrier, switch};
+pub use crate::cancel::{Cancelled, cancellation_point};
+use crate::carrier::{self, Carrier};
 use crate::machine::Fibers;
-use crate::record::{Fiber, Scope as Words, Why};
+use crate::record::{Fiber, Scope as Words};
 use crate::runtime::{Priority, Runtime};
-use crate::table;
+pub use crate::waits::{park, park_timeout, sleep, uncancelled, yield_now};
+use crate::{cancel, table};
 
 /// What a fiber returned, or the payload of its panic.
 pub type Result<T> = std::thread::Result<T>;
@@ -298,7 +297,7 @@ unsafe fn drop_result<T>(fiber: &Fiber) {
     let result = unsafe { fiber.packet.get().cast::<Result<T>>().read() };
     // SAFETY: as above.
     let scope = unsafe { fiber.scope.get().as_ref() };
-    if result.is_err()
+    if result.as_ref().is_err_and(|payload| !payload.is::<Cancelled>())
         && let Some(scope) = scope
     {
         scope.panicked.fetch_add(1, Relaxed);
@@ -333,6 +332,14 @@ impl<T> JoinHandle<T> {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.record().done.has_ended()
+    }
+
+    /// Ends it at its next [`park`], [`sleep`], [`yield_now`] or [`cancellation_point`]: it unwinds, and
+    /// [`JoinHandle::join`] returns [`Cancelled`] as the error. Of one that does nothing of that it changes
+    /// nothing, and of one that has ended.
+    pub fn cancel(&self) {
+        let record = self.record();
+        cancel::cancel(record, record.claim.load(Relaxed) >> 1);
     }
 
     /// Waits for its end.
@@ -440,6 +447,17 @@ impl RawHandle {
         let fiber = unsafe { self.place.cast::<Fiber>().as_ref() };
         // No reference is counted: at worst this is the late giver of `token.rs`.
         fiber.filter(|fiber| Self::of(fiber) == self).map(Fiber::unpark).is_some()
+    }
+
+    /// As [`JoinHandle::cancel`]. False: it has ended, and another fiber is in its place.
+    ///
+    /// # Safety
+    /// Null, or of this library and process.
+    pub unsafe fn cancel(self) -> bool {
+        // SAFETY: null, or a record, which it stays.
+        let fiber = unsafe { self.place.cast::<Fiber>().as_ref() };
+        let cancel = |fiber| cancel::cancel(fiber, self.serial);
+        fiber.filter(|fiber| Self::of(fiber) == self).map(cancel).is_some()
     }
 }
 
@@ -571,53 +589,6 @@ pub fn current() -> Option<Thread> {
     unsafe { carrier::current().as_ref() }.map(Thread::of)
 }
 
-/// Waits until somebody has called [`Thread::unpark`] since the last time, or for no reason. Outside of
-/// fibers
-/// it is `std::thread::park`.
-pub fn park() {
-    // SAFETY: the calling fiber runs.
-    match unsafe { carrier::current().as_ref() } {
-        Some(fiber) => table::park(fiber),
-        None => std::thread::park(),
-    }
-}
-
-/// As [`park`], but not longer than this.
-pub fn park_timeout(timeout: Duration) {
-    // SAFETY: the calling fiber runs.
-    match unsafe { carrier::current().as_ref() } {
-        Some(fiber) if !std::thread::panicking() => table::park_until(fiber, after(timeout)),
-        _ => std::thread::park_timeout(timeout),
-    }
-}
-
-fn after(timeout: Duration) -> u64 {
-    Linux::now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Lets the other fibers go first. Outside of fibers it is `std::thread::yield_now`.
-#[inline]
-pub fn yield_now() {
-    let fiber = carrier::current();
-    if fiber.is_null() || std::thread::panicking() {
-        return std::thread::yield_now();
-    }
-    switch(fiber, Why::Yields);
-}
-
-/// Waits for at least this long; the carrier takes another fiber.
-pub fn sleep(time: Duration) {
-    let fiber = carrier::current();
-    if fiber.is_null() || std::thread::panicking() {
-        return std::thread::sleep(time);
-    }
-    let until = after(time);
-    while Linux::now_ns() < until {
-        // SAFETY: the calling fiber runs.
-        table::doze_until(unsafe { &*fiber }, until);
-    }
-}
-
 /// Runs this while another carrier has the seat: for code that blocks where no upcall can be had. Never
 /// needed.
 pub fn blocking<T>(body: impl FnOnce() -> T) -> T {
@@ -648,6 +619,11 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// The payload of its panic.
     pub fn join(self) -> Result<T> {
         self.handle.join()
+    }
+
+    /// As [`JoinHandle::cancel`].
+    pub fn cancel(&self) {
+        self.handle.cancel();
     }
 
     /// As [`JoinHandle::thread`].

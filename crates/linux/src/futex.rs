@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sleeping and waking: the futex system call.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 use platform::{Clock, Deadline, Wait};
 
 /// Puts errno back where it was: a pthread function must not change it.
@@ -91,40 +91,9 @@ pub fn nap(ns: u64) {
     }
 }
 
-/// Where threads nap, by the address of the lock beside which they do. Locks may share a place: a nap may end early.
-static NAPS: [Place; 256] = [const { Place { rouses: AtomicU32::new(0), nappers: AtomicU32::new(0) } }; 256];
-
-struct Place {
-    rouses: AtomicU32,
-    /// HINT: who rouses while somebody lies down misses him, and his nap ends by the clock. In a child, those of the parent stay counted.
-    nappers: AtomicU32,
-}
-
 /// Fibonacci hashing of an address, whose lowest bits are zero.
 pub fn hash(address: usize) -> u8 {
     ((address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
-}
-
-fn napping_place(lock: *const AtomicU32) -> &'static Place {
-    &NAPS[hash(lock.addr()) as usize]
-}
-
-/// As [`nap`]; [`rouse`] may end it.
-pub fn nap_beside(lock: *const AtomicU32, ns: u64) {
-    let place = napping_place(lock);
-    let deadline = Deadline { ns: now_ns() + ns, clock: Clock::Monotonic };
-    place.nappers.fetch_add(1, Ordering::Relaxed);
-    wait(&place.rouses, place.rouses.load(Ordering::Relaxed), Some(deadline));
-    place.nappers.fetch_sub(1, Ordering::Relaxed);
-}
-
-/// Ends a nap beside this lock, if there is one.
-pub fn rouse(lock: *const AtomicU32) {
-    let place = napping_place(lock);
-    if place.nappers.load(Ordering::Relaxed) > 0 {
-        place.rouses.fetch_add(1, Ordering::Relaxed);
-        wake(&place.rouses, 1);
-    }
 }
 
 fn now(clock: libc::clockid_t) -> u64 {

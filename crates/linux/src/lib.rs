@@ -4,10 +4,13 @@
 pub mod closed;
 mod costs;
 mod futex;
+pub mod host;
 mod hurry;
-mod lines;
+mod kernel;
+pub mod lines;
 mod load;
 pub mod memory;
+mod naps;
 mod processors;
 mod quota;
 mod reading;
@@ -22,6 +25,7 @@ pub mod upcall;
 pub mod view;
 
 pub use abi::{environment, fibers};
+pub use kernel::Kernel;
 pub use load::yield_now_and_then;
 pub use processors::{Processors, throttling};
 pub use quota::Throttling;
@@ -141,11 +145,16 @@ impl Platform for Linux {
 
     #[inline]
     fn run_state(thread: ThreadId) -> RunState {
+        // A fiber has better to do than to wait awake for one of which nobody knows, or of its own carrier.
+        if thread == ThreadId::NONE && host::here().is_some() {
+            return RunState::Blocked;
+        }
         registry::live().map_or(RunState::Unknown, |registry| registry.run_state(thread))
     }
 
     fn higher_preempted(than: Priority) -> bool {
-        registry::live().is_some_and(|registry| registry.higher_preempted(than as u32))
+        host::here().is_some()
+            || registry::live().is_some_and(|registry| registry.higher_preempted(than as u32))
     }
 
     fn hand_off() {
@@ -307,11 +316,11 @@ impl Platform for Linux {
     }
 
     fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
-        futex::wait(word, expected, deadline)
+        host::wait(word, expected, deadline)
     }
 
     fn wake(word: *const AtomicU32, count: u32) -> u32 {
-        futex::wake(word, count)
+        host::wake(word, count)
     }
 
     fn now_ns() -> u64 {
@@ -328,24 +337,25 @@ impl Platform for Linux {
     }
 
     fn nap_beside(lock: *const AtomicU32, ns: u64) {
-        futex::nap_beside(lock, ns);
+        naps::nap_beside(lock, ns);
     }
 
     fn rouse(lock: *const AtomicU32) {
-        futex::rouse(lock);
+        naps::rouse(lock);
     }
 
     fn nap(ns: u64) {
-        futex::nap(ns);
+        match host::here() {
+            Some((host, _)) => (host.nap)(ns),
+            None => futex::nap(ns),
+        }
     }
 
     fn yield_now() {
-        if slice::owes() {
-            return slice::repay();
+        match host::here() {
+            Some((host, _)) => (host.yield_now)(),
+            None => Kernel::yield_now(),
         }
-        let _errno = futex::Errno::save();
-        // Not the C library's function, of which the interposer has another one. SAFETY: no arguments.
-        unsafe { libc::syscall(libc::SYS_sched_yield) };
     }
 }
 

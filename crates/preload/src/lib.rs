@@ -60,6 +60,7 @@ mod cancel;
 mod choice;
 mod cond;
 mod exec;
+mod fiber;
 mod held;
 mod key;
 mod local;

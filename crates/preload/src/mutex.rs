@@ -8,7 +8,7 @@
 //! |--------|-----------|--------------------------------------------------------------------------------|
 //! | 0      | `__lock`  | the default algorithm's word, or another one's if it needs no more; 0 is free  |
 //! | 4      | `__count` | depth of a recursive mutex                                                     |
-//! | 8      | `__owner` | kernel thread id, recursive and error-checking mutexes only                    |
+//! | 8      | `__owner` | kernel thread id or a fiber's number, recursive and error-checking ones only   |
 //! | 12     | `__nusers`| threads in `pthread_cond_wait` with this mutex, for `pthread_mutex_destroy`    |
 //! | 16     | `__kind`  | the C library's: type, and bits for robust, priority-protocol, process-shared  |
 //! | 20     | `__spins` | how many threads to wake at the release: see *Owed*                            |
@@ -42,7 +42,7 @@ use platform::{Clock, Deadline, Platform};
 use sync::mutex::{RawMutex, RawMutexTimed};
 
 use crate::choice::{self, CHOICE, Default};
-use crate::{held, real, tid, time};
+use crate::{fiber, held, real, time};
 
 /// `pthread_mutex_t` of the 64-bit ABIs.
 #[repr(C)]
@@ -213,7 +213,7 @@ impl Mutex {
                 held::set(self.pointer().addr());
             }
             kind => {
-                let me = tid::get();
+                let me = fiber::caller();
                 if self.owner.load(Relaxed) == me {
                     return if kind == Kind::Recursive { self.deeper() } else { EDEADLK };
                 }
@@ -233,7 +233,7 @@ impl Mutex {
             Kind::Plain if self.raw_try_lock() => {}
             Kind::Plain => return EBUSY,
             kind => {
-                let me = tid::get();
+                let me = fiber::caller();
                 if kind == Kind::Recursive && self.owner.load(Relaxed) == me {
                     return self.deeper();
                 }
@@ -252,7 +252,7 @@ impl Mutex {
     /// `time` points to a timespec.
     unsafe fn lock_until(&self, clock: Clock, time: *const timespec) -> c_int {
         let kind = self.kind();
-        let me = if kind == Kind::Plain { 0 } else { tid::get() };
+        let me = if kind == Kind::Plain { 0 } else { fiber::caller() };
         if me != 0 && self.owner.load(Relaxed) == me {
             return if kind == Kind::Recursive { self.deeper() } else { EDEADLK };
         }
@@ -295,7 +295,7 @@ impl Mutex {
                 }
             }
             kind => {
-                if self.owner.load(Relaxed) != tid::get() {
+                if self.owner.load(Relaxed) != fiber::caller() {
                     return EPERM;
                 }
                 if kind == Kind::Recursive {

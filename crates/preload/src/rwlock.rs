@@ -6,7 +6,7 @@
 //! | offset | field          | holds                                                                      |
 //! |--------|----------------|----------------------------------------------------------------------------|
 //! | 0      | `__readers` .. | the algorithm's words, at most 24 bytes; zeros are a free lock             |
-//! | 24     | `__cur_writer` | kernel thread id of the writer                                             |
+//! | 24     | `__cur_writer` | kernel thread id of the writer, or its number as a fiber                   |
 //! | 28     | `__shared`     | the C library's: not 0, process-shared                                     |
 //! | 48     | `__flags`      | the C library's: the kind                                                  |
 //!
@@ -34,7 +34,7 @@ use sync::rwlock::RawRwLock;
 
 use crate::local::READS;
 use crate::rwlock_choice::{self as choice, Default};
-use crate::{real, tid, time};
+use crate::{fiber, real, time};
 
 #[repr(C, align(8))]
 struct RwLock {
@@ -109,7 +109,7 @@ impl RwLock {
 
     fn deadlock(&self) -> bool {
         let writer = self.writer.load(Relaxed);
-        writer != 0 && writer == tid::get()
+        writer != 0 && writer == fiber::caller()
     }
 
     #[inline(always)]
@@ -121,7 +121,7 @@ impl RwLock {
 
     #[inline(always)]
     fn writes(&self) {
-        self.writer.store(tid::get(), Relaxed);
+        self.writer.store(fiber::caller(), Relaxed);
     }
 
     #[inline]

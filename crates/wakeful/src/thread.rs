@@ -27,10 +27,15 @@
 //! data are safe in it, and so is `spawn`. Three things differ from a kernel thread:
 //!
 //! - Fibers of one carrier share its thread-local data. [`local`] has storage of the fiber's own.
-//! - A fiber waits best with [`sync`]'s locks. The locks at the root of this crate, and std's, block the
-//!   carrier. Do not hold one of those across a wait: the holder and who wants the lock may share a carrier.
+//! - A fiber waits parked at [`sync`]'s locks and at those of this crate's root. Std's block the carrier. Do
+//!   not hold one of those across a wait: the holder and who wants the lock may share a carrier. So it is
+//!   with the locks of [`crate::raw`] that only spin.
 //! - A fiber that unwinds does not switch: a wait then stops its carrier. In a destructor that runs during a
 //!   panic, do not wait for a fiber that may share the carrier: no join, no lock that it holds.
+//!
+//! # Cancellation
+//!
+//! [`JoinHandle::cancel`] ends a fiber where it parks, sleeps, yields or comes to a [`cancellation_point`].
 //!
 //! # Futures
 //!

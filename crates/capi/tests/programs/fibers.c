@@ -389,6 +389,38 @@ static void misuse(void) {
     }
 }
 
+static void *ends_when_told(void *argument) {
+    int error;
+    while ((error = argument ? wakeful_fiber_park_for(1000000 * MS) : wakeful_fiber_park()) == 0)
+        ;
+    CHECK(error == ECANCELED);
+    // It has found out.
+    CHECK(wakeful_fiber_cancelled() == 0 && wakeful_fiber_park_for(1) == 0);
+    return argument;
+}
+
+static void *sleeps(void *argument) {
+    wakeful_fiber_sleep(1000000 * MS);
+    CHECK(wakeful_fiber_cancelled() == ECANCELED);
+    return argument;
+}
+
+static void cancels(void) {
+    CHECK(wakeful_fiber_cancelled() == 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        wakeful_fiber fibers[] = {spawn(ends_when_told, NULL), spawn(ends_when_told, &counter),
+                                  spawn(sleeps, NULL)};
+        if (i % 3 == 0)
+            wakeful_fiber_sleep(1000);
+        for (int each = 0; each < 3; each++)
+            CHECK(wakeful_fiber_cancel(fibers[each]) == 0);
+        for (int each = 0; each < 3; each++)
+            join(fibers[each]);
+    }
+    wakeful_fiber none = {0};
+    CHECK(wakeful_fiber_cancel(none) == ESRCH);
+}
+
 int main(int count, char **arguments) {
     (void)arguments;
     if (count > 1) {
@@ -405,5 +437,6 @@ int main(int count, char **arguments) {
     values();
     attributes();
     misuse();
+    cancels();
     return 0;
 }

@@ -266,6 +266,30 @@ static void parks_and_locals() {
     CHECK(error_of([] { numbers->clear(); }) == EPERM);
 }
 
+// The exception comes out of join, and destructors ran.
+static void cancels() {
+    std::atomic<int> destroyed{0};
+    const std::vector<void (*)()> points{
+        [] { wakeful::this_fiber::park(); },
+        [] { wakeful::this_fiber::park_for(100h); },
+        [] { wakeful::this_fiber::sleep_for(100h); },
+        [] { wakeful::this_fiber::yield(), wakeful::this_fiber::cancellation_point(); },
+    };
+    for (auto point : points) {
+        wakeful::thread thread([&, point] {
+            struct counts {
+                std::atomic<int> &count;
+                ~counts() { wakeful::this_fiber::sleep_for(1us), count++; }
+            } at_the_end{destroyed};
+            for (;;)
+                point();
+        });
+        thread.cancel();
+        CHECK(error_of([&] { thread.join(); }) == ECANCELED);
+    }
+    CHECK(destroyed == 4);
+}
+
 int main() {
     results_and_captures();
     native_handles();
@@ -274,4 +298,5 @@ int main() {
     exceptions_belong_to_threads();
     locks();
     parks_and_locals();
+    cancels();
 }

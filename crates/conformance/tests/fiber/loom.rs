@@ -43,3 +43,9 @@ fn loom_hearing() {
     loom("an event and a carrier that lies down", 4, || coming_back::<Loom, NONE>(Then::Rests));
     loom("two sentinels and two calls", 2, calling::<Loom, NONE>);
 }
+
+#[test]
+fn loom_visiting() {
+    loom("a guest", 4, || visiting::<Loom, Guests<Loom>, NONE>(1));
+    loom("two guests", 2, || visiting::<Loom, Guests<Loom>, NONE>(2));
+}

@@ -10,6 +10,7 @@ use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::{Machine, Settings, further, long};
 use fiber::deque::Deque;
+use fiber::guests::Guests;
 use fiber::token::Token;
 use linux::Linux;
 

@@ -10,6 +10,7 @@ fn shuttle_all() {
     shuttle(|| coming_back::<Shuttle, NONE>(Then::Blocks));
     shuttle(|| coming_back::<Shuttle, NONE>(Then::Rests));
     shuttle(calling::<Shuttle, NONE>);
+    shuttle(|| visiting::<Shuttle, Guests<Shuttle>, NONE>(3));
     shuttle(|| stealing::<Shuttle, Of<Shuttle>>(3, 8));
     shuttle(|| parking::<Shuttle, Token<Shuttle>>(4));
     shuttle(|| parking_and_waiting::<Shuttle, Token<Shuttle>>(3));

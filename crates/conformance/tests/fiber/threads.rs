@@ -19,5 +19,6 @@ fn threads() {
         coming_back::<Linux, NONE>(Then::Blocks);
         coming_back::<Linux, NONE>(Then::Rests);
         calling::<Linux, NONE>();
+        visiting::<Linux, Guests<Linux>, NONE>(4);
     }
 }

@@ -31,6 +31,10 @@ fn loom_finds_the_broken() {
     finds("another block that is over", || coming_back::<Loom, STALE>(Then::Blocks));
     finds("a carrier that lies down while it is silenced", || coming_back::<Loom, LINGERING>(Then::Rests));
     finds("a call that the other sentinel keeps", calling::<Loom, SELFISH>);
+    finds("a guest without a fence", || visiting::<Loom, BrokenGuests<Loom, 1>, NONE>(1));
+    finds("a release without a fence", || visiting::<Loom, BrokenGuests<Loom, 2>, NONE>(1));
+    finds("a guest that is counted late", || visiting::<Loom, Guests<Loom>, LATE>(1));
+    finds("a guest that is not counted", || visiting::<Loom, Guests<Loom>, EARLY_LEAVE>(1));
 }
 
 #[test]
@@ -51,4 +55,6 @@ fn shuttle_finds_the_broken() {
     finds("a block that is over", || coming_back::<Shuttle, STALE>(Then::Waits));
     finds("a carrier that lies down while it is silenced", || coming_back::<Shuttle, LINGERING>(Then::Rests));
     finds("a call that the other sentinel keeps", calling::<Shuttle, SELFISH>);
+    finds("a guest that is counted late", || visiting::<Shuttle, Guests<Shuttle>, LATE>(1));
+    finds("a guest that is not counted", || visiting::<Shuttle, Guests<Shuttle>, EARLY_LEAVE>(2));
 }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a fiber waits at the locks of kernel threads: the functions of its [`Host`]. The protocol is in
+//! `guests.rs`.
+
+use core::ffi::{c_uint, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::time::Duration;
+use std::io;
+
+use linux::host::Host;
+use platform::{Clock, Deadline, Wait};
+
+use crate::carrier::switch;
+use crate::guests::{self, GUESTS};
+use crate::record::Why;
+use crate::runtime::{Config, Runtime};
+use crate::{table, waits};
+
+static HOST: Host = Host { number, wait, wake, nap, yield_now };
+
+/// The C++ runtime's function that tells where the thread's exceptions are.
+static EXCEPTIONS: AtomicUsize = AtomicUsize::new(0);
+
+impl Runtime {
+    /// Starts one. If the calling thread is SCHED_IDLE, so are all carriers: no user may make them usual.
+    ///
+    /// # Errors
+    /// What epoll, or starting a thread, says.
+    pub fn start(config: Config) -> io::Result<&'static Self> {
+        guests::prepare(&HOST);
+        EXCEPTIONS.store(guests::find(c"__cxa_get_globals").expose_provenance(), Relaxed);
+        Self::begin(config)
+    }
+}
+
+/// The kernel's ids are below this. Records lie more than 64 KiB apart, below 2^47.
+const FIBERS: u32 = 1 << 31;
+
+extern "C" fn number() -> u32 {
+    let fiber = table::switching();
+    if fiber.is_null() { 0 } else { FIBERS | (fiber.addr() >> 16) as u32 }
+}
+
+/// The C++ runtime's account of a thread's exceptions.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Exceptions {
+    caught: *mut c_void,
+    uncaught: c_uint,
+}
+
+/// What a carrier's thread has for itself, and a fiber keeps while it is parked: errno, and the exceptions of
+/// C++ that it handles.
+struct SetAside {
+    errno: i32,
+    place: *mut Exceptions,
+    exceptions: Exceptions,
+}
+
+impl SetAside {
+    fn new() -> Self {
+        let none = Exceptions { caught: null_mut(), uncaught: 0 };
+        // SAFETY: the place of errno, and the function of this name if there is one; both are this thread's.
+        unsafe {
+            let errno = *libc::__errno_location();
+            let place = match EXCEPTIONS.load(Relaxed) {
+                0 => null_mut(),
+                function => {
+                    let function = core::ptr::with_exposed_provenance_mut::<c_void>(function);
+                    core::mem::transmute::<*mut c_void, extern "C" fn() -> *mut Exceptions>(function)()
+                }
+            };
+            let exceptions = if place.is_null() { none } else { place.replace(none) };
+            Self { errno, place, exceptions }
+        }
+    }
+}
+
+impl Drop for SetAside {
+    fn drop(&mut self) {
+        // SAFETY: as above; a fiber with C++ frames stays with its thread.
+        unsafe {
+            if !self.place.is_null() {
+                *self.place = self.exceptions;
+            }
+            *libc::__errno_location() = self.errno;
+        }
+    }
+}
+
+unsafe extern "C" fn wait(word: *const AtomicU32, expected: u32, clock: i32, ns: u64) -> i32 {
+    let _aside = SetAside::new();
+    let clock = if clock == libc::CLOCK_REALTIME {
+        Some(Clock::Realtime)
+    } else {
+        (clock >= 0).then_some(Clock::Monotonic)
+    };
+    let deadline = clock.map(|clock| Deadline { ns, clock });
+    GUESTS.enter();
+    // SAFETY: as the caller promises.
+    let outcome = table::wait(unsafe { &*word }, expected, deadline);
+    GUESTS.leave();
+    match outcome {
+        Wait::Woken => 0,
+        Wait::TimedOut => libc::ETIMEDOUT,
+        Wait::Changed | Wait::Interrupted => libc::EAGAIN,
+    }
+}
+
+extern "C" fn wake(word: *const AtomicU32, count: u32) -> u32 {
+    if GUESTS.any() { table::wake(word, count) } else { 0 }
+}
+
+extern "C" fn nap(ns: u64) {
+    let _aside = SetAside::new();
+    waits::nap(Duration::from_nanos(ns));
+}
+
+extern "C" fn yield_now() {
+    let _aside = SetAside::new();
+    switch(table::switching(), Why::Yields);
+}
