@@ -55,6 +55,7 @@ macro_rules! model {
             reading: [Word<atomic::AtomicPtr<()>>; IDS],
             holds: [AtomicU32; IDS],
             away: AtomicU32,
+            turn: AtomicU32,
             room: (Word<atomic::AtomicPtr<()>>, AtomicU32, AtomicU32),
             priority: [StdCell<Priority>; IDS],
             wish: [StdCell<Wish>; IDS],
@@ -195,6 +196,7 @@ macro_rules! model {
                 reading: std::array::from_fn(|_| Atomic::new(std::ptr::null_mut())),
                 holds: zeros(),
                 away: Atomic::new(0),
+                turn: Atomic::new(0),
                 room: (Atomic::new(std::ptr::null_mut()), Atomic::new(0), Atomic::new(0)),
                 priority: std::array::from_fn(|_| StdCell::new(Priority::Running)),
                 wish: std::array::from_fn(|_| StdCell::new(Wish::Preemptable)),
@@ -467,6 +469,10 @@ macro_rules! model {
 
             fn most_threads() -> u32 {
                 THREADS as u32
+            }
+
+            fn turn(_: *const ()) -> &'static AtomicU32 {
+                &world().turn
             }
         }
 

@@ -178,6 +178,55 @@ word_twin! {
     }
 }
 
+/// Readers who wait are counted, as the members of `rw-wakeful` (A7), and go in when the turn word changes.
+pub struct GoesByTurn<P: Platform> {
+    word: P::AtomicU32,
+    turn: P::AtomicU32,
+}
+
+impl<P: Platform> RawRwLock<P> for GoesByTurn<P> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self { word: Atomic::new(0), turn: Atomic::new(0) }
+    }
+    unsafe fn read(&self, _: &()) {
+        if self.word.fetch_add(READER, Acquire) & WRITER == 0 {
+            return;
+        }
+        let turn = self.turn.load(Relaxed);
+        while self.word.load(Acquire) & WRITER != 0 {
+            // The mistake: the change may be the late one of the writer before.
+            if self.turn.load(Acquire) != turn {
+                return;
+            }
+            P::pause();
+        }
+    }
+    unsafe fn try_read(&self, node: &()) -> bool {
+        // SAFETY: nobody else is there when the tests try this one.
+        unsafe { self.read(node) };
+        true
+    }
+    unsafe fn unlock_read(&self, _: &()) {
+        self.word.fetch_sub(READER, Release);
+    }
+    unsafe fn write(&self, _: &()) {
+        while self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
+            P::pause();
+        }
+    }
+    unsafe fn try_write(&self, node: &()) -> bool {
+        // SAFETY: nobody else is there when the tests try this one.
+        unsafe { self.write(node) };
+        true
+    }
+    unsafe fn unlock_write(&self, _: &()) {
+        self.word.fetch_sub(WRITER, Release);
+        self.turn.fetch_add(1, Release);
+    }
+}
+
 /// The default, with an upgrade that lets go in between.
 pub struct LetsGo<P: Platform>(Wakeful<P>);
 

@@ -28,6 +28,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn room(room: bool) -> bool {
         room != Self::lies()
     }
+    /// Whether somebody honours wishes, instead of this.
+    fn honours(honours: bool) -> bool {
+        honours
+    }
     /// A swap writes.
     fn swaps() -> bool {
         true
@@ -206,6 +210,19 @@ impl Twist for Roomy {
     }
 }
 
+/// There is room for all, and somebody honours wishes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Honoured;
+
+impl Twist for Honoured {
+    fn room(_: bool) -> bool {
+        true
+    }
+    fn honours(_: bool) -> bool {
+        true
+    }
+}
+
 /// There is room for all, and a swap does not write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mute;
@@ -345,7 +362,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::wish(thread)
     }
     fn honours_wishes() -> bool {
-        P::honours_wishes()
+        W::honours(P::honours_wishes())
     }
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
         P::change_wish(thread, from, to) != W::lies()
@@ -437,6 +454,9 @@ impl<P: Readers, W: Twist> Readers for Twisted<P, W> {
     }
     fn most_threads() -> u32 {
         P::most_threads()
+    }
+    fn turn(lock: *const ()) -> &'static Self::AtomicU32 {
+        bent(P::turn(lock))
     }
 }
 

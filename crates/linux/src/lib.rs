@@ -383,6 +383,10 @@ impl Readers for Linux {
     fn most_threads() -> u32 {
         reading::most_threads()
     }
+
+    fn turn(lock: *const ()) -> &'static AtomicU32 {
+        reading::turn(lock)
+    }
 }
 
 impl Wide for Linux {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where each thread says which reader-writer lock it reads, when it does not count itself in the lock: a line a thread.
+//! Where each thread says which reader-writer lock it reads, when it does not count itself in the lock: a line
+//! a thread. And the words that tell waiting readers when to look at their lock.
 //!
-//! Not in the arena: the lines must stay where they are when a fork moves on to another arena, and a thread's line belongs to whoever has its id.
+//! Not in the arena: the lines must stay where they are when a fork moves on to another arena, and a thread's
+//! line belongs to whoever has its id.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use platform::ThreadId;
+
+use crate::futex;
 
 #[repr(align(64))]
 struct Line(AtomicPtr<()>);
@@ -14,8 +18,8 @@ struct Line(AtomicPtr<()>);
 const COUNT: usize = ThreadId::LIMIT as usize;
 static LINES: [Line; COUNT] = [const { Line(AtomicPtr::new(ptr::null_mut())) }; COUNT];
 
-/// The ids of all threads that ever were are below this. Not of the registry, which begins anew in a forked child: the child's thread has another id
-/// there and may still hold what it reads under its old one.
+/// The ids of all threads that ever were are below this. Not of the registry, which begins anew in a forked
+/// child: the child's thread has another id there and may still hold what it reads under its old one.
 static MOST: AtomicU32 = AtomicU32::new(1);
 
 /// A thread is about to get this id.
@@ -34,4 +38,16 @@ pub fn most_threads() -> u32 {
 #[inline]
 pub fn place(thread: ThreadId) -> &'static AtomicPtr<()> {
     &LINES[(thread.0 % ThreadId::LIMIT) as usize].0
+}
+
+#[repr(align(64))]
+struct Turn(AtomicU32);
+
+/// BOUND: a line each. Locks that share one make each other's waiting readers look.
+const TURNS: usize = 64;
+static TURN: [Turn; TURNS] = [const { Turn(AtomicU32::new(0)) }; TURNS];
+
+/// See [`platform::Readers::turn`].
+pub fn turn(lock: *const ()) -> &'static AtomicU32 {
+    &TURN[futex::hash(lock.addr()) as usize % TURNS].0
 }

@@ -326,6 +326,10 @@ pub trait Readers: Platform {
     /// The ids of all threads are below this. A read-modify-write with `AcqRel`: who is not counted
     /// registers after it.
     fn most_threads() -> u32;
+
+    /// A word beside this lock: a writer that comes or goes adds 1. HINT: waiters look at the lock when it
+    /// changes; locks may share a word. It lies on another line than the lock. Only the address is used.
+    fn turn(lock: *const ()) -> &'static Self::AtomicU32;
 }
 
 /// ASSUMED: so many processors with neighbouring numbers share a cache on common servers.

@@ -46,12 +46,14 @@ pub(crate) struct Arena {
     kernel_lines: Vec<LineId>,
     block_lines: Vec<LineId>,
     away: *mut [Word<u32>],
+    turn: *mut Word<u32>,
 }
 
 impl Arena {
     pub fn new(memory: &mut Memory) -> Self {
         let away = memory.place_all((0..1).map(|_| Atomic::new(0)));
-        Self { blocks: Vec::new(), kernel_lines: Vec::new(), block_lines: Vec::new(), away }
+        let turn = memory.place(Atomic::new(0));
+        Self { blocks: Vec::new(), kernel_lines: Vec::new(), block_lines: Vec::new(), away, turn }
     }
 
     /// A block for the next thread.
@@ -88,5 +90,10 @@ impl Arena {
     /// The counts of those who are away from a lock, in the machine's memory.
     pub fn away(&self) -> *mut [Word<u32>] {
         self.away
+    }
+
+    /// The word by which readers who wait are told to look at their lock, in the machine's memory.
+    pub fn turn(&self) -> *mut Word<u32> {
+        self.turn
     }
 }

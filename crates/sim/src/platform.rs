@@ -13,7 +13,7 @@ use crate::memory::{Kind, NS, Time, from_ns};
 use crate::run::{access, note, touch};
 use crate::setting::Hints;
 use crate::spin;
-use crate::thread::{NOBODY, Reason};
+use crate::thread::{FOREIGN, NOBODY, Reason};
 use crate::word::Word;
 
 /// The machine that the calling thread of the host simulates.
@@ -585,7 +585,15 @@ impl<const PAUSES: u32> Readers for Simulated<PAUSES> {
 
     fn most_threads() -> u32 {
         disturb();
-        look(|it| it.threads.len() as u32 + 1)
+        // Foreign processes have no places; they come after all threads.
+        look(|it| {
+            it.threads.iter().rposition(|thread| thread.app != FOREIGN).map_or(1, |last| last as u32 + 2)
+        })
+    }
+
+    fn turn(_: *const ()) -> &'static Word<u32> {
+        // SAFETY: as for `holds`. One for all locks, as in `away`.
+        look(|it| unsafe { &*it.arena.turn() })
     }
 }
 

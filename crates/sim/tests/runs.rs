@@ -95,6 +95,19 @@ fn passing_spinners_over_changes_nothing() {
     }
 }
 
+/// A writer that ends a bias looks at the place of each thread. Foreign processes have none.
+#[test]
+fn a_writer_ends_a_bias_beside_foreign_processes() {
+    for name in ["rw-wakeful", "rw-wakeful-np"] {
+        let mut workload = small(name, 11, 2.0);
+        workload.program =
+            Program::RwLock { lock: name.into(), critical_ns: 2e3, outside_ns: 1e3, writers_percent: 0.1 };
+        workload.rounds = 2_000;
+        let results = run("sgi-challenge-11", &workload, 1);
+        assert_eq!(results.sections, results.wanted);
+    }
+}
+
 /// To write it anew, also after a change to an algorithm: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test
 /// runs`, after a change that is meant to change results.
 #[test]

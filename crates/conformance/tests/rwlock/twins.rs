@@ -55,6 +55,7 @@ twins! {
     forgets_sleepers: [P] bodies::one_writer::<P, ForgetsSleepers<P>>(2, 1);
     mutual: [P] bodies::sharing::<P, Mutual<P>>(2);
     smart_q_as_printed: [P] bodies::exclusion::<P, SmartQAsPrinted<P>>(3, 1);
+    goes_by_turn: [P] bodies::exclusion::<P, GoesByTurn<P>>(3, 1);
     lets_go: [P] bodies::upgrading::<P, LetsGo<P>>(2, 1, 1);
 }
 

@@ -248,3 +248,77 @@ fn readers_who_come_first_keep_a_writer_out() {
     unsafe { lock.unlock_read(&()) };
     writer.join().unwrap();
 }
+
+/// A7, T1 to T6: readers wait counted, and the writer lets them in together.
+mod turns {
+    use super::*;
+    use conformance::twist::Honoured;
+    use sync::wait::Unpreemptable;
+    type L = Twisted<Loom, Honoured>;
+    type S = Twisted<Shuttle, Honoured>;
+
+    #[test]
+    fn loom_sharing() {
+        loom("turns, sharing", 2, 500, || bodies::sharing::<L, Wakeful<L, Unpreemptable>>(2));
+    }
+
+    #[test]
+    fn loom_exclusion() {
+        loom("turns, exclusion", 2, 500, || bodies::exclusion::<L, Wakeful<L, Unpreemptable>>(3, 2));
+    }
+
+    #[test]
+    fn loom_wishing() {
+        loom("turns, wishing", 2, 300, || bodies::wishing::<L, Wakeful<L, Unpreemptable>>(3, 1));
+    }
+
+    #[test]
+    fn loom_timing() {
+        loom("turns, timing", 2, 300, || bodies::timing::<L, Wakeful<L, Unpreemptable>>(3, 2, 2_000_000));
+    }
+
+    #[test]
+    fn loom_upgrading() {
+        loom("turns, upgrading", 2, 300, || {
+            bodies::upgrading::<L, Wakeful<L, Unpreemptable>>(3, 1, 2_000_000)
+        });
+    }
+
+    #[test]
+    fn loom_recursion() {
+        loom("turns, recursion", 2, 300, || bodies::recursion::<L, Wakeful<L, Unpreemptable>>(1, 1));
+    }
+
+    #[test]
+    fn shuttle_exclusion() {
+        shuttle("turns, exclusion", 100, || bodies::exclusion::<S, Wakeful<S, Unpreemptable>>(5, 4));
+        shuttle("turns, one writer", 100, || bodies::one_writer::<S, Wakeful<S, Unpreemptable>>(5, 4));
+    }
+
+    #[test]
+    fn shuttle_timing() {
+        shuttle("turns, timing", 50, || {
+            bodies::timing::<S, Wakeful<S, Unpreemptable>>(4, 4, 2_000_000);
+        });
+        shuttle("turns, timing again", 50, || {
+            bodies::timing_again::<S, Wakeful<S, Unpreemptable>>(3, 4, 2_000_000)
+        });
+    }
+
+    #[test]
+    fn shuttle_upgrading() {
+        shuttle("turns, upgrading", 50, || {
+            bodies::upgrading::<S, Wakeful<S, Unpreemptable>>(5, 3, 2_000_000)
+        });
+        shuttle("turns, recursion", 50, || bodies::recursion::<S, Wakeful<S, Unpreemptable>>(3, 2));
+    }
+
+    #[test]
+    fn threads() {
+        type R = Twisted<Linux, Honoured>;
+        let rounds = if long() { 20_000 } else { 1_000 };
+        bodies::exclusion::<R, Wakeful<R, Unpreemptable>>(MANY, rounds);
+        bodies::one_writer::<R, Wakeful<R, Unpreemptable>>(MANY, rounds);
+        bodies::timing::<R, Wakeful<R, Unpreemptable>>(MANY, rounds / 10, 200_000);
+    }
+}

@@ -12,7 +12,8 @@
 //! ```
 //! Choose it unless you know better. From TR 1994, section 4.2 (run states), Krieger, Stumm and Unrau 1993
 //! (overtaking), and Dice and Kogan's BRAVO 2019 (bias). `word.rs` has the bits, `wait.rs` the loop of all
-//! waiters, `aside.rs` the bias, `limits.rs` the numbers. Why it is so: `docs/design/rwlock.md`.
+//! waiters, `aside.rs` the bias, `turns.rs` groups of readers on many processors, `limits.rs` the numbers.
+//! Why it is so: `docs/design/rwlock.md`.
 //!
 //! # State
 //!
@@ -24,7 +25,7 @@
 //! | 3 | SLEEPER | the front, an upgrader or a recursive reader may sleep on this word |
 //! | 4 | UPGRADING | the upgradable reader waits for the readers to leave |
 //! | 6 | BIASED | there may be readers that are not counted |
-//! | 7-25 | READERS | readers, recursive readers that wait, and arrivals about to take theirs back |
+//! | 7-25 | READERS | readers; recursive ones and members that wait; arrivals about to take theirs back |
 //! | 26-31 | VERSION | counts releases, a writer's twice, modulo 64 |
 //!
 //! `owner`, hints: the last writer's id, quiet rounds. `front`: its id, generation, when sharing paid.
@@ -51,13 +52,14 @@
 //! | A1 | Reader: add READER; in vain beside a writer, an upgrader or a demand. Others: compare and swap. |
 //! | A2 A3 | A waiter takes a free lock. A demanded one: after a grace or if its front is off, unless URGENT. |
 //! | A4 A5 A6 | In vain: take back. Recursive: beside a draining writer go in, else wait counted. |
+//! | A7 | A reader waits counted, too: T1 to T6, `turns.rs`. |
 //! | B0 to B5 | Bias: `aside.rs`. W1 to W4, F1 to F7: waiting, `wait.rs`. |
 //! | R1 R2 D1 | Reader: subtract; the last one wakes. Writer, downgrade: clear the bit and SLEEPER, wake. |
-//! | U1 N1 | UPGRADABLE -> WRITER without readers, else UPGRADING. `N`: wish before A1, not while waiting. |
+//! | U1 N1 | UPGRADABLE -> WRITER without readers, else UPGRADING. `N`: wish before A1, waiting only as T5. |
 //!
 //! # Memory order
 //!
-//! R1, R2, D1 release -> A1, A2, A6, U1 acquire. B1 against B3: both are read-modify-writes of the place,
+//! R1, R2, D1 release -> A1, A2, A6, A7, U1 acquire. B1 against B3: both are read-modify-writes of the place,
 //! so B2 sees the bias gone or B3 sees the reader. B4 release -> B3 acquire; R1 release -> B5 acquire; R2
 //! release -> B2 acquire. The rest is hints.
 //!
@@ -65,12 +67,12 @@
 //!
 //! Writer preempted: arrivals queue, the front sleeps. Reader preempted: the front demands and sleeps.
 //! Front preempted: passed until URGENT. Hint wrong: a look, a sleep or a pass too many. Killed inside:
-//! lost. Fork: a front left in the parent is purged.
+//! lost. Fork: a front left in the parent is purged; whoever waits counted there stays counted.
 //!
 //! # Fairness and space
 //!
-//! Bounded overtaking, in the order of `mutex::Wakeful`. 2^18 read locks. 16 bytes, and a line for each
-//! thread of the process.
+//! Bounded overtaking, in the order of `mutex::Wakeful`; by groups: `turns.rs`. 2^18 read locks. 16 bytes,
+//! and a line for each thread of the process.
 //!
 //! # Rejected
 //!
@@ -84,6 +86,7 @@
 mod aside;
 mod elsewhere;
 mod limits;
+mod turns;
 mod wait;
 mod word;
 
@@ -139,6 +142,9 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         if want == Want::ReadRecursive {
             return Self::without_wish(|| self.wait_counted(was, deadline));
         }
+        if turns::joins(was) && turns::are_taken::<P, N>() {
+            return self.wait_as_member(deadline);
+        }
         self.after_read(self.state.fetch_sub(READER, Relaxed));
         self.wait(want, deadline)
     }
@@ -193,6 +199,9 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
+        }
+        if N::WISHES && from & WRITER != 0 && word & READERS != 0 {
+            self.tell();
         }
         if word & SLEEPER != 0 {
             P::wake(&self.state, u32::MAX);
@@ -310,8 +319,9 @@ impl<P: Readers, N: Preemption> RawRwLock<P> for Wakeful<P, N> {
     unsafe fn unlock_write(&self, _: &()) {
         let word = self.state.load(Relaxed);
         let new = (word & !WRITER).wrapping_add(version(WRITER));
+        let told = if N::WISHES { SLEEPER | READERS } else { SLEEPER };
         // ORDER: Release (R2), pairs with A1 and A2; publishes the protected data.
-        if word & SLEEPER != 0 || self.state.compare_exchange(word, new, Release, Relaxed).is_err() {
+        if word & told != 0 || self.state.compare_exchange(word, new, Release, Relaxed).is_err() {
             self.release(WRITER, 0);
         }
         policy::outside::<N, P>();

@@ -44,7 +44,7 @@ pub fn nap<P: Platform>() -> u64 {
     3 * P::costs().sleep
 }
 
-/// ... up to this ...
+/// ... up to this (and T6: so long a reader leaves the lock to a front that demands it) ...
 pub fn nap_most<P: Platform>() -> u64 {
     10 * P::costs().sleep
 }
@@ -70,8 +70,7 @@ pub fn roomy<P: Platform>() -> u64 {
 }
 
 /// Such a reader lets so long pass between two looks at most: a line's way for each processor, so that the
-/// looks of all do not keep the line from those who leave. ASSUMED: 64 are enough. Who looks more seldom
-/// comes too late for the turn of the readers (`docs/simulator.md`).
+/// looks of all do not keep the line from those who leave. ASSUMED: 64 are enough.
 pub fn poll_roomy<P: Platform>() -> u64 {
     P::costs().line * u64::from(P::processors().min(64))
 }

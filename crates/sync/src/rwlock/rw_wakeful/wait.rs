@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`Arrival`] | a thread that has just come | awake, for a short time; then it goes into line |
 //! | [`Front`] | the first of the line | awake for longer, then asleep; it demands the lock |
-//! | [`Counted`] | a recursive reader, counted already | awake while the writer runs, then asleep |
+//! | [`Counted`] | a recursive reader, or a member (A7): counted already | awake for a time, then asleep |
 //! | [`Upgrader`] | the upgradable reader | awake for a time, then asleep, until the readers have left |
 //!
 //! | step | what happens |
@@ -28,10 +28,11 @@
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Readers, RunState, ThreadId};
 
 use super::limits::{self, *};
+use super::turns::{self, Turn};
 use super::word::*;
 use super::{Until, Wakeful};
 use crate::mutex::{RawMutex, RawMutexTimed};
-use crate::wait::Preemption;
+use crate::wait::{self as policy, Preemption};
 
 // In `front`: the thread, the generation of its process, that there is one, and when sharing was found to
 // pay.
@@ -45,7 +46,7 @@ pub fn runs<P: Platform>(thread: ThreadId) -> bool {
     !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
 }
 
-fn spin_until<P: Platform>(ns: u64) {
+pub fn spin_until<P: Platform>(ns: u64) {
     loop {
         P::pause();
         if P::now_ns() >= ns {
@@ -76,6 +77,8 @@ enum Seen {
     KeptOut,
     /// It is not for us, and we do not wait for it in this role.
     Leave,
+    /// A7. We are counted, and a writer is inside.
+    Counted,
 }
 
 /// What a waiter does after a state that keeps it out.
@@ -96,6 +99,8 @@ pub enum Waited {
     TooLate,
     /// The role is over, and the waiter still wants the lock.
     Left,
+    /// A7. The same, and the waiter is counted.
+    Counted,
 }
 
 /// Why a waiter waits, and what it does meanwhile.
@@ -122,6 +127,8 @@ struct Arrival {
     /// W2. It has met a demand: it leaves the lock to the thread that demanded it.
     displaced: bool,
     grace: Option<u64>,
+    /// Such a reader waits for its turn.
+    turn: Option<Turn>,
 }
 
 impl<P: Readers, N: Preemption> Role<P, N> for Arrival {
@@ -130,11 +137,18 @@ impl<P: Readers, N: Preemption> Role<P, N> for Arrival {
         if !self.stays && (self.displaced && word & DEMAND == 0 || !lock.shared(self.arrived)) {
             return Seen::Leave;
         }
+        let turns = self.turn.is_some();
+        if turns && turns::joins(word) {
+            return lock.join();
+        }
         if self.want.kept_out(word) || word & URGENT != 0 {
             return Seen::KeptOut;
         }
-        if word & DEMAND == 0 || lock.may_pass(word, &mut self.grace) {
+        if word & DEMAND == 0 || lock.may_pass(word, &mut self.grace, turns) {
             return lock.take(word, self.want, false, deadline);
+        }
+        if turns {
+            return Seen::KeptOut;
         }
         P::pause();
         Seen::Missed
@@ -147,7 +161,13 @@ impl<P: Readers, N: Preemption> Role<P, N> for Arrival {
         {
             return Step::Leave;
         }
-        Step::Later { waited: now - self.arrived, most: most_between_looks::<P>(self.stays) }
+        let waited = now - self.arrived;
+        let Some(turn) = &mut self.turn else {
+            return Step::Later { waited, most: most_between_looks::<P>(self.stays) };
+        };
+        // T4.
+        turn.watch(lock, now + (waited / 4).clamp(limits::poll::<P>(), limits::poll_roomy::<P>()));
+        Step::Again
     }
 }
 
@@ -185,10 +205,12 @@ impl<P: Readers, N: Preemption> Role<P, N> for Front {
     }
 }
 
-/// W3. While it is counted no other writer gets in.
+/// W3, A7. While it is counted no other writer gets in.
 struct Counted {
     arrived: u64,
     roomy: bool,
+    /// A7. A member. A recursive reader must not step back.
+    turn: Option<Turn>,
 }
 
 impl<P: Readers, N: Preemption> Role<P, N> for Counted {
@@ -203,7 +225,18 @@ impl<P: Readers, N: Preemption> Role<P, N> for Counted {
 
     fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
         let awake_ns = if self.roomy { limits::roomy::<P>() } else { limits::arrival::<P>() };
-        if now < self.arrived + awake_ns && lock.holder_runs(word) {
+        if now >= self.arrived + awake_ns {
+            return Step::Sleep(0);
+        }
+        if let Some(turn) = &mut self.turn {
+            if turns::warned::<P, N>() {
+                // T5.
+                lock.after_read(lock.state.fetch_sub(READER, Relaxed));
+                return Step::Leave;
+            }
+            turn.watch(lock, now + limits::spin::<P>());
+            Step::Again
+        } else if lock.holder_runs(word) {
             Step::Later { waited: now - self.arrived, most: most_between_looks::<P>(self.roomy) }
         } else {
             Step::Sleep(0)
@@ -263,6 +296,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
                 Seen::Missed => continue,
                 Seen::TooLate => return Waited::TooLate,
                 Seen::Leave => return Waited::Left,
+                Seen::Counted => return Waited::Counted,
                 Seen::KeptOut => {}
             }
             if deadline.is_some_and(P::past) {
@@ -292,8 +326,39 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
             P::nap(limits::nap::<P>());
             was = self.state.fetch_add(READER, Relaxed);
         }
-        let role = Counted { arrived: P::now_ns(), roomy: P::roomy() };
+        let role = Counted { arrived: P::now_ns(), roomy: P::roomy(), turn: None };
         matches!(self.wait_as(role, deadline), Waited::Taken)
+    }
+
+    /// A7. A reader that is counted, and wishes with `N`. Without the lock it has no wish.
+    pub(super) fn wait_as_member(&self, deadline: Option<Deadline>) -> bool {
+        let role = Counted { arrived: P::now_ns(), roomy: true, turn: Some(Turn::of(self)) };
+        match self.wait_as(role, deadline) {
+            Waited::Taken => true,
+            Waited::TooLate => false,
+            // T5.
+            _ => {
+                policy::unshield::<N, P>(P::current());
+                self.wait(Want::Read, deadline)
+            }
+        }
+    }
+
+    /// A7. A writer seems to be inside.
+    fn join(&self) -> Seen {
+        let me = policy::shield::<N, P>();
+        // ORDER: Acquire (A7), pairs with R2 and D1, if the writer has just gone.
+        let was = self.state.fetch_add(READER, Acquire);
+        if turns::joins(was) {
+            return Seen::Counted;
+        }
+        if was & (Want::Read.excluded() | DEMAND) == 0 {
+            return Seen::Taken;
+        }
+        // A4.
+        self.after_read(self.state.fetch_sub(READER, Relaxed));
+        policy::unshield::<N, P>(me);
+        Seen::Missed
     }
 
     #[cold]
@@ -307,10 +372,12 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     pub(super) fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
         let roomy = P::roomy();
         let stays = roomy && want == Want::Read;
-        let role = Arrival { want, arrived: P::now_ns(), stays, displaced: false, grace: None };
+        let turn = (stays && turns::are_taken::<P, N>()).then(|| Turn::of(self));
+        let role = Arrival { want, arrived: P::now_ns(), stays, displaced: false, grace: None, turn };
         match self.wait_as(role, deadline) {
             Waited::Taken => true,
             Waited::TooLate => false,
+            Waited::Counted => self.wait_as_member(deadline),
             Waited::Left => self.wait_in_line(want, roomy, deadline),
         }
     }
@@ -398,14 +465,21 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     }
 
     /// The lock is free and the front demands it: may another thread take it?
-    fn may_pass(&self, word: u32, grace: &mut Option<u64>) -> bool {
+    fn may_pass(&self, word: u32, grace: &mut Option<u64>, turns: bool) -> bool {
         let front = self.front.load(Relaxed);
         // HINT: a front that does run demands again.
         if P::run_state(ThreadId(front % ThreadId::LIMIT)) == RunState::Preempted {
             return true;
         }
         let now = P::now_ns();
-        let ns = if word & SLEEPER == 0 { limits::grace::<P>() } else { limits::waking::<P>() };
+        let ns = if turns {
+            // T6. Else it passes each front while other readers are inside.
+            limits::nap_most::<P>()
+        } else if word & SLEEPER == 0 {
+            limits::grace::<P>()
+        } else {
+            limits::waking::<P>()
+        };
         now >= *grace.get_or_insert(now + ns)
     }
 
