@@ -44,6 +44,9 @@ pub struct Carrier {
     own: Option<Own>,
     /// What it took from a blocked carrier, as a sentinel, to run next; or null.
     pub handed: Cell<*mut Fiber>,
+    /// Its fiber that gave way, to go on first; or null. Another one might block in the kernel, and keep it
+    /// waiting for as long.
+    first: Cell<*mut Fiber>,
     /// A sentinel is at this carrier, whose seat it may have taken, and may disable its event.
     pub watched: AtomicBool,
     current: Cell<*mut Fiber>,
@@ -164,6 +167,7 @@ impl Carrier {
             inbox: Inbox::default(),
             ready: List::default(),
             handed: Cell::new(null_mut()),
+            first: Cell::new(null_mut()),
             watched: AtomicBool::new(false),
             own: runtime.policy.map(|policy| Own::new(policy, set_current)),
             current: Cell::new(null_mut()),
@@ -306,7 +310,15 @@ impl Carrier {
     /// The fiber to run next.
     #[inline]
     fn next(&'static self) -> Option<*mut Fiber> {
-        if !self.handed.get().is_null() {
+        let handed = self.handed.get();
+        if !self.first.get().is_null() {
+            // That other one may begin elsewhere.
+            if !handed.is_null() {
+                self.publish(self.handed.replace(null_mut()));
+            }
+            return Some(self.first.replace(null_mut()));
+        }
+        if !handed.is_null() {
             return Some(self.handed.replace(null_mut()));
         }
         let turn = self.turn.get().wrapping_add(1);
@@ -473,6 +485,7 @@ impl Carrier {
                 self.runtime.common.push(fiber, why == Some(Why::Yields));
                 self.runtime.invite();
             }
+            Some(Why::GivesWay) if self.first.get().is_null() && self.own.is_none() => self.first.set(fiber),
             _ => self.push_ready(fiber, why == Some(Why::Yields)),
         }
     }
@@ -506,6 +519,7 @@ impl Carrier {
 
     pub fn has_ready(&self) -> bool {
         !self.handed.get().is_null()
+            || !self.first.get().is_null()
             || !self.ready.is_empty()
             || self.own.as_ref().is_some_and(|own| !own.is_empty())
     }
@@ -534,7 +548,7 @@ impl Carrier {
         if self.runtime.seats.regain(self.index) {
             self.is_seated();
         } else if !fiber.is_null() && !std::thread::panicking() {
-            switch(fiber, Why::Yields);
+            switch(fiber, Why::GivesWay);
         }
     }
 

@@ -21,6 +21,8 @@ use crate::token::Token;
 pub enum Why {
     /// It is ready, after the others.
     Yields,
+    /// It is ready, and its carrier has no seat.
+    GivesWay,
     /// It waits for its token.
     Parks,
 }
