@@ -3,7 +3,7 @@
 //! of the report that is gone.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 mod profiled;
 
@@ -85,6 +85,22 @@ fn ten_thousand_locks_are_one_row() {
     assert!(number(mutex, "objects") > 3_000 && number(mutex, "objects") <= 10_000, "{mutex:#}");
     assert_eq!(records.iter().filter(|one| one["record"] == "waits").count(), 1, "{records:#?}");
     assert!(html.metadata().unwrap().len() < 10_000_000);
+}
+
+/// The profile takes a plain mutex by its own words, and stands around all else: programs that use each
+/// corner of pthread's locks say the same with it and without.
+#[test]
+fn locks_do_the_same_as_without_it() {
+    let folder = folder();
+    for name in ["barrier", "cancel", "keys", "misuse", "owed", "rwlock", "sem", "stress"] {
+        let source = format!("../../../preload/tests/c/{name}.c");
+        let program = compile_by("cc", folder.path(), &source, &["-w", "-Wno-error"]);
+        let plain = Command::new(&program).stdin(Stdio::null()).output().unwrap();
+        let mut command = wakeful();
+        command.args(["profile", "-o", "/dev/null"]).arg(&program);
+        let profiled = command.output().unwrap();
+        assert_eq!((plain.status.code(), plain.stdout), (profiled.status.code(), profiled.stdout), "{name}");
+    }
 }
 
 /// The program goes on, and its status is told, also where nobody reads the report.

@@ -149,6 +149,8 @@ pub struct RegionRow {
     /// Processors that they had, on average; without the kernel's word none.
     pub processors: Option<f64>,
     pub elapsed_ns: u64,
+    /// What the others took, as far as they are like those.
+    pub untold_ns: u64,
     pub longest_ns: u64,
     /// Until a thread begins its part; from the end of the last part on.
     pub fork_ns: u64,
@@ -174,7 +176,7 @@ impl RegionRow {
 
     /// Their time, as far as those told are like the others.
     pub fn all_ns(&self) -> u64 {
-        (self.elapsed_ns as f64 * self.count() as f64 / self.told.max(1) as f64) as u64
+        self.elapsed_ns + self.untold_ns
     }
 
     /// The part of the threads' time in the regions.
@@ -276,6 +278,7 @@ fn regions(profile: &Profile, names: &mut Names) -> Vec<RegionRow> {
             most_threads: region.most_threads,
             processors: knows.then(|| run_ns as f64 / elapsed_ns.max(1) as f64),
             elapsed_ns,
+            untold_ns: region.untold_ns,
             longest_ns: region.longest_ns,
             fork_ns: region.fork_ns,
             join_ns: region.join_ns,

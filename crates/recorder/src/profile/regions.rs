@@ -37,6 +37,9 @@ pub struct Region {
     pub most_threads: u64,
     /// From the beginning to the end.
     pub elapsed_ns: u64,
+    /// The time of those that were not told, as far as they are like those told that were over soon. They lie
+    /// between two that were told.
+    pub untold_ns: u64,
     /// The longest.
     pub longest_ns: u64,
     /// Each thread's time from the beginning until it begins its part.
@@ -47,7 +50,13 @@ pub struct Region {
     pub did: Split,
     /// Time that they waited at barriers inside and at the end, by why.
     pub waited: Shares,
+    /// Those told that were over soon: how many, and their time.
+    soon: (u64, u64),
+    last_ns: u64,
 }
+
+/// BOUND: longer ones are always told: the twin of SOON_NS in profile/src/openmp.c.
+const SOON_NS: u64 = 100_000;
 
 /// A region that goes on.
 struct Open {
@@ -156,6 +165,13 @@ impl Regions {
         }
         let all = self.all.entry(open.site).or_default();
         let length_ns = to_ns.saturating_sub(open.from_ns);
+        if length_ns < SOON_NS {
+            all.soon = (all.soon.0 + 1, all.soon.1 + length_ns);
+        }
+        let between_ns = open.from_ns.saturating_sub(all.last_ns);
+        let like_ns = all.soon.1.checked_div(all.soon.0).unwrap_or(0).saturating_mul(open.untold);
+        all.untold_ns += like_ns.min(between_ns);
+        all.last_ns = to_ns;
         all.told += 1;
         all.untold += open.untold;
         all.threads += open.parts.len() as u64;
@@ -232,6 +248,8 @@ mod tests {
         let region = all[&7];
         assert_eq!((region.told, region.untold, region.threads, region.most_threads), (1, 3, 2, 2));
         assert_eq!((region.elapsed_ns, region.fork_ns, region.join_ns), (110, 10 + 30, 10));
+        // Three of 110 find no room in the 100 before.
+        assert_eq!(region.untold_ns, 100);
         assert_eq!((region.did.running_ns, region.did.preempted_ns), (50 + 50, 20));
         assert_eq!(region.waited.free_ns, 10);
     }

@@ -587,7 +587,7 @@ if (D.regions.length) {
   table(["Begun in", "times", "time", "threads", "processors at work", "fork", "join", "waiting", "for one that worked",
     "for one without a processor", "for a blocked one", "waking up"],
     D.regions.map((row) => [label(row.place), count(row.told + row.untold),
-      time(row.elapsed_ns * (row.told + row.untold) / Math.max(1, row.told)), row.threads.toFixed(1),
+      time(row.elapsed_ns + row.untold_ns), row.threads.toFixed(1),
       row.processors === null ? "unknown" : row.processors.toFixed(2),
       time(row.fork_ns / Math.max(1, row.told * row.threads)), time(row.join_ns / Math.max(1, row.told)),
       part(row, row.waited_ns), part(row, row.imbalance_ns), part(row, row.waited_for_preempted_ns),
