@@ -31,7 +31,7 @@ use super::limits::{self, *};
 use super::word::*;
 use super::{Until, Wakeful};
 use crate::mutex::{RawMutex, RawMutexTimed};
-use crate::wait::Preemption;
+use crate::wait::{Preemption, look};
 
 // In `front`: the thread, the generation of its process, that there is one, and when sharing was found to
 // pay.
@@ -292,7 +292,8 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
             P::nap(limits::nap::<P>());
             was = self.state.fetch_add(READER, Relaxed);
         }
-        let role = Counted { arrived: P::now_ns(), roomy: P::roomy() };
+        let arrived = P::now_ns();
+        let role = Counted { arrived, roomy: look::has_room::<P>(arrived) };
         matches!(self.wait_as(role, deadline), Waited::Taken)
     }
 
@@ -305,7 +306,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
 
     /// W1 to W4, then in line.
     pub(super) fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        let roomy = P::roomy();
+        let roomy = look::has_room::<P>(P::now_ns());
         let stays = roomy && want == Want::Read;
         let role = Arrival { want, arrived: P::now_ns(), stays, displaced: false, grace: None };
         match self.wait_as(role, deadline) {
