@@ -24,6 +24,21 @@
 #define WAKEFUL_GUIDED 2
 
 /*
+ The thread runs when the program's others have nothing to do, and now and then besides.
+ */
+#define WAKEFUL_BACKGROUND 0
+
+/*
+ As all threads begin.
+ */
+#define WAKEFUL_NORMAL 1
+
+/*
+ It runs before the program's others, but not before one that holds a lock.
+ */
+#define WAKEFUL_URGENT 2
+
+/*
  The priority of the fiber that spawns, or the usual one.
  */
 #define WAKEFUL_PRIORITY_SAME 0
@@ -346,6 +361,15 @@ int wakeful_leave(void);
  nobody waits, it changes nothing. Returns what was said before, for the end of the phase.
  */
 size_t wakeful_use_at_most(size_t processors);
+
+/*
+ Sets how much the calling thread matters to its program: WAKEFUL_BACKGROUND, WAKEFUL_NORMAL or
+ WAKEFUL_URGENT. The scheduler of `wakeful run --scheduled` goes by it among the threads of a program;
+ other programs notice nothing. Without that scheduler it changes nothing.
+
+ Returns what was set before, to be restored; -EINVAL if it is none of the three.
+ */
+int wakeful_importance(int importance);
 
 /*
  Starts a server, and writes it to `server`. Its threads stay on this processor, or with -1 run wherever

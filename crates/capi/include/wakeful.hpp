@@ -967,6 +967,24 @@ public:
     [[nodiscard]] guard lock() noexcept { return guard(*this); }
 };
 
+// How much a kernel thread matters to its program: for the scheduler of `wakeful run --scheduled`.
+enum class importance : int {
+    background = WAKEFUL_BACKGROUND,
+    normal = WAKEFUL_NORMAL,
+    urgent = WAKEFUL_URGENT,
+};
+
+// The calling thread matters so much while this is there, and then as before. Stays in its thread.
+class matters {
+    const int before;
+
+public:
+    explicit matters(importance much) noexcept : before(wakeful_importance(static_cast<int>(much))) {}
+    ~matters() { wakeful_importance(before); }
+    matters(const matters &) = delete;
+    matters &operator=(const matters &) = delete;
+};
+
 } // namespace wakeful
 
 #endif // WAKEFUL_HPP

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{ECONNREFUSED, EINVAL, EIO, ENOMEM, EPERM};
 use linux::Linux;
 use platform::Platform;
+use rust::importance::{self, Importance};
 use rust::parallel::{self, Schedule};
 use rust::partition::{self, Refusal};
 
@@ -29,6 +30,13 @@ pub const WAKEFUL_STATIC: c_int = 0;
 pub const WAKEFUL_DYNAMIC: c_int = 1;
 /// The same, in chunks that begin large and become smaller, down to `chunk`.
 pub const WAKEFUL_GUIDED: c_int = 2;
+
+/// The thread runs when the program's others have nothing to do, and now and then besides.
+pub const WAKEFUL_BACKGROUND: c_int = 0;
+/// As all threads begin.
+pub const WAKEFUL_NORMAL: c_int = 1;
+/// It runs before the program's others, but not before one that holds a lock.
+pub const WAKEFUL_URGENT: c_int = 2;
 
 /// Where the caller passes no team.
 static ALL: Team = Team(parallel::Team::free(parallel::Team::MOST_MEMBERS));
@@ -289,4 +297,14 @@ fn number(error: partition::Error) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn wakeful_use_at_most(processors: usize) -> usize {
     parallel::use_at_most(processors)
+}
+
+/// Sets how much the calling thread matters to its program: WAKEFUL_BACKGROUND, WAKEFUL_NORMAL or
+/// WAKEFUL_URGENT. The scheduler of `wakeful run --scheduled` goes by it among the threads of a program;
+/// other programs notice nothing. Without that scheduler it changes nothing.
+///
+/// Returns what was set before, to be restored; -EINVAL if it is none of the three.
+#[unsafe(no_mangle)]
+pub extern "C" fn wakeful_importance(importance: c_int) -> c_int {
+    Importance::from_number(importance).map_or(-EINVAL, |importance| importance::set(importance) as c_int)
 }

@@ -84,7 +84,7 @@ fn run(program: &Path) {
 
 #[test]
 fn c_programs_run_with_the_shared_library() {
-    ["loops.c", "fibers.c", "delegated.c", "numa.c"]
+    ["loops.c", "fibers.c", "delegated.c", "numa.c", "importance.c"]
         .iter()
         .for_each(|name| run(&compile("gcc", name, &["-lwakeful"])));
 }
@@ -92,7 +92,7 @@ fn c_programs_run_with_the_shared_library() {
 #[test]
 fn c_programs_run_with_the_static_library() {
     let library = ["-Wl,-Bstatic", "-lwakeful", "-Wl,-Bdynamic", "-lm"];
-    ["loops.c", "fibers.c", "delegated.c", "numa.c"]
+    ["loops.c", "fibers.c", "delegated.c", "numa.c", "importance.c"]
         .iter()
         .for_each(|name| run(&compile("gcc", name, &library)));
 }
@@ -110,6 +110,11 @@ fn an_overflow_in_long_frames_ends_the_program() {
 #[test]
 fn cpp_takes_the_header() {
     run(&compile("g++", "header.cc", &["-lwakeful"]));
+}
+
+#[test]
+fn cpp_says_how_much_a_thread_matters() {
+    run(&compile("g++", "importance.cc", &["-std=c++17", "-pedantic", "-lwakeful"]));
 }
 
 fn threads(compiler: &str) {

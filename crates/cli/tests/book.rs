@@ -52,6 +52,8 @@ const KINDS: &[(&str, Kind)] = &[
         "wakeful profile",
         Excused("its output is another one each time; tests/profile.rs runs it on planted programs"),
     ),
+    ("wakeful scheduler", Excused("changes the machine, as root; tests/guest.rs runs it in a guest")),
+    ("wakeful run --scheduled", Excused("needs that scheduler; tests/guest.rs runs it in a guest")),
     ("wakeful watch", Excused("needs perf events; tests/watch.rs runs it where they are")),
     ("cargo xtask mutate", Excused("minutes; the gate runs a part")),
     ("crates/gomp/bench/compare.py", Excused("minutes, with two other OpenMP runtimes")),

@@ -60,10 +60,15 @@ fn start() -> Child {
 
 /// Seconds of processor time that the scheduler has given the process; `None` if it has none such.
 fn cpu_seconds(process: u32) -> Option<f64> {
+    told(process, "cpu_seconds")
+}
+
+/// What the scheduler tells of the process.
+fn told(process: u32, field: &str) -> Option<f64> {
     let output = wakeful(&["scheduler", "status", "--json"]).output().unwrap();
     let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let programs = status["programs"].as_array().unwrap();
-    programs.iter().find(|program| program["process"] == process)?["cpu_seconds"].as_f64()
+    programs.iter().find(|program| program["process"] == process)?[field].as_f64()
 }
 
 fn warnings() -> Vec<String> {
@@ -98,6 +103,39 @@ fn guest_programs_end_well_with_without_and_when_it_is_killed() {
         ended_well(child, prints);
         println!("{name}: ended well when the scheduler was killed");
     }
+    assert_eq!(warnings(), [""; 0]);
+}
+
+/// Threads that share a mutex, and know of nothing: four for each of two processors.
+const SECTIONS: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <time.h>\n\
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\nstatic volatile unsigned long inside, end;\n\
+static void work(void) { for (volatile int i = 0; i < 2000; i++); }\n\
+static void *run(void *p) { while (time(0) < end) for (int i = 0; i < 50; i++) {\n\
+pthread_mutex_lock(&m); inside++; work(); pthread_mutex_unlock(&m); work(); } return p; }\n\
+int main(void) { pthread_t t[8]; end = time(0) + 20;\n\
+for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, run, 0);\n\
+for (int i = 0; i < 8; i++) pthread_join(t[i], 0);\n\
+puts(\"\\nall well\"); }";
+
+/// The default mutex of a program as it comes tells the scheduler of its holders: preemptions in a section
+/// are put off.
+#[test]
+#[ignore = "needs the guest: vm/test --long"]
+fn guest_sched_hears_of_an_unmodified_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("sections.c"), folder.path().join("sections"));
+    fs::write(&source, SECTIONS).unwrap();
+    let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).status();
+    assert!(built.expect("a C compiler, as linking Rust needs one").success());
+    let mut server = start();
+    let child = run(true, &[program.to_str().unwrap()]);
+    let put_off = eventually("a preemption of a holder is put off", || {
+        told(child.id(), "extended").filter(|&count| count >= 10.0)
+    });
+    println!("{put_off} preemptions put off so far, {:?} hand-offs", told(child.id(), "handed_off"));
+    ended_well(child, "\nall well\n");
+    server.kill().unwrap();
+    server.wait().unwrap();
     assert_eq!(warnings(), [""; 0]);
 }
 

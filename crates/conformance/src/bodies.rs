@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use platform::{Clock, Deadline, Ordering::*, Priority, ThreadId, Wish};
 use sync::mutex::{RawMutex, RawMutexTimed};
+use sync::wait::publish;
 
 use crate::{Cell, Machine};
 
@@ -294,6 +295,58 @@ pub fn wishing<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) 
             if first.try_bump() {
                 assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that tried kept its wish");
             }
+        }
+    });
+    let tried = outer.cell.get() - threads * rounds;
+    outer.finish(threads * rounds + tried);
+    inner.finish(threads * rounds);
+}
+
+/// A default lock's holder tells a scheduler that listens, from when its thread has begun to, whichever of
+/// two locks it releases first. Whoever holds nothing has the priority that the program gave it. `told` is
+/// called for each holder that tells.
+pub fn publishing<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, told: fn()) {
+    let outer = Arc::new(Shared::<M, L>::new());
+    let inner = Arc::new(Shared::<M, L>::new());
+    let (first, second) = (outer.clone(), inner.clone());
+    together::<M>(threads, move |index| {
+        let me = M::register();
+        if index % 2 == 1 {
+            publish::set_own::<M>(me, Priority::LockWaiter);
+        }
+        let own = publish::own::<M>(me);
+        let tells = || (M::priority(me), M::wish(me)) == (Priority::LockHolder, Wish::UnpreemptableSelf);
+        let as_before = || {
+            let now = (M::priority(me), M::wish(me));
+            assert_eq!(now, (own, Wish::Preemptable), "a thread that holds nothing is not as before");
+        };
+        let mut begun = false;
+        for round in 0..rounds {
+            let asks = || assert!(!begun || tells(), "a holder does not tell what it told before");
+            let (first_node, second_node) = (L::Node::default(), L::Node::default());
+            let a = first.guard(&first_node);
+            asks();
+            let b = second.guard(&second_node);
+            asks();
+            let tells_now = tells();
+            a.shared.cell.bump();
+            b.shared.cell.bump();
+            if (index + round) % 2 == 0 {
+                drop(a);
+                asks();
+                drop(b);
+            } else {
+                drop(b);
+                asks();
+                drop(a);
+            }
+            as_before();
+            if tells_now {
+                told();
+            }
+            begun |= tells_now;
+            first.try_bump();
+            as_before();
         }
     });
     let tried = outer.cell.get() - threads * rounds;

@@ -32,6 +32,14 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn honours(honours: bool) -> bool {
         honours
     }
+    /// What the machine tells of whether it acts on priorities instead of this.
+    fn hands_off(hands_off: bool) -> bool {
+        hands_off
+    }
+    /// It is counted how many locks a thread holds that raised it.
+    fn counts() -> bool {
+        true
+    }
     /// A swap writes.
     fn swaps() -> bool {
         true
@@ -236,6 +244,29 @@ impl Twist for Mute {
     }
 }
 
+/// A scheduler listens to what threads say of their priorities and wishes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listening;
+
+impl Twist for Listening {
+    fn hands_off(_: bool) -> bool {
+        true
+    }
+}
+
+/// The same, and nobody counts the locks that a thread holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uncounted;
+
+impl Twist for Uncounted {
+    fn hands_off(_: bool) -> bool {
+        true
+    }
+    fn counts() -> bool {
+        false
+    }
+}
+
 /// There is one processor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneProcessor;
@@ -332,7 +363,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::hand_off();
     }
     fn hands_off() -> bool {
-        P::hands_off()
+        W::hands_off(P::hands_off())
     }
     fn priority(thread: ThreadId) -> Priority {
         P::priority(thread)
@@ -344,7 +375,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::change_priority(thread, from, to) != W::lies()
     }
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32> {
-        P::holds(thread).map(bent)
+        P::holds(thread).filter(|_| W::counts()).map(bent)
     }
     fn away(lock: *const ()) -> &'static Self::AtomicU32 {
         bent(P::away(lock))

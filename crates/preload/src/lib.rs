@@ -76,7 +76,10 @@ mod thread;
 mod tid;
 mod time;
 
+use linux::Linux;
 use linux::view::View;
+use platform::{Platform, Priority};
+use sync::wait::publish;
 
 /// The name of the view that this process has: what `wakeful run -v` tells. Sets it up if need be. By this symbol the command also
 /// knows the library.
@@ -89,6 +92,15 @@ pub extern "C" fn wakeful_preload_view() -> *const core::ffi::c_char {
         View::None | View::Unset => c"none",
     }
     .as_ptr()
+}
+
+/// For libraries of the program that know how much its threads matter: sets the calling thread's own
+/// priority, one of the arena's, and returns what it was. The arena is here.
+#[unsafe(no_mangle)]
+pub extern "C" fn wakeful_preload_priority(priority: core::ffi::c_int) -> core::ffi::c_int {
+    thread::before_first();
+    let me = Linux::register_lazily();
+    publish::set_own::<Linux>(me, Priority::from_u32(priority as u32)) as core::ffi::c_int
 }
 
 extern "C" fn constructor() {

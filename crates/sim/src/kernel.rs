@@ -145,15 +145,55 @@ impl Engine {
     /// highest priority, which is the first of its like in the queue.
     fn preferred(&self, queue: usize, thread: usize) -> usize {
         let app = self.threads[thread].app;
-        if app == FOREIGN {
-            return 0;
-        }
+        if app == FOREIGN { 0 } else { self.highest(queue, app).unwrap_or(0) }
+    }
+
+    /// The place in the queue of the application's thread of highest priority.
+    fn highest(&self, queue: usize, app: usize) -> Option<usize> {
         let ours = self.waiting.queues[queue]
             .iter()
             .enumerate()
             .filter(|&(_, &other)| self.threads[other].app == app);
         ours.max_by_key(|&(place, &other)| (self.threads[other].priority, Reverse(place)))
-            .map_or(0, |(place, _)| place)
+            .map(|(place, _)| place)
+    }
+
+    /// Where the thread waits, in its queue, to which this processor's thread would hand it off: one of its
+    /// own program that stands higher.
+    fn heir(&self, processor: usize) -> Option<(usize, usize)> {
+        let queue = if self.rules.queue == Queue::Global { 0 } else { processor };
+        let mine = &self.threads[self.processors[processor].thread];
+        let place = self.highest(queue, mine.app)?;
+        let other = self.waiting.queues[queue][place];
+        (self.threads[other].priority > mine.priority).then_some((queue, place))
+    }
+
+    /// Would the running thread's processor go to another thread if it handed it off?
+    pub(crate) fn has_heir(&self) -> bool {
+        self.heir(self.processor).is_some()
+    }
+
+    /// ICPP 2001, section 3: a second-level scheduling of one application, as a thread of it asks for whose
+    /// priority has become less than another's. What is left of the quantum goes with the processor, so that
+    /// no other application notices.
+    pub(crate) fn hand_over(&mut self, processor: usize, now: Time) {
+        let Some((queue, place)) = self.heir(processor) else { return self.yield_processor(processor, now) };
+        self.account(now);
+        let end = self.processors[processor].quantum_end;
+        let heir = self.waiting.queues[queue].remove(place).expect("it is there");
+        let thread = self.stop(processor, now);
+        self.threads[thread].yields += 1;
+        self.threads[thread].state = State::Ready;
+        self.tally.handed += 1;
+        self.tell(thread, processor, RunState::Preempted, now);
+        let back = self.queue_of(thread);
+        self.waiting.queues[back].push_back(thread);
+        self.start(processor, heir, now);
+        let switch = self.rules.costs.switch;
+        let it = &mut self.processors[processor];
+        it.quantum_end = end.max(it.resume.saturating_add(switch)).min(it.quantum_end);
+        self.schedule(processor);
+        self.help(back, now);
     }
 
     pub(crate) fn start(&mut self, processor: usize, thread: usize, now: Time) {

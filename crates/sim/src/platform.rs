@@ -322,7 +322,24 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     }
 
     fn hand_off() {
-        Self::yield_now();
+        if !Self::hands_off() {
+            return Self::yield_now();
+        }
+        system_call();
+        let this = machine();
+        // SAFETY: as for `system_call`.
+        unsafe {
+            let it = &mut *this;
+            if it.explorer.is_some() {
+                suspend(this, Reason::Yields);
+            } else if it.has_heir() {
+                suspend(this, Reason::HandsOff);
+            }
+        }
+    }
+
+    fn hands_off() -> bool {
+        look(|it| it.rules.second_level)
     }
 
     fn priority(thread: ThreadId) -> Priority {

@@ -135,6 +135,9 @@ pub struct Results {
     pub put_off: u64,
     /// Of these, so many were carried out when the grace was over.
     pub overrun: u64,
+    /// Processors that a thread gave to one of its program that stands higher (ICPP 2001, figure 1).
+    #[serde(skip_serializing_if = "none")]
+    pub handed_off: u64,
     /// Threads that came to another processor.
     pub migrations: u64,
     /// Changes of the partition.
@@ -218,6 +221,7 @@ impl Results {
             preemptions: engine.tally.preemptions,
             put_off: engine.tally.put_off,
             overrun: engine.tally.overrun,
+            handed_off: engine.tally.handed,
             migrations: engine.tally.migrations,
             repartitions: engine.tally.repartitions,
             accesses: traffic.hits + traffic.misses,

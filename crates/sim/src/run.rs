@@ -130,6 +130,7 @@ pub(crate) unsafe fn resume(this: *mut Engine, processor: usize, now: Time) {
                 }
                 Reason::Asleep => it.put_to_sleep(processor, now),
                 Reason::Yields => it.yield_processor(processor, now),
+                Reason::HandsOff => it.hand_over(processor, now),
                 Reason::Spins => it.park(processor, now),
             },
             CoroutineResult::Return(()) => {

@@ -30,6 +30,8 @@ pub(crate) enum Reason {
     Asleep,
     /// It has given its processor up.
     Yields,
+    /// It has given its processor to a thread of its program that stands higher.
+    HandsOff,
     /// It spins, and may be passed over.
     Spins,
 }

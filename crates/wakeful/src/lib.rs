@@ -79,6 +79,7 @@ mod barrier;
 mod condvar;
 mod delegated;
 mod held;
+pub mod importance;
 mod once;
 pub mod parallel;
 pub mod partition;

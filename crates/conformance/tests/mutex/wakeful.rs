@@ -242,6 +242,85 @@ mod strangers {
     }
 }
 
+/// Where a scheduler listens, holders tell (S1 to S5), and those who wait hand off.
+mod listened {
+    use super::*;
+    use conformance::twist::{Listening, Uncounted};
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    type L = Twisted<Loom, Listening>;
+    type S = Twisted<Shuttle, Listening>;
+
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+
+    fn told() {
+        TOLD.fetch_add(1, Relaxed);
+    }
+
+    #[test]
+    fn loom_telling() {
+        loom("wakeful, listened, telling", 2, 500, || bodies::publishing::<L, Wakeful<L>>(2, 2, told));
+        assert_ne!(TOLD.load(Relaxed), 0, "nobody told");
+    }
+
+    #[test]
+    fn loom_three() {
+        loom("wakeful, listened, three", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+    }
+
+    #[test]
+    fn loom_timed() {
+        loom("wakeful, listened, timed", 2, 250, || bodies::timing::<L, Wakeful<L>>(3, 2, 2_000_000));
+        loom("wakeful, listened, out", 2, 250, || bodies::timing_out::<L, Wakeful<L>>(2_000_000));
+    }
+
+    #[test]
+    fn loom_trying() {
+        loom("wakeful, listened, trying", 2, 500, || bodies::trying::<L, Wakeful<L>>(2, 2));
+    }
+
+    #[test]
+    fn shuttle_telling() {
+        shuttle("wakeful, listened, telling", 100, || {
+            bodies::publishing::<S, Wakeful<S>>(4, 4, told);
+        });
+        shuttle("wakeful, listened, exclusion", 100, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
+        shuttle("wakeful, listened, timed", 100, || bodies::timing::<S, Wakeful<S>>(4, 4, 2_000_000));
+    }
+
+    #[test]
+    fn threads() {
+        type P = Twisted<Linux, Listening>;
+        bodies::publishing::<P, Wakeful<P>>(16, 2_000, told);
+        bodies::exclusion::<P, Wakeful<P>>(32, 2_000);
+    }
+
+    /// The waiters of informing locks hand off there, and do not sleep.
+    #[test]
+    fn informing() {
+        use sync::mutex::{ArrayQueue, Mcs, Ticket, Ttas};
+        use sync::wait::Informing;
+        loom("ttas-informing, listened", 2, 300, || bodies::exclusion::<L, Ttas<L, Informing>>(3, 1));
+        loom("mcs-informing, listened", 2, 300, || bodies::exclusion::<L, Mcs<L, Informing>>(3, 1));
+        loom("ticket-informing, listened", 2, 300, || bodies::exclusion::<L, Ticket<L, Informing>>(3, 1));
+        loom("array-queue-informing, listened", 2, 300, || {
+            bodies::exclusion::<L, ArrayQueue<L, Informing, 2>>(3, 1);
+        });
+        shuttle("ttas-informing, listened", 50, || bodies::exclusion::<S, Ttas<S, Informing>>(4, 4));
+        shuttle("mcs-informing, listened", 50, || bodies::exclusion::<S, Mcs<S, Informing>>(4, 4));
+        shuttle("ticket-informing, listened", 50, || bodies::exclusion::<S, Ticket<S, Informing>>(4, 4));
+    }
+
+    /// Without a count the first of two locks to be released takes both their priorities.
+    #[test]
+    fn uncounted() {
+        type P = Twisted<Loom, Uncounted>;
+        let settings = Settings { hints: Hints::Always(RunState::Running), ..Settings::default() };
+        conformance::loom::finds(settings, "holders that nobody counts", || {
+            bodies::publishing::<P, Wakeful<P>>(2, 2, told)
+        });
+    }
+}
+
 /// P2 passes a waiter once at most. A thread registers when it comes to wait, and again whenever it has
 /// been passed.
 mod passed {

@@ -152,7 +152,7 @@ impl<P: Platform, W: Waiting, const SLOTS: usize> ArrayQueue<P, W, SLOTS> {
             if W::INFORMS {
                 self.publish(slot, ticket, me, Priority::LockWaiter);
             }
-            if W::may_spin::<P>(P::priority(me), looks) {
+            if wait::stays::<W, P>(P::priority(me), looks) {
                 P::pause();
                 continue;
             }

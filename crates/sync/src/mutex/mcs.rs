@@ -6,10 +6,11 @@
 //! on many processors; `mcs-spin` only on a machine of one's own. Mellor-Crummey and Scott, TOCS 1991;
 //! informing: Antonopoulos, Nikolopoulos, Papatheodorou, ICPP 2001, figure 1, whose lines are cited below.
 //!
-//! Changed in `mcs-informing`, because Linux has no second-level scheduler that acts on our priorities:
+//! Changed in `mcs-informing`, where no second-level scheduler acts on our priorities (Linux's own has none):
 //! - "Hand off the processor" in a waiter (lines 18-20) is to sleep on its own node: the processor goes to
 //!   whoever is runnable. In a releaser (line 42) it is a nap outside the queue, so that threads without a
 //!   processor come to be without a place in line too, and those in line run.
+//! - Under such a scheduler ([`Platform::hands_off`]) both are its call, and nobody sleeps or naps for it.
 //! - Who hands over to a sleeper wakes the sleeper behind it as well (R4): an immediate waiter is one that
 //!   spins by the time it is served.
 //! - Line 42 looks at the successor, not at all threads: it is the only one whose priority this release has
@@ -186,7 +187,7 @@ impl<P: Platform, W: Waiting, N: Preemption> Mcs<P, W, N> {
             let look = wait::look::<W, P>(turns);
             looks = u32::saturating_add(looks, look as u32);
             looked |= look;
-            if look && !W::may_spin::<P>(P::priority(me), looks) {
+            if look && !wait::stays::<W, P>(P::priority(me), looks) {
                 looks = 0;
                 self.sleep(node, state);
             } else {

@@ -151,9 +151,9 @@ impl<P: Platform, W: Waiting> Ticket<P, W> {
                 turns = 0;
                 looks = u32::saturating_add(looks, 1);
                 // The line stands still: the thread it waits for may be one that spins, of our own
-                // priority, preempted.
-                let rank = if looks > STANDSTILL_LOOKS { Priority::BarrierWaiter } else { P::priority(me) };
-                if !W::may_spin::<P>(rank, looks) {
+                // priority, preempted. No call hands a processor to that one.
+                let stands = looks > STANDSTILL_LOOKS && !W::may_spin::<P>(Priority::BarrierWaiter, looks);
+                if stands || !wait::stays::<W, P>(P::priority(me), looks) {
                     self.sleep(serving, ticket, me);
                     looks = 0;
                     continue;

@@ -116,7 +116,7 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
                 // should be. `entered` ends it.
                 P::set_priority(me, Priority::LockWaiter);
             }
-            if look && !W::may_spin::<P>(Priority::LockWaiter, looks) {
+            if look && !wait::stays::<W, P>(Priority::LockWaiter, looks) {
                 looks = 0;
                 let asleep = LOCKED | SLEEPERS;
                 if word == asleep || self.word.compare_exchange(word, asleep, Relaxed, Relaxed).is_ok() {

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Choose `native` where no timer may wake an idle processor. Its parts: [`waiter`] (W, G), [`line`] (Q, P),
-//! [`queue`] (processors for all, W8), [`share`] (W3's memory, W4), [`limits`] (all times).
+//! [`queue`] (processors for all, W8), [`share`] (W3's memory, W4), [`limits`] (all times), [`published`]
+//! (where a scheduler listens).
 //!
 //! # State
 //! | bits | name | meaning |
@@ -32,6 +33,7 @@
 //! The fast path is one compare-and-swap to lock and one to unlock: `f -> f|L -> f`, where `L` is LOCKED and
 //! OWNER, and `f` the free value that the thread saw last, of any lock; at first 0. Its *stamp*
 //! ([`Platform::stamp`]) keeps `f`, which never has HANDOFF. So a lock with sleepers costs no more.
+//! A stamp with KICK is no word's, and says [`published`].
 //!
 //! # Invariants
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
@@ -83,6 +85,7 @@
 
 mod limits;
 mod line;
+mod published;
 mod queue;
 mod share;
 mod waiter;
@@ -91,7 +94,7 @@ use core::marker::PhantomData;
 use platform::{Atomic, Deadline, Ordering::*, Platform, STAMP_ID, STAMP_SHIFT, StaticPlatform, ThreadId};
 
 use super::{RawMutex, RawMutexTimed};
-use crate::wait::{self, Preemptable, Preemption};
+use crate::wait::{self, Preemptable, Preemption, publish};
 
 const LOCKED: u32 = 1;
 const STANDBY: u32 = 1 << 1;
@@ -142,7 +145,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let stamp = P::stamp();
         let locked = match self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed) {
             Ok(_) => true,
-            Err(word) => self.take_free(word),
+            Err(word) => self.take_at_once(word),
         };
         if locked {
             wait::inside::<N, P>(me);
@@ -157,7 +160,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         // ORDER: Acquire, pairs with R1.
         let free = word & (LOCKED | HANDOFF) == 0
             && self.word.compare_exchange(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed).is_ok();
-        if free {
+        if free && !published::publishes::<P>() {
             P::set_stamp(word);
         }
         free
@@ -192,20 +195,16 @@ impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
     #[inline]
     unsafe fn try_lock(&self, _: &()) -> bool {
         let me = wait::shield::<N, P>();
-        // A2, HANDOFF or not: somebody who tries will not wait. ORDER: Acquire, pairs with R1.
-        let mut word = self.word.load(Relaxed);
-        while word & LOCKED == 0 {
-            match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed)
-            {
-                Ok(_) => {
-                    wait::inside::<N, P>(me);
-                    return true;
-                }
-                Err(now) => word = now,
-            }
+        // A2, at first as A1. ORDER: Acquire, pairs with R1.
+        let stamp = P::stamp();
+        let word = self.word.load(Relaxed);
+        if word == stamp & !OWNER
+            && self.word.compare_exchange(stamp & !OWNER, stamp | LOCKED, Acquire, Relaxed).is_ok()
+        {
+            wait::inside::<N, P>(me);
+            return true;
         }
-        wait::unshield::<N, P>(me);
-        false
+        self.try_slow(word, me)
     }
 
     fn leaving(&self) {
@@ -246,7 +245,30 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, word: u32, deadline: Option<Deadline>) -> bool {
+        if !N::WISHES && (published::publishes::<P>() || P::hands_off()) {
+            return self.lock_publishing(word, deadline);
+        }
         self.take_free(word) || self.lock_contended(word, deadline)
+    }
+
+    #[inline(never)]
+    fn try_slow(&self, mut word: u32, me: ThreadId) -> bool {
+        if !N::WISHES && word & LOCKED == 0 && published::publishes::<P>() {
+            return self.try_publishing();
+        }
+        // A2, HANDOFF or not: somebody who tries will not wait. ORDER: Acquire, pairs with R1.
+        while word & LOCKED == 0 {
+            match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed)
+            {
+                Ok(_) => {
+                    wait::inside::<N, P>(me);
+                    return true;
+                }
+                Err(now) => word = now,
+            }
+        }
+        wait::unshield::<N, P>(me);
+        false
     }
 
     #[cold]
@@ -262,12 +284,17 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 Err(now) => word = now,
             }
         }
-        let me = wait::withdraw::<N, P>();
+        let publishes = !N::WISHES && published::publishes::<P>();
+        let me = if publishes { published::left::<P>() } else { wait::withdraw::<N, P>() };
         if word & KICK != 0 {
             // R2. The word may be gone by now; only its address is used.
             P::wake(&self.word, 1);
         }
-        wait::repay::<N, P>(me);
+        if publishes {
+            publish::repay::<P>(me);
+        } else {
+            wait::repay::<N, P>(me);
+        }
     }
 
     /// A word copied by fork, with threads on it that are not here.

@@ -178,7 +178,7 @@ fn watch_telling<P: Platform>(
     let times = vain.load(Relaxed);
     let mut seen = watch_for::<P>(vain::limit(times, P::costs().sleep), gap, &mut look);
     // Where each thread has a processor, sleep gains nothing, and costs whoever answers a wake-up.
-    if !seen && P::roomy() {
+    if !seen && look::has_room::<P>(P::now_ns()) {
         tell();
         seen = watch_for::<P>(P::costs().slice, gap, look);
     }

@@ -13,6 +13,24 @@ pub fn begin<P: Platform>() -> (ThreadId, u64) {
     (me, now)
 }
 
+/// Threads of other programs for each processor. Beside more of them a thread has less than a third of its
+/// processor, and that is not a processor for each. `wakeful sim knowledge` shows both sides: beside one,
+/// staying awake is the gain; beside three it loses.
+const CROWDED: u32 = 2;
+
+/// HINT: do other programs take so much of each processor that who waits awake waits for them? Not asked
+/// of two processors, where nobody waits for long.
+pub fn is_crowded<P: Platform>(now: u64) -> bool {
+    P::processors() > 2
+        && P::crowd(now, P::processors()).is_some_and(|crowd| crowd.others > CROWDED * crowd.processors)
+}
+
+/// HINT: has each thread of the application a processor ([`Platform::roomy`]), and do other programs leave
+/// it there for most of the time?
+pub fn has_room<P: Platform>(now: u64) -> bool {
+    P::roomy() && !is_crowded::<P>(now)
+}
+
 /// HINT: may this thread be running? A thread of which nobody knows may.
 #[inline]
 pub fn may_run<P: Platform>(thread: ThreadId) -> bool {

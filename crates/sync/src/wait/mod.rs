@@ -14,6 +14,7 @@
 
 pub mod answer;
 pub mod look;
+pub mod publish;
 pub mod room;
 pub mod standby;
 pub mod vain;
@@ -109,6 +110,22 @@ pub fn look<W: Waiting, P: Platform>(turns: u32) -> bool {
     W::SLEEPS && turns.is_multiple_of(W::LOOK_PAUSES.min(P::PAUSES))
 }
 
+/// May a waiter stay awake? ICPP 2001, figure 1, lines 18 to 20: one that informs gives its processor to the
+/// preempted thread that stands higher, and then looks on, where the machine has that call
+/// ([`Platform::hands_off`]). It has slept through nothing, and nobody need wake it.
+#[inline]
+pub fn stays<W: Waiting, P: Platform>(priority: Priority, looks: u32) -> bool {
+    if W::may_spin::<P>(priority, looks) {
+        return true;
+    }
+    // HINT: wrong, a thread of its own priority comes before it.
+    let hands_off = W::INFORMS && P::hands_off();
+    if hands_off {
+        P::hand_off();
+    }
+    hands_off
+}
+
 /// Does a lock ask the kernel not to preempt those inside? (TR 1994, section 3, KE-1 and KE-2)
 pub trait Preemption: Send + Sync + 'static {
     /// It does.
@@ -132,9 +149,9 @@ impl Preemption for Unpreemptable {
 }
 
 /// In [`Platform::holds`]: one lock that made its holder unpreemptable. Below it they count those that
-/// raised its priority.
+/// raised its priority, and between is the priority that the thread has without: see [`publish`].
 const SHIELD: u32 = 1 << 16;
-const RAISED: u32 = SHIELD - 1;
+const RAISED: u32 = (1 << publish::OWN_SHIFT) - 1;
 
 /// From here on the calling thread, which it returns, wishes not to be preempted. Before the attempt to
 /// acquire, so that no moment inside is without (TR 1994, figures 2 to 4: `cb->state :=
@@ -334,6 +351,11 @@ pub fn entered<W: Waiting, P: Platform>(me: ThreadId) {
     }
 }
 
+/// Does the thread hold a lock that raised its priority?
+fn raised<P: Platform>(me: ThreadId) -> bool {
+    P::holds(me).is_some_and(|holds| holds.load(Relaxed) & RAISED != 0)
+}
+
 /// The calling thread has released a lock that it [`entered`].
 #[inline]
 pub fn left<W: Waiting, P: Platform>(me: ThreadId) {
@@ -345,7 +367,7 @@ pub fn left<W: Waiting, P: Platform>(me: ThreadId) {
             rest
         });
         if rest == 0 {
-            P::set_priority(me, Priority::Running);
+            P::set_priority(me, publish::own::<P>(me));
         }
     }
 }

@@ -41,7 +41,7 @@
 //! P2 release -> Q2 acquire (STATE) publishes what the former role wrote in the blocks, and lets a thread
 //! that was passed use its own again. Where the role passes by RELAY, A3 or G2 release -> Q4 acquire does.
 
-use platform::{Atomic, Ordering::*, Platform, RunState, ThreadId, Wish};
+use platform::{Atomic, Ordering::*, Platform, Priority, RunState, ThreadId, Wish};
 
 use super::waiter::{Role, Stance, Standby, Waiter};
 use super::{GENERATION_SHIFT, NEWEST, NEWEST_SHIFT, STANDBY, Wakeful, limits, newest};
@@ -137,6 +137,13 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 AWAKE if looks < limits::LINE_LOOKS.min(P::PAUSES) => {
                     wait::pause::<P>(limits::LINE_PAUSES);
                     looks += 1;
+                    // W9. HINT: wrong, somebody else comes before this thread.
+                    if looks.is_multiple_of(limits::LINE_ASKS)
+                        && P::hands_off()
+                        && P::higher_preempted(Priority::LockWaiter)
+                    {
+                        P::hand_off();
+                    }
                 }
                 AWAKE => _ = state.compare_exchange(now, ASLEEP | now & KEPT, Relaxed, Relaxed),
                 news => return news,

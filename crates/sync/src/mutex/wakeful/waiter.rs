@@ -41,13 +41,18 @@
 //!   the other, the relay, tells from HANDOFF whether the standby has the lock. A relay that finds the lock
 //!   held and HANDOFF set knows that a third thread took it, and clears RELAY. `try_lock` clears nothing. A
 //!   standby that finds no RELAY waits for `relay` before it takes the lock, so that one can be set.
+//! - W9. Under a scheduler that acts on priorities, a waiter that sees the holder preempted hands its
+//!   processor off ([`Platform::hand_off`]; ICPP 2001, figure 1, lines 18 to 20), once for each time that the
+//!   holder is preempted. If that did not help, it goes on with W1 or W5. A waiter of W8 in line does so
+//!   whenever a thread that matters more is preempted.
 //! - G1. At its deadline an arrival just leaves.
 //! - G2. At its deadline, or by N1, a relay promotes (Q3) if HANDOFF is gone, and else clears RELAY. A
 //!   standby with nobody in line clears all but LOCKED and OWNER. With others in line it clears HANDOFF,
 //!   RELAY and KICK, and promotes, unless RELAY was set: then the relay does.
 //!
-//! Nobody may know whether the holder runs. Then W1 and W5 last half as long after each time in vain
-//! ([`crate::wait::vain`]).
+//! Nobody may know whether the holder runs, or other programs take most of each processor
+//! ([`look::is_crowded`]), so that it will not run for long. Then W1 and W5 last half as long after each time
+//! in vain ([`crate::wait::vain`]).
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
 
@@ -117,12 +122,17 @@ pub struct Waiter<P: Platform> {
     pub awake: bool,
     /// It has been taken out of the line since it came (P1, P2).
     pub passed: bool,
+    /// Other programs take most of each processor: it spins as in the dark (W1, W5).
+    pub crowded: bool,
+    /// It has handed its processor off to this holder (W9).
+    pub handed: bool,
 }
 
 impl<P: Platform> Waiter<P> {
     fn new(me: ThreadId, now: u64, deadline: Option<Deadline>) -> Self {
         let queues = deadline.is_none() && line::may_join::<P>(me);
-        let awake = queues && P::roomy();
+        let crowded = look::is_crowded::<P>(now);
+        let awake = queues && !crowded && P::roomy();
         Self {
             me,
             deadline,
@@ -135,6 +145,8 @@ impl<P: Platform> Waiter<P> {
             nap: limits::nap::<P>(),
             awake,
             passed: false,
+            crowded,
+            handed: false,
         }
     }
 
@@ -191,6 +203,17 @@ impl<P: Platform> Waiter<P> {
         self.arrived = P::now_ns();
         // HINT: that it was preempted (P1); if that is not so and stays so, it would be passed each time.
         P::register_lazily();
+    }
+
+    /// W9. True if it handed its processor off to the holder, which is in this state.
+    pub fn hands_off(&mut self, state: RunState) -> bool {
+        let hands = state == RunState::Preempted && P::hands_off();
+        let first = hands && !core::mem::replace(&mut self.handed, hands);
+        self.handed &= hands;
+        if first {
+            P::hand_off();
+        }
+        first
     }
 
     pub fn is_standby(&self) -> bool {
@@ -261,8 +284,11 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let now = P::now_ns();
         // HINT: wrong either way, it costs a spin or a sleep: see the head of `wakeful.rs`.
         let state = P::run_state(owner(word));
+        if waiter.hands_off(state) {
+            return;
+        }
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
-        let unknown = state == RunState::Unknown;
+        let unknown = state == RunState::Unknown || waiter.crowded;
         // A holder without a processor is no rival.
         waiter.rival = running.then_some(owner(word));
         let open = waiter.stance != Stance::Hot && word & HANDOFF == 0;
@@ -433,12 +459,14 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     pub(super) fn stand_by(&self, word: u32, waiter: &mut Waiter<P>, state: RunState, now: u64) {
         let Role::Standby(standby) = &mut waiter.role else { return };
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
-        let dark = state == RunState::Unknown;
-        let limit = match state {
-            RunState::Unknown => in_the_dark::<P>(waiter.me, share::STANDBY, limits::spin::<P>()),
+        let dark = state == RunState::Unknown || waiter.crowded;
+        let limit = if dark {
+            in_the_dark::<P>(waiter.me, share::STANDBY, limits::spin::<P>())
+        } else if waiter.awake {
             // It demands the lock before.
-            _ if waiter.awake => limits::turn::<P>(),
-            _ => limits::spin::<P>(),
+            limits::turn::<P>()
+        } else {
+            limits::spin::<P>()
         };
         let waited = now.saturating_sub(standby.since);
         let patience = if word & NEWEST == 0 { limits::patience::<P>() } else { limits::turn::<P>() };

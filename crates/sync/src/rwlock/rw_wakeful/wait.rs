@@ -32,7 +32,7 @@ use super::turns::{self, Turn};
 use super::word::*;
 use super::{Until, Wakeful};
 use crate::mutex::{RawMutex, RawMutexTimed};
-use crate::wait::{self as policy, Preemption};
+use crate::wait::{self as policy, Preemption, look};
 
 // In `front`: the thread, the generation of its process, that there is one, and when sharing was found to
 // pay.
@@ -326,7 +326,8 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
             P::nap(limits::nap::<P>());
             was = self.state.fetch_add(READER, Relaxed);
         }
-        let role = Counted { arrived: P::now_ns(), roomy: P::roomy(), turn: None };
+        let arrived = P::now_ns();
+        let role = Counted { arrived, roomy: look::has_room::<P>(arrived), turn: None };
         matches!(self.wait_as(role, deadline), Waited::Taken)
     }
 
@@ -370,7 +371,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
 
     /// W1 to W4, then in line.
     pub(super) fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        let roomy = P::roomy();
+        let roomy = look::has_room::<P>(P::now_ns());
         let stays = roomy && want == Want::Read;
         let turn = (stays && turns::are_taken::<P, N>()).then(|| Turn::of(self));
         let role = Arrival { want, arrived: P::now_ns(), stays, displaced: false, grace: None, turn };

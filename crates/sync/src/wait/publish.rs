@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a default lock tells a scheduler that listens: that its holder matters, and wishes not to be
+//! preempted.
+//!
+//! A lock of the catalogue tells because it was chosen for that. A default tells only where somebody acts on
+//! it ([`Platform::hands_off`]), and nowhere else does it cost anything. A thread *publishes* from its first
+//! wait under such a scheduler on: so much is in its stamp, which the lock looks at anyway.
+//!
+//! - S1. Before it tries for a lock, the thread wishes not to be preempted, and has the priority of a holder
+//!   ([`claim`]). No moment inside is without.
+//! - S2. If it has to wait, its priority is that of a waiter, and the wish ends, unless it holds another lock
+//!   ([`wait`]).
+//! - S3. With the lock it counts it ([`entered`]) in [`Platform::holds`], with those of `-informing` and
+//!   `-np`.
+//! - S4. After the release the count is one less. With the last lock the wish ends, and the priority is the
+//!   thread's own again ([`left`]), which the program may have set ([`set_own`]).
+//! - S5. If the kernel has put a preemption off (KE-2), the thread yields. If a thread that matters more is
+//!   without a processor, it hands its own off (ICPP 2001, figure 1, lines 32 and 42).
+//!
+//! A holder that waits for a second lock needs no chain: whoever holds that one is a holder, too, and stands
+//! above it.
+//!
+//! HINT: all of it. A lock that was taken before the thread published counts at its release all the same.
+//! Then the wish of one that is held yet ends too early, once.
+
+use platform::{Atomic, Ordering::*, Platform, Priority, ThreadId};
+
+use super::{Informing, SHIELD, Unpreemptable};
+
+/// In [`Platform::holds`]: the thread's own priority, by exclusive or with that of one who does nothing
+/// special, so that zeros say this.
+pub(super) const OWN_SHIFT: u32 = 12;
+const OWN: u32 = (SHIELD - 1) & !((1 << OWN_SHIFT) - 1);
+
+/// The priority that a thread has while it neither waits nor holds a lock.
+pub fn own<P: Platform>(thread: ThreadId) -> Priority {
+    let holds = P::holds(thread).map_or(0, |holds| holds.load(Relaxed));
+    Priority::from_u32((holds & OWN) >> OWN_SHIFT ^ Priority::Running as u32)
+}
+
+/// Sets that of the calling thread, and returns what it was. Above it stands whoever holds a lock.
+pub fn set_own<P: Platform>(me: ThreadId, priority: Priority) -> Priority {
+    let before = own::<P>(me);
+    if let Some(holds) = P::holds(me) {
+        let bits = (priority as u32 ^ Priority::Running as u32) << OWN_SHIFT;
+        let now = holds.load(Relaxed) & !OWN | bits;
+        holds.store(now, Relaxed);
+        if now & super::RAISED == 0 {
+            P::set_priority(me, priority);
+        }
+    }
+    before
+}
+
+/// S1. Returns the thread.
+pub fn claim<P: Platform>() -> ThreadId {
+    let me = super::shield::<Unpreemptable, P>();
+    P::set_priority(me, Priority::LockHolder);
+    me
+}
+
+/// S2.
+pub fn wait<P: Platform>(me: ThreadId) {
+    super::unshield::<Unpreemptable, P>(me);
+    P::set_priority(me, Priority::LockWaiter);
+}
+
+/// S3, after S1 or a wait.
+pub fn entered<P: Platform>() {
+    let me = super::shield::<Unpreemptable, P>();
+    super::inside::<Unpreemptable, P>(me);
+    super::entered::<Informing, P>(me);
+}
+
+/// It will not have the lock: as if it had not come.
+pub fn gave_up<P: Platform>() {
+    let me = P::current();
+    super::unshield::<Unpreemptable, P>(me);
+    P::set_priority(me, if super::raised::<P>(me) { Priority::LockHolder } else { own::<P>(me) });
+}
+
+/// S4.
+pub fn left<P: Platform>() -> ThreadId {
+    let me = super::withdraw::<Unpreemptable, P>();
+    super::left::<Informing, P>(me);
+    me
+}
+
+/// Does the thread hold a lock that raised its priority?
+pub fn is_holder<P: Platform>(me: ThreadId) -> bool {
+    super::raised::<P>(me)
+}
+
+/// S5, when those are woken who were to be.
+pub fn repay<P: Platform>(me: ThreadId) {
+    super::repay::<Unpreemptable, P>(me);
+    // HINT: wrong, a thread that matters more has to wait for a processor, or a yield is in vain.
+    if !super::raised::<P>(me) && P::higher_preempted(own::<P>(me)) {
+        P::hand_off();
+    }
+}
