@@ -25,19 +25,22 @@ const RESTLESS_ASKS: u32 = 32;
 /// The view does not take it.
 pub(super) const REFUSED: u32 = 3;
 
-/// COST: a thread is watched when others have asked for its run state this often, and at least as often as
-/// it switched since they began: a waiter asks about every 300 ns, which it may waste, and perf adds 420 ns
-/// to a switch. So the view costs a thread no more than twice what it can save (rent or buy, Karlin et al.
-/// 1991). At least this often, because beginning takes 10 us and locked memory.
+/// COST: a thread is watched when others have asked for its run state this often, and so much oftener than
+/// it switched since they began that it pays: a waiter asks about every 300 ns, which it may waste, and
+/// perf adds 1.3 to 2.1 us to a switch, [`PERF_COSTS`] of those. So the view costs a thread no more than
+/// twice what it can save (rent or buy, Karlin et al. 1991). At least this often, because beginning takes 10
+/// us and locked memory.
 const ASKED: u32 = 32;
-/// COST: bpf adds 60 ns to a switch, an eighth of that.
+/// See [`ASKED`].
+const PERF_COSTS: u32 = 5;
+/// COST: bpf adds 60 ns to a switch: so many are worth an ask, and more.
 const BPF_SAVES: u32 = 8;
 /// COST: ns. A thread that has run for less than this between two switches, over its life, is not watched
 /// by perf: it would pay more than a twentieth, and who waits for it waits for a switch or two.
-const RUN_NS: u64 = 10_000;
+const RUN_NS: u64 = 30_000;
 /// COST: after so many switches (perf: 0.4 ms of their time) a thread must earn it anew: ending it and
 /// beginning again takes a twentieth of that.
-const LEASE: u32 = 1_000;
+const LEASE: u32 = 256;
 
 macro_rules! dispatch {
     ($view:expr, $function:ident($slot:expr)) => {
@@ -87,11 +90,12 @@ impl Registry {
                     return;
                 }
                 let (switches, run_ns) = switches();
-                let (asked, restless) = match self.view() {
-                    View::Bpf => (asked.saturating_mul(BPF_SAVES), false),
-                    _ => (asked, run_ns < RUN_NS),
+                let switched = switches.wrapping_sub(own.switched.load(Relaxed));
+                let (price, restless) = match self.view() {
+                    View::Bpf => (switched / BPF_SAVES, false),
+                    _ => (switched.saturating_mul(PERF_COSTS), run_ns < RUN_NS),
                 };
-                if !restless && asked >= switches.wrapping_sub(own.switched.load(Relaxed)) {
+                if !restless && asked >= price {
                     self.watch(id, ON_DEMAND);
                 } else {
                     self.forget(id, switches);

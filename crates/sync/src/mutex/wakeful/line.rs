@@ -92,7 +92,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         }
         // The next one may use the room's id from here on.
         waiter.leave_room();
-        waiter.role = Role::Standby(Standby { since: P::now_ns(), demanded: None, next, vain: false });
+        waiter.role =
+            Role::Standby(Standby { since: P::now_ns(), demanded: None, next, dark: false, vain: false });
         waiter.grace = None;
         waiter.nap = limits::nap::<P>();
     }

@@ -89,7 +89,9 @@ pub struct Standby {
     pub demanded: Option<u64>,
     /// It promotes this thread next; NONE: it has to look.
     pub next: ThreadId,
-    /// It spun in vain for a holder of whom nobody knows whether it runs (W5).
+    /// It spun for a holder of whom nobody knows whether it runs, ...
+    pub dark: bool,
+    /// ... and in vain (W5).
     pub vain: bool,
 }
 
@@ -387,7 +389,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     }
                     self.promote(standby.next);
                 }
-                if !standby.vain {
+                if standby.dark && !standby.vain {
                     learn::<P>(waiter.me, share::STANDBY, false);
                 }
             }
@@ -492,6 +494,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         } else if waited < limit && waiter.awake {
             P::pause();
         } else if waited < limit {
+            standby.dark |= dark;
             pause_until::<P>(now + (waited / 4).clamp(limits::poll::<P>(), limits::poll_most::<P>()));
         } else {
             if dark && !standby.vain {
