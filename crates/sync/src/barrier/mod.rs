@@ -357,7 +357,9 @@ impl<P: Platform> Flag<P> {
                     && (!may_spin || looks > SPIN_LOOKS.min(P::PAUSES))
                 {
                     hand_offs += !may_spin as u32;
-                    P::hand_off();
+                    // Not to a thread that stands higher alone: one that the barrier has let go, and that has
+                    // not run since, stands no higher than we do.
+                    P::yield_now();
                     turns = 0;
                     continue;
                 }
