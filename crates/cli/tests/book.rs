@@ -65,7 +65,6 @@ const KINDS: &[(&str, Kind)] = &[
         Excused("seconds for its array; the crate sim tests it, and tr14 runs here"),
     ),
     ("wakeful top", Excused(SCREEN)),
-    ("wakeful run --scheduled", Excused("needs the cargo feature bpf and root; guests run it")),
     ("wakeful status", Asks),
     ("wakeful set ", Asks),
     ("wakeful run --cpus", Asks),
