@@ -58,6 +58,19 @@ pub fn whole(value: u64) -> String {
     if value < 1000 { value.to_string() } else { count(value as f64) }
 }
 
+/// In groups of three digits, for a sentence: 1234567 is "1,234,567".
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Nanoseconds with a unit, two or three significant digits: 1234567 is "1.23ms".
 pub fn ns(value: u64) -> String {
     let (scaled, unit) = match value as f64 {
@@ -97,6 +110,7 @@ mod tests {
         assert_eq!(count(45_600.0), "45.6k");
         assert_eq!(count(0.5), "0.50");
         assert_eq!([0, 999, 1_000].map(whole), ["0", "999", "1.00k"]);
+        assert_eq!([0, 999, 4_629, 1_234_567].map(grouped), ["0", "999", "4,629", "1,234,567"]);
         assert_eq!(ns(999), "999ns");
         assert_eq!(ns(1_500), "1.50us");
         assert_eq!(ns(123_456_789), "123ms");

@@ -110,7 +110,7 @@ fn pictures(
     let Some(mut timeline) = profile.timeline.take() else { return };
     let stretches = timeline.take_stretches();
     if let Some(mut trace) = trace {
-        trace.write(|to| trace::write(&profile, &timeline, &stretches, names, to));
+        trace.write(|to| trace::write(&profile, &timeline, &stretches, throttled, names, to));
     }
     if let Some(mut html) = html {
         let held = timeline.take_held();

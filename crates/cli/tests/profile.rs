@@ -79,6 +79,9 @@ fn a_straggler_at_a_barrier() {
     let right =
         if was_alone(&records) { vec!["last-running"] } else { vec!["last-running", "last-preempted"] };
     assert!(right.contains(&cause(&records)), "{records:#?}");
+    let words = one(&records, "verdict")["words"].as_str().unwrap();
+    let named = if cause(&records) == "last-running" { "`slow` (" } else { "" };
+    assert!(words.contains(&format!("others stood at a barrier until {named}")), "{words}");
 }
 
 #[test]
@@ -349,6 +352,9 @@ fn root_a_quota_comes_first() {
     assert_eq!((status, cause(&records)), (Some(0), "throttled"), "{records:#?}");
     let words = one(&records, "verdict")["words"].as_str().unwrap();
     assert!(words.contains("quota stopped the whole program in"), "{words}");
+    assert!(words.contains("this is no lock problem"), "{words}");
+    let advice = one(&records, "verdict")["advice"].as_str().unwrap();
+    assert_eq!(advice, "Raise the quota of 0.20 processors: it stops even one thread.");
 }
 
 /// What a page has: the JSON in it.

@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use super::names::{Names, kind};
 use super::report::{One, RegionRow, Report, Row};
-use super::stacks::{PARTS, Stack, parts};
+use super::stacks::{BARRIER_PARTS, PARTS, Stack, parts};
 use super::verdict::{Verdict, gained, others};
-use crate::format::{ns, plain, whole};
+use crate::format::{grouped, ns, plain};
 
 /// BOUND: what the page has of each, so that it stays small.
 const MOST_WAITS: usize = 4_000;
@@ -44,6 +44,7 @@ struct Page<'a> {
     advice: &'a str,
     gained: Option<String>,
     parts: [&'static str; PARTS.len()],
+    barrier_parts: [&'static str; PARTS.len()],
     shares: [u64; PARTS.len()],
     column_ns: u64,
     lanes: Vec<Track>,
@@ -256,6 +257,7 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
         advice,
         gained: gained(verdict),
         parts: PARTS,
+        barrier_parts: BARRIER_PARTS,
         shares: shares(rows),
         column_ns: timeline.column_ns,
         lanes: timeline.lanes.iter().map(|one| lane(one, timeline, profile)).collect(),
@@ -291,7 +293,7 @@ fn head(report: &Report) -> String {
         0 => String::new(),
         run_ns => format!(", {:.2} processors on average", run_ns as f64 / summary.elapsed_ns.max(1) as f64),
     };
-    let (time, threads) = (ns(summary.elapsed_ns), whole(summary.threads));
+    let (time, threads) = (ns(summary.elapsed_ns), grouped(summary.threads));
     format!("took {time}, {threads} thread{plural}{used}")
 }
 
@@ -303,17 +305,18 @@ fn remarks(of: &Parts) -> Vec<String> {
     let waits = shown(profile.longest.0.len(), MOST_WAITS, profile.longest.1);
     if waits > 0 {
         all.push(format!(
-            "The time line has the {MOST_WAITS} longest waits one by one. {} shorter ones are in its \
-             columns, {} wide, as shares.",
-            whole(waits),
+            "The time line has the {} longest waits one by one. {} shorter ones are in its columns, {} wide, \
+             as shares.",
+            grouped(MOST_WAITS as u64),
+            grouped(waits),
             ns(timeline.column_ns)
         ));
     }
     if timeline.left_out != (0, 0) {
         all.push(format!(
             "{} threads and {} places have no lane: the first ones have.",
-            whole(timeline.left_out.0),
-            whole(timeline.left_out.1)
+            grouped(timeline.left_out.0),
+            grouped(timeline.left_out.1)
         ));
     }
     if of.report.rows.len() > MOST_ROWS || of.report.threads.len() > MOST_THREADS {

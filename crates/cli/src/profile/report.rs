@@ -42,6 +42,10 @@ pub struct Summary {
     pub waited_for_preempted_or_free_ns: u64,
     /// Processors on which the program's threads ran.
     pub processors: u32,
+    /// Processors that the profiler, and so the program at its start, may use.
+    pub processors_allowed: u32,
+    /// The quota, in thousandths of a processor.
+    pub quota_milli: Option<u64>,
     /// Periods of the quota in which the program was throttled, and all; without a quota none.
     pub throttled: Option<u64>,
     pub periods: Option<u64>,
@@ -193,6 +197,7 @@ impl Report {
         let mut times = Times::default();
         profile.account.pools.values().for_each(|(_, one)| times.add(one));
         let known = profile.account.pools.values().map(|(count, _)| count).sum::<u64>();
+        let there = linux::Processors::look();
         let summary = Summary {
             program: launch.name(),
             elapsed_ns: profile.elapsed_ns,
@@ -205,9 +210,11 @@ impl Report {
             waited_behind_own_ns: profile.lost.behind_own_ns,
             waited_for_preempted_or_free_ns: profile.lost.preempted_or_free_ns,
             processors: match profile.processors {
-                0 => linux::Processors::look().count(),
+                0 => there.count(),
                 used => used,
             },
+            processors_allowed: there.affinity,
+            quota_milli: there.quota_milli,
             throttled: throttled.map(|(throttled, _)| throttled),
             periods: throttled.map(|(_, periods)| periods),
             without_switches: profile.without_switches.as_ref().map(crate::recorded::advice),

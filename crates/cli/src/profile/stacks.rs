@@ -15,6 +15,20 @@ use super::names::{Names, kind};
 pub const PARTS: [&str; 5] =
     ["holder ran", "holder had no processor", "holder was blocked", "nobody held it", "holder unknown"];
 
+/// The same at a barrier.
+pub const BARRIER_PARTS: [&str; PARTS.len()] = [
+    "last thread ran",
+    "last thread had no processor",
+    "last thread was blocked",
+    "all had come",
+    "last thread unknown",
+];
+
+/// The words for it.
+pub fn part_names(class: Class) -> [&'static str; PARTS.len()] {
+    if class.is_barrier() { BARRIER_PARTS } else { PARTS }
+}
+
 /// Time that was waited in one stack.
 pub struct Stack {
     /// The functions, outermost first.
@@ -73,7 +87,7 @@ pub fn write_folded(stacks: &[Stack], program: &str, to: &mut dyn Write) -> io::
         for function in &stack.functions {
             path = path + ";" + &clean(function);
         }
-        for (part, part_ns) in PARTS.iter().zip(stack.parts_ns) {
+        for (part, part_ns) in part_names(stack.class).iter().zip(stack.parts_ns) {
             let us = (part_ns / 1000.0).round();
             if us >= 1.0 && stack.class == Class::Cond {
                 writeln!(to, "{path};[{}] {us}", kind(stack.class))?;
@@ -97,10 +111,13 @@ mod tests {
         let stacks = [
             stack(Class::Mutex, [2_400.0, 499.0, 0.0, 0.0, 1_000.0]),
             stack(Class::Cond, [0.0, 0.0, 0.0, 0.0, 9e6]),
+            stack(Class::Barrier, [3e6, 0.0, 0.0, 4e6, 0.0]),
         ];
         write_folded(&stacks, "prog", &mut text).unwrap();
         let lines = "prog;main;a:b?;[mutex];[holder ran] 2\nprog;main;a:b?;[mutex];[holder unknown] 1\n\
-                     prog;main;a:b?;[condition] 9000\n";
+                     prog;main;a:b?;[condition] 9000\n\
+                     prog;main;a:b?;[barrier];[last thread ran] 3000\n\
+                     prog;main;a:b?;[barrier];[all had come] 4000\n";
         assert_eq!(String::from_utf8(text).unwrap(), lines);
     }
 }

@@ -8,7 +8,7 @@ use recorder::profile::Class;
 
 use super::report::{One, RegionRow, Report, Row};
 use super::verdict::{gained, others, percent};
-use crate::format::{ns, plain, whole};
+use crate::format::{grouped, ns, plain, whole};
 use crate::recorded::cut;
 
 /// BOUND: what is shown of each; `--json` has all.
@@ -30,7 +30,7 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
         "wakeful: `{}` took {}, {} thread{plural}{used}",
         summary.program,
         ns(summary.elapsed_ns),
-        whole(summary.threads)
+        grouped(summary.threads)
     );
     writeln!(to, "{}\n", wrap(&plain(&line), WIDTH))?;
     writeln!(to, "{}", wrap(&plain(&format!("Verdict: {}", report.verdict.words)), WIDTH))?;
@@ -74,7 +74,8 @@ fn locks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     }
     if knows {
         let legend = "PREE, BLCK, RUN: whom they waited for had lost its processor, was blocked, ran. \
-                      FREE: nobody held it; they woke up or had no processor. The rest is unknown.";
+                      FREE: nobody held it, or all had come; they woke up or had no processor. The rest is \
+                      unknown.";
         writeln!(to, "{}", wrap(legend, WIDTH))?;
     }
     Ok(())
@@ -106,7 +107,7 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
         words.push(format!(
             "`{name}` ({}) came last in {share} of {} rounds",
             last.thread,
-            whole(row.rounds)
+            grouped(row.rounds)
         ));
     }
     if words.is_empty() {
@@ -234,7 +235,7 @@ pub fn remarks(report: &Report) -> Vec<String> {
     if report.verdict.cause != "throttled"
         && let (Some(throttled @ 1..), Some(periods)) = (summary.throttled, summary.periods)
     {
-        say(&format!("Throttled in {} of {} periods of its quota.", whole(throttled), whole(periods)));
+        say(&format!("Throttled in {} of {} periods of its quota.", grouped(throttled), grouped(periods)));
     }
     if report.rows.iter().any(|row| row.place.name.contains("+0x")) {
         say("name+0x..: that file has no symbols; build with them, or do not strip it.");
@@ -242,20 +243,20 @@ pub fn remarks(report: &Report) -> Vec<String> {
     if summary.lost_events + summary.untold > 0 || summary.threads_without_ring > 0 {
         say(&format!(
             "{} of {} events found no room, and {} threads had none: times are wrong where they are missing.",
-            whole(summary.lost_events + summary.untold),
-            whole(summary.events + summary.lost_events),
-            whole(summary.threads_without_ring.into())
+            grouped(summary.lost_events + summary.untold),
+            grouped(summary.events + summary.lost_events),
+            grouped(summary.threads_without_ring.into())
         ));
     }
     if summary.processes > 0 && summary.processes_elsewhere + summary.processes_unmapped > 0 {
         say(&format!(
             "{} processes in another PID namespace and {} without room for the events told nothing.",
-            whole(summary.processes_elsewhere.into()),
-            whole(summary.processes_unmapped.into())
+            grouped(summary.processes_elsewhere.into()),
+            grouped(summary.processes_unmapped.into())
         ));
     }
     if summary.lost_records > 0 {
-        say(&format!("{} records were lost: times are wrong.", whole(summary.lost_records)));
+        say(&format!("{} records were lost: times are wrong.", grouped(summary.lost_records)));
     }
     let share = summary.profiler_ns as f64 / summary.elapsed_ns.max(1) as f64 * 100.0;
     say(&format!("The profiler took {share:.1} % of a processor."));

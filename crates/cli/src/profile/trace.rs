@@ -12,11 +12,12 @@ use recorder::profile::{Profile, Timeline, Wait};
 use serde_json::json;
 
 use super::names::{Names, kind};
-use super::stacks::{PARTS, parts};
+use super::stacks::{part_names, parts};
 
 /// What a thread does, in words.
-pub fn does(does: Does) -> &'static str {
+pub fn does(does: Does, is_throttled: bool) -> &'static str {
     match does {
+        Does::Ready if is_throttled => "ready, kept from running by the quota or another program",
         Does::Run => "runs",
         Does::Ready => "ready, another program has the processor",
         Does::Behind => "ready, another thread has the processor",
@@ -31,6 +32,7 @@ pub fn write(
     profile: &Profile,
     timeline: &Timeline,
     (stretches, shorter): &(Vec<Stretch>, u64),
+    throttled: &[(u64, u64)],
     names: &mut Names,
     to: &mut dyn Write,
 ) -> io::Result<()> {
@@ -55,9 +57,11 @@ pub fn write(
     // What was over before the recorder's first turn has no length here.
     for one in stretches.iter().filter(|one| us(one.from_ns) < us(one.to_ns)) {
         let Some(lane) = timeline.lanes.get(one.lane as usize) else { continue };
+        let next = throttled.partition_point(|(_, to_ns)| *to_ns <= one.from_ns);
+        let is_throttled = throttled.get(next).is_some_and(|(from_ns, _)| *from_ns < one.to_ns);
         let event = json!({
-            "ph": "X", "name": does(one.does), "cat": "processor", "pid": lane.process, "tid": lane.thread,
-            "ts": us(one.from_ns), "dur": us(one.to_ns) - us(one.from_ns)
+            "ph": "X", "name": does(one.does, is_throttled), "cat": "processor", "pid": lane.process,
+            "tid": lane.thread, "ts": us(one.from_ns), "dur": us(one.to_ns) - us(one.from_ns)
         });
         write!(to, ",\n{event}")?;
     }
@@ -90,7 +94,7 @@ pub fn write(
 /// Why it waited, and for whom.
 fn arguments(wait: &Wait) -> serde_json::Value {
     let mut all = serde_json::Map::new();
-    for (name, part_ns) in PARTS.iter().zip(parts(&wait.shares)) {
+    for (name, part_ns) in part_names(wait.key.class).iter().zip(parts(&wait.shares)) {
         if part_ns > 0 {
             all.insert(format!("{name}, us"), (part_ns as f64 / 1000.0).into());
         }

@@ -4,8 +4,8 @@
 use recorder::profile::Class;
 use serde::Serialize;
 
-use super::report::{Row, Summary};
-use crate::format::{ns, whole};
+use super::report::{Last, Row, Summary};
+use crate::format::{grouped, ns};
 
 #[derive(Debug, Serialize)]
 pub struct Verdict {
@@ -17,7 +17,9 @@ pub struct Verdict {
     pub advice: String,
     /// What can be gained at most.
     pub gains: Vec<Gain>,
-    /// The other causes, by the same words, and their shares of the waiting.
+    /// The part of the threads' time in which they waited for locks and barriers.
+    pub waited: f64,
+    /// The other causes, by the same words, and their shares of that.
     pub others: Vec<Other>,
 }
 
@@ -39,20 +41,23 @@ pub struct Gain {
 
 /// BOUND: waiting that is less than this part of the threads' time is nothing.
 const NOTHING: f64 = 0.01;
-/// BOUND: a cause that is less than this part of the waiting is not told in the text.
+/// BOUND: the other causes are not told in the text, if all waiting is less than this part of the threads'
+/// time; nor one that is less than this part of the waiting.
+const LITTLE: f64 = 0.05;
 const MINOR: f64 = 0.10;
 /// BOUND: from this part of the quota's periods on the quota comes first.
 const THROTTLED: f64 = 0.25;
 /// BOUND: wake-ups in vain come first from these parts of a place's wake-ups and of all processor time on.
 const VAIN: f64 = 0.5;
 const VAIN_RUN: f64 = 0.05;
-
 /// BOUND: from this part on it is mostly that.
 const MOSTLY: f64 = 0.75;
 /// BOUND: fewer threads are spoken of from this part of the time on.
 const OWN: f64 = 0.05;
 /// BOUND: a greater gain says that the record bounds nothing.
 const MOST_GAIN: f64 = 20.0;
+/// BOUND: nothing is advised, and no gain is told in the text, whose bound is less.
+const LEAST_GAIN: f64 = 1.05;
 
 /// What the time went to, and how much of it.
 struct Cause {
@@ -62,8 +67,12 @@ struct Cause {
     most: Option<(String, u64)>,
     /// That is an OpenMP region.
     is_openmp: bool,
+    /// Who waits there may burn time: then the bounds are too low.
+    may_spin: bool,
     /// In what those were seen there who were blocked.
     seen: Option<String>,
+    /// The thread for which most of it was waited there, at a barrier.
+    last: Option<String>,
 }
 
 /// A thread at a semaphore or a condition variable may wait for work, which is no lock's fault.
@@ -79,10 +88,24 @@ fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn
     let meant = || rows.iter().filter(is_meant);
     let most = meant().max_by_key(|row| part(row));
     let is_openmp = most.is_some_and(|row| matches!(row.class, Class::Region | Class::Team));
+    let may_spin = is_openmp || most.is_some_and(|row| matches!(row.class, Class::Spin | Class::Critical));
     let seen = most.and_then(|row| row.blocked_in.first());
     let seen = seen.map(|one| format!("in a {} in {}", one.call, one.place.label()));
+    let last = most.and_then(|row| last(name, row, part(row)));
     let most = most.map(|row| (format!("{} in {}", row.kind, row.place.label()), part(row)));
-    Cause { name, total_ns: meant().map(part).sum(), most, is_openmp, seen }
+    Cause { name, total_ns: meant().map(part).sum(), most, is_openmp, may_spin, seen, last }
+}
+
+/// The thread for which most of this part of the row was waited.
+fn last(cause: &str, row: &Row, part_ns: u64) -> Option<String> {
+    let its: fn(&Last) -> u64 = match cause {
+        "last-preempted" => |last| last.preempted_ns,
+        "last-blocked" => |last| last.blocked_ns,
+        "last-running" => |last| last.running_ns,
+        _ => return None,
+    };
+    let most = row.last.iter().max_by_key(|last| its(last))?;
+    (its(most) > part_ns / 2).then(|| thread(&most.name, most.thread))
 }
 
 fn causes(rows: &[Row]) -> Vec<Cause> {
@@ -112,16 +135,16 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
         .map(|cause| Other { cause: cause.name, share: share(cause) })
         .collect();
     let all_ns = lifetime_ns(summary);
-    let first = throttled(summary, command).or_else(|| vain(summary, rows)).or_else(|| {
-        (total_ns as f64 >= all_ns as f64 * NOTHING && total_ns > 0).then(|| {
+    let told = Told { summary, rows, command, all_ns, total_ns };
+    let first = throttled(&told).or_else(|| vain(&told)).or_else(|| {
+        told.is_waiting().then(|| {
             others.remove(0);
-            let behind_own = behind_own(rows, causes[0].name);
-            waiting(&causes[0], share(&causes[0]), all_ns, total_ns, &Told { summary, command, behind_own })
+            waiting(&causes[0], share(&causes[0]), &gains(summary, causes[0].name), &told)
         })
     });
-    let (cause, words, advice) = first.unwrap_or_else(|| nothing(summary, rows, total_ns));
-    let gains = gains(summary, cause);
-    Verdict { cause, words, advice, gains, others }
+    let (cause, words, advice) = first.unwrap_or_else(|| nothing(&told));
+    let (gains, waited) = (gains(summary, cause), total_ns as f64 / all_ns.max(1) as f64);
+    Verdict { cause, words, advice, gains, waited, others }
 }
 
 /// What is left of the program's time without that part of it. The program's threads need their processor
@@ -160,7 +183,7 @@ fn gains(summary: &Summary, cause: &str) -> Vec<Gain> {
              had that processor",
             times(at_most),
             if processors == 1 { "" } else { "s" },
-            whole(summary.threads),
+            grouped(summary.threads),
             part(own_ns)
         );
         gains.push(Gain { by: "fewer-threads", at_most, words });
@@ -172,9 +195,17 @@ fn times(at_most: f64) -> String {
     if at_most >= MOST_GAIN { "more than 20 x".into() } else { format!("{at_most:.1} x") }
 }
 
+impl Gain {
+    /// Is it more than what no run would show?
+    pub fn is_some(&self) -> bool {
+        self.at_most >= LEAST_GAIN
+    }
+}
+
 /// The bounds in a sentence, if there are any.
 pub fn gained(verdict: &Verdict) -> Option<String> {
-    let words: Vec<&str> = verdict.gains.iter().map(|gain| gain.words.as_str()).collect();
+    let gains = verdict.gains.iter().filter(|gain| gain.is_some());
+    let words: Vec<&str> = gains.map(|gain| gain.words.as_str()).collect();
     (!words.is_empty()).then(|| format!("To gain at most: {}.", words.join("; ")))
 }
 
@@ -184,184 +215,21 @@ fn lifetime_ns(summary: &Summary) -> u64 {
     if known > 0 { known } else { summary.elapsed_ns * summary.threads.max(1) }
 }
 
-type Said = (&'static str, String, String);
-
-fn throttled(summary: &Summary, command: &str) -> Option<Said> {
-    let (throttled, periods) = (summary.throttled?, summary.periods?);
-    if throttled == 0 || (throttled as f64) < periods as f64 * THROTTLED {
-        return None;
-    }
-    let words = format!(
-        "the CPU quota stopped the whole program in {} of {} periods.",
-        whole(throttled),
-        whole(periods)
-    );
-    let advice = format!(
-        "Raise the quota, or use as many threads as it has processors. `wakeful run -- {command}` spins less \
-         under a quota."
-    );
-    Some(("throttled", words, advice))
-}
-
-fn vain(summary: &Summary, rows: &[Row]) -> Option<Said> {
-    let woken = |row: &Row| row.waits.saturating_sub(row.timeouts);
-    let is_vain =
-        |row: &&Row| row.class == Class::Cond && row.vain > 0 && row.vain as f64 >= woken(row) as f64 * VAIN;
-    let most = rows.iter().filter(is_vain).max_by_key(|row| row.vain)?;
-    let run_ns: u64 = rows.iter().filter(is_vain).map(|row| row.vain_run_ns).sum();
-    // Without the kernel's word nobody knows what they cost.
-    let costs = summary.run_ns == 0 || run_ns as f64 >= summary.run_ns as f64 * VAIN_RUN;
-    if !costs {
-        return None;
-    }
-    let cost = match summary.run_ns {
-        0 => String::new(),
-        all => format!("; {} of the processor time went there", percent(run_ns as f64 / all as f64)),
-    };
-    let words = format!(
-        "{} of {} wake-ups from the condition variable in {} were in vain{cost}.",
-        whole(most.vain),
-        whole(woken(most)),
-        most.place.label()
-    );
-    let advice = "A woken thread waited again at once: it neither released its mutex nor signalled. Signal \
-                  once for each item instead of a broadcast, or give each kind of waiter its own condition \
-                  variable.";
-    Some(("vain", words, advice.into()))
-}
-
-/// Of the time that somebody waited for preempted holders: another thread of the program had the processor.
-fn behind_own(rows: &[Row], cause: &str) -> f64 {
-    let is_meant = if cause == "preempted" { is_lock } else { is_barrier };
-    let meant = || rows.iter().filter(is_meant);
-    let all_ns: u64 = meant().map(|row| row.holder_preempted_ns).sum();
-    meant().map(|row| row.holder_behind_own_ns).sum::<u64>() as f64 / all_ns.max(1) as f64
-}
-
-/// What else is known.
-struct Told<'a> {
-    summary: &'a Summary,
-    command: &'a str,
-    behind_own: f64,
-}
-
-fn waiting(cause: &Cause, share: f64, all_ns: u64, total_ns: u64, told: &Told) -> Said {
-    let Told { summary, command, behind_own } = *told;
-    let whom = match cause.name {
-        "preempted" => "for holders of locks that had lost their processor",
-        "blocked" => "for holders of locks that were blocked, or ready again and without a processor",
-        "running" => "for holders of locks that ran: their sections are long, or too many threads want them",
-        "free" => "for locks that were free already: the waiters had to wake up, or had no processor",
-        "last-preempted" => "at barriers for a last thread that had lost its processor",
-        "last-blocked" => "at barriers for a last thread that was blocked, or ready again",
-        "last-running" => "at barriers for a last thread that still worked",
-        "last-unknown" => "at barriers for a last thread whose doing is unknown, or that never came",
-        "woken-late" => "at barriers that were complete: the threads had to wake up, or had no processor",
-        _ => "for holders whose doing is unknown",
-    };
-    let place = match &cause.most {
-        Some((place, part_ns)) if *part_ns > 0 => {
-            let most = *part_ns as f64 / cause.total_ns.max(1) as f64;
-            format!(" {} of that at the {place}.", percent(most))
-        }
-        _ => String::new(),
-    };
-    let words = format!(
-        "{} of the waiting was {whom}.{place} The threads waited for locks and barriers for {}, {} of their \
-         time.",
-        percent(share),
-        ns(total_ns),
-        percent(total_ns as f64 / all_ns.max(1) as f64)
-    );
-    let compare = format!("`wakeful compare -- {command}` measures what that gains here.");
-    let advice = match cause.name {
-        "preempted" | "last-preempted" => {
-            let who = match behind_own {
-                own if own >= MOSTLY => "Another thread of the program had taken the processor",
-                own if own <= 1.0 - MOSTLY => "Another program had the processor",
-                _ => "Other threads of the program had taken the processor, and other programs had it",
-            };
-            format!("{who}. Use fewer threads, or locks that know who runs: {compare}")
-        }
-        "free" | "woken-late" => {
-            format!(
-                "Each hand-over costs a wake-up. Locks that spin for a holder that runs save it: {compare}"
-            )
-        }
-        "blocked" => format!(
-            "Move what blocks out of the section{}",
-            cause.seen.as_ref().map_or(": `wakeful watch` shows where it does.".into(), |seen| {
-                format!(". The holder was seen {seen}; `wakeful watch` has its stack.")
-            })
-        ),
-        "running" => "Make the section shorter, or split the lock. Another lock does not help.".into(),
-        "last-blocked" => match &cause.seen {
-            Some(seen) => format!("The last thread was seen {seen}; `wakeful watch` has its stack."),
-            None => "`wakeful watch` shows where it blocks: a file, a page fault, another lock.".into(),
-        },
-        "last-running" if cause.is_openmp => {
-            "Divide the work more evenly, as by schedule(dynamic). Another runtime does not help.".into()
-        }
-        "last-running" => "Divide the work more evenly. Another barrier does not help.".into(),
-        _ if summary.without_switches.is_some() => "Allow perf events, see below.".into(),
-        "last-unknown" => "`wakeful watch` shows where the threads are that do not come.".into(),
-        _ => "A lock's readers are not followed, only the waits for it are.".into(),
-    };
-    (cause.name, words, advice)
-}
-
-fn nothing(summary: &Summary, rows: &[Row], total_ns: u64) -> Said {
-    if summary.obstacle.is_some() {
-        let words = "none: the waits of this program cannot be seen.".into();
-        return ("unknown", words, "The times of its threads are all that is known.".into());
-    }
-    if summary.processes_elsewhere > 0 {
-        let words = "none: a process runs in another PID namespace, and its waits cannot be seen.".into();
-        return ("unknown", words, "Run `wakeful profile` inside the container.".into());
-    }
-    if summary.processes_unmapped > 0 {
-        let words = "none: a process could not map the memory for its events.".into();
-        return ("unknown", words, "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?".into());
-    }
-    if summary.processes == 0 {
-        let words = "none: the program did not load the library that tells the waits.".into();
-        let advice = "Is LD_PRELOAD removed on the way, or does another user's program start?".into();
-        return ("unknown", words, advice);
-    }
-    if let Some(runtime) = summary.openmp {
-        let words = format!(
-            "nothing waited for pthread's locks and barriers. The program uses {runtime}, but no region \
-             of OpenMP was seen."
-        );
-        return ("nothing", words, "`wakeful compare` measures what another runtime gains.".into());
-    }
-    let amount = match total_ns {
-        0 => "nothing waited for a lock or a barrier of pthread's".into(),
-        some => format!("almost nothing waited: {} in all", ns(some)),
-    };
-    let semaphores_ns: u64 =
-        rows.iter().filter(|row| row.class == Class::Semaphore).map(|row| row.waited_ns).sum();
-    let amount = match semaphores_ns {
-        0 => amount,
-        some => format!("{amount}. Threads waited for semaphores for {}, maybe for work", ns(some)),
-    };
-    let idle = summary.blocked_ns > (summary.run_ns + summary.ready_ns) * 2;
-    let advice = if summary.ready_ns > summary.run_ns / 2 && summary.ready_ns > summary.elapsed_ns / 4 {
-        "Its threads were ready for long without a processor: fewer threads would do."
-    } else if idle {
-        "It was blocked most of the time: `wakeful watch` shows in which calls."
-    } else {
-        "Locks are not its problem: a profiler of functions, such as perf, says what it computes."
-    };
-    ("nothing", format!("{amount}."), advice.into())
-}
-
-/// The other causes in a line, if there are any.
+/// The other causes in a line, if there are any and the waiting is worth one.
 pub fn others(verdict: &Verdict) -> Option<String> {
+    if verdict.waited < LITTLE {
+        return None;
+    }
     let told = verdict.others.iter().filter(|other| other.share >= MINOR);
     let told: Vec<String> =
         told.map(|other| format!("{} {}", percent(other.share), short(other.cause))).collect();
-    (!told.is_empty()).then(|| format!("Then: {}.", told.join(", ")))
+    let of = match verdict.cause {
+        "throttled" | "vain" => {
+            format!("Of the waiting for locks and barriers, {} of thread time", percent(verdict.waited))
+        }
+        _ => "Then, of that waiting".into(),
+    };
+    (!told.is_empty()).then(|| format!("{of}: {}.", told.join(", ")))
 }
 
 fn short(cause: &str) -> &str {
@@ -387,129 +255,327 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::profile::names::Site;
+/// The cause, the words and the advice.
+type Said = (&'static str, String, String);
 
-    fn row(class: Class, set: impl FnOnce(&mut Row)) -> Row {
-        let mut row = Row::new(class, &Site { name: "work".into(), ..Site::default() });
-        set(&mut row);
-        row
+/// What is known.
+struct Told<'a> {
+    summary: &'a Summary,
+    rows: &'a [Row],
+    command: &'a str,
+    /// All threads' time, and what they waited of it for locks and barriers.
+    all_ns: u64,
+    total_ns: u64,
+}
+
+impl Told<'_> {
+    /// Of all threads' time.
+    fn part(&self, part_ns: u64) -> String {
+        percent(part_ns as f64 / self.all_ns.max(1) as f64)
     }
 
-    fn summary() -> Summary {
-        Summary { run_ns: 1_000, elapsed_ns: 1_000, threads: 2, processes: 1, ..Summary::default() }
-    }
-
-    #[test]
-    fn the_greatest_cause_comes_first() {
-        let lock = row(Class::Mutex, |row| {
-            row.holder_preempted_ns = 600;
-            row.holder_running_ns = 100;
-        });
-        let barrier = row(Class::Barrier, |row| row.holder_running_ns = 300);
-        let verdict = of(&summary(), &[lock.clone(), barrier.clone()], "prog");
-        assert_eq!(verdict.cause, "preempted");
-        assert!(verdict.words.starts_with("60 % of the waiting"), "{}", verdict.words);
-        assert!(verdict.words.contains("100 % of that at the mutex in work"), "{}", verdict.words);
-        let then = others(&verdict).unwrap();
-        assert_eq!(then, "Then: 30 % for a last thread that worked, 10 % for running holders.");
-        let other = row(Class::Barrier, |row| row.holder_running_ns = 3_000);
-        assert_eq!(of(&summary(), &[lock.clone(), other], "prog").cause, "last-running");
-        // A quota stops whoever it may be that waits.
-        let throttled = Summary { throttled: Some(3), periods: Some(9), ..summary() };
-        assert_eq!(of(&throttled, &[lock.clone(), barrier], "prog").cause, "throttled");
-        let seldom = Summary { throttled: Some(1), periods: Some(9), ..summary() };
-        assert_eq!(of(&seldom, &[lock], "prog").cause, "preempted");
-    }
-
-    #[test]
-    fn a_gain_is_bounded_by_what_is_left() {
-        let lock = row(Class::Mutex, |row| {
-            (row.holder_preempted_ns, row.holder_behind_own_ns) = (600, 500);
-        });
-        let base = Summary { run_ns: 800, threads: 6, processors: 2, ..summary() };
-        let waited = Summary { waited_for_preempted_or_free_ns: 500, waited_behind_own_ns: 200, ..base };
-        let verdict = of(&waited, std::slice::from_ref(&lock), "prog");
-        let bounds = |verdict: &Verdict| -> Vec<(&str, f64)> {
-            verdict.gains.iter().map(|gain| (gain.by, gain.at_most)).collect()
-        };
-        assert_eq!(bounds(&verdict), [("run", 2.0), ("fewer-threads", 1.25)]);
-        assert!(verdict.advice.starts_with("Another thread of the program had taken"), "{}", verdict.advice);
-        let words = gained(&verdict).unwrap();
-        assert!(words.contains("2.0 x by `wakeful run`: for 50 %"), "{words}");
-        assert!(words.contains("1.2 x by 2 threads instead of 6: for 20 %"), "{words}");
-        // The processors are full already.
-        let full = Summary { run_ns: 1_600, ..waited };
-        assert_eq!(
-            bounds(&of(&full, std::slice::from_ref(&lock), "prog")),
-            [("run", 1.25), ("fewer-threads", 1.25)]
-        );
-        let few = Summary { threads: 2, run_ns: 800, ..full };
-        assert_eq!(bounds(&of(&few, std::slice::from_ref(&lock), "prog")), [("run", 2.0)]);
-        let always = Summary { waited_for_preempted_or_free_ns: 1_000, run_ns: 10, ..few };
-        let verdict = of(&always, std::slice::from_ref(&lock), "prog");
-        assert!(gained(&verdict).unwrap().contains("more than 20 x by `wakeful run`"), "{verdict:?}");
-        // Nobody knows, or a section is long: other locks change nothing.
-        let unknown = Summary { without_switches: Some("denied".into()), ..always };
-        assert!(of(&unknown, &[lock], "prog").gains.is_empty());
-        let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
-        assert_eq!(gained(&of(&summary(), &[long], "prog")), None);
-    }
-
-    #[test]
-    fn wake_ups_in_vain_count_by_what_they_cost() {
-        let cond = |vain, vain_run_ns| {
-            row(Class::Cond, |row| (row.waits, row.vain, row.vain_run_ns) = (100, vain, vain_run_ns))
-        };
-        assert_eq!(of(&summary(), &[cond(80, 100)], "prog").cause, "vain");
-        assert_eq!(of(&summary(), &[cond(20, 100)], "prog").cause, "nothing");
-        assert_eq!(of(&summary(), &[cond(80, 10)], "prog").cause, "nothing");
-        let unknown = Summary { run_ns: 0, ..summary() };
-        assert_eq!(of(&unknown, &[cond(80, 0)], "prog").cause, "vain");
-    }
-
-    #[test]
-    fn who_waits_for_work_at_a_semaphore_hides_no_lock() {
-        let pool = row(Class::Semaphore, |row| {
-            (row.waited_ns, row.holder_unknown_ns) = (9_000, 9_000);
-        });
-        let lock = row(Class::Mutex, |row| row.holder_running_ns = 100);
-        let verdict = of(&summary(), &[pool.clone(), lock], "prog");
-        assert_eq!(verdict.cause, "running");
-        assert!(verdict.words.starts_with("100 % of the waiting"), "{}", verdict.words);
-        let verdict = of(&summary(), &[pool], "prog");
-        assert_eq!(verdict.cause, "nothing");
-        assert!(verdict.words.contains("for semaphores for 9.00us, maybe for work"), "{}", verdict.words);
-    }
-
-    #[test]
-    fn a_barrier_has_words_of_its_own_for_what_is_unknown() {
-        let barrier = row(Class::Barrier, |row| row.holder_unknown_ns = 900);
-        let verdict = of(&summary(), &[barrier], "prog");
-        assert_eq!(verdict.cause, "last-unknown");
-        assert!(
-            verdict.words.contains("never came") && !verdict.advice.contains("readers"),
-            "{}",
-            verdict.words
-        );
-    }
-
-    #[test]
-    fn who_does_not_wait_is_told_so() {
-        let verdict = of(&summary(), &[], "prog");
-        assert!(verdict.words.starts_with("nothing waited"), "{}", verdict.words);
-        let little = row(Class::Mutex, |row| row.free_ns = 9);
-        assert!(of(&summary(), &[little], "prog").words.starts_with("almost nothing waited: 9ns"));
-        let unloaded = Summary { processes: 0, ..summary() };
-        let verdict = of(&unloaded, &[], "prog");
-        assert!(verdict.cause == "unknown" && verdict.advice.contains("LD_PRELOAD"), "{}", verdict.advice);
-        let elsewhere = Summary { processes_elsewhere: 1, ..summary() };
-        assert!(of(&elsewhere, &[], "prog").words.contains("PID namespace"));
-        let unmapped = Summary { processes_unmapped: 1, ..summary() };
-        assert!(of(&unmapped, &[], "prog").advice.contains("ulimit -v"));
-        let openmp = Summary { openmp: Some("libgomp"), ..summary() };
-        assert!(of(&openmp, &[], "prog").words.contains("libgomp"));
+    fn is_waiting(&self) -> bool {
+        self.total_ns > 0 && self.total_ns as f64 >= self.all_ns as f64 * NOTHING
     }
 }
+
+/// A thread, by its name and its number.
+fn thread(name: &str, number: u32) -> String {
+    if name.is_empty() { format!("thread {number}") } else { format!("`{name}` ({number})") }
+}
+
+fn some(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+fn throttled(told: &Told) -> Option<Said> {
+    let Told { summary, command, .. } = told;
+    let (throttled, periods) = (summary.throttled?, summary.periods?);
+    if throttled == 0 || (throttled as f64) < periods as f64 * THROTTLED {
+        return None;
+    }
+    let mut words = format!(
+        "the CPU quota stopped the whole program in {} of {} periods.",
+        grouped(throttled),
+        grouped(periods)
+    );
+    if summary.ready_ns > 0 {
+        words += &format!(
+            " Its threads ran for {}, and were ready without a processor for {}, {} of thread time.",
+            ns(summary.run_ns),
+            ns(summary.ready_ns),
+            told.part(summary.ready_ns)
+        );
+    }
+    if !told.is_waiting() {
+        let amount = if told.total_ns == 0 { "Nothing" } else { "Almost nothing" };
+        words += &format!(" {amount} waited for a lock or a barrier: this is no lock problem.");
+    }
+    let mut advice = match summary.quota_milli {
+        Some(milli @ ..1_000) => {
+            format!("Raise the quota of {:.2} processors: it stops even one thread.", milli as f64 / 1e3)
+        }
+        Some(milli) if summary.threads > milli / 1_000 => {
+            let fits = some(milli / 1_000, "thread");
+            format!("Raise the quota of {:.1} processors, or use {fits}.", milli as f64 / 1e3)
+        }
+        Some(milli) => format!("Raise the quota of {:.1} processors.", milli as f64 / 1e3),
+        None => "Raise the quota, or use as many threads as it has processors.".into(),
+    };
+    if told.is_waiting() {
+        advice += &format!(" `wakeful run -- {command}` spins less under a quota.");
+    }
+    Some(("throttled", words, advice))
+}
+
+fn vain(told: &Told) -> Option<Said> {
+    let Told { summary, rows, .. } = told;
+    let woken = |row: &Row| row.waits.saturating_sub(row.timeouts);
+    let is_vain =
+        |row: &&Row| row.class == Class::Cond && row.vain > 0 && row.vain as f64 >= woken(row) as f64 * VAIN;
+    let most = rows.iter().filter(is_vain).max_by_key(|row| row.vain)?;
+    let run_ns: u64 = rows.iter().filter(is_vain).map(|row| row.vain_run_ns).sum();
+    // Without the kernel's word nobody knows what they cost.
+    let costs = summary.run_ns == 0 || run_ns as f64 >= summary.run_ns as f64 * VAIN_RUN;
+    if !costs {
+        return None;
+    }
+    let cost = match summary.run_ns {
+        0 => String::new(),
+        all => format!("; {} of the processor time went there", percent(run_ns as f64 / all as f64)),
+    };
+    let words = format!(
+        "{} of {} wake-ups from the condition variable in {} were in vain{cost}.",
+        grouped(most.vain),
+        grouped(woken(most)),
+        most.place.label()
+    );
+    let advice = "A woken thread waited again at once: it neither released its mutex nor signalled. Signal \
+                  once for each item instead of a broadcast, or give each kind of waiter its own condition \
+                  variable.";
+    Some(("vain", words, advice.into()))
+}
+
+/// Of the time that somebody waited for preempted holders: another thread of the program had the processor.
+fn behind_own(rows: &[Row], cause: &str) -> f64 {
+    let is_meant = if cause == "preempted" { is_lock } else { is_barrier };
+    let meant = || rows.iter().filter(is_meant);
+    let all_ns: u64 = meant().map(|row| row.holder_preempted_ns).sum();
+    meant().map(|row| row.holder_behind_own_ns).sum::<u64>() as f64 / all_ns.max(1) as f64
+}
+
+fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
+    let seen = cause.seen.as_ref().map_or("or ready again".into(), |seen| format!("seen {seen}"));
+    let last = cause.last.as_deref().unwrap_or("the last thread");
+    let (size, share) = (told.part(told.total_ns), percent(share));
+    let whom = match cause.name {
+        "preempted" => format!("{share} of it was for holders of locks that had lost their processor"),
+        "blocked" => format!(
+            "{share} of it was for holders of locks that were blocked, or ready again and without a processor"
+        ),
+        "running" => format!(
+            "{share} of it was for holders of locks that ran: their sections are long, or too many threads \
+             want them"
+        ),
+        "free" => format!(
+            "{share} of it was for locks that were free already: the waiters had to wake up, or had no \
+             processor"
+        ),
+        "last-preempted" => {
+            format!(
+                "in {share} of it, others stood at a barrier until {last} came, which had lost its processor"
+            )
+        }
+        "last-blocked" => {
+            format!(
+                "in {share} of it, others stood at a barrier until {last} came, which was blocked, {seen}"
+            )
+        }
+        "last-running" => {
+            format!("in {share} of it, others stood at a barrier until {last} finished its work")
+        }
+        "last-unknown" => format!(
+            "{share} of it was at barriers for a last thread whose doing is unknown, or that never came"
+        ),
+        "woken-late" => format!(
+            "{share} of it was at barriers to which all had come: the threads had to wake up, or had no \
+             processor"
+        ),
+        _ => format!("{share} of it was for holders whose doing is unknown"),
+    };
+    let place = match &cause.most {
+        Some((place, part_ns)) if *part_ns > 0 => {
+            let most = *part_ns as f64 / cause.total_ns.max(1) as f64;
+            format!(" {} of that at the {place}.", percent(most))
+        }
+        _ => String::new(),
+    };
+    let words = format!(
+        "{size} of thread time was waiting for locks and barriers ({}); {whom}.{place}{}",
+        ns(told.total_ns),
+        ready(told)
+    );
+    (cause.name, words, advice(cause, gains, told))
+}
+
+/// More than for locks, the threads may have waited for a processor.
+fn ready(told: &Told) -> String {
+    let summary = told.summary;
+    if summary.ready_ns <= told.total_ns || summary.without_switches.is_some() {
+        return String::new();
+    }
+    format!(
+        " For longer, {} of thread time ({}), threads were ready without a processor: {} ran on {} of {}.",
+        told.part(summary.ready_ns),
+        ns(summary.ready_ns),
+        some(summary.threads, "thread"),
+        summary.processors,
+        some(summary.processors_allowed.max(summary.processors).into(), "processor")
+    )
+}
+
+fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
+    let Told { summary, command, .. } = told;
+    let gains_by = |by: &str| gains.iter().any(|gain| gain.by == by && gain.is_some());
+    let compare = format!("`wakeful compare -- {command}` measures what that gains here.");
+    let watch = format!("`wakeful watch -- {command}`");
+    match cause.name {
+        // Where nobody knows what the holders did, there is no bound.
+        "preempted" | "last-preempted" | "free" | "woken-late"
+            if !gains.is_empty() && !gains.iter().any(Gain::is_some) =>
+        {
+            match cause.may_spin {
+                true => {
+                    format!("Threads may burn time while they wait there, so no bound is known: {compare}")
+                }
+                false => not_worth(cause.name, gains, told),
+            }
+        }
+        "preempted" | "last-preempted" => {
+            let what = match (gains_by("fewer-threads"), gains_by("run")) {
+                (true, true) => format!("Use fewer threads, or locks that know who runs: {compare}"),
+                (true, false) => "Use fewer threads.".into(),
+                _ => format!("Use locks that know who runs: {compare}"),
+            };
+            format!("{} {what}", who(cause.name, told))
+        }
+        "free" | "woken-late" => {
+            format!(
+                "Each hand-over costs a wake-up. Locks that spin for a holder that runs save it: {compare}"
+            )
+        }
+        "blocked" => match &cause.seen {
+            Some(seen) => format!(
+                "Move what blocks out of the section. The holder was seen {seen}; {watch} has its stack."
+            ),
+            None => format!("Move what blocks out of the section: {watch} shows where it does."),
+        },
+        "running" => "Make the section shorter, or split the lock. Another lock does not help.".into(),
+        "last-blocked" if cause.seen.is_some() => {
+            format!("Another barrier does not help. {watch} has the stack of the thread that blocks.")
+        }
+        "last-blocked" => format!("{watch} shows where it blocks: a file, a page fault, another lock."),
+        "last-running" if cause.is_openmp => {
+            "Divide the work more evenly, as by schedule(dynamic). Another runtime does not help.".into()
+        }
+        "last-running" => "Divide the work more evenly. Another barrier does not help.".into(),
+        _ if summary.without_switches.is_some() => "Allow perf events, see below.".into(),
+        "last-unknown" => format!("{watch} shows where the threads are that do not come."),
+        _ => "A lock's readers are not followed, only the waits for it are.".into(),
+    }
+}
+
+/// Who had the processor that somebody lacked.
+fn who(cause: &str, told: &Told) -> &'static str {
+    let is_throttled = told.summary.throttled.is_some_and(|throttled| throttled > 0);
+    match behind_own(told.rows, cause) {
+        own if own >= MOSTLY => "Another thread of the program had taken the processor.",
+        own if own <= 1.0 - MOSTLY && is_throttled => {
+            "Another program had the processor, or the quota stopped this one."
+        }
+        own if own <= 1.0 - MOSTLY => "Another program had the processor.",
+        _ => "Other threads of the program had taken the processor, and other programs had it.",
+    }
+}
+
+/// Why neither other locks nor fewer threads gain anything.
+fn not_worth(cause: &str, gains: &[Gain], told: &Told) -> String {
+    let summary = told.summary;
+    let at = if cause.starts_with("last") || cause == "woken-late" { "at barriers" } else { "for locks" };
+    let processors = u64::from(summary.processors.max(1));
+    let busy = summary.run_ns as f64 / (summary.elapsed_ns.max(1) * processors) as f64;
+    let lost = summary.waited_for_preempted_or_free_ns as f64 / summary.elapsed_ns.max(1) as f64;
+    let reason = if busy + lost >= 1.0 {
+        let which = if processors == 1 { "processor".into() } else { some(processors, "processor") };
+        format!("the threads kept the {which} on which they ran {} busy", percent(busy.min(1.0)))
+    } else {
+        format!("somebody waited so for {} of the time", percent(lost))
+    };
+    let what = match gains.iter().any(|gain| gain.by == "fewer-threads") {
+        true => "Neither other locks nor fewer threads gain 5 %",
+        false => "Other locks do not gain 5 %",
+    };
+    format!("Waiting {at} is not what costs the time: {reason}. {what}.")
+}
+
+fn nothing(told: &Told) -> Said {
+    let Told { summary, rows, command, total_ns, .. } = told;
+    if let Some(said) = unseen(summary) {
+        return said;
+    }
+    if let Some(runtime) = summary.openmp {
+        let words = format!(
+            "nothing waited for pthread's locks and barriers. The program uses {runtime}, but no region \
+             of OpenMP was seen."
+        );
+        let advice = format!("`wakeful compare -- {command}` measures what another runtime gains.");
+        return ("nothing", words, advice);
+    }
+    let amount = match total_ns {
+        0 => "nothing waited for a lock or a barrier of pthread's".into(),
+        some => format!("almost nothing waited: {} in all", ns(*some)),
+    };
+    let semaphores_ns: u64 =
+        rows.iter().filter(|row| row.class == Class::Semaphore).map(|row| row.waited_ns).sum();
+    let amount = match semaphores_ns {
+        0 => amount,
+        some => format!("{amount}. Threads waited for semaphores for {}, maybe for work", ns(some)),
+    };
+    let idle = summary.blocked_ns > (summary.run_ns + summary.ready_ns) * 2;
+    let advice = if summary.ready_ns > summary.run_ns / 2 && summary.ready_ns > summary.elapsed_ns / 4 {
+        "Its threads were ready for long without a processor: fewer threads would do.".into()
+    } else if idle {
+        format!("It was blocked most of the time: `wakeful watch -- {command}` shows in which calls.")
+    } else {
+        "Locks are not its problem: a profiler of functions, such as perf, says what it computes.".into()
+    };
+    ("nothing", format!("{amount}."), advice)
+}
+
+/// Why no wait of the program is seen, if that is so.
+fn unseen(summary: &Summary) -> Option<Said> {
+    let (words, advice) = if summary.obstacle.is_some() {
+        ("the waits of this program cannot be seen.", "The times of its threads are all that is known.")
+    } else if summary.processes_elsewhere > 0 {
+        (
+            "a process runs in another PID namespace, and its waits cannot be seen.",
+            "Run `wakeful profile` inside the container.",
+        )
+    } else if summary.processes_unmapped > 0 {
+        (
+            "a process could not map the memory for its events.",
+            "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?",
+        )
+    } else if summary.processes == 0 {
+        (
+            "the program did not load the library that tells the waits.",
+            "Is LD_PRELOAD removed on the way, or does another user's program start?",
+        )
+    } else {
+        return None;
+    };
+    Some(("unknown", format!("none: {words}"), advice.into()))
+}
+
+#[cfg(test)]
+mod tests;

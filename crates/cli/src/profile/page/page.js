@@ -12,7 +12,20 @@ const HOLDS = [["run", "the holder runs"], ["ready", "the holder has no processo
   ["behind", "the holder has no processor: another thread"], ["blocked", "the holder is blocked"],
   ["unknown", "the holder is unknown"], ["free", "nobody holds it: waking up"]];
 const BARRIERS = ["barrier", "region's end", "OpenMP barrier"];
-const WHY = ["run", "ready", "blocked", "free", "unknown"].map((colour, at) => [colour, D.parts[at]]);
+const isBarrier = (kind) => BARRIERS.includes(kind);
+// The same at a barrier; and for a legend of both.
+const COMES = HOLDS.map(([name, words]) => [name, name === "free" ? "all have come: waking up" :
+  words.replace("the holder", "the last thread")]);
+const HOLDS_OR_COMES = HOLDS.map(([name, words]) => [name, name === "free" ?
+  "nobody holds it, or all have come: waking up" : words.replace("the holder", "the holder, or the last thread,")]);
+const partsOf = (kind) => isBarrier(kind) ? D.barrier_parts : D.parts;
+const whyBy = (parts) => ["run", "ready", "blocked", "free", "unknown"].map((colour, at) => [colour, parts[at]]);
+// Why somebody was ready: the stripes of a quota are some 50 ms wide, and tell no more.
+const isThrottled = (since, length) => D.throttled.some(([start, end]) => start < since + length && since < end);
+if (D.throttled.length) {
+  DOES[1][1] += ", or the quota stopped the program";
+  for (const words of [HOLDS, COMES, HOLDS_OR_COMES]) words[1][1] += ", or the quota";
+}
 
 function make(tag, words, into) {
   const one = document.createElement(tag);
@@ -63,7 +76,11 @@ function keys(parts, all, into) {
   }
 }
 {
-  const parts = WHY.map((why, at) => [why, D.shares[at]]);
+  const kinds = D.rows.filter((row) => row.kind !== "condition" && row.kind !== "semaphore").map((row) => row.kind);
+  const names = kinds.every(isBarrier) ? D.barrier_parts : kinds.some(isBarrier) ?
+    D.parts.map((words, at) => words.startsWith("holder") ? words.replace("holder", "holder or last thread") :
+      `${words}, or ${D.barrier_parts[at]}`) : D.parts;
+  const parts = whyBy(names).map((why, at) => [why, D.shares[at]]);
   if (D.shares.some((part) => part > 0)) {
     const all = bar(parts, $("shares"));
     keys(parts, all, $("shares"));
@@ -86,7 +103,7 @@ for (const place of D.places) {
   place.columns = decode(place.columns, HOLDS.length);
   place.total = place.columns.all.reduce((sum, part) => sum + part, 0) * place.most;
   place.isWork = place.kind === "semaphore" || place.kind === "condition";
-  place.isBarrier = BARRIERS.includes(place.kind);
+  place.isBarrier = isBarrier(place.kind);
 }
 const WAIT_PARTS = D.parts.length;
 for (const one of D.waits) {
@@ -104,7 +121,10 @@ const LANE = D.lanes.length > 24 ? 15 : 20;
 const shown = D.places.filter((place) => place.total > 0)
   .sort((a, b) => a.isWork - b.isWork || b.total - a.total).slice(0, 10);
 const rows = [];
-if (shown.length) rows.push({ head: "Locks: how many threads wait, by what the holder does", height: HEAD });
+if (shown.length) rows.push({ head: shown.every((place) => place.isBarrier) ?
+  "Barriers: how many threads wait, by what the last thread does" : shown.some((place) => place.isBarrier) ?
+  "Locks and barriers: how many threads wait, by what the holder or the last thread does" :
+  "Locks: how many threads wait, by what the holder does", height: HEAD });
 for (const place of shown) rows.push({ place, height: PLACE });
 const order = D.lanes.map((lane, at) => at)
   .sort((a, b) => D.lanes[a].process - D.lanes[b].process || D.lanes[a].from - D.lanes[b].from);
@@ -357,7 +377,8 @@ function sayWait(wait, at, into) {
   first.append(` waited ${time(wait.length)} `,
     place ? `at the ${place.kind} in ${place.label}` : "at a place without a lane");
   make("div", "from " + time(wait.from) + " on", into);
-  const why = wait.parts.map((part, index) => part > 0 ? `${D.parts[index]} ${part} %` : "").filter(Boolean);
+  const names = partsOf(place && place.kind);
+  const why = wait.parts.map((part, index) => part > 0 ? `${names[index]} ${part} %` : "").filter(Boolean);
   if (why.length && !(place && place.kind === "condition")) make("div", why.join(", "), into);
   const whom = wait.whom.filter(([, part]) => part > 0).map(([other, part]) => `${D.lanes[other].label} ${part} %`);
   if (whom.length) make("div", `for ${whom.join(", ")}${wait.whom.length > 2 ? ", and others" : ""}`, into);
@@ -375,7 +396,8 @@ function doesAt(index, at) {
   const exact = lane.stretches.find(([, since, length]) => since <= at && at < since + length);
   return exact ? ", which " + (exact[0] === 0 ? "runs" : "is " + state(exact)) : "";
 }
-function state([does, , , by]) {
+function state([does, since, length, by]) {
+  if (does === 1 && isThrottled(since, length)) return "ready, kept from running by the quota or another program";
   return by === undefined ? DOES[does][1] : `ready, ${D.lanes[by].label} has the processor`;
 }
 function sayColumn(row, x, into) {
@@ -383,7 +405,7 @@ function sayColumn(row, x, into) {
   if (row.place) {
     const { place } = row;
     make("b", `${place.kind}: ${place.label}`, make("div", undefined, into));
-    const parts = HOLDS.map(([, words], kind) => [words, place.columns.all[column * HOLDS.length + kind] || 0]);
+    const parts = (place.isBarrier ? COMES : HOLDS).map(([, words], kind) => [words, place.columns.all[column * HOLDS.length + kind] || 0]);
     const all = parts.reduce((sum, [, part]) => sum + part, 0);
     make("div", `${(all * place.most / 63).toFixed(1)} threads wait at ${time(T(x))}`, into);
     for (const [words, part] of parts) if (part) make("div", `${words} ${percent(part, all)}`, into);
@@ -484,7 +506,9 @@ view.addEventListener("keydown", (event) => {
 $("out").onclick = () => zoom(0, END);
 $("more").onclick = () => around(0.5);
 $("less").onclick = () => around(2);
-keys([...DOES, ...HOLDS.slice(4)].map((one) => [one, 1]), 0, $("legend"));
+const holds = shown.every((place) => place.isBarrier) ? COMES : shown.some((place) => place.isBarrier) ?
+  HOLDS_OR_COMES : HOLDS;
+keys([...DOES, ...(shown.length ? holds.slice(4) : [])].map((one) => [one, 1]), 0, $("legend"));
 if (D.throttled.length) keys([[["throttled", "throttled by a quota"], 1]], 0, $("legend"));
 function show(wait) {
   const room = wait.length * 0.6;
@@ -510,7 +534,7 @@ function table(heads, lines, into, click) {
   });
 }
 const whyOf = (row) => [row.holder_running_ns, row.holder_preempted_ns, row.holder_blocked_ns, row.free_ns,
-  row.holder_unknown_ns].map((part, at) => [WHY[at], part]);
+  row.holder_unknown_ns].map((part, at) => [whyBy(partsOf(row.kind))[at], part]);
 const label = (place) => place.line ? `${place.name} ${place.line}` : `${place.name} ${place.module}`;
 function more(row) {
   const all = [];
@@ -608,7 +632,7 @@ if (conditions.length) {
     table(["Thread", "at", "from", "length", "mostly because", "for"], some.map((wait) => {
       const place = D.places[wait.place], why = wait.parts.indexOf(Math.max(...wait.parts));
       return [D.lanes[wait.lane].label, place ? `${place.kind}: ${place.label}` : "", time(wait.from),
-        time(wait.length), `${D.parts[why]} ${wait.parts[why]} %`,
+        time(wait.length), `${partsOf(place && place.kind)[why]} ${wait.parts[why]} %`,
         wait.whom.length ? D.lanes[wait.whom[0][0]].label : ""];
     }), $("longest"), (at) => show(some[at]));
   } else make("p", "None.", $("longest"));
@@ -620,7 +644,7 @@ for (const words of D.remarks) make("p", words, $("remarks"));
 make("p", `wakeful ${D.version}`, $("remarks"));
 
 // The flame graph.
-const CAUSES = Object.fromEntries(WHY.map(([name, words]) => [words, name]));
+const CAUSES = Object.fromEntries([...whyBy(D.parts), ...whyBy(D.barrier_parts)].map(([name, words]) => [words, name]));
 let top = null;
 function tree(isAll) {
   const root = { name: "all waiting", value: 0, children: new Map() };
@@ -638,7 +662,10 @@ function tree(isAll) {
     for (const number of functions) node = child(node, D.names[number], value);
     node = child(node, `[${kind}]`, value);
     if (kind !== "condition")
-      parts.forEach((part, at) => { if (part > 0) child(node, D.parts[at], part).colour = CAUSES[D.parts[at]]; });
+      parts.forEach((part, at) => { if (part > 0) {
+        const words = partsOf(kind)[at];
+        child(node, words, part).colour = CAUSES[words];
+      } });
   }
   return root;
 }

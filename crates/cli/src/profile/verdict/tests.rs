@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::*;
+use crate::profile::names::Site;
+use crate::profile::report::BlockedIn;
+
+fn row(class: Class, set: impl FnOnce(&mut Row)) -> Row {
+    let mut row = Row::new(class, &Site { name: "work".into(), ..Site::default() });
+    set(&mut row);
+    row
+}
+
+fn summary() -> Summary {
+    Summary { run_ns: 1_000, elapsed_ns: 1_000, threads: 2, processes: 1, ..Summary::default() }
+}
+
+#[test]
+fn the_greatest_cause_comes_first() {
+    let lock = row(Class::Mutex, |row| {
+        row.holder_preempted_ns = 600;
+        row.holder_running_ns = 100;
+    });
+    let barrier = row(Class::Barrier, |row| row.holder_running_ns = 300);
+    let verdict = of(&summary(), &[lock.clone(), barrier.clone()], "prog");
+    assert_eq!(verdict.cause, "preempted");
+    let words = "100 % of thread time was waiting for locks and barriers (1.00us); 60 % of it was for";
+    assert!(verdict.words.starts_with(words), "{}", verdict.words);
+    assert!(verdict.words.contains("100 % of that at the mutex in work"), "{}", verdict.words);
+    let then = others(&verdict).unwrap();
+    assert_eq!(then, "Then, of that waiting: 30 % for a last thread that worked, 10 % for running holders.");
+    let much = Summary { run_ns: 30_000, ..summary() };
+    let small = of(&much, &[lock.clone(), barrier.clone()], "prog");
+    assert_eq!((small.cause, others(&small)), ("preempted", None));
+    let other = row(Class::Barrier, |row| row.holder_running_ns = 3_000);
+    assert_eq!(of(&summary(), &[lock.clone(), other], "prog").cause, "last-running");
+    // A quota stops whoever it may be that waits.
+    let throttled = Summary { throttled: Some(3), periods: Some(9), ..summary() };
+    let verdict = of(&throttled, &[lock.clone(), barrier], "prog");
+    assert_eq!(verdict.cause, "throttled");
+    let then = others(&verdict).unwrap();
+    assert!(then.starts_with("Of the waiting for locks and barriers, 100 % of thread time: 60 %"), "{then}");
+    let seldom = Summary { throttled: Some(1), periods: Some(9), ..summary() };
+    assert_eq!(of(&seldom, &[lock], "prog").cause, "preempted");
+}
+
+#[test]
+fn a_gain_is_bounded_by_what_is_left() {
+    let lock = row(Class::Mutex, |row| {
+        (row.holder_preempted_ns, row.holder_behind_own_ns) = (600, 500);
+    });
+    let base = Summary { run_ns: 800, threads: 6, processors: 2, ..summary() };
+    let waited = Summary { waited_for_preempted_or_free_ns: 500, waited_behind_own_ns: 200, ..base };
+    let verdict = of(&waited, std::slice::from_ref(&lock), "prog");
+    let bounds = |verdict: &Verdict| -> Vec<(&str, f64)> {
+        verdict.gains.iter().map(|gain| (gain.by, gain.at_most)).collect()
+    };
+    assert_eq!(bounds(&verdict), [("run", 2.0), ("fewer-threads", 1.25)]);
+    assert!(verdict.advice.starts_with("Another thread of the program had taken"), "{}", verdict.advice);
+    let words = gained(&verdict).unwrap();
+    assert!(words.contains("2.0 x by `wakeful run`: for 50 %"), "{words}");
+    assert!(words.contains("1.2 x by 2 threads instead of 6: for 20 %"), "{words}");
+    // The processors are full already.
+    let full = Summary { run_ns: 1_600, ..waited };
+    assert_eq!(
+        bounds(&of(&full, std::slice::from_ref(&lock), "prog")),
+        [("run", 1.25), ("fewer-threads", 1.25)]
+    );
+    let few = Summary { threads: 2, run_ns: 800, ..full };
+    assert_eq!(bounds(&of(&few, std::slice::from_ref(&lock), "prog")), [("run", 2.0)]);
+    let always = Summary { waited_for_preempted_or_free_ns: 1_000, run_ns: 10, ..few };
+    let verdict = of(&always, std::slice::from_ref(&lock), "prog");
+    assert!(gained(&verdict).unwrap().contains("more than 20 x by `wakeful run`"), "{verdict:?}");
+    // Nobody knows, or a section is long: other locks change nothing.
+    let unknown = Summary { without_switches: Some("denied".into()), ..always };
+    assert!(of(&unknown, std::slice::from_ref(&lock), "prog").gains.is_empty());
+    // What gains nothing is not advised.
+    let base = Summary { waited_for_preempted_or_free_ns: 500, waited_behind_own_ns: 200, ..summary() };
+    let base = Summary { processors: 2, processors_allowed: 4, threads: 6, ..base };
+    let busy = Summary { run_ns: 1_996, ready_ns: 2_000, ..base };
+    let spin = row(Class::Spin, |row| row.holder_preempted_ns = 600);
+    let verdict = of(&busy, &[spin], "prog");
+    assert!(verdict.advice.contains("`wakeful compare -- prog`"), "{}", verdict.advice);
+    let verdict = of(&busy, &[lock], "prog");
+    assert_eq!((bounds(&verdict).len(), gained(&verdict)), (2, None));
+    let advice = "Waiting for locks is not what costs the time: the threads kept the 2 processors on which \
+                  they ran 100 % busy. Neither other locks nor fewer threads gain 5 %.";
+    assert_eq!(verdict.advice, advice);
+    let ready = "For longer, 50 % of thread time (2.00us), threads were ready without a processor: 6 \
+                 threads ran on 2 of 4 processors.";
+    assert!(verdict.words.ends_with(ready), "{}", verdict.words);
+    let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
+    assert_eq!(gained(&of(&summary(), &[long], "prog")), None);
+}
+
+#[test]
+fn who_comes_last_is_named() {
+    let last =
+        |name: &str, thread, running_ns| Last { thread, name: name.into(), running_ns, ..Last::default() };
+    let barrier = row(Class::Barrier, |row| {
+        row.holder_running_ns = 900;
+        row.last = vec![last("w-1", 8, 300), last("w-0", 7, 600)];
+    });
+    let verdict = of(&summary(), std::slice::from_ref(&barrier), "prog");
+    let words = "in 100 % of it, others stood at a barrier until `w-0` (7) finished its work. 100 % of that";
+    assert!(verdict.words.contains(words), "{}", verdict.words);
+    let even = row(Class::Barrier, |row| {
+        row.holder_running_ns = 900;
+        row.last = vec![last("w-1", 8, 450), last("w-0", 7, 450)];
+    });
+    let verdict = of(&summary(), &[even], "prog");
+    assert!(verdict.words.contains("until the last thread finished"), "{}", verdict.words);
+    let blocked = row(Class::Barrier, |row| {
+        row.holder_blocked_ns = 900;
+        row.last = vec![Last { thread: 7, blocked_ns: 900, ..Last::default() }];
+        let place = Site { name: "next_block".into(), line: Some("s.c:4".into()), ..Site::default() };
+        row.blocked_in = vec![BlockedIn { call: "page fault".into(), place, looks: 3 }];
+    });
+    let verdict = of(&summary(), &[blocked], "prog 3");
+    let words = "until thread 7 came, which was blocked, seen in a page fault in next_block s.c:4. 100 %";
+    assert!(verdict.words.contains(words), "{}", verdict.words);
+    assert!(verdict.advice.contains("`wakeful watch -- prog 3`"), "{}", verdict.advice);
+}
+
+#[test]
+fn a_quota_is_no_lock_problem_if_nothing_waits() {
+    let base = Summary { throttled: Some(23), periods: Some(24), quota_milli: Some(400), ..summary() };
+    let alone = Summary { ready_ns: 3_000, ..base };
+    let verdict = of(&alone, &[], "prog");
+    let words = "the CPU quota stopped the whole program in 23 of 24 periods. Its threads ran for 1.00us, \
+                 and were ready without a processor for 3.00us, 75 % of thread time. Nothing waited for a \
+                 lock or a barrier: this is no lock problem.";
+    assert_eq!(verdict.words, words);
+    assert_eq!(verdict.advice, "Raise the quota of 0.40 processors: it stops even one thread.");
+    let lock = row(Class::Mutex, |row| row.holder_running_ns = 500);
+    let many = Summary { threads: 8, quota_milli: Some(2_500), ..alone };
+    let verdict = of(&many, &[lock], "prog");
+    let advice = "Raise the quota of 2.5 processors, or use 2 threads. `wakeful run -- prog` spins less \
+                  under a quota.";
+    assert_eq!(verdict.advice, advice);
+    assert!(!verdict.words.contains("no lock problem"), "{}", verdict.words);
+}
+
+#[test]
+fn wake_ups_in_vain_count_by_what_they_cost() {
+    let cond = |vain, vain_run_ns| {
+        row(Class::Cond, |row| (row.waits, row.vain, row.vain_run_ns) = (100, vain, vain_run_ns))
+    };
+    assert_eq!(of(&summary(), &[cond(80, 100)], "prog").cause, "vain");
+    let many = row(Class::Cond, |row| (row.waits, row.vain, row.vain_run_ns) = (6_094, 4_629, 430));
+    let verdict = of(&summary(), &[many], "prog");
+    assert!(verdict.words.starts_with("4,629 of 6,094 wake-ups"), "{}", verdict.words);
+    assert_eq!(of(&summary(), &[cond(20, 100)], "prog").cause, "nothing");
+    assert_eq!(of(&summary(), &[cond(80, 10)], "prog").cause, "nothing");
+    let unknown = Summary { run_ns: 0, ..summary() };
+    assert_eq!(of(&unknown, &[cond(80, 0)], "prog").cause, "vain");
+}
+
+#[test]
+fn who_waits_for_work_at_a_semaphore_hides_no_lock() {
+    let pool = row(Class::Semaphore, |row| {
+        (row.waited_ns, row.holder_unknown_ns) = (9_000, 9_000);
+    });
+    let lock = row(Class::Mutex, |row| row.holder_running_ns = 100);
+    let verdict = of(&summary(), &[pool.clone(), lock], "prog");
+    assert_eq!(verdict.cause, "running");
+    assert!(verdict.words.starts_with("10 % of thread time was waiting"), "{}", verdict.words);
+    assert!(verdict.words.contains("; 100 % of it was for holders"), "{}", verdict.words);
+    let verdict = of(&summary(), &[pool], "prog");
+    assert_eq!(verdict.cause, "nothing");
+    assert!(verdict.words.contains("for semaphores for 9.00us, maybe for work"), "{}", verdict.words);
+}
+
+#[test]
+fn a_barrier_has_words_of_its_own_for_what_is_unknown() {
+    let barrier = row(Class::Barrier, |row| row.holder_unknown_ns = 900);
+    let verdict = of(&summary(), &[barrier], "prog");
+    assert_eq!(verdict.cause, "last-unknown");
+    assert!(verdict.words.contains("never came") && !verdict.advice.contains("readers"), "{}", verdict.words);
+}
+
+#[test]
+fn who_does_not_wait_is_told_so() {
+    let verdict = of(&summary(), &[], "prog");
+    assert!(verdict.words.starts_with("nothing waited"), "{}", verdict.words);
+    let little = row(Class::Mutex, |row| row.free_ns = 9);
+    assert!(of(&summary(), &[little], "prog").words.starts_with("almost nothing waited: 9ns"));
+    let unloaded = Summary { processes: 0, ..summary() };
+    let verdict = of(&unloaded, &[], "prog");
+    assert!(verdict.cause == "unknown" && verdict.advice.contains("LD_PRELOAD"), "{}", verdict.advice);
+    let elsewhere = Summary { processes_elsewhere: 1, ..summary() };
+    assert!(of(&elsewhere, &[], "prog").words.contains("PID namespace"));
+    let unmapped = Summary { processes_unmapped: 1, ..summary() };
+    assert!(of(&unmapped, &[], "prog").advice.contains("ulimit -v"));
+    let openmp = Summary { openmp: Some("libgomp"), ..summary() };
+    assert!(of(&openmp, &[], "prog").words.contains("libgomp"));
+}
