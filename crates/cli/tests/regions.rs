@@ -59,7 +59,8 @@ fn one_thread_with_more_work_than_the_others() {
         // Two wait for one, that works or has no processor for it.
         let waited_ns = number(uneven, "waited_ns");
         let told_ns = number(uneven, "imbalance_ns") + number(uneven, "waited_for_preempted_ns");
-        assert!(told_ns > 30 * 2 * 2_000_000 && told_ns <= waited_ns, "{uneven:#}");
+        // Beside other programs they wait less for it, and more for a processor of their own.
+        assert!(told_ns > 30 * 2 * 500_000 && told_ns <= waited_ns, "{uneven:#}");
         let processors = uneven["processors"].as_f64().unwrap();
         assert!(processors > 0.2 && processors < 3.1, "{uneven:#}");
         assert!(number(uneven, "elapsed_ns") > 30 * 3_000_000, "{uneven:#}");

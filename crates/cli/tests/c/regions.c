@@ -125,10 +125,17 @@ __attribute__((noinline)) long shapes(void)
 		}
 #pragma omp single
 		sum += 7;
+		// Two sections, which exclude each its own.
 #pragma omp critical
-		sum += 2;
+		{
+#pragma omp atomic
+			sum += 2;
+		}
 #pragma omp critical(named)
-		sum += 1;
+		{
+#pragma omp atomic
+			sum += 1;
+		}
 #pragma omp barrier
 		// A region in a region.
 #pragma omp parallel num_threads(2) reduction(+ : sum)
