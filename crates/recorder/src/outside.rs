@@ -68,19 +68,23 @@ impl Outside {
         own.space.map(|_| own)
     }
 
-    /// The private mapping that has an arena in it, or before it.
+    /// The private mapping that has an arena in it, or before it. Others may lie next to it on both sides.
     fn find_space(&self) -> Option<Space> {
         let text = fs::read_to_string(format!("/proc/{}/maps", self.process)).ok()?;
-        let mut spans = text.lines().filter_map(span).peekable();
-        while let Some((start, mut end)) = spans.next() {
+        let spans: Vec<(u64, u64)> = text.lines().filter_map(span).collect();
+        // From above: then the first that has it begins with the space, and with nothing that lies before.
+        for (index, &(start, mut end)) in spans.iter().enumerate().rev() {
             // Its parts have different rights.
-            while let Some((_, next_end)) = spans.next_if(|(next, _)| *next == end) {
-                end = next_end;
+            for (next, next_end) in &spans[index + 1..] {
+                if *next != end {
+                    break;
+                }
+                end = *next_end;
             }
             // A server's observer brings an arena of its own, which is mapped behind the first part.
-            let pages = (start..=end).step_by(PAGE).take(MOST_PAGES);
-            let is_arena = |at: &u64| self.read::<4>(*at) == Some(MAGIC.to_ne_bytes());
-            if let Some(arena) = pages.into_iter().find(is_arena) {
+            let mut pages = (start..=end).step_by(PAGE).take(MOST_PAGES);
+            if let Some(arena) = pages.find(|at| self.read::<4>(*at) == Some(MAGIC.to_ne_bytes())) {
+                let end = arena + (size_of::<Arena>() + MAX_THREADS * size_of::<Thread>()) as u64;
                 return Some(Space { start, end, arena });
             }
         }
