@@ -227,131 +227,111 @@ pub fn timing_out<M: Machine, L: RawMutexTimed<M> + 'static>(patience_ns: u64) {
     shared.finish(0);
 }
 
-/// Threads hold two locks at once and release them in either order; priorities come out right.
-pub fn nesting<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, informed: bool) {
+/// Which of the two locks of [`hold_both`] a thread has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Outer,
+    Both,
+    Inner,
+    Neither,
+}
+
+/// Each thread takes two locks so often, one inside the other, and releases them in either order. After each
+/// step its own `look` is called with what it holds, and with the outer lock.
+fn hold_both<M: Machine, L: RawMutex<M> + 'static, F: FnMut(Held, &Shared<M, L>)>(
+    threads: u32,
+    rounds: u32,
+    look: impl Fn(u32) -> F + Send + Sync + 'static,
+) {
     let outer = Arc::new(Shared::<M, L>::new());
     let inner = Arc::new(Shared::<M, L>::new());
     let (first, second) = (outer.clone(), inner.clone());
     together::<M>(threads, move |index| {
+        let mut look = look(index);
         for round in 0..rounds {
             let (first_node, second_node) = (L::Node::default(), L::Node::default());
             let a = first.guard(&first_node);
+            look(Held::Outer, &first);
             let b = second.guard(&second_node);
+            look(Held::Both, &first);
             a.shared.cell.bump();
             b.shared.cell.bump();
             if (index + round) % 2 == 0 {
                 drop(a);
-                if informed && M::current() != ThreadId::NONE {
-                    assert_eq!(
-                        M::priority(M::current()),
-                        Priority::LockHolder,
-                        "it still holds the inner lock"
-                    );
-                }
+                look(Held::Inner, &first);
                 drop(b);
             } else {
                 drop(b);
+                look(Held::Outer, &first);
                 drop(a);
             }
-            assert_eq!(M::priority(M::current()), Priority::Running);
+            look(Held::Neither, &first);
         }
     });
-    outer.finish(threads * rounds);
+    // A look may have bumped the outer one.
+    let tried = outer.cell.get() - threads * rounds;
+    outer.finish(threads * rounds + tried);
     inner.finish(threads * rounds);
+}
+
+/// Threads hold two locks at once and release them in either order; priorities come out right.
+pub fn nesting<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, informed: bool) {
+    let look = move |held, _: &Shared<M, L>| match held {
+        Held::Inner if informed && M::current() != ThreadId::NONE => {
+            assert_eq!(M::priority(M::current()), Priority::LockHolder, "it still holds the inner lock");
+        }
+        Held::Neither => assert_eq!(M::priority(M::current()), Priority::Running),
+        _ => {}
+    };
+    hold_both(threads, rounds, move |_| look);
 }
 
 /// A holder of a lock that wishes has the wish, whichever of two such locks it releases first. Nobody else
 /// has it.
 pub fn wishing<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32) {
-    let outer = Arc::new(Shared::<M, L>::new());
-    let inner = Arc::new(Shared::<M, L>::new());
-    let (first, second) = (outer.clone(), inner.clone());
-    together::<M>(threads, move |index| {
-        let asks = || {
-            let me = M::current();
-            assert!(
-                me == ThreadId::NONE || M::wish(me) != Wish::Preemptable,
-                "a holder did not ask for anything"
-            );
-        };
-        for round in 0..rounds {
-            let (first_node, second_node) = (L::Node::default(), L::Node::default());
-            let a = first.guard(&first_node);
-            asks();
-            let b = second.guard(&second_node);
-            asks();
-            a.shared.cell.bump();
-            b.shared.cell.bump();
-            if (index + round) % 2 == 0 {
-                drop(a);
-                asks();
-                drop(b);
-            } else {
-                drop(b);
-                asks();
-                drop(a);
-            }
-            assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that holds nothing kept its wish");
-            if first.try_bump() {
-                assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that tried kept its wish");
-            }
+    let look = |held, first: &Shared<M, L>| {
+        let me = M::current();
+        if held != Held::Neither {
+            let asks = me == ThreadId::NONE || M::wish(me) != Wish::Preemptable;
+            return assert!(asks, "a holder did not ask for anything");
         }
-    });
-    let tried = outer.cell.get() - threads * rounds;
-    outer.finish(threads * rounds + tried);
-    inner.finish(threads * rounds);
+        assert_eq!(M::wish(me), Wish::Preemptable, "a thread that holds nothing kept its wish");
+        if first.try_bump() {
+            assert_eq!(M::wish(M::current()), Wish::Preemptable, "a thread that tried kept its wish");
+        }
+    };
+    hold_both(threads, rounds, move |_| look);
 }
 
 /// A default lock's holder tells a scheduler that listens, from when its thread has begun to, whichever of
 /// two locks it releases first. Whoever holds nothing has the priority that the program gave it. `told` is
 /// called for each holder that tells.
 pub fn publishing<M: Machine, L: RawMutex<M> + 'static>(threads: u32, rounds: u32, told: fn()) {
-    let outer = Arc::new(Shared::<M, L>::new());
-    let inner = Arc::new(Shared::<M, L>::new());
-    let (first, second) = (outer.clone(), inner.clone());
-    together::<M>(threads, move |index| {
+    hold_both(threads, rounds, move |index| {
         let me = M::register();
         if index % 2 == 1 {
             publish::set_own::<M>(me, Priority::LockWaiter);
         }
         let own = publish::own::<M>(me);
-        let tells = || (M::priority(me), M::wish(me)) == (Priority::LockHolder, Wish::UnpreemptableSelf);
-        let as_before = || {
+        let (mut begun, mut tells) = (false, false);
+        move |held, first: &Shared<M, L>| {
             let now = (M::priority(me), M::wish(me));
-            assert_eq!(now, (own, Wish::Preemptable), "a thread that holds nothing is not as before");
-        };
-        let mut begun = false;
-        for round in 0..rounds {
-            let asks = || assert!(!begun || tells(), "a holder does not tell what it told before");
-            let (first_node, second_node) = (L::Node::default(), L::Node::default());
-            let a = first.guard(&first_node);
-            asks();
-            let b = second.guard(&second_node);
-            asks();
-            let tells_now = tells();
-            a.shared.cell.bump();
-            b.shared.cell.bump();
-            if (index + round) % 2 == 0 {
-                drop(a);
-                asks();
-                drop(b);
-            } else {
-                drop(b);
-                asks();
-                drop(a);
+            if held != Held::Neither {
+                let tells_now = now == (Priority::LockHolder, Wish::UnpreemptableSelf);
+                assert!(!begun || tells_now, "a holder does not tell what it told before");
+                tells = if held == Held::Both { tells_now } else { tells };
+                return;
             }
-            as_before();
-            if tells_now {
+            let nothing = (own, Wish::Preemptable);
+            assert_eq!(now, nothing, "a thread that holds nothing is not as before");
+            if tells {
                 told();
             }
-            begun |= tells_now;
+            begun |= tells;
             first.try_bump();
-            as_before();
+            assert_eq!((M::priority(me), M::wish(me)), nothing, "a thread that tried is not as before");
         }
     });
-    let tried = outer.cell.get() - threads * rounds;
-    outer.finish(threads * rounds + tried);
-    inner.finish(threads * rounds);
 }
 
 /// A release too many, which is the program's mistake, leaves the lock free.

@@ -118,28 +118,19 @@ fn have_descriptors() {
 /// between which a nice value decides nothing; not more than 95 % of a second, the kernel sees to that (`sched_rt_runtime_us`).
 /// Else with the most weight, and in slices so short that the kernel lets us preempt.
 fn hurry(realtime: bool) {
-    // BOUND: ns; the shortest slice that Linux 6.12 and newer grant.
-    const SLICE_NS: u64 = 100_000;
     /// SCHED_FLAG_RESET_ON_FORK: threads and children of ours are ordinary.
     const RESET_ON_FORK: u64 = 1;
-    /// struct sched_attr of sched_setattr(2).
-    #[repr(C)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    let size = size_of::<Attributes>() as u32;
-    let (deadline, period) = (0, 0);
-    let set = |policy: libc::c_int, nice, priority, runtime| {
-        let policy = policy as u32;
-        let attributes =
-            Attributes { size, policy, flags: RESET_ON_FORK, nice, priority, runtime, deadline, period };
+    let set = |policy: libc::c_int, nice, priority, slice_ns| {
+        let attributes = libc::sched_attr {
+            size: size_of::<libc::sched_attr>() as u32,
+            sched_policy: policy as u32,
+            sched_flags: RESET_ON_FORK,
+            sched_nice: nice,
+            sched_priority: priority,
+            sched_runtime: slice_ns,
+            sched_deadline: 0,
+            sched_period: 0,
+        };
         // SAFETY: it lives, and says how long it is.
         match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
             0 => Ok(()),
@@ -149,7 +140,7 @@ fn hurry(realtime: bool) {
     // A control group of the server may have no real-time share.
     let done =
         if realtime { set(libc::SCHED_FIFO, 0, 1, 0) } else { Err(std::io::ErrorKind::Unsupported.into()) };
-    if let Err(error) = done.or_else(|_| set(libc::SCHED_OTHER, -20, 0, SLICE_NS)) {
+    if let Err(error) = done.or_else(|_| set(libc::SCHED_OTHER, -20, 0, linux::hurry::SLICE_NS)) {
         tracing::warn!("no higher priority than others: {error}");
     }
     lead_session();

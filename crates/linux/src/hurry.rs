@@ -4,41 +4,28 @@
 //! An ordinary thread that wakes takes the processor only from one whose deadline is later than its own
 //! (EEVDF). A deadline is as far away as a slice is long. Share and nice value stay as they are.
 
-use core::mem::size_of;
+use core::mem::{size_of, zeroed};
 
 use crate::futex::Errno;
 
 /// BOUND: ns; the shortest slice that Linux grants.
-const SLICE_NS: u64 = 100_000;
+pub const SLICE_NS: u64 = 100_000;
 
-/// struct sched_attr of sched_setattr(2), its first version.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
-/// See [`platform::Platform::hurry`]. Nothing happens where the kernel refuses, or where
-/// the thread is no ordinary one.
+/// See [`platform::Platform::hurry`]. Nothing happens where the kernel refuses, or where the thread is no
+/// ordinary one.
 #[cold]
 pub(crate) fn hurry(on: bool) {
     let _errno = Errno::save();
-    let size = size_of::<Attributes>() as u32;
-    let mut attributes = Attributes { size, ..Default::default() };
-    // SAFETY: it is as long as it says.
+    let size = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: numbers, of which all may be 0.
+    let mut attributes: libc::sched_attr = unsafe { zeroed() };
+    // SAFETY: it is as long as we say.
     let read = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-    if read != 0 || attributes.policy != libc::SCHED_OTHER as u32 {
+    if read != 0 || attributes.sched_policy != libc::SCHED_OTHER as u32 {
         return;
     }
     // 0: the kernel's.
-    attributes.runtime = if on { SLICE_NS } else { 0 };
-    // SAFETY: as above.
+    attributes.sched_runtime = if on { SLICE_NS } else { 0 };
+    // SAFETY: the kernel has written how long it is.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }

@@ -5,7 +5,7 @@ pub mod closed;
 mod costs;
 mod futex;
 pub mod host;
-mod hurry;
+pub mod hurry;
 mod kernel;
 pub mod lines;
 mod load;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where each thread says which reader-writer lock it reads, when it does not count itself in the lock: a line
-//! a thread. And the words that tell waiting readers when to look at their lock.
+//! A line for each thread, in which it says which reader-writer lock it reads, if it does not count itself in
+//! that lock. And the words that tell waiting readers when to look at their lock.
 //!
 //! Not in the arena: the lines must stay where they are when a fork moves on to another arena, and a thread's
 //! line belongs to whoever has its id.

@@ -2,20 +2,13 @@
 /* Delegated sections in C: each once, one at a time, with pointer and numbers; in time or not at all. Each
    without a server, and with one. With an argument, a section ends its thread. */
 #include <wakeful.h>
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            fprintf(stderr, "delegated.c:%d: %s\n", __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
 
 enum { THREADS = 8, ROUNDS = 20000 };
 

@@ -2,6 +2,7 @@
 // wakeful::delegated, without and with a server: results, exceptions, deadlines, conditions, guards. With
 // "exit" or "exit there", a section that ends its thread.
 #include <wakeful.hpp>
+#include "check.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,14 +15,6 @@
 #include <vector>
 
 using namespace std::chrono_literals;
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            std::fprintf(stderr, "delegated.cc:%d: %s\n", __LINE__, #what); \
-            std::exit(1); \
-        } \
-    } while (0)
 
 constexpr int THREADS = 8, ROUNDS = 5000;
 

@@ -12,14 +12,7 @@
 #include <unistd.h>
 
 #include <wakeful.h>
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
+#include "check.h"
 
 #define FIBERS 200
 #define ROUNDS 200

@@ -9,14 +9,7 @@
 #include <unistd.h>
 
 #include <wakeful.h>
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
+#include "check.h"
 
 #define LENGTH 10007
 

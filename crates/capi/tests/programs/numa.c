@@ -7,14 +7,7 @@
 #include <string.h>
 
 #include <wakeful.h>
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
+#include "check.h"
 
 #define SIZE 300000
 

@@ -13,14 +13,7 @@
 #include <time.h>
 
 #include <wakeful.h>
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-            exit(1); \
-        } \
-    } while (0)
+#include "check.h"
 
 #define FIBERS 20
 #define THREADS 2

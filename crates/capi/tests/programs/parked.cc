@@ -12,14 +12,7 @@
 #include <vector>
 
 #include <wakeful.hpp>
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            std::fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-            std::exit(1); \
-        } \
-    } while (0)
+#include "check.h"
 
 static constexpr int FIBERS = 20, ROUNDS = 50;
 static std::mutex mutex;

@@ -2,6 +2,7 @@
 // The locks of wakeful.hpp under the names and with the helpers of the standard, among fibers and kernel
 // threads; with C++20 also what its library has.
 #include <wakeful.hpp>
+#include "check.h"
 
 #include <condition_variable>
 #include <cstdio>
@@ -17,14 +18,6 @@
 #endif
 
 using namespace std::chrono_literals;
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            std::fprintf(stderr, "standard.cc:%d: %s\n", __LINE__, #what); \
-            std::exit(1); \
-        } \
-    } while (0)
 
 constexpr int THREADS = 8, ROUNDS = 500;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The layer for C++, with more threads than processors.
 #include <wakeful.hpp>
+#include "check.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,14 +12,6 @@
 #include <vector>
 
 using namespace std::chrono_literals;
-
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            std::fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-            std::exit(1); \
-        } \
-    } while (0)
 
 constexpr int THREADS = 100;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who waits at this moment, in a program under `wakeful profile`: told to whoever asks (`wakeful top PID`).
+//! Tells `wakeful top PID` who waits at this moment in a program under `wakeful profile`.
 //!
 //! The profiler listens on an abstract socket that bears its process's number. Whoever connects gets a line
 //! of JSON for each thread that waits, and the end. Only its own user and root are answered. While nobody
@@ -28,7 +28,7 @@ pub struct Line {
     /// The place in the program: a file, its inode, and the offset.
     pub file: Option<(String, u64)>,
     pub offset: u64,
-    /// Who has it; 0: nobody, none: unknown.
+    /// The thread that has it. 0: no thread has; None: unknown.
     pub holder: Option<u32>,
     /// What that one does, and since when.
     pub does: Option<(String, u64)>,

@@ -67,7 +67,7 @@ struct Cause {
     most: Option<(String, u64)>,
     /// That is an OpenMP region.
     is_openmp: bool,
-    /// Who waits there may burn time: then the bounds are too low.
+    /// A waiter there may burn processor time. Then the bounds are too low.
     may_spin: bool,
     /// In what those were seen there who were blocked.
     seen: Option<String>,

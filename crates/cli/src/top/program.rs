@@ -30,7 +30,7 @@ pub struct Lock {
     /// From where the one waits that has waited longest.
     pub place: Site,
     pub waiters: Vec<Waiter>,
-    /// Who has it; none if that is unknown.
+    /// The thread that has it. None: unknown.
     pub holder: Option<Holder>,
     /// Nobody has it: the waiters wake up.
     pub is_free: bool,
