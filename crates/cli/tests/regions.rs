@@ -137,6 +137,50 @@ fn short_regions_are_told_now_and_then() {
     }
 }
 
+/// A program that loads a module, which has `regions` in a function. It calls that 20 times, and ends with
+/// status 0 if that has added 40 to `sum`.
+fn with_module(folder: &Path, compiler: &str, options: &[&str], main: &[&str]) -> Option<[PathBuf; 2]> {
+    let module = "#include <unistd.h>\nint sum, omp_get_thread_num(void);\n\
+        __attribute__((noinline)) void in_module(void) {\n\
+        _Pragma(\"omp parallel num_threads(2)\") { usleep(omp_get_thread_num() ? 1000 : 5000);\n\
+        _Pragma(\"omp barrier\") ;\n\
+        __atomic_add_fetch(&sum, 1, 0); } __asm__ volatile(\"\"); }\n\
+        #ifdef AT_ONCE\n\
+        __attribute__((constructor)) static void at_once(void) { in_module(); sum = 0; }\n\
+        #endif\n";
+    let program = "#include <dlfcn.h>\nint main(int n, char **words) {\n\
+        void *module = dlopen(words[n - 1], 2), (*f)(void) = 0;\n\
+        if (!module) return 9;\n\
+        f = (void (*)(void))dlsym(module, \"in_module\");\n\
+        for (int i = 0; i < 20; i++) f();\n\
+        _Pragma(\"omp parallel num_threads(2)\") n++;\n\
+        return *(int *)dlsym(module, \"sum\") != 40; }";
+    let write = |name: &str, text: &str| {
+        let file = folder.join(name);
+        fs::write(&file, text).unwrap();
+        file
+    };
+    let (source, program) = (write("module.c", module), write("program.c", program));
+    let [library, path] = ["module.so", "main"].map(|name| folder.join(name));
+    let compile = |compiler: &str, options: &[&str], from: &Path, to: &Path| {
+        let mut compile = Command::new(compiler);
+        compile.args(["-g", "-O2", "-w"]).args(options).arg("-o").arg(to).arg(from).arg("-ldl");
+        compile.output().is_ok_and(|output| output.status.success())
+    };
+    let shared = [&["-fopenmp", "-shared", "-fPIC", "-Wl,-rpath,$ORIGIN"], options].concat();
+    assert!(compile("gcc", main, &program, &path));
+    compile(compiler, &shared, &source, &library).then_some([path, library])
+}
+
+fn tells_the_module(told: u64, [program, library]: &[PathBuf; 2]) -> Vec<Value> {
+    let (records, status) = profiled(&[], program, &[library.to_str().unwrap()]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    let region = region(&records, "in_module");
+    assert_eq!((number(region, "told"), number(region, "most_threads")), (told, 2), "{region:#}");
+    assert_eq!(number(row(&records, "OpenMP barrier"), "rounds"), told, "{records:#?}");
+    records
+}
+
 /// A module with a runtime of its own, which the program does not know.
 #[test]
 fn a_runtime_that_only_a_module_knows() {
@@ -145,38 +189,53 @@ fn a_runtime_that_only_a_module_knows() {
         skip("no libgomp.so.1");
         return;
     };
-    let own = folder.path().join("libgomp.so.1");
-    fs::copy(path, &own).unwrap();
-    let module = "#include <unistd.h>\nint sum;\n\
-        __attribute__((noinline)) void in_module(void) {\n\
-        _Pragma(\"omp parallel num_threads(2)\") { usleep(3000);\n\
-        _Pragma(\"omp barrier\") ;\n\
-        __atomic_add_fetch(&sum, 1, 0); } __asm__ volatile(\"\"); }";
-    let program = "#include <dlfcn.h>\nint main(int n, char **words) {\n\
-        void *module = dlopen(words[n - 1], 2), (*f)(void) = 0;\n\
-        if (!module) return 9;\n\
-        f = (void (*)(void))dlsym(module, \"in_module\");\n\
-        for (int i = 0; i < 20; i++) f();\n\
-        return dlsym(0, \"omp_get_num_threads\") ? 8 : *(int *)dlsym(module, \"sum\") != 40; }";
-    let write = |name: &str, text: &str| {
-        let file = folder.path().join(name);
-        fs::write(&file, text).unwrap();
-        file
+    fs::copy(path, folder.path().join("libgomp.so.1")).unwrap();
+    let records = tells_the_module(20, &with_module(folder.path(), "gcc", &[], &["-pthread"]).unwrap());
+    assert_eq!(regions(&records).len(), 1, "{records:#?}");
+}
+
+/// The program's own runtime is gcc's, and has none of the functions that the module calls.
+#[test]
+fn two_runtimes_in_one_program() {
+    let folder = folder();
+    let modules = CLANGS.iter().find_map(|clang| with_module(folder.path(), clang, &[], &["-fopenmp"]));
+    let Some(both) = modules else {
+        skip("no clang with OpenMP");
+        return;
     };
-    let (module, program) = (write("module.c", module), write("program.c", program));
-    let (library, main) = (folder.path().join("module.so"), folder.path().join("main"));
-    let compile = |options: &[&str], from: &Path, to: &Path| {
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-g", "-O2", "-w"]).args(options).arg("-o").arg(to).arg(from).arg("-ldl");
-        assert!(gcc.status().unwrap().success());
-    };
-    compile(&["-fopenmp", "-shared", "-fPIC", "-Wl,-rpath,$ORIGIN"], &module, &library);
-    compile(&["-pthread"], &program, &main);
-    let (records, status) = profiled(&[], &main, &[library.to_str().unwrap()]);
+    let records = tells_the_module(20, &both);
+    assert_eq!(number(region(&records, "main"), "most_threads"), 2, "{records:#?}");
+}
+
+/// The thread that loads the module has the loader's lock until the region is over.
+#[test]
+fn a_region_in_a_constructor() {
+    let folder = folder();
+    let clang = CLANGS.iter().find_map(|clang| with_module(folder.path(), clang, &["-DAT_ONCE"], &[]));
+    for both in clang.into_iter().chain(with_module(folder.path(), "gcc", &["-DAT_ONCE"], &[])) {
+        tells_the_module(21, &both);
+    }
+}
+
+/// A place of a call that the table has no room for is looked up each time, and keeps nothing.
+#[test]
+fn places_beyond_the_table_cost_no_memory() {
+    let folder = folder();
+    for program in programs(folder.path()) {
+        let (records, status) = profiled(&[], &program, &["places", "40"]);
+        assert_eq!(status, Some(0), "{records:#?}");
+        assert!(number(row(&records, "OpenMP barrier"), "rounds") >= 1280, "{records:#?}");
+    }
+}
+
+/// The section's other threads are not in the child. clang's runtime hands the section on to one of them.
+#[test]
+fn a_child_that_is_forked_in_a_critical_section_waits_for_nobody() {
+    let folder = folder();
+    let (records, status) = profiled(&[], &programs(folder.path())[0], &["fork"]);
     assert_eq!(status, Some(0), "{records:#?}");
-    let told = region(&records, "in_module");
-    assert_eq!((number(told, "told"), number(told, "most_threads")), (20, 2), "{told:#}");
-    assert_eq!(number(row(&records, "OpenMP barrier"), "rounds"), 20, "{records:#?}");
+    let of_child = |one: &&Value| one["record"] == "waits" && one["place"]["name"] == "alone_in_a_child";
+    assert_eq!(records.iter().find(of_child), None);
 }
 
 fn gcc_runtime() -> Option<PathBuf> {

@@ -63,8 +63,7 @@ COLD void resolve(void)
 #define REAL(name) (__builtin_expect(!real_##name, 0) ? (resolve(), real_##name) : real_##name)
 
 int wakeful_profile_on;
-// Aligned to the largest page.
-struct place wakeful_profile_places[1 << PLACES_LOG2] __attribute__((aligned(65536)));
+struct marks wakeful_profile_marks;
 
 // **The plain mutex.** Where the mutexes are the C library's, a plain one is taken and released here, by its
 // words: they are as they have been since 2.0, and `begin` looks whether they still are. A call less pays for
@@ -151,7 +150,7 @@ static __attribute__((constructor)) void begin(void)
 	// In a child nobody waits: its only thread has called fork. With the marks of the others, each lock would
 	// write events there, which is all that happens without this.
 	if (is_attached)
-		(void)madvise(wakeful_profile_places, sizeof wakeful_profile_places, MADV_WIPEONFORK);
+		(void)madvise(&wakeful_profile_marks, sizeof wakeful_profile_marks, MADV_WIPEONFORK);
 #endif
 	// ORDER: Release, pairs with the Acquire in ON; publishes the functions.
 	__atomic_store_n(&wakeful_profile_on, is_attached && knows_mutex() ? ON_PLAIN : is_attached,

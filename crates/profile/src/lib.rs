@@ -17,7 +17,8 @@
 //! **Cost.** Where nobody waits, a lock costs one load of the table more, and an unlock that and one store.
 //! Without [`abi::environment::PROFILE`] each function goes straight to the C library.
 //!
-//! **Rules.** As for the interposer: nothing here allocates, prints or panics, and errno is left alone.
+//! **Rules.** As for the interposer: no lock's path allocates, prints or panics, and errno is left alone. A
+//! call of OpenMP from a new place allocates.
 
 #![cfg(target_os = "linux")]
 

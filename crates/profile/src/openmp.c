@@ -3,19 +3,20 @@
 // the barriers inside, and critical sections.
 //
 // A Python wheel brings a libgomp of its own, under a name of its own, and only that wheel's modules know it.
-// So the runtime behind a call is the one that the calling module would have without us: the next one that
+// So the function behind a call is the one that the calling module would have without us: the next one that
 // all modules see, else one that the module itself loads. It is looked up once for each place of a call.
 //
 // A region's function is called by ours, on each thread. What ours needs lies on the stack of the thread that
 // began the region: that one does not go on before all have done their parts.
 //
 // Regions that are over soon are told now and then only, by chance, with a number of those between. Else the
-// events would take longer than the region.
+// events would take longer than the region. Those between may take any time: nobody looks at the clock.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -57,16 +58,16 @@ enum { RUNTIME(AT) FUNCTIONS };
 #define NAME(name) #name,
 static const char *const names[FUNCTIONS] = { RUNTIME(NAME) };
 
+// What a module finds. The module lies between these addresses.
 struct runtime {
 	void *functions[FUNCTIONS];
+	uintptr_t from, to;
 };
 
 // A place of a call, by the address to which it returns.
 struct site {
 	uintptr_t caller;
 	struct runtime *runtime;
-	// The module of the call is this library: the call was the last one of a region's function.
-	int is_own;
 	// Regions that are begun here before the next one that is told; those that were not told since the last
 	// one; and what chance makes of it.
 	uint32_t left, untold, chance;
@@ -75,6 +76,12 @@ struct site {
 // BOUND: places that are told apart. Each one beyond is looked up at each call.
 enum { SITES = 1024, STEPS = 16 };
 static struct site sites[SITES];
+
+// A place that has no room there, in the frame of the call.
+struct spare {
+	struct site site;
+	struct runtime runtime;
+};
 
 // A region.
 struct part {
@@ -101,42 +108,81 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int find_all(void *handle, struct runtime *runtime)
-{
-	int found = 0;
+// This library, as the linker lays it out.
+extern HIDDEN const char __ehdr_start[], _end[];
 
-	for (int i = 0; i < FUNCTIONS; i++) {
-		runtime->functions[i] = dlsym(handle, names[i]);
-		found |= runtime->functions[i] != 0;
-	}
-	return found;
+// The call comes from this library: it was the last one of a region's function.
+static int is_own(uintptr_t caller)
+{
+	return caller >= (uintptr_t)__ehdr_start && caller < (uintptr_t)_end;
 }
 
-// This is no path of a lock: it may allocate, as a runtime does that begins a region.
-COLD void look_up(struct site *site)
+// A module of the program, by an address in it.
+struct module {
+	uintptr_t address, from, to;
+	const char *name;
+};
+
+static int is_module(struct dl_phdr_info *about, size_t size, void *data)
 {
-	struct link_map *map = 0, *own = 0;
-	struct runtime *runtime = calloc(1, sizeof *runtime);
-	Dl_info about;
+	struct module *module = data;
+	uintptr_t from = UINTPTR_MAX, to = 0;
+
+	(void)size;
+	for (int i = 0; i < about->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = about->dlpi_phdr + i;
+		uintptr_t start = about->dlpi_addr + part->p_vaddr;
+
+		if (part->p_type != PT_LOAD)
+			continue;
+		from = start < from ? start : from;
+		to = start + part->p_memsz > to ? start + part->p_memsz : to;
+	}
+	if (module->address < from || module->address >= to)
+		return 0;
+	module->from = from;
+	module->to = to;
+	module->name = about->dlpi_name;
+	return 1;
+}
+
+static void find_missing(void *handle, struct runtime *runtime)
+{
+	for (int i = 0; i < FUNCTIONS; i++)
+		if (!runtime->functions[i])
+			runtime->functions[i] = dlsym(handle, names[i]);
+}
+
+// `runtime` is all zero.
+COLD void look_up(uintptr_t caller, struct runtime *runtime, int is_kept)
+{
+	struct module module = { caller, 0, 0, 0 };
 	void *handle;
 
-	if (!runtime)
+	// A thread that begins a region in a module's constructor has the loader's lock until the region is over.
+	// So those of its team do not ask the loader for what is known.
+	if (current && (is_own(caller) || (caller >= current->runtime->from && caller < current->runtime->to))) {
+		*runtime = *current->runtime;
 		return;
-	if (dladdr1((void *)sites, &about, (void **)&own, RTLD_DL_LINKMAP) &&
-	    dladdr1((void *)site->caller, &about, (void **)&map, RTLD_DL_LINKMAP) && map == own)
-		site->is_own = 1;
-	if (!find_all(RTLD_NEXT, runtime) && map && !site->is_own && map->l_name && map->l_name[0]) {
-		// The module stays, as the runtime does that is found by it.
-		handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
-		if (handle)
-			find_all(handle, runtime);
 	}
-	// ORDER: Release, pairs with the Acquire in `site_of`; publishes the functions.
-	__atomic_store_n(&site->runtime, runtime, __ATOMIC_RELEASE);
+	find_missing(RTLD_NEXT, runtime);
+	if (is_own(caller) || !dl_iterate_phdr(is_module, &module))
+		return;
+	runtime->from = module.from;
+	runtime->to = module.to;
+	if (!module.name || !module.name[0])
+		return;
+	handle = dlopen(module.name, RTLD_LAZY | RTLD_NOLOAD);
+	if (!handle)
+		return;
+	find_missing(handle, runtime);
+	// What is kept is right as long as the module stays, as a runtime does that is found by it.
+	if (!is_kept)
+		dlclose(handle);
 }
 
 // Where the call comes from. What is no place of its own yet is looked up in `spare`.
-static struct site *site_of(uintptr_t caller, struct site *spare)
+static struct site *site_of(uintptr_t caller, struct spare *spare)
 {
 	uint32_t at = (uint32_t)((uint64_t)caller * 0x9e3779b97f4a7c15u >> 32);
 
@@ -146,26 +192,34 @@ static struct site *site_of(uintptr_t caller, struct site *spare)
 
 		if (known == 0 && __atomic_compare_exchange_n(&site->caller, &known, caller, 0, __ATOMIC_RELAXED,
 							      __ATOMIC_RELAXED)) {
-			look_up(site);
+			// This is no path of a lock: it may allocate, as a runtime does that begins a region.
+			struct runtime *runtime = calloc(1, sizeof *runtime);
+
+			if (!runtime)
+				break;
+			look_up(caller, runtime, 1);
+			// ORDER: Release, pairs with the Acquire below; publishes the functions.
+			__atomic_store_n(&site->runtime, runtime, __ATOMIC_RELEASE);
 			return site;
 		}
-		// ORDER: Acquire, pairs with the Release in `look_up`.
+		// ORDER: Acquire, pairs with the Release above.
 		if (known == caller && __atomic_load_n(&site->runtime, __ATOMIC_ACQUIRE))
 			return site;
-		// Another thread is about to look it up.
+		// Another thread is about to look it up, or had no memory for it.
 		if (known == caller)
 			break;
 	}
 	memset(spare, 0, sizeof *spare);
-	spare->caller = caller;
-	look_up(spare);
-	return spare;
+	spare->site.caller = caller;
+	spare->site.runtime = &spare->runtime;
+	look_up(caller, &spare->runtime, 0);
+	return &spare->site;
 }
 
 // The runtime of a call from here, and the place that is told.
 static struct runtime *runtime_of(uintptr_t *caller, struct site *site)
 {
-	if (site->is_own && current) {
+	if (current && is_own(site->caller)) {
 		*caller = current->caller;
 		return current->runtime;
 	}
@@ -174,7 +228,7 @@ static struct runtime *runtime_of(uintptr_t *caller, struct site *site)
 
 static void *real(struct runtime *runtime, int at)
 {
-	return runtime ? runtime->functions[at] : 0;
+	return runtime->functions[at];
 }
 
 // What has this number on the stack at this time; two regions of one function begin at the same address.
@@ -188,8 +242,9 @@ static void tell(uint32_t kind, const struct part *part)
 	note(kind | REGION, 0, number_of(part, part->caller), part->caller);
 }
 
-// BOUND: a region that is told costs some 3 us of each of its threads, most of them the reader's. One that is
-// over sooner than this is told once in this time, on average, and at least once in 100 times.
+// BOUND: a region that is told costs some 3 us of each of its threads, most of them the reader's. After one
+// that is over sooner than this, those that begin there are told once in this time, on average, and at least
+// once in 100 times. After a longer one the next is told, too.
 enum { SOON_NS = 100000, MOST_UNTOLD = 100 };
 
 static void begin(struct part *part, struct site *site, uintptr_t caller)
@@ -247,7 +302,8 @@ static void part_of_gcc(void *data)
 // Around a call that begins a region. `run` is the call, and `alone` what there is without a runtime.
 #define REGION_BY(at, function_, data_, type, run) \
 	do { \
-		struct site spare, *site; \
+		struct spare spare; \
+		struct site *site; \
 		struct part part, *before = current; \
 		uintptr_t caller = CALLER; \
 		type call; \
@@ -371,15 +427,21 @@ HIDDEN void wakeful___kmpc_fork_call(void *where, int count, void *function, ...
 {
 	typedef void (*fork_call)(void *, int, void *, ...);
 	void *variables[MOST_VARIABLES];
-	struct site spare, *site;
+	struct spare spare;
+	struct site *site;
 	struct part part, *before = current;
 	uintptr_t caller = CALLER;
 	fork_call call;
 	va_list list;
 	int number = 0;
 
-	if (count > MOST_VARIABLES)
+	if (count > MOST_VARIABLES) {
+		fprintf(stderr,
+			"wakeful: a parallel region with %d shared variables; the profile can pass %d on: put them into "
+			"a struct\n",
+			count, MOST_VARIABLES);
 		abort();
+	}
 	va_start(list, function);
 	for (int i = 0; i < count; i++)
 		variables[i] = va_arg(list, void *);
@@ -406,7 +468,7 @@ HIDDEN void wakeful___kmpc_fork_call(void *where, int count, void *function, ...
 // Around a call that waits for the team. `run` is the call.
 #define BARRIER_BY(at, type, run) \
 	do { \
-		struct site spare; \
+		struct spare spare; \
 		uintptr_t caller = CALLER; \
 		struct part *part = current, *before = meeting; \
 		type call = (type)real(runtime_of(&caller, site_of(caller, &spare)), at); \
@@ -465,14 +527,17 @@ HIDDEN int wakeful___kmpc_cancel_barrier(void *where, int thread)
 	return result;
 }
 
-// Threads in critical sections, or before them, by the section's mark. Another section with the same mark
-// costs events, and nothing else.
-static uint32_t inside[1 << PLACES_LOG2];
+// A thread waits if another one is before a critical section with the same mark, in it, or about to leave it.
+// So some waits are told that were none, or at most a microsecond long; nobody can try to enter.
+static inline uint32_t *inside(const volatile void *lock)
+{
+	return wakeful_profile_marks.inside + place_number(lock);
+}
 
 // Around the beginning and the end of a critical section.
 #define ENTER_BY(at, object, type, run) \
 	do { \
-		struct site spare; \
+		struct spare spare; \
 		uintptr_t caller = CALLER; \
 		struct runtime *runtime = runtime_of(&caller, site_of(caller, &spare)); \
 		type call = (type)real(runtime, at); \
@@ -480,7 +545,7 @@ static uint32_t inside[1 << PLACES_LOG2];
 		struct place *mark = place(lock); \
 		if (!call) \
 			break; \
-		if (!ON || !__atomic_fetch_add(inside + place_number(lock), 1, __ATOMIC_RELAXED)) { \
+		if (!ON || !__atomic_fetch_add(inside(lock), 1, __ATOMIC_RELAXED)) { \
 			run; \
 			if (is_waited_for(lock)) \
 				wakeful_profile_took(TOOK | CRITICAL, (uintptr_t)lock, &mark->holder); \
@@ -496,7 +561,7 @@ static uint32_t inside[1 << PLACES_LOG2];
 
 #define LEAVE_BY(at, object, type, run) \
 	do { \
-		struct site spare; \
+		struct spare spare; \
 		uintptr_t caller = CALLER; \
 		struct runtime *runtime = runtime_of(&caller, site_of(caller, &spare)); \
 		type call = (type)real(runtime, at); \
@@ -506,8 +571,9 @@ static uint32_t inside[1 << PLACES_LOG2];
 		if (ON && is_waited_for(lock)) \
 			wakeful_profile_released(RELEASED | CRITICAL, (uintptr_t)lock); \
 		run; \
-		if (ON) \
-			__atomic_fetch_sub(inside + place_number(lock), 1, __ATOMIC_RELAXED); \
+		/* Nobody is inside if the thread has forked there: see `begin` in around.c. */ \
+		if (ON && __atomic_load_n(inside(lock), __ATOMIC_RELAXED)) \
+			__atomic_fetch_sub(inside(lock), 1, __ATOMIC_RELAXED); \
 	} while (0)
 
 typedef void of_none(void);

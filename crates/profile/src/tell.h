@@ -44,7 +44,14 @@ struct place {
 	uint32_t holder;
 };
 #define PLACES_LOG2 12
-extern HIDDEN struct place wakeful_profile_places[1 << PLACES_LOG2];
+// What a forked child finds empty. It is as large as the largest page and aligned to it, so that nothing else
+// is wiped.
+struct marks {
+	struct place places[1 << PLACES_LOG2];
+	// Threads in critical sections of OpenMP, or before them: see openmp.c.
+	uint32_t inside[1 << PLACES_LOG2];
+} __attribute__((aligned(65536)));
+extern HIDDEN struct marks wakeful_profile_marks;
 
 static inline uint32_t place_number(const volatile void *object)
 {
@@ -53,7 +60,7 @@ static inline uint32_t place_number(const volatile void *object)
 
 static inline struct place *place(const volatile void *object)
 {
-	return wakeful_profile_places + place_number(object);
+	return wakeful_profile_marks.places + place_number(object);
 }
 
 static inline int is_waited_for(const volatile void *object)

@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { TEAM = 3 };
 
@@ -74,6 +77,60 @@ __attribute__((noinline)) void convoy(void)
 		work(300);
 	}
 	STAY;
+}
+
+// More places of calls than the library has room for.
+#define B4(here) here here here here
+#define B1280 B4(B4(B4(B4(_Pragma("omp barrier") _Pragma("omp barrier") _Pragma("omp barrier") \
+	_Pragma("omp barrier") _Pragma("omp barrier")))))
+
+__attribute__((noinline)) void at_many_places(void)
+{
+#pragma omp parallel num_threads(2)
+	{
+		B1280
+	}
+	STAY;
+}
+
+static long most_kb(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_maxrss;
+}
+
+// Nobody but this thread is in the child.
+__attribute__((noinline)) void alone_in_a_child(void)
+{
+	for (int i = 0; i < 100; i++) {
+#pragma omp critical(table)
+		STAY;
+	}
+}
+
+// A child is forked in a critical section, for which another thread waits. Returns the child's status.
+__attribute__((noinline)) int forked(void)
+{
+	int status = -1;
+	pid_t child = 1;
+
+#pragma omp parallel num_threads(2)
+	{
+#pragma omp critical(table)
+		{
+			work(2000);
+			if (child == 1)
+				child = fork();
+		}
+		if (child == 0) {
+			alone_in_a_child();
+			_exit(0);
+		}
+	}
+	waitpid(child, &status, 0);
+	return status;
 }
 
 // Each shape of a region that a compiler may make; returns what it adds up.
@@ -173,6 +230,17 @@ int main(int count, char **words)
 		else if (!strcmp(mode, "shapes") && shapes() != right())
 			return 5;
 	}
+	if (!strcmp(mode, "places")) {
+		long before_kb;
+
+		at_many_places();
+		before_kb = most_kb();
+		for (int i = 0; i < turns; i++)
+			at_many_places();
+		return most_kb() - before_kb > 3000 ? 7 : 0;
+	}
+	if (!strcmp(mode, "fork"))
+		return forked();
 	if (!strcmp(mode, "short") && sum != 2l * turns)
 		return 6;
 	if (!strcmp(mode, "crash"))

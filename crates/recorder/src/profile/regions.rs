@@ -7,7 +7,7 @@
 //!
 //! What a thread did since it began its part is a difference of two sums. So a region may take any time.
 //!
-//! Regions that are over soon are told now and then only. The others between are counted.
+//! After a region that is over soon, some are counted only, however long they take.
 
 use std::collections::HashMap;
 
@@ -55,7 +55,7 @@ pub struct Region {
     last_ns: u64,
 }
 
-/// BOUND: longer ones are always told: the twin of SOON_NS in profile/src/openmp.c.
+/// BOUND: after one that took less, some are not told: the twin of SOON_NS in profile/src/openmp.c.
 const SOON_NS: u64 = 100_000;
 
 /// A region that goes on.
