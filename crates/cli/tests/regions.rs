@@ -134,6 +134,12 @@ fn short_regions_are_told_now_and_then() {
         // Those behind the last one that was told have nobody who counts them.
         let all = told + untold;
         assert!(all <= 20_000 && all > 19_800 && told > 20_000 / 200, "{short:#}");
+        // Their threads wait as those do that were told: the verdict is about all.
+        let waited = one(&records, "verdict")["waited"].as_f64().unwrap();
+        let all_ns = ["run_ns", "ready_ns", "blocked_ns"].map(|part| number(one(&records, "profile"), part));
+        let waited_ns = number(short, "waited_ns") + number(short, "untold_waited_ns");
+        let share = waited_ns as f64 / all_ns.iter().sum::<u64>() as f64;
+        assert!(waited >= share * 0.99 && number(short, "untold_waited_ns") > 0, "{share}: {records:#?}");
     }
 }
 

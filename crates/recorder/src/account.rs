@@ -112,6 +112,8 @@ pub struct Account {
     names: HashSet<String>,
     /// Living threads of each process.
     living: HashMap<u32, u32>,
+    /// Most threads that were alive at one time.
+    pub most_at_once: usize,
     /// Records that the kernel had no room for.
     pub lost: u64,
     ready: u64,
@@ -188,8 +190,11 @@ impl Account {
     fn thread(&mut self, record: &Record) -> &mut Thread {
         let (now_ns, others_ready_ns, ready) = (self.now_ns, self.others_ready_ns, &mut self.ready);
         let living = &mut self.living;
+        let count = self.threads.len();
+        let most = &mut self.most_at_once;
         self.threads.entry(record.thread).or_insert_with(|| {
             *ready += 1;
+            *most = (*most).max(count + 1);
             *living.entry(record.process).or_default() += 1;
             Thread {
                 process: record.process,

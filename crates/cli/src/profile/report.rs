@@ -29,7 +29,9 @@ pub struct Report {
 pub struct Summary {
     pub program: String,
     pub elapsed_ns: u64,
+    /// All that there were, and most at one time; the latter is 0 if nobody knows.
     pub threads: u64,
+    pub threads_at_once: u64,
     pub run_ns: u64,
     pub ready_ns: u64,
     pub blocked_ns: u64,
@@ -67,6 +69,13 @@ pub struct Summary {
     pub profiler_ns: u64,
 }
 
+impl Summary {
+    /// Threads at one time, at most.
+    pub fn at_once(&self) -> u64 {
+        if self.threads_at_once > 0 { self.threads_at_once } else { self.threads }
+    }
+}
+
 /// All that is waited at from one place in the program, mostly.
 #[derive(Clone, Serialize)]
 pub struct Row {
@@ -78,6 +87,9 @@ pub struct Row {
     pub objects: u64,
     pub waits: u64,
     pub waited_ns: u64,
+    /// Of that: in regions that were not told. Only the verdict's rows have it.
+    #[serde(skip)]
+    pub estimated_ns: u64,
     pub longest_ns: u64,
     /// What those did who were waited for.
     pub holder_running_ns: u64,
@@ -111,6 +123,13 @@ pub struct BlockedIn {
     pub call: String,
     pub place: Site,
     pub looks: u32,
+}
+
+impl BlockedIn {
+    /// A call by its name, other things by words.
+    pub fn called(&self) -> String {
+        if self.call.contains(' ') { format!("a {}", self.call) } else { self.call.clone() }
+    }
 }
 
 /// A thread that came last to a barrier.
@@ -170,6 +189,12 @@ pub struct RegionRow {
     pub waited_for_preempted_ns: u64,
     pub waited_for_blocked_ns: u64,
     pub free_ns: u64,
+    /// Each region's time, so often as it had threads.
+    pub team_ns: u64,
+    /// What the threads waited in the others, as far as they are like those.
+    pub untold_waited_ns: u64,
+    #[serde(skip)]
+    untold_waited: Shares,
 }
 
 impl RegionRow {
@@ -185,7 +210,7 @@ impl RegionRow {
 
     /// The part of the threads' time in the regions.
     pub fn share(&self, part_ns: u64) -> f64 {
-        part_ns as f64 / (self.elapsed_ns as f64 * self.threads).max(1.0)
+        part_ns as f64 / self.team_ns.max(1) as f64
     }
 }
 
@@ -202,6 +227,7 @@ impl Report {
             program: launch.name(),
             elapsed_ns: profile.elapsed_ns,
             threads: known.max(profile.waited_ns.len() as u64),
+            threads_at_once: profile.account.most_at_once as u64,
             run_ns: times.run_ns,
             ready_ns: times.ready_ns,
             blocked_ns: times.blocked_ns,
@@ -230,7 +256,7 @@ impl Report {
             processes_unmapped: profile.refused.1,
             profiler_ns: profile.own_ns,
         };
-        let verdict = verdict::of(&summary, &rows, &launch.words());
+        let verdict = verdict::of(&summary, &with_untold(&rows, &regions), &launch.words());
         Self { summary, rows, regions, threads, verdict, status: profile.status }
     }
 
@@ -297,11 +323,32 @@ fn regions(profile: &Profile, names: &mut Names) -> Vec<RegionRow> {
             waited_for_preempted_ns: holder.preempted_ns,
             waited_for_blocked_ns: holder.blocked_ns,
             free_ns,
+            team_ns: region.team_ns,
+            untold_waited_ns: region.untold_waited.total_ns(),
+            untold_waited: region.untold_waited,
         }
     };
     let mut all: Vec<RegionRow> = profile.regions.iter().map(row).collect();
     all.sort_by(|a, b| (b.all_ns(), &a.place.name).cmp(&(a.all_ns(), &b.place.name)));
     all
+}
+
+/// The rows, as if the regions that were not told had been: what their threads waited is like what the others
+/// did at the end.
+fn with_untold(rows: &[Row], regions: &[RegionRow]) -> Vec<Row> {
+    let mut rows = rows.to_vec();
+    for region in regions.iter().filter(|region| region.untold_waited_ns > 0) {
+        let label = region.place.label();
+        let is_its = |row: &Row| row.class == Class::Region && row.place.label() == label;
+        let at = rows.iter().position(is_its).unwrap_or_else(|| {
+            rows.push(Row::new(Class::Region, &region.place));
+            rows.len() - 1
+        });
+        rows[at].add(&region.untold_waited);
+        rows[at].waited_ns += region.untold_waited_ns;
+        rows[at].estimated_ns += region.untold_waited_ns;
+    }
+    rows
 }
 
 /// Objects that threads wait at from the same place, mostly, are one row: a program may have thousands.
@@ -352,6 +399,7 @@ impl Row {
             objects: 0,
             waits: 0,
             waited_ns: 0,
+            estimated_ns: 0,
             longest_ns: 0,
             holder_running_ns: 0,
             holder_preempted_ns: 0,
@@ -369,6 +417,16 @@ impl Row {
             callers: Vec::new(),
             blocked_in: Vec::new(),
         }
+    }
+
+    /// Time that was waited there, by why.
+    fn add(&mut self, Shares { holder, free_ns }: &Shares) {
+        self.holder_running_ns += holder.running_ns;
+        self.holder_preempted_ns += holder.preempted_ns;
+        self.holder_behind_own_ns += holder.behind_own_ns;
+        self.holder_blocked_ns += holder.blocked_ns;
+        self.holder_unknown_ns += holder.unknown_ns;
+        self.free_ns += free_ns;
     }
 }
 
@@ -394,18 +452,12 @@ impl Gathered {
     }
 
     fn add(&mut self, object: &Object, sites: Vec<Site>, names: &HashMap<u32, String>) {
-        let Shares { holder, free_ns } = object.shares;
         let row = &mut self.row;
+        row.add(&object.shares);
         row.objects += 1;
         row.waits += object.waits.count;
         row.waited_ns += object.waits.total_ns;
         row.longest_ns = row.longest_ns.max(object.waits.longest_ns);
-        row.holder_running_ns += holder.running_ns;
-        row.holder_preempted_ns += holder.preempted_ns;
-        row.holder_behind_own_ns += holder.behind_own_ns;
-        row.holder_blocked_ns += holder.blocked_ns;
-        row.holder_unknown_ns += holder.unknown_ns;
-        row.free_ns += free_ns;
         let longest = object.lengths.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         row.lengths.resize(row.lengths.len().max(longest), 0);
         row.lengths.iter_mut().zip(object.lengths).for_each(|(sum, count)| *sum += u64::from(count));
@@ -443,6 +495,29 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regions_that_were_not_told_wait_as_the_others_did() {
+        let place = |name: &str| Site { name: name.into(), ..Site::default() };
+        let end = Row { waited_ns: 20, free_ns: 20, ..Row::new(Class::Region, &place("often")) };
+        let barrier = Row { waited_ns: 7, ..Row::new(Class::Team, &place("often")) };
+        let mut untold_waited = Shares { free_ns: 900, ..Shares::default() };
+        untold_waited.holder.running_ns = 100;
+        let region = |name| RegionRow {
+            place: place(name),
+            untold_waited_ns: untold_waited.total_ns(),
+            untold_waited,
+            ..RegionRow::default()
+        };
+        let rows =
+            with_untold(&[end, barrier], &[region("often"), region("never told"), RegionRow::default()]);
+        let seen: Vec<_> = rows.iter().map(|row| (row.waited_ns, row.free_ns, row.estimated_ns)).collect();
+        assert_eq!(seen, [(1_020, 920, 1_000), (7, 0, 0), (1_000, 900, 1_000)]);
+        assert_eq!((rows[0].holder_running_ns, rows[2].class), (100, Class::Region));
+        // A team's share is one of its own time.
+        let row = RegionRow { team_ns: 4_000, elapsed_ns: 1_000, threads: 1.1, ..RegionRow::default() };
+        assert_eq!(row.share(3_600), 0.9);
+    }
 
     #[test]
     fn who_comes_last_at_two_barriers_of_a_place_is_one() {

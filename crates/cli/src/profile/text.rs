@@ -93,7 +93,7 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
         words.push(format!("also from {}{rest}", second.label()));
     }
     if let Some(seen) = row.blocked_in.first().filter(|_| row.holder_blocked_ns * 10 >= row.waited_ns) {
-        words.push(format!("blocked in a {} in {}", seen.call, seen.place.name));
+        words.push(format!("blocked in {} in {}", seen.called(), seen.place.name));
     }
     let callers: Vec<&str> = row.callers.iter().take(MOST_CALLERS).map(|site| site.name.as_str()).collect();
     if !callers.is_empty() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why the program waits, in words, and what to do about it: the greatest cause first.
 
+use std::collections::BTreeMap;
+
 use recorder::profile::Class;
 use serde::Serialize;
 
@@ -71,8 +73,8 @@ struct Cause {
     may_spin: bool,
     /// In what those were seen there who were blocked.
     seen: Option<String>,
-    /// The thread for which most of it was waited there, at a barrier.
-    last: Option<String>,
+    /// The thread for which most of it was waited, at a barrier, with the time.
+    last: Option<(String, u64)>,
 }
 
 /// A thread at a semaphore or a condition variable may wait for work, which is no lock's fault.
@@ -90,22 +92,27 @@ fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn
     let is_openmp = most.is_some_and(|row| matches!(row.class, Class::Region | Class::Team));
     let may_spin = is_openmp || most.is_some_and(|row| matches!(row.class, Class::Spin | Class::Critical));
     let seen = most.and_then(|row| row.blocked_in.first());
-    let seen = seen.map(|one| format!("in a {} in {}", one.call, one.place.label()));
-    let last = most.and_then(|row| last(name, row, part(row)));
+    let seen = seen.map(|one| format!("in {} in {}", one.called(), one.place.label()));
+    let total_ns: u64 = meant().map(part).sum();
+    let last = last(name, rows).filter(|(_, its_ns)| *its_ns > total_ns / 2);
     let most = most.map(|row| (format!("{} in {}", row.kind, row.place.label()), part(row)));
-    Cause { name, total_ns: meant().map(part).sum(), most, is_openmp, may_spin, seen, last }
+    Cause { name, total_ns, most, is_openmp, may_spin, seen, last }
 }
 
-/// The thread for which most of this part of the row was waited.
-fn last(cause: &str, row: &Row, part_ns: u64) -> Option<String> {
+/// The thread for which this part of all barriers' time was waited longest, with that time.
+fn last(cause: &str, rows: &[Row]) -> Option<(String, u64)> {
     let its: fn(&Last) -> u64 = match cause {
         "last-preempted" => |last| last.preempted_ns,
         "last-blocked" => |last| last.blocked_ns,
         "last-running" => |last| last.running_ns,
         _ => return None,
     };
-    let most = row.last.iter().max_by_key(|last| its(last))?;
-    (its(most) > part_ns / 2).then(|| thread(&most.name, most.thread))
+    let mut all: BTreeMap<u32, (&str, u64)> = BTreeMap::new();
+    for last in rows.iter().filter(is_barrier).flat_map(|row| &row.last) {
+        all.entry(last.thread).or_insert((&last.name, 0)).1 += its(last);
+    }
+    let (number, (name, part_ns)) = all.into_iter().max_by_key(|(_, (_, part_ns))| *part_ns)?;
+    Some((thread(name, number), part_ns))
 }
 
 fn causes(rows: &[Row]) -> Vec<Cause> {
@@ -135,15 +142,16 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
         .map(|cause| Other { cause: cause.name, share: share(cause) })
         .collect();
     let all_ns = lifetime_ns(summary);
-    let told = Told { summary, rows, command, all_ns, total_ns };
+    let estimated_ns: u64 = rows.iter().filter(is_barrier).map(|row| row.estimated_ns).sum();
+    let told = Told { summary, rows, command, all_ns, total_ns, estimated_ns };
     let first = throttled(&told).or_else(|| vain(&told)).or_else(|| {
         told.is_waiting().then(|| {
             others.remove(0);
-            waiting(&causes[0], share(&causes[0]), &gains(summary, causes[0].name), &told)
+            waiting(&causes[0], share(&causes[0]), &gains(&told, causes[0].name), &told)
         })
     });
     let (cause, words, advice) = first.unwrap_or_else(|| nothing(&told));
-    let (gains, waited) = (gains(summary, cause), total_ns as f64 / all_ns.max(1) as f64);
+    let (gains, waited) = (gains(&told, cause), total_ns as f64 / all_ns.max(1) as f64);
     Verdict { cause, words, advice, gains, waited, others }
 }
 
@@ -159,9 +167,12 @@ fn at_most(summary: &Summary, without_ns: u64) -> f64 {
 /// Causes that other locks or fewer threads change.
 const CHANGED: [&str; 4] = ["preempted", "free", "last-preempted", "woken-late"];
 
-fn gains(summary: &Summary, cause: &str) -> Vec<Gain> {
+fn gains(told: &Told, cause: &str) -> Vec<Gain> {
+    let Told { summary, .. } = told;
     let mut gains = Vec::new();
-    if summary.without_switches.is_some() || !CHANGED.contains(&cause) {
+    // When threads of a region waited that was not told, nobody knows.
+    let is_known = summary.without_switches.is_none() && told.estimated() < MINOR;
+    if !is_known || !CHANGED.contains(&cause) {
         return gains;
     }
     let part = |part_ns: u64| percent(part_ns as f64 / summary.elapsed_ns.max(1) as f64);
@@ -175,15 +186,15 @@ fn gains(summary: &Summary, cause: &str) -> Vec<Gain> {
     );
     gains.push(Gain { by: "run", at_most: at_most_now, words });
     let own_ns = summary.waited_behind_own_ns;
-    let processors = summary.processors.max(1);
-    if own_ns as f64 >= summary.elapsed_ns as f64 * OWN && summary.threads > u64::from(processors) {
+    let (processors, threads) = (summary.processors.max(1), summary.at_once());
+    if own_ns as f64 >= summary.elapsed_ns as f64 * OWN && threads > u64::from(processors) {
         let at_most = at_most(summary, own_ns);
         let words = format!(
             "{} by {processors} thread{} instead of {}: for {} of the time, another thread of the program \
              had that processor",
             times(at_most),
             if processors == 1 { "" } else { "s" },
-            grouped(summary.threads),
+            grouped(threads),
             part(own_ns)
         );
         gains.push(Gain { by: "fewer-threads", at_most, words });
@@ -266,9 +277,16 @@ struct Told<'a> {
     /// All threads' time, and what they waited of it for locks and barriers.
     all_ns: u64,
     total_ns: u64,
+    /// Of the latter: of OpenMP regions that were not told.
+    estimated_ns: u64,
 }
 
 impl Told<'_> {
+    /// The part of the waiting that is estimated.
+    fn estimated(&self) -> f64 {
+        self.estimated_ns as f64 / self.total_ns.max(1) as f64
+    }
+
     /// Of all threads' time.
     fn part(&self, part_ns: u64) -> String {
         percent(part_ns as f64 / self.all_ns.max(1) as f64)
@@ -315,7 +333,7 @@ fn throttled(told: &Told) -> Option<Said> {
         Some(milli @ ..1_000) => {
             format!("Raise the quota of {:.2} processors: it stops even one thread.", milli as f64 / 1e3)
         }
-        Some(milli) if summary.threads > milli / 1_000 => {
+        Some(milli) if summary.at_once() > milli / 1_000 => {
             let fits = some(milli / 1_000, "thread");
             format!("Raise the quota of {:.1} processors, or use {fits}.", milli as f64 / 1e3)
         }
@@ -366,7 +384,13 @@ fn behind_own(rows: &[Row], cause: &str) -> f64 {
 
 fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
     let seen = cause.seen.as_ref().map_or("or ready again".into(), |seen| format!("seen {seen}"));
-    let last = cause.last.as_deref().unwrap_or("the last thread");
+    let (last, mostly) = match &cause.last {
+        Some((name, its_ns)) => match percent(*its_ns as f64 / cause.total_ns.max(1) as f64).as_str() {
+            "100 %" => (name.as_str(), String::new()),
+            part => ("the last thread", format!(" ({part} of that: {name})")),
+        },
+        None => ("the last thread", String::new()),
+    };
     let (size, share) = (told.part(told.total_ns), percent(share));
     let whom = match cause.name {
         "preempted" => format!("{share} of it was for holders of locks that had lost their processor"),
@@ -383,16 +407,18 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         ),
         "last-preempted" => {
             format!(
-                "in {share} of it, others stood at a barrier until {last} came, which had lost its processor"
+                "in {share} of it, others stood at a barrier until {last} came, which had lost its \
+                 processor{mostly}"
             )
         }
         "last-blocked" => {
             format!(
-                "in {share} of it, others stood at a barrier until {last} came, which was blocked, {seen}"
+                "in {share} of it, others stood at a barrier until {last} came, which was blocked, \
+                 {seen}{mostly}"
             )
         }
         "last-running" => {
-            format!("in {share} of it, others stood at a barrier until {last} finished its work")
+            format!("in {share} of it, others stood at a barrier until {last} finished its work{mostly}")
         }
         "last-unknown" => format!(
             "{share} of it was at barriers for a last thread whose doing is unknown, or that never came"
@@ -410,8 +436,12 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         }
         _ => String::new(),
     };
+    let estimated = match told.estimated() {
+        share if share < MINOR => String::new(),
+        share => format!(", {} of it estimated, in OpenMP regions that were not told", percent(share)),
+    };
     let words = format!(
-        "{size} of thread time was waiting for locks and barriers ({}); {whom}.{place}{}",
+        "{size} of thread time was waiting for locks and barriers ({}{estimated}); {whom}.{place}{}",
         ns(told.total_ns),
         ready(told)
     );
@@ -428,7 +458,7 @@ fn ready(told: &Told) -> String {
         " For longer, {} of thread time ({}), threads were ready without a processor: {} ran on {} of {}.",
         told.part(summary.ready_ns),
         ns(summary.ready_ns),
-        some(summary.threads, "thread"),
+        some(summary.at_once(), "thread"),
         summary.processors,
         some(summary.processors_allowed.max(summary.processors).into(), "processor")
     )

@@ -42,12 +42,16 @@ impl Split {
 
     /// So often.
     pub fn times(self, count: u64) -> Self {
+        self.each(|part_ns| part_ns * count)
+    }
+
+    pub(super) fn each(self, change: impl Fn(u64) -> u64) -> Self {
         Self {
-            running_ns: self.running_ns * count,
-            preempted_ns: self.preempted_ns * count,
-            behind_own_ns: self.behind_own_ns * count,
-            blocked_ns: self.blocked_ns * count,
-            unknown_ns: self.unknown_ns * count,
+            running_ns: change(self.running_ns),
+            preempted_ns: change(self.preempted_ns),
+            behind_own_ns: change(self.behind_own_ns),
+            blocked_ns: change(self.blocked_ns),
+            unknown_ns: change(self.unknown_ns),
         }
     }
 

@@ -309,7 +309,7 @@ impl Profiling {
             objects: self.waits.objects,
             waited_ns: self.waits.threads,
             lost: self.losing.finish(),
-            regions: self.regions.finish(to_ns, &self.history),
+            regions: self.regions.finish(to_ns, &mut self.waits.over, &self.history),
             timeline: self.timeline,
             longest: self.waits.longest.map(Longest::finish).unwrap_or_default(),
             sites: self.sites.places,

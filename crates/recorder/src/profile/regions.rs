@@ -40,6 +40,10 @@ pub struct Region {
     /// The time of those that were not told, as far as they are like those told that were over soon. They lie
     /// between two that were told.
     pub untold_ns: u64,
+    /// Each region's time, so often as it had threads: what shares of the team's time are shares of.
+    pub team_ns: u64,
+    /// What the threads of those that were not told waited at barriers, as far as they are like those told.
+    pub untold_waited: Shares,
     /// The longest.
     pub longest_ns: u64,
     /// Each thread's time from the beginning until it begins its part.
@@ -52,6 +56,7 @@ pub struct Region {
     pub waited: Shares,
     /// Those told that were over soon: how many, and their time.
     soon: (u64, u64),
+    soon_waited: Shares,
     last_ns: u64,
 }
 
@@ -94,15 +99,7 @@ impl Regions {
         over: &mut Vec<(u32, Class, Shares)>,
         history: &History,
     ) {
-        for (thread, class, shares) in over.drain(..) {
-            if class == Class::Barrier {
-                continue;
-            }
-            let innermost = self.inside.get(&thread).and_then(|keys| keys.last());
-            if let Some(open) = innermost.and_then(|key| self.open.get_mut(key)) {
-                open.waited.add(&shares);
-            }
-        }
+        self.waited(over);
         if event.class != Class::Region {
             return;
         }
@@ -114,6 +111,18 @@ impl Regions {
             Kind::End => self.end(key, event.thread, now_ns, history),
             Kind::Join => self.join(key, now_ns, history),
             _ => {}
+        }
+    }
+
+    fn waited(&mut self, over: &mut Vec<(u32, Class, Shares)>) {
+        for (thread, class, shares) in over.drain(..) {
+            if class == Class::Barrier {
+                continue;
+            }
+            let innermost = self.inside.get(&thread).and_then(|keys| keys.last());
+            if let Some(open) = innermost.and_then(|key| self.open.get_mut(key)) {
+                open.waited.add(&shares);
+            }
         }
     }
 
@@ -167,16 +176,19 @@ impl Regions {
         let length_ns = to_ns.saturating_sub(open.from_ns);
         if length_ns < SOON_NS {
             all.soon = (all.soon.0 + 1, all.soon.1 + length_ns);
+            all.soon_waited.add(&open.waited);
         }
         let between_ns = open.from_ns.saturating_sub(all.last_ns);
         let like_ns = all.soon.1.checked_div(all.soon.0).unwrap_or(0).saturating_mul(open.untold);
         all.untold_ns += like_ns.min(between_ns);
+        all.untold_waited = all.soon_waited.scaled(all.untold_ns, all.soon.1);
         all.last_ns = to_ns;
         all.told += 1;
         all.untold += open.untold;
         all.threads += open.parts.len() as u64;
         all.most_threads = all.most_threads.max(open.parts.len() as u64);
         all.elapsed_ns += length_ns;
+        all.team_ns += length_ns.saturating_mul(open.parts.len() as u64);
         all.longest_ns = all.longest_ns.max(length_ns);
         all.waited.add(&open.waited);
         let mut last_ns = open.from_ns;
@@ -190,8 +202,14 @@ impl Regions {
         all.join_ns += to_ns.saturating_sub(last_ns);
     }
 
-    /// The recording ends. What goes on, goes on until now.
-    pub fn finish(mut self, now_ns: u64, history: &History) -> HashMap<u32, Region> {
+    /// The recording ends, and with it these waits. What goes on, goes on until now.
+    pub fn finish(
+        mut self,
+        now_ns: u64,
+        over: &mut Vec<(u32, Class, Shares)>,
+        history: &History,
+    ) -> HashMap<u32, Region> {
+        self.waited(over);
         let open: Vec<Key> = self.open.keys().copied().collect();
         open.into_iter().for_each(|key| self.join(key, now_ns, history));
         self.all
@@ -244,14 +262,34 @@ mod tests {
         // One that has no beginning is none.
         regions.apply(&event(Kind::Join, 1, 220, 0), 1, 7, &mut over, &history);
         assert!(regions.inside.is_empty() && over.is_empty());
-        let all = regions.finish(300, &history);
+        let all = regions.finish(300, &mut over, &history);
         let region = all[&7];
         assert_eq!((region.told, region.untold, region.threads, region.most_threads), (1, 3, 2, 2));
         assert_eq!((region.elapsed_ns, region.fork_ns, region.join_ns), (110, 10 + 30, 10));
+        assert_eq!(region.team_ns, 220);
         // Three of 110 find no room in the 100 before.
         assert_eq!(region.untold_ns, 100);
         assert_eq!((region.did.running_ns, region.did.preempted_ns), (50 + 50, 20));
-        assert_eq!(region.waited.free_ns, 10);
+        // As much as those told that take 110.
+        assert_eq!((region.waited.free_ns, region.untold_waited.free_ns), (10, 9));
+    }
+
+    #[test]
+    fn one_large_team_among_small_ones_waits_for_no_more_than_its_time() {
+        let (mut regions, history, mut over) = (Regions::default(), History::default(), Vec::new());
+        for time_ns in 0..8 {
+            regions.apply(&event(Kind::Fork, 1, time_ns, 0), 1, 7, &mut over, &history);
+            regions.apply(&event(Kind::Begin, 1, time_ns, 0), 1, 7, &mut over, &history);
+            regions.apply(&event(Kind::Join, 1, time_ns, 0), 1, 7, &mut over, &history);
+        }
+        regions.apply(&event(Kind::Fork, 1, 1_000, 0), 1, 7, &mut over, &history);
+        for thread in 1..=4 {
+            regions.apply(&event(Kind::Begin, thread, 1_000, 0), 1, 7, &mut over, &history);
+            over.push((thread, Class::Region, Shares { free_ns: 900, ..Shares::default() }));
+        }
+        regions.apply(&event(Kind::Join, 1, 2_000, 0), 1, 7, &mut over, &history);
+        let region = regions.finish(3_000, &mut over, &history)[&7];
+        assert_eq!((region.waited.free_ns, region.team_ns, region.elapsed_ns), (3_600, 4_000, 1_000));
     }
 
     #[test]
@@ -259,7 +297,9 @@ mod tests {
         let (mut regions, history, mut over) = (Regions::default(), History::default(), Vec::new());
         regions.apply(&event(Kind::Fork, 1, 100, 0), 1, 7, &mut over, &history);
         regions.apply(&event(Kind::Begin, 1, 110, 0), 1, 7, &mut over, &history);
-        let all = regions.finish(200, &history);
+        over.push((1, Class::Team, Shares { free_ns: 40, ..Shares::default() }));
+        let all = regions.finish(200, &mut over, &history);
         assert_eq!((all[&7].told, all[&7].elapsed_ns, all[&7].did.unknown_ns), (1, 100, 90));
+        assert_eq!(all[&7].waited.free_ns, 40);
     }
 }

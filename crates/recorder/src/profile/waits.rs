@@ -77,6 +77,12 @@ impl Shares {
         self.free_ns += other.free_ns;
     }
 
+    /// So many parts of so many.
+    pub(super) fn scaled(&self, parts: u64, of: u64) -> Self {
+        let scaled = |part_ns: u64| (u128::from(part_ns) * u128::from(parts) / u128::from(of.max(1))) as u64;
+        Self { holder: self.holder.each(scaled), free_ns: scaled(self.free_ns) }
+    }
+
     /// What came to it since then.
     fn since(&self, then: &Self) -> Self {
         Self { holder: self.holder.since(then.holder), free_ns: self.free_ns - then.free_ns }

@@ -536,13 +536,15 @@ function table(heads, lines, into, click) {
 const whyOf = (row) => [row.holder_running_ns, row.holder_preempted_ns, row.holder_blocked_ns, row.free_ns,
   row.holder_unknown_ns].map((part, at) => [whyBy(partsOf(row.kind))[at], part]);
 const label = (place) => place.line ? `${place.name} ${place.line}` : `${place.name} ${place.module}`;
+// A name of a call, or words.
+const called = (call) => call.includes(" ") ? `a ${call}` : call;
 function more(row) {
   const all = [];
   if (row.objects > 1) all.push(`${count(row.objects)} of them`);
   if (row.sites.length > 1) all.push("also from " + row.sites.slice(1, 4).map(label).join(", "));
   if (row.blocked_in.length) {
     const all_looks = row.blocked_in.reduce((sum, one) => sum + one.looks, 0), first = row.blocked_in[0];
-    all.push(`who was blocked was seen in a ${first.call} in ${label(first.place)} (${first.looks} of ` +
+    all.push(`who was blocked was seen in ${called(first.call)} in ${label(first.place)} (${first.looks} of ` +
       `${all_looks} looks)`);
   }
   if (row.callers.length) all.push("called by " + row.callers.slice(0, 4).map((one) => one.name).join(", "));
@@ -607,7 +609,7 @@ if (locks.length > 6) {
 }
 if (D.regions.length) {
   make("h2", "OpenMP regions", $("regions"));
-  const part = (row, ns) => percent(ns, row.elapsed_ns * row.threads) || "0 %";
+  const part = (row, ns) => percent(ns, row.team_ns) || "0 %";
   table(["Begun in", "times", "time", "threads", "processors at work", "fork", "join", "waiting", "for one that worked",
     "for one without a processor", "for a blocked one", "waking up"],
     D.regions.map((row) => [label(row.place), count(row.told + row.untold),

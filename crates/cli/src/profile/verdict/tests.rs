@@ -100,8 +100,20 @@ fn who_comes_last_is_named() {
         row.last = vec![last("w-1", 8, 300), last("w-0", 7, 600)];
     });
     let verdict = of(&summary(), std::slice::from_ref(&barrier), "prog");
-    let words = "in 100 % of it, others stood at a barrier until `w-0` (7) finished its work. 100 % of that";
+    let words = "until the last thread finished its work (67 % of that: `w-0` (7)). 100 % of that at the";
     assert!(verdict.words.contains(words), "{}", verdict.words);
+    let other = row(Class::Barrier, |row| {
+        row.holder_running_ns = 600;
+        row.last = vec![last("w-1", 8, 300), last("w-2", 9, 300)];
+    });
+    let verdict = of(&summary(), &[barrier, other], "prog");
+    assert!(verdict.words.contains("the last thread finished its work. 60 % of that"), "{}", verdict.words);
+    let one = row(Class::Barrier, |row| {
+        row.holder_running_ns = 900;
+        row.last = vec![last("w-0", 7, 900)];
+    });
+    let verdict = of(&summary(), &[one], "prog");
+    assert!(verdict.words.contains("until `w-0` (7) finished its work. 100 %"), "{}", verdict.words);
     let even = row(Class::Barrier, |row| {
         row.holder_running_ns = 900;
         row.last = vec![last("w-1", 8, 450), last("w-0", 7, 450)];
@@ -137,6 +149,26 @@ fn a_quota_is_no_lock_problem_if_nothing_waits() {
                   under a quota.";
     assert_eq!(verdict.advice, advice);
     assert!(!verdict.words.contains("no lock problem"), "{}", verdict.words);
+    // Most had ended when the others began.
+    let in_turns = Summary { threads: 100, threads_at_once: 2, ..many };
+    let advice = of(&in_turns, &[], "prog").advice;
+    assert_eq!(advice, "Raise the quota of 2.5 processors.");
+}
+
+#[test]
+fn what_is_estimated_is_told_so() {
+    let end = row(Class::Region, |row| {
+        (row.free_ns, row.estimated_ns) = (600, 570);
+    });
+    let idle = Summary { processors: 2, waited_for_preempted_or_free_ns: 20, ..summary() };
+    let verdict = of(&idle, &[end], "prog");
+    let words = "60 % of thread time was waiting for locks and barriers (600ns, 95 % of it estimated, in \
+                 OpenMP regions that were not told); 100 %";
+    assert!(verdict.words.starts_with(words), "{}", verdict.words);
+    // Nobody knows when those waited, so there is no bound.
+    assert!(verdict.gains.is_empty() && verdict.advice.contains("`wakeful compare"), "{verdict:?}");
+    let call = |name: &str| BlockedIn { call: name.into(), place: Site::default(), looks: 1 }.called();
+    assert_eq!([call("openat"), call("page fault")], ["openat", "a page fault"]);
 }
 
 #[test]
