@@ -14,6 +14,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Stylize;
 use ratatui::widgets::{Paragraph, Row, Table};
+use serde::Serialize;
 
 use crate::fibers::{self, Program};
 use crate::format;
@@ -35,7 +36,7 @@ pub struct Args {
     /// Look once, and print it; as where standard output is no terminal
     #[arg(long, requires = "process")]
     once: bool,
-    /// Print that look as JSON, a line for each lock
+    /// Print that look as JSON, a line for each lock, and one for threads that found no room
     #[arg(long, requires = "process")]
     json: bool,
     /// A process of a program under `wakeful profile` or `wakeful run`, or the profiler
@@ -50,6 +51,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Threads that found no room.
+#[derive(Serialize)]
+struct Unlisted {
+    threads: usize,
+}
+
 /// BOUND: from the first look to the second one, of which only the second one is shown.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
@@ -58,24 +65,32 @@ fn watch(process: u32, args: &Args) -> Result<ExitCode> {
     let mut watched = Watched::new(process)?;
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if args.json || args.once || !is_terminal {
-        let mut locks = watched.look();
+        let mut look = watched.look();
         if watched.needs_time() {
             std::thread::sleep(SECOND_LOOK);
-            locks = watched.look();
+            look = watched.look();
         }
-        let locks = locks.unwrap_or_default();
-        match args.json {
-            true => locks.iter().try_for_each(|lock| format::json("waiting", lock))?,
-            false => program::lines(&locks).iter().for_each(|line| println!("{line}")),
+        let look = look.unwrap_or_default();
+        if !args.json {
+            program::lines(&look).iter().for_each(|line| println!("{line}"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        look.locks.iter().try_for_each(|lock| format::json("waiting", lock))?;
+        if look.unlisted > 0 {
+            format::json("unlisted", &Unlisted { threads: look.unlisted })?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     let mut terminal = ratatui::try_init()?;
     let result = loop {
         // It has ended, and with it whoever told of it.
-        let Some(locks) = watched.look() else { break Ok(()) };
-        let lines = program::lines(&locks).join("\n");
-        if let Err(error) = terminal.draw(|frame| frame.render_widget(Paragraph::new(lines), frame.area())) {
+        let Some(look) = watched.look() else { break Ok(()) };
+        let lines = program::lines(&look);
+        let draw = |frame: &mut Frame| {
+            let text = program::cut_to(lines, frame.area().height.into()).join("\n");
+            frame.render_widget(Paragraph::new(text), frame.area());
+        };
+        if let Err(error) = terminal.draw(draw) {
             break Err(error);
         }
         match ended(args.every) {

@@ -13,6 +13,7 @@ use std::fs;
 use std::time::SystemTime;
 
 use abi::{Arena, MAGIC, MAX_THREADS, Thread};
+use platform::{STAMP_ID, STAMP_SHIFT};
 
 use crate::look;
 use crate::maps::{Maps, Place};
@@ -109,14 +110,17 @@ impl Outside {
         (number > 0 && (number as usize) < MAX_THREADS && tid != 0).then_some(tid)
     }
 
-    /// Those who sleep now. None when the program has ended, or may not be looked at.
-    pub fn look(&mut self) -> Option<Vec<Sleeper>> {
+    /// Those who sleep now, and how many threads were not looked at. None when the program has ended, or may
+    /// not be looked at.
+    pub fn look(&mut self) -> Option<(Vec<Sleeper>, usize)> {
         let folder = fs::read_dir(format!("/proc/{}/task", self.process)).ok()?;
         // What was mapped since the last look.
         let _ = self.maps.look_up(self.process, 0);
         let threads = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-        let threads: Vec<u32> = threads.take(MOST).collect();
-        Some(threads.into_iter().filter_map(|thread| self.sleeper(thread)).collect())
+        let mut threads: Vec<u32> = threads.collect();
+        let others = threads.len().saturating_sub(MOST);
+        threads.truncate(MOST);
+        Some((threads.into_iter().filter_map(|thread| self.sleeper(thread)).collect(), others))
     }
 
     fn sleeper(&mut self, thread: u32) -> Option<Sleeper> {
@@ -143,14 +147,12 @@ impl Outside {
     /// Whoever has the mutex, if the word is one's.
     fn holder(&self, word: u64) -> Option<u32> {
         let value = u32::from_ne_bytes(self.read(word)?);
-        (value & LOCKED != 0).then(|| self.thread((value & OWNER) >> OWNER_SHIFT)).flatten()
+        (value & LOCKED != 0).then(|| self.thread((value & STAMP_ID) >> STAMP_SHIFT)).flatten()
     }
 }
 
 /// The default mutex's word: see `sync/src/mutex/wakeful.rs`.
 const LOCKED: u32 = 1;
-const OWNER_SHIFT: u32 = 8;
-const OWNER: u32 = 0xfff << OWNER_SHIFT;
 
 /// A line of /proc/PID/maps, if it is about memory that no file has.
 fn span(line: &str) -> Option<(u64, u64)> {

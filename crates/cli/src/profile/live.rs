@@ -92,37 +92,73 @@ impl Listener {
         Self(listener.ok().filter(|listener| listener.set_nonblocking(true).is_ok()))
     }
 
-    /// Answers one who asks, if somebody does. What finds no room at once is not sent.
+    /// Answers one who asks, if somebody does.
     pub fn answer(&self, now: &Now) {
-        let Some(Ok((mut socket, _))) = self.0.as_ref().map(UnixListener::accept) else { return };
+        let Some(Ok((socket, _))) = self.0.as_ref().map(UnixListener::accept) else { return };
         let may = peer(&socket).is_some_and(|(_, user)| user == 0 || user == own_user());
-        if !may || socket.set_nonblocking(true).is_err() {
-            return;
-        }
-        for one in now.waiting() {
-            let Ok(mut text) = serde_json::to_vec(&Line::of(&one)) else { return };
-            text.push(b'\n');
-            if socket.write_all(&text).is_err() {
-                return;
-            }
+        if may {
+            let (waiting, others) = now.waiting();
+            _ = send(socket, waiting.iter().map(Line::of), others);
         }
     }
+}
+
+/// How many lines there are to be, and how many threads beyond. Then the lines, as far as they find room at
+/// once: the program's events do not wait for this.
+fn send(mut socket: UnixStream, lines: impl ExactSizeIterator<Item = Line>, others: usize) -> io::Result<()> {
+    let mut text = serde_json::to_vec(&(lines.len(), others))?;
+    text.push(b'\n');
+    for line in lines {
+        serde_json::to_writer(&mut text, &line)?;
+        text.push(b'\n');
+    }
+    socket.set_nonblocking(true)?;
+    socket.write_all(&text)
 }
 
 /// BOUND: an answer of 2,000 lines is below this, and comes within the next turn.
 const MOST_BYTES: u64 = 2_000_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Asks the profiler that has this number. None if there is none, or if another process has its name.
-pub fn ask(profiler: u32) -> Option<Vec<Line>> {
-    let mut socket = UnixStream::connect_addr(&address(profiler).ok()?).ok()?;
+/// The lines that came, and how many there are beyond.
+fn receive(mut socket: UnixStream) -> Option<(Vec<Line>, usize)> {
+    socket.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut text = String::new();
+    (&mut socket).take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    let mut parts = text.split_inclusive('\n');
+    let (all, others) = serde_json::from_str::<(usize, usize)>(parts.next()?).ok()?;
+    // The last one may have found no room.
+    let lines: Vec<Line> = parts.filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let missing = all.saturating_sub(lines.len()).saturating_add(others);
+    Some((lines, missing))
+}
+
+/// Asks the profiler that has this number: who waits, and how many others. None if there is none, or if
+/// another process has its name.
+pub fn ask(profiler: u32) -> Option<(Vec<Line>, usize)> {
+    let socket = UnixStream::connect_addr(&address(profiler).ok()?).ok()?;
     let (process, user) = peer(&socket)?;
     if process != profiler || (user != own_user() && own_user() != 0) {
         return None;
     }
-    socket.set_read_timeout(Some(PATIENCE)).ok()?;
-    let mut text = String::new();
-    (&mut socket).take(MOST_BYTES).read_to_string(&mut text).ok()?;
-    // The last one may have found no room.
-    Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    receive(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_finds_no_room_in_an_answer_is_counted() {
+        let line = |thread| Line { thread, kind: "mutex".into(), ..Line::default() };
+        for (count, others) in [(0, 0), (3, 2), (20_000, 1)] {
+            let (to, from) = UnixStream::pair().unwrap();
+            let sent = send(to, (0..count).map(line), others);
+            let (lines, missing) = receive(from).unwrap();
+            assert_eq!(lines.len() + missing, count as usize + others);
+            assert_eq!(sent.is_ok(), missing == others, "{missing} of {count}");
+            assert!(lines.iter().zip(0..).all(|(one, thread)| *one == line(thread)));
+            assert_eq!(missing > others, count == 20_000);
+        }
+    }
 }

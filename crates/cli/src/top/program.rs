@@ -55,6 +55,14 @@ pub struct Holder {
     pub waits_at: Option<String>,
 }
 
+/// What is known at one moment.
+#[derive(Default)]
+pub struct Look {
+    pub locks: Vec<Lock>,
+    /// Threads for which there was no room: maybe they wait, too.
+    pub unlisted: usize,
+}
+
 /// A program at which we look again and again.
 pub struct Watched {
     process: u32,
@@ -107,20 +115,20 @@ impl Watched {
         matches!(self.source, Source::Memory(..))
     }
 
-    /// Who waits now. None when the program has ended.
-    pub fn look(&mut self) -> Option<Vec<Lock>> {
+    /// The locks at which threads wait now. None when the program has ended.
+    pub fn look(&mut self) -> Option<Look> {
         match &mut self.source {
             Source::Profiler(profiler) => {
-                let mut lines = ask(*profiler)?;
+                let (mut lines, unlisted) = ask(*profiler)?;
                 if self.process != *profiler {
                     lines.retain(|line| line.process == self.process);
                 }
-                Some(self.locks(&lines, recorder::now_ns()))
+                Some(Look { locks: self.locks(&lines, recorder::now_ns()), unlisted })
             }
             Source::Memory(memory, since) => {
-                let (sleepers, now_ns) = (memory.look()?, recorder::now_ns());
+                let ((sleepers, unlisted), now_ns) = (memory.look()?, recorder::now_ns());
                 let since = since.seen(&sleepers, now_ns);
-                Some(self.sleeping(&sleepers, &since, now_ns))
+                Some(Look { locks: self.sleeping(&sleepers, &since, now_ns), unlisted })
             }
         }
     }
@@ -155,7 +163,7 @@ impl Watched {
     ) -> Vec<Lock> {
         let process = self.process;
         let mut locks: Vec<Lock> = Vec::new();
-        // Those on a lock's own word first: the others are at one of those, if they came from the same place.
+        // Those on a lock's own word first: see `where_sleeps`.
         let mut order: Vec<&Sleeper> = sleepers.iter().collect();
         order.sort_by_key(|one| one.is_own_word);
         for one in order {
@@ -164,12 +172,8 @@ impl Watched {
             let waits_ns = now_ns.saturating_sub(since_ns);
             let waiter = Waiter { thread: one.thread, name: name(process, one.thread), waits_ns };
             let object = if one.is_own_word { 0 } else { one.word };
-            let same = |lock: &&mut Lock| {
-                lock.kind == kind
-                    && (lock.object == object || object == 0 && lock.place.label() == place.label())
-            };
-            if let Some(lock) = locks.iter_mut().find(same) {
-                lock.waiters.push(waiter);
+            if let Some(at) = where_sleeps(&locks, kind, object, &place.label()) {
+                locks[at].waiters.push(waiter);
                 continue;
             }
             let holder = one.holder.filter(|_| kind == "mutex").map(|thread| Holder {
@@ -248,6 +252,22 @@ impl Watched {
     }
 }
 
+/// Which of the locks a thread sleeps at, by the lock's word. A thread on a word of its own (0) is at the one
+/// lock at which others from the same place sleep. If there are several, nobody knows which.
+fn where_sleeps(locks: &[Lock], kind: &str, object: u64, place: &str) -> Option<usize> {
+    let all = || locks.iter().enumerate().filter(|(_, lock)| lock.kind == kind);
+    if object != 0 {
+        return all().find(|(_, lock)| lock.object == object).map(|(at, _)| at);
+    }
+    let mut there = all().filter(|(_, lock)| lock.place.label() == place);
+    match (there.next(), there.next()) {
+        (Some((at, _)), None) => Some(at),
+        (first, second) => {
+            first.into_iter().chain(second).chain(there).find(|(_, lock)| lock.object == 0).map(|(at, _)| at)
+        }
+    }
+}
+
 /// What the kernel says that a thread does.
 fn does(process: u32, thread: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok()?;
@@ -265,11 +285,24 @@ fn does(process: u32, thread: u32) -> Option<String> {
 const MOST_WAITERS: usize = 3;
 
 /// The look in lines, each lock with its holder and those that have waited longest.
-pub fn lines(locks: &[Lock]) -> Vec<String> {
-    if locks.is_empty() {
-        return vec!["Nobody waits.".into()];
+pub fn lines(Look { locks, unlisted }: &Look) -> Vec<String> {
+    let mut all: Vec<String> = locks.iter().flat_map(of_lock).collect();
+    match unlisted {
+        0 if all.is_empty() => all.push("Nobody waits.".into()),
+        0 => {}
+        some => all.push(format!("{} more threads, which may wait, too, found no room", whole(*some as u64))),
     }
-    locks.iter().flat_map(of_lock).collect()
+    all
+}
+
+/// As many of the lines as find room on the screen. The last one says how many do not.
+pub fn cut_to(mut lines: Vec<String>, height: usize) -> Vec<String> {
+    if lines.len() > height {
+        let rest = lines.len() + 1 - height.max(1);
+        lines.truncate(height.saturating_sub(1));
+        lines.push(format!("and {} more lines; --once has all", whole(rest as u64)));
+    }
+    lines
 }
 
 fn of_lock(lock: &Lock) -> Vec<String> {
@@ -335,10 +368,47 @@ mod tests {
         let locks = watched.locks(&lines, 1_000);
         let seen: Vec<_> = locks.iter().map(|lock| (lock.object, lock.waiters[0].thread)).collect();
         assert_eq!(seen, [(128, 2), (64, 1), (256, 4)]);
-        let text = super::lines(&locks).join("\n");
+        let text = super::lines(&Look { locks, unlisted: 0 }).join("\n");
         for part in ["2 threads wait", "waits itself at the mutex", "runs since 500ns", "for nobody"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(super::lines(&[]), ["Nobody waits."]);
+        assert_eq!(super::lines(&Look::default()), ["Nobody waits."]);
+        let cut = super::lines(&Look { locks: Vec::new(), unlisted: 7 });
+        assert_eq!(cut, ["7 more threads, which may wait, too, found no room"]);
+    }
+
+    #[test]
+    fn a_sleeper_on_a_word_of_its_own_is_at_the_one_lock_of_its_place() {
+        let lock = |object, place: &str| Lock {
+            process: 1,
+            kind: "mutex".into(),
+            object,
+            place: Site { name: place.into(), ..Site::default() },
+            waiters: Vec::new(),
+            holder: None,
+            is_free: false,
+            at_least: true,
+        };
+        let mut locks = vec![lock(64, "put"), lock(128, "get"), lock(0, "fill")];
+        let at = |locks: &[Lock], object, place| where_sleeps(locks, "mutex", object, place);
+        assert_eq!((at(&locks, 128, "put"), at(&locks, 256, "put")), (Some(1), None));
+        assert_eq!(
+            (at(&locks, 0, "get"), at(&locks, 0, "fill"), at(&locks, 0, "other")),
+            (Some(1), Some(2), None)
+        );
+        assert_eq!(where_sleeps(&locks, "rwlock", 0, "get"), None);
+        // Two mutexes that one place locks.
+        locks.push(lock(256, "put"));
+        assert_eq!(at(&locks, 0, "put"), None);
+        locks.push(lock(0, "put"));
+        assert_eq!(at(&locks, 0, "put"), Some(4));
+    }
+
+    #[test]
+    fn what_the_screen_has_no_room_for_is_counted() {
+        let lines = || (0..5).map(|line| line.to_string()).collect();
+        assert_eq!(cut_to(lines(), 5).len(), 5);
+        assert_eq!(cut_to(lines(), 3), ["0", "1", "and 3 more lines; --once has all"]);
+        assert_eq!(cut_to(lines(), 1), ["and 5 more lines; --once has all"]);
     }
 }

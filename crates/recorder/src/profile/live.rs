@@ -39,9 +39,9 @@ pub struct Now<'a> {
 }
 
 impl Now<'_> {
-    /// Those who wait, the longest first.
+    /// Those who wait, the longest first; and how many others there are.
     #[must_use]
-    pub fn waiting(&self) -> Vec<Waiting> {
+    pub fn waiting(&self) -> (Vec<Waiting>, usize) {
         let one = |(thread, now): (u32, super::waits::Now)| {
             let whom = self.waits.whom(now.key, thread);
             let does = match whom {
@@ -61,7 +61,8 @@ impl Now<'_> {
         };
         let mut all: Vec<Waiting> = self.waits.waiting().map(one).collect();
         all.sort_by_key(|one| (one.since_ns, one.thread));
+        let others = all.len().saturating_sub(MOST);
         all.truncate(MOST);
-        all
+        (all, others)
     }
 }
