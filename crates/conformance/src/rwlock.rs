@@ -72,8 +72,7 @@ impl<M: Machine, L: RawRwLock<M>> Shared<M, L> {
 
     fn use_as(&self, how: As) {
         let node = L::Node::default();
-        let guard = self.guard(&node, how);
-        guard.work();
+        self.guard(&node, how).work();
     }
 
     /// The lock is free and works, nothing got lost, and this thread is as before.
@@ -143,6 +142,20 @@ pub fn exclusion_of<M: Machine, L: RawRwLock<M> + 'static>(lock: L, threads: u32
     let shared = Shared::<M, L>::of(lock);
     let ours = shared.clone();
     together::<M>(threads, move |index| (0..rounds).for_each(|round| ours.use_as(mixed(index, round))));
+    shared.finish();
+}
+
+/// No thread has another priority than others, neither inside nor while it waits.
+pub fn untold<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |index| {
+        for round in 0..rounds {
+            let node = L::Node::default();
+            let _guard = ours.guard(&node, mixed(index, round));
+            assert!((1..=threads).all(|id| M::priority(ThreadId(id)) == Priority::Running), "one tells");
+        }
+    });
     shared.finish();
 }
 

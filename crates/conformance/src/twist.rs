@@ -231,6 +231,25 @@ impl Twist for Honoured {
     }
 }
 
+/// There is room for all, and other programs take most of it; nobody honours wishes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crowded;
+
+impl Twist for Crowded {
+    fn room(_: bool) -> bool {
+        true
+    }
+    fn honours(_: bool) -> bool {
+        false
+    }
+    fn processors(_: u32) -> u32 {
+        3
+    }
+    fn crowd(_: u32, _: Option<Crowd>) -> Option<Crowd> {
+        Some(Crowd { others: 9, processors: 3, lasts: true })
+    }
+}
+
 /// There is room for all, and a swap does not write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mute;

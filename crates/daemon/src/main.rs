@@ -114,10 +114,13 @@ fn have_descriptors() {
     }
 }
 
-/// Who asks waits for us to run, on processors that are loaded. As a real-time task we run before everybody else, also before other control groups and sessions,
-/// between which a nice value decides nothing; not more than 95 % of a second, the kernel sees to that (`sched_rt_runtime_us`).
+/// Who asks waits for us to run, on processors that are loaded. As a real-time task we run before everybody
+/// else, also before other control groups and sessions, between which a nice value decides nothing; not more
+/// than 95 % of a second, the kernel sees to that (`sched_rt_runtime_us`).
 /// Else with the most weight, and in slices so short that the kernel lets us preempt.
 fn hurry(realtime: bool) {
+    /// BOUND: ns; the shortest slice that Linux grants.
+    const SLICE_NS: u64 = 100_000;
     /// SCHED_FLAG_RESET_ON_FORK: threads and children of ours are ordinary.
     const RESET_ON_FORK: u64 = 1;
     let set = |policy: libc::c_int, nice, priority, slice_ns| {
@@ -140,7 +143,7 @@ fn hurry(realtime: bool) {
     // A control group of the server may have no real-time share.
     let done =
         if realtime { set(libc::SCHED_FIFO, 0, 1, 0) } else { Err(std::io::ErrorKind::Unsupported.into()) };
-    if let Err(error) = done.or_else(|_| set(libc::SCHED_OTHER, -20, 0, linux::hurry::SLICE_NS)) {
+    if let Err(error) = done.or_else(|_| set(libc::SCHED_OTHER, -20, 0, SLICE_NS)) {
         tracing::warn!("no higher priority than others: {error}");
     }
     lead_session();

@@ -9,7 +9,7 @@ use core::mem::{size_of, zeroed};
 use crate::futex::Errno;
 
 /// BOUND: ns; the shortest slice that Linux grants.
-pub const SLICE_NS: u64 = 100_000;
+const SLICE_NS: u64 = 100_000;
 
 /// See [`platform::Platform::hurry`]. Nothing happens where the kernel refuses, or where the thread is no
 /// ordinary one.

@@ -26,54 +26,46 @@ const LOOK_TICKS: u32 = 8;
 /// COST: looks so many ticks apart, 16 ms, have nothing to do with each other.
 const APART: u32 = 128;
 
-/// What was seen, in 64 bits.
+/// What was seen, in 64 bits. Threads of ours are among them, since each who asks knows of other ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Look {
     /// When.
     tick: u32,
-    /// How many others there were, at most 255, ...
-    others: u8,
-    /// ... and at the look before, if that was not long ago, else the same.
-    before: u8,
+    /// How many threads could run, at most [`MOST`]; none: it could not tell.
+    runnable: Option<u16>,
+    /// The same at the look before, if that was not long ago, else now.
+    before: u16,
     /// There was a look not long before.
     lasts: bool,
-    /// 0 if it could not tell.
-    processors: u16,
 }
 
-/// Above [`Look::processors`] in its 16 bits.
+/// In 15 bits, and one value less than they have.
+const MOST: u32 = UNTOLD as u32 - 1;
+const UNTOLD: u16 = (1 << 15) - 1;
 const LASTS: u16 = 1 << 15;
 
 impl Look {
     fn from(word: u64) -> Self {
+        let runnable = (word >> 32) as u16;
         Self {
             tick: word as u32,
-            others: (word >> 32) as u8,
-            before: (word >> 40) as u8,
+            // 0 before the first look.
+            runnable: (word != 0 && runnable != UNTOLD).then_some(runnable),
+            before: (word >> 48) as u16 & !LASTS,
             lasts: (word >> 48) as u16 & LASTS != 0,
-            processors: (word >> 48) as u16 & !LASTS,
         }
     }
 
     fn word(self) -> u64 {
-        let lasts = if self.lasts { LASTS } else { 0 };
-        ((self.processors & !LASTS | lasts) as u64) << 48
-            | (self.before as u64) << 40
-            | (self.others as u64) << 32
-            | self.tick as u64
+        let before = self.before | if self.lasts { LASTS } else { 0 };
+        (before as u64) << 48 | (self.runnable.unwrap_or(UNTOLD) as u64) << 32 | self.tick as u64
     }
 
-    /// The next one. Others that are here for less than a millisecond, as the kernel's own threads are, come and go between two.
-    fn next(self, tick: u32, others: u32, processors: u32) -> Self {
-        let others = others.min(u8::MAX as u32) as u8;
-        let recent = self.processors > 0 && tick.wrapping_sub(self.tick) <= APART;
-        Self {
-            tick,
-            others,
-            before: if recent { self.others } else { others },
-            lasts: recent,
-            processors: processors.min((LASTS - 1) as u32) as u16,
-        }
+    /// The next one. Threads that are here for less than a millisecond, as the kernel's own are, come and go between two.
+    fn next(self, tick: u32, runnable: Option<u32>) -> Self {
+        let runnable = runnable.map(|count| count.min(MOST) as u16);
+        let recent = self.runnable.filter(|_| tick.wrapping_sub(self.tick) <= APART);
+        Self { tick, runnable, before: recent.or(runnable).unwrap_or(0), lasts: recent.is_some() }
     }
 
     /// Is it too early for the next one? The clocks of two who look differ a little.
@@ -81,28 +73,28 @@ impl Look {
         tick.wrapping_sub(self.tick).wrapping_add(LOOK_TICKS) < 2 * LOOK_TICKS
     }
 
-    fn crowd(self) -> Option<Crowd> {
-        let crowd = Crowd {
-            others: self.others.min(self.before) as u32,
-            processors: self.processors as u32,
-            lasts: self.lasts,
-        };
-        (crowd.processors > 0).then_some(crowd)
+    /// To one that knows of so many threads of ours that could run.
+    fn crowd(self, awake: u32, processors: u32) -> Option<Crowd> {
+        let runnable = self.runnable?.min(self.before) as u32;
+        Some(Crowd { others: runnable.saturating_sub(awake), processors, lasts: self.lasts })
     }
 }
 
 /// See [`platform::Platform::crowd`]. About 5 us a millisecond.
 pub fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
-    crowd_by(now_ns, || awake)
+    let (last, tick) = (Look::from(LAST.load(Relaxed)), tick(now_ns));
+    let look = if last.is_new(tick) { last } else { look(last, tick) };
+    look.crowd(awake, MACHINE.load(Relaxed) & COUNT)
 }
 
-fn crowd_by(now_ns: u64, awake: impl FnOnce() -> u32) -> Option<Crowd> {
-    let (last, tick) = (Look::from(LAST.load(Relaxed)), (now_ns >> TICK_SHIFT) as u32);
-    if last.is_new(tick) { last.crowd() } else { look(last, tick, awake()) }
+fn tick(now_ns: u64) -> u32 {
+    (now_ns >> TICK_SHIFT) as u32
 }
 
 /// The time of the last yield that [`yield_now_and_then`] made while others' threads could run, in ns.
 static YIELDED: AtomicU64 = AtomicU64::new(0);
+/// How many threads of ours could run then, as of the tick in the upper half.
+static OURS: AtomicU64 = AtomicU64::new(0);
 
 /// `sched_yield`; but beside other programs, to which it may give a time slice, once a slice only. They have
 /// their share all the same, when the kernel ends our slice. HINT: where no view tells our own threads from
@@ -112,7 +104,16 @@ pub fn yield_now_and_then() {
         // Whoever has never waited would count as another program's.
         Linux::register_lazily();
         let now = futex::now_ns();
-        if crowd_by(now, || ours.may_run().max(1)).is_some_and(|crowd| crowd.others > 0) {
+        // Asked of each thread of ours, and so not at each yield.
+        let known = OURS.load(Relaxed);
+        let awake = if tick(now).wrapping_sub((known >> 32) as u32) < LOOK_TICKS {
+            known as u32
+        } else {
+            let awake = ours.may_run().max(1);
+            OURS.store((tick(now) as u64) << 32 | awake as u64, Relaxed);
+            awake
+        };
+        if crowd(now, awake).is_some_and(|crowd| crowd.others > 0) {
             if now.saturating_sub(YIELDED.load(Relaxed)) < Linux::costs().slice {
                 return;
             }
@@ -124,19 +125,15 @@ pub fn yield_now_and_then() {
 
 #[cold]
 #[inline(never)]
-fn look(last: Look, tick: u32, awake: u32) -> Option<Crowd> {
-    let (others, processors) = match runnable() {
-        Some((runnable, processors)) => (runnable.saturating_sub(awake), processors),
-        None => (0, 0),
-    };
+fn look(last: Look, tick: u32) -> Look {
     // HINT: of two who look at the same time one is forgotten.
-    let now = last.next(tick, others, processors);
+    let now = last.next(tick, runnable());
     LAST.store(now.word(), Relaxed);
-    now.crowd()
+    now
 }
 
-/// Threads that can run, of all programs, and processors that they have, if those are the same as ours.
-fn runnable() -> Option<(u32, u32)> {
+/// Threads that can run, of all programs, if the processors that they have are the same as ours.
+fn runnable() -> Option<u32> {
     let _errno = futex::Errno::save();
     if !processors::standard_descriptors_are_open() {
         return None;
@@ -145,7 +142,7 @@ fn runnable() -> Option<(u32, u32)> {
     if processors::affinity() < processors {
         return None;
     }
-    Some((first_line(c"/proc/loadavg", running)?, processors))
+    first_line(c"/proc/loadavg", running)
 }
 
 /// Processors of the machine, looked at again when ours have changed.
@@ -216,26 +213,34 @@ mod tests {
     fn looks() {
         let crowd = |others, lasts| Some(Crowd { others, processors: 2, lasts });
         let at = |ms: u32| ms * LOOK_TICKS;
-        let first = Look::from(0).next(at(1_000), 3, 2);
+        let first = Look::from(0).next(at(1_000), Some(5));
         assert_eq!(Look::from(first.word()), first);
-        assert_eq!(first.crowd(), crowd(3, false), "the first look says what it sees, and that it is one");
-        let gone = first.next(at(1_001), 0, 2);
+        assert_eq!(
+            first.crowd(2, 2),
+            crowd(3, false),
+            "the first look says what it sees, and that it is one"
+        );
+        assert_eq!(first.crowd(1, 2), crowd(4, false), "one who knows of fewer of ours sees more others");
+        let gone = first.next(at(1_001), Some(2));
         assert_eq!(Look::from(gone.word()), gone);
-        assert_eq!(gone.crowd(), crowd(0, true));
-        let brief = gone.next(at(1_002), 4, 2);
-        assert_eq!(brief.crowd(), crowd(0, true), "one look may be at what is brief");
-        assert_eq!(brief.next(at(1_003), 5, 2).crowd(), crowd(4, true));
-        assert_eq!(gone.next(at(2_000), 4, 2).crowd(), crowd(4, false), "long after");
-        assert_eq!(gone.next(at(1_002), 0, 0).crowd(), None);
-        assert_eq!(gone.next(at(1_002), 1_000, 2).others, 255);
-        let many = gone.next(at(1_002), 0, 1 << 20);
-        assert_eq!(Look::from(many.word()), many);
+        assert_eq!(gone.crowd(2, 2), crowd(0, true));
+        assert_eq!(gone.crowd(3, 2), crowd(0, true));
+        let brief = gone.next(at(1_002), Some(6));
+        assert_eq!(brief.crowd(2, 2), crowd(0, true), "one look may be at what is brief");
+        assert_eq!(brief.next(at(1_003), Some(7)).crowd(2, 2), crowd(4, true));
+        assert_eq!(gone.next(at(2_000), Some(6)).crowd(2, 2), crowd(4, false), "long after");
+        let untold = gone.next(at(1_002), None);
+        assert_eq!((untold.crowd(2, 2), Look::from(untold.word())), (None, Look { before: 2, ..untold }));
+        assert!(!untold.next(at(1_003), Some(3)).lasts, "the look before could not tell");
+        assert_eq!(Look::from(0).crowd(0, 2), None, "nobody has looked yet");
+        let many = first.next(at(1_002), Some(1 << 20)).next(at(1_003), Some(1 << 20));
+        assert_eq!((many.crowd(0, 2), Look::from(many.word())), (crowd(MOST, true), many));
     }
 
     /// Two looks are a millisecond apart or more, so that one brief thread is not seen by both.
     #[test]
     fn when_to_look() {
-        let look = Look::from(0).next(1_000, 3, 2);
+        let look = Look::from(0).next(1_000, Some(3));
         let is_new = |ticks: &[u32]| ticks.iter().all(|&tick| look.is_new(tick));
         assert!(is_new(&[1_000, 1_000 + LOOK_TICKS - 1, 1_000 - LOOK_TICKS]));
         assert!(!look.is_new(1_000 + LOOK_TICKS));

@@ -166,8 +166,9 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// Changes the user-level priority of a thread if it still is `from` (ICPP 2001, figure 1, line 16).
     fn change_priority(thread: ThreadId, from: Priority, to: Priority) -> bool;
 
-    /// How many locks a thread holds that raised its priority (lower half) or made it wish not to be
-    /// preempted (upper half); only the thread itself writes it. `None` for [`ThreadId::NONE`].
+    /// How many locks a thread holds that raised its priority (the lowest 12 bits) or made it wish not to be
+    /// preempted (upper half). Between, its own priority. Only the thread itself writes it. `None` for
+    /// [`ThreadId::NONE`].
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
     /// How many threads have given their processor up beside this lock for threads that matter more, and
@@ -327,8 +328,9 @@ pub trait Readers: Platform {
     /// registers after it.
     fn most_threads() -> u32;
 
-    /// A word beside this lock: a writer that comes or goes adds 1. HINT: waiters look at the lock when it
-    /// changes; locks may share a word. It lies on another line than the lock. Only the address is used.
+    /// A word beside this lock: a writer that goes adds 1 if readers are counted. HINT: waiters look at the
+    /// lock when it changes; locks may share a word. It lies on another line than the lock. Only the address
+    /// is used.
     fn turn(lock: *const ()) -> &'static Self::AtomicU32;
 }
 

@@ -10,7 +10,7 @@ use std::ptr;
 
 use corosensei::stack::Stack;
 use corosensei::{Coroutine, Yielder};
-use platform::{Crowd, STAMP_SHIFT, ThreadId};
+use platform::{STAMP_SHIFT, ThreadId};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
@@ -86,8 +86,8 @@ pub(crate) struct Engine {
     pub timers: Timers,
     pub waiting: Waiting,
     pub partition: Partition,
-    /// What a thread last saw of the crowd, and in which millisecond.
-    pub crowd: (u64, Option<Crowd>),
+    /// How many threads could run when one last looked, and in which millisecond that was.
+    pub runnable: (u64, Option<u32>),
     pub random: Pcg64Mcg,
     seed: u64,
     pub tally: Tally,
@@ -146,7 +146,7 @@ impl Engine {
             timers: Timers::default(),
             waiting: Waiting { queues, sleepers: HashMap::new(), asleep: 0, live: 0, idle: count },
             partition: Partition::new(machine, setting.repartition.as_ref()),
-            crowd: (u64::MAX, None),
+            runnable: (u64::MAX, None),
             random: Pcg64Mcg::seed_from_u64(seed),
             seed,
             tally: Tally::default(),

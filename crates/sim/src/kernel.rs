@@ -8,7 +8,7 @@
 
 use std::cmp::Reverse;
 
-use platform::{Crowd, Priority, RunState, Wait, Wish};
+use platform::{Priority, RunState, Wait, Wish};
 
 use crate::chance::{below, unit};
 use crate::engine::Engine;
@@ -598,19 +598,15 @@ impl Engine {
         self.threads.iter().filter(|thread| thread.app == app).map(of).sum::<Time>() / NS
     }
 
-    /// Threads that run or could, of the whole machine, but for so many; unless an application may use some
-    /// of the processors only.
-    pub(crate) fn crowd_now(&self, awake: u32) -> Option<Crowd> {
-        let processors = self.processors.len();
+    /// Threads that run or could, of the whole machine; unless an application may use some of the processors
+    /// only.
+    pub(crate) fn runnable(&self) -> Option<u32> {
         let runnable = self
             .threads
             .iter()
             .filter(|thread| matches!(thread.state, State::Running | State::Ready))
             .count();
-        let others = (runnable as u32).saturating_sub(awake);
-        // Nobody simulated is as brief as the kernel's own threads.
-        let crowd = Crowd { others, processors: processors as u32, lasts: true };
-        (self.partition.ours.len() == processors).then_some(crowd)
+        (self.partition.ours.len() == self.processors.len()).then_some(runnable as u32)
     }
 
     /// The end of a run: threads that still run get their time.

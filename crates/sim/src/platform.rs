@@ -9,6 +9,7 @@ use platform::{
 
 use crate::chance::{below, unit};
 use crate::engine::{Engine, engine, suspend, sync};
+use crate::machine::Queue;
 use crate::memory::{Kind, NS, Time, from_ns};
 use crate::run::{access, note, touch};
 use crate::setting::Hints;
@@ -339,7 +340,8 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     }
 
     fn hands_off() -> bool {
-        look(|it| it.rules.second_level)
+        // With a queue for each processor the heir is looked for in one of them only.
+        look(|it| it.rules.second_level && it.rules.queue == Queue::Global)
     }
 
     fn priority(thread: ThreadId) -> Priority {
@@ -487,11 +489,13 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
         // As on Linux.
         let millisecond = now_ns >> 20;
-        if look(|it| it.crowd.0 != millisecond) {
+        if look(|it| it.runnable.0 != millisecond) {
             system_call();
-            look(|it| it.crowd = (millisecond, it.crowd_now(awake)));
+            look(|it| it.runnable = (millisecond, it.runnable()));
         }
-        look(|it| it.crowd.1)
+        let (runnable, processors) = look(|it| (it.runnable.1, it.processors.len() as u32));
+        // Nobody simulated is as brief as the kernel's own threads.
+        runnable.map(|all| Crowd { others: all.saturating_sub(awake), processors, lasts: true })
     }
 
     fn wait(word: &Word<u32>, expected: u32, deadline: Option<Deadline>) -> Wait {

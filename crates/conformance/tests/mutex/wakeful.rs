@@ -242,6 +242,25 @@ mod strangers {
     }
 }
 
+/// There is room for all, but other programs take most of it: a waiter spins as if nobody knew of the holder.
+mod crowded {
+    use super::*;
+    use conformance::twist::Crowded;
+    type L = Twisted<Loom, Crowded>;
+    type S = Twisted<Shuttle, Crowded>;
+
+    #[test]
+    fn loom_three() {
+        loom("wakeful, crowded, three", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+    }
+
+    #[test]
+    fn shuttle_exclusion() {
+        shuttle("wakeful, crowded, exclusion", 100, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
+        shuttle("wakeful, crowded, timed", 100, || bodies::timing::<S, Wakeful<S>>(4, 4, 2_000_000));
+    }
+}
+
 /// Where a scheduler listens, holders tell (S1 to S5), and those who wait hand off.
 mod listened {
     use super::*;

@@ -322,3 +322,32 @@ mod turns {
         bodies::timing::<R, Wakeful<R, Unpreemptable>>(MANY, rounds / 10, 200_000);
     }
 }
+
+/// Where a scheduler listens, the lock tells nothing: neither do those inside, nor the front, nor the line.
+mod listened {
+    use super::*;
+    use conformance::twist::Listening;
+    type L = Twisted<Loom, Listening>;
+    type S = Twisted<Shuttle, Listening>;
+
+    #[test]
+    fn loom_untold() {
+        loom("listened, untold", 2, 500, || bodies::untold::<L, Wakeful<L>>(3, 2));
+    }
+
+    #[test]
+    fn shuttle_untold() {
+        shuttle("listened, untold", 100, || bodies::untold::<S, Wakeful<S>>(4, 4));
+        shuttle("listened, exclusion", 100, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
+    }
+}
+
+/// There is room for all, but other programs take most of it: nobody waits awake.
+#[test]
+fn crowded() {
+    use conformance::twist::Crowded;
+    type L = Twisted<Loom, Crowded>;
+    type S = Twisted<Shuttle, Crowded>;
+    loom("crowded, exclusion", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+    shuttle("crowded, timing", 50, || bodies::timing::<S, Wakeful<S>>(4, 4, 2_000_000));
+}

@@ -16,7 +16,7 @@ const MEMO_SHIFT: u32 = 4;
 /// COST: ns for which the answer of a scan holds: far below a time slice (milliseconds), far above a look
 /// (a clock read, 25 ns).
 const MEMO_NS: u64 = 2_000;
-/// COST: a scan of n threads takes n x 10 to 20 ns; remembering it this many times as long bounds the whole
+/// BOUND: a scan of n threads takes n x 10 to 20 ns; remembering it this many times as long bounds the whole
 /// process's expense for scanning to a fifth of one processor.
 const MEMO_FACTOR: u64 = 4;
 impl Registry {

@@ -38,15 +38,15 @@
 //! # Under the scheduler
 //!
 //! Holder preempted: `spin` burns its slice; `block` sleeps; `informing` sees a preempted thread of higher
-//! priority and sleeps. Next waiter preempted: there is no next, somebody else takes the lock. More threads
-//! than processors: as a rule some thread of priority Running is preempted, so that `informing` waiters
-//! sleep. Hint stale: a waiter spins or sleeps in vain; I2 wakes it. No view: `informing` waits as
-//! `competitive` does, for as long as a switch costs before it sleeps. A waiter of real-time priority keeps
-//! its processor from a holder without until it sleeps, at once if the view says "preempted". A holder that
-//! slept inside and was woken, but has not run since, still counts as blocked: then the waiter spins until
-//! the kernel throttles it, 0.95 s by default. A holder that waits for a second lock counts as a waiter
-//! meanwhile, as in the paper (figure 1, line 16): others give way to it no longer. Killed while holding:
-//! lost.
+//! priority and sleeps, or hands off to it where it can ([`Platform::hands_off`]). Next waiter preempted:
+//! there is no next, somebody else takes the lock. More threads than processors: as a rule some thread of
+//! priority Running is preempted, so that `informing` waiters sleep. Hint stale: a waiter spins or sleeps in
+//! vain; I2 wakes it. No view: `informing` waits as `competitive` does, for as long as a switch costs before
+//! it sleeps. A waiter of real-time priority keeps its processor from a holder without until it sleeps, at
+//! once if the view says "preempted". A holder that slept inside and was woken, but has not run since, still
+//! counts as blocked: then the waiter spins until the kernel throttles it, 0.95 s by default. A holder that
+//! waits for a second lock counts as a waiter meanwhile, as in the paper (figure 1, line 16): others give way
+//! to it no longer. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!

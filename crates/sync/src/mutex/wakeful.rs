@@ -245,7 +245,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, word: u32, deadline: Option<Deadline>) -> bool {
-        if !N::WISHES && (published::publishes::<P>() || P::hands_off()) {
+        if N::PUBLISHES && (published::publishes::<P>() || P::hands_off()) {
             return self.lock_publishing(word, deadline);
         }
         self.take_free(word) || self.lock_contended(word, deadline)
@@ -253,22 +253,28 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     #[inline(never)]
     fn try_slow(&self, mut word: u32, me: ThreadId) -> bool {
-        if !N::WISHES && word & LOCKED == 0 && published::publishes::<P>() {
-            return self.try_publishing();
+        let publishes = N::PUBLISHES && word & LOCKED == 0 && published::publishes::<P>();
+        if publishes {
+            publish::claim::<P>();
         }
+        let mut locked = false;
         // A2, HANDOFF or not: somebody who tries will not wait. ORDER: Acquire, pairs with R1.
-        while word & LOCKED == 0 {
+        while word & LOCKED == 0 && !locked {
             match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed)
             {
-                Ok(_) => {
-                    wait::inside::<N, P>(me);
-                    return true;
-                }
+                Ok(_) => locked = true,
                 Err(now) => word = now,
             }
         }
-        wait::unshield::<N, P>(me);
-        false
+        if publishes {
+            return self.published(locked);
+        }
+        if locked {
+            wait::inside::<N, P>(me);
+        } else {
+            wait::unshield::<N, P>(me);
+        }
+        locked
     }
 
     #[cold]
@@ -284,7 +290,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 Err(now) => word = now,
             }
         }
-        let publishes = !N::WISHES && published::publishes::<P>();
+        let publishes = N::PUBLISHES && published::publishes::<P>();
         let me = if publishes { published::left::<P>() } else { wait::withdraw::<N, P>() };
         if word & KICK != 0 {
             // R2. The word may be gone by now; only its address is used.

@@ -21,7 +21,7 @@
 //! |---|---|---|
 //! | 0 | WRITER | held by a writer |
 //! | 1 | UPGRADABLE | held by the reader that may upgrade. Beside WRITER: that is not inside yet (B3, B5) |
-//! | 2, 5 | DEMAND, URGENT | the front has waited its time: leave it the lock; URGENT: nobody passes it |
+//! | 2, 5 | DEMAND, URGENT | the front has waited: leave it the lock; URGENT: only members (A7) pass it |
 //! | 3 | SLEEPER | the front, an upgrader or a recursive reader may sleep on this word |
 //! | 4 | UPGRADING | the upgradable reader waits for the readers to leave |
 //! | 6 | BIASED | there may be readers that are not counted |
@@ -95,7 +95,7 @@ use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Readers, Stat
 
 use super::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
 use crate::mutex::{self, RawMutex};
-use crate::wait::{self as policy, Preemptable, Preemption};
+use crate::wait::{self as policy, Inner, Preemptable, Preemption};
 use word::*;
 
 /// The default reader-writer lock: see the head of this file. With `N` its holders wish not to be preempted.
@@ -105,7 +105,7 @@ pub struct Wakeful<P: Platform, N = Preemptable> {
     /// HINT: the thread that was writer last.
     owner: P::AtomicU32,
     front: P::AtomicU32,
-    line: mutex::Wakeful<P>,
+    line: mutex::Wakeful<P, Inner>,
     platform: PhantomData<(P, N)>,
 }
 
@@ -143,9 +143,12 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
             return Self::without_wish(|| self.wait_counted(was, deadline));
         }
         if turns::joins(was) && turns::are_taken::<P, N>() {
-            return self.wait_as_member(deadline);
+            if let Some(taken) = self.wait_as_member(deadline) {
+                return taken;
+            }
+        } else {
+            self.after_read(self.state.fetch_sub(READER, Relaxed));
         }
-        self.after_read(self.state.fetch_sub(READER, Relaxed));
         self.wait(want, deadline)
     }
 

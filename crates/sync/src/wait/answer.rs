@@ -7,8 +7,8 @@
 //!
 //! - W1. The thread looks while the other one runs, nobody else wants the processor, and the limit has not
 //!   passed. The limit is what a sleep costs, and [`vain`](super::vain) halves it. Where each thread has a
-//!   processor, the thread then calls `tell`, and looks on for a slice. Each look may take a line from who
-//!   runs sections, so the gaps begin at [`beside_combiner`], or [`beside_server`].
+//!   processor ([`look::has_room`]), the thread then calls `tell`, and looks on for a slice. Each look may
+//!   take a line from who runs sections, so the gaps begin at [`beside_combiner`], or [`beside_server`].
 //! - W2. It marks itself ASLEEP and sleeps.
 //! - G1. The other thread swaps the answer in, and wakes the sleeper. From then on the word may be gone, so
 //!   G1 uses its address only.
@@ -17,6 +17,7 @@
 
 use platform::{Atomic, Deadline, Ordering::*, Platform, ThreadId};
 
+use super::Preemptable;
 use super::look::{self, is_wanted, while_it_runs};
 use super::vain;
 
@@ -178,7 +179,7 @@ fn watch_telling<P: Platform>(
     let times = vain.load(Relaxed);
     let mut seen = watch_for::<P>(vain::limit(times, P::costs().sleep), gap, &mut look);
     // Where each thread has a processor, sleep gains nothing, and costs whoever answers a wake-up.
-    if !seen && look::has_room::<P>(P::now_ns()) {
+    if !seen && look::has_room::<Preemptable, P>(P::now_ns()) {
         tell();
         seen = watch_for::<P>(P::costs().slice, gap, look);
     }

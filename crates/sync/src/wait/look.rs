@@ -3,6 +3,8 @@
 
 use platform::{Platform, Priority, RunState, ThreadId};
 
+use super::Preemption;
+
 /// Begins a wait. The thread becomes known to the kernel view, and the count of processors is not older
 /// than a second. Returns the thread and the time.
 #[inline]
@@ -13,24 +15,26 @@ pub fn begin<P: Platform>() -> (ThreadId, u64) {
     (me, now)
 }
 
-/// Threads of other programs for each processor. Beside more of them a thread has less than a third of its
-/// processor, and that is not a processor for each. `wakeful sim knowledge` shows both sides: beside one,
-/// staying awake is the gain; beside three it loses.
+/// COST: threads of other programs for each processor. Beside more of them a thread has less than a third of
+/// its processor. `wakeful sim knowledge` shows both sides: beside one, staying awake is the gain; beside
+/// three it loses.
 const CROWDED: u32 = 2;
 
-/// HINT: do other programs take so much of each processor that who waits awake waits for them? Not asked
-/// of two processors, where nobody waits for long, nor where wishes are honoured: there a holder keeps its
-/// processor, and to sleep takes 2.3 to 6 times as long (`wakeful sim defaults`, level 4).
-pub fn is_crowded<P: Platform>(now: u64) -> bool {
-    P::processors() > 2
-        && !P::honours_wishes()
+/// HINT: has each thread of ours a processor ([`Platform::roomy`]), and yet other programs take most of it,
+/// so that who waits awake waits for them? Not asked of two processors, where nobody waits for long. Nor is
+/// it asked if the holder says what it is to somebody who acts on it: then it keeps its processor, and to
+/// sleep takes 2.3 to 6 times as long (`wakeful sim defaults`, level 4).
+pub fn is_crowded<N: Preemption, P: Platform>(now: u64) -> bool {
+    let stays = || N::WISHES && P::honours_wishes() || N::PUBLISHES && P::hands_off();
+    P::roomy()
+        && P::processors() > 2
+        && !stays()
         && P::crowd(now, P::processors()).is_some_and(|crowd| crowd.others > CROWDED * crowd.processors)
 }
 
-/// HINT: has each thread of the application a processor ([`Platform::roomy`]), and do other programs leave
-/// it there for most of the time?
-pub fn has_room<P: Platform>(now: u64) -> bool {
-    P::roomy() && !is_crowded::<P>(now)
+/// HINT: has each thread of ours a processor, and nobody takes it from those that matter?
+pub fn has_room<N: Preemption, P: Platform>(now: u64) -> bool {
+    P::roomy() && !is_crowded::<N, P>(now)
 }
 
 /// HINT: may this thread be running? A thread of which nobody knows may.

@@ -130,17 +130,28 @@ pub fn stays<W: Waiting, P: Platform>(priority: Priority, looks: u32) -> bool {
 pub trait Preemption: Send + Sync + 'static {
     /// It does.
     const WISHES: bool;
+    /// It asks by [`publish`], where a scheduler acts on priorities.
+    const PUBLISHES: bool = false;
 }
 
-/// Does not ask.
+/// Does not ask but by [`publish`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Preemptable;
+
+/// Never asks: a part of another lock, whose holder does not matter for that.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inner;
 
 /// Asks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unpreemptable;
 
 impl Preemption for Preemptable {
+    const WISHES: bool = false;
+    const PUBLISHES: bool = true;
+}
+
+impl Preemption for Inner {
     const WISHES: bool = false;
 }
 
@@ -173,6 +184,12 @@ pub fn shield<N: Preemption, P: Platform>() -> ThreadId {
 #[inline]
 pub fn is_inside<P: Platform>(me: ThreadId) -> bool {
     P::holds(me).is_some_and(|holds| holds.load(Relaxed) >= SHIELD)
+}
+
+/// Has the kernel put off to preempt the calling thread (KE-2), though it is inside of nothing that wishes?
+#[inline]
+pub fn is_warned<N: Preemption, P: Platform>(me: ThreadId) -> bool {
+    N::WISHES && !is_inside::<P>(me) && P::warning(me)
 }
 
 /// The attempt failed, or the lock is released: the wish is withdrawn, and repaid if it was granted (KE-2),
@@ -236,7 +253,7 @@ pub fn withdraw<N: Preemption, P: Platform>() -> ThreadId {
 #[inline]
 pub fn repay<N: Preemption, P: Platform>(me: ThreadId) {
     // HINT: a warning missed costs the grace of the next section; one too many costs a yield.
-    if N::WISHES && !is_inside::<P>(me) && P::warning(me) {
+    if is_warned::<N, P>(me) {
         P::yield_now();
     }
 }
@@ -345,14 +362,18 @@ pub fn informed_after<W: Waiting, P: Platform>(looked: bool, me: ThreadId) -> Th
 pub fn entered<W: Waiting, P: Platform>(me: ThreadId) {
     if W::INFORMS {
         if let Some(holds) = P::holds(me) {
-            holds.store(holds.load(Relaxed) + 1, Relaxed);
+            let now = holds.load(Relaxed);
+            // BOUND: 4,095 locks. With more, the priority ends before the last release.
+            if now & RAISED != RAISED {
+                holds.store(now + 1, Relaxed);
+            }
         }
         P::set_priority(me, Priority::LockHolder);
     }
 }
 
 /// Does the thread hold a lock that raised its priority?
-fn raised<P: Platform>(me: ThreadId) -> bool {
+pub fn raised<P: Platform>(me: ThreadId) -> bool {
     P::holds(me).is_some_and(|holds| holds.load(Relaxed) & RAISED != 0)
 }
 
@@ -362,12 +383,12 @@ pub fn left<W: Waiting, P: Platform>(me: ThreadId) {
     if W::INFORMS {
         let rest = P::holds(me).map_or(0, |holds| {
             let now = holds.load(Relaxed);
-            let rest = (now & RAISED).saturating_sub(1);
-            holds.store(now & !RAISED | rest, Relaxed);
+            let rest = now & !RAISED | (now & RAISED).saturating_sub(1);
+            holds.store(rest, Relaxed);
             rest
         });
-        if rest == 0 {
-            P::set_priority(me, publish::own::<P>(me));
+        if rest & RAISED == 0 {
+            P::set_priority(me, publish::own_of(rest));
         }
     }
 }

@@ -4,14 +4,15 @@
 //!
 //! A lock of the catalogue tells because it was chosen for that. A default tells only where somebody acts on
 //! it ([`Platform::hands_off`]), and nowhere else does it cost anything. A thread *publishes* from its first
-//! wait under such a scheduler on: so much is in its stamp, which the lock looks at anyway.
+//! `lock` on that has to do more than one compare-and-swap under such a scheduler: so much is in its stamp,
+//! which the lock looks at anyway.
 //!
 //! - S1. Before it tries for a lock, the thread wishes not to be preempted, and has the priority of a holder
-//!   ([`claim`]). No moment inside is without.
+//!   ([`claim`]). If it gets the lock at once, no moment inside is without.
 //! - S2. If it has to wait, its priority is that of a waiter, and the wish ends, unless it holds another lock
 //!   ([`wait`]).
 //! - S3. With the lock it counts it ([`entered`]) in [`Platform::holds`], with those of `-informing` and
-//!   `-np`.
+//!   `-np`. After a wait it wishes again here, some instructions after it has got the lock.
 //! - S4. After the release the count is one less. With the last lock the wish ends, and the priority is the
 //!   thread's own again ([`left`]), which the program may have set ([`set_own`]).
 //! - S5. If the kernel has put a preemption off (KE-2), the thread yields. If a thread that matters more is
@@ -34,7 +35,10 @@ const OWN: u32 = (SHIELD - 1) & !((1 << OWN_SHIFT) - 1);
 
 /// The priority that a thread has while it neither waits nor holds a lock.
 pub fn own<P: Platform>(thread: ThreadId) -> Priority {
-    let holds = P::holds(thread).map_or(0, |holds| holds.load(Relaxed));
+    own_of(P::holds(thread).map_or(0, |holds| holds.load(Relaxed)))
+}
+
+pub(super) fn own_of(holds: u32) -> Priority {
     Priority::from_u32((holds & OWN) >> OWN_SHIFT ^ Priority::Running as u32)
 }
 
@@ -84,11 +88,6 @@ pub fn left<P: Platform>() -> ThreadId {
     let me = super::withdraw::<Unpreemptable, P>();
     super::left::<Informing, P>(me);
     me
-}
-
-/// Does the thread hold a lock that raised its priority?
-pub fn is_holder<P: Platform>(me: ThreadId) -> bool {
-    super::raised::<P>(me)
 }
 
 /// S5, when those are woken who were to be.

@@ -5,11 +5,12 @@
 //! the two runs for long without the other. With two threads on two processors this was seen for 22 of 24 ms,
 //! and for 63 of 107.
 //!
-//! A yield that takes as long as two switches was *taken*: another thread ran here. With a processor for
-//! each party and no foreign load that is one of ours. One such yield may be the kernel's own thread. So a
-//! waiter moves after [`MOST_TAKEN`] in a row, whoever of the parties they belong to, with less than a slice
-//! from one to the next. For a slice after that nobody moves: a second thread that moved would follow the
-//! first. To move is [`Platform::migrate`]: where the program has bound the thread, it stays.
+//! A yield that takes as long as two switches was *taken*: another thread ran here. With a processor for each
+//! party and no foreign load that is one of ours. One such yield may be the kernel's own thread. So a waiter
+//! moves after [`MOST_TAKEN`] in a row, whoever of the parties they belong to, with less than a slice from
+//! one to the next. A yield that nobody takes ends the row, also a third party's: then it takes longer. For a
+//! slice after a move, or until a sample ends, nobody moves: a second one would follow the first. To move is
+//! [`Platform::migrate`]: where the program has bound the thread, it stays.
 //!
 //! HINT: wrong, a thread moves to a processor where it has to wait for another one; it is the next to move.
 //!

@@ -17,8 +17,9 @@
 //! | trial | spin, yield in spite of load | no foreign load: awake. Fewer rounds than asleep: asleep |
 //!
 //! [`Platform::crowd`] tells of foreign load, a look a millisecond. Threads that are awake go to sleep for a
-//! load that lasts, which two looks have seen. Where it cannot tell, the effect does. While the threads of a
-//! process run or yield, they want all processors. If they got less, somebody else had the rest.
+//! load that lasts, which two looks have seen, or for one that a look has seen while they lack processors.
+//! Where it cannot tell, the effect does. While the threads of a process run or yield, they want all
+//! processors. If they got less, somebody else had the rest.
 //!
 //! Awake, a waiter that shares its processor with another party moves away (`apart.rs`).
 //!

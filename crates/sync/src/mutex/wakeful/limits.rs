@@ -91,7 +91,7 @@ pub fn wait_most<P: Platform>() -> u64 {
 pub const LINE_LOOKS: u32 = 100_000;
 /// See [`LINE_LOOKS`].
 pub const LINE_PAUSES: u32 = 16;
-/// BOUND: W9. And asks at each so many of these looks, some 10 us, whether somebody wants its processor.
+/// BOUND: W9. And asks at each so many of these looks, 2 to 11 us, whether somebody wants its processor.
 pub const LINE_ASKS: u32 = 16;
 /// W8. COST: pauses before it tries again to get into line, at first and at most: of 1,024 threads that
 /// come at once, one gets in after the other.

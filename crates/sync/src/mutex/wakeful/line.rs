@@ -139,7 +139,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     wait::pause::<P>(limits::LINE_PAUSES);
                     looks += 1;
                     // W9. HINT: wrong, somebody else comes before this thread.
-                    if looks.is_multiple_of(limits::LINE_ASKS)
+                    if N::PUBLISHES
+                        && looks.is_multiple_of(limits::LINE_ASKS.min(P::PAUSES))
                         && P::hands_off()
                         && P::higher_preempted(Priority::LockWaiter)
                     {

@@ -6,14 +6,14 @@
 //! word ever has (I2 to I5). So the compare-and-swap of A1, and the first one of R1, fail, and the slow paths
 //! tell. The fast paths know nothing of it, and take not one instruction for it.
 //!
-//! - P0. A thread begins to publish on its first slow path while [`Platform::hands_off`] is true. It has an
-//!   id from then on.
+//! - P0. A thread begins to publish on its first slow path of `lock` while [`Platform::hands_off`] is true.
+//!   It has an id from then on.
 //! - P9. It ends when it has released its last lock and nobody listens any more.
 
-use platform::{Atomic, Deadline, Ordering::*, Platform, ThreadId};
+use platform::{Deadline, Platform, ThreadId};
 
-use super::{KICK, LOCKED, OWNER, Wakeful};
-use crate::wait::{Preemption, publish};
+use super::{KICK, Wakeful};
+use crate::wait::{self, Preemption, publish};
 
 const PUBLISHES: u32 = KICK;
 
@@ -33,7 +33,7 @@ fn begin<P: Platform>() {
 /// S4 and P9.
 pub fn left<P: Platform>() -> ThreadId {
     let me = publish::left::<P>();
-    if !P::hands_off() && !publish::is_holder::<P>(me) {
+    if !P::hands_off() && !wait::raised::<P>(me) {
         P::set_stamp(0);
     }
     me
@@ -53,30 +53,15 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     /// A2, of an arrival that will not wait, and has failed once.
     #[inline(never)]
     pub(super) fn take_at_once(&self, word: u32) -> bool {
-        if N::WISHES || !publishes::<P>() {
+        if !N::PUBLISHES || !publishes::<P>() {
             return self.take_free(word);
         }
         publish::claim::<P>();
         self.published(self.take_free(word))
     }
 
-    /// A2, HANDOFF or not.
-    pub(super) fn try_publishing(&self) -> bool {
-        publish::claim::<P>();
-        let mut word = self.word.load(Relaxed);
-        while word & LOCKED == 0 {
-            // ORDER: Acquire (A2), pairs with R1.
-            match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed)
-            {
-                Ok(_) => return self.published(true),
-                Err(now) => word = now,
-            }
-        }
-        self.published(false)
-    }
-
     /// S3, or nothing came of it.
-    fn published(&self, locked: bool) -> bool {
+    pub(super) fn published(&self, locked: bool) -> bool {
         if locked {
             begin::<P>();
             publish::entered::<P>();

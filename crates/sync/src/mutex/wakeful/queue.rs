@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! W8: the default mutex where there is a processor for each thread, and other programs leave it there
-//! ([`look::has_room`](crate::wait::look::has_room)). There it is a queue lock.
+//! W8: the default mutex where there is a processor for each thread, and other programs leave it to the
+//! thread or its holder keeps it ([`look::has_room`](crate::wait::look::has_room)). There it is a queue lock.
 //!
 //! Nobody of our own lacks the processor of a waiter there, so sleep gains nothing. What costs is the word,
 //! which moves between many caches. So each waiter looks at a word of its own:
@@ -40,9 +40,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     if self.take(word, waiter) {
                         return;
                     }
-                } else if N::WISHES && P::warning(me) && !wait::is_inside::<P>(me) {
+                } else if wait::is_warned::<N, P>(me) {
                     break;
-                } else if P::hands_off() && waiter.hands_off(P::run_state(owner(word))) {
+                } else if N::PUBLISHES && P::hands_off() && waiter.hands_off(P::run_state(owner(word))) {
                     // W9.
                 } else {
                     waiter.rival = Some(owner(word));

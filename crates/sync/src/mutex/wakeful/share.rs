@@ -5,7 +5,7 @@
 //! choosiness (W3) only delays. A thread that meets such a lock *shares*: it takes locks when it finds them
 //! free. It stops when it waits for more than a quarter of its time, and does not try again for `BAN`
 //! waits. A second memory, of two fields of three bits, is [`crate::wait::vain`]'s: how often of late the
-//! thread spun in vain for a holder of whom nobody knows whether it runs.
+//! thread spun in vain for a holder of which nobody knows whether it runs, or for how long.
 
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A thread that waits for the default mutex: what it is, what it knows, and what it does next. The steps
-//! W1 to W7, G1 and G2.
+//! W1 to W7, W9, G1 and G2.
 //!
 //! ```text
 //!             joins the line, is promoted, or finds the role free (Q1, Q2)
@@ -51,7 +51,7 @@
 //!   RELAY and KICK, and promotes, unless RELAY was set: then the relay does.
 //!
 //! Nobody may know whether the holder runs, or other programs take most of each processor
-//! ([`look::is_crowded`]), so that it will not run for long. Then W1 and W5 last half as long after each time
+//! ([`look::is_crowded`]), so that it may not run for long. Then W1 and W5 last half as long after each time
 //! in vain ([`crate::wait::vain`]).
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
@@ -89,7 +89,7 @@ pub struct Standby {
     pub demanded: Option<u64>,
     /// It promotes this thread next; NONE: it has to look.
     pub next: ThreadId,
-    /// It spun for a holder of whom nobody knows whether it runs, ...
+    /// It spun for a holder of which nobody knows whether it runs, or for how long, ...
     pub dark: bool,
     /// ... and in vain (W5).
     pub vain: bool,
@@ -124,16 +124,16 @@ pub struct Waiter<P: Platform> {
     pub awake: bool,
     /// It has been taken out of the line since it came (P1, P2).
     pub passed: bool,
-    /// Other programs take most of each processor: it spins as in the dark (W1, W5).
+    /// Other programs take most of each processor, the holder's too: it spins as in the dark (W1, W5).
     pub crowded: bool,
     /// It has handed its processor off to this holder (W9).
     pub handed: bool,
 }
 
 impl<P: Platform> Waiter<P> {
-    fn new(me: ThreadId, now: u64, deadline: Option<Deadline>) -> Self {
+    fn new<N: Preemption>(me: ThreadId, now: u64, deadline: Option<Deadline>) -> Self {
         let queues = deadline.is_none() && line::may_join::<P>(me);
-        let crowded = look::is_crowded::<P>(now);
+        let crowded = look::is_crowded::<N, P>(now);
         let awake = queues && !crowded && P::roomy();
         Self {
             me,
@@ -233,7 +233,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     pub(super) fn lock_contended(&self, word: u32, deadline: Option<Deadline>) -> bool {
         let (me, now) = look::begin::<P>();
         wait::unshield::<N, P>(me);
-        let mut waiter = Waiter::new(me, now, deadline);
+        let mut waiter = Waiter::new::<N>(me, now, deadline);
         if waiter.awake {
             self.wait_awake(word, &mut waiter);
             return true;
@@ -286,7 +286,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let now = P::now_ns();
         // HINT: wrong either way, it costs a spin or a sleep: see the head of `wakeful.rs`.
         let state = P::run_state(owner(word));
-        if waiter.hands_off(state) {
+        if N::PUBLISHES && waiter.hands_off(state) {
             return;
         }
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);

@@ -42,8 +42,8 @@ use platform::{Atomic, AtomicInt, Ordering::*, Readers};
 
 use super::Wakeful;
 use super::limits;
-use super::wait::spin_until;
 use super::word::*;
+use crate::wait::look::pause_until;
 use crate::wait::{self, Preemption};
 
 /// Do readers wait for their turn here? HINT: wrongly yes, a writer may wait for a member's slice.
@@ -55,12 +55,6 @@ pub fn are_taken<P: Readers, N: Preemption>() -> bool {
 #[inline]
 pub fn joins(word: u32) -> bool {
     word & (DRAINING | MANY) == WRITER
-}
-
-/// T5. The kernel has put a preemption off, and the calling thread holds nothing for which it has to.
-pub fn warned<P: Readers, N: Preemption>() -> bool {
-    let me = P::current();
-    N::WISHES && P::warning(me) && !wait::is_inside::<P>(me)
 }
 
 /// What a waiter has last seen in the turn word.
@@ -81,10 +75,10 @@ impl Turn {
                 return;
             }
             let now = P::now_ns();
-            if now >= until || warned::<P, N>() {
+            if now >= until || wait::is_warned::<N, P>(P::current()) {
                 return;
             }
-            spin_until::<P>((now + limits::poll::<P>()).min(until));
+            pause_until::<P>((now + limits::poll::<P>()).min(until));
         }
     }
 }

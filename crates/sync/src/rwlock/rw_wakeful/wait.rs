@@ -13,7 +13,7 @@
 //! | W1 | If sharing paid lately (F2), look for `arrival` while the holder runs and nobody demands. |
 //! | W2 | Else, or after a demand was met, lock `line`: now we are the front. |
 //! | W3 | A recursive reader is never in line. It sets SLEEPER and sleeps on `state`. Without room it naps. |
-//! | W4 | With processors to spare a reader looks for `roomy` before W2; the front is awake as long. |
+//! | W4 | With room ([`look::has_room`]) a reader looks for `roomy` before W2; the front is awake as long. |
 //! | F1 | The front counts by VERSION how often others use the lock within two samples. |
 //! | F2 | Seldom, but at all: remember that sharing pays. |
 //! | F3 | More often than HOT for one thread: nap for a turn, then set DEMAND. |
@@ -46,18 +46,9 @@ pub fn runs<P: Platform>(thread: ThreadId) -> bool {
     !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
 }
 
-pub fn spin_until<P: Platform>(ns: u64) {
-    loop {
-        P::pause();
-        if P::now_ns() >= ns {
-            return;
-        }
-    }
-}
-
 /// Lets some time pass between two looks, the more the longer it has `waited`.
 fn pass<P: Platform>(now: u64, waited: u64, most: u64) {
-    spin_until::<P>(now + (waited / 4).clamp(limits::poll::<P>(), most));
+    look::pause_until::<P>(now + (waited / 4).clamp(limits::poll::<P>(), most));
 }
 
 /// The most between two looks of a waiter that stays awake.
@@ -229,7 +220,7 @@ impl<P: Readers, N: Preemption> Role<P, N> for Counted {
             return Step::Sleep(0);
         }
         if let Some(turn) = &mut self.turn {
-            if turns::warned::<P, N>() {
+            if policy::is_warned::<N, P>(P::current()) {
                 // T5.
                 lock.after_read(lock.state.fetch_sub(READER, Relaxed));
                 return Step::Leave;
@@ -327,20 +318,20 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
             was = self.state.fetch_add(READER, Relaxed);
         }
         let arrived = P::now_ns();
-        let role = Counted { arrived, roomy: look::has_room::<P>(arrived), turn: None };
+        let role = Counted { arrived, roomy: look::has_room::<N, P>(arrived), turn: None };
         matches!(self.wait_as(role, deadline), Waited::Taken)
     }
 
-    /// A7. A reader that is counted, and wishes with `N`. Without the lock it has no wish.
-    pub(super) fn wait_as_member(&self, deadline: Option<Deadline>) -> bool {
+    /// A7. A reader that is counted, and wishes with `N`. Without the lock it has no wish. `None`: it was
+    /// warned, and is to come anew (T5).
+    pub(super) fn wait_as_member(&self, deadline: Option<Deadline>) -> Option<bool> {
         let role = Counted { arrived: P::now_ns(), roomy: true, turn: Some(Turn::of(self)) };
         match self.wait_as(role, deadline) {
-            Waited::Taken => true,
-            Waited::TooLate => false,
-            // T5.
+            Waited::Taken => Some(true),
+            Waited::TooLate => Some(false),
             _ => {
                 policy::unshield::<N, P>(P::current());
-                self.wait(Want::Read, deadline)
+                None
             }
         }
     }
@@ -371,15 +362,21 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
 
     /// W1 to W4, then in line.
     pub(super) fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        let roomy = look::has_room::<P>(P::now_ns());
-        let stays = roomy && want == Want::Read;
-        let turn = (stays && turns::are_taken::<P, N>()).then(|| Turn::of(self));
-        let role = Arrival { want, arrived: P::now_ns(), stays, displaced: false, grace: None, turn };
-        match self.wait_as(role, deadline) {
-            Waited::Taken => true,
-            Waited::TooLate => false,
-            Waited::Counted => self.wait_as_member(deadline),
-            Waited::Left => self.wait_in_line(want, roomy, deadline),
+        loop {
+            let arrived = P::now_ns();
+            let roomy = look::has_room::<N, P>(arrived);
+            let stays = roomy && want == Want::Read;
+            let turn = (stays && turns::are_taken::<P, N>()).then(|| Turn::of(self));
+            let role = Arrival { want, arrived, stays, displaced: false, grace: None, turn };
+            match self.wait_as(role, deadline) {
+                Waited::Taken => return true,
+                Waited::TooLate => return false,
+                Waited::Counted => match self.wait_as_member(deadline) {
+                    Some(taken) => return taken,
+                    None => continue,
+                },
+                Waited::Left => return self.wait_in_line(want, roomy, deadline),
+            }
         }
     }
 
@@ -437,7 +434,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         let mut version = self.state.load(Relaxed) >> VERSION_SHIFT;
         for _ in 0..2 {
             now += limits::sample::<P>();
-            spin_until::<P>(now);
+            look::pause_until::<P>(now);
             let later = self.state.load(Relaxed) >> VERSION_SHIFT;
             uses += later.wrapping_sub(version) % VERSIONS;
             version = later;
