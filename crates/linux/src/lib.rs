@@ -21,6 +21,8 @@ pub mod serving;
 mod signals;
 pub mod slice;
 mod tls;
+#[cfg(target_arch = "x86_64")]
+pub use tls::stamp_at;
 pub mod upcall;
 pub mod view;
 

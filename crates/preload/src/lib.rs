@@ -75,6 +75,7 @@ mod spin;
 mod thread;
 mod tid;
 mod time;
+mod words;
 
 use linux::Linux;
 use linux::view::View;

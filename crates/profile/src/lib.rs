@@ -2,9 +2,9 @@
 //! `libwakeful_profile.so`: tells `wakeful profile` when threads of an unmodified program wait, and for what.
 //!
 //! The locks stay the C library's own. A plain mutex is taken and released by its own words, if the C library
-//! keeps them as it always has. Each other function here tries first. If that fails, it writes an event,
-//! calls the C library, and writes another one (`around.c`). Events go into a ring in shared memory
-//! ([`ring`]), which the recorder reads.
+//! keeps them as it always has. So is one of the interposer's, if that is preloaded, too. Each other function
+//! here tries first. If that fails, it writes an event, calls the C library, and writes another one
+//! (`around.c`). Events go into a ring in shared memory ([`ring`]), which the recorder reads.
 //!
 //! **Who holds a lock.** A thread that waits marks the lock, in a table of counters by the lock's address.
 //! While the mark is there, each thread that takes or releases the lock says so. So the recorder knows at
