@@ -11,13 +11,13 @@ use std::io;
 use linux::host::Host;
 use platform::{Clock, Deadline, Wait};
 
-use crate::carrier::switch;
+use crate::carrier::{self, switch};
 use crate::guests::{self, GUESTS};
 use crate::record::Why;
 use crate::runtime::{Config, Runtime};
 use crate::{table, waits};
 
-static HOST: Host = Host { number, wait, wake, nap, yield_now };
+static HOST: Host = Host { number, parks, wait, wake, nap, yield_now };
 
 /// The C++ runtime's function that tells where the thread's exceptions are.
 static EXCEPTIONS: AtomicUsize = AtomicUsize::new(0);
@@ -38,8 +38,12 @@ impl Runtime {
 const FIBERS: u32 = 1 << 31;
 
 extern "C" fn number() -> u32 {
-    let fiber = table::switching();
+    let fiber = carrier::current();
     if fiber.is_null() { 0 } else { FIBERS | (fiber.addr() >> 16) as u32 }
+}
+
+extern "C" fn parks() -> bool {
+    !table::switching().is_null()
 }
 
 /// The C++ runtime's account of a thread's exceptions.

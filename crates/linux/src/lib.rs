@@ -346,14 +346,14 @@ impl Platform for Linux {
 
     fn nap(ns: u64) {
         match host::here() {
-            Some((host, _)) => (host.nap)(ns),
+            Some(host) => (host.nap)(ns),
             None => futex::nap(ns),
         }
     }
 
     fn yield_now() {
         match host::here() {
-            Some((host, _)) => (host.yield_now)(),
+            Some(host) => (host.yield_now)(),
             None => Kernel::yield_now(),
         }
     }
