@@ -28,9 +28,12 @@ impl Runtime {
     /// # Errors
     /// What epoll, or starting a thread, says.
     pub fn start(config: Config) -> io::Result<&'static Self> {
-        guests::prepare(&HOST);
-        EXCEPTIONS.store(guests::find(c"__cxa_get_globals").expose_provenance(), Relaxed);
-        Self::begin(config)
+        // It allocates, and may hold the lock of who starts the default one.
+        carrier::firmly(|| {
+            guests::prepare(&HOST);
+            EXCEPTIONS.store(guests::find(c"__cxa_get_globals").expose_provenance(), Relaxed);
+            Self::begin(config)
+        })
     }
 }
 
