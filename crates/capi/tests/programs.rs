@@ -168,16 +168,42 @@ fn fibers_wait_at_the_c_librarys_locks() {
 /// Also while it unwinds it is the one who has locked it.
 #[test]
 fn a_cancelled_fiber_releases_a_recursive_mutex() {
+    interposed("a_cancelled_fiber_releases_a_recursive_mutex", recursive::releases);
+}
+
+/// Runs this in a process of the test's own, under the interposer.
+fn interposed(test: &str, body: impl FnOnce()) {
     const CHILD: &str = "WAKEFUL_TEST_CHILD";
     if std::env::var_os(CHILD).is_some() {
-        return recursive::releases();
+        return body();
     }
     let mut command = Command::new("timeout");
     command.arg("100").arg(std::env::current_exe().unwrap()).env(CHILD, "1");
-    command.args(["--exact", "a_cancelled_fiber_releases_a_recursive_mutex"]);
+    command.args(["--exact", "--nocapture", test]);
     let output = command.env("LD_PRELOAD", folder().join("libwakeful_preload.so")).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{error}", output.status);
+}
+
+/// The crate's own informing locks see what the interposer's scheduler sees. A fiber has none.
+#[test]
+fn importance_is_also_the_crates_own_under_the_interposer() {
+    use linux::Linux;
+    use platform::{Platform, Priority};
+    use rust::importance::{self, Importance};
+
+    interposed("importance_is_also_the_crates_own_under_the_interposer", || {
+        let own = || Linux::priority(Linux::current());
+        assert_eq!(importance::set(Importance::Urgent), Importance::Normal);
+        assert_eq!(own(), Priority::LockImmediateWaiter);
+        let fiber = rust::thread::spawn(|| {
+            importance::set(Importance::Urgent);
+            importance::set(Importance::Normal)
+        });
+        assert_eq!(fiber.join().unwrap(), Importance::Normal);
+        assert_eq!(importance::set(Importance::Normal), Importance::Urgent);
+        assert_eq!(own(), Priority::Running);
+    });
 }
 
 mod recursive {
