@@ -28,7 +28,7 @@ pub fn caller() -> u32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn wakeful_fiber_sleep(
+unsafe extern "C" fn wakeful_host_sleep(
     word: *const AtomicU32,
     expected: u32,
     clock: c_int,
