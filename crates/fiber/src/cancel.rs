@@ -16,7 +16,8 @@
 //! - C2. At a point: if the word is this fiber's, take the 1 away and unwind. A point that waits looks after
 //!   each token. So it finds C1, or takes the token of G1 and looks again.
 //!
-//! Each cancellation is delivered once. So destructors, and code after `catch_unwind`, wait as before.
+//! Each cancellation is delivered once. So code after `catch_unwind` waits as before. A destructor that it
+//! runs waits as in a panic: it blocks the kernel thread, whose seat goes to another.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;

@@ -14,7 +14,7 @@ use platform::Platform;
 use crate::deque::Deque;
 use crate::guests;
 use crate::list::{Inbox, List};
-use crate::policy::Own;
+use crate::policy::{self, Own};
 use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
@@ -139,6 +139,12 @@ pub fn current() -> *mut Fiber {
 /// Makes this the calling fiber, and returns who was.
 pub fn set_current(fiber: *mut Fiber) -> *mut Fiber {
     here().map_or(null_mut(), |carrier| carrier.current.replace(fiber))
+}
+
+/// Runs this as no fiber. For what holds a lock of the runtime and may allocate: the allocator may wait at
+/// locks where fibers park.
+pub fn firmly<T>(body: impl FnOnce() -> T) -> T {
+    policy::firmly(set_current, body)
 }
 
 /// Switches the calling fiber away, which may not unwind. It may return on another carrier if it is movable.
@@ -477,6 +483,8 @@ impl Carrier {
         match why {
             None => {
                 if record.release() {
+                    // SAFETY: that was the last reference.
+                    unsafe { record.clear() };
                     self.recycle(fiber);
                 }
             }
@@ -504,6 +512,7 @@ impl Carrier {
     /// A fiber that any carrier may run.
     #[inline]
     pub fn publish(&'static self, fiber: *mut Fiber) {
+        debug_assert!(self.is_here());
         // SAFETY: this is the owner's thread.
         if self.own.is_some() || !unsafe { self.new.push(fiber) } {
             self.runtime.common.push(fiber, false);
@@ -522,6 +531,10 @@ impl Carrier {
             || !self.first.get().is_null()
             || !self.ready.is_empty()
             || self.own.as_ref().is_some_and(|own| !own.is_empty())
+    }
+
+    fn is_here(&self) -> bool {
+        here().is_some_and(|carrier| core::ptr::eq(carrier, self))
     }
 
     /// Is the fiber of this carrier's runtime?
@@ -645,14 +658,12 @@ impl Carrier {
         }
     }
 
-    /// Nobody refers to this fiber any more.
+    /// Nobody refers to this fiber any more, and it was cleared.
     #[inline]
     pub fn recycle(&self, fiber: *mut Fiber) {
-        // SAFETY: the last reference was just dropped.
-        let class = unsafe {
-            (*fiber).clear();
-            (*fiber).class
-        };
+        debug_assert!(self.is_here());
+        // SAFETY: nobody else has it.
+        let class = unsafe { (*fiber).class };
         if class != 0 {
             self.runtime.pool(class).push(fiber);
         } else if self.kept.get() < KEPT {
