@@ -110,8 +110,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Starts a fiber that drives this future, as [`block_on`] does. It may wait as a fiber does, too. A future
-/// that is pending, and whose wakers are all gone, is not polled again: its fiber and what it holds stay until
-/// it is cancelled.
+/// that is pending, and whose wakers are all gone, is not polled again: its fiber and what it holds stay
+/// until it is cancelled.
 ///
 /// # Panics
 /// As [`spawn`].
