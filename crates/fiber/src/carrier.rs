@@ -26,6 +26,8 @@ const KEPT: u32 = 256;
 const ROUND: u32 = 256;
 /// A carrier whose seat others want passes it on after so long.
 const QUANTUM_NS: u64 = 1_000_000;
+/// BOUND: of so many fibers that gave way one does not go first.
+const FAVOURS: u32 = 16;
 /// New fibers that a carrier keeps to itself, at most; further ones go to all.
 const NEW: usize = 256;
 
@@ -47,6 +49,9 @@ pub struct Carrier {
     /// Its fiber that gave way, to go on first; or null. Another one might block in the kernel, and keep it
     /// waiting for as long.
     first: Cell<*mut Fiber>,
+    /// How many gave way. One that does so whenever it comes back from the kernel would be the only one to
+    /// run.
+    gave_way: Cell<u32>,
     /// A sentinel is at this carrier, whose seat it may have taken, and may disable its event.
     pub watched: AtomicBool,
     current: Cell<*mut Fiber>,
@@ -174,6 +179,7 @@ impl Carrier {
             ready: List::default(),
             handed: Cell::new(null_mut()),
             first: Cell::new(null_mut()),
+            gave_way: Cell::new(0),
             watched: AtomicBool::new(false),
             own: runtime.policy.map(|policy| Own::new(policy, set_current)),
             current: Cell::new(null_mut()),
@@ -493,9 +499,16 @@ impl Carrier {
                 self.runtime.common.push(fiber, why == Some(Why::Yields));
                 self.runtime.invite();
             }
-            Some(Why::GivesWay) if self.first.get().is_null() && self.own.is_none() => self.first.set(fiber),
+            Some(Why::GivesWay) if self.favours() => self.first.set(fiber),
             _ => self.push_ready(fiber, why == Some(Why::Yields)),
         }
+    }
+
+    /// Does one that gives way go first?
+    fn favours(&self) -> bool {
+        let number = self.gave_way.get().wrapping_add(1);
+        self.gave_way.set(number);
+        self.first.get().is_null() && self.own.is_none() && !number.is_multiple_of(FAVOURS)
     }
 
     /// A fiber that can go on, found out on this carrier's thread.

@@ -334,9 +334,9 @@ impl<T> JoinHandle<T> {
         self.record().done.has_ended()
     }
 
-    /// Ends it at its next [`park`], [`sleep`], [`yield_now`] or [`cancellation_point`]: it unwinds, and
-    /// [`JoinHandle::join`] returns [`Cancelled`] as the error. Of one that does nothing of that it changes
-    /// nothing, and of one that has ended.
+    /// Ends it at its next [`park`], [`sleep`], [`yield_now`] or [`cancellation_point`], or where the future
+    /// that it drives is pending: it unwinds, and [`JoinHandle::join`] returns [`Cancelled`] as the error. Of
+    /// one that does nothing of that it changes nothing, and of one that has ended.
     pub fn cancel(&self) {
         let record = self.record();
         cancel::cancel(record, record.claim.load(Relaxed) >> 1);

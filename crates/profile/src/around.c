@@ -67,7 +67,7 @@ struct marks wakeful_profile_marks;
 
 // **The plain mutex.** Where the mutexes are the C library's, a plain one is taken and released here, by its
 // words: they are as they have been since 2.0, and `begin` looks whether they still are. A call less pays for
-// the look into the table. Whoever finds it taken waits in the C library, as ever.
+// the look into the table. A thread that finds it taken waits in the C library, as ever.
 // The C library's number of a thread, for the word that says who has a mutex. A child has another one.
 static __thread __attribute__((tls_model("initial-exec"))) int own_number;
 
@@ -176,7 +176,7 @@ COLD void released(uint32_t class, const volatile void *object)
 	wakeful_profile_released(RELEASED | class, (uintptr_t)object);
 }
 
-// Around the wait itself. Whoever takes or releases the lock from the first line on says so.
+// Around the wait itself. Each thread that takes or releases the lock from the first line on says so.
 #define WAITING(class, owner, object, caller, call) \
 	do { \
 		struct place *mark = place(object); \
@@ -551,7 +551,7 @@ HIDDEN int wakeful_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, 
 	return after_cond(cond, mutex, CALLER, real_cond_clockwait(cond, mutex, clock, time));
 }
 
-// Whoever signals has found something to do.
+// A thread that signals has found something to do.
 HIDDEN int wakeful_cond_signal(pthread_cond_t *cond)
 {
 	woken = 0;

@@ -281,7 +281,7 @@ function placeColour(place) {
   if (!place) return "lock";
   return place.isWork ? "work" : place.isBarrier ? "barrier" : "lock";
 }
-// Who has the lock at that time. At a barrier that is who comes last.
+// The thread that has the lock at that time. At a barrier that is the one that comes last.
 function whomAt(wait, at) {
   const held = wait.held.find(([, since, length]) => since <= at && at <= since + length);
   if (held && held[0] !== wait.lane) return held[0];
