@@ -77,6 +77,21 @@ public:
     set_aside &operator=(const set_aside &) = delete;
 };
 
+// Waits by this function, which returns ECANCELED if the calling fiber was cancelled. A fiber that unwinds
+// waits all the same, and is cancelled afterwards: an exception out of a destructor would end the program. If
+// it is cancelled while it waits, that ends the wait.
+template <class Wait> int wait_at_a_point(Wait wait) noexcept {
+    const bool unwinds = std::uncaught_exceptions() > 0;
+    set_aside exceptions;
+    if (!unwinds)
+        return wait();
+    const int before = wakeful_fiber_cancelled(), error = wait();
+    if (before != ECANCELED && error != ECANCELED)
+        return error;
+    wakeful_fiber_cancel(wakeful_fiber_self());
+    return 0;
+}
+
 // What a thread and its handle share: whoever comes last frees it.
 template <class R> class state {
 public:
@@ -228,7 +243,8 @@ public:
     void unpark() noexcept { wakeful_fiber_unpark(handle); }
 
     // Its next this_fiber::park, park_for, sleep_for, sleep_until or cancellation_point throws
-    // std::system_error with std::errc::operation_canceled, once.
+    // std::system_error with std::errc::operation_canceled, once. None of them does in a destructor that
+    // unwinds: the next one after that does.
     void cancel() noexcept { wakeful_fiber_cancel(handle); }
 
     wakeful_fiber native_handle() const noexcept { return handle; }
@@ -323,14 +339,17 @@ inline void yield() noexcept {
 }
 
 // See fiber::cancel.
-inline void cancellation_point() { detail::check(wakeful_fiber_cancelled(), "wakeful: cancelled"); }
+inline void cancellation_point() {
+    if (std::uncaught_exceptions() == 0)
+        detail::check(wakeful_fiber_cancelled(), "wakeful: cancelled");
+}
 
 template <class Rep, class Period> void sleep_for(std::chrono::duration<Rep, Period> time) {
-    {
-        detail::set_aside exceptions;
-        wakeful_fiber_sleep(detail::nanoseconds(time));
-    }
-    this_fiber::cancellation_point();
+    const auto wait = [ns = detail::nanoseconds(time)] {
+        wakeful_fiber_sleep(ns);
+        return wakeful_fiber_cancelled();
+    };
+    detail::check(detail::wait_at_a_point(wait), "wakeful: cancelled");
 }
 
 template <class Clock, class Duration> void sleep_until(std::chrono::time_point<Clock, Duration> moment) {
@@ -339,23 +358,12 @@ template <class Clock, class Duration> void sleep_until(std::chrono::time_point<
 }
 
 // Waits for unpark, or returns for no reason. Throws std::system_error outside of fibers.
-inline void park() {
-    int error;
-    {
-        detail::set_aside exceptions;
-        error = wakeful_fiber_park();
-    }
-    detail::check(error, "wakeful: park");
-}
+inline void park() { detail::check(detail::wait_at_a_point(wakeful_fiber_park), "wakeful: park"); }
 
 // The same for no longer than this.
 template <class Rep, class Period> void park_for(std::chrono::duration<Rep, Period> time) {
-    int error;
-    {
-        detail::set_aside exceptions;
-        error = wakeful_fiber_park_for(detail::nanoseconds(time));
-    }
-    detail::check(error, "wakeful: park");
+    const auto wait = [ns = detail::nanoseconds(time)] { return wakeful_fiber_park_for(ns); };
+    detail::check(detail::wait_at_a_point(wait), "wakeful: park");
 }
 
 // All zero outside of fibers.

@@ -301,7 +301,7 @@ pub extern "C" fn wakeful_use_at_most(processors: usize) -> usize {
 
 /// Sets how much the calling thread matters to its program: WAKEFUL_BACKGROUND, WAKEFUL_NORMAL or
 /// WAKEFUL_URGENT. The scheduler of `wakeful run --scheduled` goes by it among the threads of a program;
-/// other programs notice nothing. Without that scheduler it changes nothing.
+/// other programs notice nothing. Without that scheduler it changes nothing, and in a fiber never.
 ///
 /// Returns what was set before, to be restored; -EINVAL if it is none of the three.
 #[unsafe(no_mangle)]

@@ -165,6 +165,127 @@ fn fibers_wait_at_the_c_librarys_locks() {
     }
 }
 
+/// Also while it unwinds it is the one who has locked it.
+#[test]
+fn a_cancelled_fiber_releases_a_recursive_mutex() {
+    interposed("a_cancelled_fiber_releases_a_recursive_mutex", recursive::releases);
+}
+
+/// Runs this in a process of the test's own, under the interposer.
+fn interposed(test: &str, body: impl FnOnce()) {
+    const CHILD: &str = "WAKEFUL_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return body();
+    }
+    let mut command = Command::new("timeout");
+    command.arg("100").arg(std::env::current_exe().unwrap()).env(CHILD, "1");
+    command.args(["--exact", "--nocapture", test]);
+    let output = command.env("LD_PRELOAD", folder().join("libwakeful_preload.so")).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{error}", output.status);
+}
+
+/// The crate's own informing locks see what the interposer's scheduler sees. A fiber has none.
+#[test]
+fn importance_is_also_the_crates_own_under_the_interposer() {
+    use linux::Linux;
+    use platform::{Platform, Priority};
+    use rust::importance::{self, Importance};
+
+    interposed("importance_is_also_the_crates_own_under_the_interposer", || {
+        let own = || Linux::priority(Linux::current());
+        assert_eq!(importance::set(Importance::Urgent), Importance::Normal);
+        assert_eq!(own(), Priority::LockImmediateWaiter);
+        let fiber = rust::thread::spawn(|| {
+            importance::set(Importance::Urgent);
+            importance::set(Importance::Normal)
+        });
+        assert_eq!(fiber.join().unwrap(), Importance::Normal);
+        assert_eq!(importance::set(Importance::Normal), Importance::Urgent);
+        assert_eq!(own(), Priority::Running);
+    });
+}
+
+mod recursive {
+    use std::cell::UnsafeCell;
+    use std::mem::MaybeUninit;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rust::thread::{self, Cancelled, Config, Runtime};
+
+    struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
+
+    // SAFETY: a mutex.
+    unsafe impl Sync for Mutex {}
+    // SAFETY: as above; it is in an `Arc`, and does not move.
+    unsafe impl Send for Mutex {}
+
+    impl Mutex {
+        fn new(kind: i32) -> Arc<Self> {
+            let new = Arc::new(Self(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)));
+            let mut attributes = MaybeUninit::uninit();
+            // SAFETY: places that live.
+            unsafe {
+                libc::pthread_mutexattr_init(attributes.as_mut_ptr());
+                libc::pthread_mutexattr_settype(attributes.as_mut_ptr(), kind);
+                assert_eq!(libc::pthread_mutex_init(new.0.get(), attributes.as_ptr()), 0);
+            }
+            new
+        }
+
+        fn lock(&self) -> Guard<'_> {
+            // SAFETY: a mutex.
+            assert_eq!(unsafe { libc::pthread_mutex_lock(self.0.get()) }, 0);
+            Guard(self)
+        }
+    }
+
+    struct Guard<'a>(&'a Mutex);
+
+    impl Drop for Guard<'_> {
+        fn drop(&mut self) {
+            // SAFETY: the caller has locked it.
+            let result = unsafe { libc::pthread_mutex_unlock(self.0.0.get()) };
+            if result != 0 {
+                eprintln!("unlock: {result}");
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Locks it while it unwinds.
+    struct Locks<'a>(&'a Mutex);
+
+    impl Drop for Locks<'_> {
+        fn drop(&mut self) {
+            drop(self.0.lock());
+        }
+    }
+
+    pub fn releases() {
+        let config = Config { processors: Some(1), ..Config::default() };
+        Runtime::start(config).unwrap().run(|| {
+            for kind in [libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK] {
+                let (mutex, other) = (Mutex::new(kind), Mutex::new(kind));
+                let (its, too) = (mutex.clone(), other.clone());
+                let fiber = thread::spawn(move || {
+                    let _locks = Locks(&too);
+                    let _held = its.lock();
+                    let _again = (kind == libc::PTHREAD_MUTEX_RECURSIVE).then(|| its.lock());
+                    loop {
+                        thread::sleep(Duration::from_secs(1000));
+                    }
+                });
+                thread::yield_now();
+                fiber.cancel();
+                assert!(fiber.join().is_err_and(|payload| payload.is::<Cancelled>()));
+                drop((mutex.lock(), other.lock()));
+            }
+        });
+    }
+}
+
 fn delegates(compiler: &str) {
     let program = compile(compiler, "delegated.cc", &["-std=c++17", "-pedantic", "-lwakeful"]);
     run(&program);

@@ -2,9 +2,9 @@
 //! Cancellation: a fiber ends where it parks, sleeps or yields, or says so.
 //!
 //! Nothing is interrupted. The fiber that is cancelled finds it out at its next such *point*, and unwinds
-//! from there: its destructors run, and who joins it gets [`Cancelled`] as the payload. A wait for a lock, a
-//! channel or a join is no point, and neither is a call of the kernel: code that waits there need not expect
-//! to unwind.
+//! from there: its destructors run, and who joins it gets [`Cancelled`] as the payload. A future that is
+//! pending in `block_on` is at a point as well. A wait for a lock, a channel or a join is none, and neither
+//! is a call of the kernel: code that waits there need not expect to unwind.
 //!
 //! # State
 //! `Fiber::cancelled`: twice the number of the fiber that was cancelled last in this record, and 1 more until
@@ -16,7 +16,8 @@
 //! - C2. At a point: if the word is this fiber's, take the 1 away and unwind. A point that waits looks after
 //!   each token. So it finds C1, or takes the token of G1 and looks again.
 //!
-//! Each cancellation is delivered once. So destructors, and code after `catch_unwind`, wait as before.
+//! Each cancellation is delivered once. So code after `catch_unwind` waits as before. A destructor that it
+//! runs waits as in a panic: it blocks the kernel thread, whose seat goes to another.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;

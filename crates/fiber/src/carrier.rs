@@ -14,7 +14,7 @@ use platform::Platform;
 use crate::deque::Deque;
 use crate::guests;
 use crate::list::{Inbox, List};
-use crate::policy::Own;
+use crate::policy::{self, Own};
 use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
@@ -26,6 +26,8 @@ const KEPT: u32 = 256;
 const ROUND: u32 = 256;
 /// A carrier whose seat others want passes it on after so long.
 const QUANTUM_NS: u64 = 1_000_000;
+/// BOUND: of so many fibers that gave way one does not go first.
+const FAVOURS: u32 = 16;
 /// New fibers that a carrier keeps to itself, at most; further ones go to all.
 const NEW: usize = 256;
 
@@ -47,6 +49,9 @@ pub struct Carrier {
     /// Its fiber that gave way, to go on first; or null. Another one might block in the kernel, and keep it
     /// waiting for as long.
     first: Cell<*mut Fiber>,
+    /// How many gave way. One that does so whenever it comes back from the kernel would be the only one to
+    /// run.
+    gave_way: Cell<u32>,
     /// A sentinel is at this carrier, whose seat it may have taken, and may disable its event.
     pub watched: AtomicBool,
     current: Cell<*mut Fiber>,
@@ -141,6 +146,12 @@ pub fn set_current(fiber: *mut Fiber) -> *mut Fiber {
     here().map_or(null_mut(), |carrier| carrier.current.replace(fiber))
 }
 
+/// Runs this as no fiber. For what holds a lock of the runtime and may allocate: the allocator may wait at
+/// locks where fibers park.
+pub fn firmly<T>(body: impl FnOnce() -> T) -> T {
+    policy::firmly(set_current, body)
+}
+
 /// Switches the calling fiber away, which may not unwind. It may return on another carrier if it is movable.
 #[inline]
 pub fn switch(fiber: *mut Fiber, why: Why) {
@@ -168,6 +179,7 @@ impl Carrier {
             ready: List::default(),
             handed: Cell::new(null_mut()),
             first: Cell::new(null_mut()),
+            gave_way: Cell::new(0),
             watched: AtomicBool::new(false),
             own: runtime.policy.map(|policy| Own::new(policy, set_current)),
             current: Cell::new(null_mut()),
@@ -477,6 +489,8 @@ impl Carrier {
         match why {
             None => {
                 if record.release() {
+                    // SAFETY: that was the last reference.
+                    unsafe { record.clear() };
                     self.recycle(fiber);
                 }
             }
@@ -485,9 +499,16 @@ impl Carrier {
                 self.runtime.common.push(fiber, why == Some(Why::Yields));
                 self.runtime.invite();
             }
-            Some(Why::GivesWay) if self.first.get().is_null() && self.own.is_none() => self.first.set(fiber),
+            Some(Why::GivesWay) if self.favours() => self.first.set(fiber),
             _ => self.push_ready(fiber, why == Some(Why::Yields)),
         }
+    }
+
+    /// Does one that gives way go first?
+    fn favours(&self) -> bool {
+        let number = self.gave_way.get().wrapping_add(1);
+        self.gave_way.set(number);
+        self.first.get().is_null() && self.own.is_none() && !number.is_multiple_of(FAVOURS)
     }
 
     /// A fiber that can go on, found out on this carrier's thread.
@@ -504,6 +525,7 @@ impl Carrier {
     /// A fiber that any carrier may run.
     #[inline]
     pub fn publish(&'static self, fiber: *mut Fiber) {
+        debug_assert!(self.is_here());
         // SAFETY: this is the owner's thread.
         if self.own.is_some() || !unsafe { self.new.push(fiber) } {
             self.runtime.common.push(fiber, false);
@@ -522,6 +544,10 @@ impl Carrier {
             || !self.first.get().is_null()
             || !self.ready.is_empty()
             || self.own.as_ref().is_some_and(|own| !own.is_empty())
+    }
+
+    fn is_here(&self) -> bool {
+        here().is_some_and(|carrier| core::ptr::eq(carrier, self))
     }
 
     /// Is the fiber of this carrier's runtime?
@@ -645,14 +671,12 @@ impl Carrier {
         }
     }
 
-    /// Nobody refers to this fiber any more.
+    /// Nobody refers to this fiber any more, and it was cleared.
     #[inline]
     pub fn recycle(&self, fiber: *mut Fiber) {
-        // SAFETY: the last reference was just dropped.
-        let class = unsafe {
-            (*fiber).clear();
-            (*fiber).class
-        };
+        debug_assert!(self.is_here());
+        // SAFETY: nobody else has it.
+        let class = unsafe { (*fiber).class };
         if class != 0 {
             self.runtime.pool(class).push(fiber);
         } else if self.kept.get() < KEPT {

@@ -3,21 +3,38 @@
 
 use core::future::Future;
 use core::pin::pin;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use core::task::{Context, Poll};
 use std::sync::Arc;
 use std::task::Wake;
 
-use crate::sync::Semaphore;
-use crate::thread::{JoinHandle, spawn, yield_now};
+use linux::Kernel;
+use platform::Platform;
 
-/// What a waker rings and the driver of a future waits for. It is no unpark: that may be meant for a wait of
-/// the future's own. It stays as long as somebody has a waker.
+use crate::cancel::cancellation_point;
+use crate::record::Fiber;
+use crate::thread::{JoinHandle, spawn, yield_now};
+use crate::{carrier, table};
+
+const SILENT: u32 = 0;
+const RUNG: u32 = 1;
+/// A kernel thread sleeps on the word.
+const ASLEEP: u32 = 2;
+
+/// What a waker rings and the driver of a future waits for: N1, N2 of `token.rs` with a word of its own, as
+/// an unpark may be meant for a wait of the future's own. It stays as long as somebody has a waker.
 struct Bell {
-    /// The permit is there, or was taken by a driver that has not polled since.
-    rung: AtomicBool,
-    permit: Semaphore,
+    /// RUNG, until the driver is about to poll.
+    word: AtomicU32,
+    /// Null: a kernel thread.
+    driver: *const Fiber,
 }
+
+// SAFETY: the fiber is used by atomics, and its memory stays a record for ever: who rings too late gives a
+// stranger a token.
+unsafe impl Send for Bell {}
+// SAFETY: as above.
+unsafe impl Sync for Bell {}
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
@@ -26,13 +43,35 @@ impl Wake for Bell {
 
     fn wake_by_ref(self: &Arc<Self>) {
         // ORDER: AcqRel, pairs with the swap in `block_on`: the next poll sees what came before this.
-        if !self.rung.swap(true, AcqRel) {
-            self.permit.release();
+        match self.word.swap(RUNG, AcqRel) {
+            RUNG => {}
+            ASLEEP => _ = Kernel::wake(&raw const self.word, 1),
+            // SAFETY: null, or a record.
+            _ => _ = unsafe { self.driver.as_ref() }.map(Fiber::nudge),
         }
     }
 }
 
-/// Polls a future to its end. The calling fiber waits between; outside of fibers the kernel thread does.
+impl Bell {
+    fn is_rung(&self) -> bool {
+        self.word.load(Relaxed) == RUNG
+    }
+
+    /// Waits until it is rung, or the calling fiber is cancelled.
+    fn wait(&self) {
+        // Not `driver`: in a forked child that is none. SAFETY: null, or the calling fiber, which runs.
+        if let Some(fiber) = unsafe { carrier::current().as_ref() } {
+            return table::wait_for(fiber, || self.is_rung());
+        }
+        while !self.is_rung() {
+            let _ = self.word.compare_exchange(SILENT, ASLEEP, Relaxed, Relaxed);
+            Kernel::wait(&self.word, ASLEEP, None);
+        }
+    }
+}
+
+/// Polls a future to its end. The calling fiber waits between; outside of fibers the kernel thread does. A
+/// fiber that is cancelled ([`JoinHandle::cancel`]) ends where the future is pending, which is dropped.
 ///
 /// ```
 /// use std::future::{ready, poll_fn};
@@ -50,27 +89,29 @@ impl Wake for Bell {
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let bell = Arc::new(Bell { rung: AtomicBool::new(false), permit: Semaphore::new(0) });
+    let bell = Arc::new(Bell { word: AtomicU32::new(SILENT), driver: carrier::current() });
     let waker = bell.clone().into();
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        // It was woken during its own poll: the others come first.
-        if bell.permit.try_acquire() {
+        if bell.is_rung() {
+            // It was woken during its own poll: the others come first.
             yield_now();
         } else {
-            bell.permit.acquire();
+            bell.wait();
+            cancellation_point();
         }
         // ORDER: AcqRel, pairs with the swap in `wake_by_ref`. Who rings from here on is for the poll after
         // the next one.
-        bell.rung.swap(false, AcqRel);
+        bell.word.swap(SILENT, AcqRel);
     }
 }
 
-/// Starts a fiber that drives this future. It may wait as a fiber does, too. A future that is pending, and
-/// whose wakers are all gone, is never polled again: its fiber and what it holds stay for ever.
+/// Starts a fiber that drives this future, as [`block_on`] does. It may wait as a fiber does, too. A future
+/// that is pending, and whose wakers are all gone, is not polled again: its fiber and what it holds stay
+/// until it is cancelled.
 ///
 /// # Panics
 /// As [`spawn`].

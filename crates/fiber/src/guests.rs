@@ -34,7 +34,7 @@
 //! # Checked by
 //! `conformance`: loom, shuttle; twins without fences, and that count late, are caught.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::c_void;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering as Order};
@@ -89,17 +89,11 @@ static HOST: AtomicPtr<Host> = AtomicPtr::new(null_mut());
 /// The interposer's function that takes a host, if it is loaded.
 static INTERPOSER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// What the program or its libraries export under this name.
-pub fn find(name: &CStr) -> *mut c_void {
-    // SAFETY: a name that ends.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
-}
-
 /// To be called before the carriers of a runtime run.
 pub fn prepare(host: &'static Host) {
     host::add(host);
     HOST.store(core::ptr::from_ref(host).cast_mut(), Order::Relaxed);
-    INTERPOSER.store(find(c"wakeful_preload_fibers_1"), Order::Relaxed);
+    INTERPOSER.store(linux::exported(c"wakeful_preload_fibers_1"), Order::Relaxed);
 }
 
 /// The calling thread is a carrier from now on.

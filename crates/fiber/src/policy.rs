@@ -174,8 +174,9 @@ impl Drop for Abort {
 /// Makes this the calling fiber, and returns who was: [`crate::carrier`]'s.
 pub(crate) type SetCurrent = fn(*mut Fiber) -> *mut Fiber;
 
-/// Runs code of the user's, as no fiber: what waits in it does not switch.
-fn firmly<T>(set_current: SetCurrent, body: impl FnOnce() -> T) -> T {
+/// Runs code of the user's, or what allocates under a lock of the runtime, as no fiber: what waits in it does
+/// not switch.
+pub(crate) fn firmly<T>(set_current: SetCurrent, body: impl FnOnce() -> T) -> T {
     let unwinds = Abort;
     let current = set_current(null_mut());
     let result = body();

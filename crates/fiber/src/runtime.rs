@@ -248,6 +248,10 @@ impl Runtime {
     /// That of starting a thread; `OutOfMemory` where there are as many as there can be; `PermissionDenied`
     /// where it would be low and may not.
     fn add_carrier(&'static self, seated: bool) -> io::Result<()> {
+        carrier::firmly(|| self.add_carrier_firmly(seated))
+    }
+
+    fn add_carrier_firmly(&'static self, seated: bool) -> io::Result<()> {
         if !self.low && sentinel::is_low() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -389,29 +393,36 @@ impl Runtime {
     /// That of `mmap`.
     #[cold]
     pub(crate) fn record(&'static self, class: u8) -> io::Result<*mut Fiber> {
-        let (pool, stride) = (self.pool(class), self.stride << class);
+        let pool = self.pool(class);
         loop {
             if let Some(fiber) = pool.pop() {
                 return Ok(fiber);
             }
-            let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
-            if pool.is_empty() {
-                // SAFETY: fresh stacks of this stride.
-                let make = |stack| unsafe { Fiber::make(stack, stride, class, self) };
-                stack::grow(stride, class == 0, make, |fiber| pool.push(fiber))?;
-                debuggers::keep();
-            }
+            carrier::firmly(|| self.grow(class))?;
         }
+    }
+
+    /// Makes records of this class, unless there are some.
+    fn grow(&'static self, class: u8) -> io::Result<()> {
+        let (pool, stride) = (self.pool(class), self.stride << class);
+        let _growing = self.growing.lock().unwrap_or_else(|poison| poison.into_inner());
+        if pool.is_empty() {
+            // SAFETY: fresh stacks of this stride.
+            let make = |stack| unsafe { Fiber::make(stack, stride, class, self) };
+            stack::grow(stride, class == 0, make, |fiber| pool.push(fiber))?;
+            debuggers::keep();
+        }
+        Ok(())
     }
 
     /// Has the fiber nudged at this moment.
     pub(crate) fn set_timer(&self, ns: u64, fiber: *const Fiber) -> Timer {
-        self.timers.set(ns, fiber, |first| self.sentinel.set_timer(first))
+        carrier::firmly(|| self.timers.set(ns, fiber, |first| self.sentinel.set_timer(first)))
     }
 
     /// Takes a timer back.
     pub(crate) fn cancel_timer(&self, timer: Timer) {
-        self.timers.cancel(timer);
+        carrier::firmly(|| self.timers.cancel(timer));
     }
 
     /// Nudges who is due.

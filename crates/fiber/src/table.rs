@@ -284,7 +284,13 @@ pub fn doze_until(fiber: &Fiber, ns: u64) {
 
 /// The calling fiber waits until it is unparked, or cancelled.
 pub fn park(fiber: &Fiber) {
-    while !fiber.token.take_unpark() {
+    wait_for(fiber, || fiber.token.take_unpark());
+}
+
+/// The calling fiber waits until this is so, or it is cancelled. Who makes it so nudges the fiber then.
+#[inline]
+pub fn wait_for(fiber: &Fiber, is_so: impl Fn() -> bool) {
+    while !is_so() {
         if std::thread::panicking() {
             leave_seat();
             fiber.token.sleep();

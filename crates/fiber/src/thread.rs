@@ -162,12 +162,12 @@ impl Builder {
             (None, Some(priority)) => Runtime::of(priority)?,
             (None, None) => runtime()?,
         };
-        let carrier = carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, runtime));
+        let here = || carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, runtime));
         let class = match self.stack_size {
             None => 0,
             Some(size) => runtime.class(size).ok_or(io::ErrorKind::OutOfMemory)?,
         };
-        let fiber = match carrier.filter(|_| class == 0).and_then(Carrier::record) {
+        let fiber = match here().filter(|_| class == 0).and_then(Carrier::record) {
             Some(fiber) => fiber,
             None => runtime.record(class)?,
         };
@@ -186,8 +186,8 @@ impl Builder {
         record.rank.set(self.rank);
         record.scope.set(self.scope.map_or(core::ptr::null(), |Pointer(scope)| scope));
         let seen = look(record);
-        // A movable caller may be on another carrier after it.
-        match carrier.and_then(Carrier::safe_point) {
+        // A movable caller may be on another carrier after `fill`, as the allocator may wait, and after this.
+        match here().and_then(Carrier::safe_point) {
             Some(carrier) => carrier.publish(fiber),
             None => {
                 runtime.common.push(fiber, false);
@@ -334,9 +334,9 @@ impl<T> JoinHandle<T> {
         self.record().done.has_ended()
     }
 
-    /// Ends it at its next [`park`], [`sleep`], [`yield_now`] or [`cancellation_point`]: it unwinds, and
-    /// [`JoinHandle::join`] returns [`Cancelled`] as the error. Of one that does nothing of that it changes
-    /// nothing, and of one that has ended.
+    /// Ends it at its next [`park`], [`sleep`], [`yield_now`] or [`cancellation_point`], or where the future
+    /// that it drives is pending: it unwinds, and [`JoinHandle::join`] returns [`Cancelled`] as the error. Of
+    /// one that does nothing of that it changes nothing, and of one that has ended.
     pub fn cancel(&self) {
         let record = self.record();
         cancel::cancel(record, record.claim.load(Relaxed) >> 1);
@@ -504,18 +504,14 @@ fn run_now(carrier: &'static Carrier, fiber: *mut Fiber) -> bool {
 fn let_go(fiber: &Fiber) {
     if fiber.release() {
         let place = core::ptr::from_ref(fiber).cast_mut();
+        // SAFETY: that was the last reference.
+        unsafe { fiber.clear() };
+        // A movable caller may be on another carrier after that: the allocator may wait.
         match carrier::here() {
             Some(carrier) if carrier.is_home_of(fiber) => carrier.recycle(place),
-            _ => free(fiber),
+            _ => fiber.runtime.free(place),
         }
     }
-}
-
-#[cold]
-fn free(fiber: &Fiber) {
-    // SAFETY: the last reference was just dropped.
-    unsafe { fiber.clear() };
-    fiber.runtime.free(core::ptr::from_ref(fiber).cast_mut());
 }
 
 /// A fiber that one may unpark.

@@ -8,16 +8,17 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use core::time::Duration;
 use std::io;
 
+use linux::Errno;
 use linux::host::Host;
 use platform::{Clock, Deadline, Wait};
 
-use crate::carrier::switch;
+use crate::carrier::{self, switch};
 use crate::guests::{self, GUESTS};
 use crate::record::Why;
 use crate::runtime::{Config, Runtime};
 use crate::{table, waits};
 
-static HOST: Host = Host { number, wait, wake, nap, yield_now };
+static HOST: Host = Host { number, parks, wait, wake, nap, yield_now };
 
 /// The C++ runtime's function that tells where the thread's exceptions are.
 static EXCEPTIONS: AtomicUsize = AtomicUsize::new(0);
@@ -28,9 +29,12 @@ impl Runtime {
     /// # Errors
     /// What epoll, or starting a thread, says.
     pub fn start(config: Config) -> io::Result<&'static Self> {
-        guests::prepare(&HOST);
-        EXCEPTIONS.store(guests::find(c"__cxa_get_globals").expose_provenance(), Relaxed);
-        Self::begin(config)
+        // It allocates, and may hold the lock of who starts the default one.
+        carrier::firmly(|| {
+            guests::prepare(&HOST);
+            EXCEPTIONS.store(linux::exported(c"__cxa_get_globals").expose_provenance(), Relaxed);
+            Self::begin(config)
+        })
     }
 }
 
@@ -38,8 +42,12 @@ impl Runtime {
 const FIBERS: u32 = 1 << 31;
 
 extern "C" fn number() -> u32 {
-    let fiber = table::switching();
+    let fiber = carrier::current();
     if fiber.is_null() { 0 } else { FIBERS | (fiber.addr() >> 16) as u32 }
+}
+
+extern "C" fn parks() -> bool {
+    !table::switching().is_null()
 }
 
 /// The C++ runtime's account of a thread's exceptions.
@@ -54,38 +62,46 @@ struct Exceptions {
 /// C++ that it handles.
 struct SetAside {
     errno: i32,
-    place: *mut Exceptions,
     exceptions: Exceptions,
 }
 
 impl SetAside {
     fn new() -> Self {
         let none = Exceptions { caught: null_mut(), uncaught: 0 };
-        // SAFETY: the place of errno, and the function of this name if there is one; both are this thread's.
+        let place = exceptions();
+        // SAFETY: the place of errno, and that of the exceptions if there is one; both are this thread's.
         unsafe {
-            let errno = *libc::__errno_location();
-            let place = match EXCEPTIONS.load(Relaxed) {
-                0 => null_mut(),
-                function => {
-                    let function = core::ptr::with_exposed_provenance_mut::<c_void>(function);
-                    core::mem::transmute::<*mut c_void, extern "C" fn() -> *mut Exceptions>(function)()
-                }
-            };
             let exceptions = if place.is_null() { none } else { place.replace(none) };
-            Self { errno, place, exceptions }
+            Self { errno: *libc::__errno_location(), exceptions }
         }
     }
 }
 
 impl Drop for SetAside {
     fn drop(&mut self) {
-        // SAFETY: as above; a fiber with C++ frames stays with its thread.
+        // A movable fiber may be on another thread now.
+        let place = exceptions();
+        // SAFETY: as above.
         unsafe {
-            if !self.place.is_null() {
-                *self.place = self.exceptions;
+            if !place.is_null() {
+                *place = self.exceptions;
             }
             *libc::__errno_location() = self.errno;
         }
+    }
+}
+
+/// Where this thread's exceptions are; null: the program has no C++ runtime that others see. Not inlined, so
+/// that no compiler keeps the place across a switch.
+#[inline(never)]
+fn exceptions() -> *mut Exceptions {
+    match EXCEPTIONS.load(Relaxed) {
+        0 => null_mut(),
+        // SAFETY: only such a function has this name.
+        function => unsafe {
+            let function = core::ptr::with_exposed_provenance_mut::<c_void>(function);
+            core::mem::transmute::<*mut c_void, extern "C" fn() -> *mut Exceptions>(function)()
+        },
     }
 }
 
@@ -109,7 +125,11 @@ unsafe extern "C" fn wait(word: *const AtomicU32, expected: u32, clock: i32, ns:
 }
 
 extern "C" fn wake(word: *const AtomicU32, count: u32) -> u32 {
-    if GUESTS.any() { table::wake(word, count) } else { 0 }
+    if !GUESTS.any() {
+        return 0;
+    }
+    let _errno = Errno::save();
+    table::wake(word, count)
 }
 
 extern "C" fn nap(ns: u64) {

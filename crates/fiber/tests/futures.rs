@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use fiber::futures::{block_on, spawn_async};
+use fiber::thread::Cancelled;
 use fiber::{Activations, Config, Runtime, thread};
 
 fn runtime(processors: u32) -> &'static Runtime {
@@ -285,6 +286,51 @@ fn wakes<B: Between>(between: B) -> bool {
         assert_eq!(task.join().unwrap(), 1);
         woken
     })
+}
+
+/// Is dropped with its future.
+struct Dropped(Arc<AtomicU64>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Whether it waits to be woken, has woken itself, or has not begun.
+#[test]
+fn a_task_that_is_cancelled_ends_where_it_is_pending() {
+    // SAFETY: no pointers. A test that hangs is ended.
+    unsafe { libc::alarm(60) };
+    runtime(1).run(|| {
+        for wakes in [false, true] {
+            for begins in [false, true] {
+                let (polls, drops) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+                let (counts, dropped) = (polls.clone(), Dropped(drops.clone()));
+                let never = poll_fn(move |context| {
+                    let _ = &dropped;
+                    counts.fetch_add(1, SeqCst);
+                    if wakes {
+                        context.waker().wake_by_ref();
+                    }
+                    Poll::<()>::Pending
+                });
+                let task = spawn_async(never);
+                while begins && polls.load(SeqCst) == 0 {
+                    thread::yield_now();
+                }
+                task.cancel();
+                assert!(task.join().unwrap_err().is::<Cancelled>());
+                assert_eq!(drops.load(SeqCst), 1);
+            }
+        }
+        // And not, if it comes to its end before.
+        let task = spawn_async(std::future::ready(7));
+        task.cancel();
+        assert_eq!(task.join().unwrap(), 7);
+    });
+    // SAFETY: no pointers.
+    unsafe { libc::alarm(0) };
 }
 
 #[test]

@@ -119,6 +119,34 @@ fn a_joiner_passes_its_seat() {
     });
 }
 
+/// A fiber that gives way again and again, because it comes back from the kernel without a seat, does not go
+/// first each time.
+#[test]
+fn whoever_gives_way_lets_its_neighbours_run() {
+    in_time(Activations::Told, || {
+        let (begun, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (its_begin, its_end, seen) = (begun.clone(), ended.clone(), ended.clone());
+        drop(thread::spawn(move || {
+            its_begin.store(true, Relaxed);
+            thread::yield_now();
+            its_end.store(true, Relaxed);
+        }));
+        while !begun.load(Relaxed) {
+            thread::yield_now();
+        }
+        // It begins on another carrier when this one blocks, and has the seat whenever this one comes back.
+        drop(thread::spawn(move || {
+            while !seen.load(Relaxed) {
+                thread::yield_now();
+            }
+        }));
+        while !ended.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(2));
+            drop(thread::spawn(|| ()));
+        }
+    });
+}
+
 /// Panics when it is dropped, with another such payload, so many times.
 struct Bomb(u32);
 

@@ -2,8 +2,8 @@
 //! Fibers that are spawned, blocked, signalled and cancelled at random. Each ends once, nothing of theirs is
 //! left, and nobody waits for ever.
 //!
-//! Takes some seconds. With `WAKEFUL_LONG=1` it takes an hour, or `WAKEFUL_MINUTES`. `WAKEFUL_SEED` says
-//! where the schedule begins.
+//! Takes some seconds, with `WAKEFUL_LONG=1` an hour, with `WAKEFUL_MINUTES` so many minutes. `WAKEFUL_SEED`
+//! says where the schedule begins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -206,22 +206,24 @@ extern "C" fn on_signal(_: libc::c_int) {
     SIGNALS.fetch_add(1, Relaxed);
 }
 
-fn seconds() -> u64 {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
-    match std::env::var("WAKEFUL_LONG").is_ok_and(|long| long == "1") {
-        true => 60 * number("WAKEFUL_MINUTES").unwrap_or(60),
-        false => 3,
+/// As `crates/daemon/tests/together.rs` has it.
+fn how_long() -> Duration {
+    let long = std::env::var("WAKEFUL_LONG").is_ok_and(|long| long == "1");
+    match std::env::var("WAKEFUL_MINUTES") {
+        Ok(text) => Duration::from_secs_f64(text.parse::<f64>().expect("minutes") * 60.0),
+        Err(_) => Duration::from_secs(if long { 3600 } else { 3 }),
     }
 }
 
 #[test]
 fn whatever_happens_they_end() {
-    let seed = std::env::var("WAKEFUL_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
+    let by_chance = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let seed =
+        std::env::var("WAKEFUL_SEED").map_or_else(|_| by_chance(), |text| text.parse().expect("a number"));
     eprintln!("WAKEFUL_SEED={seed}");
     // SAFETY: the handler adds to a word.
     unsafe { libc::signal(libc::SIGUSR1, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
-    let (world, until) = (Arc::new(World::new()), Instant::now() + Duration::from_secs(seconds()));
+    let (world, until) = (Arc::new(World::new()), Instant::now() + how_long());
     let done = Arc::new(Channel::new(1));
     let (watched, ends) = (world.clone(), done.clone());
     // Who finds that nothing has moved for a minute ends the test.

@@ -20,15 +20,17 @@ use crate::futex;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Host {
-    /// The calling fiber's number, if it may be parked here: no thread id of the kernel, and no other living
-    /// fiber's. Else 0.
+    /// The calling fiber's number, also while it unwinds: no thread id of the kernel, and no other living
+    /// fiber's. 0: no fiber of this host.
     pub number: extern "C" fn() -> u32,
+    /// Is the caller a fiber of this host that may be parked here? One that unwinds may not.
+    pub parks: extern "C" fn() -> bool,
     /// As the futex call, by absolute time; `clock` below 0: for ever. Returns 0 if woken, else EAGAIN or
-    /// ETIMEDOUT. For a fiber that may be parked.
+    /// ETIMEDOUT. For a fiber that [`Host::parks`].
     pub wait: unsafe extern "C" fn(word: *const AtomicU32, expected: u32, clock: i32, ns: u64) -> i32,
     /// Wakes at most so many fibers of [`Host::wait`]; returns how many it woke. For anybody.
     pub wake: extern "C" fn(word: *const AtomicU32, count: u32) -> u32,
-    /// Sleeps for so long; for a fiber that may be parked, as what follows.
+    /// Sleeps for so long; for a fiber that parks, as what follows.
     pub nap: extern "C" fn(ns: u64),
     /// Lets other fibers go first.
     pub yield_now: extern "C" fn(),
@@ -70,23 +72,34 @@ fn hosts() -> impl Iterator<Item = &'static Host> {
     HOSTS.iter().map_while(|place| unsafe { place.load(Acquire).as_ref() })
 }
 
-/// The host of the calling fiber, and its number; `None` for kernel threads, and for a fiber that must not be
-/// parked.
+/// The host of the calling fiber; `None` for kernel threads, and for a fiber that must not be parked.
 #[inline]
-pub fn here() -> Option<(&'static Host, u32)> {
+pub fn here() -> Option<&'static Host> {
     if any() { find() } else { None }
 }
 
 #[cold]
 #[inline(never)]
-fn find() -> Option<(&'static Host, u32)> {
-    hosts().map(|host| (host, (host.number)())).find(|(_, number)| *number != 0)
+fn find() -> Option<&'static Host> {
+    hosts().find(|host| (host.parks)())
+}
+
+/// The calling fiber's [`Host::number`]; `None` for kernel threads.
+#[inline]
+pub fn number() -> Option<u32> {
+    if any() { find_number() } else { None }
+}
+
+#[cold]
+#[inline(never)]
+fn find_number() -> Option<u32> {
+    hosts().map(|host| (host.number)()).find(|number| *number != 0)
 }
 
 /// As [`futex::wait`].
 #[inline]
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
-    let Some((host, _)) = here() else { return futex::wait(word, expected, deadline) };
+    let Some(host) = here() else { return futex::wait(word, expected, deadline) };
     let (clock, ns) = match deadline {
         None => (-1, 0),
         Some(Deadline { clock: Clock::Monotonic, ns }) => (libc::CLOCK_MONOTONIC, ns),

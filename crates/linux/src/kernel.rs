@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Linux`] for who must not be parked: a wait blocks the kernel thread, whatever runs on it. For the locks
-//! of a runtime of fibers.
+//! [`Linux`] for code in which no fiber is parked: a wait blocks the kernel thread, whatever runs on it, and
+//! a wake-up is for kernel threads only. A runtime of fibers uses it in its locks, deques and tokens, and so
+//! do fibers that unwind. What is not named here is the trait's own: no rooms, no naps next to a lock, no
+//! crowd.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 

@@ -27,6 +27,7 @@ pub mod upcall;
 pub mod view;
 
 pub use abi::{environment, fibers};
+pub use futex::Errno;
 pub use kernel::Kernel;
 pub use load::yield_now_and_then;
 pub use processors::{Processors, throttling};
@@ -35,6 +36,7 @@ pub use registry::MOST_THREADS;
 pub use report::{Report, Status, report};
 pub use signals::Uncancelled;
 
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::Mutex;
 
@@ -95,6 +97,12 @@ pub fn view() -> view::View {
 /// The view in use; `None` until a thread has registered or [`init`] chose bpf.
 pub fn chosen() -> Option<view::View> {
     registry::live().map(|registry| registry.view())
+}
+
+/// What the program or its libraries export under this name; null: nothing.
+pub fn exported(name: &CStr) -> *mut c_void {
+    // SAFETY: a C string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
 /// For an interposer: the program has asked for a pthread key and there is none left, because we have one. Gives that up; false if there is
@@ -348,14 +356,14 @@ impl Platform for Linux {
 
     fn nap(ns: u64) {
         match host::here() {
-            Some((host, _)) => (host.nap)(ns),
+            Some(host) => (host.nap)(ns),
             None => futex::nap(ns),
         }
     }
 
     fn yield_now() {
         match host::here() {
-            Some((host, _)) => (host.yield_now)(),
+            Some(host) => (host.yield_now)(),
             None => Kernel::yield_now(),
         }
     }

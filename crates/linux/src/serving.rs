@@ -22,8 +22,7 @@ static PRELOADED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// Before anybody serves. A server must not look it up: that takes the loader's lock, and who has that lock,
 /// such as a plugin's constructor, may wait for the server.
 extern "C" fn look_up() {
-    // SAFETY: a C string.
-    PRELOADED.store(unsafe { libc::dlsym(libc::RTLD_DEFAULT, SYMBOL.as_ptr()) }, Relaxed);
+    PRELOADED.store(crate::exported(SYMBOL), Relaxed);
 }
 
 #[used]

@@ -49,14 +49,14 @@ struct real {
 extern HIDDEN int wakeful_cond_theirs(struct real *real, pthread_cond_t *cond, pthread_mutex_t *mutex);
 
 // The same by a fiber, which is parked. 0: the caller is none.
-extern HIDDEN int wakeful_fiber_sleep(const uint32_t *word, uint32_t expected, int clock,
+extern HIDDEN int wakeful_host_sleep(const uint32_t *word, uint32_t expected, int clock,
 				      const struct timespec *time);
 
 // Apart from its caller, so that all that asynchronous cancellation can hit is a call, which the caller's cleanup covers.
 HIDDEN __attribute__((noinline)) int wakeful_sleep(const uint32_t *word, uint32_t expected, int clock,
 						   const struct timespec *time)
 {
-	int type, saved = errno, outcome = wakeful_fiber_sleep(word, expected, clock, time);
+	int type, saved = errno, outcome = wakeful_host_sleep(word, expected, clock, time);
 
 	if (outcome != 0)
 		return outcome;

@@ -2,7 +2,8 @@
 //! Fibers of the program, or of a library of its: they wait here as everywhere, and their carriers go on.
 //!
 //! A runtime of fibers finds [`wakeful_preload_fibers_1`] by its name, and says how its fibers wait
-//! (`linux::host`). What a thread owns, a fiber owns here: recursive mutexes, and who writes.
+//! (`linux::host`). What a thread owns, a fiber owns here: recursive mutexes, and who writes. It owns them
+//! also while it unwinds, when it must not be parked.
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
@@ -23,11 +24,11 @@ extern "C" fn wakeful_preload_fibers_1(of: &'static Host) {
 /// The calling fiber's number, else the calling thread's kernel id.
 #[inline(always)]
 pub fn caller() -> u32 {
-    host::here().map_or_else(tid::get, |(_, number)| number)
+    host::number().unwrap_or_else(tid::get)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn wakeful_fiber_sleep(
+unsafe extern "C" fn wakeful_host_sleep(
     word: *const AtomicU32,
     expected: u32,
     clock: c_int,

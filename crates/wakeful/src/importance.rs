@@ -20,6 +20,9 @@
 //!
 //! Under another scheduler it changes nothing, but for the `-informing` locks of [`raw`](crate::raw), which
 //! make room for a preempted thread that matters more than one that waits.
+//!
+//! A fiber ([`thread`](crate::thread)) is always [`Importance::Normal`], and setting it changes nothing: its
+//! kernel thread runs others as well. Fibers have [`thread::Priority`](crate::thread::Priority) and policies.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -71,9 +74,7 @@ type Interposed = extern "C" fn(c_int) -> c_int;
 
 fn interposed() -> Option<Interposed> {
     static FOUND: OnceLock<AtomicPtr<c_void>> = OnceLock::new();
-    // SAFETY: a C string.
-    let look =
-        || AtomicPtr::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"wakeful_preload_priority".as_ptr()) });
+    let look = || AtomicPtr::new(linux::exported(c"wakeful_preload_priority"));
     let found = FOUND.get_or_init(look).load(Relaxed);
     // SAFETY: only such a function has this name.
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Interposed>(found) })
@@ -82,10 +83,10 @@ fn interposed() -> Option<Interposed> {
 /// Sets how much the calling thread matters, and returns how much it did. It stays so until it is set again.
 pub fn set(importance: Importance) -> Importance {
     let priority = importance.priority();
-    if let Some(interposed) = interposed() {
-        return Importance::of(Priority::from_u32(interposed(priority as c_int) as u32));
-    }
-    Importance::of(publish::set_own::<Linux>(Linux::register_lazily(), priority))
+    // The crate's own locks look here, the scheduler there.
+    let here = publish::set_own::<Linux>(Linux::register_lazily(), priority);
+    let there = interposed().map(|set| Priority::from_u32(set(priority as c_int) as u32));
+    Importance::of(there.unwrap_or(here))
 }
 
 /// Sets how much the calling thread matters until what it returns is dropped.

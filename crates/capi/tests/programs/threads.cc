@@ -283,6 +283,33 @@ static void cancels() {
     CHECK(destroyed == 4);
 }
 
+// A thread that unwinds is cancelled after that.
+static void cancels_what_unwinds() {
+    struct waits {
+        ~waits() {
+            const auto begin = std::chrono::steady_clock::now();
+            wakeful::this_fiber::sleep_for(20ms);
+            CHECK(std::chrono::steady_clock::now() - begin >= 20ms);
+            wakeful::this_fiber::park_for(1us);
+            wakeful_fiber_unpark(wakeful::this_fiber::native_handle());
+            wakeful::this_fiber::park();
+            wakeful::this_fiber::cancellation_point();
+        }
+    };
+    wakeful::thread thread([] {
+        try {
+            waits at_the_end;
+            wakeful_fiber_cancel(wakeful::this_fiber::native_handle());
+            throw 7;
+        } catch (int number) {
+            CHECK(number == 7);
+        }
+        CHECK(error_of([] { wakeful::this_fiber::park(); }) == ECANCELED);
+        wakeful::this_fiber::cancellation_point();
+    });
+    thread.join();
+}
+
 int main() {
     results_and_captures();
     native_handles();
@@ -292,4 +319,5 @@ int main() {
     locks();
     parks_and_locals();
     cancels();
+    cancels_what_unwinds();
 }
