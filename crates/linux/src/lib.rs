@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Platform`] on Linux.
 
-pub mod closed;
 mod costs;
 mod futex;
 pub mod host;
 pub mod hurry;
+pub mod image;
 mod kernel;
 pub mod lines;
 mod load;
