@@ -24,6 +24,7 @@ macro_rules! from_u32 {
 
 pub mod environment;
 pub mod fibers;
+pub mod image;
 mod processors;
 pub mod profile;
 pub mod server;

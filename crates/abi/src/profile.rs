@@ -172,7 +172,7 @@ pub enum Kind {
     CondBack = 7,
     /// It comes to a barrier.
     Arrived = 8,
-    /// It leaves it.
+    /// It leaves it. The number is 1 if the barrier is one of an OpenMP region that has made tasks.
     Left = 9,
     /// It begins an OpenMP region. The number is how often it began this one since the last event of that,
     /// without a word.
@@ -181,7 +181,8 @@ pub enum Kind {
     Begin = 11,
     /// It has done its part, and waits for the others.
     End = 12,
-    /// The thread that began the region goes on: all have done their parts.
+    /// The thread that began the region goes on: all have done their parts. The number is 1 if the region has
+    /// made tasks.
     Join = 13,
 }
 

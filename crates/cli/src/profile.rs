@@ -31,8 +31,8 @@ use report::Report;
 
 /// Run a program, and say for whom its threads waited, and what those did meanwhile
 ///
-/// For programs that lock through pthread. Their locks stay the C library's. Each wait is told by a library
-/// that is preloaded, and joined with what the kernel says of who runs.
+/// For programs that lock through pthread, and for OpenMP's. Their locks stay the C library's. Each wait is
+/// told by a library that is preloaded, and joined with what the kernel says of who runs.
 /// The report goes to standard error when the program has ended. Exit status: the program's; 125, 126 and 127
 /// as for `wakeful run`.
 #[derive(clap::Args)]
@@ -84,7 +84,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
     output.write(|to| if is_json { report.write_json(to) } else { text::write(&report, to) });
     pictures(profile, &report, &throttled, &mut names, [html, trace, folded]);
     if args.verify {
-        // Whoever does not want to wait for it has the report.
+        // A user who does not want to wait for it has the report.
         signals_as_before();
         let verified = verify::run(&launch, &report.verdict);
         output.write(|to| verified.write(is_json, to));

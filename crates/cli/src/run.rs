@@ -111,7 +111,7 @@ fn explain(launch: &Launch, scheduled: bool) {
     }
 }
 
-/// Who acts on the wishes of this lock.
+/// What acts on the wishes of this lock.
 fn eprint_wish(name: &str, scheduled: bool) {
     if scheduled {
         eprintln!("wakeful: {name} asks the kernel not to preempt its holder; the scheduler grants");

@@ -1,68 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The `wakeful` command. It does `wakeful run PROGRAM` itself; for all else it becomes `wakeful-verbs`,
-//! which lies beside it (`main.rs`).
+//! The `wakeful` command. It does `wakeful run PROGRAM` itself for most programs. For the rest it becomes
+//! `wakeful-run` (`runner.rs`), and for options and other verbs `wakeful-verbs` (`main.rs`). Both lie beside
+//! it, or where the interposer may be as well.
 //!
-//! **Why.** Each start of a program under `wakeful run` pays for the process image before it: its
-//! libraries, pages and relocations, Rust's runtime, the parser. Most of that is for verbs and options that
-//! are not used.
+//! **Why.** Each start of a program under `wakeful run` pays for the process image before it. A C library
+//! takes longer to start than all that is done here: it asks the processor what it is, and in a virtual
+//! machine each such question takes 4 us. So there is no C library here, and nothing to be relocated.
 //!
-//! **What it does itself** is what needs no word from us. If anything is to be said, refused or looked up
-//! further, `wakeful-verbs` finds that out anew, and says so.
-#![no_main]
+//! **What it does itself**: a program that the C library's dynamic linker loads, and that can never load more
+//! than it is linked with ([`Fate::Closed`]). If anything else is to be looked up, said or refused, who comes
+//! next finds that out anew.
+//!
+//! Other processors than those in `start/kernel.rs` begin with `wakeful-run`.
+#![cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), no_std, no_main)]
 
-use std::ffi::{OsStr, OsString, c_char, c_int};
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[path = "start/kernel.rs"]
+mod kernel;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[path = "start/lean.rs"]
+mod lean;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[path = "start/memory.rs"]
+mod memory;
 
-use launch::closure::Reach;
-use launch::{Launch, Target, When, library, stack};
-use linux::environment::{LOCK, RWLOCK, VIEW};
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn main() -> std::process::ExitCode {
+    use std::os::unix::process::CommandExt;
 
-/// The program that has all verbs and options: beside this one, or where the interposer may be as well.
-const VERBS: &str = "wakeful-verbs";
-const FAILED: u8 = 125;
-
-/// Without Rust's own `main`, which prepares for what is not done here.
-#[unsafe(no_mangle)]
-extern "C" fn main(_: c_int, _: *const *const c_char) -> c_int {
-    if stack::is_enough() {
-        run();
-    }
-    let places = library::places(VERBS).unwrap_or_default();
-    let place = places.iter().find(|place| place.is_file()).unwrap_or(&places[0]);
-    let mut words = std::env::args_os();
-    let name = words.next().unwrap_or_default();
-    let error = Command::new(place).arg0(name).args(words).exec();
-    let _ = writeln!(
-        std::io::stderr(),
-        "wakeful: cannot run {VERBS}: {error};\nit is part of this command, and belongs next to it: {}",
-        place.display()
-    );
-    FAILED.into()
-}
-
-/// Becomes the program, if it is to be run as it usually is. Returns if it is not, or cannot be.
-fn run() {
-    if [LOCK, RWLOCK, VIEW].iter().any(|variable| std::env::var_os(variable.name()).is_some()) {
-        return;
-    }
-    let Some(command) = command(std::env::args_os().skip(1)) else { return };
-    let target = Target { lock: None, rwlock: None, view: None, openmp: When::Auto, command };
-    if let Ok(launch) = Launch::prepare(target, Reach::Near)
-        && launch.program.obstacle.is_none()
-    {
-        launch::become_program(&launch.helped(), &launch.path);
-    }
-}
-
-/// The program and its arguments, after `run` without options.
-fn command(words: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
-    let mut words = words.peekable();
-    words.next_if_eq(OsStr::new("run"))?;
-    let may_be_option = words.next_if_eq(OsStr::new("--")).is_none();
-    let command: Vec<_> = words.collect();
-    let is_option = may_be_option && command.first()?.as_bytes().starts_with(b"-");
-    (!is_option && !command.is_empty()).then_some(command)
+    let words = std::env::args_os().skip(1);
+    let place = std::env::current_exe().unwrap_or_default().with_file_name("wakeful-run");
+    let error = std::process::Command::new(&place).args(words).exec();
+    eprintln!("wakeful: cannot run {}: {error}", place.display());
+    125.into()
 }

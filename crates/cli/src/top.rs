@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `wakeful top`: who has which processors, what observed threads do, and how programs with fibers do, live.
+//! `wakeful top`, live: which programs have which processors, what observed threads do, and how programs with
+//! fibers do. With a process: the locks at which its threads wait (`program.rs`).
 
 mod program;
 
@@ -26,8 +27,9 @@ use program::Watched;
 ///
 /// Asks `wakefuld` again and again. Of programs with fibers, which need no server, it shows virtual
 /// processors, those in use, kernel threads that are blocked, and fibers. q or Ctrl-C ends it.
-/// With a process it shows which locks wait in that program, for whom and since when. It has to run under
-/// `wakeful profile`, or under `wakeful run`: then only those are seen who sleep, and the holder of a mutex.
+/// With a process it shows at which locks threads of that program wait, for whom and since when. It has to
+/// run under `wakeful profile`, or under `wakeful run`: then only threads that sleep are seen, and the holder
+/// of a mutex.
 #[derive(clap::Args)]
 pub struct Args {
     /// Seconds from one look to the next

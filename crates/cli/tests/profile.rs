@@ -538,3 +538,16 @@ fn whoever_has_a_rwlock_or_posts_a_semaphore_is_known() {
         assert!(blocked_ns > 10_000_000 && unknown_ns * 10 < number(one, "waited_ns"), "{one:#}");
     }
 }
+
+/// A picture's labels have units, lie apart and are whole.
+#[test]
+fn the_labels_of_a_histogram_can_be_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut node = Command::new("node");
+    node.arg(folder.join("tests/labels.js")).arg(folder.join("src/profile/page/page.js"));
+    let Ok(output) = node.output() else {
+        skip("no node");
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+}

@@ -223,6 +223,28 @@ fn a_region_in_a_constructor() {
     }
 }
 
+/// A runtime runs tasks at its barriers: that is no waiting.
+#[test]
+fn tasks_that_are_done_at_a_barrier_are_work() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    for program in programs(folder.path()) {
+        let (records, status) = profiled(&[], &program, &["tasks", "20"]);
+        assert_eq!(status, Some(0), "{records:#?}");
+        for name in ["by_tasks", "by_loops_of_tasks"] {
+            let region = region(&records, name);
+            // A thread sleeps when no task is left. Beside other programs the last one takes longer.
+            assert!(number(region, "waited_ns") < number(region, "team_ns") / 2, "{region:#}");
+            assert_eq!(number(region, "imbalance_ns"), 0, "{region:#}");
+        }
+        for kind in ["region's end", "OpenMP barrier"] {
+            adds_up(row(&records, kind));
+        }
+    }
+}
+
 /// A place of a call that the table has no room for is looked up each time, and keeps nothing.
 #[test]
 fn places_beyond_the_table_cost_no_memory() {

@@ -38,3 +38,8 @@ struct Ident {
     reserved: i32,
     flags: i32,
 }
+
+/// By which `wakeful run` knows the library.
+#[used]
+#[unsafe(link_section = ".note.wakeful")]
+static NOTE: abi::image::Note = abi::image::Note::OPENMP;

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use linux::closed::KNOWN;
+use linux::image::KNOWN;
 use object::elf;
 
 use crate::elf::{Elf, Mapped};

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use linux::closed::is_closed;
+use linux::image::is_closed;
 
 use crate::closure::{self, Object, Reach};
 use crate::interposer::VIEW_SYMBOL;

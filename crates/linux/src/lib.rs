@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Platform`] on Linux.
 
-pub mod closed;
 mod costs;
 mod futex;
 pub mod host;
 pub mod hurry;
+pub mod image;
 mod kernel;
 pub mod lines;
 mod load;
@@ -21,6 +21,8 @@ pub mod serving;
 mod signals;
 pub mod slice;
 mod tls;
+#[cfg(target_arch = "x86_64")]
+pub use tls::stamp_at;
 pub mod upcall;
 pub mod view;
 

@@ -8,6 +8,10 @@ use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
+use abi::environment::NUMA;
+
+use crate::server;
+
 /// Is called on the thread that serves: with 1 when it begins to, or has come to another processor; with 0
 /// when it ends to. `server` is an address that no other server has.
 pub type Serving = extern "C" fn(server: *const c_void, serves: i32);
@@ -22,7 +26,11 @@ static PRELOADED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// Before anybody serves. A server must not look it up: that takes the loader's lock, and who has that lock,
 /// such as a plugin's constructor, may wait for the server.
 extern "C" fn look_up() {
-    PRELOADED.store(crate::exported(SYMBOL), Relaxed);
+    // To look for what is not there takes longer than all else at the start of a program, and allocates. That
+    // library does nothing without the variable.
+    if server::variable(NUMA, |_| Some(())).is_some() {
+        PRELOADED.store(crate::exported(SYMBOL), Relaxed);
+    }
 }
 
 #[used]

@@ -66,6 +66,21 @@ mod words {
         value
     }
 
+    /// From the thread pointer on.
+    pub fn at() -> isize {
+        let offset: isize;
+        // SAFETY: reads an offset that the linker has written.
+        unsafe {
+            own_asm!(
+                "wakeful_thread",
+                "mov {v}, {a}",
+                v = lateout(reg) offset,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        offset
+    }
+
     #[inline(always)]
     pub fn set<const OFFSET: usize>(value: u32) {
         // SAFETY: writes this thread's own variable.
@@ -128,6 +143,12 @@ mod words {
 #[inline(always)]
 pub fn stamp() -> u32 {
     words::get::<STAMP>()
+}
+
+/// Where a thread has its stamp, from its thread pointer on.
+#[cfg(target_arch = "x86_64")]
+pub fn stamp_at() -> isize {
+    words::at() + STAMP as isize
 }
 
 /// Sets the stamp to `new` if it still is `current`, else returns what it is: a signal handler may have changed it.

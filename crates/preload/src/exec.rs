@@ -8,7 +8,7 @@
 //! | file | `LD_PRELOAD` |
 //! |---|---|
 //! | ours: glibc, this processor | stays as it is, with the OpenMP runtime |
-//! | the same, and closed ([`linux::closed`]) | loses the OpenMP runtime, which nobody there could call |
+//! | the same, and closed ([`abi::image`]) | loses the OpenMP runtime, which nobody there could call |
 //! | static, or musl's linker | our entries get [`PREFIX`], which glibc resolves and musl does not find: its own glibc children are reached |
 //! | all others | loses our entries; its children are not reached |
 //! | cannot be read | stays as it is |
@@ -30,25 +30,12 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, pid_t};
-use linux::closed::{is_closed, read};
+use linux::image::{self, Fate, HEAD, INTERPRETERS, last_part};
 
 use crate::{real, tid};
 
 /// Words of a program, or its environment: pointers to C strings, and null.
 type List = *const *const c_char;
-
-/// What the program in a file does with `LD_PRELOAD`.
-#[derive(Clone, Copy, PartialEq)]
-enum Fate {
-    /// Loads our library.
-    Loads,
-    /// Loads what is preloaded and what it is linked with, and never more.
-    Closed,
-    /// Does not see it under a name with [`PREFIX`], and passes it on.
-    Ignores,
-    /// Cannot load it, and says so.
-    Refuses,
-}
 
 const VARIABLE: &[u8] = b"LD_PRELOAD=";
 /// Has the path of our OpenMP runtime.
@@ -57,27 +44,11 @@ const OPENMP: &[u8] = linux::environment::OPENMP.c_name().to_bytes();
 const PREFIX: &[u8] =
     b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
 
-/// BOUND: bytes of stack. ELF header and most program headers; the kernel takes at most 256 of a `#!` line.
-const HEAD: usize = 896;
-/// BOUND: bytes of stack. The end of a dynamic linker's path has its name.
-const NAME: usize = 64;
 /// BOUND: bytes of stack. A longer path in PATH is not looked at.
 const PATH: usize = 768;
-/// The kernel follows so many interpreters of interpreters.
-const INTERPRETERS: usize = 5;
-
 unsafe extern "C" {
     static environ: List;
 }
-
-#[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = 62;
-#[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = 183;
-#[cfg(target_arch = "riscv64")]
-const MACHINE: u16 = 243;
-#[cfg(target_arch = "arm")]
-const MACHINE: u16 = 40;
 
 // --- the file ----------------------------------------------------------------
 
@@ -93,91 +64,11 @@ fn close(fd: c_int) {
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
-}
-
-fn last_part(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
-}
-
-/// The first word after `#!`, with a zero behind it; `None` if the line is longer than the kernel takes.
-fn interpreter(head: &mut [u8]) -> Option<*const c_char> {
-    let start = head.iter().skip(2).position(|byte| !b" \t".contains(byte))? + 2;
-    let end = head.iter().skip(start).position(|byte| b" \t\n\0".contains(byte))? + start;
-    *head.get_mut(end)? = 0;
-    Some(head.get(start..)?.as_ptr().cast())
-}
-
-/// What the dynamic linker that a 64-bit ELF file names makes of us.
-fn by_linker(fd: c_int, head: &mut [u8; HEAD], size: usize) -> Option<Fate> {
-    const INTERP: u32 = 3;
-    const ENTRY: usize = 56;
-    let start = u64::from_ne_bytes(number(head, 32)?);
-    let (entry, count) = (u16::from_ne_bytes(number(head, 54)?), u16::from_ne_bytes(number(head, 56)?));
-    if usize::from(entry) != ENTRY {
-        return None;
-    }
-    for index in 0..u64::from(count) {
-        let at = start.checked_add(index * ENTRY as u64)?;
-        let mut one = [0; ENTRY];
-        match usize::try_from(at).ok().and_then(|at| head.get(..size)?.get(at..)?.first_chunk()) {
-            Some(there) => one = *there,
-            None if read(fd, &mut one, at) == ENTRY => {}
-            None => return None,
-        }
-        if u32::from_ne_bytes(number(&one, 0)?) == INTERP {
-            let (offset, length) =
-                (u64::from_ne_bytes(number(&one, 8)?), u64::from_ne_bytes(number(&one, 32)?));
-            let rest = length.saturating_sub(NAME as u64);
-            let (mut end, from) = ([0; NAME], offset.checked_add(rest)?);
-            let end = end.get_mut(..usize::try_from(length - rest).ok()?)?;
-            let there =
-                usize::try_from(from).ok().and_then(|from| head.get(..size)?.get(from..)?.get(..end.len()));
-            match there {
-                Some(there) => end.copy_from_slice(there),
-                None if read(fd, end, from) == end.len() => {}
-                None => return None,
-            }
-            let name = last_part(end.split(|&byte| byte == 0).next()?);
-            let glibc =
-                [b"ld-linux".as_slice(), b"ld64.so", b"ld.so"].iter().any(|prefix| name.starts_with(prefix));
-            return Some(match name {
-                _ if glibc && is_closed(fd, head, size) => Fate::Closed,
-                _ if glibc => Fate::Loads,
-                _ if name.starts_with(b"ld-musl-") => Fate::Ignores,
-                _ => Fate::Refuses,
-            });
-        }
-    }
-    Some(Fate::Ignores)
-}
-
-/// What becomes of our library in this file; `None` if it cannot be told.
-fn look(fd: c_int, head: &mut [u8; HEAD]) -> Option<(Fate, *const c_char)> {
-    let size = read(fd, head, 0);
-    if head.get(..size)?.starts_with(b"#!") {
-        return Some((Fate::Loads, interpreter(head.get_mut(..size.min(256))?)?));
-    }
-    if !head.get(..size)?.starts_with(b"\x7fELF") {
-        // The shell, if anything.
-        return (size > 0).then_some((Fate::Loads, null()));
-    }
-    let class = if cfg!(target_pointer_width = "64") { 2 } else { 1 };
-    let ours = head.get(4) == Some(&class) && u16::from_ne_bytes(number(head, 18)?) == MACHINE;
-    let fate = match class {
-        _ if !ours => Fate::Refuses,
-        2 => by_linker(fd, head, size)?,
-        _ => Fate::Loads,
-    };
-    Some((fate, null()))
-}
-
-/// As [`look`], for a descriptor; follows interpreters.
+/// As [`image::look`], for a descriptor; follows interpreters.
 #[inline(never)]
 fn look_in(fd: c_int) -> Option<Fate> {
     let mut head = [0; HEAD];
-    let (mut fate, mut next) = look(fd, &mut head)?;
+    let (mut fate, mut next) = image::look(fd, &mut head)?;
     for _ in 0..INTERPRETERS {
         if next.is_null() {
             break;
@@ -186,7 +77,7 @@ fn look_in(fd: c_int) -> Option<Fate> {
         if fd < 0 {
             return None;
         }
-        let found = look(fd, &mut head);
+        let found = image::look(fd, &mut head);
         close(fd);
         (fate, next) = found?;
     }

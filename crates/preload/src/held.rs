@@ -26,6 +26,17 @@ mod word {
         value
     }
 
+    /// From the thread pointer on.
+    pub fn at() -> isize {
+        let offset: isize;
+        // SAFETY: reads an offset that the linker has written.
+        unsafe {
+            own_asm!("wakeful_held", "mov {v}, {a}",
+                v = lateout(reg) offset, options(nostack, preserves_flags, readonly));
+        }
+        offset
+    }
+
     #[inline(always)]
     pub fn set<const OFFSET: usize>(value: usize) {
         // SAFETY: writes this thread's own variable.
@@ -49,6 +60,13 @@ mod word {
 const HELD: usize = 0;
 const WAITED: usize = 8;
 const YIELDS: usize = 16;
+
+/// Where the mutex is, and the one at whose release the thread yields, from the thread pointer on.
+#[cfg(target_arch = "x86_64")]
+pub fn at() -> (isize, isize) {
+    let at = word::at();
+    (at + HELD as isize, at + YIELDS as isize)
+}
 
 /// The mutex, or 0.
 #[inline(always)]

@@ -75,6 +75,7 @@ mod spin;
 mod thread;
 mod tid;
 mod time;
+mod words;
 
 use linux::Linux;
 use linux::view::View;
@@ -104,8 +105,8 @@ pub extern "C" fn wakeful_preload_priority(priority: core::ffi::c_int) -> core::
 }
 
 extern "C" fn constructor() {
-    real::resolve();
-    sem::decide();
+    // Each child that a shell forks would look for it anew.
+    real::address::execve();
     choice::decide();
     linux::inherit();
     rwlock_choice::decide();
@@ -114,3 +115,8 @@ extern "C" fn constructor() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = constructor;
+
+/// By which `wakeful run` knows the library.
+#[used]
+#[unsafe(link_section = ".note.wakeful")]
+static NOTE: linux::image::Note = linux::image::Note::INTERPOSER;

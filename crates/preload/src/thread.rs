@@ -7,6 +7,7 @@
 //! execute) never have a second thread. The first creation of a thread is the last moment at which nobody waits yet: threads
 //! register when they first wait for each other, so all of them, the first one included, register with the view that was loaded here.
 //! It also is where the C library itself allocates, and whoever creates a thread is prepared for that.
+//! The C library's functions are looked up there, too, before several threads may want one.
 //!
 //! **What is lost.** Whoever gives up root, changes its root directory or forbids itself bpf(2) before it has threads gets the perf view; so does a
 //! process in which a thread registered before, by a timed wait with nobody there to end it, and threads made by a bare clone(2)
@@ -19,7 +20,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use libc::{pthread_attr_t, pthread_t};
 use linux::Uncancelled;
 
-use crate::real;
+use crate::{real, sem};
 
 /// Loads the view, the first time. Whoever comes while it is being loaded does not wait.
 pub fn before_first() {
@@ -36,6 +37,8 @@ fn load() {
     // SAFETY: errno is this thread's.
     unsafe {
         let errno = *libc::__errno_location();
+        real::resolve();
+        sem::decide();
         linux::init();
         *libc::__errno_location() = errno;
     }

@@ -328,6 +328,26 @@ fn inherit() {
     same("inherit.c");
 }
 
+/// What a program pays that never waits for anybody: at most 14 faults more than for a library that does
+/// nothing, and no memory. The C library's functions are looked up when a thread is created.
+#[test]
+fn a_start_is_cheap() {
+    let program = compile("start.c");
+    let empty = compile_with("empty.c", &["-shared", "-fPIC"]);
+    let cost = |library: &Path| -> (u32, u32) {
+        let one = || {
+            let output = Command::new(&program).env("LD_PRELOAD", library).output().unwrap();
+            let words = String::from_utf8(output.stdout).unwrap();
+            let (faults, arena) = words.trim().split_once(' ').unwrap();
+            (faults.parse().unwrap(), arena.parse().unwrap())
+        };
+        (0..5).map(|_| one()).min().unwrap()
+    };
+    let (empty, ours) = (cost(&empty), cost(library()));
+    assert!(ours.0 <= empty.0 + 14, "{} page faults, with an empty library {}", ours.0, empty.0);
+    assert_eq!(ours.1, empty.1, "memory is allocated at the start");
+}
+
 #[test]
 fn nothing() {
     same("nothing.c");

@@ -67,7 +67,7 @@ struct marks wakeful_profile_marks;
 
 // **The plain mutex.** Where the mutexes are the C library's, a plain one is taken and released here, by its
 // words: they are as they have been since 2.0, and `begin` looks whether they still are. A call less pays for
-// the look into the table. Whoever finds it taken waits in the C library, as ever.
+// the look into the table. A thread that finds it taken waits in the C library, as ever.
 // The C library's number of a thread, for the word that says who has a mutex. A child has another one.
 static __thread __attribute__((tls_model("initial-exec"))) int own_number;
 
@@ -83,10 +83,8 @@ static void forget_number(void)
 }
 
 // The kind of a mutex of which the C library only knows whether it is taken; 512 forbids lock elision.
-static inline int is_plain_mutex(pthread_mutex_t *mutex)
+static inline int is_plain_mutex(int on, pthread_mutex_t *mutex)
 {
-	int on = __atomic_load_n(&wakeful_profile_on, __ATOMIC_ACQUIRE);
-
 	return __builtin_expect(on == ON_PLAIN && (mutex->__data.__kind & ~512) == 0, 1);
 }
 
@@ -121,6 +119,78 @@ static inline int take_plain(pthread_mutex_t *mutex)
 	return 1;
 }
 
+// **The interposer's.** The same of its plain mutex on the default algorithm, whose word has the holder's
+// stamp: see A1 and R1 in sync/src/mutex/wakeful.rs. `begin` looks whether the words are as we think.
+#ifdef __SEG_FS
+// The twin of `Words` in preload/src/words.rs.
+static struct {
+	intptr_t stamp, held, yields;
+	const unsigned char *choice;
+	// The stamp's bits that name the holder.
+	uint32_t owner;
+} words;
+
+#define OWN_WORD(type, at) (*(volatile type __seg_fs *)(uintptr_t)words.at)
+
+static inline int is_wakeful_mutex(int on, pthread_mutex_t *mutex)
+{
+	const unsigned char *kind = (const unsigned char *)&mutex->__data.__kind;
+
+	return on == ON_WAKEFUL &&
+	       (__atomic_load_n(kind, __ATOMIC_RELAXED) | __atomic_load_n(words.choice, __ATOMIC_RELAXED)) == 0;
+}
+
+static inline int take_wakeful(pthread_mutex_t *mutex)
+{
+	uint32_t stamp = OWN_WORD(uint32_t, stamp), is_free = stamp & ~words.owner;
+
+	if (!__atomic_compare_exchange_n((uint32_t *)&mutex->__data.__lock, &is_free, stamp | 1, 0,
+					 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return 0;
+	OWN_WORD(uintptr_t, held) = (uintptr_t)mutex;
+	return 1;
+}
+
+static inline int release_wakeful(pthread_mutex_t *mutex)
+{
+	uint32_t stamp = OWN_WORD(uint32_t, stamp), taken = stamp | 1;
+
+	OWN_WORD(uintptr_t, held) = 0;
+	return __atomic_compare_exchange_n((uint32_t *)&mutex->__data.__lock, &taken, stamp & ~words.owner, 0,
+					   __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+static inline int yields_at(pthread_mutex_t *mutex)
+{
+	return OWN_WORD(uintptr_t, yields) == (uintptr_t)mutex;
+}
+
+COLD int knows_wakeful_mutex(void)
+{
+	int (*fill)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "wakeful_preload_words");
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	uint32_t stamp;
+	int result;
+
+	if (!fill || !fill(&words) || real_mutex_lock(&mutex))
+		return 0;
+	stamp = OWN_WORD(uint32_t, stamp);
+	result = (uint32_t)mutex.__data.__lock == (stamp | 1) && OWN_WORD(uintptr_t, held) == (uintptr_t)&mutex;
+	real_mutex_unlock(&mutex);
+	result &= (uint32_t)mutex.__data.__lock == (stamp & ~words.owner) && OWN_WORD(uintptr_t, held) == 0;
+	if (!result || __atomic_load_n(words.choice, __ATOMIC_RELAXED) || !take_wakeful(&mutex))
+		return 0;
+	result = real_mutex_trylock(&mutex) == EBUSY;
+	return release_wakeful(&mutex) && result;
+}
+#else
+static inline int is_wakeful_mutex(int on, pthread_mutex_t *mutex) { return (void)on, (void)mutex, 0; }
+static inline int take_wakeful(pthread_mutex_t *mutex) { return (void)mutex, 0; }
+static inline int release_wakeful(pthread_mutex_t *mutex) { return (void)mutex, 0; }
+static inline int yields_at(pthread_mutex_t *mutex) { return (void)mutex, 0; }
+static int knows_wakeful_mutex(void) { return 0; }
+#endif
+
 COLD void wake_one(int *word)
 {
 	int before = errno;
@@ -153,7 +223,8 @@ static __attribute__((constructor)) void begin(void)
 		(void)madvise(&wakeful_profile_marks, sizeof wakeful_profile_marks, MADV_WIPEONFORK);
 #endif
 	// ORDER: Release, pairs with the Acquire in ON; publishes the functions.
-	__atomic_store_n(&wakeful_profile_on, is_attached && knows_mutex() ? ON_PLAIN : is_attached,
+	__atomic_store_n(&wakeful_profile_on,
+			 !is_attached ? 0 : knows_mutex() ? ON_PLAIN : knows_wakeful_mutex() ? ON_WAKEFUL : 1,
 			 __ATOMIC_RELEASE);
 }
 
@@ -171,12 +242,18 @@ COLD void took(uint32_t class, const volatile void *object)
 	wakeful_profile_took(TOOK | class, (uintptr_t)object, &place(object)->holder);
 }
 
+COLD int took_mutex(pthread_mutex_t *mutex)
+{
+	took(MUTEX, mutex);
+	return 0;
+}
+
 COLD void released(uint32_t class, const volatile void *object)
 {
 	wakeful_profile_released(RELEASED | class, (uintptr_t)object);
 }
 
-// Around the wait itself. Whoever takes or releases the lock from the first line on says so.
+// Around the wait itself. Each thread that takes or releases the lock from the first line on says so.
 #define WAITING(class, owner, object, caller, call) \
 	do { \
 		struct place *mark = place(object); \
@@ -251,23 +328,31 @@ static inline int took_mutex_if(int result, pthread_mutex_t *mutex)
 	return result;
 }
 
-HIDDEN int wakeful_mutex_lock(pthread_mutex_t *mutex)
+// A function of its own, so that the plain mutex's path needs no room on the stack.
+static __attribute__((noinline)) int lock_other(pthread_mutex_t *mutex, uintptr_t caller)
 {
 	int result;
 
-	if (is_plain_mutex(mutex)) {
-		if (__builtin_expect(!take_plain(mutex), 0))
-			return wait_mutex(mutex, CALLER);
-		if (is_waited_for(mutex))
-			took(MUTEX, mutex);
-		return 0;
-	}
 	if (!ON)
 		return REAL(mutex_lock)(mutex);
 	result = real_mutex_trylock(mutex);
 	if (__builtin_expect(result == EBUSY, 0))
-		return wait_mutex(mutex, CALLER);
+		return wait_mutex(mutex, caller);
 	return took_mutex_if(result, mutex);
+}
+
+HIDDEN int wakeful_mutex_lock(pthread_mutex_t *mutex)
+{
+	int on = __atomic_load_n(&wakeful_profile_on, __ATOMIC_ACQUIRE);
+
+	if (is_plain_mutex(on, mutex)) {
+		if (__builtin_expect(!take_plain(mutex), 0))
+			return wait_mutex(mutex, CALLER);
+		return is_waited_for(mutex) ? took_mutex(mutex) : 0;
+	}
+	if (is_wakeful_mutex(on, mutex) && take_wakeful(mutex))
+		return is_waited_for(mutex) ? took_mutex(mutex) : 0;
+	return lock_other(mutex, CALLER);
 }
 
 HIDDEN int wakeful_mutex_trylock(pthread_mutex_t *mutex)
@@ -311,21 +396,40 @@ COLD void release_mutex(pthread_mutex_t *mutex)
 		released(MUTEX, mutex);
 }
 
-HIDDEN int wakeful_mutex_unlock(pthread_mutex_t *mutex)
+static __attribute__((noinline)) int unlock_other(pthread_mutex_t *mutex)
 {
-	if (is_plain_mutex(mutex)) {
-		woken = 0;
-		if (is_waited_for(mutex))
-			released(MUTEX, mutex);
-		release_plain(mutex);
-		return 0;
-	}
 	if (ON) {
 		woken = 0;
 		if (is_waited_for(mutex))
 			release_mutex(mutex);
 	}
 	return REAL(mutex_unlock)(mutex);
+}
+
+COLD int unlock_told(pthread_mutex_t *mutex)
+{
+	released(MUTEX, mutex);
+	return real_mutex_unlock(mutex);
+}
+
+HIDDEN int wakeful_mutex_unlock(pthread_mutex_t *mutex)
+{
+	int on = __atomic_load_n(&wakeful_profile_on, __ATOMIC_ACQUIRE);
+
+	if (is_plain_mutex(on, mutex)) {
+		woken = 0;
+		if (is_waited_for(mutex))
+			return unlock_told(mutex);
+		release_plain(mutex);
+		return 0;
+	}
+	if (is_wakeful_mutex(on, mutex) && !yields_at(mutex)) {
+		woken = 0;
+		if (is_waited_for(mutex))
+			return unlock_told(mutex);
+		return release_wakeful(mutex) ? 0 : real_mutex_unlock(mutex);
+	}
+	return unlock_other(mutex);
 }
 
 COLD int wait_spin(pthread_spinlock_t *lock, uintptr_t caller)
@@ -551,7 +655,7 @@ HIDDEN int wakeful_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, 
 	return after_cond(cond, mutex, CALLER, real_cond_clockwait(cond, mutex, clock, time));
 }
 
-// Whoever signals has found something to do.
+// A thread that signals has found something to do.
 HIDDEN int wakeful_cond_signal(pthread_cond_t *cond)
 {
 	woken = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `libwakeful_profile.so`: tells `wakeful profile` when threads of an unmodified program wait, and for what.
 //!
-//! The locks stay the C library's own. Each function here tries first, and if that fails, it writes an event,
-//! calls the C library, and writes another one (`around.c`). Events go into a ring in shared memory
-//! ([`ring`]), which the recorder reads.
+//! The locks stay the C library's own. A plain mutex is taken and released by its own words, if the C library
+//! keeps them as it always has. So is one of the interposer's, if that is preloaded, too. Each other function
+//! here tries first. If that fails, it writes an event, calls the C library, and writes another one
+//! (`around.c`). Events go into a ring in shared memory ([`ring`]), which the recorder reads.
 //!
 //! **Who holds a lock.** A thread that waits marks the lock, in a table of counters by the lock's address.
 //! While the mark is there, each thread that takes or releases the lock says so. So the recorder knows at
@@ -12,7 +13,8 @@
 //! A semaphore is released by its posts.
 //!
 //! **OpenMP.** The runtimes wait inside themselves. So each thread says when it begins its part of a region,
-//! and when it has done it (`openmp.c`). The last one is whom the others wait for.
+//! and when it has done it, and when it comes to a barrier inside and goes on (`openmp.c`). The last one is
+//! whom the others wait for. Where tasks are made, the end and the barriers say that, too.
 //!
 //! **Cost.** Where nobody waits, a lock costs one load of the table more, and an unlock that and one store.
 //! Without [`abi::environment::PROFILE`] each function goes straight to the C library.
@@ -109,6 +111,10 @@ openmp! {
     __kmpc_critical => wakeful___kmpc_critical;
     __kmpc_critical_with_hint => wakeful___kmpc_critical_with_hint;
     __kmpc_end_critical => wakeful___kmpc_end_critical;
+    GOMP_task => wakeful_GOMP_task;
+    GOMP_taskloop => wakeful_GOMP_taskloop;
+    GOMP_taskloop_ull => wakeful_GOMP_taskloop_ull;
+    __kmpc_omp_task_alloc => wakeful___kmpc_omp_task_alloc;
 }
 
 around! {

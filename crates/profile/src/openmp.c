@@ -11,6 +11,9 @@
 //
 // Regions that are over soon are told now and then only, by chance, with a number of those between. Else the
 // events would take longer than the region. Those between may take any time: nobody looks at the clock.
+//
+// A runtime runs tasks at its barriers. Where a region has made tasks, its barriers say so: the recorder then
+// does not know how long a thread waited there that had a processor.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -51,7 +54,11 @@
 	each(__kmpc_cancel_barrier) \
 	each(__kmpc_critical) \
 	each(__kmpc_critical_with_hint) \
-	each(__kmpc_end_critical)
+	each(__kmpc_end_critical) \
+	each(GOMP_task) \
+	each(GOMP_taskloop) \
+	each(GOMP_taskloop_ull) \
+	each(__kmpc_omp_task_alloc)
 
 #define AT(name) AT_##name,
 enum { RUNTIME(AT) FUNCTIONS };
@@ -91,6 +98,8 @@ struct part {
 	void *data;
 	int count;
 	int is_told;
+	// Tasks were made in it, by a thread of its team.
+	uint32_t has_tasks;
 	uintptr_t caller;
 	uint64_t from_ns;
 	struct runtime *runtime;
@@ -253,6 +262,7 @@ static void begin(struct part *part, struct site *site, uintptr_t caller)
 
 	part->caller = caller;
 	part->is_told = 0;
+	part->has_tasks = 0;
 	if (!ON)
 		return;
 	if (left) {
@@ -273,7 +283,8 @@ static void join(struct part *part, struct site *site)
 	if (!part->is_told)
 		return;
 	to_ns = now_ns();
-	wakeful_profile_note_at(to_ns, JOIN | REGION, 0, (uintptr_t)number_of(part, part->caller), part->caller);
+	wakeful_profile_note_at(to_ns, JOIN | REGION, __atomic_load_n(&part->has_tasks, __ATOMIC_RELAXED),
+				(uintptr_t)number_of(part, part->caller), part->caller);
 	length_ns = to_ns - part->from_ns;
 	if (length_ns < SOON_NS) {
 		uint32_t chance = site->chance * 1664525u + 1013904223u, each = SOON_NS / (length_ns + 1);
@@ -483,7 +494,8 @@ HIDDEN void wakeful___kmpc_fork_call(void *where, int count, void *function, ...
 		/* A compiler may make two calls of one barrier, so the place is no part of its number. */ \
 		note(ARRIVED | TEAM, 0, number_of(part, part->caller), caller); \
 		run; \
-		note(LEFT | TEAM, 0, number_of(part, part->caller), caller); \
+		note(LEFT | TEAM, __atomic_load_n(&part->has_tasks, __ATOMIC_RELAXED), \
+		     number_of(part, part->caller), caller); \
 		meeting = before; \
 	} while (0)
 
@@ -616,4 +628,58 @@ HIDDEN void wakeful___kmpc_critical_with_hint(void *where, int thread, void *nam
 HIDDEN void wakeful___kmpc_end_critical(void *where, int thread, void *name)
 {
 	LEAVE_BY(AT___kmpc_end_critical, name, of_clang *, call(where, thread, name));
+}
+
+// A module that calls a function has a runtime with it, so this does not happen.
+static __attribute__((cold, noreturn)) void has_none(int at)
+{
+	fprintf(stderr, "wakeful: the profile finds no %s in the program's OpenMP runtime\n", names[at]);
+	abort();
+}
+
+// Before a call that makes a task. Older compilers pass less than these functions take: what is passed on
+// then is of no consequence.
+#define MAKING(at, type) \
+	struct spare spare; \
+	uintptr_t caller = CALLER; \
+	type *call = (type *)real(runtime_of(&caller, site_of(caller, &spare)), at); \
+	if (!call) \
+		has_none(at); \
+	if (current && !__atomic_load_n(&current->has_tasks, __ATOMIC_RELAXED)) \
+		__atomic_store_n(&current->has_tasks, 1, __ATOMIC_RELAXED)
+
+typedef void copies(void *, void *);
+typedef void task(region *, void *, copies *, long, long, _Bool, unsigned, void **, int, void *);
+typedef void taskloop(region *, void *, copies *, long, long, unsigned, unsigned long, int, long, long, long);
+typedef void *task_alloc(void *, int, int, size_t, size_t, void *);
+
+HIDDEN void wakeful_GOMP_task(region *function, void *data, copies *copy, long size, long align,
+			      _Bool deferred, unsigned flags, void **depend, int priority, void *detach)
+{
+	MAKING(AT_GOMP_task, task);
+	call(function, data, copy, size, align, deferred, flags, depend, priority, detach);
+}
+
+HIDDEN void wakeful_GOMP_taskloop(region *function, void *data, copies *copy, long size, long align,
+				  unsigned flags, unsigned long tasks, int priority, long from, long to, long by)
+{
+	MAKING(AT_GOMP_taskloop, taskloop);
+	call(function, data, copy, size, align, flags, tasks, priority, from, to, by);
+}
+
+// The bounds are as large as the other function's.
+HIDDEN void wakeful_GOMP_taskloop_ull(region *function, void *data, copies *copy, long size, long align,
+				      unsigned flags, unsigned long tasks, int priority, long from, long to,
+				      long by)
+{
+	MAKING(AT_GOMP_taskloop_ull, taskloop);
+	call(function, data, copy, size, align, flags, tasks, priority, from, to, by);
+}
+
+// Each task of clang's, also those of its loops.
+HIDDEN void *wakeful___kmpc_omp_task_alloc(void *where, int thread, int flags, size_t size, size_t shared,
+					   void *function)
+{
+	MAKING(AT___kmpc_omp_task_alloc, task_alloc);
+	return call(where, thread, flags, size, shared, function);
 }

@@ -31,7 +31,8 @@ static inline uint32_t note(uint32_t what, uint32_t number, const volatile void 
 }
 
 // Does somebody listen? ON_PLAIN: and the plain mutex is the C library's, with the words that we know.
-enum { ON_PLAIN = 2 };
+// ON_WAKEFUL: it is the interposer's, on the default algorithm.
+enum { ON_PLAIN = 2, ON_WAKEFUL = 3 };
 extern HIDDEN int wakeful_profile_on;
 #define ON (__builtin_expect(__atomic_load_n(&wakeful_profile_on, __ATOMIC_ACQUIRE), 1))
 

@@ -87,7 +87,7 @@ impl Thread {
 /// A block that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Who blocked.
+    /// The thread that blocked.
     pub thread: u32,
     /// From when.
     pub from_ns: u64,

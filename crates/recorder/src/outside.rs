@@ -22,7 +22,7 @@ use crate::unwind::Unwinder;
 /// A thread that sleeps on a futex.
 #[derive(Clone, Debug)]
 pub struct Sleeper {
-    /// Who.
+    /// Its number.
     pub thread: u32,
     /// On which word.
     pub word: u64,
@@ -32,7 +32,7 @@ pub struct Sleeper {
     pub switches: u64,
     /// The word lies in the interposer's space, so it is no lock's.
     pub is_own_word: bool,
-    /// Who has the mutex of that word, if it is one.
+    /// The thread that has the mutex of that word, if it is one.
     pub holder: Option<u32>,
 }
 
@@ -144,7 +144,7 @@ impl Outside {
         })
     }
 
-    /// Whoever has the mutex, if the word is one's.
+    /// The thread that has the mutex, if the word is one's.
     fn holder(&self, word: u64) -> Option<u32> {
         let value = u32::from_ne_bytes(self.read(word)?);
         (value & LOCKED != 0).then(|| self.thread((value & STAMP_ID) >> STAMP_SHIFT)).flatten()

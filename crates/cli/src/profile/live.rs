@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells `wakeful top PID` who waits at this moment in a program under `wakeful profile`.
+//! Tells `wakeful top PID` which threads wait at this moment in a program under `wakeful profile`.
 //!
-//! The profiler listens on an abstract socket that bears its process's number. Whoever connects gets a line
-//! of JSON for each thread that waits, and the end. Only its own user and root are answered. While nobody
-//! asks, this is one call of accept4(2) in a turn.
+//! The profiler listens on an abstract socket that bears its process's number. A process that connects gets a
+//! line with two numbers, and a line of JSON for each thread that waits. Only its own user and root are
+//! answered. While nobody asks, this is one call of accept4(2) in a turn.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;

@@ -421,7 +421,8 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
             format!("in {share} of it, others stood at a barrier until {last} finished its work{mostly}")
         }
         "last-unknown" => format!(
-            "{share} of it was at barriers for a last thread whose doing is unknown, or that never came"
+            "{share} of it was at barriers for a last thread whose doing is unknown, or that never came; or \
+             for tasks of OpenMP"
         ),
         "woken-late" => format!(
             "{share} of it was at barriers to which all had come: the threads had to wake up, or had no \
@@ -515,7 +516,7 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
     }
 }
 
-/// Who had the processor that somebody lacked.
+/// Whose thread had the processor that somebody lacked.
 fn who(cause: &str, told: &Told) -> &'static str {
     let is_throttled = told.summary.throttled.is_some_and(|throttled| throttled > 0);
     match behind_own(told.rows, cause) {

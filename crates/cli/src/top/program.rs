@@ -70,7 +70,7 @@ pub struct Watched {
     symbols: Symbols,
 }
 
-/// Who knows it.
+/// Where it is known from.
 enum Source {
     /// This profiler; and all its processes are told if it is the one that was named.
     Profiler(u32),

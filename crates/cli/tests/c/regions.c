@@ -79,6 +79,38 @@ __attribute__((noinline)) void convoy(void)
 	STAY;
 }
 
+// Nearly all of it is done at the region's end.
+__attribute__((noinline)) void by_tasks(void)
+{
+#pragma omp parallel num_threads(TEAM)
+#pragma omp single nowait
+	for (int i = 0; i < 4 * TEAM; i++) {
+#pragma omp task
+		work(1000);
+	}
+	STAY;
+}
+
+__attribute__((noinline)) void by_loops_of_tasks(void)
+{
+	unsigned long long most = 4 * TEAM;
+
+#pragma omp parallel num_threads(TEAM)
+	{
+#pragma omp single nowait
+		{
+#pragma omp taskloop nogroup num_tasks(4 * TEAM)
+			for (int i = 0; i < 4 * TEAM; i++)
+				work(500);
+#pragma omp taskloop nogroup num_tasks(4 * TEAM)
+			for (unsigned long long i = 0; i < most; i++)
+				work(500);
+		}
+#pragma omp barrier
+	}
+	STAY;
+}
+
 // More places of calls than the library has room for.
 #define B4(here) here here here here
 #define B1280 B4(B4(B4(B4(_Pragma("omp barrier") _Pragma("omp barrier") _Pragma("omp barrier") \
@@ -227,6 +259,10 @@ int main(int count, char **words)
 			sum = shortly(sum);
 		else if (!strcmp(mode, "critical"))
 			convoy();
+		else if (!strcmp(mode, "tasks")) {
+			by_tasks();
+			by_loops_of_tasks();
+		}
 		else if (!strcmp(mode, "shapes") && shapes() != right())
 			return 5;
 	}

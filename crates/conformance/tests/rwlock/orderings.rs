@@ -3,10 +3,12 @@
 //! `cargo xtask mutate` says which.
 
 use conformance::loom::{Loom, reach};
+use conformance::twist::{Honoured, Twisted};
 use conformance::{Cell as _, Hints, Machine, rwlock};
 use platform::{Platform, RunState};
 use std::sync::Arc;
 use sync::rwlock::{Fifo, Queue, RawRwLock, RawRwLockRecursive, RawRwLockUpgrade, Wakeful as RwWakeful};
+use sync::wait::Unpreemptable;
 
 const RUNNING: Hints = Hints::Always(RunState::Running);
 
@@ -86,5 +88,40 @@ fn loom_rw_wakeful_upgrade_beside_recursion() {
         unsafe { lock.unlock_write(&()) };
         Loom::join(reader);
         assert_eq!(cell.get(), 1);
+    });
+}
+
+/// A reader that comes while a writer waits for another one becomes a member when that writer has just gone,
+/// and so is inside (A7).
+#[test]
+fn loom_rw_wakeful_joining() {
+    type L = Twisted<Loom, Honoured>;
+    reach("rw-wakeful-np, joining", RUNNING, (3, 100_000), || {
+        let shared = Arc::new((RwWakeful::<L, Unpreemptable>::new(), <L as Machine>::Cell::new()));
+        // SAFETY: here and below, released once, in the way it was acquired.
+        unsafe { shared.0.read(&()) };
+        let ours = shared.clone();
+        let writer = L::spawn(move || {
+            // SAFETY: see above.
+            unsafe {
+                ours.0.write(&());
+                ours.1.bump();
+                ours.0.unlock_write(&());
+            }
+        });
+        let ours = shared.clone();
+        let reader = L::spawn(move || {
+            // SAFETY: see above.
+            unsafe {
+                ours.0.read(&());
+                ours.1.get();
+                ours.0.unlock_read(&());
+            }
+        });
+        L::yield_now();
+        // SAFETY: see above.
+        unsafe { shared.0.unlock_read(&()) };
+        L::join(writer);
+        L::join(reader);
     });
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Looks at threads that are blocked while others wait for them: in which call, or page fault, and where.
 //!
-//! A lock's holder is known. Who will come last to a barrier is not: so each blocked thread that waits for
-//! nothing itself is looked at once, while somebody waits at a barrier. If it then comes last, that counts.
+//! A lock's holder is known. The thread that will come last to a barrier is not. So each blocked thread that
+//! waits for nothing itself is looked at once, while somebody waits at a barrier. If it then comes last, that
+//! counts.
 
 use std::collections::{HashMap, HashSet};
 

@@ -20,7 +20,7 @@ pub struct Event {
     pub time_ns: u64,
     /// Its process.
     pub process: u32,
-    /// Who.
+    /// The thread.
     pub thread: u32,
     /// What.
     pub kind: Kind,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who waits at this moment, for whom and since when: for `wakeful top`.
+//! The threads that wait at this moment, for whom and since when: for `wakeful top`.
 
 use abi::profile::Class;
 
@@ -15,7 +15,7 @@ const MOST: usize = 2_000;
 pub struct Waiting {
     /// Its process.
     pub process: u32,
-    /// Who.
+    /// Its number.
     pub thread: u32,
     /// At what.
     pub class: Class,

@@ -52,7 +52,7 @@ use waits::Waits;
 const SHORTEST_NS: u64 = 500_000;
 const LONGEST_NS: u64 = 10_000_000;
 /// BOUND: how far back a thread's switches are known: after an event that is late, and while somebody waits
-/// at a barrier. Whoever waits for a lock is settled each turn.
+/// at a barrier. A wait for a lock is settled each turn.
 const KNOWN_NS: u64 = 2_000_000_000;
 const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 /// BOUND: how old an event is at least when it is applied: a thread may lose its processor between its clock
@@ -405,7 +405,7 @@ impl Profiling {
         }
     }
 
-    /// Who has the processor that another thread of the program has just lost?
+    /// Has another thread of the program taken the processor that one has just lost?
     fn switched(&mut self, record: &Record, processor: u32) {
         let used = self.used.entry(processor).or_default();
         match record.what {

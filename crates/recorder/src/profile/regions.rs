@@ -109,7 +109,7 @@ impl Regions {
             Kind::Fork => self.fork(key, site, now_ns, event.number.into()),
             Kind::Begin => self.begin(key, event.thread, now_ns, history),
             Kind::End => self.end(key, event.thread, now_ns, history),
-            Kind::Join => self.join(key, now_ns, history),
+            Kind::Join => self.join(key, now_ns, event.number != 0, history),
             _ => {}
         }
     }
@@ -167,7 +167,8 @@ impl Regions {
         }
     }
 
-    fn join(&mut self, key: Key, to_ns: u64, history: &History) {
+    /// A team with tasks works until the end.
+    fn join(&mut self, key: Key, to_ns: u64, has_tasks: bool, history: &History) {
         let Some(open) = self.forget(key) else { return };
         if self.all.len() >= MOST_SITES && !self.all.contains_key(&open.site) {
             return;
@@ -193,8 +194,9 @@ impl Regions {
         all.waited.add(&open.waited);
         let mut last_ns = open.from_ns;
         for part in &open.parts {
+            let done = part.done.filter(|_| !has_tasks);
             let (did, end_ns) =
-                part.done.unwrap_or_else(|| (history.since(part.thread, &part.from, to_ns), to_ns));
+                done.unwrap_or_else(|| (history.since(part.thread, &part.from, to_ns), to_ns));
             all.did.add(did);
             all.fork_ns += part.from_ns.saturating_sub(open.from_ns);
             last_ns = last_ns.max(end_ns);
@@ -211,7 +213,7 @@ impl Regions {
     ) -> HashMap<u32, Region> {
         self.waited(over);
         let open: Vec<Key> = self.open.keys().copied().collect();
-        open.into_iter().for_each(|key| self.join(key, now_ns, history));
+        open.into_iter().for_each(|key| self.join(key, now_ns, false, history));
         self.all
     }
 }
@@ -290,6 +292,18 @@ mod tests {
         regions.apply(&event(Kind::Join, 1, 2_000, 0), 1, 7, &mut over, &history);
         let region = regions.finish(3_000, &mut over, &history)[&7];
         assert_eq!((region.waited.free_ns, region.team_ns, region.elapsed_ns), (3_600, 4_000, 1_000));
+    }
+
+    #[test]
+    fn a_team_works_on_its_tasks_until_the_end() {
+        let (mut regions, mut history, mut over) = (Regions::default(), History::default(), Vec::new());
+        history.apply(&Record { process: 1, thread: 1, time_ns: 0, what: What::In });
+        for (kind, time_ns, number) in [(Kind::Fork, 10, 0), (Kind::Begin, 20, 0), (Kind::End, 30, 0)] {
+            regions.apply(&event(kind, 1, time_ns, number), 1, 7, &mut over, &history);
+        }
+        regions.apply(&event(Kind::Join, 1, 100, 1), 1, 7, &mut over, &history);
+        let region = regions.finish(200, &mut over, &history)[&7];
+        assert_eq!((region.did.running_ns, region.join_ns), (80, 0));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who waited for what, how long, and what the one did for whom they waited: events and history, joined.
+//! Which thread waited for what, how long, and what the thread did for which it waited: events and history,
+//! joined.
 //!
 //! Each stretch of that is also a [`Piece`], for those who ask when it was and not only how much.
 //!
 //! **Locks.** Between two events of a lock nothing about it changes but what its holder does. So at each
 //! event the time since the last one is split by the holder's history, once for each waiter. From a release
-//! until somebody has the lock, it is free: the waiters were not awake, or had no processor. Who held the
-//! lock when the first waiter came is not always known. Then the time is kept until the first release says
-//! it.
+//! until somebody has the lock, it is free: the waiters were not awake, or had no processor. The holder
+//! at the time when the first waiter came is not always known. Then the time is kept until the first release
+//! says it.
 //!
 //! **Readers and semaphores.** Readers are many, and nobody lists them. Up to a reader's release the waiters
 //! waited for it, and after the last one for nobody. A semaphore waits for the thread that posts it.
@@ -17,7 +18,9 @@
 //! they waited for somebody unknown.
 //!
 //! An OpenMP region's end is such a barrier: a thread comes when it has done its part, and all leave it when
-//! the one that began the region goes on.
+//! the one that began the region goes on. Where the region has made tasks, its threads run some at its
+//! barriers, and none is the last. Then only the time in which a thread was blocked is a wait, for somebody
+//! unknown.
 //!
 //! **Condition variables.** A wake-up is in vain if the thread waits there again at once: it has neither
 //! released a mutex nor signalled, and it ran for less than [`VAIN_NS`]. What it ran for since it came to the
@@ -121,7 +124,7 @@ pub struct Piece {
 /// A wait that is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// Who waited.
+    /// The thread that waited.
     pub thread: u32,
     /// For what.
     pub key: Key,
@@ -195,7 +198,7 @@ pub struct Object {
     first_site: u32,
     /// The time by why, as one waiter has it that was there all the time.
     for_one: Shares,
-    /// Who held it lately, while somebody waits.
+    /// The threads that held it lately, while somebody waits.
     stretches: VecDeque<(u32, u64, u64)>,
 }
 
@@ -250,6 +253,8 @@ pub struct Waits {
     waiting: HashMap<u32, Now>,
     /// By thread: the last arrival at its barrier.
     leaving: HashMap<u32, Leaving>,
+    /// The event at hand ends waits at a barrier that has tasks.
+    has_tasks: bool,
     /// By thread: when it came to its condition variable and when it was back, for the last time.
     came: HashMap<u32, (u64, u64)>,
     now_ns: u64,
@@ -264,7 +269,7 @@ impl Waits {
                 self.untold += 1;
                 return;
             }
-            // Who takes or leaves something for which nobody waits: another lock has that mark.
+            // Nobody waits for what the thread takes or leaves: another lock has that mark.
             if matches!(event.kind, Kind::Took | Kind::Released | Kind::Join) {
                 return;
             }
@@ -273,6 +278,8 @@ impl Waits {
         let now_ns = event.time_ns.max(self.now_ns);
         self.now_ns = now_ns;
         let thread = event.thread;
+        let is_end = matches!(event.kind, Kind::Left | Kind::Join);
+        self.has_tasks = is_end && event.class != Class::Barrier && event.number != 0;
         let before = Shares::default();
         let mut now = Now { key, since_ns: now_ns, site, process: event.process, before };
         if event.shared {
@@ -340,7 +347,7 @@ impl Waits {
     fn end(&mut self, thread: u32, now_ns: u64, has: Has, history: &History) {
         let Some(now) = self.waiting.remove(&thread) else { return };
         let Some(object) = self.objects.get_mut(&now.key) else { return };
-        let length_ns = now_ns - now.since_ns;
+        let mut length_ns = now_ns - now.since_ns;
         let mut wait = Wait {
             thread,
             key: now.key,
@@ -355,6 +362,10 @@ impl Waits {
             class if class.is_barrier() => {
                 object.arrived.retain(|(arrived, _)| *arrived != thread);
                 match self.leaving.remove(&thread) {
+                    _ if self.has_tasks => {
+                        length_ns = history.split(thread, now.since_ns, now_ns).blocked_ns.min(length_ns);
+                        object.shares.holder.unknown_ns += length_ns;
+                    }
                     // Up to the last arrival the time is told: see `left`.
                     Some(leaving) => {
                         let free_ns = now_ns.saturating_sub(leaving.last_ns);
@@ -429,7 +440,12 @@ impl Waits {
         let is_first = is_there && !self.leaving.contains_key(&thread);
         if is_first && let Some(object) = self.objects.get_mut(&now.key) {
             let round = std::mem::take(&mut object.arrived);
-            if let Some(&(last, last_ns)) = round.last() {
+            if self.has_tasks {
+                object.rounds += 1;
+                let shares = Shares::default();
+                let leaving = |&(waiter, _): &(u32, u64)| (waiter, Leaving { last: 0, last_ns: 0, shares });
+                self.leaving.extend(round.iter().map(leaving));
+            } else if let Some(&(last, last_ns)) = round.last() {
                 let mut shares = Shares::default();
                 for &(waiter, from_ns) in &round {
                     let holder = history.split(last, from_ns, last_ns);
@@ -458,7 +474,7 @@ impl Waits {
         self.came.remove(&thread);
     }
 
-    /// Who waits.
+    /// The threads that wait.
     pub fn waiting(&self) -> impl Iterator<Item = (u32, Now)> {
         self.waiting.iter().map(|(thread, now)| (*thread, *now))
     }

@@ -36,9 +36,10 @@
 //!
 //! A waiter is called if there are tasks for more: two queued, or one and CALLED, and fewer runners than
 //! processors. P3 calls where the task came from outside, is the second, or is a lone one in turn. A lone
-//! task is not called for each time: one call in two to the power of `futile`. If runners are enough, only
-//! those are told who wait for tasks of their own. R1 to R3 as above; a runner that leaves a call behind it
-//! calls on, and so does one that sees tasks for more and no call under way.
+//! task is not called for each time: one call in two to the power of `futile`. If nobody has run anything
+//! since the last call, that one was in vain. If runners are enough, only those are told who wait for tasks
+//! of their own. R1 to R3 as above; a runner that leaves a call behind it calls on, and so does one that sees
+//! tasks for more and no call under way.
 //!
 //! *Grain.* A stolen task and its counters travel by some four cache lines. If it takes less than they do,
 //! the thief delays the maker by more than it takes over. So one stolen task in [`BATCH`] is timed. After a
@@ -285,6 +286,9 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
             // Who waits for tasks of his own may wait for this one.
             crew.bells().iter().for_each(|bell| bell.notify());
         } else if others == 1 || others == 0 && lone_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0 {
+            if others == 0 && word & CALLED != 0 {
+                self.was_futile();
+            }
             match self.is_quiet() {
                 // Who waits for tasks of his own may be the only one who may run this one.
                 true => crew.bells().iter().for_each(|bell| bell.notify()),
@@ -313,16 +317,27 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         until != 0 && P::now_ns() < until
     }
 
+    /// HINT: nobody has run anything since the last call. Whoever was called came too late, and sleeps again.
+    #[cold]
+    fn was_futile(&self) -> u32 {
+        let futile = (self.futile.load(Relaxed) + 1).min(MOST_FUTILE);
+        self.futile.store(futile, Relaxed);
+        futile
+    }
+
     /// HINT: was a run in vain? Several who write it may lose a lesson.
     fn learn(&self, paid: bool) {
-        let before = self.futile.load(Relaxed);
-        let futile = if paid { 0 } else { (before + 1).min(MOST_FUTILE) };
-        if paid && before == 0 {
-            return;
+        match paid {
+            true if self.futile.load(Relaxed) == 0 => {}
+            true => {
+                self.futile.store(0, Relaxed);
+                self.quiet_until.store(0, Relaxed);
+            }
+            false => {
+                let until = P::now_ns() + (P::costs().sleep << self.was_futile());
+                self.quiet_until.store(until, Relaxed);
+            }
         }
-        self.futile.store(futile, Relaxed);
-        let until = if paid { 0 } else { P::now_ns() + (P::costs().sleep << futile) };
-        self.quiet_until.store(until, Relaxed);
     }
 
     /// Takes a task that `may` be taken, for this member. `stop` is asked under the deque's lock. R2.

@@ -247,7 +247,7 @@ function drawPlace(on, row, y) {
   on.fillStyle = chosenPlace === place ? colours.accent : colours.text;
   on.fillText(fit(`${place.kind}: ${place.label}`, GUTTER - 20), 10, y + 12);
   on.fillStyle = colours.weak;
-  on.fillText(`at most ${place.most >= 10 ? Math.round(place.most) : place.most.toFixed(1)} wait`, 10, y + 26);
+  on.fillText(`at most ${place.most >= 10 ? Math.round(place.most) : place.most.toFixed(1)} threads wait`, 10, y + 26);
 }
 function drawLane(on, row, y) {
   const lane = D.lanes[row.lane], room = LANE - 3, top = y + 1.5;
@@ -281,7 +281,7 @@ function placeColour(place) {
   if (!place) return "lock";
   return place.isWork ? "work" : place.isBarrier ? "barrier" : "lock";
 }
-// Who has the lock at that time. At a barrier that is who comes last.
+// The thread that has the lock at that time. At a barrier that is the one that comes last.
 function whomAt(wait, at) {
   const held = wait.held.find(([, since, length]) => since <= at && at <= since + length);
   if (held && held[0] !== wait.lane) return held[0];
@@ -562,6 +562,8 @@ function draws(tag, settings, into, words) {
   into.append(one);
   return one;
 }
+// About how long a label is, in the units of the picture.
+const long = (words) => words.length * 6.5;
 // How many waits were how long.
 function histogram(lengths, into) {
   const most = Math.max(...lengths), last = lengths.length - 1, first = lengths.findIndex((one) => one > 0);
@@ -574,12 +576,16 @@ function histogram(lengths, into) {
     const one = draws("rect", { x: x + 0.5, y: H - bottom - high_px, width: gap - 1.5, height: high_px,
       style: "fill:var(--accent)" }, box);
     draws("title", {}, one, `${time(low)} to ${time(high)}: ${count(lengths[at])} waits`);
-    if (lengths[at] === most) draws("text", { x: x + gap / 2, y: H - bottom - high_px - 4,
-      "text-anchor": "middle" }, box, count(most));
-    if (gap * 1 >= 34 || (at - first) % Math.ceil(40 / gap) === 0) {
+    if (at === lengths.indexOf(most)) {
+      const words = count(most) + (most === 1 ? " wait" : " waits"), half = long(words) / 2;
+      draws("text", { x: Math.max(half, Math.min(W - half, x + gap / 2)), y: H - bottom - high_px - 4,
+        "text-anchor": "middle" }, box, words);
+    }
+    const words = low === 0 ? "0" : short(low);
+    if ((gap >= 36 || (at - first) % Math.ceil(40 / gap) === 0) && x + 1 + long(words) <= W) {
       draws("line", { x1: x + 0.5, x2: x + 0.5, y1: H - bottom, y2: H - bottom + 4, style: "stroke:var(--line)" },
         box);
-      draws("text", { x: x + 1, y: H - 4 }, box, low === 0 ? "0" : short(low));
+      draws("text", { x: x + 1, y: H - 4 }, box, words);
     }
   }
   draws("line", { x1: left, x2: W - 4, y1: H - bottom, y2: H - bottom, style: "stroke:var(--line)" }, box);

@@ -251,3 +251,30 @@ fn who_works_between_two_waits_was_not_woken_in_vain() {
     story.event(160 + VAIN_NS, 2, Kind::CondWait, 1);
     assert_eq!(story.object().vain, 0);
 }
+
+#[test]
+fn at_a_barrier_with_tasks_only_who_is_blocked_waits() {
+    for (class, from, to) in
+        [(Class::Team, Kind::Arrived, Kind::Left), (Class::Region, Kind::End, Kind::Join)]
+    {
+        let mut story = Story::of(class);
+        story.switch(0, 1, What::In).switch(0, 2, What::In);
+        // The first one runs a task, and then sleeps until the other one has done its.
+        story.event(100, 1, from, 0).event(110, 2, from, 0).switch(200, 1, What::Out).switch(
+            240,
+            1,
+            What::In,
+        );
+        story.event(250, 1, to, 1);
+        if class == Class::Team {
+            story.event(260, 2, to, 1);
+        }
+        assert_eq!(story.shares(), [0, 0, 0, 40, 0]);
+        assert_eq!((story.object().waits.count, story.object().rounds, story.object().last.len()), (2, 1, 0));
+        assert_eq!((story.waits.threads[&1], story.waits.threads[&2]), (40, 0));
+        // The next round has none.
+        story.event(300, 1, from, 0).event(310, 2, from, 0).event(320, 1, to, 0).event(330, 2, to, 0);
+        assert_eq!(story.object().rounds, 2);
+        assert_eq!(story.shares()[0], 10);
+    }
+}
